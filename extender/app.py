@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from extender.scheduler_api import extender_wire
 from extender.scheduler_api.extender_wire import BadRequest
-from extender.verbs.extender import Extender, Unavailable
+from extender.verbs.extender import Extender, ExtenderUnavailable
 from ledger.runtime.http import request_body
 from ledger.runtime.http.body_budget import BodyBudget, BudgetShare
 from ledger.runtime.http.request_body import ClientGone, RequestProblem, RequestRefused
@@ -35,7 +35,7 @@ Took = Callable[[str, float], None]
 Answer = Callable[[bytes], Awaitable[Any]]
 
 
-class Endpoint:
+class ExtenderEndpoint:
     """One verb as an ASGI application; bodies are at most `body_max` bytes, also inflated."""
 
     def __init__(
@@ -71,8 +71,8 @@ class Endpoint:
         except BadRequest as error:
             problem = RequestProblem("BadRequest", error.message, error.field)
             await request_body.answer(send, 400, msgspec.json.encode(problem))
-        except Unavailable as error:
-            problem = RequestProblem("Unavailable", str(error))
+        except ExtenderUnavailable as error:
+            problem = RequestProblem("ExtenderUnavailable", str(error))
             await request_body.answer(send, 503, msgspec.json.encode(problem))
         except RequestRefused as refused:
             await request_body.answer(send, refused.status, refused.body, refused.headers)
@@ -92,6 +92,6 @@ def routes(extender: Extender, body_max: int, took: Took = lambda *_: None) -> l
     }
     budget = BodyBudget(BODIES_MAX * body_max)
     return [
-        Route(PATH + verb, Endpoint(answer, body_max, partial(took, verb), budget))
+        Route(PATH + verb, ExtenderEndpoint(answer, body_max, partial(took, verb), budget))
         for verb, answer in answers.items()
     ]

@@ -18,10 +18,16 @@ from starlette.types import Receive, Scope, Send
 from ledger.runtime.http import request_body
 from ledger.runtime.http.body_budget import BodyBudget, BudgetShare
 from ledger.runtime.http.request_body import ClientGone, RequestProblem, RequestRefused
-from webhook.admission.mutating_webhook import Mutating
-from webhook.admission.validating_webhook import Validating
-from webhook.api.admission_review import BadReview, Request, Response, decode, encode
-from webhook.api.admission_settings import Policy
+from webhook.admission.mutating_webhook import MutatingWebhook
+from webhook.admission.validating_webhook import ValidatingWebhook
+from webhook.api.admission_review import (
+    AdmissionRequest,
+    AdmissionResponse,
+    BadReview,
+    decode,
+    encode,
+)
+from webhook.api.admission_settings import AdmissionSettings
 
 MUTATE_PATH: Final = "/admission/mutate"
 VALIDATE_PATH: Final = "/admission/validate"
@@ -33,12 +39,12 @@ BODIES_MAX: Final = 16
 class Handler(Protocol):
     """Answers reviews."""
 
-    async def answer(self, request: Request, until: float) -> Response:
+    async def answer(self, request: AdmissionRequest, until: float) -> AdmissionResponse:
         """Return the answer to a review, by loop time `until`. Raises BadReview."""
         ...
 
 
-Took = Callable[[str, float], None]
+TimeObserver = Callable[[str, float], None]
 """Told which webhook answered, `mutate` or `validate`, and how many seconds that took."""
 
 
@@ -48,7 +54,7 @@ class Endpoint:
     def __init__(
         self,
         handler: Handler,
-        policy: Policy,
+        policy: AdmissionSettings,
         took: Callable[[float], None] = lambda _: None,
         budget: BodyBudget | None = None,
     ) -> None:
@@ -90,7 +96,10 @@ class Endpoint:
 
 
 def routes(
-    mutating: Mutating, validating: Validating, policy: Policy, took: Took = lambda *_: None
+    mutating: MutatingWebhook,
+    validating: ValidatingWebhook,
+    policy: AdmissionSettings,
+    took: TimeObserver = lambda *_: None,
 ) -> list[Route]:
     """Return the routes of admission, to be mounted beside others."""
     budget = BodyBudget(BODIES_MAX * policy.body_max)
@@ -100,6 +109,8 @@ def routes(
     ]
 
 
-def application(mutating: Mutating, validating: Validating, policy: Policy) -> Starlette:
+def application(
+    mutating: MutatingWebhook, validating: ValidatingWebhook, policy: AdmissionSettings
+) -> Starlette:
     """Return an application that serves admission and nothing else."""
     return Starlette(routes=routes(mutating, validating, policy))

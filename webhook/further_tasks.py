@@ -10,30 +10,30 @@ from ledger.kube.watch.informers import Watches
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.tasks.periodic import run_periodically
-from webhook.context.charging_modes import Manners
+from webhook.context.charging_modes import ChargingModes
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.settlement_session import Tenure
-from webhook.gates.gate_opener import Gates
-from webhook.kinds.schema import Kind
+from webhook.context.settlement_session import SettlementSession
+from webhook.gates.gate_opener import GateOpener
+from webhook.kinds.schema import WorkloadKind
 from webhook.quotas import (
     cluster_labels,
     default_quotas,
     resource_quota_status,
     universe_quota_status,
 )
-from webhook.quotas.cluster_labels import NAMESPACES, Descriptions
+from webhook.quotas.cluster_labels import NAMESPACES, ClusterLabels
 from webhook.quotas.default_quotas import DefaultQuotas
-from webhook.quotas.ignored_universe_quotas import IgnoredQuotas
+from webhook.quotas.ignored_universe_quotas import IgnoredUniverseQuotas
 from webhook.quotas.quota_warnings import QuotaWarnings
-from webhook.quotas.resource_quota_status import QuotaStatus
-from webhook.quotas.universe_quota_status import UniverseStatus
-from webhook.quotas.universe_quotas import UNIVERSE, UniverseAccounts
-from webhook.quotas.usage_by_namespace import Breakdown
-from webhook.settlement.attempt_ages import Ages
-from webhook.settlement.invalid_objects import Puzzling
-from webhook.settlement.recheck import Relooking
-from webhook.settlement.workload_informers import KindWatches
-from webhook.settlement.workload_reconciler import Roots
+from webhook.quotas.resource_quota_status import ResourceQuotaStatus
+from webhook.quotas.universe_quota_status import UniverseQuotaStatus
+from webhook.quotas.universe_quotas import UNIVERSE, UniverseQuotaAccounts
+from webhook.quotas.usage_by_namespace import UsageByNamespace
+from webhook.settlement.attempt_ages import AttemptAges
+from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.recheck import RecheckQueue
+from webhook.settlement.workload_informers import WorkloadInformers
+from webhook.settlement.workload_reconciler import WorkloadReconciler
 
 
 class FurtherDuties:
@@ -41,49 +41,53 @@ class FurtherDuties:
 
     def __init__(
         self,
-        tenure: Tenure,
+        tenure: SettlementSession,
         beyond: Beyond,
         ledger: Ledger,
         watches: Watches,
-        kinds: KindWatches,
+        kinds: WorkloadInformers,
     ) -> None:
         """Prepare; `start` begins the work."""
         policies, cluster = beyond.surroundings.policies, beyond.cluster
         self.kinds = kinds
-        self.gates = Gates(tenure, ledger, cluster, policies)
-        self._breakdown = Breakdown(tenure.view)
+        self.gates = GateOpener(tenure, ledger, cluster, policies)
+        self._breakdown = UsageByNamespace(tenure.view)
         self._settings = tenure.settings
         self._cluster = cluster
         self._watches = watches
-        self._descriptions = Descriptions(tenure)
+        self._descriptions = ClusterLabels(tenure)
         self._defaults = DefaultQuotas(cluster, policies, tenure.settings.rules)
-        self._status = QuotaStatus(tenure, cluster)
-        self._universe = UniverseAccounts(tenure)
-        self._universe_status = UniverseStatus(tenure, cluster, self._universe, self._breakdown)
-        self._ignored = IgnoredQuotas(tenure, cluster)
+        self._status = ResourceQuotaStatus(tenure, cluster)
+        self._universe = UniverseQuotaAccounts(tenure)
+        self._universe_status = UniverseQuotaStatus(
+            tenure, cluster, self._universe, self._breakdown
+        )
+        self._ignored = IgnoredUniverseQuotas(tenure, cluster)
         watches.expect(NAMESPACES)
         watches.expect(UNIVERSE)
 
     @classmethod
     def of(
         cls,
-        tenure: Tenure,
+        tenure: SettlementSession,
         ledger: Ledger,
-        ages: Ages,
-        puzzling: Puzzling,
+        ages: AttemptAges,
+        puzzling: InvalidObjects,
         watches: Watches,
-        relooking: Relooking,
+        relooking: RecheckQueue,
     ) -> "FurtherDuties | None":
         """Prepare what a tenure has beyond pods and quotas, None when it has nothing."""
         beyond = tenure.beyond
         if beyond is None:
             return None
-        manners = Manners(tenure)
+        manners = ChargingModes(tenure)
 
-        def make(kind: Kind, resource: Resource) -> Roots:
-            return Roots(kind, resource, tenure, ages, puzzling, manners, relooking.ask)
+        def make(kind: WorkloadKind, resource: Resource) -> WorkloadReconciler:
+            return WorkloadReconciler(
+                kind, resource, tenure, ages, puzzling, manners, relooking.ask
+            )
 
-        kinds = KindWatches(tenure, beyond, watches, manners, make)
+        kinds = WorkloadInformers(tenure, beyond, watches, manners, make)
         return cls(tenure, beyond, ledger, watches, kinds)
 
     def start(self, tasks: asyncio.TaskGroup, tick: float) -> None:

@@ -14,13 +14,12 @@ from ledger.core.model.commands import RegisterCluster
 from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.kube.api.errors import ClusterError
 from ledger.log.command_queue import CommandQueue
-from ledger.log.ledger import Ledger
+from ledger.log.ledger import Ledger, StateView
 from ledger.log.records import Record
-from ledger.log.state_view import StateView
 from ledger.runtime.counter_protocol import Count, uncounted
-from webhook.context.pod_listener import Begin
-from webhook.context.settlement_session import WATCHED, SettlementSettings, Site, Tenure
-from webhook.settlement_tasks import Duties
+from webhook.context.pod_listener import StartListener
+from webhook.context.settlement_session import WATCHED, SettlementSession, SettlementSettings, Site
+from webhook.settlement_tasks import SettlementTasks
 
 TURN_SECONDS: Final = 0.2
 """How often this replica looks whether it is the active one."""
@@ -58,7 +57,7 @@ class Settlement:
         is_active: Callable[[], bool],
         settings: SettlementSettings | None = None,
         count: Count = uncounted,
-        beside: Begin | None = None,
+        beside: StartListener | None = None,
     ) -> None:
         """`now` tells µs of Unix time; `beside` begins what else is settled in each tenure."""
         self._beside = beside
@@ -69,7 +68,7 @@ class Settlement:
         self._now = now
         self._is_active = is_active
         self._settings = settings or SettlementSettings()
-        self._duties: Duties | None = None
+        self._duties: SettlementTasks | None = None
         self._unregistered = "the ledger has not been told of this cluster yet"
         self.registered = asyncio.Event()
         view.subscribe(self._follow)
@@ -161,7 +160,7 @@ class Settlement:
 
     async def _serve_tenure(self) -> None:
         courier = CommandQueue(self._ledger)
-        tenure = Tenure(
+        tenure = SettlementSession(
             self._view,
             self._site,
             self._settings,
@@ -170,7 +169,7 @@ class Settlement:
             self._counted,
         )
         beside = self._beside(courier) if self._beside is not None else None
-        duties = self._duties = Duties(tenure, self._ledger, beside)
+        duties = self._duties = SettlementTasks(tenure, self._ledger, beside)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(duties.run())

@@ -11,19 +11,19 @@ from ledger.kube.watch.informers import Watches
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.tasks.periodic import run_periodically
-from webhook.context.pod_listener import Beside
-from webhook.context.settlement_session import Tenure
+from webhook.context.pod_listener import PodListener
+from webhook.context.settlement_session import SettlementSession
 from webhook.further_tasks import FurtherDuties
-from webhook.gates.gate_opener import Gates
+from webhook.gates.gate_opener import GateOpener
 from webhook.quotas.quota_warnings import QuotaWarnings
-from webhook.quotas.resource_quotas import QUOTAS, QuotaAccounts
-from webhook.settlement.absence_proof import Barrier, Looking
-from webhook.settlement.attempt_ages import Ages
+from webhook.quotas.resource_quotas import QUOTAS, ResourceQuotaAccounts
+from webhook.settlement.absence_proof import AbsenceProver, ObjectLister
+from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.drift_counter import drift_of
-from webhook.settlement.invalid_objects import Puzzling
-from webhook.settlement.pod_reconciler import PODS, Pods
-from webhook.settlement.recheck import Relooking
-from webhook.settlement.recount import find_open
+from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.pod_reconciler import PODS, PodReconciler
+from webhook.settlement.recheck import RecheckQueue
+from webhook.settlement.recount import start_open_attempt_ages
 from webhook.settlement.reread import Rereading
 
 TICK_SECONDS: Final = 1.0
@@ -33,32 +33,34 @@ PLACEMENTS: Final = "placements"
 """What is settled beside, as readiness calls it."""
 
 
-class Duties:
+class SettlementTasks:
     """The parts of settlement for pods and quotas, and with `beyond` those for everything else."""
 
-    def __init__(self, tenure: Tenure, ledger: Ledger, beside: Beside | None = None) -> None:
+    def __init__(
+        self, tenure: SettlementSession, ledger: Ledger, beside: PodListener | None = None
+    ) -> None:
         """Prepare; `run` does the work. `ledger` answers what has to be known at once.
 
         `beside` is settled as well, and hears of pods.
         """
         self._beside = beside
-        self.ages = Ages()
-        self.puzzling = Puzzling()
+        self.ages = AttemptAges()
+        self.puzzling = InvalidObjects()
         self.watches = Watches(tenure.settings.recount_seconds, tenure.failures)
         self._tenure = tenure
-        self._quotas = QuotaAccounts(tenure)
-        self._pods = Pods(tenure, self.ages, self.puzzling)
-        self._relooking = Relooking(tenure, self._pods)
+        self._quotas = ResourceQuotaAccounts(tenure)
+        self._pods = PodReconciler(tenure, self.ages, self.puzzling)
+        self._relooking = RecheckQueue(tenure, self._pods)
         self._more = FurtherDuties.of(
             tenure, ledger, self.ages, self.puzzling, self.watches, self._relooking
         )
         self._rereading = Rereading(tenure)
-        self._barrier = Barrier(tenure, self.ages, self._looking)
+        self._barrier = AbsenceProver(tenure, self.ages, self._looking)
         self.watches.expect(PODS, essential=True)
         self.watches.expect(QUOTAS, essential=True)
 
     @property
-    def gates(self) -> Gates | None:
+    def gates(self) -> GateOpener | None:
         """What lets waiting pods in, None where no full cluster is settled."""
         return self._more.gates if self._more is not None else None
 
@@ -72,7 +74,7 @@ class Duties:
         tick = min(TICK_SECONDS, self._tenure.settings.settle_seconds / 4)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tenure.courier.run())
-            tasks.create_task(find_open(self._tenure, self.ages))
+            tasks.create_task(start_open_attempt_ages(self._tenure, self.ages))
             tasks.create_task(
                 self.watches.follow(QUOTAS, self._tenure.cluster.watch_quotas, self._take_quota)
             )
@@ -133,7 +135,7 @@ class Duties:
                 self._more.kinds.begin_anew()
             self.watches.begin_anew(PODS)
 
-    def _looking(self, kind: str) -> Looking | None:
+    def _looking(self, kind: str) -> ObjectLister | None:
         if kind == PODS:
             return self._pods
         return self._more.kinds.of(kind) if self._more is not None else None

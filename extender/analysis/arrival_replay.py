@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from extender.analysis.arrivals import Arrival, Fleet, wish_for
+from extender.analysis.arrivals import Arrival, Fleet, device_request_for
 from extender.fit import card_filters
-from extender.fit.fit import Fits, fit, parts_of
-from extender.fit.fit_engine import Preferences
-from extender.fit.fit_question import Question
+from extender.fit.fit import FitResult, chosen_parts, fit
+from extender.fit.fit_engine import FitPreferences
+from extender.fit.fit_question import FitQuestion
 from extender.inventory.arrays import Arrays
-from extender.inventory.inventory import Inventory
+from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
 from extender.inventory.rows import slices_of
 from ledger.core.decide.decider import decide
@@ -36,14 +36,14 @@ Progress = Callable[[int, int], None]
 """Called with how many of all the steps are done."""
 
 
-class Seat(NamedTuple):
+class ReplaySeat(NamedTuple):
     """Where a pod is put: a row of the arrays, and cards there."""
 
     row: int
     parts: Parts
 
 
-class Use(msgspec.Struct, frozen=True):
+class ReplayUsage(msgspec.Struct, frozen=True):
     """How much of something was promised: the most at any time, on average, and all there was."""
 
     peak: int
@@ -51,7 +51,7 @@ class Use(msgspec.Struct, frozen=True):
     limit: int
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ReplayOutcome(msgspec.Struct, frozen=True):
     """What became of the arrivals, by the reason why where they were `refused`.
 
     `memory` is MiB, `cores` percent, `cards` those that anybody was on; `whole` how many usable
@@ -62,9 +62,9 @@ class Outcome(msgspec.Struct, frozen=True):
     placed: int
     refused: int
     reasons: dict[str, int]
-    memory: Use
-    cores: Use
-    cards: Use
+    memory: ReplayUsage
+    cores: ReplayUsage
+    cards: ReplayUsage
     whole: float
     gpu_hours: float
 
@@ -112,9 +112,11 @@ class Replay:
         ]
         self._begin, self._end = begin, end
         self._meter = _Meter(begin)
-        self._seats: dict[int, tuple[Seat, bool]] = {}
+        self._seats: dict[int, tuple[ReplaySeat, bool]] = {}
 
-    def run(self, arrivals: Sequence[Arrival], choose: "Choice", on_progress: Progress) -> Outcome:
+    def run(
+        self, arrivals: Sequence[Arrival], choose: "ChooseSeat", on_progress: Progress
+    ) -> ReplayOutcome:
         """Let arrivals come and go, each to where `choose` puts it."""
         steps = sorted(_steps(arrivals, self._begin, self._end))
         reasons: Counter[str] = Counter()
@@ -129,10 +131,10 @@ class Replay:
         self._meter.move(self._end)
         return self._outcome(len(arrivals) - reasons.total(), reasons)
 
-    def _come(self, which: int, arrival: Arrival, choose: "Choice", time: int) -> str:
+    def _come(self, which: int, arrival: Arrival, choose: "ChooseSeat", time: int) -> str:
         """Put an arrival somewhere; return why it is put nowhere, empty when it is."""
         seat = choose(self, arrival)
-        if not isinstance(seat, Seat):
+        if not isinstance(seat, ReplaySeat):
             return seat
         initialised = arrival.initialised <= time
         self._seats[which] = seat, initialised
@@ -147,7 +149,7 @@ class Replay:
             self._seats[which] = seat, True
             self._put(seat, 1, initialised=True)
 
-    def _put(self, seat: Seat, sign: int, *, initialised: bool) -> None:
+    def _put(self, seat: ReplaySeat, sign: int, *, initialised: bool) -> None:
         """Put a pod on its cards, or with sign -1 take it off again."""
         arrays, row, columns = self.arrays, seat.row, self._columns[seat.row]
         alone = exclusive_on(seat.parts, initialised=initialised)
@@ -163,17 +165,17 @@ class Replay:
             is_used = bool(arrays.used_slots[row, column])
             self._meter.add(booking, sign, int(is_used) - int(was_used))
 
-    def _outcome(self, placed: int, reasons: Counter[str]) -> Outcome:
+    def _outcome(self, placed: int, reasons: Counter[str]) -> ReplayOutcome:
         meter, arrays = self._meter, self.arrays
         span = max(1, self._end - self._begin)
         usable = arrays.present & arrays.usable & ~arrays.cordoned
         cards = int(usable.sum())
         limits = int(arrays.memory[usable].sum()), int(arrays.cores[usable].sum()), cards
         memory, cores, busy = (
-            Use(peak, round(total / span, 2), limit)
+            ReplayUsage(peak, round(total / span, 2), limit)
             for peak, total, limit in zip(meter.peak, meter.total, limits, strict=True)
         )
-        return Outcome(
+        return ReplayOutcome(
             len(self.names),
             placed,
             reasons.total(),
@@ -186,22 +188,22 @@ class Replay:
         )
 
 
-Choice = Callable[[Replay, Arrival], Seat | str]
+ChooseSeat = Callable[[Replay, Arrival], ReplaySeat | str]
 """Where an arrival is put, or the reason why nowhere."""
 
 
-def as_recorded(replay: Replay, arrival: Arrival) -> Seat | str:
+def as_recorded(replay: Replay, arrival: Arrival) -> ReplaySeat | str:
     """Put an arrival where it was."""
     row = replay.row_of.get(arrival.node)
-    return str(Reason.NODE_UNREGISTERED) if row is None else Seat(row, arrival.parts)
+    return str(Reason.NODE_UNREGISTERED) if row is None else ReplaySeat(row, arrival.parts)
 
 
-def by_preferences(preferences: Preferences, fleet: Fleet, *, keep_types: bool) -> Choice:
+def by_preferences(preferences: FitPreferences, fleet: Fleet, *, keep_types: bool) -> ChooseSeat:
     """Return the choice of the extender; `fleet` has the cards that arrivals were on."""
 
-    def choose(replay: Replay, arrival: Arrival) -> Seat | str:
-        wish = wish_for(arrival.parts, fleet[arrival.node], keep_types=keep_types)
-        question = Question(
+    def choose(replay: Replay, arrival: Arrival) -> ReplaySeat | str:
+        wish = device_request_for(arrival.parts, fleet[arrival.node], keep_types=keep_types)
+        question = FitQuestion(
             wish,
             replay.rows,
             preferences.node_policy,
@@ -215,12 +217,12 @@ def by_preferences(preferences: Preferences, fleet: Fleet, *, keep_types: bool) 
             return _reason(fits)
         # Of equally good nodes the first by name, as rows are in that order.
         place = int(np.where(fits.feasible, fits.score, -np.inf).argmax())
-        return Seat(int(replay.rows[place]), parts_of(fits, place, arrays, wish))
+        return ReplaySeat(int(replay.rows[place]), chosen_parts(fits, place, arrays, wish))
 
     return choose
 
 
-def _reason(fits: Fits) -> str:
+def _reason(fits: FitResult) -> str:
     """Return what is wrong with most cards of all nodes that have enough of them."""
     if not fits.registered.any():
         return str(Reason.NODE_UNREGISTERED)
@@ -248,7 +250,7 @@ def _steps(arrivals: Sequence[Arrival], begin: int, end: int) -> Iterator[tuple[
             yield left, _LEAVE if left > came else _LEAVE_AT_ONCE, which
 
 
-def _inventory(fleet: Fleet) -> Inventory:
+def _inventory(fleet: Fleet) -> ClusterInventory:
     """Return empty cards. Raises ValueError naming a node that cannot be."""
     state = State()
     for name, cards in fleet.items():
@@ -258,6 +260,6 @@ def _inventory(fleet: Fleet) -> Inventory:
             raise ValueError(f"node {name}: {decision.message}")
         for event in decision:
             evolve(state, event, 0)
-    inventory = Inventory(_CLUSTER, Overlay())
+    inventory = ClusterInventory(_CLUSTER, Overlay())
     inventory.load(state)
     return inventory

@@ -12,7 +12,13 @@ import msgspec
 from ledger.core.model import events
 from ledger.core.model.cards import Card, Part, Parts, Phase, Placement, Share
 from ledger.core.model.state import State
-from ledger.kube.requests.device_requests import ANY, CardWish, Choice, PodWish, Wish
+from ledger.kube.requests.device_requests import (
+    ANY,
+    ContainerDeviceRequests,
+    DeviceRequest,
+    DeviceSelector,
+    PodDeviceRequest,
+)
 from ledger.log.records import Record
 
 Place = tuple[str, str]
@@ -40,7 +46,7 @@ class Arrival(msgspec.Struct):
     ended: int = FOREVER
 
 
-class Recording:
+class ArrivalRecorder:
     """The arrivals of one cluster from a state on, and every card that was ever there.
 
     A card counts as usable all the time if it ever was. `unbound` counts the pods that were placed
@@ -121,41 +127,45 @@ class Recording:
             self._ended.append(self._open.pop(place))
 
 
-def wish_for(parts: Parts, cards: dict[str, Card], *, keep_types: bool) -> PodWish:
+def device_request_for(
+    parts: Parts, cards: dict[str, Card], *, keep_types: bool
+) -> PodDeviceRequest:
     """Return a wish for what a pod got of a node's cards, of their types or of any.
 
     Of cards of one vendor, a container wants as much of each as it got of the one it got most of.
     """
-    return PodWish(
+    return PodDeviceRequest(
         tuple(
-            Wish(part.container, Phase(part.phase), tuple(_wishes(part, cards, keep_types)))
+            ContainerDeviceRequests(
+                part.container, Phase(part.phase), tuple(_wishes(part, cards, keep_types))
+            )
             for part in parts
         )
     )
 
 
-def _wishes(part: Part, cards: dict[str, Card], keep_types: bool) -> Iterator[CardWish]:
+def _wishes(part: Part, cards: dict[str, Card], keep_types: bool) -> Iterator[DeviceRequest]:
     of_vendor: dict[str, list[Share]] = {}
     for share in part.shares:
         of_vendor.setdefault(cards[share.uuid].vendor, []).append(share)
     for vendor, shares in of_vendor.items():
         types = sorted({cards[share.uuid].type for share in shares}) if keep_types else ()
-        yield CardWish(
+        yield DeviceRequest(
             vendor,
             len(shares),
             max(share.memory for share in shares),
             0,
             max(share.cores for share in shares),
             any(share.exclusive for share in shares),
-            Choice(use_types=tuple(types)) if types else ANY,
+            DeviceSelector(use_types=tuple(types)) if types else ANY,
         )
 
 
-_NOTED: Final[dict[type, Callable[[Recording, Any, State, int], None]]] = {
-    events.CardsRegistered: Recording._registered,
-    events.Placed: Recording._placed,
-    events.Advanced: Recording._advanced,
-    events.Resized: Recording._resized,
-    events.Unplaced: Recording._unplaced,
-    events.Released: Recording._released,
+_NOTED: Final[dict[type, Callable[[ArrivalRecorder, Any, State, int], None]]] = {
+    events.CardsRegistered: ArrivalRecorder._registered,
+    events.Placed: ArrivalRecorder._placed,
+    events.Advanced: ArrivalRecorder._advanced,
+    events.Resized: ArrivalRecorder._resized,
+    events.Unplaced: ArrivalRecorder._unplaced,
+    events.Released: ArrivalRecorder._released,
 }

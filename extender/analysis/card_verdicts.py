@@ -6,11 +6,11 @@ from typing import Final
 import msgspec
 
 from extender.fit import card_filters
-from extender.fit.fit import Fits
+from extender.fit.fit import FitResult
 from extender.inventory.arrays import Arrays
 from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Reason
-from ledger.kube.requests.device_requests import PodWish
+from ledger.kube.requests.device_requests import PodDeviceRequest
 
 _AMOUNTS: Final[Mapping[Reason, str]] = {
     Reason.CARD_INSUFFICIENT_MEMORY: "memory",
@@ -38,7 +38,7 @@ class CardVerdict(msgspec.Struct, frozen=True):
 
 
 def verdicts(
-    fits: Fits, place: int, arrays: Arrays, wish: PodWish, parts: Parts
+    fits: FitResult, place: int, arrays: Arrays, wish: PodDeviceRequest, parts: Parts
 ) -> list[CardVerdict]:
     """Return the verdicts about the cards of the node at a place of the question's rows."""
     row = int(fits.rows[place])
@@ -51,7 +51,12 @@ def verdicts(
 
 
 def _verdict(
-    fits: Fits, place: int, arrays: Arrays, column: int, wish: PodWish, chosen: set[str]
+    fits: FitResult,
+    place: int,
+    arrays: Arrays,
+    column: int,
+    wish: PodDeviceRequest,
+    chosen: set[str],
 ) -> CardVerdict:
     row, reason = int(fits.rows[place]), None
     if not fits.feasible[place]:
@@ -76,7 +81,7 @@ def _verdict(
     )
 
 
-def _largest(wish: PodWish, amount: str, memory: int) -> int:
+def _largest(wish: PodDeviceRequest, amount: str, memory: int) -> int:
     """Return the most of an amount that any container wants of a card of so many MiB."""
     asked = [card for one in wish.wishes for card in one.cards]
     if amount == "cores":

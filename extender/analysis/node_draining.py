@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from extender.fit.after_eviction import makes_room
-from extender.fit.fit_engine import Selecting
-from extender.scheduler_api.scheduling_request import Asked
+from extender.fit.after_eviction import fits_after
+from extender.fit.fit_engine import FitEngine
+from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.evolve.placements import bookings_of
 from ledger.core.model.cards import Placement
 from ledger.core.model.qualified_names import local_name
@@ -32,7 +32,9 @@ class Victim(msgspec.Struct, frozen=True):
     memory: int
 
 
-def victims(selecting: Selecting, asked: Asked, node: str, there: Residents) -> list[Victim]:
+def victims(
+    selecting: FitEngine, asked: SchedulingRequest, node: str, there: Residents
+) -> list[Victim]:
     """Return pods of a node that leave enough room for another one; none where that is in vain."""
     ordered = sorted(there, key=lambda place: (_memory(there[place]), place))[:TRIED_MAX]
     return [
@@ -42,14 +44,14 @@ def victims(selecting: Selecting, asked: Asked, node: str, there: Residents) -> 
 
 
 def _leaving(
-    selecting: Selecting,
-    asked: Asked,
+    selecting: FitEngine,
+    asked: SchedulingRequest,
     node: str,
     there: Residents,
     ordered: Sequence[tuple[str, str]],
 ) -> list[tuple[str, str]]:
     def suffice(places: Sequence[tuple[str, str]]) -> bool:
-        return makes_room(selecting, asked, node, [there[place] for place in places])
+        return fits_after(selecting, asked, node, [there[place] for place in places])
 
     if not suffice(ordered):
         return []

@@ -12,13 +12,13 @@ import msgspec
 from msgspec import structs
 
 from extender.inventory.arrays import Booleans
-from ledger.kube.requests.device_requests import CardWish, Choice, PodWish
+from ledger.kube.requests.device_requests import DeviceRequest, DeviceSelector, PodDeviceRequest
 
-Fitting = Callable[[PodWish], Booleans]
+Fitting = Callable[[PodDeviceRequest], Booleans]
 """On which nodes a wish fits."""
 
 
-class Loosened(msgspec.Struct, frozen=True):
+class Relaxation(msgspec.Struct, frozen=True):
     """What to ask for otherwise, and the wish then; `now` and `then` are 0 where it is no amount.
 
     `memory` is MiB, `percentage` percent of the memory and `cores` percent of each card, `cards`
@@ -30,7 +30,7 @@ class Loosened(msgspec.Struct, frozen=True):
     what: str
     now: int
     then: int
-    wish: PodWish
+    wish: PodDeviceRequest
 
 
 class _Amount(msgspec.Struct, frozen=True):
@@ -38,11 +38,11 @@ class _Amount(msgspec.Struct, frozen=True):
 
     what: str
     least: int
-    of: Callable[[CardWish], int]
-    capped: Callable[[CardWish, int], CardWish]
+    of: Callable[[DeviceRequest], int]
+    capped: Callable[[DeviceRequest, int], DeviceRequest]
 
 
-def loosened(wish: PodWish, fitting: Fitting) -> Iterator[Loosened]:
+def relaxations_of(wish: PodDeviceRequest, fitting: Fitting) -> Iterator[Relaxation]:
     """Yield each single change with which a pod fits that fits nowhere, with the largest amount."""
     for amount in _AMOUNTS:
         found = _largest(wish, amount, fitting)
@@ -51,10 +51,10 @@ def loosened(wish: PodWish, fitting: Fitting) -> Iterator[Loosened]:
     for what, change in _CONDITIONS.items():
         other = change(wish)
         if other != wish and fitting(other).any():
-            yield Loosened(what, 0, 0, other)
+            yield Relaxation(what, 0, 0, other)
 
 
-def _largest(wish: PodWish, amount: _Amount, fitting: Fitting) -> Loosened | None:
+def _largest(wish: PodDeviceRequest, amount: _Amount, fitting: Fitting) -> Relaxation | None:
     """Return the largest amount with which the pod fits; None when the least is too much."""
     now = max((amount.of(card) for one in wish.wishes for card in one.cards), default=0)
     low, high = amount.least, now - 1
@@ -66,25 +66,27 @@ def _largest(wish: PodWish, amount: _Amount, fitting: Fitting) -> Loosened | Non
             low = middle
         else:
             high = middle - 1
-    return Loosened(amount.what, now, low, _capped(wish, amount, low))
+    return Relaxation(amount.what, now, low, _capped(wish, amount, low))
 
 
-def _capped(wish: PodWish, amount: _Amount, most: int) -> PodWish:
+def _capped(wish: PodDeviceRequest, amount: _Amount, most: int) -> PodDeviceRequest:
     return _each(wish, lambda card: amount.capped(card, most))
 
 
-def _each(wish: PodWish, change: Callable[[CardWish], CardWish]) -> PodWish:
+def _each(
+    wish: PodDeviceRequest, change: Callable[[DeviceRequest], DeviceRequest]
+) -> PodDeviceRequest:
     wishes = tuple(
         structs.replace(one, cards=tuple(change(card) for card in one.cards)) for one in wish.wishes
     )
     return structs.replace(wish, wishes=wishes)
 
 
-def _less_memory(card: CardWish, most: int) -> CardWish:
+def _less_memory(card: DeviceRequest, most: int) -> DeviceRequest:
     return structs.replace(card, memory=min(card.memory, most))
 
 
-def _less_percentage(card: CardWish, most: int) -> CardWish:
+def _less_percentage(card: DeviceRequest, most: int) -> DeviceRequest:
     """Ask for a smaller part of each card; of a whole one, for that part of its cores as well."""
     if card.percentage <= most:
         return card
@@ -92,34 +94,36 @@ def _less_percentage(card: CardWish, most: int) -> CardWish:
     return structs.replace(card, percentage=most, cores=cores, exclusive=False)
 
 
-def _fewer_cores(card: CardWish, most: int) -> CardWish:
+def _fewer_cores(card: DeviceRequest, most: int) -> DeviceRequest:
     """Ask for fewer cores of each card, which then may bear others."""
     if card.cores <= most:
         return card
     return structs.replace(card, cores=most, exclusive=False)
 
 
-def _fewer_cards(card: CardWish, most: int) -> CardWish:
+def _fewer_cards(card: DeviceRequest, most: int) -> DeviceRequest:
     return structs.replace(card, count=min(card.count, most))
 
 
-def _of_choice(wish: PodWish, change: Callable[[Choice], Choice]) -> PodWish:
+def _of_choice(
+    wish: PodDeviceRequest, change: Callable[[DeviceSelector], DeviceSelector]
+) -> PodDeviceRequest:
     return _each(wish, lambda card: structs.replace(card, choice=change(card.choice)))
 
 
-def _any_type(wish: PodWish) -> PodWish:
+def _any_type(wish: PodDeviceRequest) -> PodDeviceRequest:
     return _of_choice(wish, lambda one: structs.replace(one, use_types=(), nouse_types=(), mode=""))
 
 
-def _any_uuid(wish: PodWish) -> PodWish:
+def _any_uuid(wish: PodDeviceRequest) -> PodDeviceRequest:
     return _of_choice(wish, lambda one: structs.replace(one, use_uuids=(), nouse_uuids=()))
 
 
-def _any_numa(wish: PodWish) -> PodWish:
+def _any_numa(wish: PodDeviceRequest) -> PodDeviceRequest:
     return structs.replace(wish, numa_bind=False)
 
 
-def _also_used(wish: PodWish) -> PodWish:
+def _also_used(wish: PodDeviceRequest) -> PodDeviceRequest:
     """Take cards that others use, too, by another policy than `mutex`."""
     if "mutex" not in wish.card_policies:
         return wish
@@ -134,7 +138,7 @@ _AMOUNTS: Final = (
     _Amount("cards", 1, lambda card: card.count, _fewer_cards),
 )
 
-_CONDITIONS: Final[dict[str, Callable[[PodWish], PodWish]]] = {
+_CONDITIONS: Final[dict[str, Callable[[PodDeviceRequest], PodDeviceRequest]]] = {
     "types": _any_type,
     "uuids": _any_uuid,
     "numa": _any_numa,

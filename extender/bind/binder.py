@@ -11,18 +11,18 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from extender.bind.binding_fence import Fencing
-from extender.bind.binding_write import Attached, Attaching, Outcome
-from extender.bind.hami_node_lock import Locking
-from extender.bind.placement_service import Origin, Proposed, Proposing
-from extender.scheduler_api.scheduling_request import Asked, version_of
+from extender.bind.binding_fence import BindingFence
+from extender.bind.binding_write import BindingOutcome, BindingState, BindingWriter
+from extender.bind.hami_node_lock import HamiNodeLock
+from extender.bind.placement_service import Origin, PlacementResult, PlacementService
+from extender.scheduler_api.scheduling_request import SchedulingRequest, version_of
 from ledger.core.model.cards import HAMI, Card, Placement
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
 from ledger.kube.hami.placement_annotations import annotations_of, labels_of
+from ledger.log.ledger import StateView
 from ledger.log.record_signal import RecordSignal
-from ledger.log.state_view import StateView
 
 ATTACH_MAX: Final = 3
 """How often a pod is bound that has changed meanwhile, without wanting other cards."""
@@ -46,35 +46,35 @@ NOT_FENCED: Final = "the fence did not change the pod, so that bind may still co
 
 OTHER_WISH: Final = "the pod has changed and asks for other cards now: try again"
 
-Again = Callable[[Pod], Asked | None]
+Again = Callable[[Pod], SchedulingRequest | None]
 """Reads a pod that has changed; None when it cannot be understood any more."""
 
 _log: Final = logging.getLogger(__name__)
 
 
-class Bound(NamedTuple):
+class BindResult(NamedTuple):
     """What became of a bind, in a word for metrics, and why the pod is not bound."""
 
     outcome: str
     problem: str = ""
 
 
-class Cluster(NamedTuple):
+class ClusterWrites(NamedTuple):
     """The three things that a bind does to a cluster."""
 
-    attaching: Attaching
-    locking: Locking
-    fencing: Fencing
+    attaching: BindingWriter
+    locking: HamiNodeLock
+    fencing: BindingFence
 
 
-class Binding:
+class Binder:
     """Binds pods of one cluster."""
 
     def __init__(
         self,
         view: StateView,
-        proposing: Proposing,
-        cluster: Cluster,
+        proposing: PlacementService,
+        cluster: ClusterWrites,
         news: RecordSignal,
         clock: Callable[[], float],
         now: Callable[[], float],
@@ -84,7 +84,9 @@ class Binding:
         self._attaching, self._locking, self._fencing = cluster
         self._clock, self._now = clock, now
 
-    async def bind(self, asked: Asked, node: str, until: float, again: Again) -> Bound:
+    async def bind(
+        self, asked: SchedulingRequest, node: str, until: float, again: Again
+    ) -> BindResult:
         """Bind a pod to a node; waiting, for what passes, ends at loop time `until`."""
         if not asked.wish.wants_cards():
             return await self._bound_without_cards(asked, node, again)
@@ -94,52 +96,56 @@ class Binding:
                 found = await self._fenced(asked, node, proposed.standing)
             else:
                 found = await self._bound(asked, node, until, proposed)
-            if isinstance(found, Bound):
+            if isinstance(found, BindResult):
                 return found
             anew = again(found)
             if anew is None or anew.wish != asked.wish:
-                return Bound("refused", OTHER_WISH)
+                return BindResult("refused", OTHER_WISH)
             asked = anew
-        return Bound("changed", "the pod changes too often: try again")
+        return BindResult("changed", "the pod changes too often: try again")
 
     async def _bound(
-        self, asked: Asked, node: str, until: float, proposed: Proposed
-    ) -> Bound | Pod:
+        self, asked: SchedulingRequest, node: str, until: float, proposed: PlacementResult
+    ) -> BindResult | Pod:
         """Bind a pod to the cards that it was given; return the pod where it has changed."""
         if proposed.problem:
-            return Bound("lost", proposed.problem)
+            return BindResult("lost", proposed.problem)
         if proposed.origin is Origin.BOUND:
-            return Bound("bound")
+            return BindResult("bound")
         if proposed.origin is Origin.OTHERS:
-            return Bound("unclear", UNDER_WAY)
+            return BindResult("unclear", UNDER_WAY)
         problem = await self._locked(asked, node, until)
         if problem:
             await self._undo(asked, node, proposed)
-            return Bound("locked", problem)
+            return BindResult("locked", problem)
         attached = await self._attached(asked, node, proposed)
-        if attached.outcome is Outcome.CHANGED and attached.pod is not None:
+        if attached.outcome is BindingState.CHANGED and attached.pod is not None:
             await self._give_back(asked, asked.of(node), asked.version)
             return attached.pod
-        if attached.outcome in (Outcome.REFUSED, Outcome.CHANGED):
+        if attached.outcome in (BindingState.REFUSED, BindingState.CHANGED):
             await self._undo(asked, node, proposed)
-        if attached.outcome is Outcome.UNCLEAR:
+        if attached.outcome is BindingState.UNCLEAR:
             self._proposing.keep(asked, proposed)
         return _told(attached)
 
-    async def _attached(self, asked: Asked, node: str, proposed: Proposed) -> Attached:
+    async def _attached(
+        self, asked: SchedulingRequest, node: str, proposed: PlacementResult
+    ) -> BindingOutcome:
         """Write the one Binding of a placement, unless it is too late for that."""
         if self._clock() > proposed.since + SEND_SECONDS:
-            return Attached(Outcome.REFUSED, LATE, asked.pod)
+            return BindingOutcome(BindingState.REFUSED, LATE, asked.pod)
         cards = self._cards(asked, node)
         annotations = annotations_of(proposed.parts, node, cards, self._now())
         return await self._attaching.attach(asked.pod, node, annotations, labels_of(node))
 
-    async def _bound_without_cards(self, asked: Asked, node: str, again: Again) -> Bound:
+    async def _bound_without_cards(
+        self, asked: SchedulingRequest, node: str, again: Again
+    ) -> BindResult:
         """Write the Binding of a pod without cards, and again where the pod has changed."""
         pod = asked.pod
         for _ in range(ATTACH_MAX):
             attached = await self._attaching.attach(pod, node, {}, {})
-            if attached.outcome is not Outcome.CHANGED or attached.pod is None:
+            if attached.outcome is not BindingState.CHANGED or attached.pod is None:
                 break
             pod = attached.pod
             found = again(pod)
@@ -147,30 +153,36 @@ class Binding:
                 break
         return _told(attached)
 
-    async def _fenced(self, asked: Asked, node: str, standing: Placement) -> Bound | Pod:
+    async def _fenced(
+        self, asked: SchedulingRequest, node: str, standing: Placement
+    ) -> BindResult | Pod:
         """Give back the cards of another call's placement, once its Binding cannot come any more.
 
         Returns the pod to begin anew with.
         """
         if self._clock() < self._proposing.fences_at(asked, standing):
-            return Bound("unclear", UNDER_WAY)
+            return BindResult("unclear", UNDER_WAY)
         try:
             found = await self._fencing.fence(asked.pod, standing.version)
         except ClusterError as error:
-            return Bound("unclear", f"{UNDER_WAY} ({error})")
+            return BindResult("unclear", f"{UNDER_WAY} ({error})")
         if found is None:
-            return Bound("refused", "the pod is gone")
+            return BindResult("refused", "the pod is gone")
         if found.spec.node_name:
             where = found.spec.node_name
-            return Bound("bound") if where == node else Bound("refused", f"it is bound to {where}")
+            return (
+                BindResult("bound")
+                if where == node
+                else BindResult("refused", f"it is bound to {where}")
+            )
         if version_of(found) <= standing.version:
-            return Bound("unclear", f"{UNDER_WAY} ({NOT_FENCED})")
+            return BindResult("unclear", f"{UNDER_WAY} ({NOT_FENCED})")
         if await self._give_back(asked, standing.node, standing.version):
             self._proposing.fenced(asked)
             _log.info("binding_fenced", extra={"namespace": asked.namespace, "key": asked.key})
         return found
 
-    async def _locked(self, asked: Asked, node: str, until: float) -> str:
+    async def _locked(self, asked: SchedulingRequest, node: str, until: float) -> str:
         """Lock a node that hands cards out to one pod at a time; return why not."""
         if not self._is_hamis(asked.of(node)):
             return ""
@@ -183,12 +195,12 @@ class Binding:
                 return problem
             await self._news.wait(LOCK_AGAIN_SECONDS)
 
-    async def _undo(self, asked: Asked, node: str, proposed: Proposed) -> None:
+    async def _undo(self, asked: SchedulingRequest, node: str, proposed: PlacementResult) -> None:
         """Give back what this call took; what an earlier one took, its Binding may still need."""
         if proposed.origin is Origin.NEW:
             await self._give_back(asked, asked.of(node), asked.version)
 
-    async def _give_back(self, asked: Asked, where: str, version: int) -> bool:
+    async def _give_back(self, asked: SchedulingRequest, where: str, version: int) -> bool:
         """Give back the cards and the lock of a placement whose Binding cannot come any more.
 
         Another extender may have fenced it as well, and have placed the pod anew: then what stands
@@ -200,7 +212,7 @@ class Binding:
             await self._unlock(asked, where)
         return given
 
-    async def _unlock(self, asked: Asked, where: str) -> None:
+    async def _unlock(self, asked: SchedulingRequest, where: str) -> None:
         """Give a pod's lock of a qualified node back, where nodes have locks.
 
         A lock that stays is one of a pod without cards: it expires, or settlement ends it.
@@ -213,17 +225,17 @@ class Binding:
         known = self._view.state.nodes.get(where)
         return known is not None and known.keeper == HAMI
 
-    def _cards(self, asked: Asked, node: str) -> tuple[Card, ...]:
+    def _cards(self, asked: SchedulingRequest, node: str) -> tuple[Card, ...]:
         known = self._view.state.nodes.get(asked.of(node))
         return (*known.cards, *known.lost) if known is not None else ()
 
 
-def _told(attached: Attached) -> Bound:
-    if attached.outcome is Outcome.BOUND:
-        return Bound(attached.outcome.value)
-    if attached.outcome is Outcome.UNCLEAR:
+def _told(attached: BindingOutcome) -> BindResult:
+    if attached.outcome is BindingState.BOUND:
+        return BindResult(attached.outcome.value)
+    if attached.outcome is BindingState.UNCLEAR:
         remedy = "its cards are kept for it, and the next try takes them up"
-        return Bound(
+        return BindResult(
             attached.outcome.value, f"whether it is bound is not known: {attached.reason}; {remedy}"
         )
-    return Bound(attached.outcome.value, attached.reason)
+    return BindResult(attached.outcome.value, attached.reason)

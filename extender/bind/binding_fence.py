@@ -13,14 +13,14 @@ from contextlib import suppress
 from extender.scheduler_api.scheduling_request import version_of
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
-from ledger.kube.api.ports import Binds
+from ledger.kube.api.ports import BindingApi
 from ledger.kube.hami.fence_label import LABEL
 
 
-class Fencing:
+class BindingFence:
     """Fences the Bindings of one cluster's pods."""
 
-    def __init__(self, cluster: Binds) -> None:
+    def __init__(self, cluster: BindingApi) -> None:
         """Read and write through a cluster."""
         self._cluster = cluster
 

@@ -15,7 +15,7 @@ import msgspec
 from extender.scheduler_api.scheduling_request import version_of
 from ledger.kube.api.errors import ClusterError, Conflict, Unavailable
 from ledger.kube.api.objects import Pod
-from ledger.kube.api.ports import Binding, Binds
+from ledger.kube.api.ports import Binding, BindingApi
 
 READS_MAX: Final = 3
 """How often a pod is read after an unclear Binding, until there is an answer."""
@@ -24,7 +24,7 @@ PAUSE_SECONDS: Final = 0.5
 """Pause before the second of these, and twice as long before the third."""
 
 
-class Outcome(Enum):
+class BindingState(Enum):
     """What became of a Binding."""
 
     BOUND = "bound"
@@ -37,18 +37,18 @@ class Outcome(Enum):
     """It may still come to be bound."""
 
 
-class Attached(msgspec.Struct, frozen=True):
+class BindingOutcome(msgspec.Struct, frozen=True):
     """The outcome, why it is not another one, and the pod as it was read since, if it was."""
 
-    outcome: Outcome
+    outcome: BindingState
     reason: str = ""
     pod: Pod | None = None
 
 
-class Attaching:
+class BindingWriter:
     """Binds pods through an API server."""
 
-    def __init__(self, cluster: Binds) -> None:
+    def __init__(self, cluster: BindingApi) -> None:
         """Write to a cluster."""
         self._cluster = cluster
 
@@ -58,7 +58,7 @@ class Attaching:
         node: str,
         annotations: Mapping[str, str],
         labels: Mapping[str, str],
-    ) -> Attached:
+    ) -> BindingOutcome:
         """Bind a pod to a node, as the version of it that is given; nothing is tried twice."""
         meta = pod.metadata
         binding = Binding(
@@ -77,18 +77,18 @@ class Attaching:
             return _overtaken(found, pod)
         except ClusterError as error:
             return await self._refused(pod, node, error)
-        return Attached(Outcome.BOUND)
+        return BindingOutcome(BindingState.BOUND)
 
-    async def _refused(self, pod: Pod, node: str, error: ClusterError) -> Attached:
+    async def _refused(self, pod: Pod, node: str, error: ClusterError) -> BindingOutcome:
         """Look whether it is refused because it is done, or because the pod has changed."""
         found = await self._look(pod, node, str(error))
-        if found.outcome is not Outcome.UNCLEAR or found.pod is None:
+        if found.outcome is not BindingState.UNCLEAR or found.pod is None:
             return found
         if isinstance(error, Conflict) and _changed(pod, found.pod):
-            return Attached(Outcome.CHANGED, str(error), found.pod)
-        return Attached(Outcome.REFUSED, str(error), found.pod)
+            return BindingOutcome(BindingState.CHANGED, str(error), found.pod)
+        return BindingOutcome(BindingState.REFUSED, str(error), found.pod)
 
-    async def _look(self, pod: Pod, node: str, reason: str) -> Attached:
+    async def _look(self, pod: Pod, node: str, reason: str) -> BindingOutcome:
         """Read the pod, and say what that proves; where it cannot be read, nothing."""
         for number in range(READS_MAX):
             await asyncio.sleep(PAUSE_SECONDS * number)
@@ -98,29 +98,29 @@ class Attaching:
                 reason = f"{reason}; reading the pod again: {error}"
             else:
                 return _proved(pod, found, node, reason)
-        return Attached(Outcome.UNCLEAR, reason)
+        return BindingOutcome(BindingState.UNCLEAR, reason)
 
 
-def _proved(pod: Pod, found: Pod | None, node: str, reason: str) -> Attached:
+def _proved(pod: Pod, found: Pod | None, node: str, reason: str) -> BindingOutcome:
     if found is None or found.metadata.uid != pod.metadata.uid:
-        return Attached(Outcome.REFUSED, "the pod is gone", found)
+        return BindingOutcome(BindingState.REFUSED, "the pod is gone", found)
     where = found.spec.node_name
     if where == node:
-        return Attached(Outcome.BOUND, "", found)
+        return BindingOutcome(BindingState.BOUND, "", found)
     if where:
-        return Attached(Outcome.REFUSED, f"the pod is bound to {where}", found)
-    return Attached(Outcome.UNCLEAR, reason, found)
+        return BindingOutcome(BindingState.REFUSED, f"the pod is bound to {where}", found)
+    return BindingOutcome(BindingState.UNCLEAR, reason, found)
 
 
-def _overtaken(found: Attached, pod: Pod) -> Attached:
+def _overtaken(found: BindingOutcome, pod: Pod) -> BindingOutcome:
     """Return what an unclear Binding amounts to once the pod is at a later version, unbound.
 
     The Binding names the earlier version: it was not stored before, and never will be.
     """
-    if found.outcome is not Outcome.UNCLEAR or found.pod is None:
+    if found.outcome is not BindingState.UNCLEAR or found.pod is None:
         return found
     if 0 < version_of(pod) < version_of(found.pod):
-        return Attached(Outcome.CHANGED, found.reason, found.pod)
+        return BindingOutcome(BindingState.CHANGED, found.reason, found.pod)
     return found
 
 

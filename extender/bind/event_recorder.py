@@ -6,13 +6,13 @@ told of a pod again and again, as it is tried again and again, is told once.
 
 from typing import Final
 
-from extender.scheduler_api.scheduling_request import Remembered
+from extender.scheduler_api.scheduling_request import BoundedCache
 from ledger.kube.api.objects import Pod
-from ledger.kube.api.ports import Binds, PodEvent
+from ledger.kube.api.ports import BindingApi, PodEvent
 from ledger.kube.client.event_queue import EventQueue
 from ledger.runtime.counter_protocol import Count, uncounted
 
-TOLD_MAX: Final = 4_096
+RECORDED_MAX: Final = 4_096
 """Pods of which the last event is remembered."""
 
 FILTERING_FAILED: Final = "FilteringFailed"
@@ -28,13 +28,13 @@ _ACTIONS: Final = {
 }
 
 
-class Telling:
+class EventRecorder:
     """Tells events of pods through an API server, as long as `run` runs."""
 
-    def __init__(self, cluster: Binds, count: Count = uncounted) -> None:
+    def __init__(self, cluster: BindingApi, count: Count = uncounted) -> None:
         """Nothing is told yet."""
         self._events = EventQueue(cluster, "extender", count)
-        self._told: Remembered[tuple[str, str]] = Remembered(TOLD_MAX)
+        self._told: BoundedCache[tuple[str, str]] = BoundedCache(RECORDED_MAX)
 
     def tell(self, pod: Pod, reason: str, note: str, *, warning: bool = False) -> None:
         """Have an event told, unless it is what was told of this pod last."""

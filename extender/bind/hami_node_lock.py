@@ -9,15 +9,15 @@ from datetime import UTC, datetime
 
 from ledger.kube.api.errors import Conflict
 from ledger.kube.api.objects import Node, Pod
-from ledger.kube.api.ports import Binds
+from ledger.kube.api.ports import BindingApi
 from ledger.kube.hami import annotation_names, node_lock
 from ledger.kube.hami.node_lock import NodeLock
 
 
-class Locking:
+class HamiNodeLock:
     """Locks nodes for pods; `now` is Unix time in seconds."""
 
-    def __init__(self, cluster: Binds, now: Callable[[], float]) -> None:
+    def __init__(self, cluster: BindingApi, now: Callable[[], float]) -> None:
         """Write to a cluster."""
         self._cluster = cluster
         self._now = now

@@ -22,19 +22,18 @@ from typing import Final
 
 import msgspec
 
-from extender.fit.fit_engine import Selecting
-from extender.inventory.assumed import PLACING_SECONDS, Guessing
-from extender.scheduler_api.scheduling_request import PODS_MAX, Asked, Remembered
+from extender.fit.fit_engine import FitEngine
+from extender.inventory.assumed import PLACING_SECONDS, AssumedPlacements
+from extender.scheduler_api.scheduling_request import PODS_MAX, BoundedCache, SchedulingRequest
 from ledger.core.model.cards import Parts, Placement, Stage
 from ledger.core.model.commands import Place, Unplace
 from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.placed_demand import stands_of
-from ledger.log.ledger import Accepted, Ledger
+from ledger.kube.requests.placed_demand import placement_overrides
+from ledger.log.ledger import Accepted, Ledger, StateView
 from ledger.log.record_signal import RecordSignal
-from ledger.log.state_view import StateView
 
 ACTOR: Final = "extender"
 
@@ -107,7 +106,7 @@ class Origin(Enum):
     """It does not matter any more: the pod is bound."""
 
 
-class Proposed(msgspec.Struct, frozen=True):
+class PlacementResult(msgspec.Struct, frozen=True):
     """The cards that a pod has now, or the `problem` why it has none.
 
     `since` is a loop time in seconds at which the call that placed it had not done so yet.
@@ -122,7 +121,7 @@ class Proposed(msgspec.Struct, frozen=True):
     standing: Placement | None = None
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _UnclearBinding(msgspec.Struct, frozen=True):
     """A placement, by its `version` and `time` in the ledger, and a loop time `since` when."""
 
     version: int
@@ -133,15 +132,15 @@ class _Known(msgspec.Struct, frozen=True):
         return (self.version, self.time) == (placed.version, placed.time)
 
 
-class Proposing:
+class PlacementService:
     """Places pods, through a ledger whose state `view` shows."""
 
     def __init__(
         self,
         ledger: Ledger,
         view: StateView,
-        selecting: Selecting,
-        guessing: Guessing,
+        selecting: FitEngine,
+        guessing: AssumedPlacements,
         news: RecordSignal,
         rules: Callable[[], DemandRules],
         clock: Callable[[], float],
@@ -155,18 +154,18 @@ class Proposing:
         self._selecting, self._guessing = selecting, guessing
         self._news, self._clock = news, clock
         self._fence_seconds = fence_seconds
-        self._kept: Remembered[_Known] = Remembered(PODS_MAX)
-        self._waited_for: Remembered[_Known] = Remembered(PODS_MAX)
-        self._fences: Remembered[int] = Remembered(PODS_MAX)
+        self._kept: BoundedCache[_UnclearBinding] = BoundedCache(PODS_MAX)
+        self._waited_for: BoundedCache[_UnclearBinding] = BoundedCache(PODS_MAX)
+        self._fences: BoundedCache[int] = BoundedCache(PODS_MAX)
 
-    def standing(self, asked: Asked) -> Placement | None:
+    def standing(self, asked: SchedulingRequest) -> Placement | None:
         """Return where a pod has cards already, as far as this replica knows."""
         placed = self._view.state.placement(asked.namespace, asked.key)
         if placed is None or placed.uid != asked.uid or not placed.node:
             return None
         return placed
 
-    async def place(self, asked: Asked, node: str, until: float) -> Proposed:
+    async def place(self, asked: SchedulingRequest, node: str, until: float) -> PlacementResult:
         """Have a pod placed on a node, by loop time `until`."""
         refused, tried = "", None
         for _ in range(CHOICES_MAX):
@@ -175,7 +174,7 @@ class Proposing:
                 return self._taken_up(asked, node, placed)
             parts = self._selecting.on(asked, node)
             if isinstance(parts, str):
-                return Proposed(problem=refused or parts)
+                return PlacementResult(problem=refused or parts)
             # Nothing that would change the answer has become known.
             if tried == (parts, self._selecting.inventory.position):
                 break
@@ -188,21 +187,21 @@ class Proposing:
                 if answer.reason not in _TRY_AGAIN:
                     break
             elif answer.changed:
-                return Proposed(parts, Origin.NEW, since)
+                return PlacementResult(parts, Origin.NEW, since)
             if self._clock() >= until:
                 break
             await self._news.wait(CATCH_UP_SECONDS)
         self._guessing.forget(asked)
-        return Proposed(problem=refused)
+        return PlacementResult(problem=refused)
 
-    def keep(self, asked: Asked, proposed: Proposed) -> None:
+    def keep(self, asked: SchedulingRequest, proposed: PlacementResult) -> None:
         """Leave it to the next call to bind a pod: what became of the Binding is not known."""
         placed = self.standing(asked)
         if placed is None or proposed.origin is not Origin.NEW or placed.version != asked.version:
             return
-        self._kept.put(asked.uid, _Known(placed.version, placed.time, proposed.since))
+        self._kept.put(asked.uid, _UnclearBinding(placed.version, placed.time, proposed.since))
 
-    def fences_at(self, asked: Asked, placed: Placement) -> float:
+    def fences_at(self, asked: SchedulingRequest, placed: Placement) -> float:
         """Return the loop time from which another call's Binding is to be fenced.
 
         That is at once (-inf) where the pod has changed since: no Binding comes through any more.
@@ -215,16 +214,16 @@ class Proposing:
             return -math.inf
         known = self._waited_for.get(asked.uid)
         if known is None or not known.is_of(placed):
-            known = _Known(placed.version, placed.time, self._clock())
+            known = _UnclearBinding(placed.version, placed.time, self._clock())
             self._waited_for.put(asked.uid, known)
         doublings = min(self._fences.get(asked.uid) or 0, FENCE_DOUBLINGS_MAX)
         return known.since + self._fence_seconds * (1 << doublings)
 
-    def fenced(self, asked: Asked) -> None:
+    def fenced(self, asked: SchedulingRequest) -> None:
         """Take note that another call's Binding of a pod was fenced here."""
         self._fences.put(asked.uid, (self._fences.get(asked.uid) or 0) + 1)
 
-    async def unplace(self, asked: Asked, node: str, version: int) -> bool:
+    async def unplace(self, asked: SchedulingRequest, node: str, version: int) -> bool:
         """Give back the cards of a pod's placement of that version on a qualified node.
 
         Returns when this replica has applied that, or after a while. False when there is none any
@@ -247,7 +246,7 @@ class Proposing:
         while self._view.state.position < position and (left := until - self._clock()) > 0:
             await self._news.wait(left)
 
-    async def _awaited(self, asked: Asked, until: float) -> Placement | None:
+    async def _awaited(self, asked: SchedulingRequest, until: float) -> Placement | None:
         """Return where a pod has cards; wait for another's Binding until then, or the fence."""
         while True:
             placed = self.standing(asked)
@@ -258,7 +257,7 @@ class Proposing:
                 return placed
             await self._news.wait(left)
 
-    def _origin(self, asked: Asked, placed: Placement) -> Origin:
+    def _origin(self, asked: SchedulingRequest, placed: Placement) -> Origin:
         if placed.stage > Stage.PROPOSED:
             return Origin.BOUND
         kept = self._kept.get(asked.uid)
@@ -266,16 +265,16 @@ class Proposing:
             return Origin.OTHERS
         return Origin.KEPT if self._clock() - kept.since < TAKE_UP_SECONDS else Origin.OTHERS
 
-    def _taken_up(self, asked: Asked, node: str, placed: Placement) -> Proposed:
+    def _taken_up(self, asked: SchedulingRequest, node: str, placed: Placement) -> PlacementResult:
         origin = self._origin(asked, placed)
         if origin is Origin.OTHERS:
-            return Proposed(standing=placed)
+            return PlacementResult(standing=placed)
         if placed.node != asked.of(node):
-            return Proposed(problem=f"{Reason.POD_PLACED}: it has cards of {placed.node}")
+            return PlacementResult(problem=f"{Reason.POD_PLACED}: it has cards of {placed.node}")
         kept = self._kept.get(asked.uid)
-        return Proposed(placed.parts, origin, kept.since if kept is not None else 0.0)
+        return PlacementResult(placed.parts, origin, kept.since if kept is not None else 0.0)
 
-    def _command(self, asked: Asked, node: str, parts: Parts) -> Place:
+    def _command(self, asked: SchedulingRequest, node: str, parts: Parts) -> Place:
         name = asked.of(node)
         known = self._view.state.nodes.get(name)
         cards = known.cards if known is not None else ()
@@ -285,7 +284,7 @@ class Proposing:
             asked.uid,
             name,
             parts,
-            stands_of(parts, asked.wish, self._rules(), cards),
+            placement_overrides(parts, asked.wish, self._rules(), cards),
             self._selecting.wants_unused(asked),
             actor=ACTOR,
             version=asked.version,

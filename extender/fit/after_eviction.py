@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from extender.fit.fit import parts_of
-from extender.fit.fit_engine import Selecting
+from extender.fit.fit import chosen_parts
+from extender.fit.fit_engine import FitEngine
 from extender.inventory.arrays import Arrays
 from extender.inventory.rows import ALL_SLICES, slices_of
 from extender.scheduler_api.extender_wire import MetaPod, MetaVictims, PreemptionArgs
-from extender.scheduler_api.scheduling_request import Asked
+from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.evolve.placements import bookings_of
 from ledger.core.model.cards import Parts, Placement, exclusive_on
 
@@ -32,15 +32,15 @@ def nominated(args: PreemptionArgs) -> dict[str, MetaVictims]:
     }
 
 
-def makes_room(
-    selecting: Selecting, asked: Asked, node: str, leaving: Collection[Placement]
+def fits_after(
+    selecting: FitEngine, asked: SchedulingRequest, node: str, leaving: Collection[Placement]
 ) -> bool:
     """Return whether a pod fits on a node once these placements there have ended."""
-    return room_after(selecting, asked, node, leaving) is not None
+    return cards_after(selecting, asked, node, leaving) is not None
 
 
-def room_after(
-    selecting: Selecting, asked: Asked, node: str, leaving: Collection[Placement]
+def cards_after(
+    selecting: FitEngine, asked: SchedulingRequest, node: str, leaving: Collection[Placement]
 ) -> Parts | None:
     """Return the cards of a node that a pod would get once these placements there have ended."""
     row = selecting.inventory.rows.get(node)
@@ -49,7 +49,7 @@ def room_after(
     arrays = selecting.inventory.arrays
     with _left(arrays, row, leaving):
         fits = selecting.fits(asked, np.array([row], np.int64))
-    return parts_of(fits, 0, arrays, asked.wish) if fits.feasible[0] else None
+    return chosen_parts(fits, 0, arrays, asked.wish) if fits.feasible[0] else None
 
 
 @contextmanager

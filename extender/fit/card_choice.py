@@ -10,16 +10,16 @@ import msgspec
 import numpy as np
 
 from extender.fit import card_filters, card_policies, mig, rowwise, topology
-from extender.fit.card_filters import Codes, Want
-from extender.fit.card_policies import Offer
-from extender.fit.fit_question import NO_BOUND, Question
-from extender.fit.loads import Cards, Loads
+from extender.fit.card_filters import CardAmounts, Codes
+from extender.fit.card_policies import CardCandidates
+from extender.fit.fit_question import NO_BOUND, FitQuestion
+from extender.fit.loads import CardLoads, CardWindow
 from extender.fit.node_score import Floats
 from extender.inventory.arrays import Booleans, Integers
-from ledger.kube.requests.device_requests import CardWish, Wish
+from ledger.kube.requests.device_requests import ContainerDeviceRequests, DeviceRequest
 
 
-class Step(NamedTuple):
+class ChoiceStep(NamedTuple):
     """One card for one container on each node: its column, MiB, percent, and its instance.
 
     `container` is a place in the pod's wishes. What it says of nodes that are not feasible is
@@ -34,7 +34,7 @@ class Step(NamedTuple):
     instance: Integers
 
 
-class Given(msgspec.Struct):
+class ContainerCards(msgspec.Struct):
     """What became of giving a container its cards.
 
     `ok` are the nodes where that worked, `codes` what was wrong with the cards of the others when
@@ -47,25 +47,27 @@ class Given(msgspec.Struct):
     ok: Booleans
     codes: Codes
     insufficient: Booleans
-    load: Loads
+    load: CardLoads
     taken: Integers
     cost: list[Floats]
-    steps: list[Step]
+    steps: list[ChoiceStep]
 
 
-class Container(NamedTuple):
+class ContainerFit(NamedTuple):
     """A container of the pod: its place among the wishes, its wish, and the cards it prefers.
 
     `left` is how many MiB quotas leave it on each node, None where nothing bounds that.
     """
 
     place: int
-    wish: Wish
+    wish: ContainerDeviceRequests
     prefer: Booleans | None
     left: Integers | None
 
 
-def give(cards: Cards, load: Loads, container: Container, question: Question) -> Given:
+def choose_cards(
+    cards: CardWindow, load: CardLoads, container: ContainerFit, question: FitQuestion
+) -> ContainerCards:
     """Give a container all its cards, on one NUMA node where the pod wants that."""
     everywhere = _begin(cards, load)
     _give_all(cards, everywhere, container, question, None)
@@ -74,14 +76,14 @@ def give(cards: Cards, load: Loads, container: Container, question: Question) ->
     return _bound(cards, load, container, question, everywhere)
 
 
-def room_left(question: Question, taken: Integers) -> Integers | None:
+def memory_left(question: FitQuestion, taken: Integers) -> Integers | None:
     """Return how many MiB quotas leave to a pod that has taken so many."""
     return None if question.memory_room == NO_BOUND else question.memory_room - taken
 
 
-def _begin(cards: Cards, load: Loads) -> Given:
+def _begin(cards: CardWindow, load: CardLoads) -> ContainerCards:
     rows = cards.shape[0]
-    return Given(
+    return ContainerCards(
         np.ones(rows, np.bool_),
         np.zeros(cards.shape, np.int8),
         np.zeros(rows, np.bool_),
@@ -93,8 +95,12 @@ def _begin(cards: Cards, load: Loads) -> Given:
 
 
 def _bound(
-    cards: Cards, load: Loads, container: Container, question: Question, everywhere: Given
-) -> Given:
+    cards: CardWindow,
+    load: CardLoads,
+    container: ContainerFit,
+    question: FitQuestion,
+    everywhere: ContainerCards,
+) -> ContainerCards:
     """Give a container cards of the NUMA node where they are the best."""
     numa = cards.arrays.numa[cards.window]
     best = _begin(cards, load)
@@ -111,7 +117,7 @@ def _bound(
     return best
 
 
-def _keep_better(best: Given, found: Given) -> None:
+def _keep_better(best: ContainerCards, found: ContainerCards) -> None:
     """Take over what was found on nodes where it is better, or where nothing was found yet."""
     better = found.ok & (~best.ok | _lower(found.cost, best.cost))
     best.load.take(better, found.load)
@@ -139,25 +145,34 @@ def _lower(left: list[Floats], right: list[Floats]) -> Booleans:
 
 
 def _give_all(
-    cards: Cards, given: Given, container: Container, question: Question, only: Booleans | None
+    cards: CardWindow,
+    given: ContainerCards,
+    container: ContainerFit,
+    question: FitQuestion,
+    only: Booleans | None,
 ) -> None:
     for wish in container.wish.cards:
-        poor = card_filters.too_few(cards, wish)
+        poor = card_filters.lacks_cards(cards, wish)
         given.insufficient |= poor & given.ok
         given.ok &= ~poor
-        if wish.count <= card_filters.most(cards):
-            _Wanted(cards, given, container, question, wish).give(only)
+        if wish.count <= card_filters.shares_max(cards):
+            _DeviceChoice(cards, given, container, question, wish).give(only)
 
 
-class _Wanted:
+class _DeviceChoice:
     """The cards of one vendor that a container wants, as they are given."""
 
     def __init__(
-        self, cards: Cards, given: Given, container: Container, question: Question, wish: CardWish
+        self,
+        cards: CardWindow,
+        given: ContainerCards,
+        container: ContainerFit,
+        question: FitQuestion,
+        wish: DeviceRequest,
     ) -> None:
         self.cards, self.given, self.container = cards, given, container
         self.question, self.wish = question, wish
-        self.asked = card_filters.ask(cards, wish, alone=question.alone())
+        self.asked = card_filters.criteria_of(cards, wish, alone=question.alone())
         self.picked = np.zeros(cards.shape, np.bool_)
         self.fitting: Booleans | None = None
         self.sets: Integers | None = None
@@ -179,21 +194,21 @@ class _Wanted:
                 self.sets = self._set(codes == card_filters.FITS, wanted, keys)
             self._pick(number, codes, wanted, keys)
 
-    def _looked(self, only: Booleans | None) -> tuple[Codes, Want, list[Floats]]:
+    def _looked(self, only: Booleans | None) -> tuple[Codes, CardAmounts, list[Floats]]:
         """Return what is wrong with each card, what would be taken of it, and how good it is.
 
         How good depends on what fitted in the beginning, so that looking again changes nothing
         about cards that nothing was put on.
         """
         load, left = self.given.load, self._left()
-        wanted = card_filters.want(self.cards, load, self.wish)
-        codes = card_filters.codes(self.cards, load, self.asked, wanted, left)
+        wanted = card_filters.amounts_of(self.cards, load, self.wish)
+        codes = card_filters.filter_codes(self.cards, load, self.asked, wanted, left)
         if only is not None:
             codes[~only & (codes == card_filters.FITS)] = card_filters.NUMA
         if self.fitting is None:
             self.fitting = codes == card_filters.FITS
-        offer = Offer(self.cards, load, wanted, self.fitting, self.wish.count)
-        keys = card_policies.keys(offer, self.question.card_policies, self.question.weights)
+        offer = CardCandidates(self.cards, load, wanted, self.fitting, self.wish.count)
+        keys = card_policies.policy_keys(offer, self.question.card_policies, self.question.weights)
         if self.container.prefer is not None:
             keys = [(~self.container.prefer).astype(np.float64), *keys]
         return codes, wanted, keys
@@ -205,7 +220,7 @@ class _Wanted:
     def _as_a_set(self) -> bool:
         return self.wish.count > 1 and "topology-aware" in self.question.card_policies
 
-    def _set(self, fitting: Booleans, wanted: Want, keys: list[Floats]) -> Integers:
+    def _set(self, fitting: Booleans, wanted: CardAmounts, keys: list[Floats]) -> Integers:
         """Return the columns of the best linked cards."""
         order = np.lexsort([*reversed(keys), ~fitting], axis=-1)
         left = self._left()
@@ -213,7 +228,7 @@ class _Wanted:
         bounds = self.wish.count, unbounded if left is None else left
         return topology.sets(self.cards, fitting, order, wanted.memory, bounds)
 
-    def _pick(self, number: int, codes: Codes, wanted: Want, keys: list[Floats]) -> None:
+    def _pick(self, number: int, codes: Codes, wanted: CardAmounts, keys: list[Floats]) -> None:
         """Choose one card on every node, and put the container on it."""
         given, fitting = self.given, codes == card_filters.FITS
         columns = _best(fitting, keys)
@@ -231,12 +246,12 @@ class _Wanted:
         if self.question.wish.numa_bind:
             self._count_cost([key[rows, columns] for key in keys])
 
-    def _step(self, wanted: Want, rows: Integers, columns: Integers) -> Step:
+    def _step(self, wanted: CardAmounts, rows: Integers, columns: Integers) -> ChoiceStep:
         shape = self.cards.shape
         instance = np.full(len(rows), mig.NONE)
         if wanted.room is not None:
             instance = wanted.room.number[rows, columns]
-        return Step(
+        return ChoiceStep(
             self.container.place,
             self.wish.exclusive,
             columns,
@@ -245,7 +260,7 @@ class _Wanted:
             instance,
         )
 
-    def _put(self, step: Step, wanted: Want, rows: Integers) -> None:
+    def _put(self, step: ChoiceStep, wanted: CardAmounts, rows: Integers) -> None:
         """Put the container on the chosen cards of these rows."""
         load, columns = self.given.load, step.columns[rows]
         load.memory[rows, columns] += step.memory[rows]

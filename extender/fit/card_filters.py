@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.fit import mig, rowwise
-from extender.fit.loads import Cards, Loads
-from extender.fit.mig import Room
+from extender.fit.loads import CardLoads, CardWindow
+from extender.fit.mig import InstanceChoice
 from extender.inventory.arrays import Booleans, Integers
 from ledger.core.decide.card_checks import SHARES_MAX
 from ledger.core.model.cards import MIG
 from ledger.core.model.denials import Reason
-from ledger.kube.requests.device_requests import CardWish, Choice
+from ledger.kube.requests.device_requests import DeviceRequest, DeviceSelector
 
 Codes = npt.NDArray[np.int8]
 """What is wrong with each card: a code of `REASONS`, `FITS` or `ABSENT`."""
@@ -70,7 +70,7 @@ _NEVER: Final = np.zeros((1, 1), np.bool_)
 """No card breaks the rule."""
 
 
-class Want(NamedTuple):
+class CardAmounts(NamedTuple):
     """What a container would take of each card: MiB, percent, and on cut cards an instance.
 
     Amounts that are the same for every card are arrays of one.
@@ -78,36 +78,44 @@ class Want(NamedTuple):
 
     memory: Integers
     cores: Integers
-    room: Room | None
+    room: InstanceChoice | None
 
 
-class Asked(NamedTuple):
+class DeviceCriteria(NamedTuple):
     """What one container asks of cards, and which of them are of the kind that it accepts."""
 
-    wish: CardWish
+    wish: DeviceRequest
     kind_differs: Booleans
     uuid_differs: Booleans
     alone: bool
 
 
-def ask(cards: Cards, wish: CardWish, *, alone: bool) -> Asked:
+def criteria_of(cards: CardWindow, wish: DeviceRequest, *, alone: bool) -> DeviceCriteria:
     """Look once at what does not change while cards are chosen."""
-    return Asked(wish, _kind_differs(cards, wish), _uuid_differs(cards, wish.choice), alone)
+    return DeviceCriteria(
+        wish, _kind_differs(cards, wish), _uuid_differs(cards, wish.choice), alone
+    )
 
 
-def want(cards: Cards, load: Loads, wish: CardWish) -> Want:
+def amounts_of(cards: CardWindow, load: CardLoads, wish: DeviceRequest) -> CardAmounts:
     """Return what a container would take of each card."""
     if wish.percentage:
         memory = cards.memory * wish.percentage // 100
     else:
         memory = np.full((1, 1), wish.memory)
     if not cards.any_cut:
-        return Want(memory, np.full((1, 1), wish.cores), None)
-    room = mig.room(cards, load, wish, memory)
-    return Want(room.memory, room.cores, room)
+        return CardAmounts(memory, np.full((1, 1), wish.cores), None)
+    room = mig.choose_instances(cards, load, wish, memory)
+    return CardAmounts(room.memory, room.cores, room)
 
 
-def codes(cards: Cards, load: Loads, asked: Asked, wanted: Want, left: Integers | None) -> Codes:
+def filter_codes(
+    cards: CardWindow,
+    load: CardLoads,
+    asked: DeviceCriteria,
+    wanted: CardAmounts,
+    left: Integers | None,
+) -> Codes:
     """Return what is wrong with each card; `left` is how many MiB quotas leave the pod by row."""
     found = np.zeros(cards.shape, np.int8)
     broken = [*_of_cards(cards, load, asked), *_of_amounts(cards, load, asked, wanted, left)]
@@ -117,7 +125,7 @@ def codes(cards: Cards, load: Loads, asked: Asked, wanted: Want, left: Integers 
     return found
 
 
-def too_few(cards: Cards, wish: CardWish) -> Booleans:
+def lacks_cards(cards: CardWindow, wish: DeviceRequest) -> Booleans:
     """Return which nodes do not have as many cards of the vendor as are asked for.
 
     A card that is cut may be given several times, once for each of its slots.
@@ -130,13 +138,15 @@ def too_few(cards: Cards, wish: CardWish) -> Booleans:
     return few
 
 
-def most(cards: Cards) -> int:
+def shares_max(cards: CardWindow) -> int:
     """Return how many cards a container can have at most on any node of the arrays."""
     columns = cards.shape[1]
     return SHARES_MAX if MIG in cards.arrays.modes else columns
 
 
-def _of_cards(cards: Cards, load: Loads, asked: Asked) -> Iterator[tuple[int, Booleans]]:
+def _of_cards(
+    cards: CardWindow, load: CardLoads, asked: DeviceCriteria
+) -> Iterator[tuple[int, Booleans]]:
     """Yield the rules that do not ask how much a container takes."""
     yield _ILL, ~cards.usable
     yield _CORDONED, cards.cordoned
@@ -152,7 +162,11 @@ def _of_cards(cards: Cards, load: Loads, asked: Asked) -> Iterator[tuple[int, Bo
 
 
 def _of_amounts(
-    cards: Cards, load: Loads, asked: Asked, wanted: Want, left: Integers | None
+    cards: CardWindow,
+    load: CardLoads,
+    asked: DeviceCriteria,
+    wanted: CardAmounts,
+    left: Integers | None,
 ) -> Iterator[tuple[int, Booleans]]:
     """Yield the rules about what a container takes."""
     if left is not None:
@@ -166,7 +180,7 @@ def _of_amounts(
         yield _NO_INSTANCE, cards.cut & (wanted.room.number == mig.NONE)
 
 
-def _of_vendor(cards: Cards, vendor: str) -> Booleans:
+def _of_vendor(cards: CardWindow, vendor: str) -> Booleans:
     if vendor not in cards.arrays.vendors:
         return np.zeros((1, 1), np.bool_)
     if len(cards.arrays.vendors) == 1:
@@ -175,7 +189,7 @@ def _of_vendor(cards: Cards, vendor: str) -> Booleans:
     return ours
 
 
-def _kind_differs(cards: Cards, wish: CardWish) -> Booleans:
+def _kind_differs(cards: CardWindow, wish: DeviceRequest) -> Booleans:
     arrays, choice = cards.arrays, wish.choice
     differs = ~_of_vendor(cards, wish.vendor)
     if choice.use_types or choice.nouse_types:
@@ -187,14 +201,14 @@ def _kind_differs(cards: Cards, wish: CardWish) -> Booleans:
     return differs
 
 
-def _accepts_type(choice: Choice, kind: str) -> bool:
+def _accepts_type(choice: DeviceSelector, kind: str) -> bool:
     model = kind.lower()
     if any(word.lower() in model for word in choice.nouse_types):
         return False
     return not choice.use_types or any(word.lower() in model for word in choice.use_types)
 
 
-def _uuid_differs(cards: Cards, choice: Choice) -> Booleans:
+def _uuid_differs(cards: CardWindow, choice: DeviceSelector) -> Booleans:
     use, nouse = frozenset(choice.use_uuids), frozenset(choice.nouse_uuids)
     if not use and not nouse:
         return _NEVER

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from extender.fit import rowwise, scores, topology
-from extender.fit.card_filters import Want
-from extender.fit.loads import Cards, Loads
+from extender.fit.card_filters import CardAmounts
+from extender.fit.loads import CardLoads, CardWindow
 from extender.fit.node_score import Floats
 from extender.inventory.arrays import Booleans
 from ledger.kube.requests.device_requests import Weights
@@ -28,17 +28,17 @@ _NO_ORDER: Final = frozenset({"mutex"})
 """The policies that prefer no card: `mutex` is a rule, and what fits is unused."""
 
 
-class Offer(NamedTuple):
+class CardCandidates(NamedTuple):
     """The cards that may be given, what is on them, and what would be taken, so many `times`."""
 
-    cards: Cards
-    load: Loads
-    wanted: Want
+    cards: CardWindow
+    load: CardLoads
+    wanted: CardAmounts
     fitting: Booleans
     times: int
 
 
-def keys(offer: Offer, policies: tuple[str, ...], weights: Weights) -> list[Floats]:
+def policy_keys(offer: CardCandidates, policies: tuple[str, ...], weights: Weights) -> list[Floats]:
     """Return the keys of each card, the most important first; none without a policy."""
     if _NO_ORDER.issuperset(policies):
         return []
@@ -46,21 +46,21 @@ def keys(offer: Offer, policies: tuple[str, ...], weights: Weights) -> list[Floa
     return [key for word in words for key in _KEYS[word](offer, weights)]
 
 
-def _binpack(offer: Offer, weights: Weights) -> Iterator[Floats]:
+def _binpack(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
     yield -scores.fullness(offer.cards, offer.load, offer.wanted, weights)
 
 
-def _spread(offer: Offer, weights: Weights) -> Iterator[Floats]:
+def _spread(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
     yield scores.fullness(offer.cards, offer.load, offer.wanted, weights)
 
 
-def _whole(offer: Offer, weights: Weights) -> Iterator[Floats]:
+def _whole(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
     """Prefer cards that are shared already, and of these the one with least left over."""
     yield (offer.load.slots == 0).astype(np.float64)
     yield (offer.cards.memory - offer.load.memory - offer.wanted.memory).astype(np.float64)
 
 
-def _numa(offer: Offer, weights: Weights) -> Iterator[Floats]:
+def _numa(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
     """Prefer NUMA nodes where as many cards fit as are wanted; then take one after the other."""
     numa = offer.cards.arrays.numa[offer.cards.window]
     key = numa.astype(np.float64)
@@ -71,7 +71,7 @@ def _numa(offer: Offer, weights: Weights) -> Iterator[Floats]:
     yield key
 
 
-def _topology(offer: Offer, weights: Weights) -> Iterator[Floats]:
+def _topology(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
     """Prefer, for one card, the one whose links are the least loss to the others.
 
     Several cards are chosen as a set (`topology.sets`), so that this has no say.
@@ -82,12 +82,12 @@ def _topology(offer: Offer, weights: Weights) -> Iterator[Floats]:
         yield np.zeros(offer.cards.shape)
 
 
-def _none(offer: Offer, weights: Weights) -> Iterator[Floats]:
+def _none(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
     """Prefer nothing."""
     return iter(())
 
 
-_KEYS: Final[dict[str, Callable[[Offer, Weights], Iterator[Floats]]]] = {
+_KEYS: Final[dict[str, Callable[[CardCandidates, Weights], Iterator[Floats]]]] = {
     "binpack": _binpack,
     "spread": _spread,
     "numa": _numa,

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from extender.fit import card_filters
-from extender.fit.fit import Fits
+from extender.fit.fit import FitResult
 from ledger.core.model.denials import Reason
 
 WORDINGS_MAX: Final = 4_096
@@ -17,7 +17,7 @@ _RANKS: Final = {reason: code for code, reason in sorted(card_filters.REASONS.it
 """Of reasons that are as frequent, the one of the higher code is named first."""
 
 
-def reason_of(fits: Fits, place: int) -> str:
+def reason_of(fits: FitResult, place: int) -> str:
     """Say why the node at a place of the question's rows does not fit; empty when it does."""
     if fits.feasible[place]:
         return ""
@@ -28,7 +28,7 @@ def reason_of(fits: Fits, place: int) -> str:
     return _wording(np.sort(fits.codes[place]).tobytes())
 
 
-def reasons_of(fits: Fits) -> list[str]:
+def reasons_of(fits: FitResult) -> list[str]:
     """Say for every row of the question why it does not fit; empty where it does."""
     found = [""] * len(fits.feasible)
     ordered, width = np.sort(fits.codes, axis=1).tobytes(), fits.codes.shape[1]
@@ -41,7 +41,7 @@ def reasons_of(fits: Fits) -> list[str]:
     return found
 
 
-def resolvable(fits: Fits, place: int) -> bool:
+def resolvable(fits: FitResult, place: int) -> bool:
     """Return whether the pod would fit there if others were evicted.
 
     It never would where cards are missing, ill, closed, of another kind, or too small.

@@ -13,19 +13,26 @@ import numpy as np
 from msgspec import structs
 
 from extender.fit import card_choice, mig, rowwise, scores
-from extender.fit.card_choice import Container, Given, Step
+from extender.fit.card_choice import ChoiceStep, ContainerCards, ContainerFit
 from extender.fit.card_filters import Codes
-from extender.fit.fit_question import NO_BOUND, Question
-from extender.fit.loads import Cards, Loads, Overlay, Window, blocks_of, window_of
+from extender.fit.fit_question import NO_BOUND, FitQuestion
+from extender.fit.loads import (
+    CardLoads,
+    CardWindow,
+    OverlayArrays,
+    Window,
+    blocks_of_window,
+    window_of_rows,
+)
 from extender.fit.node_score import Floats
 from extender.inventory.arrays import Arrays, Booleans, Integers
 from ledger.core.model.cards import Part, Parts, Phase, Share
-from ledger.kube.requests.device_requests import PodWish
+from ledger.kube.requests.device_requests import PodDeviceRequest
 
-__all__ = ["NO_BOUND", "Fits", "Question", "fit", "parts_of", "priorities"]
+__all__ = ["NO_BOUND", "FitQuestion", "FitResult", "chosen_parts", "fit", "priorities"]
 
 
-class Fits(msgspec.Struct):
+class FitResult(msgspec.Struct):
     """The answers about the rows of a question, in its order.
 
     `score` is higher where the policy prefers it, `steps` has which cards were chosen. Of the nodes
@@ -37,7 +44,7 @@ class Fits(msgspec.Struct):
     rows: Integers
     feasible: Booleans
     score: Floats
-    steps: list[Step]
+    steps: list[ChoiceStep]
     codes: Codes
     registered: Booleans
     insufficient: Booleans
@@ -45,14 +52,14 @@ class Fits(msgspec.Struct):
 
 
 class _Answer(NamedTuple):
-    """Of `Fits`, what is found out about the rows of one window."""
+    """Of `FitResult`, what is found out about the rows of one window."""
 
     feasible: Booleans
     score: Floats
     codes: Codes
     registered: Booleans
     insufficient: Booleans
-    steps: list[Step]
+    steps: list[ChoiceStep]
 
 
 class _Walk(msgspec.Struct):
@@ -61,15 +68,15 @@ class _Walk(msgspec.Struct):
     ok: Booleans
     codes: Codes
     insufficient: Booleans
-    steps: list[Step]
-    peak: Loads
+    steps: list[ChoiceStep]
+    peak: CardLoads
 
 
-def fit(arrays: Arrays, overlay: Overlay, question: Question) -> Fits:
+def fit(arrays: Arrays, overlay: OverlayArrays, question: FitQuestion) -> FitResult:
     """Answer a question about cards as they are and as they probably will be."""
-    window, at = window_of(question.rows)
-    answers = [_answer(arrays, overlay, question, part) for part in blocks_of(window)]
-    fits = Fits(
+    window, at = window_of_rows(question.rows)
+    answers = [_answer(arrays, overlay, question, part) for part in blocks_of_window(window)]
+    fits = FitResult(
         question.rows,
         np.concatenate([one.feasible for one in answers])[at],
         np.concatenate([one.score for one in answers])[at],
@@ -85,12 +92,12 @@ def fit(arrays: Arrays, overlay: Overlay, question: Question) -> Fits:
     return fits
 
 
-def priorities(fits: Fits) -> Integers:
+def priorities(fits: FitResult) -> Integers:
     """Return scores for kube-scheduler, 10 for the best feasible node, 0 where it does not fit."""
     return scores.scaled(fits.score, fits.feasible)
 
 
-def parts_of(fits: Fits, place: int, arrays: Arrays, wish: PodWish) -> Parts:
+def chosen_parts(fits: FitResult, place: int, arrays: Arrays, wish: PodDeviceRequest) -> Parts:
     """Return the cards that were chosen on the feasible node at a place of the question's rows."""
     row = int(fits.rows[place])
     shares: list[list[Share]] = [[] for _ in wish.wishes]
@@ -102,20 +109,22 @@ def parts_of(fits: Fits, place: int, arrays: Arrays, wish: PodWish) -> Parts:
     )
 
 
-def _share(step: Step, place: int, arrays: Arrays, row: int) -> Share:
+def _share(step: ChoiceStep, place: int, arrays: Arrays, row: int) -> Share:
     column, memory = int(step.columns[place]), int(step.memory[place])
     cores, uuid = int(step.cores[place]), arrays.uuids[row][column]
-    instance = mig.of_card(arrays, row, column, int(step.instance[place]))
+    instance = mig.instance_of_card(arrays, row, column, int(step.instance[place]))
     if instance is None:
         return Share(uuid, memory, cores, step.exclusive)
     name = instance.profile.name
     return Share(uuid, memory, cores, step.exclusive, name, instance.start, instance.size)
 
 
-def _answer(arrays: Arrays, overlay: Overlay, question: Question, window: Window) -> _Answer:
+def _answer(
+    arrays: Arrays, overlay: OverlayArrays, question: FitQuestion, window: Window
+) -> _Answer:
     """Answer about the rows of a window, in its order."""
-    cards = Cards(arrays, window)
-    before = Loads.of(arrays, overlay, window)
+    cards = CardWindow(arrays, window)
+    before = CardLoads.of(arrays, overlay, window)
     walk = _walk(cards, before, question)
     registered = rowwise.some(cards.present)
     score = scores.nodes(cards, before, walk.peak, question.node_policy, question.node_score)
@@ -124,7 +133,7 @@ def _answer(arrays: Arrays, overlay: Overlay, question: Question, window: Window
     )
 
 
-def _joined(answers: Sequence[_Answer], at: Integers) -> list[Step]:
+def _joined(answers: Sequence[_Answer], at: Integers) -> list[ChoiceStep]:
     """Put the steps of several windows one after the other, and then in the order of `at`.
 
     Where no node of a window was left, it has fewer steps, of which the others say nothing.
@@ -148,27 +157,27 @@ def _joined(answers: Sequence[_Answer], at: Integers) -> list[Step]:
     return found
 
 
-def _nothing(step: Step, rows: int) -> Step:
+def _nothing(step: ChoiceStep, rows: int) -> ChoiceStep:
     none = np.zeros(rows, np.int64)
     return step._replace(columns=none, memory=none, cores=none, instance=none)
 
 
-def _fits_alone(arrays: Arrays, question: Question, rows: Integers) -> Booleans:
+def _fits_alone(arrays: Arrays, question: FitQuestion, rows: Integers) -> Booleans:
     """Return on which of these nodes the pod would fit if nobody else were there.
 
     Which cards it would have there does not matter, so none are preferred.
     """
     question = structs.replace(question, card_policies=("mutex",) if question.alone() else ())
-    window, at = window_of(rows)
+    window, at = window_of_rows(rows)
     found = []
-    for part in blocks_of(window):
-        cards = Cards(arrays, part)
-        found.append(_walk(cards, Loads.empty(cards.shape), question).ok)
+    for part in blocks_of_window(window):
+        cards = CardWindow(arrays, part)
+        found.append(_walk(cards, CardLoads.empty(cards.shape), question).ok)
     ok: Booleans = np.concatenate(found)[at]
     return ok
 
 
-def _walk(cards: Cards, before: Loads, question: Question) -> _Walk:
+def _walk(cards: CardWindow, before: CardLoads, question: FitQuestion) -> _Walk:
     """Give every container its cards, as long as any node is left."""
     rows = cards.shape[0]
     walk = _Walk(
@@ -179,7 +188,7 @@ def _walk(cards: Cards, before: Loads, question: Question) -> _Walk:
         before,
     )
     load, taken = before, np.zeros(rows, np.int64)
-    beside: list[tuple[int, Loads, Integers]] = []
+    beside: list[tuple[int, CardLoads, Integers]] = []
     for place, wish in enumerate(question.wish.wishes):
         if not wish.cards:
             continue
@@ -201,17 +210,17 @@ def _walk(cards: Cards, before: Loads, question: Question) -> _Walk:
 
 
 def _give(
-    cards: Cards,
-    load: Loads,
+    cards: CardWindow,
+    load: CardLoads,
     walk: _Walk,
     container: tuple[int, Booleans | None, Integers],
-    question: Question,
-) -> Given:
+    question: FitQuestion,
+) -> ContainerCards:
     """Give one container its cards; where that fails, the pod does not fit."""
     place, prefer, taken = container
-    left = card_choice.room_left(question, taken)
-    asked = Container(place, question.wish.wishes[place], prefer, left)
-    given = card_choice.give(cards, load, asked, question)
+    left = card_choice.memory_left(question, taken)
+    asked = ContainerFit(place, question.wish.wishes[place], prefer, left)
+    given = card_choice.choose_cards(cards, load, asked, question)
     failed = walk.ok & ~given.ok
     walk.codes[failed] = given.codes[failed]
     walk.insufficient |= failed & given.insufficient

@@ -12,19 +12,19 @@ import msgspec
 import numpy as np
 
 from extender.fit.failed_nodes import reason_of
-from extender.fit.fit import Fits, fit, parts_of
-from extender.fit.fit_question import NO_BOUND, Question
-from extender.fit.node_score import Expression
-from extender.fit.quota_headroom import Rooms
+from extender.fit.fit import FitResult, chosen_parts, fit
+from extender.fit.fit_question import NO_BOUND, FitQuestion
+from extender.fit.node_score import NodeScore
+from extender.fit.quota_headroom import QuotaHeadroom
 from extender.inventory.arrays import Booleans, Integers
-from extender.inventory.inventory import Inventory
+from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
-from extender.inventory.simulated_nodes import imagined
+from extender.inventory.simulated_nodes import simulated_inventory
 from extender.scheduler_api.extender_wire import NodeMeta
-from extender.scheduler_api.scheduling_request import Asked
+from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.model.cards import HAMI, MIG, Parts, Phase
 from ledger.core.model.denials import Reason
-from ledger.kube.requests.device_requests import Weights, Wish
+from ledger.kube.requests.device_requests import ContainerDeviceRequests, Weights
 
 SPARE_TIMES: Final = (4, 2)
 """How many pods like it there should be room for on a node while others place pods, too."""
@@ -33,24 +33,24 @@ UNKNOWN: Final = -1
 """The row of a node that announced no cards."""
 
 
-class Preferences(msgspec.Struct, frozen=True):
+class FitPreferences(msgspec.Struct, frozen=True):
     """What counts for pods that say nothing else; `node_score` goes before the node policy."""
 
     node_policy: str = "binpack"
     card_policies: tuple[str, ...] = ("spread",)
     weights: Weights = Weights()
-    node_score: Expression | None = None
+    node_score: NodeScore | None = None
 
 
-class Selecting:
+class FitEngine:
     """Selects nodes and cards from an inventory and what lies over it."""
 
     def __init__(
         self,
-        inventory: Inventory,
-        preferences: Preferences,
+        inventory: ClusterInventory,
+        preferences: FitPreferences,
         clock: Callable[[], float],
-        rooms: Rooms | None = None,
+        rooms: QuotaHeadroom | None = None,
     ) -> None:
         """Prefer what the settings say; `clock` is the time of the loop in seconds.
 
@@ -72,7 +72,7 @@ class Selecting:
         arrays = self.inventory.arrays
         return row is not None and arrays.keepers[row] == HAMI and bool(arrays.waiting[row])
 
-    def busy(self, asked: Asked, rows: Integers) -> Booleans:
+    def busy(self, asked: SchedulingRequest, rows: Integers) -> Booleans:
         """Return on which of these rows a pod would have to wait for another to get its cards.
 
         Or probably would: another one may be on its way there.
@@ -86,7 +86,7 @@ class Selecting:
             taken[place] = arrays.keepers[rows[place]] == HAMI
         return taken
 
-    def tight(self, asked: Asked, fits: Fits) -> Booleans:
+    def tight(self, asked: SchedulingRequest, fits: FitResult) -> Booleans:
         """Return on which rows a pod fits that have no room for several like it.
 
         While others place pods, too, such a node is lost in the moment until the pod is bound.
@@ -98,7 +98,7 @@ class Selecting:
                 return tight
         return np.zeros_like(fits.feasible)
 
-    def _without_room_for(self, times: int, asked: Asked, fits: Fits) -> Booleans:
+    def _without_room_for(self, times: int, asked: SchedulingRequest, fits: FitResult) -> Booleans:
         found = fits.feasible.copy()
         several = msgspec.structs.replace(asked.wish, wishes=_several(asked.wish.wishes, times))
         question = msgspec.structs.replace(
@@ -109,19 +109,19 @@ class Selecting:
             found[found] = ~fit(self.inventory.arrays, over, question).feasible
         return found
 
-    def imagining(self, nodes: Sequence[NodeMeta]) -> "Selecting":
+    def imagining(self, nodes: Sequence[NodeMeta]) -> "FitEngine":
         """Return a selection among nodes that are empty and have what they announce themselves."""
-        inventory = imagined(self.inventory.cluster, nodes)
-        return Selecting(inventory, self._preferences, self._clock, self._rooms)
+        inventory = simulated_inventory(self.inventory.cluster, nodes)
+        return FitEngine(inventory, self._preferences, self._clock, self._rooms)
 
-    def fits(self, asked: Asked, rows: Integers) -> Fits:
+    def fits(self, asked: SchedulingRequest, rows: Integers) -> FitResult:
         """Return which of these rows a pod fits on, how well, and why not."""
         over = self.inventory.overlay
         over.expire(self._clock())
         with over.without(asked.uid):
             return fit(self.inventory.arrays, over, self.question(asked, rows))
 
-    def on(self, asked: Asked, node: str) -> Parts | str:
+    def on(self, asked: SchedulingRequest, node: str) -> Parts | str:
         """Return the cards of one node that a pod should have, or why it fits there on none.
 
         Where only what is guessed is in the way, it is passed over: the ledger will know.
@@ -137,16 +137,16 @@ class Selecting:
             fits = fit(arrays, nothing, self.question(asked, rows))
         if not fits.feasible[0]:
             return reason_of(fits, 0)
-        return parts_of(fits, 0, arrays, asked.wish)
+        return chosen_parts(fits, 0, arrays, asked.wish)
 
-    def wants_unused(self, asked: Asked) -> bool:
+    def wants_unused(self, asked: SchedulingRequest) -> bool:
         """Return whether only cards will do that nobody uses."""
         return self.question(asked, np.zeros(0, np.int64)).alone()
 
-    def question(self, asked: Asked, rows: Integers) -> Question:
+    def question(self, asked: SchedulingRequest, rows: Integers) -> FitQuestion:
         """Return what fitting is asked: what the pod says, and the settings where it does not."""
         preferences, wish = self._preferences, asked.wish
-        return Question(
+        return FitQuestion(
             wish=wish,
             rows=rows,
             node_policy=wish.node_policy or preferences.node_policy,
@@ -156,13 +156,15 @@ class Selecting:
             node_score=None if wish.node_policy else preferences.node_score,
         )
 
-    def _room(self, asked: Asked) -> int:
+    def _room(self, asked: SchedulingRequest) -> int:
         if self._rooms is None:
             return NO_BOUND
         return self._rooms.of(asked, cut=MIG in self.inventory.arrays.modes)
 
 
-def _several(wishes: tuple[Wish, ...], times: int) -> tuple[Wish, ...]:
+def _several(
+    wishes: tuple[ContainerDeviceRequests, ...], times: int
+) -> tuple[ContainerDeviceRequests, ...]:
     """Return what so many pods want that run beside one another."""
     beside = tuple(wish for wish in wishes if wish.phase != Phase.INIT)
     return wishes + beside * (times - 1)

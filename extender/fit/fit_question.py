@@ -2,15 +2,15 @@
 
 import msgspec
 
-from extender.fit.node_score import Expression
+from extender.fit.node_score import NodeScore
 from extender.inventory.arrays import Integers
-from ledger.kube.requests.device_requests import PodWish, Weights
+from ledger.kube.requests.device_requests import PodDeviceRequest, Weights
 
 NO_BOUND = -1
 """The room of a pod whose memory no quota bounds."""
 
 
-class Question(msgspec.Struct, frozen=True):
+class FitQuestion(msgspec.Struct, frozen=True):
     """Whether a pod fits on nodes, on which cards, and how good that is.
 
     `rows` are the nodes, as rows of the arrays, each once, in any order. `node_policy`,
@@ -19,13 +19,13 @@ class Question(msgspec.Struct, frozen=True):
     `node_score`, where given, scores nodes in place of the policy.
     """
 
-    wish: PodWish
+    wish: PodDeviceRequest
     rows: Integers
     node_policy: str = "binpack"
     card_policies: tuple[str, ...] = ("spread",)
     weights: Weights = Weights()
     memory_room: int = NO_BOUND
-    node_score: Expression | None = None
+    node_score: NodeScore | None = None
 
     def alone(self) -> bool:
         """Return whether only cards will do that nobody uses (`commands.Place.alone`)."""

@@ -14,7 +14,7 @@ BLOCK_ROWS: Final = 1_024
 """Most rows that are worked on at a time."""
 
 
-class Overlay(Protocol):
+class OverlayArrays(Protocol):
     """What is probably being placed, in the shape of the arrays; see `Arrays` for the units."""
 
     memory: Integers
@@ -23,7 +23,7 @@ class Overlay(Protocol):
     alone: Integers
 
 
-def window_of(rows: Integers) -> tuple[Window, Integers]:
+def window_of_rows(rows: Integers) -> tuple[Window, Integers]:
     """Return which rows to look at for these, and where these are among them.
 
     Where most rows of a stretch are asked for, all of it is looked at: a view costs nothing, but
@@ -37,7 +37,7 @@ def window_of(rows: Integers) -> tuple[Window, Integers]:
     return rows, np.arange(len(rows))
 
 
-def blocks_of(window: Window) -> list[Window]:
+def blocks_of_window(window: Window) -> list[Window]:
     """Return a window in pieces that are small enough to stay in the cache of a processor."""
     if not isinstance(window, slice):
         return [window[at : at + BLOCK_ROWS] for at in range(0, len(window), BLOCK_ROWS)]
@@ -45,7 +45,7 @@ def blocks_of(window: Window) -> list[Window]:
     return [slice(at, min(at + BLOCK_ROWS, window.stop)) for at in starts]
 
 
-class Cards:
+class CardWindow:
     """The cards of a window: what they are and what they can bear. Nothing is changed here."""
 
     def __init__(self, arrays: Arrays, window: Window) -> None:
@@ -81,7 +81,7 @@ class Cards:
         return cut
 
 
-class Loads:
+class CardLoads:
     """What is on the cards of a window at some time: MiB, percent, containers, and who is alone.
 
     `alone` and `slices` are seldom changed, so copies share them: put others in their place.
@@ -98,7 +98,7 @@ class Loads:
         self.slices = slices
 
     @classmethod
-    def of(cls, arrays: Arrays, overlay: Overlay, window: Window) -> Self:
+    def of(cls, arrays: Arrays, overlay: OverlayArrays, window: Window) -> Self:
         """Return what is there and what is probably coming."""
         return cls(
             arrays.used_memory[window] + overlay.memory[window],

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 
 from extender.fit import rowwise
-from extender.fit.loads import Cards, Loads
+from extender.fit.loads import CardLoads, CardWindow
 from extender.inventory.arrays import Arrays, Integers, Slices
 from extender.inventory.rows import SLICES_MAX
 from ledger.core.model.cards import Profile
-from ledger.kube.requests.device_requests import CardWish
+from ledger.kube.requests.device_requests import DeviceRequest
 from ledger.kube.vendors.vendors import WHOLE
 
 NONE: Final = -1
@@ -36,7 +36,7 @@ class Instance(NamedTuple):
     bits: int
 
 
-class Room(NamedTuple):
+class InstanceChoice(NamedTuple):
     """For each card: the number of the instance in its table, what it books, its slices."""
 
     number: Integers
@@ -46,7 +46,7 @@ class Room(NamedTuple):
 
 
 @lru_cache(TABLES_MAX)
-def of_table(profiles: tuple[Profile, ...]) -> tuple[Instance, ...]:
+def instances_of(profiles: tuple[Profile, ...]) -> tuple[Instance, ...]:
     """Return all instances that profiles allow, in the order in which they are preferred."""
     ordered = sorted(profiles, key=lambda one: (one.memory, one.slices, one.name))
     return tuple(
@@ -62,19 +62,23 @@ def _place_of(placement: tuple[int, int]) -> int:
     return -start if size == 1 else start
 
 
-def of_card(arrays: Arrays, row: int, column: int, number: int) -> Instance | None:
+def instance_of_card(arrays: Arrays, row: int, column: int, number: int) -> Instance | None:
     """Return an instance of a card by its number."""
     if number == NONE:
         return None
     return _of_number(arrays, int(arrays.table[row, column]))[number]
 
 
-def room(cards: Cards, load: Loads, wish: CardWish, memory: Integers) -> Room:
+def choose_instances(
+    cards: CardWindow, load: CardLoads, wish: DeviceRequest, memory: Integers
+) -> InstanceChoice:
     """Return the instance for a wish of this many MiB on each card that is cut and has room."""
     table = cards.arrays.table[cards.window]
     memory = np.broadcast_to(memory, cards.shape).copy()
     cores = np.full(cards.shape, wish.cores)
-    found = Room(np.full(cards.shape, NONE), memory, cores, np.zeros(cards.shape, np.uint64))
+    found = InstanceChoice(
+        np.full(cards.shape, NONE), memory, cores, np.zeros(cards.shape, np.uint64)
+    )
     for number in np.unique(table[cards.cut]):
         at = np.nonzero(cards.cut & (table == number))
         _place(_of_number(cards.arrays, int(number)), at, load, wish, found)
@@ -82,15 +86,15 @@ def room(cards: Cards, load: Loads, wish: CardWish, memory: Integers) -> Room:
 
 
 def _of_number(arrays: Arrays, table: int) -> tuple[Instance, ...]:
-    return of_table(cast("tuple[Profile, ...]", arrays.tables[table]))
+    return instances_of(cast("tuple[Profile, ...]", arrays.tables[table]))
 
 
 def _place(
     known: tuple[Instance, ...],
     at: tuple[Integers, ...],
-    load: Loads,
-    wish: CardWish,
-    found: Room,
+    load: CardLoads,
+    wish: DeviceRequest,
+    found: InstanceChoice,
 ) -> None:
     """Find the instance on the cards at these places, which have these instances."""
     if not known:

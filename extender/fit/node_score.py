@@ -36,23 +36,23 @@ _UNARY: Final[dict[type[ast.unaryop], Callable[[Floats], Floats]]] = {
 }
 
 
-class ExpressionError(ValueError):
+class NodeScoreError(ValueError):
     """The text is no expression; the message names the place and what to write instead."""
 
 
-class Expression:
+class NodeScore:
     """A score of nodes, higher is better."""
 
     def __init__(self, text: str) -> None:
-        """Parse the text; `ExpressionError` says what is wrong with it, and where."""
+        """Parse the text; `NodeScoreError` says what is wrong with it, and where."""
         self.text = text
         if len(text) > LENGTH_MAX:
-            raise ExpressionError(f"{len(text)} characters are more than {LENGTH_MAX}")
+            raise NodeScoreError(f"{len(text)} characters are more than {LENGTH_MAX}")
         try:
             self._root = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
             column = getattr(error, "offset", None) or 1
-            raise ExpressionError(f"{text!r} is no expression at character {column}") from error
+            raise NodeScoreError(f"{text!r} is no expression at character {column}") from error
         for node in _operands(self._root):
             _check(node, text)
 
@@ -74,7 +74,7 @@ def _check(node: ast.expr, text: str) -> None:
     wrong = _wrong(node)
     if wrong:
         place = f"at character {node.col_offset + 1} of {text.strip()!r}"
-        raise ExpressionError(f"{wrong} {place}")
+        raise NodeScoreError(f"{wrong} {place}")
 
 
 def _wrong(node: ast.expr) -> str:

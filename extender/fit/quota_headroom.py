@@ -7,21 +7,21 @@ smaller ones only, the others are left out before anybody tries; the ledger deci
 from collections.abc import Callable
 
 from extender.fit.fit_question import NO_BOUND
-from extender.scheduler_api.scheduling_request import Asked
+from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.decide.object_headroom import most
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.device_requests import PodWish
-from ledger.log.state_view import StateView
+from ledger.kube.requests.device_requests import PodDeviceRequest
+from ledger.log.ledger import StateView
 
 
-class Rooms:
+class QuotaHeadroom:
     """Works out rooms from the state that a view shows, and what is charged for by the rules."""
 
     def __init__(self, view: StateView, rules: Callable[[], DemandRules]) -> None:
         """Look at the view and the rules at each question."""
         self._view, self._rules = view, rules
 
-    def of(self, asked: Asked, *, cut: bool) -> int:
+    def of(self, asked: SchedulingRequest, *, cut: bool) -> int:
         """Return how many MiB quotas allow a pod at most, `NO_BOUND` where they do not matter.
 
         They do where cards decide: for parts of cards, and for all pods where cards are `cut`,
@@ -45,5 +45,5 @@ class Rooms:
         return [memory, *(rules.typed[one][memory] for one in types)] if memory else []
 
 
-def _wants_parts(wish: PodWish) -> bool:
+def _wants_parts(wish: PodDeviceRequest) -> bool:
     return any(card.percentage for one in wish.wishes for card in one.cards)

@@ -5,9 +5,9 @@ from typing import Final
 import numpy as np
 
 from extender.fit import rowwise
-from extender.fit.card_filters import Want
-from extender.fit.loads import Cards, Loads
-from extender.fit.node_score import Expression, Floats
+from extender.fit.card_filters import CardAmounts
+from extender.fit.loads import CardLoads, CardWindow
+from extender.fit.node_score import Floats, NodeScore
 from extender.inventory.arrays import Booleans, Integers
 from extender.scheduler_api.extender_wire import SCORE_MAX
 from ledger.kube.requests.device_requests import Weights
@@ -19,7 +19,7 @@ _FULLNESS: Final = 10.0
 """What one resource counts that a node has promised completely."""
 
 
-def fullness(cards: Cards, load: Loads, wanted: Want, weights: Weights) -> Floats:
+def fullness(cards: CardWindow, load: CardLoads, wanted: CardAmounts, weights: Weights) -> Floats:
     """Return how full each card would be: the sum of the shares in use, each by its weight."""
     found: Floats = (
         weights.slots * share(load.slots + 1, cards.slots)
@@ -35,7 +35,9 @@ def share(used: Integers, limit: Integers) -> Floats:
     return found
 
 
-def nodes(cards: Cards, before: Loads, after: Loads, policy: str, own: Expression | None) -> Floats:
+def nodes(
+    cards: CardWindow, before: CardLoads, after: CardLoads, policy: str, own: NodeScore | None
+) -> Floats:
     """Return how good each node is, higher is better, with these loads before and after."""
     shares = {
         name: share(rowwise.total_of(used, cards.present), rowwise.total(limit))
@@ -73,7 +75,7 @@ def scaled(scores: Floats, feasible: Booleans, worst: int = 0, best: int = SCORE
     return found
 
 
-def _own(cards: Cards, after: Loads, shares: dict[str, Floats], own: Expression) -> Floats:
+def _own(cards: CardWindow, after: CardLoads, shares: dict[str, Floats], own: NodeScore) -> Floats:
     count = rowwise.count(cards.present)
     untouched = rowwise.count(cards.present & (after.slots == 0))
     values = {**shares, "whole": share(untouched, count), "cards": count.astype(np.float64)}

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from extender.fit import rowwise
-from extender.fit.loads import Cards
+from extender.fit.loads import CardWindow
 from extender.fit.node_score import Floats
 from extender.inventory.arrays import Booleans, Integers
 
@@ -23,7 +23,7 @@ SETS_MAX: Final = 1_024
 _NO_SET: Final = -1
 
 
-def loss(cards: Cards, fitting: Booleans) -> Floats:
+def loss(cards: CardWindow, fitting: Booleans) -> Floats:
     """Return for each card the sum of its scores with the others that fit."""
     pairs = _pairs(cards)
     found: Floats = np.einsum("rij,rj->ri", pairs, fitting.astype(np.float64))
@@ -31,7 +31,11 @@ def loss(cards: Cards, fitting: Booleans) -> Floats:
 
 
 def sets(
-    cards: Cards, fitting: Booleans, order: Integers, memory: Integers, bounds: tuple[int, Integers]
+    cards: CardWindow,
+    fitting: Booleans,
+    order: Integers,
+    memory: Integers,
+    bounds: tuple[int, Integers],
 ) -> Integers:
     """Return the columns of the best set of each row, -1 where there is none or no link is known.
 
@@ -72,7 +76,7 @@ class _Sought(NamedTuple):
     left: Integers
 
 
-def _pairs(cards: Cards) -> Floats:
+def _pairs(cards: CardWindow) -> Floats:
     """Return the scores of all pairs of cards, 0 where nothing is known."""
     columns = cards.shape[1]
     found = np.zeros((cards.shape[0], columns, columns))

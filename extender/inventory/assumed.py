@@ -12,13 +12,13 @@ from typing import Final
 import structlog
 
 from extender.inventory import shared_assumption as guesses
-from extender.inventory.inventory import Inventory
-from extender.inventory.shared_assumption import Guess
-from extender.scheduler_api.scheduling_request import Asked
+from extender.inventory.inventory import ClusterInventory
+from extender.inventory.shared_assumption import Assumption
+from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.model.cards import Parts, booked, exclusive_on
 from ledger.runtime.counter_protocol import Count, uncounted
 
-GUESS_SECONDS: Final = 8.0
+ASSUMED_SECONDS: Final = 8.0
 """How long a pod is taken to be on its way to the node that was best for it.
 
 In a crowded cluster it may be seconds until its bind, which says itself where it goes. A guess that
@@ -34,24 +34,24 @@ CONTESTED_SECONDS: Final = 2.0
 WARNING_SECONDS: Final = 30.0
 """Shortest time between two warnings that somebody tells what is no guess."""
 
-Tell = Callable[[bytes], None]
+Publish = Callable[[bytes], None]
 """Tells other extenders a guess, perhaps."""
 
 _logger: Final = structlog.get_logger("extender.inventory.assumed")
 
 
-def untold(_: bytes) -> None:
+def unpublished(_: bytes) -> None:
     """Tell nobody."""
 
 
-class Guessing:
+class AssumedPlacements:
     """Guesses about the pods of one inventory, laid over it."""
 
     def __init__(
         self,
-        inventory: Inventory,
+        inventory: ClusterInventory,
         clock: Callable[[], float],
-        tell: Tell = untold,
+        tell: Publish = unpublished,
         count: Count = uncounted,
     ) -> None:
         """Tell others through `tell`; `clock` is the time of the loop in seconds."""
@@ -61,9 +61,9 @@ class Guessing:
         self._contested_until = -math.inf
         self._refused, self._silent_until = 0, -math.inf
 
-    def guess(self, asked: Asked, node: str, parts: Parts, seconds: float) -> None:
+    def guess(self, asked: SchedulingRequest, node: str, parts: Parts, seconds: float) -> None:
         """Take a pod to be on its way to these cards, for so long, and tell others."""
-        guess = Guess(
+        guess = Assumption(
             self._inventory.cluster,
             asked.namespace,
             asked.key,
@@ -73,24 +73,24 @@ class Guessing:
             sorted(exclusive_on(parts)),
         )
         if self._lay(guess, seconds):
-            self._tell(guesses.written(guess))
+            self._tell(guesses.encode(guess))
 
-    def forget(self, asked: Asked) -> None:
+    def forget(self, asked: SchedulingRequest) -> None:
         """Take a pod to be on its way nowhere; others forget it by themselves."""
         self._inventory.overlay.drop(asked.uid)
 
     def hear(self, hint: bytes) -> None:
         """Take over what another extender guesses; what is over, or cannot be true, is nothing."""
         try:
-            guess = guesses.read(hint)
-        except guesses.Unreadable as error:
+            guess = guesses.decode(hint)
+        except guesses.BadAssumption as error:
             self._refuse(error)
             return
         if guess.cluster != self._inventory.cluster:
             return
         self._contested_until = self._clock() + CONTESTED_SECONDS
         if not self._inventory.has_placed(guess.namespace, guess.key, guess.uid):
-            self._lay(guess, GUESS_SECONDS)
+            self._lay(guess, ASSUMED_SECONDS)
 
     def contested(self) -> bool:
         """Return whether others place pods, too, or have done so lately."""
@@ -99,7 +99,7 @@ class Guessing:
             self._contested_until = self._clock() + CONTESTED_SECONDS
         return self._clock() < self._contested_until
 
-    def _refuse(self, why: guesses.Unreadable) -> None:
+    def _refuse(self, why: guesses.BadAssumption) -> None:
         """Count a hint that is no guess, and warn now and then with how many there were."""
         self._refused += 1
         self._count("hints_refused_total")
@@ -107,7 +107,7 @@ class Guessing:
             self._silent_until = self._clock() + WARNING_SECONDS
             _logger.warning("hint_refused", refused=self._refused, reason=str(why))
 
-    def _lay(self, guess: Guess, seconds: float) -> bool:
+    def _lay(self, guess: Assumption, seconds: float) -> bool:
         """Lay a guess over the inventory; return whether its node is known."""
         row = self._inventory.rows.get(guess.node)
         if row is None:

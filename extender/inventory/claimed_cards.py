@@ -6,7 +6,7 @@ from ledger.core.evolve.placements import bookings_of
 from ledger.core.model.cards import Booking, Bookings, Claim, Placement, booked
 
 
-def kept(claim: Claim, residents: Mapping[tuple[str, str], Placement]) -> Bookings:
+def claimed_bookings(claim: Claim, residents: Mapping[tuple[str, str], Placement]) -> Bookings:
     """Return what is kept on each card, given the pods of its node by namespace and key.
 
     What victims hold is counted as theirs until they have left.

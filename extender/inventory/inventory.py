@@ -14,7 +14,7 @@ from msgspec import structs
 from extender.inventory import claimed_cards, rows
 from extender.inventory.arrays import Arrays
 from extender.inventory.overlay import Overlay
-from extender.inventory.rows import Column, PairScores
+from extender.inventory.rows import CardColumn, PairScores
 from ledger.core.evolve.evolver import Postings
 from ledger.core.evolve.placements import claim_of, lines_of
 from ledger.core.model import cards, events
@@ -38,7 +38,7 @@ class _Node:
     def __init__(self, row: int) -> None:
         self.row = row
         self.gone = False
-        self.columns: list[Column] = []
+        self.columns: list[CardColumn] = []
         self.residents: dict[Place, Placement] = {}
         self.claims: dict[Place, Claim] = {}
 
@@ -50,7 +50,7 @@ class _Node:
         raise KeyError(uuid)
 
 
-class Inventory:
+class ClusterInventory:
     """The cards of one cluster.
 
     `rows` has the row of each node by its name without the cluster, and `names` the reverse, empty
@@ -156,7 +156,9 @@ class Inventory:
         known = self._open(name)
         known.gone = node.gone
         columns = rows.in_order((card, lines_of(state, name, card.uuid)) for card in node.cards)
-        columns += [Column(one.uuid, lines_of(state, name, one.uuid), None) for one in node.lost]
+        columns += [
+            CardColumn(one.uuid, lines_of(state, name, one.uuid), None) for one in node.lost
+        ]
         used = {column.uuid: tuple(state.used[line] for line in column.lines) for column in columns}
         self._lay_out(known, node.keeper, columns, used)
         for namespace, key in state.residents[name]:
@@ -257,7 +259,7 @@ class Inventory:
         self._free += range(self.arrays.rows - 1, before - 1, -1)
         self.names += [""] * (self.arrays.rows - before)
 
-    def _change(self, known: _Node, keeper: str, columns: list[Column]) -> None:
+    def _change(self, known: _Node, keeper: str, columns: list[CardColumn]) -> None:
         """Lay a node's cards out anew; what is used of cards stays, also of those that are lost."""
         used = {
             column.uuid: tuple(int(getattr(self.arrays, one)[known.row, at]) for one in _USED)
@@ -275,7 +277,7 @@ class Inventory:
         self,
         known: _Node,
         keeper: str,
-        columns: list[Column],
+        columns: list[CardColumn],
         used: dict[str, tuple[int, ...]],
     ) -> None:
         row = known.row
@@ -360,7 +362,7 @@ class Inventory:
         for claim in known.claims.values():
             bookings = {
                 at[uuid]: booking
-                for uuid, booking in claimed_cards.kept(claim, known.residents).items()
+                for uuid, booking in claimed_cards.claimed_bookings(claim, known.residents).items()
                 if uuid in at
             }
             alone = {at[uuid] for uuid in cards.exclusive_on(claim.parts) if uuid in at}
@@ -385,14 +387,14 @@ class Inventory:
         self._free.append(row)
 
 
-_APPLY: Final[dict[type, Callable[[Inventory, Any, State], None]]] = {
-    events.CardsRegistered: Inventory._registered,
-    events.NodeRemoved: Inventory._removed,
-    events.Placed: Inventory._placed_on,
-    events.Advanced: Inventory._advanced,
-    events.Resized: Inventory._resized,
-    events.Unplaced: Inventory._unplaced,
-    events.Released: Inventory._released,
-    events.Claimed: Inventory._claimed_on,
-    events.Withdrawn: Inventory._withdrawn,
+_APPLY: Final[dict[type, Callable[[ClusterInventory, Any, State], None]]] = {
+    events.CardsRegistered: ClusterInventory._registered,
+    events.NodeRemoved: ClusterInventory._removed,
+    events.Placed: ClusterInventory._placed_on,
+    events.Advanced: ClusterInventory._advanced,
+    events.Resized: ClusterInventory._resized,
+    events.Unplaced: ClusterInventory._unplaced,
+    events.Released: ClusterInventory._released,
+    events.Claimed: ClusterInventory._claimed_on,
+    events.Withdrawn: ClusterInventory._withdrawn,
 }

@@ -22,7 +22,7 @@ SLICES_MAX: Final = 64
 ALL_SLICES: Final = (1 << SLICES_MAX) - 1
 
 
-class Column(NamedTuple):
+class CardColumn(NamedTuple):
     """One card of a node: its lines in the order of `cards.LINES`, `card` None when it is lost."""
 
     uuid: str
@@ -34,14 +34,14 @@ class Column(NamedTuple):
         return self.card is not None and self.card.mode == cards.MIG
 
 
-def in_order(announced: Iterable[tuple[Card, tuple[int, int, int]]]) -> list[Column]:
+def in_order(announced: Iterable[tuple[Card, tuple[int, int, int]]]) -> list[CardColumn]:
     """Return the columns of the cards that a node announces, with their lines."""
     ordered = sorted(announced, key=lambda one: (one[0].index, one[0].uuid))
-    return [Column(card.uuid, lines, card) for card, lines in ordered]
+    return [CardColumn(card.uuid, lines, card) for card, lines in ordered]
 
 
 def write(
-    arrays: Arrays, row: int, columns: list[Column], used: Mapping[str, tuple[int, ...]]
+    arrays: Arrays, row: int, columns: list[CardColumn], used: Mapping[str, tuple[int, ...]]
 ) -> None:
     """Write an empty row: its cards, and what is used of each by uuid."""
     arrays.uuids[row][: len(columns)] = [column.uuid for column in columns]

@@ -12,11 +12,11 @@ from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.core.model.cards import Booking
 
 
-class Unreadable(Exception):
+class BadAssumption(Exception):
     """A hint is no guess; the message says why."""
 
 
-class Guess(msgspec.Struct, frozen=True, array_like=True):
+class Assumption(msgspec.Struct, frozen=True, array_like=True):
     """A pod, by its names in the ledger, and what of which cards of a node it probably takes.
 
     `alone` are the cards that it wants for itself.
@@ -38,17 +38,17 @@ class Guess(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Guess)
+_decoder: Final = msgspec.msgpack.Decoder(Assumption)
 
 
-def written(guess: Guess) -> bytes:
+def encode(guess: Assumption) -> bytes:
     """Return a guess as it is told."""
     return _encoder.encode(guess)
 
 
-def read(hint: bytes) -> Guess:
+def decode(hint: bytes) -> Assumption:
     """Return what somebody told. Raises Unreadable."""
     try:
         return _decoder.decode(hint)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Unreadable(str(error)) from error
+        raise BadAssumption(str(error)) from error

@@ -6,7 +6,7 @@ in full. What such a node announces is registered in a ledger of its own, which 
 
 from collections.abc import Iterable
 
-from extender.inventory.inventory import Inventory
+from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
 from extender.scheduler_api.extender_wire import NodeMeta
 from ledger.core.decide.decider import decide
@@ -17,7 +17,7 @@ from ledger.core.model.state import State
 from ledger.kube.hami.node_annotations import announced
 
 
-def imagined(cluster: str, nodes: Iterable[NodeMeta]) -> Inventory:
+def simulated_inventory(cluster: str, nodes: Iterable[NodeMeta]) -> ClusterInventory:
     """Return an inventory of nothing but these nodes, as far as they announce cards."""
     state = State()
     for node in nodes:
@@ -28,6 +28,6 @@ def imagined(cluster: str, nodes: Iterable[NodeMeta]) -> Inventory:
         decision = decide(state, command)
         for event in () if isinstance(decision, Denial) else decision:
             evolve(state, event, 0)
-    inventory = Inventory(cluster, Overlay())
+    inventory = ClusterInventory(cluster, Overlay())
     inventory.load(state)
     return inventory

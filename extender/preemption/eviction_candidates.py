@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from extender.preemption.victims import Candidate, Subject
-from extender.scheduler_api.scheduling_request import Asked
+from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.decide.card_checks import residents
 from ledger.core.model.cards import Placement
 from ledger.core.model.state import State
@@ -17,11 +17,11 @@ from ledger.kube.api.disruption_budgets import Budget
 from ledger.kube.api.objects import Pod
 
 
-class Cluster(ports.Binds, ports.Evicts, Protocol):
+class PreemptionCluster(ports.BindingApi, ports.EvictionApi, Protocol):
     """What making room needs of a cluster."""
 
 
-class Evictable(NamedTuple):
+class EvictionCandidates(NamedTuple):
     """Who could leave a node, and who does so already, each with the cards that it has there.
 
     `allowed` is how many pods each budget lets go.
@@ -32,10 +32,10 @@ class Evictable(NamedTuple):
     allowed: dict[str, int]
 
 
-class Budgets:
+class DisruptionBudgets:
     """The PodDisruptionBudgets of the namespaces that were asked for, each read once."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: PreemptionCluster) -> None:
         """Read nothing yet."""
         self._cluster = cluster
         self._known: dict[str, list[Budget]] = {}
@@ -51,9 +51,13 @@ class Budgets:
         return tuple(_name(one) for one in self._known[namespace] if one.covers(pod))
 
 
-async def evictable(
-    cluster: Cluster, state: State, asked: Asked, node: str, budgets: Budgets
-) -> Evictable:
+async def eviction_candidates(
+    cluster: PreemptionCluster,
+    state: State,
+    asked: SchedulingRequest,
+    node: str,
+    budgets: DisruptionBudgets,
+) -> EvictionCandidates:
     """Read the pods of a node, named without its cluster. Raises ClusterError.
 
     What somebody else has placed stays: the ledger does not know what that is for. Who leaves for
@@ -61,7 +65,7 @@ async def evictable(
     """
     listed = await cluster.list_pods_on(node)
     pods = {pod.metadata.uid: pod for pod in listed.objects}
-    found = Evictable([], [], budgets.allowed)
+    found = EvictionCandidates([], [], budgets.allowed)
     for subject, placed in list(_theirs(state, asked, asked.of(node))):
         pod = pods.get(placed.uid)
         if pod is None:
@@ -84,7 +88,9 @@ def is_leaving(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None or pod.status.has_ended()
 
 
-def _theirs(state: State, asked: Asked, node: str) -> Iterator[tuple[Subject, Placement]]:
+def _theirs(
+    state: State, asked: SchedulingRequest, node: str
+) -> Iterator[tuple[Subject, Placement]]:
     """Yield what is placed on a node and does not leave it for others, by pod."""
     promised = {
         victim

@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from extender.bind.event_recorder import PREEMPTED, PREEMPTION_STARTED, Telling
+from extender.bind.event_recorder import PREEMPTED, PREEMPTION_STARTED, EventRecorder
 from extender.bind.placement_service import ACTOR, CATCH_UP_SECONDS
-from extender.fit.fit_engine import UNKNOWN, Selecting
-from extender.preemption.eviction_candidates import Cluster, is_leaving, priority_of
-from extender.preemption.preemption_plan import sacrifices
+from extender.fit.fit_engine import UNKNOWN, FitEngine
+from extender.preemption.eviction_candidates import PreemptionCluster, is_leaving, priority_of
+from extender.preemption.preemption_plan import preemption_plans
 from extender.preemption.victims import Subject
-from extender.scheduler_api.scheduling_request import Asked
+from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.model.cards import Claim, Parts
 from ledger.core.model.commands import MakeRoom, Withdraw
 from ledger.core.model.denials import Denial, sentence
@@ -25,9 +25,8 @@ from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import BudgetExhausted, Conflict, NotFound
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.resources import PODS
-from ledger.log.ledger import Ledger
+from ledger.log.ledger import Ledger, StateView
 from ledger.log.record_signal import RecordSignal
-from ledger.log.state_view import StateView
 from ledger.runtime.counter_protocol import Count
 
 FITS: Final = "fits"
@@ -36,14 +35,14 @@ FITS: Final = "fits"
 _logger: Final = structlog.get_logger("extender.preemption.preemption_executor")
 
 
-class Made(NamedTuple):
+class PreemptionOutcome(NamedTuple):
     """What became of making room, in a word for metrics, and a node where it was no use."""
 
     outcome: str
     avoid: str = ""
 
 
-class Claimed(NamedTuple):
+class HeldClaim(NamedTuple):
     """A claim, and the node where it is, named as the ledger does."""
 
     node: str
@@ -51,16 +50,16 @@ class Claimed(NamedTuple):
     victims: tuple[Subject, ...]
 
 
-class MakingRoom:
+class PreemptionExecutor:
     """Makes room for one pod of a cluster at a time."""
 
     def __init__(
         self,
         view: StateView,
         ledger: Ledger,
-        cluster: Cluster,
-        selecting: Selecting,
-        telling: Telling,
+        cluster: PreemptionCluster,
+        selecting: FitEngine,
+        telling: EventRecorder,
         news: RecordSignal,
         clock: Callable[[], float],
         count: Count,
@@ -70,50 +69,54 @@ class MakingRoom:
         self._selecting, self._telling, self._news = selecting, telling, news
         self._clock, self._count = clock, count
 
-    async def make(self, asked: Asked, nodes: Sequence[str], looked_at: Sequence[str]) -> Made:
+    async def make(
+        self, asked: SchedulingRequest, nodes: Sequence[str], looked_at: Sequence[str]
+    ) -> PreemptionOutcome:
         """Go on with what is claimed for a pod, or claim something on a node that is looked at.
 
         `nodes` are all that it could come to. Raises ClusterError.
         """
         pod = await self._cluster.get_pod(asked.pod.metadata.namespace, asked.pod.metadata.name)
         if not _waits(pod, asked.uid):
-            return Made("gone")
+            return PreemptionOutcome("gone")
         known = self._standing(asked)
         if known is not None:
             # Claimed once more, it is stored for certain, and not only about to be.
             if not await self._claim(asked, known):
-                return Made("overtaken")
+                return PreemptionOutcome("overtaken")
             return await self._evict(asked, known)
         if self._fits(asked, nodes):
-            return Made(FITS)
+            return PreemptionOutcome(FITS)
         made = await self._claim_cheapest(asked, looked_at)
-        return await self._evict(asked, made) if made is not None else Made("nowhere")
+        return await self._evict(asked, made) if made is not None else PreemptionOutcome("nowhere")
 
     def is_claimed_for(self, uid: str) -> bool:
         """Return whether cards are kept for the pod of a uid."""
         claims = self._view.state.claims.values()
         return any(claim.uid == uid for kept in claims for claim in kept)
 
-    def _standing(self, asked: Asked) -> Claimed | None:
+    def _standing(self, asked: SchedulingRequest) -> HeldClaim | None:
         """Return what is kept for a pod."""
         for node, claims in self._view.state.claims.items():
             for claim in claims:
                 if _is_for(claim, asked):
-                    return Claimed(node, claim.parts, claim.victims)
+                    return HeldClaim(node, claim.parts, claim.victims)
         return None
 
-    def _fits(self, asked: Asked, nodes: Sequence[str]) -> bool:
+    def _fits(self, asked: SchedulingRequest, nodes: Sequence[str]) -> bool:
         """Return whether the pod fits somewhere meanwhile, or only guesses are in its way."""
         rows = self._selecting.rows_among(nodes)
         with self._selecting.inventory.overlay.without_guesses():
             fits = self._selecting.fits(asked, rows[rows != UNKNOWN])
         return bool(fits.feasible.any())
 
-    async def _claim_cheapest(self, asked: Asked, nodes: Sequence[str]) -> Claimed | None:
+    async def _claim_cheapest(
+        self, asked: SchedulingRequest, nodes: Sequence[str]
+    ) -> HeldClaim | None:
         """Claim what costs least and the ledger takes, unless somebody else was faster."""
         state = self._view.state
-        for one in await sacrifices(self._cluster, self._selecting, state, asked, nodes):
-            wanted = Claimed(asked.of(one.node), one.parts, one.subjects())
+        for one in await preemption_plans(self._cluster, self._selecting, state, asked, nodes):
+            wanted = HeldClaim(asked.of(one.node), one.parts, one.subjects())
             if self._standing(asked) is not None:
                 break
             if await self._claim(asked, wanted):
@@ -122,7 +125,7 @@ class MakingRoom:
                 return wanted
         return None
 
-    async def _claim(self, asked: Asked, wanted: Claimed) -> bool:
+    async def _claim(self, asked: SchedulingRequest, wanted: HeldClaim) -> bool:
         """Have the ledger keep cards for a pod; return whether it does, and this replica knows."""
         who = asked.namespace, asked.key, asked.uid
         answer = await self._ledger.submit(MakeRoom(*who, *wanted, ACTOR))
@@ -134,12 +137,12 @@ class MakingRoom:
             await self._news.wait(until - self._clock())
         return True
 
-    async def _evict(self, asked: Asked, claimed: Claimed) -> Made:
+    async def _evict(self, asked: SchedulingRequest, claimed: HeldClaim) -> PreemptionOutcome:
         """Evict the victims of a claim that are there still, as long as it stands."""
         node = local_name(claimed.node)
         for subject in claimed.victims:
             if self._standing(asked) != claimed:
-                return Made("overtaken")
+                return PreemptionOutcome("overtaken")
             pod = await self._victim(asked, subject)
             if pod is None:
                 continue
@@ -150,11 +153,11 @@ class MakingRoom:
             except BudgetExhausted as error:
                 _logger.info("eviction_refused", pod=subject[1], reason=str(error))
                 await self._withdraw(asked)
-                return Made("protected", node)
+                return PreemptionOutcome("protected", node)
             self._tell_preempted(asked, pod, node)
-        return Made("evicted")
+        return PreemptionOutcome("evicted")
 
-    async def _victim(self, asked: Asked, subject: Subject) -> Pod | None:
+    async def _victim(self, asked: SchedulingRequest, subject: Subject) -> Pod | None:
         """Read a victim; None when it is gone, leaves already, or is more important."""
         namespace, key, uid = subject
         name = key.removeprefix(f"{PODS.name}/")
@@ -163,18 +166,18 @@ class MakingRoom:
             return None
         return pod if priority_of(pod) < priority_of(asked.pod) else None
 
-    async def _withdraw(self, asked: Asked) -> None:
+    async def _withdraw(self, asked: SchedulingRequest) -> None:
         """Keep nothing for a pod; where the ledger does not take that, settlement does it."""
         who = asked.namespace, asked.key, asked.uid
         await self._ledger.submit(Withdraw(*who, Cause.PROTECTED, ACTOR))
 
-    def _tell_preempted(self, asked: Asked, pod: Pod, node: str) -> None:
+    def _tell_preempted(self, asked: SchedulingRequest, pod: Pod, node: str) -> None:
         self._count("pods_preempted_total")
         by = f"pod {asked.uid} of priority {priority_of(asked.pod)}"
         self._telling.tell(pod, PREEMPTED, f"by {by}, for want of cards on node {node}")
 
 
-def _is_for(claim: Claim, asked: Asked) -> bool:
+def _is_for(claim: Claim, asked: SchedulingRequest) -> bool:
     return (claim.namespace, claim.key, claim.uid) == (asked.namespace, asked.key, asked.uid)
 
 

@@ -4,16 +4,21 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from extender.fit import after_eviction
-from extender.fit.fit_engine import Selecting
+from extender.fit.fit_engine import FitEngine
 from extender.preemption import victims
-from extender.preemption.eviction_candidates import Budgets, Cluster, Evictable, evictable
+from extender.preemption.eviction_candidates import (
+    DisruptionBudgets,
+    EvictionCandidates,
+    PreemptionCluster,
+    eviction_candidates,
+)
 from extender.preemption.victims import Candidate, Cost, Subject
-from extender.scheduler_api.scheduling_request import Asked
+from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.model.cards import Parts
 from ledger.core.model.state import State
 
 
-class Sacrifice(NamedTuple):
+class PreemptionPlan(NamedTuple):
     """The cards that a pod gets on a node, named without its cluster, and who leaves for it.
 
     Those that are `leaving` do so anyway; the others have to be evicted.
@@ -37,21 +42,27 @@ class Sacrifice(NamedTuple):
         return (*(one.subject for one in ordered), *self.leaving)
 
 
-async def sacrifices(
-    cluster: Cluster, selecting: Selecting, state: State, asked: Asked, nodes: Iterable[str]
-) -> list[Sacrifice]:
+async def preemption_plans(
+    cluster: PreemptionCluster,
+    selecting: FitEngine,
+    state: State,
+    asked: SchedulingRequest,
+    nodes: Iterable[str],
+) -> list[PreemptionPlan]:
     """Return what would help on these nodes, the cheapest first. Raises ClusterError."""
-    budgets = Budgets(cluster)
+    budgets = DisruptionBudgets(cluster)
     found = []
     for node in nodes:
-        there = await evictable(cluster, state, asked, node, budgets)
+        there = await eviction_candidates(cluster, state, asked, node, budgets)
         one = _sacrifice(selecting, asked, node, there)
         if one is not None:
             found.append(one)
     return sorted(found, key=lambda one: (one.cost(), one.node))
 
 
-def _sacrifice(selecting: Selecting, asked: Asked, node: str, there: Evictable) -> Sacrifice | None:
+def _sacrifice(
+    selecting: FitEngine, asked: SchedulingRequest, node: str, there: EvictionCandidates
+) -> PreemptionPlan | None:
     """Return who leaves a node, and what the pod gets there then; None if it is no use.
 
     What is only guessed is passed over: the ledger will know.
@@ -60,7 +71,7 @@ def _sacrifice(selecting: Selecting, asked: Asked, node: str, there: Evictable) 
 
     def cards(leaving: Sequence[Candidate]) -> Parts | None:
         placed = [*gone, *(one.placed for one in leaving)]
-        return after_eviction.room_after(selecting, asked, node, placed)
+        return after_eviction.cards_after(selecting, asked, node, placed)
 
     def fits(leaving: Sequence[Candidate]) -> bool:
         return cards(leaving) is not None
@@ -70,4 +81,4 @@ def _sacrifice(selecting: Selecting, asked: Asked, node: str, there: Evictable) 
         parts = cards(evicted) if evicted is not None else None
     if evicted is None or parts is None:
         return None
-    return Sacrifice(node, parts, evicted, tuple(subject for subject, _ in there.leaving))
+    return PreemptionPlan(node, parts, evicted, tuple(subject for subject, _ in there.leaving))

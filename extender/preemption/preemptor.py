@@ -14,13 +14,13 @@ from typing import Final
 import msgspec
 import structlog
 
-from extender.preemption.preemption_executor import FITS, Made, MakingRoom
-from extender.scheduler_api.scheduling_request import Asked
+from extender.preemption.preemption_executor import FITS, PreemptionExecutor, PreemptionOutcome
+from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.kube.api.errors import ClusterError
 from ledger.runtime.counter_protocol import Count
 from ledger.tasks.backoff import Backoff
 
-WANTING_MAX: Final = 256
+PENDING_MAX: Final = 256
 """Pods that want room at a time; what comes then is taken when it is asked for again."""
 
 NODES_MAX: Final = 32
@@ -47,14 +47,14 @@ none: nobody can tell the scheduler so, and what is free may be taken before it 
 _logger: Final = structlog.get_logger("extender.preemption.preemptor")
 
 
-class _Wanting(msgspec.Struct):
+class _PendingPod(msgspec.Struct):
     """A pod, and the nodes where others could leave for it; times are of the loop, in seconds.
 
     It is tried next when it is `due`, and no more from `until` on. `seen` are the nodes that were
     looked at in this round. It `fits` when the last try found room for it.
     """
 
-    asked: Asked
+    asked: SchedulingRequest
     nodes: Sequence[str]
     due: float
     until: float
@@ -65,16 +65,18 @@ class _Wanting(msgspec.Struct):
     fits: bool = False
 
 
-class Preemption:
+class Preemptor:
     """Has room made for the pods that want it, as long as `run` runs."""
 
-    def __init__(self, making: MakingRoom, clock: Callable[[], float], count: Count) -> None:
+    def __init__(
+        self, making: PreemptionExecutor, clock: Callable[[], float], count: Count
+    ) -> None:
         """No pod wants room yet; `clock` is the time of the loop in seconds."""
         self._making, self._clock, self._count = making, clock, count
-        self._wanting: dict[str, _Wanting] = {}
+        self._wanting: dict[str, _PendingPod] = {}
         self._wake = asyncio.Event()
 
-    def want(self, asked: Asked, nodes: Sequence[str]) -> None:
+    def want(self, asked: SchedulingRequest, nodes: Sequence[str]) -> None:
         """Have room made for a pod that fits nowhere, on one of the nodes where that is possible.
 
         A pod that is known already is tried no sooner for it, but for one that had room meanwhile.
@@ -85,8 +87,8 @@ class Preemption:
         known = self._wanting.get(asked.uid)
         if known is not None and not known.fits:
             known.asked, known.nodes, known.until = asked, nodes, now + ASKED_SECONDS
-        elif known is not None or len(self._wanting) < WANTING_MAX:
-            self._wanting[asked.uid] = _Wanting(asked, nodes, now, now + ASKED_SECONDS)
+        elif known is not None or len(self._wanting) < PENDING_MAX:
+            self._wanting[asked.uid] = _PendingPod(asked, nodes, now, now + ASKED_SECONDS)
         self._wake.set()
 
     def is_claimed_for(self, uid: str) -> bool:
@@ -106,16 +108,16 @@ class Preemption:
                 async with asyncio.timeout(left):
                     await self._wake.wait()
 
-    async def _try(self, one: _Wanting) -> None:
+    async def _try(self, one: _PendingPod) -> None:
         """Look at the next nodes, and decide when to try again."""
-        made = await self._make(one) if self._clock() < one.until else Made(GIVEN_UP)
+        made = await self._make(one) if self._clock() < one.until else PreemptionOutcome(GIVEN_UP)
         if made.outcome in _OVER:
             del self._wanting[one.asked.uid]
         one.fits = made.outcome == FITS
         one.due = self._clock() + one.backoff.seconds
         self._count("preemptions_total", made.outcome)
 
-    async def _make(self, one: _Wanting) -> Made:
+    async def _make(self, one: _PendingPod) -> PreemptionOutcome:
         """Make room on the nodes that were not looked at yet; all of them, once all were."""
         if one.seen.issuperset(one.nodes):
             one.seen = frozenset()
@@ -125,7 +127,7 @@ class Preemption:
             made = await self._making.make(one.asked, one.nodes, chosen)
         except ClusterError as error:
             _logger.warning("no_room_made", pod=one.asked.key, reason=str(error))
-            made = Made("unavailable")
+            made = PreemptionOutcome("unavailable")
         if made.outcome == "nowhere":
             one.seen = one.seen.union(chosen)
         else:

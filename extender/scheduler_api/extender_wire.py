@@ -39,18 +39,18 @@ class NodeObject(msgspec.Struct, frozen=True, gc=False):
     metadata: NodeMeta = NodeMeta()
 
 
-class NodeList(msgspec.Struct, frozen=True):
+class RawNodeList(msgspec.Struct, frozen=True):
     """Nodes in full, each as the bytes that arrived."""
 
     metadata: dict[str, Any] = {}
     items: list[msgspec.Raw] | None = None
 
 
-class Args(msgspec.Struct, frozen=True, rename="pascal"):
+class ExtenderArgs(msgspec.Struct, frozen=True, rename="pascal"):
     """A pod, and the nodes to look at: `node_names` from a scheduler whose extender knows them."""
 
     pod: Pod | None = None
-    nodes: NodeList | None = None
+    nodes: RawNodeList | None = None
     node_names: list[str] | None = None
 
 
@@ -60,7 +60,7 @@ class FilterResult(msgspec.Struct, frozen=True, rename="pascal"):
     Evicting pods may help on `failed_nodes`, and on no node of `failed_and_unresolvable_nodes`.
     """
 
-    nodes: NodeList | None = None
+    nodes: RawNodeList | None = None
     node_names: list[str] | None = None
     failed_nodes: dict[str, str] = {}
     failed_and_unresolvable_nodes: dict[str, str] = {}
@@ -124,17 +124,17 @@ class PreemptionResult(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 _UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_args: Final = msgspec.json.Decoder(Args)
+_args: Final = msgspec.json.Decoder(ExtenderArgs)
 _bindings: Final = msgspec.json.Decoder(BindingArgs)
 _preemptions: Final = msgspec.json.Decoder(PreemptionArgs)
 _nodes: Final = msgspec.json.Decoder(NodeObject)
 
 
-def read_args(body: bytes) -> Args:
+def read_args(body: bytes) -> ExtenderArgs:
     """Read what filter and prioritize are asked. Raises BadRequest."""
     found = _read(_args, body)
     if _nameless(found.pod) or (found.nodes is None and found.node_names is None):
-        found = _respelled(Args, body)
+        found = _respelled(ExtenderArgs, body)
     if found.pod is None:
         raise BadRequest("the request has no pod", "Pod")
     return found

@@ -13,12 +13,12 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from extender.fit.fit import Fits
+from extender.fit.fit import FitResult
 from extender.fit.node_score import Floats
 from extender.inventory.arrays import Booleans
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.resources import PODS
-from ledger.kube.requests.device_requests import PodWish
+from ledger.kube.requests.device_requests import PodDeviceRequest
 
 PODS_MAX: Final = 4_096
 """Pods that are remembered between filter and bind; more than one scheduler has on its way."""
@@ -29,11 +29,11 @@ FITS_MAX: Final = 16
 T = TypeVar("T")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class SchedulingRequest(msgspec.Struct, frozen=True):
     """A pod and its wish, under the names by which the ledger knows it."""
 
     pod: Pod
-    wish: PodWish
+    wish: PodDeviceRequest
     namespace: str
     key: str
 
@@ -52,13 +52,13 @@ class Asked(msgspec.Struct, frozen=True):
         return f"{self.namespace.partition('/')[0]}/{node}"
 
 
-class Fitted(msgspec.Struct, frozen=True, dict=True):
+class FilteredNodes(msgspec.Struct, frozen=True, dict=True):
     """Where a pod fits, and how well: `score` and `feasible` are about the nodes `names`.
 
     `fits` is about the nodes that the ledger knows, which come first; the others are imagined.
     """
 
-    fits: Fits
+    fits: FitResult
     names: Sequence[str]
     score: Floats
     feasible: Booleans
@@ -82,13 +82,13 @@ def version_of(pod: Pod) -> int:
         return 0
 
 
-def asked(pod: Pod, wish: PodWish, cluster: str) -> Asked:
+def request_for(pod: Pod, wish: PodDeviceRequest, cluster: str) -> SchedulingRequest:
     """Name a pod as the ledger does."""
     meta = pod.metadata
-    return Asked(pod, wish, f"{cluster}/{meta.namespace}", f"{PODS.name}/{meta.name}")
+    return SchedulingRequest(pod, wish, f"{cluster}/{meta.namespace}", f"{PODS.name}/{meta.name}")
 
 
-class Remembered(Generic[T]):
+class BoundedCache(Generic[T]):
     """The newest values by the uid of a pod, and no more than `most`."""
 
     def __init__(self, most: int) -> None:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from extender.settlement import placement_commands, pod_reader
-from extender.settlement.card_session import CardTenure
+from extender.settlement.card_session import CardSettlementSession
 from ledger.core.evolve.charges import PODS
 from ledger.core.model.cards import Placement
 from ledger.core.model.events import AnyEvent, Resized
@@ -52,10 +52,10 @@ class _Waiting(NamedTuple):
 _NEW: Final = _Waiting()
 
 
-class Allocations:
+class AllocationAnnotations:
     """Writes the amounts of one cluster's placed pods where their annotations have others."""
 
-    def __init__(self, tenure: CardTenure) -> None:
+    def __init__(self, tenure: CardSettlementSession) -> None:
         self._tenure = tenure
         self._due: dict[_Subject, _Waiting] = {}
 
@@ -122,6 +122,10 @@ class Allocations:
         if pod.metadata.uid != uid or not placement_commands.is_placed(placed, uid):
             return False
         reading = pod_reader.read(pod, self._tenure.name, self._tenure.settings.rules)
-        if reading.over or reading.node != placed.node or placement_commands.drift(reading, placed):
+        if (
+            reading.over
+            or reading.node != placed.node
+            or placement_commands.annotation_drift(reading, placed)
+        ):
             return False
         return placement_commands.is_outdated(reading, placed)

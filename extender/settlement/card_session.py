@@ -8,10 +8,10 @@ import msgspec
 from ledger.core.model.cards import Placement
 from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import Entry
-from ledger.kube.api.ports import Allocates
+from ledger.kube.api.ports import AllocationApi
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.command_queue import CommandQueue
-from ledger.log.state_view import StateView
+from ledger.log.ledger import StateView
 from ledger.runtime.counter_protocol import Count, uncounted
 
 SETTLED: Final = "settlement"
@@ -32,13 +32,13 @@ class CardSettings(msgspec.Struct, frozen=True, kw_only=True):
     unready_seconds: float = 60.0
 
 
-class CardTenure:
+class CardSettlementSession:
     """The state, the cluster, and a way to the ledger."""
 
     def __init__(
         self,
         view: StateView,
-        cluster: Allocates,
+        cluster: AllocationApi,
         name: str,
         settings: CardSettings,
         now: Callable[[], int],

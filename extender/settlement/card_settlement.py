@@ -9,22 +9,22 @@ from itertools import islice
 from typing import Final, Protocol
 
 from extender.settlement import node_locks
-from extender.settlement.allocation_annotations import Allocations
-from extender.settlement.card_session import CardSettings, CardTenure
-from extender.settlement.claim_expiry import Claims
-from extender.settlement.node_informer import Nodes
-from extender.settlement.node_locks import Locks
+from extender.settlement.allocation_annotations import AllocationAnnotations
+from extender.settlement.card_session import CardSettings, CardSettlementSession
+from extender.settlement.claim_expiry import ClaimExpiry
+from extender.settlement.node_informer import NodeInformer
+from extender.settlement.node_locks import NodeLockCleaner
 from extender.settlement.node_reader import NodeRules
-from extender.settlement.node_registration import ANNOUNCED_BYTES_PER_SECOND, Registering
-from extender.settlement.placement_reconciler import Placements
-from extender.settlement.unbound_placements import Unbound
+from extender.settlement.node_registration import ANNOUNCED_BYTES_PER_SECOND, NodeRegistration
+from extender.settlement.placement_reconciler import PlacementReconciler
+from extender.settlement.unbound_placements import UnboundPlacements
 from ledger.kube.api import ports
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change, Listed
 from ledger.kube.watch.failed_objects import Failures
 from ledger.log.command_queue import CommandQueue
+from ledger.log.ledger import StateView
 from ledger.log.records import Record
-from ledger.log.state_view import StateView
 from ledger.runtime.counter_protocol import Count, uncounted
 from ledger.tasks.periodic import run_periodically
 
@@ -35,23 +35,23 @@ TOLD_MAX: Final = 3
 """Pods that a warning names, of all whose cards are not known."""
 
 
-class CardCluster(ports.Nodes, ports.Allocates, Protocol):
+class CardCluster(ports.Nodes, ports.AllocationApi, Protocol):
     """A cluster's nodes, to be followed, and what placing and resizing write."""
 
 
-class CardDuties:
+class CardSettlementTasks:
     """What is settled of cards in one tenure."""
 
-    def __init__(self, tenure: CardTenure, nodes: Nodes) -> None:
+    def __init__(self, tenure: CardSettlementSession, nodes: NodeInformer) -> None:
         """Prepare; `run` does the work, and `running` says whether it does."""
         self.running = False
-        self.allocations = Allocations(tenure)
-        self.placements = Placements(tenure, self.allocations)
-        self._locks = Locks(tenure, nodes)
-        self.unbound = Unbound(tenure, self._locks)
+        self.allocations = AllocationAnnotations(tenure)
+        self.placements = PlacementReconciler(tenure, self.allocations)
+        self._locks = NodeLockCleaner(tenure, nodes)
+        self.unbound = UnboundPlacements(tenure, self._locks)
         self._tenure = tenure
-        self._claims = Claims(tenure)
-        self.registering = Registering(tenure, nodes)
+        self._claims = ClaimExpiry(tenure)
+        self.registering = NodeRegistration(tenure, nodes)
 
     async def run(self) -> None:
         """Settle until cancelled."""
@@ -106,11 +106,11 @@ class CardSettlement:
         count: Count = uncounted,
     ) -> None:
         """`name` is the cluster's in the ledger; `now` tells µs of Unix time."""
-        self.nodes = Nodes(cluster, rules or NodeRules(), failures=Failures(count))
+        self.nodes = NodeInformer(cluster, rules or NodeRules(), failures=Failures(count))
         self._view, self._cluster, self._name = view, cluster, name
         self._now, self._count = now, count
         self._settings = settings or CardSettings()
-        self._duties: CardDuties | None = None
+        self._duties: CardSettlementTasks | None = None
         view.subscribe(self._follow)
 
     async def run(self) -> None:
@@ -146,15 +146,15 @@ class CardSettlement:
         more = len(astray) - TOLD_MAX
         return [*found, f"and {more} more pods are not charged on cards"] if more > 0 else found
 
-    def begin(self, courier: CommandQueue) -> CardDuties:
+    def begin(self, courier: CommandQueue) -> CardSettlementTasks:
         """Begin a tenure, whose commands this courier brings to the ledger."""
-        tenure = CardTenure(
+        tenure = CardSettlementSession(
             self._view, self._cluster, self._name, self._settings, self._now, courier, self._count
         )
-        self._duties = CardDuties(tenure, self.nodes)
+        self._duties = CardSettlementTasks(tenure, self.nodes)
         return self._duties
 
-    def _running(self) -> CardDuties | None:
+    def _running(self) -> CardSettlementTasks | None:
         duties = self._duties
         return duties if duties is not None and duties.running else None
 

@@ -2,16 +2,16 @@
 
 import asyncio
 
-from extender.settlement.card_session import SETTLED, CardTenure
+from extender.settlement.card_session import SETTLED, CardSettlementSession
 from ledger.core.model.cards import Claim
 from ledger.core.model.commands import Withdraw
 from ledger.core.model.events import Cause
 
 
-class Claims:
+class ClaimExpiry:
     """Withdraws the claims of one cluster. Their ages are on this replica's own clock."""
 
-    def __init__(self, tenure: CardTenure) -> None:
+    def __init__(self, tenure: CardSettlementSession) -> None:
         self._tenure = tenure
         self._since: dict[Claim, float] = {}
 

@@ -9,19 +9,19 @@ from typing import NamedTuple
 from ledger.core.model.cards import Part, Parts, Phase
 
 
-class Counted(NamedTuple):
+class HamiBooking(NamedTuple):
     """MiB, percent and slots of one card."""
 
     memory: int = 0
     cores: int = 0
     slots: int = 0
 
-    def plus(self, other: "Counted") -> "Counted":
+    def plus(self, other: "HamiBooking") -> "HamiBooking":
         """Return both together."""
-        return Counted(*(one + more for one, more in zip(self, other, strict=True)))
+        return HamiBooking(*(one + more for one, more in zip(self, other, strict=True)))
 
 
-def counted(parts: Parts, *, initialised: bool) -> dict[str, Counted]:
+def hami_bookings(parts: Parts, *, initialised: bool) -> dict[str, HamiBooking]:
     """Return what HAMi books for a pod by the uuid of the card.
 
     With `initialised`, its init containers have ended and there are no sidecars.
@@ -30,19 +30,19 @@ def counted(parts: Parts, *, initialised: bool) -> dict[str, Counted]:
     apps = _sum([part for part in parts if part.phase == Phase.APP])
     if initialised and all(part.phase == Phase.INIT for part in init):
         return apps
-    peak: dict[str, Counted] = dict(apps)
+    peak: dict[str, HamiBooking] = dict(apps)
     for part in init:
         for uuid, one in _sum([part]).items():
-            before = peak.get(uuid, Counted())
-            largest = Counted(*map(max, before, one))
+            before = peak.get(uuid, HamiBooking())
+            largest = HamiBooking(*map(max, before, one))
             peak[uuid] = largest._replace(slots=max(1, before.slots))
     return peak
 
 
-def _sum(parts: list[Part]) -> dict[str, Counted]:
-    found: dict[str, Counted] = {}
+def _sum(parts: list[Part]) -> dict[str, HamiBooking]:
+    found: dict[str, HamiBooking] = {}
     for part in parts:
         for share in part.shares:
-            before = found.get(share.uuid, Counted())
-            found[share.uuid] = before.plus(Counted(share.memory, share.cores, 1))
+            before = found.get(share.uuid, HamiBooking())
+            found[share.uuid] = before.plus(HamiBooking(share.memory, share.cores, 1))
     return found

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from extender.settlement import node_reader, placement_commands, pod_reader
-from extender.settlement.hami_counts import Counted, counted
+from extender.settlement.hami_counts import HamiBooking, hami_bookings
 from extender.settlement.node_reader import NodeRules
 from ledger.core.evolve.placements import account_of, lines_of
 from ledger.core.model.cards import Card
@@ -27,13 +27,13 @@ from ledger.kube.requests.demand_rules import DemandRules
 ACTOR: Final = "import"
 
 Decide = Callable[[AnyCommand], Awaitable[Denial | None]]
-"""Decides a command and applies it to the state that `Importing` reads."""
+"""Decides a command and applies it to the state that `HamiImporter` reads."""
 
 MakeKnown = Callable[[Pod], Awaitable[Denial | None]]
 """Tells the ledger that a pod exists, if it does not know."""
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ImportProblem(msgspec.Struct, frozen=True):
     """A node or pod that was not imported, and why."""
 
     kind: str
@@ -55,7 +55,7 @@ class CardTotal(msgspec.Struct, frozen=True):
     hami_slots: int
 
 
-class Imported(msgspec.Struct, frozen=True):
+class ImportReport(msgspec.Struct, frozen=True):
     """What an import came to; of nodes and pods, how many are new and how many were known.
 
     `accounts` are HAMi's, `None` where they were not looked for. `settings` are lines for
@@ -67,13 +67,13 @@ class Imported(msgspec.Struct, frozen=True):
     nodes_known: int
     pods: int
     pods_known: int
-    problems: tuple[Problem, ...]
+    problems: tuple[ImportProblem, ...]
     cards: tuple[CardTotal, ...]
     accounts: Accounts | None = None
     settings: tuple[str, ...] = ()
 
 
-class Importing:
+class HamiImporter:
     """Imports one cluster. `state` shows what was decided so far."""
 
     def __init__(
@@ -90,12 +90,12 @@ class Importing:
         self._state, self._decide, self._make_known = state, decide, make_known
         self._new = {"node": 0, "pod": 0}
         self._known = {"node": 0, "pod": 0}
-        self._problems: list[Problem] = []
-        self._by_hami: dict[tuple[str, str], Counted] = {}
+        self._problems: list[ImportProblem] = []
+        self._by_hami: dict[tuple[str, str], HamiBooking] = {}
 
     async def take(
         self, nodes: Sequence[Node], pods: Sequence[Pod], now: datetime, *, dry_run: bool
-    ) -> Imported:
+    ) -> ImportReport:
         """Import nodes, then pods; `now` has a time zone."""
         for node in nodes:
             await self._node(node, now)
@@ -103,7 +103,7 @@ class Importing:
             if pod.spec.node_name and pod_reader.names_cards(pod):
                 await self._pod(pod)
         totals = [self._total(node, card) for node, card in self._cards()]
-        return Imported(
+        return ImportReport(
             dry_run,
             self._new["node"],
             self._known["node"],
@@ -116,7 +116,7 @@ class Importing:
     async def _node(self, node: Node, now: datetime) -> None:
         reading = node_reader.read(node, self._node_rules)
         if reading.announced.problem:
-            self._problems.append(Problem("node", reading.name, reading.announced.problem))
+            self._problems.append(ImportProblem("node", reading.name, reading.announced.problem))
             return
         name = qualified(self._cluster, reading.name)
         known = self._state().nodes.get(name)
@@ -134,21 +134,21 @@ class Importing:
         node = self._state().nodes.get(reading.node)
         problem = reading.problem
         if not problem and reading.parts is not None:
-            problem = placement_commands.missing(node, reading.parts)
+            problem = placement_commands.missing_cards(node, reading.parts)
         if problem:
-            self._problems.append(Problem("pod", name, problem))
+            self._problems.append(ImportProblem("pod", name, problem))
             return
         if reading.parts is None or node is None:
             return
-        self._count(reading.node, counted(reading.parts, initialised=reading.initialised))
+        self._count(reading.node, hami_bookings(reading.parts, initialised=reading.initialised))
         placed = self._state().placement(reading.namespace, reading.key)
         if placement_commands.is_placed(placed, reading.uid):
             self._known["pod"] += 1
             return
         denial = await self._make_known(pod)
         for command in (
-            placement_commands.seen(reading, pod, node, self._rules),
-            placement_commands.since(reading),
+            placement_commands.place_observed(reading, pod, node, self._rules),
+            placement_commands.advance_for_observed(reading),
         ):
             if denial is None and command is not None:
                 denial = await self._decide(structs.replace(command, actor=ACTOR))
@@ -156,15 +156,15 @@ class Importing:
 
     def _note(self, kind: str, name: str, denial: Denial | None, *, is_new: bool) -> None:
         if denial is not None:
-            self._problems.append(Problem(kind, name, sentence(denial)))
+            self._problems.append(ImportProblem(kind, name, sentence(denial)))
         elif is_new:
             self._new[kind] += 1
         else:
             self._known[kind] += 1
 
-    def _count(self, node: str, found: dict[str, Counted]) -> None:
+    def _count(self, node: str, found: dict[str, HamiBooking]) -> None:
         for uuid, more in found.items():
-            before = self._by_hami.get((node, uuid), Counted())
+            before = self._by_hami.get((node, uuid), HamiBooking())
             self._by_hami[node, uuid] = before.plus(more)
 
     def _cards(self) -> list[tuple[str, Card]]:
@@ -178,7 +178,7 @@ class Importing:
             memory, cores, slots = (state.used[line] for line in lines_of(state, node, card.uuid))
         else:
             memory = cores = slots = 0
-        hami = self._by_hami.get((node, card.uuid), Counted())
+        hami = self._by_hami.get((node, card.uuid), HamiBooking())
         return CardTotal(
             local_name(node),
             card.uuid,

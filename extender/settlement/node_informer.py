@@ -33,21 +33,21 @@ TOLD_MAX: Final = 3
 SetScores = Callable[[str, PairScores], None]
 """Takes how well the cards of a node are linked."""
 
-Hear = Callable[[str], None]
+OnNode = Callable[[str], None]
 """Hears the name of a node that said something new, or is gone."""
 
 _log: Final = logging.getLogger(__name__)
 
 
-def _unheard(_: str) -> None:
+def _ignore_node(_: str) -> None:
     """Hear of a node and do nothing."""
 
 
-def _no_scores(_: str, __: PairScores) -> None:
+def _ignore_scores(_: str, __: PairScores) -> None:
     """Need no scores."""
 
 
-class Nodes:
+class NodeInformer:
     """Follows the nodes of a cluster.
 
     `known` has what they said by name, as of the resourceVersion `version` or later; it holds all
@@ -65,24 +65,24 @@ class Nodes:
         self.known: dict[str, NodeReading] = {}
         self.version = 0
         self.listed = asyncio.Event()
-        self.set_scores: SetScores = _no_scores
+        self.set_scores: SetScores = _ignore_scores
         self._cluster, self._rules = cluster, rules
         self._watches = Watches(recount_seconds, failures)
         self._watches.expect(WATCHED)
-        self._hear: Hear = _unheard
+        self._hear: OnNode = _ignore_node
 
     async def run(self) -> None:
         """Follow until cancelled."""
         await self._watches.follow(WATCHED, self._cluster.watch_nodes, self._take)
 
     @contextmanager
-    def heard_by(self, hear: Hear) -> Iterator[None]:
+    def heard_by(self, hear: OnNode) -> Iterator[None]:
         """Tell `hear` of every node in the block that says something new; one hears at a time."""
         self._hear = hear
         try:
             yield
         finally:
-            self._hear = _unheard
+            self._hear = _ignore_node
 
     @property
     def not_understood(self) -> int:

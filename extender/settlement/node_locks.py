@@ -7,8 +7,8 @@ or whose binder died, leaves it, and nobody could be bound there for as long as 
 import logging
 from typing import Final
 
-from extender.settlement.card_session import CardTenure
-from extender.settlement.node_informer import Nodes
+from extender.settlement.card_session import CardSettlementSession
+from extender.settlement.node_informer import NodeInformer
 from extender.settlement.node_reader import NodeReading
 from ledger.core.evolve.charges import PODS
 from ledger.core.model.cards import Stage
@@ -23,10 +23,10 @@ LOOK_SECONDS: Final = 10.0
 _log: Final = logging.getLogger(__name__)
 
 
-class Locks:
+class NodeLockCleaner:
     """Looks after the locks of one cluster's nodes."""
 
-    def __init__(self, tenure: CardTenure, nodes: Nodes) -> None:
+    def __init__(self, tenure: CardSettlementSession, nodes: NodeInformer) -> None:
         self._tenure = tenure
         self._nodes = nodes
 

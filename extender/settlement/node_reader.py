@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from extender.settlement.overcommit import Scaling, scaled
+from extender.settlement.overcommit import CardScaling, scaled_cards
 from ledger.core.model import cards
 from ledger.core.model.cards import HAMI, OWN, Card
 from ledger.kube.api.objects import Node
@@ -24,7 +24,7 @@ class NodeRules(msgspec.Struct, frozen=True, kw_only=True):
 
     vendors: tuple[Vendor, ...] = (NVIDIA,)
     keeper: str = HAMI
-    scalings: tuple[Scaling, ...] = ()
+    scalings: tuple[CardScaling, ...] = ()
 
 
 class NodeReading(msgspec.Struct, frozen=True):
@@ -52,7 +52,9 @@ def read(node: Node, rules: NodeRules) -> NodeReading:
     annotations = node.metadata.annotations or {}
     found = announced(annotations, rules.keeper)
     if found.keeper == OWN:
-        counted, warning = scaled(found.cards, node.metadata.name, annotations, rules.scalings)
+        counted, warning = scaled_cards(
+            found.cards, node.metadata.name, annotations, rules.scalings
+        )
         found = structs.replace(found, cards=counted, warning=warning or found.warning)
     return NodeReading(
         node.metadata.name,

@@ -19,8 +19,8 @@ from typing import Final
 import msgspec
 
 from extender.settlement import node_reader
-from extender.settlement.card_session import SETTLED, CardTenure
-from extender.settlement.node_informer import Nodes
+from extender.settlement.card_session import SETTLED, CardSettlementSession
+from extender.settlement.node_informer import NodeInformer
 from ledger.core.model import cards
 from ledger.core.model.commands import RegisterCards, RemoveNode
 from ledger.core.model.events import AnyEvent, CardsRegistered
@@ -46,10 +46,10 @@ NODES_MAX: Final = 20_000
 _log: Final = logging.getLogger(__name__)
 
 
-class Registering:
+class NodeRegistration:
     """Tells the ledger of one cluster's nodes."""
 
-    def __init__(self, tenure: CardTenure, nodes: Nodes) -> None:
+    def __init__(self, tenure: CardSettlementSession, nodes: NodeInformer) -> None:
         """Prepare; `run` does the work."""
         self._tenure = tenure
         self._nodes = nodes
@@ -57,7 +57,9 @@ class Registering:
         self._uncertain: set[str] = set()
         self._unready: dict[str, float] = {}
         self._woken = asyncio.Event()
-        self._rates = TokenBuckets(ANNOUNCED_BURST_BYTES, ANNOUNCED_BYTES_PER_SECOND, NODES_MAX)
+        self._rates = TokenBuckets(
+            ANNOUNCED_BURST_BYTES, ANNOUNCED_BYTES_PER_SECOND, keys_max=NODES_MAX
+        )
         self._held: set[str] = set()
 
     @property

@@ -25,7 +25,7 @@ _TYPE: Final = "type:"
 _FORM: Final = "write node:GLOB=memory:PERCENT,cores:PERCENT or type:TEXT=…"
 
 
-class Scaling(msgspec.Struct, frozen=True):
+class CardScaling(msgspec.Struct, frozen=True):
     """At how many percent the cards count that a selector means; 100 is what they have.
 
     `node` is a pattern of node names, `type` a part of a card's model in any case of letters; empty
@@ -44,7 +44,7 @@ class Scaling(msgspec.Struct, frozen=True):
         return self.type.lower() in card.type.lower()
 
 
-def read(text: str) -> Scaling:
+def read_scaling(text: str) -> CardScaling:
     """Read one item of the setting `card_scaling`. Raises ValueError saying what is wrong."""
     selector, equals, amounts = text.rpartition("=")
     percent = dict.fromkeys(("memory", "cores"), WHOLE)
@@ -53,7 +53,7 @@ def read(text: str) -> Scaling:
         if name not in percent or not equals:
             raise ValueError(f"card_scaling: {text!r} is not understood; {_FORM}")
         percent[name] = _percent("card_scaling", amount)
-    found = Scaling(percent["memory"], percent["cores"])
+    found = CardScaling(percent["memory"], percent["cores"])
     if selector.startswith(_NODE) and selector != _NODE:
         return structs.replace(found, node=selector.removeprefix(_NODE))
     if selector.startswith(_TYPE) and selector != _TYPE:
@@ -61,8 +61,11 @@ def read(text: str) -> Scaling:
     raise ValueError(f"card_scaling: {selector!r} selects nothing; {_FORM}")
 
 
-def scaled(
-    cards: Sequence[Card], node: str, annotations: Mapping[str, str], scalings: Sequence[Scaling]
+def scaled_cards(
+    cards: Sequence[Card],
+    node: str,
+    annotations: Mapping[str, str],
+    scalings: Sequence[CardScaling],
 ) -> tuple[tuple[Card, ...], str]:
     """Return the cards of a node as they count, and what is wrong with its annotations.
 
@@ -81,10 +84,10 @@ def scaled(
     return tuple(_scaled(card, node, own, scalings) for card in cards), warning
 
 
-def _scaled(card: Card, node: str, own: Mapping[str, int], scalings: Sequence[Scaling]) -> Card:
+def _scaled(card: Card, node: str, own: Mapping[str, int], scalings: Sequence[CardScaling]) -> Card:
     if card.mode == MIG:
         return card
-    found = next((one for one in scalings if one.means(node, card)), Scaling())
+    found = next((one for one in scalings if one.means(node, card)), CardScaling())
     memory, cores = own.get("memory", found.memory), own.get("cores", found.cores)
     return structs.replace(
         card,

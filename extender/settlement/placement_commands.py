@@ -15,9 +15,9 @@ from ledger.core.model.commands import Advance, Place, Unplace
 from ledger.core.model.events import Cause
 from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.device_request_parser import wish_of
-from ledger.kube.requests.device_requests import PodWish
-from ledger.kube.requests.placed_demand import charged_by, stands_of
+from ledger.kube.requests.device_request_parser import device_request_of
+from ledger.kube.requests.device_requests import PodDeviceRequest
+from ledger.kube.requests.placed_demand import demand_of_placement, placement_overrides
 
 
 def is_placed(placed: Placement | None, uid: str) -> bool:
@@ -25,7 +25,7 @@ def is_placed(placed: Placement | None, uid: str) -> bool:
     return placed is not None and placed.uid == uid and bool(placed.node)
 
 
-def missing(node: cards.Node | None, parts: Parts) -> str:
+def missing_cards(node: cards.Node | None, parts: Parts) -> str:
     """Say what keeps a pod from being charged on its node; empty when nothing does."""
     if node is None:
         return "its node announces no cards"
@@ -34,11 +34,11 @@ def missing(node: cards.Node | None, parts: Parts) -> str:
     return f"its node has no card {', '.join(unknown)}" if unknown else ""
 
 
-def seen(reading: PodReading, pod: Pod, node: cards.Node, rules: DemandRules) -> Place:
+def place_observed(reading: PodReading, pod: Pod, node: cards.Node, rules: DemandRules) -> Place:
     """Return the command that charges a pod on the cards that somebody else has given it."""
     assert reading.parts is not None, "who was given nothing is not placed"
     wish, over = _wish(pod, rules), reading.initialised
-    stands = stands_of(reading.parts, wish, rules, _all(node), initialised=over)
+    stands = placement_overrides(reading.parts, wish, rules, _all(node), initialised=over)
     return Place(
         reading.namespace,
         reading.key,
@@ -51,7 +51,7 @@ def seen(reading: PodReading, pod: Pod, node: cards.Node, rules: DemandRules) ->
     )
 
 
-def since(reading: PodReading) -> Advance | None:
+def advance_for_observed(reading: PodReading) -> Advance | None:
     """Return the command that tells how far a pod has come that is only seen now, if it has."""
     assert reading.parts is not None, "who was given nothing is not placed"
     over = reading.initialised and _takes_first(reading.parts)
@@ -61,18 +61,18 @@ def since(reading: PodReading) -> Advance | None:
     return Advance(*where, reading.stage, over, {}, SETTLED, reading.node)
 
 
-def demanded(parts: Parts, pod: Pod, node: cards.Node, rules: DemandRules) -> Amounts:
+def observed_demand(parts: Parts, pod: Pod, node: cards.Node, rules: DemandRules) -> Amounts:
     """Return what a pod demands by the cards that it was given."""
-    return charged_by(parts, _wish(pod, rules), rules, _all(node))
+    return demand_of_placement(parts, _wish(pod, rules), rules, _all(node))
 
 
-def left(reading: PodReading, placed: Placement) -> Unplace:
+def unplace_from_old_node(reading: PodReading, placed: Placement) -> Unplace:
     """Return the command that gives back the cards of a node on which the pod is not."""
     where = reading.namespace, reading.key, reading.uid
     return Unplace(*where, placed.node, Cause.UNBOUND, SETTLED, bound=True)
 
 
-def progress(
+def advance_if_changed(
     reading: PodReading, placed: Placement, pod: Pod, node: cards.Node | None, rules: DemandRules
 ) -> Advance | None:
     """Return the command that tells how far a placement has come, None when the ledger knows."""
@@ -82,14 +82,14 @@ def progress(
     stands: Amounts = {}
     if over and node is not None:
         asked = placed.parts, _wish(pod, rules), rules, _all(node)
-        remaining = charged_by(*asked, initialised=True)
-        stands = {name: remaining.get(name, 0) for name in charged_by(*asked)}
+        remaining = demand_of_placement(*asked, initialised=True)
+        stands = {name: remaining.get(name, 0) for name in demand_of_placement(*asked)}
     where = reading.namespace, reading.key, reading.uid
     over = over or placed.initialised
     return Advance(*where, reading.stage, over, stands, SETTLED, placed.node)
 
 
-def drift(reading: PodReading, placed: Placement) -> str:
+def annotation_drift(reading: PodReading, placed: Placement) -> str:
     """Say how a pod's annotations disagree with its placement; empty when they do not.
 
     Amounts may: those of a pod that was resized are its own. So may nothing be said any more.
@@ -112,10 +112,10 @@ def _takes_first(parts: Parts) -> bool:
     return any(part.shares for part in parts if part.phase == Phase.INIT)
 
 
-def _wish(pod: Pod, rules: DemandRules) -> PodWish:
+def _wish(pod: Pod, rules: DemandRules) -> PodDeviceRequest:
     """Return what a pod wants; of what is not understood, it is the cards that say what it has."""
-    wish = wish_of(pod, rules)
-    return wish if isinstance(wish, PodWish) else PodWish(())
+    wish = device_request_of(pod, rules)
+    return wish if isinstance(wish, PodDeviceRequest) else PodDeviceRequest(())
 
 
 def _all(node: cards.Node) -> tuple[cards.Card, ...]:

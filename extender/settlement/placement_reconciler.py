@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 
 from extender.settlement import placement_commands, pod_reader
-from extender.settlement.allocation_annotations import Allocations
-from extender.settlement.card_session import SETTLED, CardTenure
+from extender.settlement.allocation_annotations import AllocationAnnotations
+from extender.settlement.card_session import SETTLED, CardSettlementSession
 from extender.settlement.pod_reader import PodReading
 from ledger.core.evolve.charges import PODS
 from ledger.core.model.cards import Placement
@@ -17,7 +17,7 @@ from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.tasks.periodic import CooperativeYield
 
-ASTRAY_MAX: Final = 10_000
+UNACCOUNTED_MAX: Final = 10_000
 """Pods that are remembered because their cards are not known; the next list finds the others."""
 
 CARDS: Final = "cards"
@@ -27,7 +27,7 @@ NODE: Final = "node"
 _log: Final = logging.getLogger(__name__)
 
 
-class Astray(msgspec.Struct, frozen=True):
+class UnaccountedPod(msgspec.Struct, frozen=True):
     """A pod that runs on cards which nobody announces, or whose annotations make no sense."""
 
     pod: Pod
@@ -35,11 +35,11 @@ class Astray(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Placements:
+class PlacementReconciler:
     """Follows the placed pods of one cluster. `astray` are those that cannot be charged, by uid."""
 
-    def __init__(self, tenure: CardTenure, allocations: Allocations) -> None:
-        self.astray: dict[str, Astray] = {}
+    def __init__(self, tenure: CardSettlementSession, allocations: AllocationAnnotations) -> None:
+        self.astray: dict[str, UnaccountedPod] = {}
         self._tenure, self._allocations = tenure, allocations
         self._drifting: set[str] = set()
         self._due: dict[str, None] = {}
@@ -101,14 +101,19 @@ class Placements:
             return self._seen(reading, pod)
         if placed.node != reading.node:
             self._drifts(reading, NODE, f"it runs on {reading.node}, its cards are {placed.node}'s")
-            return [placement_commands.left(reading, placed), *self._seen(reading, pod)]
-        wrong = placement_commands.drift(reading, placed)
+            return [
+                placement_commands.unplace_from_old_node(reading, placed),
+                *self._seen(reading, pod),
+            ]
+        wrong = placement_commands.annotation_drift(reading, placed)
         if wrong:
             self._drifts(reading, CARDS, wrong)
         elif placement_commands.is_outdated(reading, placed):
             self._allocations.note(reading.namespace, reading.key, reading.uid)
         nodes, rules = self._tenure.view.state.nodes, self._tenure.settings.rules
-        command = placement_commands.progress(reading, placed, pod, nodes.get(placed.node), rules)
+        command = placement_commands.advance_if_changed(
+            reading, placed, pod, nodes.get(placed.node), rules
+        )
         return [command] if command is not None else []
 
     def _seen(self, reading: PodReading, pod: Pod) -> list[AnyCommand]:
@@ -118,16 +123,16 @@ class Placements:
             if reading.problem:
                 self._goes_astray(reading, pod, reading.problem)
             return []
-        wrong = placement_commands.missing(node, reading.parts)
+        wrong = placement_commands.missing_cards(node, reading.parts)
         if wrong or node is None:
             self._goes_astray(reading, pod, wrong)
             return []
-        found: list[AnyCommand] = [placement_commands.seen(reading, pod, node, rules)]
+        found: list[AnyCommand] = [placement_commands.place_observed(reading, pod, node, rules)]
         if not self._is_known(reading):
-            demand = placement_commands.demanded(reading.parts, pod, node, rules)
+            demand = placement_commands.observed_demand(reading.parts, pod, node, rules)
             where = reading.namespace, reading.key, reading.uid, reading.version
             found.insert(0, Observe(*where, demand, SETTLED))
-        command = placement_commands.since(reading)
+        command = placement_commands.advance_for_observed(reading)
         return [*found, command] if command is not None else found
 
     def _is_known(self, reading: PodReading) -> bool:
@@ -138,9 +143,9 @@ class Placements:
         return entry is not None and entry.holds_uid(reading.uid)
 
     def _goes_astray(self, reading: PodReading, pod: Pod, reason: str) -> None:
-        if len(self.astray) >= ASTRAY_MAX:
+        if len(self.astray) >= UNACCOUNTED_MAX:
             return
-        self.astray[reading.uid] = Astray(pod, reading.node, reason)
+        self.astray[reading.uid] = UnaccountedPod(pod, reading.node, reason)
 
     def _drifts(self, reading: PodReading, kind: str, reason: str) -> None:
         """Count and log that a pod is not where the ledger says, once."""
@@ -156,7 +161,7 @@ class Placements:
         self._drifting.discard(uid)
 
 
-def _say(reading: PodReading, before: Astray | None, now: Astray | None) -> None:
+def _say(reading: PodReading, before: UnaccountedPod | None, now: UnaccountedPod | None) -> None:
     """Log why a pod cannot be charged, once."""
     if now is None or (before is not None and before.reason == now.reason):
         return

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from extender.settlement.card_session import SETTLED, CardTenure
-from extender.settlement.node_locks import Locks
+from extender.settlement.card_session import SETTLED, CardSettlementSession
+from extender.settlement.node_locks import NodeLockCleaner
 from ledger.core.evolve.charges import PODS
 from ledger.core.model.cards import Placement, Stage
 from ledger.core.model.commands import Advance, Unplace
@@ -40,10 +40,10 @@ class _Subject(NamedTuple):
     uid: str
 
 
-class Unbound:
+class UnboundPlacements:
     """Settles the placements of one cluster that are not known to be bound."""
 
-    def __init__(self, tenure: CardTenure, locks: Locks) -> None:
+    def __init__(self, tenure: CardSettlementSession, locks: NodeLockCleaner) -> None:
         self._tenure = tenure
         self._locks = locks
         self._since: dict[_Subject, float] = {}

@@ -13,26 +13,31 @@ from typing import Final
 
 import msgspec
 
-from extender.bind.binder import Binding, Bound, Cluster
-from extender.bind.binding_fence import Fencing
-from extender.bind.binding_write import Attaching
-from extender.bind.event_recorder import BINDING_FAILED, BINDING_SUCCEED, FILTERING_FAILED, Telling
-from extender.bind.hami_node_lock import Locking
-from extender.bind.placement_service import FENCE_SECONDS, Proposing
+from extender.bind.binder import Binder, BindResult, ClusterWrites
+from extender.bind.binding_fence import BindingFence
+from extender.bind.binding_write import BindingWriter
+from extender.bind.event_recorder import (
+    BINDING_FAILED,
+    BINDING_SUCCEED,
+    FILTERING_FAILED,
+    EventRecorder,
+)
+from extender.bind.hami_node_lock import HamiNodeLock
+from extender.bind.placement_service import FENCE_SECONDS, PlacementService
 from extender.fit import after_eviction
-from extender.fit.fit import parts_of
-from extender.fit.fit_engine import Preferences, Selecting
-from extender.fit.quota_headroom import Rooms
-from extender.inventory.assumed import GUESS_SECONDS, Guessing, Tell, untold
-from extender.inventory.inventory import Inventory
-from extender.preemption.eviction_candidates import Cluster as Evicting
-from extender.preemption.preemption_executor import MakingRoom
-from extender.preemption.preemptor import Preemption
+from extender.fit.fit import chosen_parts
+from extender.fit.fit_engine import FitEngine, FitPreferences
+from extender.fit.quota_headroom import QuotaHeadroom
+from extender.inventory.assumed import ASSUMED_SECONDS, AssumedPlacements, Publish, unpublished
+from extender.inventory.inventory import ClusterInventory
+from extender.preemption.eviction_candidates import PreemptionCluster as Evicting
+from extender.preemption.preemption_executor import PreemptionExecutor
+from extender.preemption.preemptor import Preemptor
 from extender.scheduler_api.extender_wire import (
     SCORE_MAX,
-    Args,
     BindingArgs,
     BindingResult,
+    ExtenderArgs,
     FilterResult,
     HostPriority,
     MetaVictims,
@@ -42,14 +47,14 @@ from extender.scheduler_api.extender_wire import (
 from extender.scheduler_api.scheduling_request import (
     FITS_MAX,
     PODS_MAX,
-    Asked,
-    Fitted,
-    Remembered,
-    asked,
+    BoundedCache,
+    FilteredNodes,
+    SchedulingRequest,
+    request_for,
 )
 from extender.verbs import filter_nodes
 from extender.verbs.filter_nodes import Candidates, Verdicts
-from extender.verbs.filter_wait import Patience
+from extender.verbs.filter_wait import FilterWaitBudget
 from extender.verbs.prioritize_nodes import prioritized
 from ledger.core.decide.card_checks import residents
 from ledger.core.model.cards import Placement
@@ -57,13 +62,12 @@ from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
-from ledger.kube.api.ports import Binds
+from ledger.kube.api.ports import BindingApi
 from ledger.kube.hami import annotation_names
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.device_request_parser import wish_of
-from ledger.log.ledger import Ledger
+from ledger.kube.requests.device_request_parser import device_request_of
+from ledger.log.ledger import Ledger, StateView
 from ledger.log.record_signal import RecordSignal
-from ledger.log.state_view import StateView
 from ledger.runtime.counter_protocol import Count, uncounted
 
 READY_SECONDS: Final = 5.0
@@ -81,12 +85,12 @@ class ExtenderSettings(msgspec.Struct, frozen=True):
     `fence_seconds` how long it waits for another extender's Binding before it fences that.
     """
 
-    preferences: Preferences = Preferences()
+    preferences: FitPreferences = FitPreferences()
     bind_wait_seconds: float = 20.0
     fence_seconds: float = FENCE_SECONDS
 
 
-class Service(msgspec.Struct, frozen=True):
+class ExtenderPorts(msgspec.Struct, frozen=True):
     """What the extender decides and writes through.
 
     Without a `cluster` it binds nothing, and it evicts pods in `evicting` alone. Where its pods
@@ -95,14 +99,14 @@ class Service(msgspec.Struct, frozen=True):
 
     ledger: Ledger
     view: StateView
-    cluster: Binds | None
+    cluster: BindingApi | None
     rules: Callable[[], DemandRules]
     count: Count = uncounted
     evicting: Evicting | None = None
-    tell: Tell = untold
+    tell: Publish = unpublished
 
 
-class Unavailable(Exception):
+class ExtenderUnavailable(Exception):
     """The question cannot be answered now; the message says why."""
 
 
@@ -114,8 +118,8 @@ class Extender:
 
     def __init__(
         self,
-        inventory: Inventory,
-        service: Service,
+        inventory: ClusterInventory,
+        service: ExtenderPorts,
         settings: ExtenderSettings | None = None,
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
@@ -127,11 +131,11 @@ class Extender:
         settings = settings or ExtenderSettings()
         self.inventory = inventory
         self._service, self._settings, self._clock = service, settings, clock
-        rooms = Rooms(service.view, service.rules)
-        self._selecting = Selecting(inventory, settings.preferences, clock, rooms)
-        self._guessing = Guessing(inventory, clock, service.tell, service.count)
+        rooms = QuotaHeadroom(service.view, service.rules)
+        self._selecting = FitEngine(inventory, settings.preferences, clock, rooms)
+        self._guessing = AssumedPlacements(inventory, clock, service.tell, service.count)
         self._news = RecordSignal(service.view)
-        self._proposing = Proposing(
+        self._proposing = PlacementService(
             service.ledger,
             service.view,
             self._selecting,
@@ -143,9 +147,9 @@ class Extender:
         )
         self._binding, self._telling = self._writing(service.cluster, now)
         self._preemption = self._evicting(service.evicting)
-        self._pods: Remembered[Asked] = Remembered(PODS_MAX)
-        self._fits: Remembered[Fitted] = Remembered(FITS_MAX)
-        self._patience = Patience(clock())
+        self._pods: BoundedCache[SchedulingRequest] = BoundedCache(PODS_MAX)
+        self._fits: BoundedCache[FilteredNodes] = BoundedCache(FITS_MAX)
+        self._patience = FilterWaitBudget(clock())
         self._being_bound: set[str] = set()
 
     async def run(self) -> None:
@@ -161,12 +165,12 @@ class Extender:
         if self.inventory.loaded:
             self._guessing.hear(hint)
 
-    async def filter(self, args: Args) -> FilterResult:
+    async def filter(self, args: ExtenderArgs) -> FilterResult:
         """Return on which nodes a pod fits, and why not on the others. Raises BadRequest."""
         found = filter_nodes.candidates(args)
         try:
             await self._ready()
-        except Unavailable as error:
+        except ExtenderUnavailable as error:
             return FilterResult(error=str(error))
         assert args.pod is not None, "what has no pod was refused"
         verdicts = await self._judged_when_freed(args.pod, found)
@@ -175,7 +179,7 @@ class Extender:
         self._count("filter", "fits" if any(verdicts.passed) else "nowhere")
         return filter_nodes.result(args, found, verdicts)
 
-    async def prioritize(self, args: Args) -> list[HostPriority]:
+    async def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
         """Return how good each node is for a pod. Raises BadRequest and Unavailable."""
         found = filter_nodes.candidates(args)
         await self._ready()
@@ -201,8 +205,8 @@ class Extender:
             await self._ready()
             who = await self._to_bind(args)
             bound = await self._bind(who, args.node, until)
-        except Unavailable as error:
-            bound = Bound("unavailable", str(error))
+        except ExtenderUnavailable as error:
+            bound = BindResult("unavailable", str(error))
         self._count("bind", bound.outcome)
         return BindingResult(bound.problem)
 
@@ -219,26 +223,26 @@ class Extender:
         found = {
             node: victims
             for node, victims in nominated.items()
-            if after_eviction.makes_room(
+            if after_eviction.fits_after(
                 self._selecting, who, node, self._leaving(who, node, victims)
             )
         }
         self._count("preempt", "fits" if found else "nowhere")
         return PreemptionResult(found)
 
-    def _leaving(self, who: Asked, node: str, victims: MetaVictims) -> list[Placement]:
+    def _leaving(self, who: SchedulingRequest, node: str, victims: MetaVictims) -> list[Placement]:
         """Return the placements of victims on a node."""
         uids = {one.uid for one in victims.pods or ()}
         there = residents(self._service.view.state, who.of(node))
         return [placed for _, _, placed in there if placed.uid in uids]
 
-    async def _bind(self, who: Asked, node: str, until: float) -> Bound:
+    async def _bind(self, who: SchedulingRequest, node: str, until: float) -> BindResult:
         if self._binding is None:
-            raise Unavailable("no cluster is configured: there is nobody to bind pods")
+            raise ExtenderUnavailable("no cluster is configured: there is nobody to bind pods")
         if who.pod.spec.node_name == node:
-            return Bound("bound")
+            return BindResult("bound")
         if who.uid in self._being_bound:
-            raise Unavailable(f"{who.key} is being bound already")
+            raise ExtenderUnavailable(f"{who.key} is being bound already")
         self._being_bound.add(who.uid)
         try:
             bound = await self._binding.bind(who, node, until, self._again)
@@ -249,35 +253,37 @@ class Extender:
         self._tell_bound(who.pod, node, bound)
         return bound
 
-    async def _to_bind(self, args: BindingArgs) -> Asked:
+    async def _to_bind(self, args: BindingArgs) -> SchedulingRequest:
         """Return the pod to be bound: as it was filtered, or else as it is."""
         known = self._pods.get(args.pod_uid)
         if known is not None:
             return known
         if self._service.cluster is None:
-            raise Unavailable("no cluster is configured: there is nobody to ask for the pod")
+            raise ExtenderUnavailable(
+                "no cluster is configured: there is nobody to ask for the pod"
+            )
         try:
             pod = await self._service.cluster.get_pod(args.pod_namespace, args.pod_name)
         except ClusterError as error:
-            raise Unavailable(f"the pod cannot be read: {error}") from error
+            raise ExtenderUnavailable(f"the pod cannot be read: {error}") from error
         if pod is None or (args.pod_uid and pod.metadata.uid != args.pod_uid):
-            raise Unavailable(f"pod {args.pod_namespace}/{args.pod_name} is gone")
+            raise ExtenderUnavailable(f"pod {args.pod_namespace}/{args.pod_name} is gone")
         who = self._asked(pod)
         if isinstance(who, Denial):
-            raise Unavailable(sentence(who))
+            raise ExtenderUnavailable(sentence(who))
         return who
 
-    def _again(self, pod: Pod) -> Asked | None:
+    def _again(self, pod: Pod) -> SchedulingRequest | None:
         who = self._asked(pod)
         return None if isinstance(who, Denial) else who
 
-    def _asked(self, pod: Pod) -> Asked | Denial:
+    def _asked(self, pod: Pod) -> SchedulingRequest | Denial:
         """Read what a pod wants, and remember it for its bind."""
-        wish = wish_of(pod, self._service.rules())
+        wish = device_request_of(pod, self._service.rules())
         if isinstance(wish, Denial):
             return wish
         # Nodes announce no cards of the other vendors: the scheduler itself counts those.
-        who = asked(pod, wish.among(annotation_names.WORDS), self.inventory.cluster)
+        who = request_for(pod, wish.among(annotation_names.WORDS), self.inventory.cluster)
         self._pods.put(who.uid, who)
         return who
 
@@ -317,18 +323,20 @@ class Extender:
             self._fits.put(who.uid, fitted)
         return verdicts
 
-    def _guess(self, who: Asked, fitted: Fitted, priorities: list[HostPriority]) -> None:
+    def _guess(
+        self, who: SchedulingRequest, fitted: FilteredNodes, priorities: list[HostPriority]
+    ) -> None:
         """Take the pod to be on its way to the best node: the scheduler adds scores of its own."""
         best = next((one for one in priorities if one.score == SCORE_MAX), None)
         if best is not None:
             self._guess_on(who, fitted, best.host)
 
-    def _guess_on(self, who: Asked, fitted: Fitted, node: str) -> None:
+    def _guess_on(self, who: SchedulingRequest, fitted: FilteredNodes, node: str) -> None:
         place = fitted.names.index(node)
         if place >= len(fitted.fits.rows):
             return
-        parts = parts_of(fitted.fits, place, self.inventory.arrays, who.wish)
-        self._guessing.guess(who, node, parts, GUESS_SECONDS)
+        parts = chosen_parts(fitted.fits, place, self.inventory.arrays, who.wish)
+        self._guessing.guess(who, node, parts, ASSUMED_SECONDS)
 
     async def _ready(self) -> None:
         """Wait until the cards are known. Raises Unavailable."""
@@ -336,7 +344,9 @@ class Extender:
         while not self.inventory.loaded:
             left = until - self._clock()
             if left <= 0:
-                raise Unavailable("the log is not open yet: the cards of the nodes are not known")
+                raise ExtenderUnavailable(
+                    "the log is not open yet: the cards of the nodes are not known"
+                )
             await asyncio.sleep(min(left, 0.1))
 
     def _tell_nowhere(self, pod: Pod, verdicts: Verdicts) -> None:
@@ -348,7 +358,7 @@ class Extender:
         note = f"no available node, {len(reasons)} nodes do not meet: {summed}"
         self._telling.tell(pod, FILTERING_FAILED, note, warning=True)
 
-    def _tell_bound(self, pod: Pod, node: str, bound: Bound) -> None:
+    def _tell_bound(self, pod: Pod, node: str, bound: BindResult) -> None:
         if self._telling is None:
             return
         if bound.problem:
@@ -360,18 +370,20 @@ class Extender:
         self._service.count("extender_answers_total", verb, outcome)
 
     def _writing(
-        self, cluster: Binds | None, now: Callable[[], float]
-    ) -> tuple[Binding | None, Telling | None]:
+        self, cluster: BindingApi | None, now: Callable[[], float]
+    ) -> tuple[Binder | None, EventRecorder | None]:
         if cluster is None:
             return None, None
-        writes = Cluster(Attaching(cluster), Locking(cluster, now), Fencing(cluster))
-        binding = Binding(self._service.view, self._proposing, writes, self._news, self._clock, now)
-        return binding, Telling(cluster, self._service.count)
+        writes = ClusterWrites(
+            BindingWriter(cluster), HamiNodeLock(cluster, now), BindingFence(cluster)
+        )
+        binding = Binder(self._service.view, self._proposing, writes, self._news, self._clock, now)
+        return binding, EventRecorder(cluster, self._service.count)
 
-    def _evicting(self, cluster: Evicting | None) -> Preemption | None:
+    def _evicting(self, cluster: Evicting | None) -> Preemptor | None:
         if cluster is None or self._telling is None:
             return None
-        making = MakingRoom(
+        making = PreemptionExecutor(
             self._service.view,
             self._service.ledger,
             cluster,
@@ -381,4 +393,4 @@ class Extender:
             self._clock,
             self._service.count,
         )
-        return Preemption(making, self._clock, self._service.count)
+        return Preemptor(making, self._clock, self._service.count)

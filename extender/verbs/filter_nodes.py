@@ -12,11 +12,17 @@ import msgspec
 import numpy as np
 
 from extender.fit.failed_nodes import reasons_of, resolvable
-from extender.fit.fit import Fits
-from extender.fit.fit_engine import UNKNOWN, Selecting
+from extender.fit.fit import FitResult
+from extender.fit.fit_engine import UNKNOWN, FitEngine
 from extender.inventory.arrays import Integers
-from extender.scheduler_api.extender_wire import Args, FilterResult, NodeList, NodeMeta, read_node
-from extender.scheduler_api.scheduling_request import Asked, Fitted
+from extender.scheduler_api.extender_wire import (
+    ExtenderArgs,
+    FilterResult,
+    NodeMeta,
+    RawNodeList,
+    read_node,
+)
+from extender.scheduler_api.scheduling_request import FilteredNodes, SchedulingRequest
 from ledger.core.model.denials import Denial, Reason
 
 UNREGISTERED: Final = str(Reason.NODE_UNREGISTERED)
@@ -38,7 +44,7 @@ class Verdicts(NamedTuple):
     unresolvable: dict[str, str]
 
 
-def candidates(args: Args) -> Candidates:
+def candidates(args: ExtenderArgs) -> Candidates:
     """Return the nodes of a request. Raises BadRequest."""
     if args.nodes is None:
         return Candidates(args.node_names or ())
@@ -47,12 +53,12 @@ def candidates(args: Args) -> Candidates:
     return Candidates([one.name for one in read], raw, read)
 
 
-def result(args: Args, found: Candidates, verdicts: Verdicts) -> FilterResult:
+def result(args: ExtenderArgs, found: Candidates, verdicts: Verdicts) -> FilterResult:
     """Return the answer in the form of the request."""
     if args.nodes is None:
         names = list(compress(found.names, verdicts.passed))
         return FilterResult(None, names, verdicts.failed, verdicts.unresolvable)
-    nodes = NodeList(args.nodes.metadata, list(compress(found.raw, verdicts.passed)))
+    nodes = RawNodeList(args.nodes.metadata, list(compress(found.raw, verdicts.passed)))
     return FilterResult(nodes, None, verdicts.failed, verdicts.unresolvable)
 
 
@@ -75,7 +81,9 @@ def only(found: Candidates, node: str) -> Verdicts:
     return Verdicts(passed, failed, {})
 
 
-def filtered(selecting: Selecting, asked: Asked, found: Candidates) -> tuple[Verdicts, Fitted]:
+def filtered(
+    selecting: FitEngine, asked: SchedulingRequest, found: Candidates
+) -> tuple[Verdicts, FilteredNodes]:
     """Ask for all nodes at once; those that announced nothing yet are taken at their word."""
     rows = selecting.rows_among(found.names)
     strange = np.nonzero(rows == UNKNOWN)[0]
@@ -83,22 +91,22 @@ def filtered(selecting: Selecting, asked: Asked, found: Candidates) -> tuple[Ver
         fits = selecting.fits(asked, rows)
         verdicts = Verdicts(fits.feasible.tolist(), {}, {})
         _enter_reasons(verdicts, found.names, fits)
-        return verdicts, Fitted(fits, found.names, fits.score, fits.feasible)
+        return verdicts, FilteredNodes(fits, found.names, fits.score, fits.feasible)
     fits = selecting.fits(asked, rows[rows != UNKNOWN])
     verdicts = Verdicts([False] * len(found.names), {}, {})
     names = _enter(verdicts, found, np.nonzero(rows != UNKNOWN)[0], fits)
-    fitted = Fitted(fits, names, fits.score, fits.feasible)
+    fitted = FilteredNodes(fits, names, fits.score, fits.feasible)
     return verdicts, _with_strangers(selecting, asked, found, verdicts, strange, fitted)
 
 
 def _with_strangers(
-    selecting: Selecting,
-    asked: Asked,
+    selecting: FitEngine,
+    asked: SchedulingRequest,
     found: Candidates,
     verdicts: Verdicts,
     strange: Integers,
-    fitted: Fitted,
-) -> Fitted:
+    fitted: FilteredNodes,
+) -> FilteredNodes:
     """Judge nodes that the ledger does not know by what they announce, if that was sent."""
     imagined = selecting.imagining([found.read[place] for place in strange] if found.read else [])
     rows = imagined.rows_among([found.names[place] for place in strange])
@@ -108,7 +116,7 @@ def _with_strangers(
         return fitted
     fits = imagined.fits(asked, rows[rows != UNKNOWN])
     names = _enter(verdicts, found, strange[rows != UNKNOWN], fits)
-    return Fitted(
+    return FilteredNodes(
         fitted.fits,
         [*fitted.names, *names],
         np.concatenate((fitted.score, fits.score)),
@@ -116,7 +124,9 @@ def _with_strangers(
     )
 
 
-def _enter(verdicts: Verdicts, found: Candidates, places: Integers, fits: Fits) -> Sequence[str]:
+def _enter(
+    verdicts: Verdicts, found: Candidates, places: Integers, fits: FitResult
+) -> Sequence[str]:
     """Enter what was found out about the nodes at these places; return their names."""
     for place in places[fits.feasible].tolist():
         verdicts.passed[place] = True
@@ -125,7 +135,7 @@ def _enter(verdicts: Verdicts, found: Candidates, places: Integers, fits: Fits) 
     return names
 
 
-def _enter_reasons(verdicts: Verdicts, names: Sequence[str], fits: Fits) -> None:
+def _enter_reasons(verdicts: Verdicts, names: Sequence[str], fits: FitResult) -> None:
     """Enter why the pod does not fit on some of these nodes."""
     reasons = reasons_of(fits)
     for at in np.nonzero(~fits.feasible)[0].tolist():

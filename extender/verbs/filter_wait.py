@@ -8,7 +8,7 @@ finds the ledger up to date.
 
 from typing import Final
 
-from extender.scheduler_api.scheduling_request import PODS_MAX, Remembered
+from extender.scheduler_api.scheduling_request import PODS_MAX, BoundedCache
 
 FREED_SECONDS: Final = 1.0
 """How long filter waits for a pod that others were evicted for."""
@@ -27,14 +27,14 @@ WAITS_MAX: Final = 4
 """How many waits of one kind may follow one another at once."""
 
 
-class Patience:
+class FilterWaitBudget:
     """Grants waits for pods that fit nowhere; all times are of the loop, in seconds."""
 
     def __init__(self, now: float) -> None:
         """Nobody has waited yet."""
         self._freed = _Allowance(FREED_EVERY_SECONDS, now)
         self._again = _Allowance(AGAIN_EVERY_SECONDS, now)
-        self._nowhere: Remembered[bool] = Remembered(PODS_MAX)
+        self._nowhere: BoundedCache[bool] = BoundedCache(PODS_MAX)
 
     def of(self, uid: str, now: float, *, is_claimed: bool) -> float:
         """Return how long to wait for a pod, which cards are kept for if it `is_claimed`."""

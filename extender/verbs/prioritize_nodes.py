@@ -13,7 +13,7 @@ from extender.fit.node_score import Floats
 from extender.fit.scores import scaled
 from extender.inventory.arrays import Booleans, Integers
 from extender.scheduler_api.extender_wire import SCORE_MAX, HostPriority
-from extender.scheduler_api.scheduling_request import Fitted
+from extender.scheduler_api.scheduling_request import FilteredNodes
 from extender.verbs.filter_nodes import Candidates
 
 FIRST_WORST: Final = 5
@@ -23,7 +23,7 @@ LATER_BEST: Final = 4
 """The score of the best node that comes later, if others do not."""
 
 
-def prioritized(fitted: Fitted, later: Booleans, found: Candidates) -> list[HostPriority]:
+def prioritized(fitted: FilteredNodes, later: Booleans, found: Candidates) -> list[HostPriority]:
     """Score the nodes that were asked about; one where the pod does not fit has 0.
 
     `later` are those that come after the others, of the nodes in the order of `fitted.fits`.
@@ -39,7 +39,7 @@ def prioritized(fitted: Fitted, later: Booleans, found: Candidates) -> list[Host
     return list(map(HostPriority, found.names, scores.tolist()))
 
 
-def _with_nothing(fitted: Fitted) -> Booleans:
+def _with_nothing(fitted: FilteredNodes) -> Booleans:
     """Return where it fits, and at the end that it does not."""
     return np.append(fitted.feasible, np.False_)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import structs
 
-from extender.settlement.hami_import import ACTOR, Imported, Importing, Problem
+from extender.settlement.hami_import import ACTOR, HamiImporter, ImportProblem, ImportReport
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.open_log import open_log, submit, writer_on
 from gpuledger.storage.store_projection import show_written
@@ -31,7 +31,7 @@ from webhook.settlement import observation, pod_observation
 Decide = Callable[[AnyCommand], Awaitable[Denial | None]]
 
 
-async def import_hami(settings: Settings, *, dry_run: bool) -> Imported:
+async def import_hami(settings: Settings, *, dry_run: bool) -> ImportReport:
     """Import nodes and bound pods. Raises ClusterError, CommandError, and what finding the log
     raises.
 
@@ -44,7 +44,7 @@ async def import_hami(settings: Settings, *, dry_run: bool) -> Imported:
 
 async def _take(
     settings: Settings, uid: str, nodes: list[Node], pods: list[Pod], *, dry_run: bool
-) -> Imported:
+) -> ImportReport:
     if dry_run:
         state = await _copied(settings)
         importing = _importing(settings, lambda: state, _rehearsing(state))
@@ -70,9 +70,11 @@ async def _copied(settings: Settings) -> State:
         return State()
 
 
-def with_accounts(settings: Settings, done: Imported, found: Accounts | Problem) -> Imported:
+def with_accounts(
+    settings: Settings, done: ImportReport, found: Accounts | ImportProblem
+) -> ImportReport:
     """Return an import with HAMi's accounts, or with why these are not known."""
-    if isinstance(found, Problem):
+    if isinstance(found, ImportProblem):
         return structs.replace(done, problems=(*done.problems, found))
     trusted, schedulers = service_parts.trusted(settings), service_parts.schedulers(settings).names
     users = [one.user for one in found.proven if one.user not in trusted]
@@ -91,17 +93,19 @@ def _line(name: str, before: Sequence[str], more: Sequence[str]) -> str:
     return f"{name} = [{', '.join(named)}]" if more else ""
 
 
-async def _accounts(client: Client) -> Accounts | Problem:
+async def _accounts(client: Client) -> Accounts | ImportProblem:
     """Return HAMi's accounts, or why they cannot be known."""
     try:
         return await hami_accounts.find(client)
     except (ClusterError, ConnectionError) as error:
-        return Problem("accounts", "of HAMi", f"{error}; to find them, {hami_accounts.RIGHTS}")
+        return ImportProblem(
+            "accounts", "of HAMi", f"{error}; to find them, {hami_accounts.RIGHTS}"
+        )
 
 
 async def _read(
     settings: Settings,
-) -> tuple[str, list[Node], list[Pod], Accounts | Problem]:
+) -> tuple[str, list[Node], list[Pod], Accounts | ImportProblem]:
     """Return the cluster's identity, nodes, pods and HAMi's accounts. Raises ClusterError,
     CommandError."""
     try:
@@ -118,19 +122,19 @@ async def _read(
         return uid, nodes.objects, pods.objects, await _accounts(client)
 
 
-def _importing(settings: Settings, state: Callable[[], State], decided: Decide) -> Importing:
+def _importing(settings: Settings, state: Callable[[], State], decided: Decide) -> HamiImporter:
     rules = service_parts.demand_rules(settings)
 
     async def make_known(pod: Pod) -> Denial | None:
         now = time.time_ns() // 1_000
-        seen = pod_observation.sight(pod, settings.cluster, rules, now, deleted=False)
+        seen = pod_observation.observe_pod(pod, settings.cluster, rules, now, deleted=False)
         entry = state().entry(seen.namespace, seen.key)
         if observation.holds_uid(entry, seen.uid):
             return None
-        return await decided(observation.told(seen, ACTOR))
+        return await decided(observation.command_for(seen, ACTOR))
 
     node_rules = card_settlement_parts.node_rules(settings)
-    return Importing(settings.cluster, rules, node_rules, state, decided, make_known)
+    return HamiImporter(settings.cluster, rules, node_rules, state, decided, make_known)
 
 
 def _writing(writer: Writer) -> Decide:

@@ -15,8 +15,8 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.qualified_names import local_name, qualified
 from ledger.core.model.state import State
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.device_requests import PodWish
-from ledger.kube.requests.placed_demand import charged_by
+from ledger.kube.requests.device_requests import PodDeviceRequest
+from ledger.kube.requests.placed_demand import demand_of_placement
 from ledger.runtime.settings.settings import Settings
 
 
@@ -153,9 +153,9 @@ def _command(
         name for name, typed in rules.typed.items() if not charge.keys().isdisjoint(typed.values())
     )
     node = state.nodes[placed.node]
-    stands = charged_by(
+    stands = demand_of_placement(
         parts,
-        PodWish((), types=types),
+        PodDeviceRequest((), types=types),
         rules,
         (*node.cards, *node.lost),
         initialised=placed.initialised,

@@ -6,7 +6,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.open_log import ACTOR, open_log, submit, writer_on
 from gpuledger.storage.store_projection import show_written
 from ledger.runtime.settings.settings import Settings
-from webhook.settlement.manual_settlement import Fate, NothingToSettle, commands_of
+from webhook.settlement.manual_settlement import NothingToSettle, ObjectOutcome, commands_of
 
 
 class SettleResult(msgspec.Struct, frozen=True):
@@ -18,7 +18,7 @@ class SettleResult(msgspec.Struct, frozen=True):
     position: int
 
 
-async def settle(settings: Settings, fate: Fate, uid: str) -> SettleResult:
+async def settle(settings: Settings, fate: ObjectOutcome, uid: str) -> SettleResult:
     """Settle an object. Raises CommandError when there is nothing to settle, and what the log
     raises."""
     async with open_log(settings) as found:

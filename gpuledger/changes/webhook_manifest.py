@@ -11,7 +11,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import service_parts, store_layout
 from ledger.runtime.settings.settings import Settings
 from webhook.registration import webhook_configurations
-from webhook.registration.webhook_configurations import Address, Service
+from webhook.registration.webhook_configurations import ServiceReference, WebhookAddress
 
 _SERVICE: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _URL: Final = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")
@@ -26,9 +26,9 @@ def printed(settings: Settings, url: str, service: str, authority: str) -> str:
     if bool(url) == bool(service):
         raise CommandError(Exit.USAGE, "give one of --url and --service")
     _check(url, service)
-    target = url or Service(settings.namespace, service)
+    target = url or ServiceReference(settings.namespace, service)
     found = webhook_configurations.configurations(
-        Address(target, _authority(settings, authority)),
+        WebhookAddress(target, _authority(settings, authority)),
         service_parts.reviewed(settings),
     )
     return webhook_configurations.render(found)

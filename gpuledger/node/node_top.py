@@ -16,7 +16,7 @@ from rich.text import Text
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.output import Format, TableColumn, show_object, show_rows
 from ledger.log.bounded_read import AnswerTooLong, read_whole
-from ledger.log.jetstream.error_text import plainly
+from ledger.log.jetstream.nats_errors import plainly
 from vgpu_native.agent.device_usage import Use
 
 CONTAINERS: Final = "/v1/containers"

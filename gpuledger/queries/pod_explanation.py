@@ -11,10 +11,10 @@ from ledger.core.model.state import State
 from ledger.log.ledger import Ledger
 from ledger.runtime.settings.settings import Settings
 from webhook.admission import dry_run
-from webhook.admission.dry_run import Elsewhere, Explanation, NamespaceMissing
-from webhook.admission.validating_webhook import Validating
+from webhook.admission.dry_run import Explanation, NamespaceMissing, OtherNamespace
+from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_review import BadReview
-from webhook.context.cluster_context import Surroundings
+from webhook.context.cluster_context import ClusterContext
 
 CLUSTERS_SHOWN_MAX: Final = 8
 """Known clusters that an error names."""
@@ -61,14 +61,14 @@ def _must_know_cluster(cluster: str, state: State) -> None:
 async def explain_to(
     settings: Settings,
     ledger: Ledger,
-    surroundings: Surroundings,
+    surroundings: ClusterContext,
     body: bytes,
     namespace: str | None,
     username: str = "",
 ) -> Explanation:
     """Explain what a ledger would answer to a review or a manifest. Raises BadReview,
     CommandError."""
-    validating = Validating(
+    validating = ValidatingWebhook(
         ledger,
         settings.cluster,
         service_parts.demand_rules(settings),
@@ -83,7 +83,7 @@ async def explain_to(
             namespace=namespace,
             username=username,
         )
-    except Elsewhere as error:
+    except OtherNamespace as error:
         raise CommandError(Exit.USAGE, f"--namespace: {error}") from error
     except NamespaceMissing as error:
         raise CommandError(Exit.NOT_FOUND, f"--namespace: {error}") from error

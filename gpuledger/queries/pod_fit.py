@@ -14,13 +14,13 @@ from msgspec import structs
 from extender.analysis import card_verdicts, node_draining, relaxations
 from extender.analysis.card_verdicts import CardVerdict
 from extender.analysis.node_draining import Victim
-from extender.analysis.relaxations import Loosened
+from extender.analysis.relaxations import Relaxation
 from extender.fit.failed_nodes import reasons_of
-from extender.fit.fit import Fits, parts_of, priorities
-from extender.fit.fit_engine import Preferences, Selecting
-from extender.inventory.inventory import Inventory
+from extender.fit.fit import FitResult, chosen_parts, priorities
+from extender.fit.fit_engine import FitEngine, FitPreferences
+from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
-from extender.scheduler_api.scheduling_request import Asked, asked
+from extender.scheduler_api.scheduling_request import SchedulingRequest, request_for
 from gpuledger.cli import manifests
 from gpuledger.cli.exit_codes import CommandError, Exit, denied
 from gpuledger.queries.pod_explanation import explain_to
@@ -33,14 +33,14 @@ from ledger.core.model.state import State
 from ledger.kube.api.objects import Pod, Workload
 from ledger.kube.hami import annotation_names
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.device_request_parser import wish_of
-from ledger.kube.requests.device_requests import PodWish
+from ledger.kube.requests.device_request_parser import device_request_of
+from ledger.kube.requests.device_requests import PodDeviceRequest
 from ledger.runtime.settings.settings import Settings
 from webhook.admission.dry_run import NAMESPACE
 from webhook.api.admission_review import UNDECODABLE, BadReview, bad_review
-from webhook.kinds.catalog import Catalog
+from webhook.kinds.catalog import KindCatalog
 from webhook.kinds.templates import templates_of
-from webhook.kinds.values import Unfit
+from webhook.kinds.values import InvalidObject
 
 EMPTIED_MAX: Final = 32
 """Nodes on which pods are looked for that could leave; in order of their names."""
@@ -142,7 +142,7 @@ async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> 
     )
 
 
-def _pods(body: bytes, namespace: str, catalog: Catalog) -> Iterator[tuple[str, Pod]]:
+def _pods(body: bytes, namespace: str, catalog: KindCatalog) -> Iterator[tuple[str, Pod]]:
     """Yield the pods that a manifest makes, with a name for each. Raises BadReview,
     CommandError."""
     try:
@@ -160,7 +160,7 @@ def _pods(body: bytes, namespace: str, catalog: Catalog) -> Iterator[tuple[str, 
     try:
         for template in templates_of(kind, workload):
             yield template.field, _within(template.pod, namespace)
-    except Unfit as error:
+    except InvalidObject as error:
         raise denied(error.denial) from error
 
 
@@ -171,18 +171,18 @@ def _within(pod: Pod, namespace: str) -> Pod:
 class _FitTrial:
     """Tries pods on the cards of a cluster, as they are in the log."""
 
-    def __init__(self, cluster: str, recalled: PastLedger, *, preferences: Preferences) -> None:
+    def __init__(self, cluster: str, recalled: PastLedger, *, preferences: FitPreferences) -> None:
         self._cluster, self._state, self._preferences = cluster, recalled.state, preferences
-        self._inventory = Inventory(cluster, Overlay())
+        self._inventory = ClusterInventory(cluster, Overlay())
         self._inventory.load(recalled.state)
-        self._selecting = Selecting(self._inventory, preferences, lambda: 0.0)
+        self._selecting = FitEngine(self._inventory, preferences, lambda: 0.0)
         self._names = sorted(self._inventory.rows)
         rows = [self._inventory.rows[name] for name in self._names]
         self._rows = np.array(rows, np.int64)
 
     def fit(self, name: str, pod: Pod, rules: DemandRules) -> PodFit:
         """Return where a pod fits. Raises CommandError when what it wants cannot be understood."""
-        wish = wish_of(pod, rules)
+        wish = device_request_of(pod, rules)
         if isinstance(wish, Denial):
             raise denied(wish)
         wish = wish.among(annotation_names.WORDS)
@@ -191,14 +191,14 @@ class _FitTrial:
         # Written down, so that what is asked for otherwise can be about a policy of the settings.
         policies = wish.card_policies or self._preferences.card_policies
         wish = structs.replace(wish, card_policies=policies)
-        one = asked(pod, wish, self._cluster)
+        one = request_for(pod, wish, self._cluster)
         fits = self._selecting.fits(one, self._rows)
         nodes = self._nodes(one, fits)
         if fits.feasible.any():
             return PodFit(name, True, nodes, [])
         return PodFit(name, False, nodes, [*self._evictions(nodes), *self._changes(one)])
 
-    def _nodes(self, one: Asked, fits: Fits) -> list[NodeFit]:
+    def _nodes(self, one: SchedulingRequest, fits: FitResult) -> list[NodeFit]:
         """Return all nodes, the best ones first."""
         scores, reasons = priorities(fits).tolist(), reasons_of(fits)
         hopeful = [] if fits.feasible.any() else np.nonzero(fits.hopeful)[0][:EMPTIED_MAX].tolist()
@@ -221,12 +221,12 @@ class _FitTrial:
             found, key=lambda node: (not node.fits, -scored[node.node] * node.fits, node.node)
         )
 
-    def _parts(self, one: Asked, fits: Fits, place: int) -> Parts:
+    def _parts(self, one: SchedulingRequest, fits: FitResult, place: int) -> Parts:
         if not fits.feasible[place]:
             return ()
-        return parts_of(fits, place, self._inventory.arrays, one.wish)
+        return chosen_parts(fits, place, self._inventory.arrays, one.wish)
 
-    def _victims(self, one: Asked, node: str) -> list[Victim]:
+    def _victims(self, one: SchedulingRequest, node: str) -> list[Victim]:
         there = _residents(self._state, f"{self._cluster}/{node}")
         return node_draining.victims(self._selecting, one, node, there)
 
@@ -239,13 +239,13 @@ class _FitTrial:
         pods = ", ".join(f"{one.namespace}/{one.pod} ({one.memory} MiB)" for one in best.evict)
         yield FittingChange("evict", 0, 0, [best.node], f"evict {pods} from {best.node}")
 
-    def _changes(self, one: Asked) -> Iterator[FittingChange]:
+    def _changes(self, one: SchedulingRequest) -> Iterator[FittingChange]:
         """Yield changes of the pod's request with which it would fit."""
 
-        def fitting(wish: PodWish) -> Fits:
+        def fitting(wish: PodDeviceRequest) -> FitResult:
             return self._selecting.fits(structs.replace(one, wish=wish), self._rows)
 
-        for found in relaxations.loosened(one.wish, lambda wish: fitting(wish).feasible):
+        for found in relaxations.relaxations_of(one.wish, lambda wish: fitting(wish).feasible):
             places = np.nonzero(fitting(found.wish).feasible)[0].tolist()
             nodes = [self._names[place] for place in places[:NODES_NAMED_MAX]]
             text = f"{_worded(found)}: it would fit on {', '.join(nodes)}"
@@ -288,5 +288,5 @@ _WORDS: Final = {
 }
 
 
-def _worded(found: Loosened) -> str:
+def _worded(found: Relaxation) -> str:
     return _WORDS[found.what].format(now=found.now, then=found.then)

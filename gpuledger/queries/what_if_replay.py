@@ -12,9 +12,15 @@ import msgspec
 import typer
 from msgspec import structs
 
-from extender.analysis.arrival_replay import Choice, Outcome, Replay, as_recorded, by_preferences
-from extender.analysis.arrivals import Arrival, Fleet, Recording
-from extender.fit.fit_engine import Preferences
+from extender.analysis.arrival_replay import (
+    ChooseSeat,
+    Replay,
+    ReplayOutcome,
+    as_recorded,
+    by_preferences,
+)
+from extender.analysis.arrivals import Arrival, ArrivalRecorder, Fleet
+from extender.fit.fit_engine import FitPreferences
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import Progress, bar
 from gpuledger.queries.what_if_limits import LimitResult, LimitTrial, TriedLimit
@@ -65,7 +71,7 @@ class Scenario(msgspec.Struct, frozen=True):
 
     name: str
     not_created: int
-    outcome: Outcome
+    outcome: ReplayOutcome
 
 
 class WhatIfReport(msgspec.Struct, frozen=True):
@@ -92,7 +98,7 @@ class _Stretch(msgspec.Struct):
     last: int
     begin: int
     end: int
-    recording: Recording
+    recording: ArrivalRecorder
     trial: LimitTrial
 
 
@@ -127,7 +133,7 @@ async def ask(before: Settings, settings: Settings, question: WhatIfQuestion) ->
 def _scenarios(
     read: _Stretch,
     arrivals: list[Arrival],
-    preferences: tuple[Preferences, Preferences],
+    preferences: tuple[FitPreferences, FitPreferences],
     question: WhatIfQuestion,
 ) -> Iterator[Scenario]:
     """Yield three scenarios: the recorded one, its replay, and one with the changes."""
@@ -156,7 +162,7 @@ async def _read(
         state = await state_at(log, before, on_progress=progress)
         begin = microseconds(since) if isinstance(since, datetime) and before else state.time
         read = _Stretch(
-            before + 1, last, begin, 0, Recording(cluster, state), LimitTrial(limits, state)
+            before + 1, last, begin, 0, ArrivalRecorder(cluster, state), LimitTrial(limits, state)
         )
         if last > before:
             await _follow(log, state, read, progress)
@@ -231,12 +237,12 @@ def _limit(cluster: str, text: str) -> TriedLimit:
     return TriedLimit(account, key, int(amount))
 
 
-def _preferences(settings: Settings) -> Preferences:
+def _preferences(settings: Settings) -> FitPreferences:
     return extender_settings(settings).preferences
 
 
 def _scenario(
-    name: str, read: _Stretch, fleet: Fleet, arrivals: Sequence[Arrival], choose: Choice
+    name: str, read: _Stretch, fleet: Fleet, arrivals: Sequence[Arrival], choose: ChooseSeat
 ) -> Scenario:
     try:
         replay = Replay(fleet, read.begin, read.end)

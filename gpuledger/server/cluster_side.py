@@ -20,10 +20,10 @@ from ledger.kube.hami import hami_accounts
 from ledger.runtime.counter_protocol import Count
 from ledger.runtime.settings.settings import Settings
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.refused_hami_accounts import RefusedAllocators
+from webhook.context.refused_hami_accounts import RefusedHamiAccounts
 from webhook.context.settlement_session import Site
 from webhook.registration import webhook_configurations
-from webhook.registration.mutating_conditions import Narrowing
+from webhook.registration.mutating_conditions import MutatingCondition
 from webhook.registration.selected_labels import SelectedLabels
 from webhook.settlement_controller import Settlement
 
@@ -51,7 +51,7 @@ class ClusterSide:
         self.cluster = cluster = KubernetesCluster(client)
         may_allocate = functools.partial(hami_accounts.may_allocate, self.reviewer)
         self.surroundings = service_parts.surroundings(settings, replica, cluster)
-        self.surroundings.refused_allocators = RefusedAllocators(may_allocate)
+        self.surroundings.refused_allocators = RefusedHamiAccounts(may_allocate)
         self.cards = card_settlement_parts.settlement(settings, replica, cluster, count)
         ledgers = ledger_decorators.decorated(
             replica, settings.cluster, is_registered=self._is_registered
@@ -127,7 +127,7 @@ class ClusterSide:
         if self._settings.register_webhook:
             await self._write_registration(authority)
         rules, schedulers = self.surroundings.rules, service_parts.schedulers(self._settings)
-        narrowing = Narrowing(self._client, self.surroundings.policies, rules, schedulers)
+        narrowing = MutatingCondition(self._client, self.surroundings.policies, rules, schedulers)
         selected = SelectedLabels(self._client, lambda: self.surroundings.rules.labels)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(narrowing.run())
@@ -137,7 +137,7 @@ class ClusterSide:
         """Write both webhook configurations; try again until it works."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._identified.wait(), IDENTIFIED_SECONDS)
-        address = webhook_configurations.Address(self._settings.register_webhook, authority)
+        address = webhook_configurations.WebhookAddress(self._settings.register_webhook, authority)
         found = webhook_configurations.configurations(
             address,
             service_parts.reviewed(self._settings, self.surroundings.identity),

@@ -7,10 +7,10 @@ from typing import Final
 from starlette.routing import Route
 
 from extender import app
-from extender.inventory.inventory import Inventory
+from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
-from extender.preemption.eviction_candidates import Cluster
-from extender.verbs.extender import Extender, Service
+from extender.preemption.eviction_candidates import PreemptionCluster
+from extender.verbs.extender import Extender, ExtenderPorts
 from gpuledger.server.replica import LedgerReplica
 from gpuledger.wiring import extender_parts
 from ledger.kube.requests.demand_rules import DemandRules
@@ -31,18 +31,18 @@ class ExtenderServer:
         *,
         replica: LedgerReplica,
         ledger: Ledger,
-        cluster: Cluster | None,
+        cluster: PreemptionCluster | None,
         rules: Callable[[], DemandRules],
         telemetry: Telemetry,
     ) -> None:
         """Decide through a ledger, and bind in a cluster. Raises CommandError for unusable
         settings."""
         self._settings, self._replica, self._telemetry = settings, replica, telemetry
-        self.inventory = Inventory(settings.cluster, Overlay())
+        self.inventory = ClusterInventory(settings.cluster, Overlay())
         replica.subscribe(self._follow)
         evicting = cluster if settings.preemption == "on" else None
         tell = replica.hints.tell
-        service = Service(ledger, replica, cluster, rules, telemetry.count, evicting, tell)
+        service = ExtenderPorts(ledger, replica, cluster, rules, telemetry.count, evicting, tell)
         self._extender = Extender(
             self.inventory, service, extender_parts.extender_settings(settings)
         )

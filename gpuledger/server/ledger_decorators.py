@@ -26,9 +26,8 @@ from typing import Final, NamedTuple, Protocol
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.log import system_denials
-from ledger.log.ledger import Accepted, Ledger
+from ledger.log.ledger import Accepted, Ledger, StateView
 from ledger.log.records import Record
-from ledger.log.state_view import StateView
 
 APPLIED_SECONDS: Final = 10.0
 """How long an answer may wait until this replica has applied it; the caller then asks again."""

@@ -9,7 +9,7 @@ from gpuledger.server.replica import LedgerReplica
 from ledger.runtime.http.health import Health
 from ledger.runtime.settings.settings import Settings
 from ledger.runtime.tls.reloading_context import Tls
-from webhook.context.cluster_context import Surroundings
+from webhook.context.cluster_context import ClusterContext
 
 LOG_FULL_ALARM: Final = 0.7
 """Share of its maximum size from which the log is reported as filling up."""
@@ -26,7 +26,7 @@ class ReadinessChecks:
         replica: LedgerReplica,
         *,
         cluster_side: ClusterSide | None,
-        context: Surroundings,
+        context: ClusterContext,
         extender: ExtenderServer | None,
         certificates: Tls | None,
         reviews: bool,

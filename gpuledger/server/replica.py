@@ -27,7 +27,7 @@ from ledger.log.jetstream.domains import Captured
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.streams import ConfigurationDrift
 from ledger.log.ledger import Accepted, Ledger
-from ledger.log.peers.append_notices import AppendNotifier as LogNews
+from ledger.log.peers.append_notices import AppendNotifier
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
 from ledger.log.peers.gossip import Hints
 from ledger.log.peers.lease import Lease
@@ -142,7 +142,7 @@ class LedgerReplica:
         await self._open(log, writer)
         for callback in self._callbacks:
             writer.subscribe(callback)
-        news = LogNews(log.connection, log.names, writer)
+        news = AppendNotifier(log.connection, log.names, writer=writer)
         await self._retry(news.start)
         await self._retry(lambda: self.hints.start(log.connection, log.names, writer.name))
         async with self._preferred(log, writer):
@@ -175,9 +175,11 @@ class LedgerReplica:
         """Bid to be the preferred writer, and exchange commands with the one that is."""
         connection, names = log.connection, log.names
         name, replicas = writer.name, self._settings.replicas
-        owner = Lease(connection, names, name, replicas=replicas)
-        settler = Lease(connection, names, name, cluster=self._settings.cluster, replicas=replicas)
-        served = CommandServer(connection, names, name, writer)
+        owner = Lease(connection, names, writer=name, replicas=replicas)
+        settler = Lease(
+            connection, names, writer=name, cluster=self._settings.cluster, replicas=replicas
+        )
+        served = CommandServer(connection, names, writer=name, local=writer)
         await self._retry(owner.start)
         await self._retry(settler.start)
         await self._retry(served.start)

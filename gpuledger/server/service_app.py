@@ -37,9 +37,9 @@ from projections.api.usage_metrics import UsageCollector
 from projections.store.readers import Readers
 from projections.store.store_writer import StoreError
 from webhook import app as admission
-from webhook.admission.dry_run import Elsewhere, Explanation, NamespaceMissing, explain
-from webhook.admission.mutating_webhook import Mutating
-from webhook.admission.validating_webhook import Validating
+from webhook.admission.dry_run import Explanation, NamespaceMissing, OtherNamespace, explain
+from webhook.admission.mutating_webhook import MutatingWebhook
+from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_review import BadReview
 
 EXPLAINED_MAX: Final = 4
@@ -74,8 +74,8 @@ class ServiceApp:
         )
         where = settings.cluster, rules, policy, self._surroundings
         ledger = cluster_side.ledger if cluster_side is not None else replica
-        self._validating = Validating(ledger, *where)
-        mutating = Mutating(*where)
+        self._validating = ValidatingWebhook(ledger, *where)
+        mutating = MutatingWebhook(*where)
         self.extender_server = self._extender_server_of(ledger) if settings.extender else None
         routes = [
             *(admission.routes(mutating, self._validating, policy, self._took) if reviews else ()),
@@ -143,7 +143,7 @@ class ServiceApp:
         with self._explaining.holding() as held:
             try:
                 explanation = await self._explained(request, held)
-            except Elsewhere as error:
+            except OtherNamespace as error:
                 return _refused(400, str(error), "namespace")
             except NamespaceMissing as error:
                 return _refused(404, str(error), "namespace")

@@ -8,7 +8,7 @@ from extender.settlement.card_settlement import CardCluster, CardSettlement
 from extender.settlement.node_reader import NodeRules
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import service_parts
-from ledger.log.state_view import StateView
+from ledger.log.ledger import StateView
 from ledger.runtime.counter_protocol import Count
 from ledger.runtime.settings.settings import Settings
 
@@ -38,7 +38,7 @@ def settlement(
 def node_rules(settings: Settings) -> NodeRules:
     """Return how nodes are read. Raises CommandError naming a setting that cannot be used."""
     try:
-        scalings = tuple(map(overcommit.read, settings.card_scaling))
+        scalings = tuple(map(overcommit.read_scaling, settings.card_scaling))
     except ValueError as error:
         raise CommandError(Exit.USAGE, str(error)) from error
     vendors = service_parts.demand_rules(settings).vendors

@@ -1,7 +1,7 @@
 """From settings to the extender's preferences; apart, because few commands need the extender."""
 
-from extender.fit.fit_engine import Preferences
-from extender.fit.node_score import Expression, ExpressionError
+from extender.fit.fit_engine import FitPreferences
+from extender.fit.node_score import NodeScore, NodeScoreError
 from extender.verbs.extender import ExtenderSettings
 from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.kube.requests.device_requests import Weights
@@ -12,9 +12,9 @@ def extender_settings(settings: Settings) -> ExtenderSettings:
     """Return the settings of the extender. Raises CommandError naming what is
     wrong."""
     try:
-        score = Expression(settings.node_score) if settings.node_score else None
-    except ExpressionError as error:
+        score = NodeScore(settings.node_score) if settings.node_score else None
+    except NodeScoreError as error:
         raise CommandError(Exit.USAGE, f"node_score: {error}") from error
     weights = Weights(settings.weight_slots, settings.weight_cores, settings.weight_memory)
-    preferences = Preferences(settings.node_policy, settings.card_policies, weights, score)
+    preferences = FitPreferences(settings.node_policy, settings.card_policies, weights, score)
     return ExtenderSettings(preferences, settings.bind_wait_seconds)

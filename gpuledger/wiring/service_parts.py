@@ -22,18 +22,18 @@ from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.consumer import STALE_LEADER_SECONDS
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
-from ledger.log.state_view import StateView
+from ledger.log.ledger import StateView
 from ledger.log.writer.writer_limits import WriterSettings
 from ledger.runtime import addresses
 from ledger.runtime.settings.settings import Settings
-from webhook.api.admission_settings import HAMI_IDENTITIES, Policy
-from webhook.api.card_schedulers import Schedulers
-from webhook.context.cluster_context import Surroundings
-from webhook.context.context_informers import Surrounding
+from webhook.api.admission_settings import HAMI_IDENTITIES, AdmissionSettings
+from webhook.api.card_schedulers import CardSchedulers
+from webhook.context.cluster_context import ClusterContext
+from webhook.context.context_informers import ContextSource
 from webhook.context.policies import NamespacePolicy
 from webhook.context.settlement_session import SettlementSettings
-from webhook.kinds.catalog import Catalog, KindError
-from webhook.registration.webhook_configurations import Reviewed
+from webhook.kinds.catalog import KindCatalog, KindError
+from webhook.registration.webhook_configurations import ReviewScope
 
 PROJECTION = store_layout.PROJECTION
 HEAD = store_layout.HEAD
@@ -198,13 +198,13 @@ def reviewed_resources(settings: Settings) -> tuple[str, ...]:
     return (*cards, *rules.besides)
 
 
-def policy(settings: Settings) -> Policy:
+def policy(settings: Settings) -> AdmissionSettings:
     """Return the settings of admission.
 
     Without a cluster nothing settles by itself, so unsettled creations are not bounded. Raises
     CommandError naming a file with a key that cannot be used.
     """
-    return Policy(
+    return AdmissionSettings(
         deadline=settings.admission_deadline_seconds,
         body_max=settings.review_bytes_max,
         allow_unavailable=settings.on_unavailable == "allow",
@@ -217,9 +217,9 @@ def policy(settings: Settings) -> Policy:
     )
 
 
-def schedulers(settings: Settings) -> Schedulers:
+def schedulers(settings: Settings) -> CardSchedulers:
     """Return which schedulers place pods on cards."""
-    return Schedulers(settings.scheduler_name, settings.card_schedulers)
+    return CardSchedulers(settings.scheduler_name, settings.card_schedulers)
 
 
 def trusted(settings: Settings, *own: str) -> tuple[str, ...]:
@@ -237,18 +237,18 @@ def trusted(settings: Settings, *own: str) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(named) if name)
 
 
-def catalog(settings: Settings) -> Catalog:
+def catalog(settings: Settings) -> KindCatalog:
     """Return the kinds of workloads, with the identities of their controllers.
 
     Raises CommandError naming a file or a setting that cannot be used.
     """
     try:
-        kinds = Catalog.load(settings.workload_kinds)
+        kinds = KindCatalog.load(settings.workload_kinds)
         named = {kind.name: kind.controllers for kind in kinds}
         for item in settings.controller_identities:
             name, _, identity = item.partition("=")
             named[name] = (*named.get(name, ()), identity)
-        return Catalog.load(settings.workload_kinds, named)
+        return KindCatalog.load(settings.workload_kinds, named)
     except KindError as error:
         raise CommandError(Exit.USAGE, str(error)) from error
 
@@ -268,12 +268,12 @@ def namespace_policy(settings: Settings) -> NamespacePolicy:
 
 
 def surroundings(
-    settings: Settings, view: StateView, cluster: Surrounding | None = None
-) -> Surroundings:
+    settings: Settings, view: StateView, cluster: ContextSource | None = None
+) -> ClusterContext:
     """Return the context of reviews. Raises as catalog and demand_rules."""
     rules = demand_rules(settings)
     sizes = Sizes(view, settings.cluster, rules, settings.card_memory_max)
-    return Surroundings(
+    return ClusterContext(
         catalog(settings),
         rules,
         view,
@@ -285,12 +285,12 @@ def surroundings(
     )
 
 
-def reviewed(settings: Settings, *own: str) -> Reviewed:
+def reviewed(settings: Settings, *own: str) -> ReviewScope:
     """Return the rules of the webhook registration; `own` are the user names of this service.
 
     Raises as catalog and demand_rules.
     """
-    return Reviewed(
+    return ReviewScope(
         reviewed_resources(settings),
         catalog(settings),
         exempt_namespaces(settings),

@@ -6,12 +6,13 @@ again. So nothing is lost, and nothing grows.
 """
 
 import asyncio
-import logging
 import random
 import zlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
+
+import structlog
 
 from ledger.core.model.commands import (
     AnyCommand,
@@ -40,7 +41,7 @@ RETRY_SECONDS_MAX: Final = 5.0
 _AGAIN: Final = frozenset(
     {Reason.OVERLOADED, Reason.LOG_FULL, Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED}
 )
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("ledger.log")
 
 Address = tuple[str, str]
 
@@ -101,7 +102,7 @@ class CommandQueue:
         backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX, jitter=self._jitter)
         while (denial := await self._submit(command)) is not None:
             if denial.reason not in _AGAIN:
-                _log.error("settlement_refused", extra={"reason": sentence(denial)})
+                _log.error("settlement_refused", reason=sentence(denial))
                 return
             await backoff.wait()
 

@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 
+from ledger.log.ledger import StateView
 from ledger.log.records import Record
-from ledger.log.state_view import StateView
 
 LOOK_AGAIN_SECONDS = 1.0
 """How often somebody who waits looks without news: the reason may lie with another replica."""

@@ -18,8 +18,8 @@ from tests.bench.results import Skipped
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.polling import eventually
-from webhook.kinds.catalog import Catalog
-from webhook.registration.webhook_configurations import Address, Reviewed, configurations
+from webhook.kinds.catalog import KindCatalog
+from webhook.registration.webhook_configurations import ReviewScope, WebhookAddress, configurations
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 EFFECTIVE_SECONDS: Final = 30.0
@@ -89,11 +89,11 @@ class Bed:
     def register(self, name: str, address: str, authority: Path, namespaces: list[str]) -> None:
         """Have the pods of some namespaces reviewed as the service would have it."""
         resources = [one for vendor in DemandRules().vendors for one in vendor.names()]
-        asked = Address(f"https://{address}", authority.read_bytes())
+        asked = WebhookAddress(f"https://{address}", authority.read_bytes())
         selector = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
 
         async def create(cluster: Cluster) -> None:
-            for found in configurations(asked, Reviewed(resources, Catalog(()), ())):
+            for found in configurations(asked, ReviewScope(resources, KindCatalog(()), ())):
                 entry = found["webhooks"][0]
                 entry["namespaceSelector"] = {"matchExpressions": [selector]}
                 thing = {**found, "metadata": {"name": name}, "webhooks": [entry]}

@@ -1,8 +1,8 @@
 """Decisions about workloads and their pods: what they cost with much in the state and with little.
 
-In process, through `Validating.judge`, with a writer on the log in memory: no HTTP, no disk. What
-is counted is processor time, and reviews are decoded beforehand, so that nothing but the decision
-counts, from the object's JSON to the reservation in a record.
+In process, through `ValidatingWebhook.judge`, with a writer on the log in memory: no HTTP, no disk.
+What is counted is processor time, and reviews are decoded beforehand, so that nothing but the
+decision counts, from the object's JSON to the reservation in a record.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from tests.bench import ledgers, populating, reviews
 from tests.bench.fleet import Fleet, workload
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh, median
-from webhook.admission.validating_webhook import Validating
-from webhook.api.admission_review import Request
-from webhook.api.admission_settings import Policy
-from webhook.context.cluster_context import Surroundings
+from webhook.admission.validating_webhook import ValidatingWebhook
+from webhook.api.admission_review import AdmissionRequest
+from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.cluster_context import ClusterContext
 
 NAME: Final = "deciding"
 NAMESPACES: Final = 100
@@ -115,20 +115,22 @@ async def _tell(writer: Writer, told: Iterator[AnyCommand]) -> None:
     await asyncio.gather(*many)
 
 
-async def _judging(writer: Writer, fleet: Fleet) -> Validating:
+async def _judging(writer: Writer, fleet: Fleet) -> ValidatingWebhook:
     """Return the webhook of a replica that has seen all Deployments and ReplicaSets."""
     catalog, rules = populating.CATALOG, populating.RULES
-    around = Surroundings(catalog, rules, writer, ledgers.CLUSTER)
+    around = ClusterContext(catalog, rules, writer, ledgers.CLUSTER)
     for resource, make in ((_DEPLOYMENTS, fleet.deployment), (_SETS, fleet.replica_set)):
         seen = [
             around.parents.parent_of(resource, workload(make(root))) for root in range(fleet.roots)
         ]
         await around.parents.feed(resource, Listed(1, seen))
-    policy = Policy(owner_holds_max=0)  # nothing here settles what was created
-    return Validating(writer, ledgers.CLUSTER, rules, policy, around)
+    policy = AdmissionSettings(owner_holds_max=0)  # nothing here settles what was created
+    return ValidatingWebhook(writer, ledgers.CLUSTER, rules, policy, around)
 
 
-async def _measured(judge: Validating, requests: list[tuple[Request, bool]]) -> float:
+async def _measured(
+    judge: ValidatingWebhook, requests: list[tuple[AdmissionRequest, bool]]
+) -> float:
     computed = time.process_time()
     for first in range(0, len(requests), AT_ONCE):
         until = asyncio.get_running_loop().time() + 60.0
@@ -145,38 +147,38 @@ def _spread(fleet: Fleet, number: int) -> int:
     return number * 7_919 % fleet.roots
 
 
-def _created(fleet: Fleet, count: int) -> list[tuple[Request, bool]]:
+def _created(fleet: Fleet, count: int) -> list[tuple[AdmissionRequest, bool]]:
     new = range(fleet.roots, fleet.roots + count)
     return [(reviews.deployment_created(fleet, root), True) for root in new]
 
 
-def _scaled(fleet: Fleet, count: int) -> list[tuple[Request, bool]]:
+def _scaled(fleet: Fleet, count: int) -> list[tuple[AdmissionRequest, bool]]:
     return [
         (reviews.deployment_scaled(fleet, _spread(fleet, number)), True) for number in range(count)
     ]
 
 
-def _drawn(fleet: Fleet, count: int) -> list[tuple[Request, bool]]:
+def _drawn(fleet: Fleet, count: int) -> list[tuple[AdmissionRequest, bool]]:
     return [
         (reviews.pod_created(fleet, _spread(fleet, number), number), True)
         for number in range(count)
     ]
 
 
-def _alone(fleet: Fleet, count: int) -> list[tuple[Request, bool]]:
+def _alone(fleet: Fleet, count: int) -> list[tuple[AdmissionRequest, bool]]:
     return [
         (reviews.lone_pod_created(fleet, _spread(fleet, number), number), True)
         for number in range(count)
     ]
 
 
-def _refused(fleet: Fleet, count: int) -> list[tuple[Request, bool]]:
+def _refused(fleet: Fleet, count: int) -> list[tuple[AdmissionRequest, bool]]:
     greedy = msgspec.structs.replace(fleet, replicas=TOO_MANY)
     new = range(fleet.roots + count, fleet.roots + 2 * count)
     return [(reviews.deployment_created(greedy, root), False) for root in new]
 
 
-_REQUESTS: Final[dict[str, Callable[[Fleet, int], list[tuple[Request, bool]]]]] = {
+_REQUESTS: Final[dict[str, Callable[[Fleet, int], list[tuple[AdmissionRequest, bool]]]]] = {
     "created": _created,
     "scaled": _scaled,
     "drawn": _drawn,

@@ -19,9 +19,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from extender.app import routes
-from extender.inventory.inventory import Inventory
+from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
-from extender.verbs.extender import Extender, Service
+from extender.verbs.extender import Extender, ExtenderPorts
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
@@ -100,13 +100,13 @@ class _Plain:
 
 
 def _extender(size: int) -> Extender:
-    inventory = Inventory("local", Overlay(size, CARDS))
+    inventory = ClusterInventory("local", Overlay(size, CARDS))
     inventory.arrays = cluster(size)
     inventory.rows = {f"node-{row}": row for row in range(size)}
     inventory.names = list(inventory.rows)
     inventory.loaded = True
     ledger = Still()
-    return Extender(inventory, Service(ledger, ledger, None, DemandRules))
+    return Extender(inventory, ExtenderPorts(ledger, ledger, None, DemandRules))
 
 
 async def _measured(session: aiohttp.ClientSession, size: int, rounds: int) -> dict[str, float]:

@@ -8,11 +8,15 @@ from typing import Final
 import numpy as np
 
 from extender.fit.failed_nodes import reasons_of
-from extender.fit.fit import Question, fit, priorities
+from extender.fit.fit import FitQuestion, fit, priorities
 from extender.inventory.arrays import Arrays
 from extender.inventory.overlay import Overlay
 from ledger.core.model.cards import Phase
-from ledger.kube.requests.device_requests import CardWish, PodWish, Wish
+from ledger.kube.requests.device_requests import (
+    ContainerDeviceRequests,
+    DeviceRequest,
+    PodDeviceRequest,
+)
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh
 
@@ -28,11 +32,11 @@ _MEMORY: Final = 81_920
 _SLOTS: Final = 10
 _QUANTUM: Final = _MEMORY // _SLOTS
 
-_SHARED: Final = CardWish("nvidia", 1, 2 * _QUANTUM, 0, 20, exclusive=False)
+_SHARED: Final = DeviceRequest("nvidia", 1, 2 * _QUANTUM, 0, 20, exclusive=False)
 """A part of one card; most nodes have room for it."""
-_WHOLE: Final = CardWish("nvidia", 1, 0, 100, 100, exclusive=True)
+_WHOLE: Final = DeviceRequest("nvidia", 1, 0, 100, 100, exclusive=True)
 """A card for itself; many nodes have none, and each says why."""
-_SEVERAL: Final = CardWish("nvidia", 4, 2 * _QUANTUM, 0, 20, exclusive=False)
+_SEVERAL: Final = DeviceRequest("nvidia", 4, 2 * _QUANTUM, 0, 20, exclusive=False)
 
 
 def run(quick: bool) -> list[Result]:
@@ -76,9 +80,9 @@ async def measure(rounds: int) -> dict[str, float]:
         rows = np.random.default_rng(size).permutation(size)
         shapes = {"shared": _SHARED, "whole": _WHOLE, "several": _SEVERAL}
         for name, wish in shapes.items() if size == SIZES[-1] else [("shared", _SHARED)]:
-            asked = Question(_pod(wish), rows)
+            asked = FitQuestion(_pod(wish), rows)
             found |= _timed(f"{name} {size}", rounds, _answering(arrays, overlay, asked))
-    one = Question(_pod(_SHARED), rows[:1])
+    one = FitQuestion(_pod(_SHARED), rows[:1])
     return found | _timed("one node", rounds, _answering(arrays, overlay, one))
 
 
@@ -100,7 +104,7 @@ def cluster(size: int) -> Arrays:
     return arrays
 
 
-def _answering(arrays: Arrays, overlay: Overlay, question: Question) -> Callable[[], object]:
+def _answering(arrays: Arrays, overlay: Overlay, question: FitQuestion) -> Callable[[], object]:
     def answer() -> object:
         fits = fit(arrays, overlay, question)
         return reasons_of(fits), priorities(fits)
@@ -121,5 +125,5 @@ def _timed(name: str, rounds: int, answer: Callable[[], object]) -> dict[str, fl
     return {f"{name} p50": float(p50), f"{name} p99": float(p99)}
 
 
-def _pod(wish: CardWish) -> PodWish:
-    return PodWish((Wish("main", Phase.APP, (wish,)),))
+def _pod(wish: DeviceRequest) -> PodDeviceRequest:
+    return PodDeviceRequest((ContainerDeviceRequests("main", Phase.APP, (wish,)),))

@@ -15,8 +15,8 @@ from ledger.runtime.tls import reloading_context
 from tests.bench.running import Running, start, wait_for_go
 from tests.bench.services import Process
 from tests.support.servers.ports import free_port
-from webhook.api.admission_review import Request, Response, required_pod
-from webhook.api.admission_settings import Policy
+from webhook.api.admission_review import AdmissionRequest, AdmissionResponse, required_pod
+from webhook.api.admission_settings import AdmissionSettings
 from webhook.app import MUTATE_PATH, VALIDATE_PATH, Endpoint
 
 HOST: Final = "127.0.0.1"
@@ -28,10 +28,10 @@ class Permissive:
     def __init__(self) -> None:
         self.answered = 0
 
-    async def answer(self, request: Request, until: float) -> Response:
+    async def answer(self, request: AdmissionRequest, until: float) -> AdmissionResponse:
         required_pod(request, "object")
         self.answered += 1
-        return Response(request.uid, True)
+        return AdmissionResponse(request.uid, True)
 
 
 class Floor(Process):
@@ -52,7 +52,7 @@ async def answer_allowed(store: str, port: int) -> dict[str, float]:
     """Serve until told to end, with the certificates of a store."""
     handler = Permissive()
     paths = (MUTATE_PATH, VALIDATE_PATH)
-    app = Starlette(routes=[Route(path, Endpoint(handler, Policy())) for path in paths])
+    app = Starlette(routes=[Route(path, Endpoint(handler, AdmissionSettings())) for path in paths])
     secured = reloading_context.Tls(reloading_context.own(Path(store, "tls"), (HOST,)))
     stop = asyncio.Event()
     listener = http_server.bind(f"{HOST}:{port}")

@@ -10,12 +10,12 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
 from tests.bench.fleet import VERSION, Fleet, pod, workload
 from tests.bench.ledgers import CLUSTER
-from webhook.kinds.catalog import Catalog
+from webhook.kinds.catalog import KindCatalog
 from webhook.kinds.envelope import envelope_of
 from webhook.settlement.pod_observation import POD_KEYS, pod_traits
 
 RULES: Final = DemandRules()
-CATALOG: Final = Catalog.load()
+CATALOG: Final = KindCatalog.load()
 ACTOR: Final = "bench"
 
 

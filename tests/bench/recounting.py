@@ -30,14 +30,14 @@ from tests.bench.memory import forget_peak, peak, resident
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh, start
 from tests.support.servers.ports import free_port
-from webhook.context.charging_modes import Manners
+from webhook.context.charging_modes import ChargingModes
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.cluster_context import Surroundings
-from webhook.context.settlement_session import SettlementSettings, Site, Tenure
-from webhook.settlement.attempt_ages import Ages
-from webhook.settlement.invalid_objects import Puzzling
-from webhook.settlement.pod_reconciler import Pods
-from webhook.settlement.workload_reconciler import Roots
+from webhook.context.cluster_context import ClusterContext
+from webhook.context.settlement_session import SettlementSession, SettlementSettings, Site
+from webhook.settlement.attempt_ages import AttemptAges
+from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.pod_reconciler import PodReconciler
+from webhook.settlement.workload_reconciler import WorkloadReconciler
 
 NAME: Final = "recounting"
 FLEET: Final = Fleet(namespaces=100, roots=10_000, pods=10, replicas=10)
@@ -114,7 +114,9 @@ async def measure(fleet: dict[str, int], store: str, address: str) -> dict[str, 
     return found
 
 
-async def _recount(writer: Writer, tenure: Tenure, roots: list[Roots]) -> dict[str, float]:
+async def _recount(
+    writer: Writer, tenure: SettlementSession, roots: list[WorkloadReconciler]
+) -> dict[str, float]:
     """List and compare; `growth` is how far the process grew meanwhile, in bytes."""
     events: list[int] = []
     writer.subscribe(lambda record: events.append(len(record.items)))
@@ -126,7 +128,7 @@ async def _recount(writer: Writer, tenure: Tenure, roots: list[Roots]) -> dict[s
         async with aclosing(tenure.beyond.cluster.watch_kept(one.resource, one.keep)) as changes:
             await one.take(await anext(changes))
     async with aclosing(tenure.cluster.watch_pods()) as pods:
-        await Pods(tenure, Ages(), Puzzling()).take(await anext(pods))
+        await PodReconciler(tenure, AttemptAges(), InvalidObjects()).take(await anext(pods))
     return {
         "seconds": time.perf_counter() - started,
         "computed": time.process_time() - computed,
@@ -138,14 +140,14 @@ async def _recount(writer: Writer, tenure: Tenure, roots: list[Roots]) -> dict[s
 @asynccontextmanager
 async def _settling(
     writer: Writer, fleet: Fleet, address: str, store: str
-) -> AsyncIterator[tuple[Tenure, list[Roots]]]:
+) -> AsyncIterator[tuple[SettlementSession, list[WorkloadReconciler]]]:
     """Settle the cluster at an address, its owners remembered, for the block."""
     kubeconfig = Path(store, "kubeconfig")
     listing.write_kubeconfig(kubeconfig, address)
     async with await Client.connect(kubeconfig) as client:
         cluster = KubernetesCluster(client)
         catalog, rules = populating.CATALOG, populating.RULES
-        around = Surroundings(catalog, rules, writer, ledgers.CLUSTER, cluster=cluster)
+        around = ClusterContext(catalog, rules, writer, ledgers.CLUSTER, cluster=cluster)
         for resource, make in zip(_KINDS, (fleet.deployment, fleet.replica_set), strict=True):
             seen = (workload(make(root)) for root in range(fleet.roots))
             parents = [around.parents.parent_of(resource, one) for one in seen]
@@ -153,7 +155,7 @@ async def _settling(
         site = Site(cluster, ledgers.CLUSTER, Beyond(cluster, around))
         courier = CommandQueue(writer)
         settings = SettlementSettings(rules=rules)
-        tenure = Tenure(writer, site, settings, lambda: time.time_ns() // 1_000, courier)
+        tenure = SettlementSession(writer, site, settings, lambda: time.time_ns() // 1_000, courier)
         delivering = asyncio.create_task(courier.run())
         try:
             yield tenure, [_roots(tenure, resource) for resource in _KINDS]
@@ -162,10 +164,18 @@ async def _settling(
             await asyncio.gather(delivering, return_exceptions=True)
 
 
-def _roots(tenure: Tenure, resource: Resource) -> Roots:
+def _roots(tenure: SettlementSession, resource: Resource) -> WorkloadReconciler:
     kind = populating.CATALOG.of_resource(resource.group, resource.plural)
     assert kind is not None
-    return Roots(kind, resource, tenure, Ages(), Puzzling(), Manners(tenure), relook=lambda _: None)
+    return WorkloadReconciler(
+        kind,
+        resource,
+        tenure,
+        AttemptAges(),
+        InvalidObjects(),
+        ChargingModes(tenure),
+        relook=lambda _: None,
+    )
 
 
 def _check(writer: Writer, fleet: Fleet) -> None:

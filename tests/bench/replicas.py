@@ -79,8 +79,8 @@ async def replica(
         ledgers.log_at(msgspec.convert(address, ServerAddress)) as log,
         ledgers.writer_on(log) as writer,
     ):
-        owner = Lease(log.connection, log.names, writer.name)
-        served = CommandServer(log.connection, log.names, writer.name, writer)
+        owner = Lease(log.connection, log.names, writer=writer.name)
+        served = CommandServer(log.connection, log.names, writer=writer.name, local=writer)
         await owner.start()
         await served.start()
         forwarder = ForwardingLedger(log.connection, log.names, owner, writer)

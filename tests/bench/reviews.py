@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from tests.bench.fleet import VERSION, Fleet
-from webhook.api.admission_review import API_VERSION, KIND, Request, decode
+from webhook.api.admission_review import API_VERSION, KIND, AdmissionRequest, decode
 
 ADMIN: Final = "admin"
 REPLICATOR: Final = "system:serviceaccount:kube-system:replicaset-controller"
@@ -18,24 +18,24 @@ Type = tuple[str, str, str, str]
 """Group, version, kind, resource."""
 
 
-def deployment_created(fleet: Fleet, root: int) -> Request:
+def deployment_created(fleet: Fleet, root: int) -> AdmissionRequest:
     """Return the review of a new Deployment."""
     return _created(DEPLOYMENTS, fleet, root, fleet.deployment(root), ADMIN)
 
 
-def pod_created(fleet: Fleet, root: int, number: int) -> Request:
+def pod_created(fleet: Fleet, root: int, number: int) -> AdmissionRequest:
     """Return the review of a new pod that the ReplicaSet's controller makes."""
     return _created(PODS, fleet, root, fleet.pod(root, number, "b"), REPLICATOR)
 
 
-def lone_pod_created(fleet: Fleet, root: int, number: int) -> Request:
+def lone_pod_created(fleet: Fleet, root: int, number: int) -> AdmissionRequest:
     """Return the review of the same pod without anybody who controls it."""
     thing = msgspec.json.decode(fleet.pod(root, number, "c"))
     del thing["metadata"]["ownerReferences"]
     return _created(PODS, fleet, root, msgspec.json.encode(thing), ADMIN)
 
 
-def deployment_scaled(fleet: Fleet, root: int) -> Request:
+def deployment_scaled(fleet: Fleet, root: int) -> AdmissionRequest:
     """Return the review of one replica more than a Deployment has."""
     meta = msgspec.json.decode(fleet.deployment(root))["metadata"]
     asked, stored = (_scale(meta, fleet.replicas + more) for more in (1, 0))
@@ -50,7 +50,7 @@ def deployment_scaled(fleet: Fleet, root: int) -> Request:
     return _decoded(request)
 
 
-def _created(kind: Type, fleet: Fleet, root: int, thing: bytes, user: str) -> Request:
+def _created(kind: Type, fleet: Fleet, root: int, thing: bytes, user: str) -> AdmissionRequest:
     name = msgspec.json.decode(thing)["metadata"]["name"]
     about = _about(kind, fleet, root, name, user)
     return _decoded({**about, "operation": "CREATE", "object": msgspec.Raw(thing)})
@@ -80,6 +80,6 @@ def _scale(meta: dict[str, Any], replicas: int) -> dict[str, Any]:
     }
 
 
-def _decoded(request: dict[str, Any]) -> Request:
+def _decoded(request: dict[str, Any]) -> AdmissionRequest:
     review = {"apiVersion": API_VERSION, "kind": KIND, "request": request}
     return decode(msgspec.json.encode(review))

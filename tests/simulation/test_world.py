@@ -11,7 +11,7 @@ from simulation.oracle import quota_truth
 from simulation.players.writes import ETCD_SECONDS_MAX
 from simulation.run import run
 from simulation.script.operations_author import LATE_SECONDS_MAX
-from webhook.api.admission_settings import Policy
+from webhook.api.admission_settings import AdmissionSettings
 from webhook.kinds.envelope import Envelope, envelope_of
 
 SEEDS = (*range(120), 123, 190, 31_115)
@@ -93,5 +93,5 @@ def test_what_must_be_charged_is_worked_out_as_the_product_does(resource, count:
 
 
 def test_the_bound_of_proof_is_longer_than_any_request() -> None:
-    longest = Policy().deadline + 1.0 + ETCD_SECONDS_MAX + LATE_SECONDS_MAX
+    longest = AdmissionSettings().deadline + 1.0 + ETCD_SECONDS_MAX + LATE_SECONDS_MAX
     assert longest < SETTLE_SECONDS

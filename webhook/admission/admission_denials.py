@@ -7,12 +7,12 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, Pod, PodSpec
 from ledger.kube.requests.container_requests import shown, takes_cards
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.device_request_parser import unclear
+from ledger.kube.requests.device_request_parser import invalid_device_request
 from ledger.kube.requests.pod_demand import Demand
-from webhook.api.card_schedulers import Schedulers
+from webhook.api.card_schedulers import CardSchedulers
 
 
-def privileged(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | None:
+def privileged_denial(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | None:
     """Return a denial when a pod that takes cards has a privileged container.
 
     A privileged container sees every card of its node, whichever container asks for one. Those that
@@ -74,7 +74,7 @@ def _containers(spec: PodSpec) -> tuple[tuple[str, list[Container] | None], ...]
     )
 
 
-def assigned(pod: Pod, rules: DemandRules, schedulers: Schedulers) -> Denial | None:
+def assigned_node_denial(pod: Pod, rules: DemandRules, schedulers: CardSchedulers) -> Denial | None:
     """Return a denial when a new pod names its node, and its scheduler would place it on cards."""
     spec = pod.spec
     if not spec.node_name or not schedulers.place(pod) or _taking_cards(spec, rules) is None:
@@ -91,18 +91,18 @@ def assigned(pod: Pod, rules: DemandRules, schedulers: Schedulers) -> Denial | N
     )
 
 
-def misplaced(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | None:
+def placement_denial(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | None:
     """Return a denial when a pod says how it is to be placed in words that nobody knows.
 
     What it said before already is let be, or nobody could write its labels and finalizers.
     """
-    denial = unclear(pod, rules)
+    denial = invalid_device_request(pod, rules)
     if denial is None or old is None:
         return denial
-    return None if unclear(old, rules) == denial else denial
+    return None if invalid_device_request(old, rules) == denial else denial
 
 
-def retyped(
+def type_change_denial(
     new: tuple[Pod, Demand], old: tuple[Pod, Demand | Denial], rules: DemandRules
 ) -> Denial | None:
     """Return a denial when a pod would count as of other types of cards than it does.
@@ -143,7 +143,7 @@ def _changed_type(pod: Pod, stored: Pod, rules: DemandRules) -> tuple[str, str]:
     return key, now.get(key, "")
 
 
-def unnamed(field: str, text: str) -> Denial:
+def unusable_name_denial(field: str, text: str) -> Denial:
     """Return the denial of an object that lacks what names its attempt."""
     return Denial(
         Reason.INVALID_REVIEW,
@@ -157,7 +157,7 @@ def unnamed(field: str, text: str) -> Denial:
     )
 
 
-def uid_missing(key: str) -> Denial:
+def missing_uid_denial(key: str) -> Denial:
     """Return the denial of a creation that cannot be told from others of the same name.
 
     A hold for its key alone could end only by a guess: an object of that name that is there, or is
@@ -175,7 +175,7 @@ def uid_missing(key: str) -> Denial:
     )
 
 
-def too_late(seconds: float) -> Denial:
+def deadline_denial(seconds: float) -> Denial:
     """Return the denial of a request that the ledger did not answer in time."""
     return Denial(
         Reason.LEDGER_UNAVAILABLE,

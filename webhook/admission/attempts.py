@@ -11,8 +11,8 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.qualified_names import qualified
 from ledger.core.model.traits import Traits
 from ledger.kube.api.objects import ObjectMeta
-from webhook.admission.admission_denials import uid_missing, unnamed
-from webhook.api.admission_review import NAME_CHARACTERS_MAX, BadReview, Request
+from webhook.admission.admission_denials import missing_uid_denial, unusable_name_denial
+from webhook.api.admission_review import NAME_CHARACTERS_MAX, AdmissionRequest, BadReview
 
 ACTOR_CHARACTERS_MAX: Final = 256
 """How much of a user's or an owner's name is recorded: user names may be of any length."""
@@ -28,21 +28,26 @@ class Attempts:
     ) -> None:
         """Name attempts in `cluster`, with at most so many unsettled creations per owner.
 
-        Who sends a request is the owner of what it creates, see `on_behalf`. `recorded` returns
-        what the log holds for the name of a user.
+        Who sends a request is the owner of what it creates, see `with_controller_as_owner`.
+        `recorded` returns what the log holds for the name of a user.
         """
         self._cluster = cluster
         self._owner_holds_max = owner_holds_max
         self._recorded = recorded
 
     def create(
-        self, request: Request, resource: str, meta: ObjectMeta, demand: Amounts
+        self, request: AdmissionRequest, resource: str, meta: ObjectMeta, demand: Amounts
     ) -> Reserve | Denial:
         """Return the reservation of a new object of a resource, such as `deployments.apps`."""
         return self._reserve(request, resource, meta, demand, meta.uid, CREATE)
 
     def update(
-        self, request: Request, resource: str, meta: ObjectMeta, old: ObjectMeta, demand: Amounts
+        self,
+        request: AdmissionRequest,
+        resource: str,
+        meta: ObjectMeta,
+        old: ObjectMeta,
+        demand: Amounts,
     ) -> Reserve | Denial:
         """Return the reservation of a change on top of `old`. Raises BadReview."""
         try:
@@ -55,7 +60,7 @@ class Attempts:
 
     def _reserve(
         self,
-        request: Request,
+        request: AdmissionRequest,
         resource: str,
         meta: ObjectMeta,
         demand: Amounts,
@@ -65,10 +70,10 @@ class Attempts:
         name = request.name or meta.name
         namespace = request.namespace or meta.namespace
         if base == CREATE and not uid:
-            return uid_missing(f"{resource}/{name}")
+            return missing_uid_denial(f"{resource}/{name}")
         for field, text in (("name", name), ("namespace", namespace), ("uid", uid)):
             if not text or len(text) > NAME_CHARACTERS_MAX or "/" in text:
-                return unnamed(f"metadata.{field}", text)
+                return unusable_name_denial(f"metadata.{field}", text)
         actor = self._recorded(request.user_info.username)[:ACTOR_CHARACTERS_MAX]
         return Reserve(
             namespace=qualified(self._cluster, namespace),
@@ -82,7 +87,7 @@ class Attempts:
         )
 
 
-def observation(
+def base_observation(
     reserve: Reserve, known: Amounts, traits: Traits = (), generation: int = 0
 ) -> Observe:
     """Return what an update proves: its base exists, with this demand and these traits."""
@@ -99,7 +104,7 @@ def observation(
     )
 
 
-def on_behalf(reserve: Reserve, meta: ObjectMeta) -> Reserve:
+def with_controller_as_owner(reserve: Reserve, meta: ObjectMeta) -> Reserve:
     """Return the reservation of what a controller has made for one of its objects.
 
     Each of these has a bound of its own. A user that is not the controller that the object names

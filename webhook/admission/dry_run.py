@@ -12,24 +12,24 @@ import msgspec
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, sentence
 from ledger.kube.api.objects import ObjectMeta
-from webhook.admission.validating_webhook import Validating
+from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.admission.verdict import Verdict
 from webhook.api.admission_review import (
     API_VERSION,
     KIND,
     UNDECODABLE,
+    AdmissionRequest,
     BadReview,
     GroupKind,
     GroupResource,
-    Request,
     UserInfo,
     bad_review,
     decode,
     optional_metadata,
     required_workload,
 )
-from webhook.context.cluster_context import Surroundings
-from webhook.kinds.catalog import Catalog
+from webhook.context.cluster_context import ClusterContext
+from webhook.kinds.catalog import KindCatalog
 
 _OBJECT: Final = "$.request.object"
 """Where a manifest is in its review."""
@@ -62,7 +62,7 @@ class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class Elsewhere(Exception):
+class OtherNamespace(Exception):
     """The object is of another namespace than the one that was asked for."""
 
     def __init__(self, namespace: str, asked: str) -> None:
@@ -80,7 +80,7 @@ class NamespaceMissing(Exception):
 
 
 async def explain(
-    validating: Validating,
+    validating: ValidatingWebhook,
     body: bytes,
     *,
     deadline: float,
@@ -121,17 +121,17 @@ async def explain(
     return _explained(verdict)
 
 
-def _require(request: Request, namespace: str | None) -> None:
+def _require(request: AdmissionRequest, namespace: str | None) -> None:
     """Raise Elsewhere, before anything is judged, unless a request is about this namespace."""
     if namespace is None:
         return
     found = (optional_metadata(request, "object"), optional_metadata(request, "oldObject"))
     for one in (request.namespace, *(meta.namespace for meta in found if meta is not None)):
         if one not in ("", namespace):
-            raise Elsewhere(one, namespace)
+            raise OtherNamespace(one, namespace)
 
 
-async def _must_exist(namespace: str, surroundings: Surroundings, until: float) -> None:
+async def _must_exist(namespace: str, surroundings: ClusterContext, until: float) -> None:
     """Raise NamespaceMissing for a namespace of which it is known that it does not exist."""
     if not namespace or await surroundings.has_namespace(namespace, until) is not False:
         return
@@ -146,9 +146,9 @@ async def _must_exist(namespace: str, surroundings: Surroundings, until: float) 
     )
 
 
-def _creation(body: bytes, manifest: _Manifest, catalog: Catalog) -> Request:
+def _creation(body: bytes, manifest: _Manifest, catalog: KindCatalog) -> AdmissionRequest:
     """Return the request that would create a bare manifest. Raises BadReview."""
-    return Request(
+    return AdmissionRequest(
         uid=UID,
         operation="CREATE",
         kind=GroupKind(kind=manifest.kind),
@@ -158,7 +158,7 @@ def _creation(body: bytes, manifest: _Manifest, catalog: Catalog) -> Request:
     )
 
 
-def _resource(manifest: _Manifest, catalog: Catalog) -> GroupResource:
+def _resource(manifest: _Manifest, catalog: KindCatalog) -> GroupResource:
     """Return where a manifest would be posted. Raises BadReview for what is never charged."""
     if (manifest.api_version, manifest.kind) == ("v1", "Pod"):
         return GroupResource(resource="pods")
@@ -172,7 +172,7 @@ def _resource(manifest: _Manifest, catalog: Catalog) -> GroupResource:
     return GroupResource(kind.group, kind.resource, manifest.api_version.rpartition("/")[2])
 
 
-def _persistable(request: Request) -> Request:
+def _persistable(request: AdmissionRequest) -> AdmissionRequest:
     """Return a creation with the uid and the name that the API server would have given it."""
     if request.operation != "CREATE" or request.sub_resource:
         return request

@@ -18,13 +18,13 @@ from ledger.kube.api.pod_gates import GATE, is_gated
 from ledger.kube.requests.container_requests import asks_for_cards, cards_of
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
-from webhook.api.admission_review import Request, Response, required_pod
-from webhook.api.admission_settings import Policy
-from webhook.context.cluster_context import Surroundings
+from webhook.api.admission_review import AdmissionRequest, AdmissionResponse, required_pod
+from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.cluster_context import ClusterContext
 from webhook.context.policies import NamespacePolicy
 
 
-class Operation(msgspec.Struct, frozen=True):
+class PatchOperation(msgspec.Struct, frozen=True):
     """One step of a JSON patch; `add` sets what is there already."""
 
     path: str
@@ -32,38 +32,42 @@ class Operation(msgspec.Struct, frozen=True):
     op: str = "add"
 
 
-class Mutating:
+class MutatingWebhook:
     """Normalises pods on CREATE."""
 
     def __init__(
         self,
         cluster: str,
         rules: DemandRules,
-        policy: Policy,
-        surroundings: Surroundings | None = None,
+        policy: AdmissionSettings,
+        surroundings: ClusterContext | None = None,
     ) -> None:
         """Complete pods of `cluster`, filling in the defaults of `rules`."""
-        self._surroundings = surroundings or Surroundings.none(cluster, rules)
+        self._surroundings = surroundings or ClusterContext.none(cluster, rules)
         self._policy = policy
 
-    async def answer(self, request: Request, until: float) -> Response:
+    async def answer(self, request: AdmissionRequest, until: float) -> AdmissionResponse:
         """Return the answer to a review, always "allowed", by loop time `until`.
 
         Raises BadReview.
         """
         if not request.is_pods() or request.sub_resource or request.operation != "CREATE":
-            return Response(request.uid, True)
+            return AdmissionResponse(request.uid, True)
         treated = await self._surroundings.policy_of(request.namespace, until)
         patch = self._patch(request, required_pod(request, "object"), treated)
         if not patch:
-            return Response(request.uid, True)
-        return Response(request.uid, True, patch_type="JSONPatch", patch=msgspec.json.encode(patch))
+            return AdmissionResponse(request.uid, True)
+        return AdmissionResponse(
+            request.uid, True, patch_type="JSONPatch", patch=msgspec.json.encode(patch)
+        )
 
-    def _patch(self, request: Request, pod: Pod, treated: NamespacePolicy) -> list[Operation]:
+    def _patch(
+        self, request: AdmissionRequest, pod: Pod, treated: NamespacePolicy
+    ) -> list[PatchOperation]:
         demand = demand_of(pod, self._surroundings.rules)
         if isinstance(demand, Denial) or not demand.amounts or treated.mode == "off":
             return []
-        patch: list[Operation] = []
+        patch: list[PatchOperation] = []
         if treated.on_exceeded == "pending" and not treated.yields_to(request.user_info):
             patch = _gated(pod)
         schedulers = self._policy.schedulers
@@ -78,16 +82,16 @@ class Mutating:
                     patch += _completed(container, place, self._surroundings.rules)
         scheduler = schedulers.of(pod)
         if asking and schedulers.given == scheduler != pod.spec.scheduler_name:
-            patch.append(Operation("/spec/schedulerName", scheduler))
+            patch.append(PatchOperation("/spec/schedulerName", scheduler))
         return patch
 
 
-def _gated(pod: Pod) -> list[Operation]:
+def _gated(pod: Pod) -> list[PatchOperation]:
     """Have a pod wait. One that names its node does not: the API server takes no gate then."""
     if pod.spec.node_name or is_gated(pod.spec):
         return []
     names = [*(gate.name for gate in pod.spec.scheduling_gates or ()), GATE]
-    return [Operation("/spec/schedulingGates", [{"name": name} for name in names])]
+    return [PatchOperation("/spec/schedulingGates", [{"name": name} for name in names])]
 
 
 def _containers(pod: Pod) -> tuple[tuple[str, list[Container]], ...]:
@@ -95,7 +99,7 @@ def _containers(pod: Pod) -> tuple[tuple[str, list[Container]], ...]:
     return ("initContainers", spec.init_containers or []), ("containers", spec.containers or [])
 
 
-def _completed(container: Container, place: str, rules: DemandRules) -> list[Operation]:
+def _completed(container: Container, place: str, rules: DemandRules) -> list[PatchOperation]:
     """Write down the count and the cores that the demand function assumes.
 
     They go into the limits; the API server copies limits of extended resources to requests.
@@ -110,8 +114,8 @@ def _completed(container: Container, place: str, rules: DemandRules) -> list[Ope
     if not missing:
         return []
     if container.resources is None or container.resources.limits is None:
-        return [Operation(place, missing)]
-    return [Operation(f"{place}/{_pointer(name)}", text) for name, text in missing.items()]
+        return [PatchOperation(place, missing)]
+    return [PatchOperation(f"{place}/{_pointer(name)}", text) for name, text in missing.items()]
 
 
 def _pointer(name: str) -> str:

@@ -12,20 +12,20 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import ObjectMeta
 from ledger.kube.requests.container_requests import shown
 from webhook.api.admission_review import UserInfo
-from webhook.context.owner_chain import Ancestry, Root
-from webhook.kinds.schema import Kind
+from webhook.context.owner_chain import OwnerChains, OwningRoot
+from webhook.kinds.schema import WorkloadKind
 
 FIELD = "metadata.ownerReferences"
 
 
-class Standing(msgspec.Struct, frozen=True):
+class Ownership(msgspec.Struct, frozen=True):
     """The root that an object leads to, None without one or when it cannot be read.
 
     `trusted`: the user that writes the object is the controller that it names, if it names one;
     `controlled` that it is one, of a kind that is known.
     """
 
-    root: Root | None = None
+    root: OwningRoot | None = None
     trusted: bool = True
     controlled: bool = False
 
@@ -40,9 +40,9 @@ class Standing(msgspec.Struct, frozen=True):
         return self.root.key if self.root is not None else ""
 
 
-async def standing_of(
-    ancestry: Ancestry, namespace: str, meta: ObjectMeta, user: UserInfo, *, deadline: float
-) -> Standing:
+async def ownership_of(
+    ancestry: OwnerChains, namespace: str, meta: ObjectMeta, user: UserInfo, *, deadline: float
+) -> Ownership:
     """Return where an object stands that a user writes; owners are read until `deadline`."""
     root = await ancestry.root_of(namespace, meta, deadline=deadline)
     kind = ancestry.controller_kind(meta)
@@ -51,15 +51,17 @@ async def standing_of(
     controlled = kind is not None and is_controller(kind, user)
     if kind is not None and root is not None and not controlled:
         ancestry.unbelieved.note(kind.name, user.username)
-    return Standing(root, kind is None or controlled, controlled)
+    return Ownership(root, kind is None or controlled, controlled)
 
 
-def is_controller(kind: Kind, user: UserInfo) -> bool:
+def is_controller(kind: WorkloadKind, user: UserInfo) -> bool:
     """Return whether a user is expected to create what objects of a kind control."""
     return user.username in kind.controllers or not set(kind.controllers).isdisjoint(user.groups)
 
 
-def forged(ancestry: Ancestry, new: ObjectMeta, old: ObjectMeta, user: UserInfo) -> Denial | None:
+def forged(
+    ancestry: OwnerChains, new: ObjectMeta, old: ObjectMeta, user: UserInfo
+) -> Denial | None:
     """Return why an update may not name another controller than the object had."""
     now, before = new.controller(), old.controller()
     if now is None or (before is not None and before.uid == now.uid):
@@ -67,10 +69,10 @@ def forged(ancestry: Ancestry, new: ObjectMeta, old: ObjectMeta, user: UserInfo)
     kind = ancestry.controller_kind(new)
     if kind is None or is_controller(kind, user):
         return None
-    return not_made_by(new, user)
+    return wrong_creator_denial(new, user)
 
 
-def not_made_by(meta: ObjectMeta, user: UserInfo) -> Denial:
+def wrong_creator_denial(meta: ObjectMeta, user: UserInfo) -> Denial:
     """Return the denial of an object whose controller did not make it."""
     owner = meta.controller()
     assert owner is not None, "asked of objects that name a controller"

@@ -13,7 +13,7 @@ from typing import Final
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import ObjectMeta
 from ledger.kube.client.access_review import SERVICE_ACCOUNTS
-from webhook.api.admission_review import Request, optional_metadata, required_metadata
+from webhook.api.admission_review import AdmissionRequest, optional_metadata, required_metadata
 
 OURS: Final = "gpuledger.io/"
 
@@ -34,7 +34,7 @@ _REMEDY: Final = (
 )
 
 
-def is_checked(request: Request) -> bool:
+def is_checked(request: AdmissionRequest) -> bool:
     """Return whether a request can write the annotations of a pod."""
     if request.is_pods():
         if request.sub_resource == "binding":
@@ -45,7 +45,7 @@ def is_checked(request: Request) -> bool:
     return request.resource.name == "bindings" and request.operation == "CREATE"
 
 
-def claim(request: Request, trusted: Collection[str]) -> str:
+def forbidden_field(request: AdmissionRequest, trusted: Collection[str]) -> str:
     """Return the reserved field that a checked request may not write, "" where it may be made.
 
     Raises BadReview.
@@ -53,10 +53,10 @@ def claim(request: Request, trusted: Collection[str]) -> str:
     if request.user_info.username in trusted:
         return ""
     old = optional_metadata(request, "oldObject")
-    return changed_reserved(required_metadata(request, "object"), old)
+    return changed_protected_field(required_metadata(request, "object"), old)
 
 
-def resembles_hami(request: Request, field: str) -> bool:
+def resembles_hami(request: AdmissionRequest, field: str) -> bool:
     """Return whether a service account writes one of HAMi's annotations as HAMi does.
 
     HAMi changes pods that exist. A pod that is created with such an annotation may come from a
@@ -72,7 +72,7 @@ def resembles_hami(request: Request, field: str) -> bool:
     )
 
 
-def changed_reserved(new: ObjectMeta, old: ObjectMeta | None) -> str:
+def changed_protected_field(new: ObjectMeta, old: ObjectMeta | None) -> str:
     """Return the field of a reserved annotation or label that `new` has otherwise than `old`.
 
     Empty when there is none.
@@ -83,7 +83,7 @@ def changed_reserved(new: ObjectMeta, old: ObjectMeta | None) -> str:
     )
 
 
-def refusal(field: str, username: str, *, may_allocate: bool = False) -> Denial:
+def protected_field_denial(field: str, username: str, *, may_allocate: bool = False) -> Denial:
     """Return why a user may not write this field.
 
     `may_allocate` says that the user has the rights of HAMi's accounts.

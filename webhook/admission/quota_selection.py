@@ -16,9 +16,9 @@ from ledger.core.model.qualified_names import local_name
 from ledger.core.model.state import Entry, Namespace, State
 from ledger.core.model.traits import Traits, is_read, matches, united
 from ledger.kube.api.objects import ObjectMeta
-from webhook.context.cluster_context import Surroundings
-from webhook.context.owner_chain import Root
-from webhook.context.owner_digest import remembered
+from webhook.context.cluster_context import ClusterContext
+from webhook.context.owner_chain import OwningRoot
+from webhook.context.owner_digest import cached_workload
 from webhook.context.policies import NamespacePolicy
 from webhook.kinds.envelope import Envelope, envelope_of
 
@@ -26,7 +26,7 @@ FIELD: Final = "metadata.labels"
 _NOBODY: Final = ("", BARRED)
 
 
-class Change(msgspec.Struct, frozen=True):
+class TraitsChange(msgspec.Struct, frozen=True):
     """What an update does to the traits of an object, and what it names as its controller.
 
     `asked` says whether the object asked for anything before; if not, `before` is what it becomes.
@@ -50,10 +50,10 @@ class Change(msgspec.Struct, frozen=True):
         return owner is not None and (known is None or known.uid != owner.uid)
 
 
-class Selecting:
+class QuotaSelection:
     """Compares what quotas count before and after a change."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: ClusterContext) -> None:
         self._surroundings = surroundings
 
     def is_charged(self, reserve: Reserve) -> bool:
@@ -65,7 +65,7 @@ class Selecting:
             return True
         return any(hold.uid == reserve.uid and not hold.base for hold in entry.holds)
 
-    def enters(self, reserve: Reserve, change: Change) -> bool:
+    def enters(self, reserve: Reserve, change: TraitsChange) -> bool:
         """Return whether a quota counts an object from now on that did not before.
 
         One that draws from a root counts by what the root is.
@@ -79,7 +79,7 @@ class Selecting:
         return bool(_counting(state, space, change.after) - _counting(state, space, change.before))
 
     async def objection(
-        self, reserve: Reserve, change: Change, policy: NamespacePolicy, until: float
+        self, reserve: Reserve, change: TraitsChange, policy: NamespacePolicy, until: float
     ) -> Denial | None:
         """Return why an object may not become what a change makes of it.
 
@@ -108,7 +108,7 @@ class Selecting:
     def _entry(self, reserve: Reserve) -> Entry | None:
         return self._state.entry(reserve.namespace, reserve.key)
 
-    def _before(self, reserve: Reserve, space: Namespace, change: Change) -> Traits:
+    def _before(self, reserve: Reserve, space: Namespace, change: TraitsChange) -> Traits:
         """Return by what an object and its pods are counted as far as it is known.
 
         A root that asked for nothing may still have the pods of what it asked for earlier.
@@ -137,8 +137,8 @@ class Selecting:
         entry = self._state.entry(reserve.namespace, root.key)
         return entry.traits if entry is not None else self._texts_read(root, policy)
 
-    def _texts_read(self, root: Root, policy: NamespacePolicy) -> Traits | None:
-        workload = remembered(root.seen) if root.seen is not None else None
+    def _texts_read(self, root: OwningRoot, policy: NamespacePolicy) -> Traits | None:
+        workload = cached_workload(root.seen) if root.seen is not None else None
         if workload is None:
             return None
         rules = self._surroundings.rules

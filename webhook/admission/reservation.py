@@ -12,8 +12,8 @@ from ledger.core.model.qualified_names import local_name
 from ledger.log.ledger import Accepted, Ledger
 from webhook.admission import admission_denials
 from webhook.admission.verdict import UNTOUCHED, Verdict
-from webhook.api.admission_settings import Policy
-from webhook.context.cluster_context import Surroundings
+from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.cluster_context import ClusterContext
 
 UNAVAILABLE: Final = frozenset(
     (
@@ -45,7 +45,7 @@ _ACTOR: Final = "webhook"
 _log: Final = structlog.get_logger("webhook")
 
 
-class Question(msgspec.Struct, frozen=True):
+class ReservationRequest(msgspec.Struct, frozen=True):
     """A reservation to ask for by loop time `until`, after what `shown` proves.
 
     `yielding` says that nobody is to be refused for want of room.
@@ -59,22 +59,24 @@ class Question(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class Asking:
+class ReservationClient:
     """Asks one ledger for one cluster."""
 
-    def __init__(self, ledger: Ledger, policy: Policy, surroundings: Surroundings) -> None:
+    def __init__(
+        self, ledger: Ledger, policy: AdmissionSettings, surroundings: ClusterContext
+    ) -> None:
         self._ledger = ledger
         self._policy = policy
         self._surroundings = surroundings
 
-    async def ask(self, question: Question) -> Verdict:
+    async def ask(self, question: ReservationRequest) -> Verdict:
         """Ask for a reservation. An update first shows its base, which fences earlier ones."""
         question = msgspec.structs.replace(question, reserve=self._told(question.reserve))
         try:
             async with asyncio.timeout_at(question.until):
                 answer = await self._decided(question)
         except TimeoutError:
-            answer = admission_denials.too_late(self._policy.deadline)
+            answer = admission_denials.deadline_denial(self._policy.deadline)
         if not isinstance(answer, Denial):
             return _verdict(question, answer)
         if question.yielding and answer.reason in NO_ROOM:
@@ -93,7 +95,7 @@ class Asking:
             async with asyncio.timeout_at(until):
                 answer = await self._ledger.submit(self._told(reserve), dry_run=True)
         except TimeoutError:
-            return admission_denials.too_late(self._policy.deadline)
+            return admission_denials.deadline_denial(self._policy.deadline)
         return answer if isinstance(answer, Denial) else None
 
     def _told(self, reserve: Reserve) -> Reserve:
@@ -116,7 +118,7 @@ class Asking:
             return UNTOUCHED
         return Verdict(denial)
 
-    async def _decided(self, question: Question) -> Accepted | Denial:
+    async def _decided(self, question: ReservationRequest) -> Accepted | Denial:
         reserve = question.reserve
         if not question.dry_run:
             described = await self._described(reserve.namespace, question.until)
@@ -127,7 +129,7 @@ class Asking:
                     return told
         return await self._ledger.submit(reserve, dry_run=question.dry_run)
 
-    async def _forced(self, question: Question, denial: Denial) -> Verdict:
+    async def _forced(self, question: ReservationRequest, denial: Denial) -> Verdict:
         """Charge what there is no room for, and say so."""
         forced = msgspec.structs.replace(question.reserve, forced=True)
         once_more = msgspec.structs.replace(
@@ -149,7 +151,7 @@ class Asking:
 
 
 def _verdict(
-    question: Question,
+    question: ReservationRequest,
     answer: Accepted | Denial,
     denial: Denial | None = None,
     *warnings: str,

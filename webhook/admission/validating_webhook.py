@@ -24,24 +24,24 @@ from ledger.log.ledger import Ledger
 from webhook.admission import protected_annotations
 from webhook.admission.attempts import Attempts
 from webhook.admission.objects import quota_lint
-from webhook.admission.objects.pod_admission import PodJudge
-from webhook.admission.objects.scale_admission import ScaleJudge
-from webhook.admission.objects.workload_admission import WorkloadJudge, Write
-from webhook.admission.reservation import Asking
+from webhook.admission.objects.pod_admission import PodAdmission
+from webhook.admission.objects.scale_admission import ScaleAdmission
+from webhook.admission.objects.workload_admission import WorkloadAdmission, WorkloadWrite
+from webhook.admission.reservation import ReservationClient
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import (
-    Request,
-    Response,
+    AdmissionRequest,
+    AdmissionResponse,
     audit,
     denied,
     required_pod,
     required_workload,
     warning,
 )
-from webhook.api.admission_settings import Policy
-from webhook.context.cluster_context import Surroundings
+from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.cluster_context import ClusterContext
 from webhook.context.policies import NamespacePolicy
-from webhook.kinds.schema import Kind
+from webhook.kinds.schema import WorkloadKind
 
 _WRITES: Final = ("CREATE", "UPDATE")
 
@@ -54,7 +54,7 @@ _STRICT: Final = frozenset((Reason.RESERVED_ANNOTATION, Reason.FORGED_OWNER))
 _log: Final = structlog.get_logger("webhook")
 
 
-class Validating:
+class ValidatingWebhook:
     """Judges what is created and updated."""
 
     def __init__(
@@ -62,42 +62,44 @@ class Validating:
         ledger: Ledger,
         cluster: str,
         rules: DemandRules,
-        policy: Policy,
-        surroundings: Surroundings | None = None,
+        policy: AdmissionSettings,
+        surroundings: ClusterContext | None = None,
     ) -> None:
         """Judge for `cluster`. Without surroundings, pods alone are judged, each by itself."""
-        self._surroundings = surroundings or Surroundings.none(cluster, rules)
+        self._surroundings = surroundings or ClusterContext.none(cluster, rules)
         self._universe_authority = policy.universe_authority
         self._trusted_identities = policy.trusted
-        asking = Asking(ledger, policy, self._surroundings)
+        asking = ReservationClient(ledger, policy, self._surroundings)
         attempts = Attempts(cluster, policy.owner_holds_max, policy.recorded)
-        self._pods = PodJudge(asking, attempts, policy, self._surroundings)
-        self._workloads = WorkloadJudge(asking, attempts, policy, self._surroundings)
-        self._scales = ScaleJudge(self._workloads, self._surroundings)
+        self._pods = PodAdmission(asking, attempts, policy, self._surroundings)
+        self._workloads = WorkloadAdmission(asking, attempts, policy, self._surroundings)
+        self._scales = ScaleAdmission(self._workloads, self._surroundings)
 
     @property
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> ClusterContext:
         """What is known of everything around a request."""
         return self._surroundings
 
-    async def answer(self, request: Request, until: float) -> Response:
+    async def answer(self, request: AdmissionRequest, until: float) -> AdmissionResponse:
         """Return the answer to a review, by loop time `until`. Raises BadReview."""
         verdict = await self.judge(request, until)
         if verdict.denial is not None:
             return denied(request, verdict.denial, verdict.warnings)
         if verdict is UNTOUCHED:
-            return Response(request.uid, True)
+            return AdmissionResponse(request.uid, True)
         warnings = tuple(map(warning, verdict.warnings))
         annotations = audit(verdict.decision, verdict.outcome)
-        return Response(request.uid, True, warnings=warnings, audit_annotations=annotations)
+        return AdmissionResponse(
+            request.uid, True, warnings=warnings, audit_annotations=annotations
+        )
 
-    async def judge(self, request: Request, until: float) -> Verdict:
+    async def judge(self, request: AdmissionRequest, until: float) -> Verdict:
         """Decide a request; a dry run is decided like the real thing and changes nothing.
 
         Raises BadReview.
         """
         if protected_annotations.is_checked(request):
-            field = protected_annotations.claim(request, self._trusted())
+            field = protected_annotations.forbidden_field(request, self._trusted())
             if field:
                 return Verdict(await self._refusal(request, field, until))
         kind = self._surroundings.catalog.of_resource(
@@ -115,9 +117,9 @@ class Validating:
         )
         return UNTOUCHED
 
-    async def _judge_definition(self, request: Request, until: float) -> Verdict:
+    async def _judge_definition(self, request: AdmissionRequest, until: float) -> Verdict:
         """Decide about limits; where limits refuse nothing, senseless ones are not refused."""
-        verdict = quota_lint.judge(
+        verdict = quota_lint.lint_quota(
             request,
             request.resource.name,
             self._surroundings.rules,
@@ -133,15 +135,17 @@ class Validating:
         own = self._surroundings.identity
         return (*self._trusted_identities, own) if own else self._trusted_identities
 
-    async def _refusal(self, request: Request, field: str, until: float) -> Denial:
+    async def _refusal(self, request: AdmissionRequest, field: str, until: float) -> Denial:
         """Return why a reserved field may not be written; note who resembles a HAMi."""
         user = request.user_info.username
         allocators = self._surroundings.refused_allocators
         resembles = protected_annotations.resembles_hami(request, field)
         may = resembles and await allocators.note(user, self._surroundings.until(until))
-        return protected_annotations.refusal(field, shown(user), may_allocate=may)
+        return protected_annotations.protected_field_denial(field, shown(user), may_allocate=may)
 
-    async def _judge(self, request: Request, kind: Kind | None, until: float) -> Verdict:
+    async def _judge(
+        self, request: AdmissionRequest, kind: WorkloadKind | None, until: float
+    ) -> Verdict:
         """Decide about an object of a namespace; without a kind it is a pod."""
         policy = await self._surroundings.policy_of(request.namespace, until)
         if policy.mode == "off":
@@ -154,7 +158,9 @@ class Validating:
             verdict = await self._judge_workload(request, kind, policy, until)
         return _softened(verdict) if policy.mode == "warn" else verdict
 
-    async def _judge_pod(self, request: Request, policy: NamespacePolicy, until: float) -> Verdict:
+    async def _judge_pod(
+        self, request: AdmissionRequest, policy: NamespacePolicy, until: float
+    ) -> Verdict:
         pod = required_pod(request, "object")
         old = required_pod(request, "oldObject") if request.operation == "UPDATE" else None
         if old is not None and request.sub_resource == EPHEMERAL:
@@ -162,14 +168,14 @@ class Validating:
         return await self._pods.judge(request, pod, old, policy, until)
 
     async def _judge_workload(
-        self, request: Request, kind: Kind, policy: NamespacePolicy, until: float
+        self, request: AdmissionRequest, kind: WorkloadKind, policy: NamespacePolicy, until: float
     ) -> Verdict:
         new = required_workload(request, "object")
         old = required_workload(request, "oldObject") if request.operation == "UPDATE" else None
-        return await self._workloads.judge(request, Write(kind, new, old), policy, until)
+        return await self._workloads.judge(request, WorkloadWrite(kind, new, old), policy, until)
 
 
-def _is_judged(request: Request, kind: Kind | None) -> bool:
+def _is_judged(request: AdmissionRequest, kind: WorkloadKind | None) -> bool:
     """Return whether a request writes something that is charged."""
     if kind is None and not request.is_pods():
         return False
@@ -182,7 +188,7 @@ def _is_judged(request: Request, kind: Kind | None) -> bool:
     return request.sub_resource == "scale" and kind.root and kind.scale is not None
 
 
-def _is_definition(request: Request) -> bool:
+def _is_definition(request: AdmissionRequest) -> bool:
     if request.sub_resource or request.operation not in _WRITES:
         return False
     return request.resource.name in quota_lint.NAMES

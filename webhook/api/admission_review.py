@@ -65,7 +65,7 @@ class UserInfo(msgspec.Struct, frozen=True, gc=False):
     groups: tuple[str, ...] = ()
 
 
-class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """One admission request. `uid` names this call only, never the object or its attempt."""
 
     uid: str
@@ -85,7 +85,7 @@ class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):
         return self.resource.resource == "pods" and not self.resource.group
 
 
-class Cause(msgspec.Struct, frozen=True):
+class StatusCause(msgspec.Struct, frozen=True):
     """One cause of a denial: our reason, a sentence and the field or quota key."""
 
     reason: str
@@ -93,30 +93,30 @@ class Cause(msgspec.Struct, frozen=True):
     field: str
 
 
-class Details(msgspec.Struct, frozen=True, omit_defaults=True):
+class StatusDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a denial is about, for programs."""
 
     name: str = ""
     kind: str = ""
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[StatusCause, ...] = ()
 
 
-class Status(msgspec.Struct, frozen=True, omit_defaults=True):
+class AdmissionStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why the request was refused, as the client gets it."""
 
     message: str
     reason: str
     code: int
-    details: Details = Details()
+    details: StatusDetails = StatusDetails()
     status: str = "Failure"
 
 
-class Response(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class AdmissionResponse(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The answer to one request; `patch` is a JSON patch, base64 on the wire."""
 
     uid: str
     allowed: bool
-    status: Status | None = None
+    status: AdmissionStatus | None = None
     warnings: tuple[str, ...] = ()
     audit_annotations: dict[str, str] = {}
     patch_type: str = ""
@@ -126,13 +126,13 @@ class Response(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class _Incoming(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str
     kind: str
-    request: Request
+    request: AdmissionRequest
 
 
 class _Outgoing(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str
     kind: str
-    response: Response
+    response: AdmissionResponse
 
 
 UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -144,7 +144,7 @@ _MISSING: Final = re.compile(r"missing required field `(\w+)`")
 _PLACE: Final = re.compile(r" - at `([^`]*)`$")
 
 
-def decode(body: bytes) -> Request:
+def decode(body: bytes) -> AdmissionRequest:
     """Read a review. Raises BadReview naming the field."""
     try:
         review = _reviews.decode(body)
@@ -188,45 +188,49 @@ class Scale(msgspec.Struct, frozen=True, gc=False):
     spec: ScaleSpec = ScaleSpec()
 
 
-def required_metadata(request: Request, field: Field) -> ObjectMeta:
+def required_metadata(request: AdmissionRequest, field: Field) -> ObjectMeta:
     """Read the metadata of an object under review, of whatever kind. Raises BadReview."""
     return _required(_metadata, request, field).metadata
 
 
-def optional_metadata(request: Request, field: Field) -> ObjectMeta | None:
+def optional_metadata(request: AdmissionRequest, field: Field) -> ObjectMeta | None:
     """Read the metadata of an object under review, None where there is none. Raises BadReview."""
     found = _read(_metadata, request, field)
     return None if found is None else found.metadata
 
 
-def required_pod(request: Request, field: Field) -> Pod:
+def required_pod(request: AdmissionRequest, field: Field) -> Pod:
     """Read a pod under review. Raises BadReview."""
     return _required(_pods, request, field)
 
 
-def required_workload(request: Request, field: Field) -> Workload:
+def required_workload(request: AdmissionRequest, field: Field) -> Workload:
     """Read an object of any kind under review. Raises BadReview."""
     return _required(_workloads, request, field)
 
 
-def required_scale(request: Request, field: Field) -> Scale:
+def required_scale(request: AdmissionRequest, field: Field) -> Scale:
     """Read a scale under review. Raises BadReview."""
     return _required(_scales, request, field)
 
 
-def required_quota(request: Request, field: Field) -> ResourceQuota:
+def required_quota(request: AdmissionRequest, field: Field) -> ResourceQuota:
     """Read a ResourceQuota under review. Raises BadReview."""
     return _required(_quotas, request, field)
 
 
-def _required(decoder: msgspec.json.Decoder[T | None], request: Request, field: Field) -> T:
+def _required(
+    decoder: msgspec.json.Decoder[T | None], request: AdmissionRequest, field: Field
+) -> T:
     found = _read(decoder, request, field)
     if found is None:
         raise BadReview(f"$.request.{field}", "is missing")
     return found
 
 
-def _read(decoder: msgspec.json.Decoder[T | None], request: Request, field: Field) -> T | None:
+def _read(
+    decoder: msgspec.json.Decoder[T | None], request: AdmissionRequest, field: Field
+) -> T | None:
     raw = request.object if field == "object" else request.old_object
     try:
         return decoder.decode(raw)
@@ -243,17 +247,19 @@ _quotas: Final[msgspec.json.Decoder[ResourceQuota | None]] = msgspec.json.Decode
 )
 
 
-def encode(response: Response) -> bytes:
+def encode(response: AdmissionResponse) -> bytes:
     """Write the answer to a review."""
     return _encoder.encode(_Outgoing(API_VERSION, KIND, response))
 
 
-def denied(request: Request, denial: Denial, warnings: tuple[str, ...] = ()) -> Response:
+def denied(
+    request: AdmissionRequest, denial: Denial, warnings: tuple[str, ...] = ()
+) -> AdmissionResponse:
     """Answer with a refusal: one sentence for people, causes for programs."""
-    details = Details(request.name, request.kind.kind, _causes(denial))
-    status = Status(sentence(denial), "Forbidden", FORBIDDEN, details)
+    details = StatusDetails(request.name, request.kind.kind, _causes(denial))
+    status = AdmissionStatus(sentence(denial), "Forbidden", FORBIDDEN, details)
     annotations = audit(denial.decision, denial.reason)
-    return Response(request.uid, False, status, tuple(map(warning, warnings)), annotations)
+    return AdmissionResponse(request.uid, False, status, tuple(map(warning, warnings)), annotations)
 
 
 def audit(decision: str, outcome: str) -> dict[str, str]:
@@ -272,11 +278,11 @@ def warning(text: str) -> str:
     return f"{text[: WARNING_CHARACTERS_MAX - 1]}…"
 
 
-def _causes(denial: Denial) -> tuple[Cause, ...]:
+def _causes(denial: Denial) -> tuple[StatusCause, ...]:
     lines = [one for one in denial.shortages if one.message]
     if lines:
-        return tuple(Cause(one.reason, one.message, one.resource) for one in lines)
-    return (Cause(denial.reason, denial.message, denial.field),)
+        return tuple(StatusCause(one.reason, one.message, one.resource) for one in lines)
+    return (StatusCause(denial.reason, denial.message, denial.field),)
 
 
 def bad_review(error: Exception, root: str) -> BadReview:

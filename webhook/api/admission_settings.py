@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.api.card_schedulers import Schedulers
+from webhook.api.card_schedulers import CardSchedulers
 
 HAMI_IDENTITIES: Final = (
     "system:serviceaccount:kube-system:hami-scheduler",
@@ -18,7 +18,7 @@ Another release name or namespace gives other accounts: `ledger.kube.hami.hami_a
 """
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class AdmissionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The webhooks' settings.
 
     `deadline` is seconds for one request, below the webhook's own `timeoutSeconds`. `body_max` is
@@ -36,6 +36,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     allow_privileged: bool = False
     owner_holds_max: int = 64
     trusted: tuple[str, ...] = HAMI_IDENTITIES
-    schedulers: Schedulers = Schedulers()
+    schedulers: CardSchedulers = CardSchedulers()
     universe_authority: bool = True
     recorded: Callable[[str], str] = str

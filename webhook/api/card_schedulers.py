@@ -17,7 +17,7 @@ IGNORING: Final = "ignore"
 """HAMi's label, and its value, by which a pod or a namespace is left as it is."""
 
 
-class Schedulers(msgspec.Struct, frozen=True):
+class CardSchedulers(msgspec.Struct, frozen=True):
     """The schedulers with an extender that places pods on cards.
 
     `given` is written into pods of the default scheduler that ask for cards, when not empty.

@@ -10,17 +10,17 @@ from msgspec import structs
 from ledger.core.evolve.placements import standing
 from ledger.core.model.amounts import Amounts, covers, largest, without_zeros
 from ledger.core.model.state import State
-from webhook.settlement.observation import Sighting
+from webhook.settlement.observation import ObservedObject
 
 
-def as_promised(state: State, seen: Sighting) -> Sighting:
-    """Return a sighting whose demand is what it is charged, see `promised`."""
+def with_promised_demand(state: State, seen: ObservedObject) -> ObservedObject:
+    """Return a sighting whose demand is what it is charged, see `promised_demand`."""
     place = seen.namespace, seen.key, seen.uid
-    demand = promised(state, place, seen.demand, seen.assumed)
+    demand = promised_demand(state, place, seen.demand, seen.assumed)
     return seen if demand == seen.demand else structs.replace(seen, demand=demand)
 
 
-def promised(
+def promised_demand(
     state: State, place: tuple[str, str, str], demand: Amounts, assumed: tuple[str, ...]
 ) -> Amounts:
     """Return what stands of a pod that is placed, and of the rest no more than was promised.

@@ -1,18 +1,18 @@
 """Manners: how the roots of each namespace are charged, as its policy says."""
 
 from webhook.context.policies import NamespacePolicy
-from webhook.context.settlement_session import Tenure
-from webhook.settlement.workload_observation import AS_USUAL, Charged
+from webhook.context.settlement_session import SettlementSession
+from webhook.settlement.workload_observation import DEFAULT_MODE, ChargingMode
 
 
-class Manners:
+class ChargingModes:
     """Remembers how each namespace was treated, to notice when that is over."""
 
-    def __init__(self, tenure: Tenure) -> None:
+    def __init__(self, tenure: SettlementSession) -> None:
         self._policies = tenure.beyond.surroundings.policies if tenure.beyond is not None else None
-        self._known: dict[str, set[Charged]] = {}
+        self._known: dict[str, set[ChargingMode]] = {}
 
-    def of(self, namespace: str) -> Charged:
+    def of(self, namespace: str) -> ChargingMode:
         """Return how roots of a namespace are charged now."""
         found = self._look_up(namespace)
         self._known.setdefault(namespace, set()).add(found)
@@ -26,9 +26,9 @@ class Manners:
         """Begin anew: everything is about to be listed again."""
         self._known.clear()
 
-    def _look_up(self, namespace: str) -> Charged:
-        return AS_USUAL if self._policies is None else _manner(self._policies.of(namespace))
+    def _look_up(self, namespace: str) -> ChargingMode:
+        return DEFAULT_MODE if self._policies is None else _manner(self._policies.of(namespace))
 
 
-def _manner(policy: NamespacePolicy) -> Charged:
-    return Charged(policy.surge, not policy.charges_roots, policy.elastic_max)
+def _manner(policy: NamespacePolicy) -> ChargingMode:
+    return ChargingMode(policy.surge, not policy.charges_roots, policy.elastic_max)

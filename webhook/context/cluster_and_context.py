@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from ledger.kube.api.ports import Governed, Kept, Workloads, Writes
-from webhook.context.cluster_context import Surroundings
+from webhook.context.cluster_context import ClusterContext
 
 
 class FullCluster(Workloads, Kept, Governed, Writes, Protocol):
@@ -19,4 +19,4 @@ class Beyond(msgspec.Struct, frozen=True):
     """The cluster, and the `surroundings` that reviews use as well."""
 
     cluster: FullCluster
-    surroundings: Surroundings
+    surroundings: ClusterContext

@@ -9,13 +9,13 @@ from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import State
 from ledger.kube.requests.demand_rules import DemandRules, Recording
 from ledger.kube.watch.owner_cache import Parents
-from webhook.context.context_informers import Following, Surrounding
+from webhook.context.context_informers import ContextInformers, ContextSource
 from webhook.context.namespaces import Namespaces
-from webhook.context.owner_chain import Ancestry, View
-from webhook.context.owner_digest import digest_of
+from webhook.context.owner_chain import OwnerChains, StateSource
+from webhook.context.owner_digest import owner_digest
 from webhook.context.policies import NamespacePolicy, Policies
-from webhook.context.refused_hami_accounts import RefusedAllocators
-from webhook.kinds.catalog import Catalog
+from webhook.context.refused_hami_accounts import RefusedHamiAccounts
+from webhook.kinds.catalog import KindCatalog
 from webhook.settlement.observation import holds_uid, recorded_root
 
 LOOK_SECONDS: Final = 2.0
@@ -28,7 +28,7 @@ class _Blind:
     state: Final = State()
 
 
-class Surroundings:
+class ClusterContext:
     """What a replica knows of everything around a request.
 
     Without a cluster that is the kinds, the settings, and what the ledger has.
@@ -36,13 +36,13 @@ class Surroundings:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: KindCatalog,
         rules: DemandRules,
-        view: View,
+        view: StateSource,
         name: str,
         *,
         default: NamespacePolicy | None = None,
-        cluster: Surrounding | None = None,
+        cluster: ContextSource | None = None,
         current: Callable[[], DemandRules] | None = None,
         doubts: Callable[[], Sequence[str]] = tuple,
     ) -> None:
@@ -60,16 +60,16 @@ class Surroundings:
         self.cluster = cluster
         self.identity = ""
         """The user name that this service has at the API server, empty while it is not known."""
-        self.parents: Parents[bytes] = Parents(digest_of(catalog, rules))
-        self.ancestry = Ancestry(catalog, self.parents, cluster, view, name)
-        self.refused_allocators = RefusedAllocators(None)
+        self.parents: Parents[bytes] = Parents(owner_digest(catalog, rules))
+        self.ancestry = OwnerChains(catalog, self.parents, cluster, view, name)
+        self.refused_allocators = RefusedHamiAccounts(None)
         """Accounts that may be a HAMi's; without a cluster, none is kept."""
         self.namespaces = Namespaces(cluster)
         self.policies = Policies(default or NamespacePolicy(), self.namespaces)
         self.following = (
             None
             if cluster is None
-            else Following(cluster, catalog, self.parents, self.namespaces, self.policies)
+            else ContextInformers(cluster, catalog, self.parents, self.namespaces, self.policies)
         )
 
     @property
@@ -78,9 +78,9 @@ class Surroundings:
         return self._recording.rules(self._current(), self.view.state.labels)
 
     @classmethod
-    def none(cls, name: str, rules: DemandRules) -> "Surroundings":
+    def none(cls, name: str, rules: DemandRules) -> "ClusterContext":
         """Return those of which nothing is known: every pod counts by itself."""
-        return cls(Catalog(()), rules, _Blind(), name)
+        return cls(KindCatalog(()), rules, _Blind(), name)
 
     def recorded_root(self, reserve: Reserve) -> str | None:
         """Return the root that the ledger has for an existing object, None when it has none."""

@@ -18,7 +18,7 @@ from ledger.kube.watch.failed_objects import Failures
 from ledger.kube.watch.owner_cache import Parents
 from webhook.context.namespaces import Namespaces
 from webhook.context.policies import Policies
-from webhook.kinds.catalog import Catalog
+from webhook.kinds.catalog import KindCatalog
 
 DISCOVER_SECONDS: Final = 45.0
 """How often it is asked which kinds are served."""
@@ -30,17 +30,17 @@ _ALL: Final = "as a whole"
 _log: Final = logging.getLogger(__name__)
 
 
-class Surrounding(Workloads, Kept, Governed, Protocol):
+class ContextSource(Workloads, Kept, Governed, Protocol):
     """What is watched of a cluster."""
 
 
-class Following:
+class ContextInformers:
     """Feeds caches from one cluster."""
 
     def __init__(
         self,
-        cluster: Surrounding,
-        catalog: Catalog,
+        cluster: ContextSource,
+        catalog: KindCatalog,
         parents: Parents[bytes],
         namespaces: Namespaces,
         policies: Policies,

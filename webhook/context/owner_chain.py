@@ -25,9 +25,9 @@ from ledger.kube.api.objects import ObjectMeta, OwnerReference
 from ledger.kube.api.ports import Workloads
 from ledger.kube.api.resources import Resource
 from ledger.kube.watch.owner_cache import Parent, Parents
-from webhook.context.unrecognized_controllers import Unbelieved
-from webhook.kinds.catalog import Catalog
-from webhook.kinds.schema import Kind, key_of
+from webhook.context.unrecognized_controllers import UnrecognizedControllers
+from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.schema import WorkloadKind, key_of
 from webhook.settlement.observation import holds_uid
 
 DEPTH_MAX: Final = 8
@@ -36,7 +36,7 @@ DEPTH_MAX: Final = 8
 _log: Final = logging.getLogger(__name__)
 
 
-class View(Protocol):
+class StateSource(Protocol):
     """The state that the ledger has reached; read it, never change it."""
 
     @property
@@ -45,13 +45,13 @@ class View(Protocol):
         ...
 
 
-class Root(msgspec.Struct, frozen=True):
+class OwningRoot(msgspec.Struct, frozen=True):
     """The object that a pod draws from.
 
     `seen` is what is known of it beyond the ledger, None where the ledger's word was enough.
     """
 
-    kind: Kind
+    kind: WorkloadKind
     key: str
     uid: str
     seen: Parent[bytes] | None = None
@@ -64,29 +64,31 @@ class _Wanted(msgspec.Struct, frozen=True):
     owner: OwnerReference
 
 
-_Walk = Generator[_Wanted, Parent[bytes] | None, Root | None]
+_Walk = Generator[_Wanted, Parent[bytes] | None, OwningRoot | None]
 
 
-class Ancestry:
+class OwnerChains:
     """Finds roots in one cluster. Without a `cluster` only the ledger and the cache are asked."""
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: KindCatalog,
         parents: Parents[bytes],
         cluster: Workloads | None,
-        view: View,
+        view: StateSource,
         name: str,
     ) -> None:
         """`name` is the cluster's in the ledger."""
-        self.unbelieved = Unbelieved()
+        self.unbelieved = UnrecognizedControllers()
         self._catalog = catalog
         self._parents = parents
         self._cluster = cluster
         self._view = view
         self._name = name
 
-    async def root_of(self, namespace: str, meta: ObjectMeta, *, deadline: float) -> Root | None:
+    async def root_of(
+        self, namespace: str, meta: ObjectMeta, *, deadline: float
+    ) -> OwningRoot | None:
         """Return the root of an object, None when it stands on its own.
 
         Owners that are not remembered are read until loop time `deadline`.
@@ -97,10 +99,10 @@ class Ancestry:
             while True:
                 wanted = walk.send(await self._read(wanted, namespace, deadline))
         except StopIteration as end:
-            root: Root | None = end.value
+            root: OwningRoot | None = end.value
             return root
 
-    def known_root_of(self, namespace: str, meta: ObjectMeta) -> Root | None:
+    def known_root_of(self, namespace: str, meta: ObjectMeta) -> OwningRoot | None:
         """Return the root of an object as far as it is known without asking anybody."""
         walk = self._walk(namespace, meta)
         try:
@@ -108,16 +110,16 @@ class Ancestry:
             while True:
                 walk.send(None)
         except StopIteration as end:
-            root: Root | None = end.value
+            root: OwningRoot | None = end.value
             return root
 
-    def controller_kind(self, meta: ObjectMeta) -> Kind | None:
+    def controller_kind(self, meta: ObjectMeta) -> WorkloadKind | None:
         """Return the kind that an object's controller says to be of, if that kind has roots."""
         owner = meta.controller()
         kind = self._kind_of(owner) if owner is not None else None
         return kind if kind is not None and kind.root else None
 
-    def _kind_of(self, owner: OwnerReference) -> Kind | None:
+    def _kind_of(self, owner: OwnerReference) -> WorkloadKind | None:
         return self._catalog.of_owner(owner.api_version, owner.kind)
 
     def _walk(self, namespace: str, meta: ObjectMeta) -> _Walk:
@@ -139,11 +141,11 @@ class Ancestry:
                 break
             kind = self._kind_of(owner)
             if kind is not None:
-                root = Root(kind, key_of(kind, owner.name), owner.uid, seen)
+                root = OwningRoot(kind, key_of(kind, owner.name), owner.uid, seen)
             owner = seen.controller
         return root
 
-    def _charged(self, namespace: str, owner: OwnerReference) -> Root | None:
+    def _charged(self, namespace: str, owner: OwnerReference) -> OwningRoot | None:
         """Return the root that the ledger has for an owner: itself, or that of an owning pod."""
         space = self._view.state.namespaces.get(qualified(self._name, namespace))
         if space is None:
@@ -152,19 +154,19 @@ class Ancestry:
         if kind is not None:
             key = key_of(kind, owner.name)
             is_charged = holds_uid(space.entries.get(key), owner.uid)
-            return Root(kind, key, owner.uid) if is_charged else None
+            return OwningRoot(kind, key, owner.uid) if is_charged else None
         pod = space.entries.get(charges.PODS + owner.name) if _is_pod(owner) else None
         if pod is None or not holds_uid(pod, owner.uid):
             return None
         return self._of_key(charges.drawn_from(pod), space.entries)
 
-    def _of_key(self, key: str, entries: dict[str, Entry]) -> Root | None:
+    def _of_key(self, key: str, entries: dict[str, Entry]) -> OwningRoot | None:
         """Return the root at a key, if it is known."""
         resource, _, group = key.partition("/")[0].partition(".")
         kind, entry = self._catalog.of_resource(group, resource), entries.get(key)
         if kind is None or entry is None:
             return None
-        return Root(kind, key, entry.committed.uid if entry.committed else entry.holds[0].uid)
+        return OwningRoot(kind, key, entry.committed.uid if entry.committed else entry.holds[0].uid)
 
     def _resource(self, owner: OwnerReference) -> Resource | None:
         """Return where an owner can be read, None when the walk ends below it."""

@@ -15,7 +15,7 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.api.resources import Resource
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch.owner_cache import Parent
-from webhook.kinds.catalog import Catalog
+from webhook.kinds.catalog import KindCatalog
 from webhook.kinds.envelope import envelope_of
 
 ASKS_NOTHING: Final = b""
@@ -26,7 +26,7 @@ _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(Workload)
 
 
-def digest_of(catalog: Catalog, rules: DemandRules) -> Callable[[Resource, Workload], bytes]:
+def owner_digest(catalog: KindCatalog, rules: DemandRules) -> Callable[[Resource, Workload], bytes]:
     """Return what `ledger.kube.watch.owner_cache.Parents` is to keep of an object."""
 
     def digest(resource: Resource, seen: Workload) -> bytes:
@@ -41,7 +41,7 @@ def digest_of(catalog: Catalog, rules: DemandRules) -> Callable[[Resource, Workl
     return digest
 
 
-def remembered(parent: Parent[bytes]) -> Workload | None:
+def cached_workload(parent: Parent[bytes]) -> Workload | None:
     """Return the object as it was seen, None when it asks for nothing that is counted."""
     if parent.digest == ASKS_NOTHING:
         return None

@@ -8,7 +8,7 @@ from ledger.kube.api.ports import Change
 from ledger.log.command_queue import CommandQueue
 
 
-class Beside(Protocol):
+class PodListener(Protocol):
     """Something that is settled for as long as this replica is the active one."""
 
     async def run(self) -> None:
@@ -20,5 +20,5 @@ class Beside(Protocol):
         ...
 
 
-Begin = Callable[[CommandQueue], Beside]
+StartListener = Callable[[CommandQueue], PodListener]
 """Begins a tenure: commands are sent by the courier, in order with those about quotas."""

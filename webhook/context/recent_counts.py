@@ -12,7 +12,7 @@ KEPT_SECONDS: Final = 3_600.0
 K = TypeVar("K")
 
 
-class Lately(Generic[K]):
+class RecentCounts(Generic[K]):
     """How often each key was counted; a key is forgotten an hour after it was counted last."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ledger.kube.requests.container_requests import shown
-from webhook.context.recent_counts import Lately
+from webhook.context.recent_counts import RecentCounts
 
 QUESTIONS_MAX: Final = 4
 """Accounts about which the API server is asked at once; further ones are asked about when they are
@@ -23,13 +23,13 @@ MayAllocate = Callable[[str], Awaitable[bool]]
 _log: Final = logging.getLogger(__name__)
 
 
-class RefusedAllocators:
+class RefusedHamiAccounts:
     """The accounts that were refused lately and may be a HAMi's."""
 
     def __init__(self, may_allocate: MayAllocate | None) -> None:
         """Ask by `may_allocate`; without it no account is kept."""
         self._may_allocate = may_allocate
-        self._seen: Lately[str] = Lately()
+        self._seen: RecentCounts[str] = RecentCounts()
         self._asking = 0
 
     async def note(self, user: str, until: float) -> bool:

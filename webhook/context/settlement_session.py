@@ -14,7 +14,7 @@ from ledger.kube.requests.demand_rules import DemandRules, Recording
 from ledger.kube.requests.pod_traits import Labels
 from ledger.kube.watch.failed_objects import Failures
 from ledger.log.command_queue import CommandQueue
-from ledger.log.state_view import StateView
+from ledger.log.ledger import StateView
 from ledger.runtime.counter_protocol import Count, uncounted
 from webhook.context.cluster_and_context import Beyond
 
@@ -55,7 +55,7 @@ class Site(msgspec.Struct, frozen=True):
     beyond: Beyond | None = None
 
 
-class Tenure:
+class SettlementSession:
     """What the parts of settlement work with: the state, the cluster, and a way to the ledger."""
 
     def __init__(

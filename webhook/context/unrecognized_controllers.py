@@ -7,14 +7,14 @@ an ownerReference, so the memory is bounded and the rarest makes room.
 """
 
 from ledger.kube.requests.container_requests import shown
-from webhook.context.recent_counts import Lately
+from webhook.context.recent_counts import RecentCounts
 
 
-class Unbelieved:
+class UnrecognizedControllers:
     """The users that were not believed lately, by the kind that they acted for."""
 
     def __init__(self) -> None:
-        self._seen: Lately[tuple[str, str]] = Lately()
+        self._seen: RecentCounts[tuple[str, str]] = RecentCounts()
 
     def note(self, kind: str, username: str) -> None:
         """Note that a user has made an object that an object of a kind owns."""

@@ -27,10 +27,10 @@ from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.tasks.backoff import Backoff
 from webhook.context.policies import Policies
-from webhook.context.settlement_session import WATCHED, Tenure
-from webhook.gates.gate_queue import Queue, Waiter
-from webhook.gates.waiting_events import Obstacle, WaitingEvents, Waits
-from webhook.settlement.observation import Sighting, is_let_in
+from webhook.context.settlement_session import WATCHED, SettlementSession
+from webhook.gates.gate_queue import GateQueue, WaitingPod
+from webhook.gates.waiting_events import Obstacle, PodWait, WaitingEvents
+from webhook.settlement.observation import ObservedObject, is_reserved
 
 TRIES_MAX: Final = 64
 """Pods that are asked for in one round."""
@@ -48,15 +48,17 @@ _ALWAYS: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _log: Final = logging.getLogger(__name__)
 
 
-class Gates:
+class GateOpener:
     """Lets waiting pods in. `waiting` is how many there are."""
 
-    def __init__(self, tenure: Tenure, ledger: Ledger, writes: Writes, policies: Policies) -> None:
+    def __init__(
+        self, tenure: SettlementSession, ledger: Ledger, writes: Writes, policies: Policies
+    ) -> None:
         self._tenure = tenure
         self._ledger = ledger
         self._writes = writes
         self._policies = policies
-        self._queues: dict[str, Queue] = {}
+        self._queues: dict[str, GateQueue] = {}
         self._queued = EventQueue(writes, "settlement", tenure.count)
         self._events = WaitingEvents(self._queued, self._waits)
         self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
@@ -74,7 +76,7 @@ class Gates:
             return 0.0
         return max(0.0, self._tenure.now() / 1e6 - oldest.timestamp())
 
-    def note(self, pod: Pod, seen: Sighting) -> None:
+    def note(self, pod: Pod, seen: ObservedObject) -> None:
         """Take note of a pod that was seen: it waits, or waits no longer."""
         if not seen.gated or seen.cause or seen.problem or pod.metadata.deletion_timestamp:
             self._forget(seen.namespace, seen.uid)
@@ -82,8 +84,8 @@ class Gates:
         demand = demand_of(pod, self._tenure.rules)
         unknown = demand.unknown if isinstance(demand, Demand) else ""
         created = pod.metadata.creation_timestamp or _ALWAYS
-        queue = self._queues.setdefault(seen.namespace, Queue())
-        queue.pods[seen.uid] = Waiter(seen, created, unknown)
+        queue = self._queues.setdefault(seen.namespace, GateQueue())
+        queue.pods[seen.uid] = WaitingPod(seen, created, unknown)
         self._events.note((seen.namespace, seen.uid), asyncio.get_running_loop().time())
 
     def begin_anew(self) -> None:
@@ -118,7 +120,7 @@ class Gates:
                 return
         self._backoff.reset()
 
-    def _turns(self) -> Iterator[tuple[Queue, Waiter]]:
+    def _turns(self) -> Iterator[tuple[GateQueue, WaitingPod]]:
         """Yield whose turn it is in one namespace after the other, as long as any has somebody.
 
         A namespace goes to the end before its turn, so the next round begins with those that had
@@ -137,17 +139,17 @@ class Gates:
                     anybody = True
                     yield queue, one
 
-    async def _let_in(self, queue: Queue, one: Waiter) -> bool:
+    async def _let_in(self, queue: GateQueue, one: WaitingPod) -> bool:
         """Ask for a pod and remove its gate; return whether to go on with others."""
         seen = one.seen
         entry = self._tenure.entry(seen.namespace, seen.key)
-        if seen.demand and not is_let_in(entry, seen):
+        if seen.demand and not is_reserved(entry, seen):
             denial = await self._reserve(queue, one)
             if denial is not None:
                 return self._refused(queue, one, denial)
         return await self._open(queue, one)
 
-    async def _reserve(self, queue: Queue, one: Waiter) -> Denial | None:
+    async def _reserve(self, queue: GateQueue, one: WaitingPod) -> Denial | None:
         seen = one.seen
         policy = self._policies.of(local_name(seen.namespace))
         command = Reserve(
@@ -178,7 +180,7 @@ class Gates:
             return Denial(Reason.LEDGER_UNAVAILABLE, "no answer in time", transient=True)
         return answer if isinstance(answer, Denial) else None
 
-    def _refused(self, queue: Queue, one: Waiter, denial: Denial) -> bool:
+    def _refused(self, queue: GateQueue, one: WaitingPod, denial: Denial) -> bool:
         """Let a pod wait on; return whether to go on with others."""
         if denial.reason in _UNDECIDED:
             return False
@@ -193,7 +195,7 @@ class Gates:
             queue.set_aside(one, now, accounts)
         return True
 
-    async def _open(self, queue: Queue, one: Waiter) -> bool:
+    async def _open(self, queue: GateQueue, one: WaitingPod) -> bool:
         """Remove a pod's gate; return whether to go on with others."""
         queue.pods.pop(one.seen.uid, None)
         namespace = local_name(one.seen.namespace)
@@ -229,10 +231,10 @@ class Gates:
             if not queue.pods:
                 del self._queues[namespace]
 
-    def _waits(self, namespace: str, uid: str) -> Waits | None:
+    def _waits(self, namespace: str, uid: str) -> PodWait | None:
         """Return what is known of a pod for its event, None when it waits no more."""
         queue = self._queues.get(namespace)
         one = queue.pods.get(uid) if queue is not None else None
         if queue is None or one is None:
             return None
-        return Waits(local_name(namespace), one.name, queue.obstacle(uid))
+        return PodWait(local_name(namespace), one.name, queue.obstacle(uid))

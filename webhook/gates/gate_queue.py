@@ -6,16 +6,16 @@ from typing import Final
 import msgspec
 
 from webhook.gates.waiting_events import Obstacle
-from webhook.settlement.observation import Sighting
+from webhook.settlement.observation import ObservedObject
 
 SLOW_SECONDS: Final = 30.0
 """After so long a pod is asked for again although nothing it waits for was seen to change."""
 
 
-class Waiter(msgspec.Struct, frozen=True, gc=False):
+class WaitingPod(msgspec.Struct, frozen=True, gc=False):
     """A pod behind the gate; `unknown` is a resource of which it takes an unknown amount."""
 
-    seen: Sighting
+    seen: ObservedObject
     created: datetime
     unknown: str
 
@@ -25,7 +25,7 @@ class Waiter(msgspec.Struct, frozen=True, gc=False):
         return self.seen.key.partition("/")[2]
 
 
-class Queue:
+class GateQueue:
     """The pods of one namespace that wait, and what the first of them waits for.
 
     Until loop time `asleep_until` nothing is asked for, nor are those that could never fit until
@@ -35,15 +35,15 @@ class Queue:
     """
 
     def __init__(self) -> None:
-        self.pods: dict[str, Waiter] = {}
+        self.pods: dict[str, WaitingPod] = {}
         self.asleep_until = 0.0
         self.accounts: frozenset[str] = frozenset()
         self.hopeless: dict[str, float] = {}
         self.refused: set[str] = set()
         self.obstacles: dict[str, Obstacle] = {}
-        self.blocking: Waiter | None = None
+        self.blocking: WaitingPod | None = None
 
-    def first(self, now: float) -> Waiter | None:
+    def first(self, now: float) -> WaitingPod | None:
         """Return the pod whose turn it is, None when there is none to be asked for now."""
         if now < self.asleep_until:
             return None
@@ -65,13 +65,13 @@ class Queue:
         self.obstacles.pop(uid, None)
         self.pods.pop(uid, None)
 
-    def sleep(self, one: Waiter, now: float, accounts: frozenset[str]) -> None:
+    def sleep(self, one: WaitingPod, now: float, accounts: frozenset[str]) -> None:
         """Ask for nothing until one of these accounts changes, or it was long enough."""
         self.blocking = one
         self.asleep_until = now + SLOW_SECONDS
         self.accounts |= accounts
 
-    def set_aside(self, one: Waiter, now: float, accounts: frozenset[str]) -> None:
+    def set_aside(self, one: WaitingPod, now: float, accounts: frozenset[str]) -> None:
         """Ask for the others first, until one of these accounts changes, or it was long enough."""
         self.hopeless[one.seen.uid] = now + SLOW_SECONDS
         self.accounts |= accounts

@@ -54,7 +54,7 @@ class Obstacle(msgspec.Struct, frozen=True, gc=False):
         return Obstacle(f"waits behind pod {name}, which {self.text}", f"behind {self.kind}")
 
 
-class Waits(msgspec.Struct, frozen=True, gc=False):
+class PodWait(msgspec.Struct, frozen=True, gc=False):
     """A pod that waits, by the name of its namespace in the cluster, and its obstacle.
 
     There is no obstacle as long as the ledger was not asked.
@@ -65,7 +65,7 @@ class Waits(msgspec.Struct, frozen=True, gc=False):
     obstacle: Obstacle | None
 
 
-Find = Callable[[str, str], Waits | None]
+Find = Callable[[str, str], PodWait | None]
 """Returns what is known of a pod by qualified namespace and uid, None when it waits no more."""
 
 Pod = tuple[str, str]

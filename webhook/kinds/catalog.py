@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from webhook.kinds.schema import Kind, decode
+from webhook.kinds.schema import WorkloadKind, decode
 
 FILES_MAX: Final = 256
 """Most files that a folder of kinds may hold."""
@@ -32,13 +32,13 @@ class KindError(ValueError):
     """Documents of kinds cannot be used; the text names file, field, value and remedy."""
 
 
-class Catalog:
+class KindCatalog:
     """All kinds, by resource and by the name that ownerReferences use."""
 
-    def __init__(self, kinds: Iterable[Kind]) -> None:
+    def __init__(self, kinds: Iterable[WorkloadKind]) -> None:
         """Hold kinds of which no two have the same resource or name. Raises KindError."""
-        self._of_resource: dict[tuple[str, str], Kind] = {}
-        self._of_name: dict[tuple[str, str], Kind] = {}
+        self._of_resource: dict[tuple[str, str], WorkloadKind] = {}
+        self._of_name: dict[tuple[str, str], WorkloadKind] = {}
         for kind in kinds:
             for index, word in ((self._of_resource, kind.resource), (self._of_name, kind.kind)):
                 other = index.setdefault((kind.group, word), kind)
@@ -55,7 +55,7 @@ class Catalog:
         cls,
         paths: Iterable[str | Path] = (),
         controllers: Mapping[str, tuple[str, ...]] | None = None,
-    ) -> "Catalog":
+    ) -> "KindCatalog":
         """Return the kinds that come along, and those of users' YAML files and folders of them.
 
         `controllers` says, by `resource.group`, which identities stand in for those that the
@@ -76,31 +76,31 @@ class Catalog:
                 found[kind.name] = kind
         return cls(_controlled(found, controllers or {}))
 
-    def __iter__(self) -> Iterator[Kind]:
+    def __iter__(self) -> Iterator[WorkloadKind]:
         """Yield all kinds."""
         return iter(self._of_resource.values())
 
-    def of_resource(self, group: str, resource: str) -> Kind | None:
+    def of_resource(self, group: str, resource: str) -> WorkloadKind | None:
         """Return the kind of a resource, such as `apps` and `deployments`."""
         return self._of_resource.get((group, resource))
 
-    def of_owner(self, api_version: str, name: str) -> Kind | None:
+    def of_owner(self, api_version: str, name: str) -> WorkloadKind | None:
         """Return the kind that an ownerReference names, whatever version it says."""
         group, slash, _ = api_version.partition("/")
         return self._of_name.get((group if slash else "", name))
 
     @property
-    def roots(self) -> tuple[Kind, ...]:
+    def roots(self) -> tuple[WorkloadKind, ...]:
         """Return the kinds whose objects are charged."""
         return tuple(kind for kind in self if kind.root)
 
     @property
-    def scalable(self) -> tuple[Kind, ...]:
+    def scalable(self) -> tuple[WorkloadKind, ...]:
         """Return the kinds whose objects are charged and have a scale."""
         return tuple(kind for kind in self.roots if kind.scale is not None)
 
 
-def _builtin() -> Iterator[Kind]:
+def _builtin() -> Iterator[WorkloadKind]:
     folder = resources.files("webhook.kinds") / "builtin"
     for file in sorted(folder.iterdir(), key=lambda one: one.name):
         yield from _read(file, file.name)
@@ -117,7 +117,7 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
         yield from inside
 
 
-def _read(file: Traversable, name: str) -> Iterator[Kind]:
+def _read(file: Traversable, name: str) -> Iterator[WorkloadKind]:
     """Yield the kinds of one file. Raises KindError."""
     try:
         with file.open("rb") as opened:
@@ -133,7 +133,7 @@ def _read(file: Traversable, name: str) -> Iterator[Kind]:
         raise KindError(f"{name} is no YAML: {error}") from error
 
 
-def _decoded(document: object, where: str) -> Kind:
+def _decoded(document: object, where: str) -> WorkloadKind:
     try:
         return decode(document)
     except msgspec.ValidationError as error:
@@ -141,8 +141,8 @@ def _decoded(document: object, where: str) -> Kind:
 
 
 def _controlled(
-    found: Mapping[str, Kind], controllers: Mapping[str, tuple[str, ...]]
-) -> Iterator[Kind]:
+    found: Mapping[str, WorkloadKind], controllers: Mapping[str, tuple[str, ...]]
+) -> Iterator[WorkloadKind]:
     """Yield the kinds with the identities that a setting names. Raises KindError."""
     unknown = sorted(controllers.keys() - found.keys())
     if unknown:

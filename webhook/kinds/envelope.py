@@ -15,10 +15,10 @@ from ledger.kube.requests.container_requests import shown
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.pod_traits import Labels, fitting, traits_of_template
-from webhook.kinds.expressions import Expression
-from webhook.kinds.schema import Kind
+from webhook.kinds.expressions import KindExpression
+from webhook.kinds.schema import WorkloadKind
 from webhook.kinds.templates import Template, names_of, templates_of
-from webhook.kinds.values import Json, Scope, Unfit, unfit
+from webhook.kinds.values import ExpressionScope, InvalidObject, Json, invalid_object
 
 Surge = Literal["opportunistic", "reserve", "strict"]
 """What becomes of pods that a roll-out runs on top: they need free room when they come, room is
@@ -47,7 +47,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 def envelope_of(
-    kind: Kind,
+    kind: WorkloadKind,
     workload: Workload,
     rules: DemandRules,
     *,
@@ -65,11 +65,13 @@ def envelope_of(
         envelope = _envelope(found, stage, workload.metadata.labels, rules.labels)
         pods, replicas = _alike(kind, stage, found)
         return msgspec.structs.replace(envelope, pods=pods, replicas=replicas)
-    except Unfit as error:
+    except InvalidObject as error:
         return error.denial
 
 
-def surge_demand(kind: Kind, old: Workload, new: Workload, rules: DemandRules) -> Amounts | Denial:
+def surge_demand(
+    kind: WorkloadKind, old: Workload, new: Workload, rules: DemandRules
+) -> Amounts | Denial:
     """Return what a roll-out from `old` to `new` needs besides the envelope to ever end.
 
     Nothing when no template changes.
@@ -81,7 +83,7 @@ def surge_demand(kind: Kind, old: Workload, new: Workload, rules: DemandRules) -
         for template in templates_of(kind, new):
             _add(total, _demand(template, rules).amounts, _least(template))
         return without_zeros(total)
-    except Unfit as error:
+    except InvalidObject as error:
         return error.denial
 
 
@@ -94,8 +96,10 @@ class _Stage(msgspec.Struct, frozen=True):
     elastic_max: bool
 
     @classmethod
-    def of(cls, kind: Kind, workload: Workload, surge: Surge, elastic_max: bool) -> "_Stage":
-        scope = Scope(names_of(workload))
+    def of(
+        cls, kind: WorkloadKind, workload: Workload, surge: Surge, elastic_max: bool
+    ) -> "_Stage":
+        scope = ExpressionScope(names_of(workload))
         finished = kind.finished is not None and kind.finished.truth(scope)
         suspended = kind.suspended is not None and kind.suspended.truth(scope)
         rolled_out = kind.rolled_out is None or kind.rolled_out.truth(scope)
@@ -139,7 +143,9 @@ def _envelope(
     )
 
 
-def _alike(kind: Kind, stage: _Stage, found: list[tuple[Template, Demand]]) -> tuple[int, bool]:
+def _alike(
+    kind: WorkloadKind, stage: _Stage, found: list[tuple[Template, Demand]]
+) -> tuple[int, bool]:
     """Return of how many like pods a demand is, and whether the scale sets that number."""
     asking = [one for one, demand in found if demand.amounts and stage.pods(one)]
     if len(asking) != 1:
@@ -151,7 +157,7 @@ def _alike(kind: Kind, stage: _Stage, found: list[tuple[Template, Demand]]) -> t
     return stage.pods(asking[0]), not is_more and _is_scale(kind, pods.count)
 
 
-def _is_scale(kind: Kind, count: Expression) -> bool:
+def _is_scale(kind: WorkloadKind, count: KindExpression) -> bool:
     """Return whether a number of pods is what the scale of their kind says, and nothing else."""
     if kind.scale is None:
         return False
@@ -162,7 +168,7 @@ def _demand(template: Template, rules: DemandRules) -> Demand:
     """Return what one pod of a template asks for. Raises Unfit."""
     demand = demand_of(template.pod, rules)
     if isinstance(demand, Denial):
-        raise Unfit(template.refused(demand))
+        raise InvalidObject(template.refused(demand))
     return demand
 
 
@@ -171,7 +177,7 @@ def _add(total: Amounts, amounts: Amounts, pods: int) -> None:
     for resource, amount in amounts.items():
         sum_ = total.get(resource, 0) + pods * amount
         if sum_ > most_of(resource):
-            raise unfit(
+            raise invalid_object(
                 f"{resource} of all pods comes to {shown(sum_)}, which is beyond"
                 f" {most_of(resource)}",
                 "spec",
@@ -189,18 +195,18 @@ def _least(template: Template) -> int:
     return pods.surge_least.pods(_counting(template.scope, pods.count.pods(template.scope)))
 
 
-def _counting(scope: Scope, count: int) -> Scope:
+def _counting(scope: ExpressionScope, count: int) -> ExpressionScope:
     """Return a scope in which `count` is known."""
     return msgspec.structs.replace(scope, names={**scope.names, "count": count})
 
 
-def _contents(kind: Kind, workload: Workload) -> list[Json]:
+def _contents(kind: WorkloadKind, workload: Workload) -> list[Json]:
     names = names_of(workload)
     return [place.value for pods in kind.pod_sets for place in pods.path.places(names)]
 
 
-def _both_unknown(field: str, one: str, other: str) -> Unfit:
-    return unfit(
+def _both_unknown(field: str, one: str, other: str) -> InvalidObject:
+    return invalid_object(
         f"the object takes an amount of {one} and of {other} that is not known",
         field,
         "",

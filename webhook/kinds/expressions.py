@@ -15,8 +15,8 @@ from typing import Final
 
 from ledger.core.model.denials import Reason
 from webhook.kinds.functions import number_of, truth_of
-from webhook.kinds.grammar import NAMES, ExpressionError, compiled
-from webhook.kinds.values import Scope, Unfit, brief, unfit
+from webhook.kinds.grammar import NAMES, KindExpressionError, compiled
+from webhook.kinds.values import ExpressionScope, InvalidObject, brief, invalid_object
 
 LENGTH_MAX: Final = 500
 """Longest expression, characters."""
@@ -28,7 +28,7 @@ COUNT_MAX: Final = 2**31 - 1
 """Most pods of one template: Kubernetes counts replicas in 32 bits."""
 
 
-class Expression:
+class KindExpression:
     """One compiled expression. `names` are the roots of its paths."""
 
     __slots__ = ("_term", "names", "text")
@@ -47,19 +47,19 @@ class Expression:
         """Whether a path of the expression may lead through annotations of the object."""
         return "metadata" in self.names and "annotations" in self.text
 
-    def truth(self, scope: Scope) -> bool:
+    def truth(self, scope: ExpressionScope) -> bool:
         """Return whether a condition holds. Raises Unfit when it is neither true nor false."""
         return truth_of(self._term, scope)
 
-    def pods(self, scope: Scope) -> int:
+    def pods(self, scope: ExpressionScope) -> int:
         """Return a number of pods. Raises Unfit when it is none from 0 to `COUNT_MAX`."""
         number = number_of(self._term, scope)
         if not 0 <= number <= COUNT_MAX:
             raise self._no_count(scope.naming(self._term.field), number)
         return number
 
-    def _no_count(self, field: str, number: int) -> Unfit:
-        return unfit(
+    def _no_count(self, field: str, number: int) -> InvalidObject:
+        return invalid_object(
             f"{field} comes to {brief(number)} pods, which is outside 0 to {COUNT_MAX}",
             field,
             brief(number),
@@ -70,11 +70,11 @@ class Expression:
 
 def _parsed(text: str) -> ast.expr:
     if len(text) > LENGTH_MAX:
-        raise ExpressionError(f"the expression is longer than {LENGTH_MAX} characters: {text}")
+        raise KindExpressionError(f"the expression is longer than {LENGTH_MAX} characters: {text}")
     try:
         body = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise ExpressionError(f"{text!r} is not an expression: {error}") from error
+        raise KindExpressionError(f"{text!r} is not an expression: {error}") from error
     if sum(1 for _ in ast.walk(body)) > NODES_MAX:
-        raise ExpressionError(f"{text!r} has more than {NODES_MAX} parts: make it simpler")
+        raise KindExpressionError(f"{text!r} has more than {NODES_MAX} parts: make it simpler")
     return body

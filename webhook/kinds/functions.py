@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ledger.core.model.denials import Reason
-from webhook.kinds.values import NUMBER_MAX, Json, Scope, Unfit, unlike
+from webhook.kinds.values import NUMBER_MAX, ExpressionScope, InvalidObject, Json, wrong_type
 
 ARGUMENTS_MAX: Final = 8
 """Most arguments of `min` and `max`."""
@@ -14,22 +14,22 @@ _PERCENT: Final = re.compile(r"([0-9]{1,6})%")
 _INDEXES: Final = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?(,[0-9]{1,10}(-[0-9]{1,10})?)*")
 
 
-class Term(NamedTuple):
+class ExpressionTerm(NamedTuple):
     """A compiled part of an expression: what to read, and the field it is about."""
 
     field: str
-    read: Callable[[Scope], Json]
+    read: Callable[[ExpressionScope], Json]
 
 
-class Function(NamedTuple):
+class ExpressionFunction(NamedTuple):
     """A function: how it is written, how many arguments it takes, and what it does."""
 
     usage: str
     arguments: tuple[int, int]
-    call: Callable[[Scope, Sequence[Term]], Json]
+    call: Callable[[ExpressionScope, Sequence[ExpressionTerm]], Json]
 
 
-def number_of(term: Term, scope: Scope) -> int:
+def number_of(term: ExpressionTerm, scope: ExpressionScope) -> int:
     """Return a term as a whole number. Raises Unfit."""
     value = term.read(scope)
     if type(value) is int and abs(value) <= NUMBER_MAX:
@@ -37,7 +37,7 @@ def number_of(term: Term, scope: Scope) -> int:
     raise _no_count(term, scope, value, "a whole number")
 
 
-def truth_of(term: Term, scope: Scope) -> bool:
+def truth_of(term: ExpressionTerm, scope: ExpressionScope) -> bool:
     """Return a term as a condition; what is missing is false. Raises Unfit."""
     value = term.read(scope)
     if value is None or isinstance(value, bool):
@@ -45,20 +45,22 @@ def truth_of(term: Term, scope: Scope) -> bool:
     raise _no_count(term, scope, value, "true or false")
 
 
-def _no_count(term: Term, scope: Scope, value: Json, wanted: str) -> Unfit:
-    return unlike(scope.naming(term.field), value, wanted, Reason.INVALID_COUNT)
+def _no_count(
+    term: ExpressionTerm, scope: ExpressionScope, value: Json, wanted: str
+) -> InvalidObject:
+    return wrong_type(scope.naming(term.field), value, wanted, Reason.INVALID_COUNT)
 
 
-def _default(scope: Scope, terms: Sequence[Term]) -> Json:
+def _default(scope: ExpressionScope, terms: Sequence[ExpressionTerm]) -> Json:
     value = terms[0].read(scope)
     return terms[1].read(scope) if value is None else value
 
 
-def _has(scope: Scope, terms: Sequence[Term]) -> bool:
+def _has(scope: ExpressionScope, terms: Sequence[ExpressionTerm]) -> bool:
     return terms[0].read(scope) is not None
 
 
-def _condition(scope: Scope, terms: Sequence[Term]) -> bool:
+def _condition(scope: ExpressionScope, terms: Sequence[ExpressionTerm]) -> bool:
     """Tell whether a condition of the status is true; a status of any other shape has none."""
     wanted = terms[0].read(scope)
     status = scope.names.get("status")
@@ -69,7 +71,7 @@ def _condition(scope: Scope, terms: Sequence[Term]) -> bool:
     )
 
 
-def _indexes(scope: Scope, terms: Sequence[Term]) -> int:
+def _indexes(scope: ExpressionScope, terms: Sequence[ExpressionTerm]) -> int:
     """Count the indexes of a text such as `1,3-5,7`, as Jobs write them."""
     value = terms[0].read(scope)
     if value is None or value == "":
@@ -83,17 +85,17 @@ def _length(first: str, last: str) -> int:
     return max(int(last or first) - int(first) + 1, 0)
 
 
-def _portion(scope: Scope, terms: Sequence[Term]) -> int:
+def _portion(scope: ExpressionScope, terms: Sequence[ExpressionTerm]) -> int:
     part, whole = _part_of(scope, terms)
     return -(-part * whole // 100)
 
 
-def _portion_down(scope: Scope, terms: Sequence[Term]) -> int:
+def _portion_down(scope: ExpressionScope, terms: Sequence[ExpressionTerm]) -> int:
     part, whole = _part_of(scope, terms)
     return part * whole // 100
 
 
-def _part_of(scope: Scope, terms: Sequence[Term]) -> tuple[int, int]:
+def _part_of(scope: ExpressionScope, terms: Sequence[ExpressionTerm]) -> tuple[int, int]:
     """Return `(percent, whole)` of an int-or-percentage and what it is a part of."""
     term, of = terms
     value = term.read(scope)
@@ -106,21 +108,23 @@ def _part_of(scope: Scope, terms: Sequence[Term]) -> tuple[int, int]:
 
 
 FUNCTIONS: Final = {
-    "default": Function("default(path, instead)", (2, 2), _default),
-    "has": Function("has(path)", (1, 1), _has),
-    "min": Function(
+    "default": ExpressionFunction("default(path, instead)", (2, 2), _default),
+    "has": ExpressionFunction("has(path)", (1, 1), _has),
+    "min": ExpressionFunction(
         "min(a, b)",
         (2, ARGUMENTS_MAX),
         lambda scope, terms: min(number_of(term, scope) for term in terms),
     ),
-    "max": Function(
+    "max": ExpressionFunction(
         "max(a, b)",
         (2, ARGUMENTS_MAX),
         lambda scope, terms: max(number_of(term, scope) for term in terms),
     ),
-    "portion": Function("portion(number or percentage, of)", (2, 2), _portion),
-    "portion_down": Function("portion_down(number or percentage, of)", (2, 2), _portion_down),
-    "indexes": Function("indexes(path)", (1, 1), _indexes),
-    "condition": Function("condition('Type')", (1, 1), _condition),
+    "portion": ExpressionFunction("portion(number or percentage, of)", (2, 2), _portion),
+    "portion_down": ExpressionFunction(
+        "portion_down(number or percentage, of)", (2, 2), _portion_down
+    ),
+    "indexes": ExpressionFunction("indexes(path)", (1, 1), _indexes),
+    "condition": ExpressionFunction("condition('Type')", (1, 1), _condition),
 }
 """By name. `portion` rounds up, as Kubernetes does for what comes on top; `portion_down` down."""

@@ -7,8 +7,14 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from webhook.kinds.functions import FUNCTIONS, Function, Term, number_of, truth_of
-from webhook.kinds.values import Json, Scope, step_into
+from webhook.kinds.functions import (
+    FUNCTIONS,
+    ExpressionFunction,
+    ExpressionTerm,
+    number_of,
+    truth_of,
+)
+from webhook.kinds.values import ExpressionScope, Json, step_into
 
 NAMES: Final = frozenset(("metadata", "spec", "status", "item", "key", "count"))
 _WORDS: Final = {"true": True, "false": False}
@@ -26,11 +32,11 @@ _ORDERS: Final[dict[type[ast.cmpop], Callable[[int, int], bool]]] = {
 }
 
 
-class ExpressionError(ValueError):
+class KindExpressionError(ValueError):
     """An expression cannot be compiled; the text quotes it and says what may be written."""
 
 
-def compiled(node: ast.expr, text: str) -> Term:
+def compiled(node: ast.expr, text: str) -> ExpressionTerm:
     """Return what evaluates one part of an expression. Raises ExpressionError."""
     for form, compiler in _COMPILERS.items():
         if isinstance(node, form):
@@ -38,14 +44,14 @@ def compiled(node: ast.expr, text: str) -> Term:
     raise _unknown(node, text)
 
 
-def _constant(node: ast.Constant, text: str) -> Term:
+def _constant(node: ast.Constant, text: str) -> ExpressionTerm:
     value = node.value
     if type(value) not in (int, str):
         raise _unknown(node, text)
-    return Term(repr(value), lambda scope: value)
+    return ExpressionTerm(repr(value), lambda scope: value)
 
 
-def _path(node: ast.expr, text: str) -> Term:
+def _path(node: ast.expr, text: str) -> ExpressionTerm:
     """Compile `root.name.name`, `root["name"]` and `root[0]`."""
     steps: list[str | int] = []
     while not isinstance(node, ast.Name):
@@ -54,7 +60,7 @@ def _path(node: ast.expr, text: str) -> Term:
         node = node.value
     if node.id in _WORDS and not steps:
         word = _WORDS[node.id]
-        return Term(node.id, lambda scope: word)
+        return ExpressionTerm(node.id, lambda scope: word)
     if node.id not in NAMES:
         raise _unknown(node, text)
     return _reading(node.id, tuple(reversed(steps)))
@@ -70,13 +76,13 @@ def _step(node: ast.expr, text: str) -> str | int:
     raise _unknown(node, text)
 
 
-def _reading(root: str, steps: Sequence[str | int]) -> Term:
+def _reading(root: str, steps: Sequence[str | int]) -> ExpressionTerm:
     fields = [root]
     for step in steps:
         named = isinstance(step, str) and step.isidentifier()
         fields.append(f"{fields[-1]}.{step}" if named else f"{fields[-1]}[{step}]")
 
-    def read(scope: Scope) -> Json:
+    def read(scope: ExpressionScope) -> Json:
         value = scope.names.get(root)
         for step, field in zip(steps, fields, strict=False):
             if value is None:
@@ -84,81 +90,89 @@ def _reading(root: str, steps: Sequence[str | int]) -> Term:
             value = step_into(value, step, scope.naming(field))
         return value
 
-    return Term(fields[-1], read)
+    return ExpressionTerm(fields[-1], read)
 
 
-def _sum(node: ast.BinOp, text: str) -> Term:
+def _sum(node: ast.BinOp, text: str) -> ExpressionTerm:
     operation = _ARITHMETIC.get(type(node.op))
     if operation is None:
         raise _unknown(node, text)
     left, right = compiled(node.left, text), compiled(node.right, text)
-    return Term(
+    return ExpressionTerm(
         left.field, lambda scope: operation(number_of(left, scope), number_of(right, scope))
     )
 
 
-def _sign(node: ast.UnaryOp, text: str) -> Term:
+def _sign(node: ast.UnaryOp, text: str) -> ExpressionTerm:
     inner = compiled(node.operand, text)
     if isinstance(node.op, ast.Not):
-        return Term(inner.field, lambda scope: not truth_of(inner, scope))
+        return ExpressionTerm(inner.field, lambda scope: not truth_of(inner, scope))
     if isinstance(node.op, ast.USub):
-        return Term(inner.field, lambda scope: -number_of(inner, scope))
+        return ExpressionTerm(inner.field, lambda scope: -number_of(inner, scope))
     raise _unknown(node, text)
 
 
-def _comparison(node: ast.Compare, text: str) -> Term:
+def _comparison(node: ast.Compare, text: str) -> ExpressionTerm:
     if len(node.ops) != 1:
-        raise ExpressionError(f"{text!r} compares more than two: join comparisons with `and`")
+        raise KindExpressionError(f"{text!r} compares more than two: join comparisons with `and`")
     left, right = compiled(node.left, text), compiled(node.comparators[0], text)
     kind = type(node.ops[0])
     if kind is ast.Eq:
-        return Term(left.field, lambda scope: bool(left.read(scope) == right.read(scope)))
+        return ExpressionTerm(left.field, lambda scope: bool(left.read(scope) == right.read(scope)))
     if kind is ast.NotEq:
-        return Term(left.field, lambda scope: bool(left.read(scope) != right.read(scope)))
+        return ExpressionTerm(left.field, lambda scope: bool(left.read(scope) != right.read(scope)))
     order = _ORDERS.get(kind)
     if order is None:
         raise _unknown(node, text)
-    return Term(left.field, lambda scope: order(number_of(left, scope), number_of(right, scope)))
+    return ExpressionTerm(
+        left.field, lambda scope: order(number_of(left, scope), number_of(right, scope))
+    )
 
 
-def _both(node: ast.BoolOp, text: str) -> Term:
+def _both(node: ast.BoolOp, text: str) -> ExpressionTerm:
     terms = [compiled(value, text) for value in node.values]
     test = all if isinstance(node.op, ast.And) else any
-    return Term(terms[0].field, lambda scope: test(truth_of(term, scope) for term in terms))
+    return ExpressionTerm(
+        terms[0].field, lambda scope: test(truth_of(term, scope) for term in terms)
+    )
 
 
-def _choice(node: ast.IfExp, text: str) -> Term:
+def _choice(node: ast.IfExp, text: str) -> ExpressionTerm:
     test, then, other = (compiled(one, text) for one in (node.test, node.body, node.orelse))
     field = then.field if isinstance(node.orelse, ast.Constant) else other.field
-    return Term(
+    return ExpressionTerm(
         field, lambda scope: then.read(scope) if truth_of(test, scope) else other.read(scope)
     )
 
 
-def _call(node: ast.Call, text: str) -> Term:
+def _call(node: ast.Call, text: str) -> ExpressionTerm:
     function = FUNCTIONS.get(node.func.id) if isinstance(node.func, ast.Name) else None
     if function is None or node.keywords:
         raise _unknown(node, text)
     least, most = function.arguments
     if not least <= len(node.args) <= most:
-        raise ExpressionError(f"in {text!r}, write {function.usage}")
+        raise KindExpressionError(f"in {text!r}, write {function.usage}")
     terms = [compiled(argument, text) for argument in node.args]
-    return Term(terms[0].field, _called(function, terms))
+    return ExpressionTerm(terms[0].field, _called(function, terms))
 
 
-def _called(function: Function, terms: Sequence[Term]) -> Callable[[Scope], Json]:
+def _called(
+    function: ExpressionFunction, terms: Sequence[ExpressionTerm]
+) -> Callable[[ExpressionScope], Json]:
     return lambda scope: function.call(scope, terms)
 
 
-def _unknown(node: ast.expr, text: str) -> ExpressionError:
+def _unknown(node: ast.expr, text: str) -> KindExpressionError:
     usages = ", ".join(function.usage for function in FUNCTIONS.values())
-    return ExpressionError(
+    return KindExpressionError(
         f"{ast.unparse(node)!r} in {text!r} is not known: write whole numbers, texts, paths from"
         f" {', '.join(sorted(NAMES))}, + - *, comparisons, and, or, not, `a if b else c`, {usages}"
     )
 
 
-_COMPILERS: Final[dict[type[ast.expr] | tuple[type[ast.expr], ...], Callable[..., Term]]] = {
+_COMPILERS: Final[
+    dict[type[ast.expr] | tuple[type[ast.expr], ...], Callable[..., ExpressionTerm]]
+] = {
     ast.Constant: _constant,
     (ast.Name, ast.Attribute, ast.Subscript): _path,
     ast.BinOp: _sum,

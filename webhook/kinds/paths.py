@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.kinds.values import Json, step_into, unlike
+from webhook.kinds.values import Json, step_into, wrong_type
 
 LENGTH_MAX: Final = 200
 """Longest path, characters."""
@@ -24,7 +24,7 @@ _FORM: Final = re.compile(
 )
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class PathMatch(msgspec.Struct, frozen=True, gc=False):
     """One place that a path leads to: its field and value, and the element walked through."""
 
     field: str
@@ -34,7 +34,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     key: Json = None
 
 
-class Path:
+class FieldPath:
     """A compiled path. `before` leads to the list or map that is walked, `after` on from there."""
 
     __slots__ = ("after", "before", "text", "walk")
@@ -52,18 +52,18 @@ class Path:
         self.walk: str = form["walk"] or ""
         self.after = tuple((form["after"] or "").split(".")[1:])
 
-    def places(self, root: Json) -> Iterator[Place]:
+    def places(self, root: Json) -> Iterator[PathMatch]:
         """Yield the places in an object that are there. Raises Unfit for what is no object."""
         field, value = _followed("", root, self.before)
         if value is None:
             return
         if not self.walk:
-            yield Place(field, value)
+            yield PathMatch(field, value)
             return
         for item_field, key, item in self._elements(field, value):
             end, found = _followed(item_field, item, self.after)
             if found is not None:
-                yield Place(end, found, item_field, item, key)
+                yield PathMatch(end, found, item_field, item, key)
 
     def _elements(self, field: str, value: Json) -> Iterator[tuple[str, str | int, Json]]:
         found: list[tuple[str, str | int, Json]]
@@ -72,9 +72,9 @@ class Path:
         elif self.walk == ".*" and isinstance(value, dict):
             found = [(f"{field}.{key}", key, item) for key, item in value.items()]
         else:
-            raise unlike(field, value, "a list" if self.walk == "[*]" else "an object")
+            raise wrong_type(field, value, "a list" if self.walk == "[*]" else "an object")
         if len(found) > WALKED_MAX:
-            raise unlike(field, f"{len(found)} elements", f"at most {WALKED_MAX}")
+            raise wrong_type(field, f"{len(found)} elements", f"at most {WALKED_MAX}")
         yield from found
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from webhook.kinds.expressions import Expression
-from webhook.kinds.paths import Path
+from webhook.kinds.expressions import KindExpression
+from webhook.kinds.paths import FieldPath
 
 POD_SETS_MAX: Final = 16
 """Most pod templates that one kind names."""
@@ -18,7 +18,7 @@ POD_SETS_MAX: Final = 16
 CONTROLLERS_MAX: Final = 32
 """Most identities that may create what belongs to a kind."""
 
-ONE: Final = Expression("1")
+ONE: Final = KindExpression("1")
 
 _GROUP: Final = Meta(pattern=r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$")
 _RESOURCE: Final = Meta(pattern=r"^[a-z][a-z0-9]{0,62}$")
@@ -43,13 +43,13 @@ class PodSet(_Document, frozen=True, kw_only=True):
     could never end; both may say `count`.
     """
 
-    template: Path | None = None
-    pod_spec: Path | None = None
-    resources: Path | None = None
-    count: Expression = ONE
-    elastic_count: Expression | None = None
-    surge: Expression | None = None
-    surge_least: Expression | None = None
+    template: FieldPath | None = None
+    pod_spec: FieldPath | None = None
+    resources: FieldPath | None = None
+    count: KindExpression = ONE
+    elastic_count: KindExpression | None = None
+    surge: KindExpression | None = None
+    surge_least: KindExpression | None = None
 
     def __post_init__(self) -> None:
         """Check what one field alone cannot tell."""
@@ -57,7 +57,7 @@ class PodSet(_Document, frozen=True, kw_only=True):
         if len(given) != 1:
             raise ValueError("write exactly one of template, podSpec and resources")
         for field in ("count", "elastic_count", "surge", "surge_least"):
-            expression: Expression | None = getattr(self, field)
+            expression: KindExpression | None = getattr(self, field)
             if expression is None:
                 continue
             if not given[0].walk and not expression.names.isdisjoint(("item", "key")):
@@ -69,14 +69,14 @@ class PodSet(_Document, frozen=True, kw_only=True):
                 raise ValueError(f"{expression.text!r} would count by itself: do not name count")
 
     @property
-    def path(self) -> Path:
+    def path(self) -> FieldPath:
         """Return the path, whatever it leads to."""
         found = self.template or self.pod_spec or self.resources
         assert found is not None, "checked when the document was decoded"
         return found
 
 
-class Kind(_Document, frozen=True, kw_only=True):
+class WorkloadKind(_Document, frozen=True, kw_only=True):
     """A kind of workload, in every version that is served of it.
 
     `controllers` are the identities that may create what an object of this kind controls.
@@ -90,10 +90,10 @@ class Kind(_Document, frozen=True, kw_only=True):
     kind: Annotated[str, _KIND]
     root: bool = True
     pod_sets: Annotated[tuple[PodSet, ...], Meta(min_length=1, max_length=POD_SETS_MAX)]
-    suspended: Expression | None = None
-    finished: Expression | None = None
-    scale: Path | None = None
-    rolled_out: Expression | None = None
+    suspended: KindExpression | None = None
+    finished: KindExpression | None = None
+    scale: FieldPath | None = None
+    rolled_out: KindExpression | None = None
     controllers: Annotated[tuple[str, ...], Meta(max_length=CONTROLLERS_MAX)] = ()
 
     def __post_init__(self) -> None:
@@ -124,27 +124,27 @@ class Kind(_Document, frozen=True, kw_only=True):
         return any(one.reads_annotations for one in chain(whole, *of_sets) if one is not None)
 
 
-def decode(document: Any) -> Kind:
+def decode(document: Any) -> WorkloadKind:
     """Return the kind that a decoded YAML document describes.
 
     Raises msgspec.ValidationError that names the field, its value and what to write instead.
     """
-    return msgspec.convert(document, Kind, dec_hook=_compiled)
+    return msgspec.convert(document, WorkloadKind, dec_hook=_compiled)
 
 
-def key_of(kind: Kind, name: str) -> str:
+def key_of(kind: WorkloadKind, name: str) -> str:
     """Return the key of an object in the ledger: `deployments.apps/web`."""
     return f"{kind.name}/{name}"
 
 
-def _compiled(form: type, written: Any) -> Path | Expression:
+def _compiled(form: type, written: Any) -> FieldPath | KindExpression:
     """Compile a text of a document. Raises ValueError, which the decoder adds the field to."""
-    if form is Path:
+    if form is FieldPath:
         if isinstance(written, str):
-            return Path(written)
+            return FieldPath(written)
         raise ValueError(f"{written!r} is not a path: write a text")
     if isinstance(written, bool):
-        return Expression("true" if written else "false")
+        return KindExpression("true" if written else "false")
     if isinstance(written, str | int):
-        return Expression(written)
+        return KindExpression(written)
     raise ValueError(f"{written!r} is not an expression: write a text or a number")

@@ -8,9 +8,9 @@ import msgspec
 
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, ObjectMeta, Pod, PodSpec, Resources, Workload
-from webhook.kinds.paths import Place
-from webhook.kinds.schema import Kind, PodSet
-from webhook.kinds.values import Json, Scope, unfit, unlike
+from webhook.kinds.paths import PathMatch
+from webhook.kinds.schema import PodSet, WorkloadKind
+from webhook.kinds.values import ExpressionScope, Json, invalid_object, wrong_type
 
 _CONTAINER: Final = "spec.containers[0].resources"
 """Where the resources of a pod set without a template stand in the pod that is made of them."""
@@ -26,7 +26,7 @@ class Template(msgspec.Struct, frozen=True):
     pod: Pod
     pods: PodSet
     field: str
-    scope: Scope
+    scope: ExpressionScope
 
     def moved(self, field: str) -> str:
         """Return the field of the object that a field of the pod stands for."""
@@ -55,7 +55,7 @@ def names_of(workload: Workload) -> dict[str, Json]:
     }
 
 
-def templates_of(kind: Kind, workload: Workload) -> Iterator[Template]:
+def templates_of(kind: WorkloadKind, workload: Workload) -> Iterator[Template]:
     """Yield the templates of an object, in the order of the kind's document. Raises Unfit."""
     names = names_of(workload)
     for pods in kind.pod_sets:
@@ -63,13 +63,13 @@ def templates_of(kind: Kind, workload: Workload) -> Iterator[Template]:
             yield Template(_pod(pods, place), pods, place.field, _scope(pods, place, names))
 
 
-def _scope(pods: PodSet, place: Place, names: dict[str, Json]) -> Scope:
+def _scope(pods: PodSet, place: PathMatch, names: dict[str, Json]) -> ExpressionScope:
     if pods.path.walk:
         names = {**names, "item": place.item, "key": place.key}
-    return Scope(names, place.item_field)
+    return ExpressionScope(names, place.item_field)
 
 
-def _pod(pods: PodSet, place: Place) -> Pod:
+def _pod(pods: PodSet, place: PathMatch) -> Pod:
     """Return a pod as the template says it. Raises Unfit."""
     value = place.value
     if pods.template is not None:
@@ -85,7 +85,7 @@ def _pod(pods: PodSet, place: Place) -> Pod:
 def _object(field: str, value: Json) -> Mapping[str, Json]:
     if isinstance(value, dict):
         return value
-    raise unlike(field, value, "an object")
+    raise wrong_type(field, value, "an object")
 
 
 def _read(value: Json, form: type[_Form], field: str) -> _Form:
@@ -95,7 +95,7 @@ def _read(value: Json, form: type[_Form], field: str) -> _Form:
     except msgspec.ValidationError as error:
         wrong, _, inside = str(error).partition(" - at `$")
         place = field + inside.rstrip("`")
-        raise unfit(
+        raise invalid_object(
             f"{place} cannot be read: {wrong[:1].lower()}{wrong[1:]}",
             place,
             "",

@@ -15,7 +15,7 @@ NUMBER_MAX: Final = 2**63
 """Beyond this no number of an object is calculated with."""
 
 
-class Unfit(Exception):
+class InvalidObject(Exception):
     """An object does not make sense; `denial` names the field, its value and the remedy."""
 
     def __init__(self, denial: Denial) -> None:
@@ -23,20 +23,26 @@ class Unfit(Exception):
         self.denial = denial
 
 
-def unfit(message: str, field: str, value: str, remedy: str, reason: Reason) -> Unfit:
+def invalid_object(
+    message: str, field: str, value: str, remedy: str, reason: Reason
+) -> InvalidObject:
     """Return what to raise for a field that does not make sense."""
-    return Unfit(Denial(reason, message, transient=False, remedy=remedy, field=field, value=value))
+    return InvalidObject(
+        Denial(reason, message, transient=False, remedy=remedy, field=field, value=value)
+    )
 
 
-def unlike(field: str, value: Json, wanted: str, reason: Reason = Reason.INVALID_REVIEW) -> Unfit:
+def wrong_type(
+    field: str, value: Json, wanted: str, reason: Reason = Reason.INVALID_REVIEW
+) -> InvalidObject:
     """Return what to raise for a value that is not of the wanted sort, such as `a list`."""
     said = brief(value)
-    return unfit(
+    return invalid_object(
         f"{field} is {said} and not {wanted}", field, said, f"Write {wanted} at {field}", reason
     )
 
 
-class Scope(msgspec.Struct, frozen=True, gc=False):
+class ExpressionScope(msgspec.Struct, frozen=True, gc=False):
     """What an expression is about: values by name, and the field that `item` stands for."""
 
     names: Mapping[str, Json]
@@ -58,10 +64,10 @@ def step_into(value: Json, step: str | int, field: str) -> Json:
     if isinstance(step, int):
         if isinstance(value, list):
             return value[step] if -len(value) <= step < len(value) else None
-        raise unlike(field, value, "a list")
+        raise wrong_type(field, value, "a list")
     if isinstance(value, dict):
         return value.get(step)
-    raise unlike(field, value, "an object")
+    raise wrong_type(field, value, "an object")
 
 
 def brief(value: Json) -> str:

@@ -12,7 +12,7 @@ from ledger.kube.api.objects import ObjectMeta, Workload
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.requests import place_traits
 from ledger.tasks.periodic import CooperativeYield
-from webhook.context.settlement_session import RECOUNTED, WATCHED, Tenure
+from webhook.context.settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 NAMESPACES: Final = "namespaces"
 """What their watch is called in readiness."""
@@ -25,10 +25,10 @@ TELL_SECONDS: Final = 10.0
 replica of older settings said may arrive after what one of newer ones did."""
 
 
-class Descriptions:
+class ClusterLabels:
     """Keeps what the ledger knows of the labels of one cluster and of its namespaces."""
 
-    def __init__(self, tenure: Tenure) -> None:
+    def __init__(self, tenure: SettlementSession) -> None:
         self._tenure = tenure
 
     async def tell_cluster(self) -> None:

@@ -10,8 +10,8 @@ from ledger.kube.api.errors import ClusterError, NotFound
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Listed, Writes
 from ledger.tasks.backoff import Backoff
-from webhook.context.settlement_session import Tenure
-from webhook.quotas.status_conditions import Condition, Status
+from webhook.context.settlement_session import SettlementSession
+from webhook.quotas.status_conditions import Condition, QuotaStatusConditions
 from webhook.quotas.universe_quota_status import (
     IN_EFFECT,
     RESOURCE,
@@ -30,10 +30,10 @@ NOT_IN_EFFECT: Final = Condition(
 _log: Final = logging.getLogger(__name__)
 
 
-class IgnoredQuotas:
+class IgnoredUniverseQuotas:
     """Says of this cluster's UniverseResourceQuotas, in their status, that they do not count."""
 
-    def __init__(self, tenure: Tenure, writes: Writes) -> None:
+    def __init__(self, tenure: SettlementSession, writes: Writes) -> None:
         self._tenure = tenure
         self._writes = writes
         self._untold: dict[str, Workload] = {}
@@ -78,7 +78,7 @@ class IgnoredQuotas:
         _log.warning("quota_ignored", extra={"key": name, "reason": NOT_IN_EFFECT.message})
         self._untold[name] = quota
 
-    def _status(self, quota: Workload) -> Status:
+    def _status(self, quota: Workload) -> QuotaStatusConditions:
         generation, now = quota.metadata.generation, self._tenure.now()
         shown = NOT_IN_EFFECT.shown(quota.status or {}, generation, now)
         return {"hard": {}, "used": {}, "clusters": [], "conditions": [shown]}

@@ -5,7 +5,7 @@ from ledger.core.model.commands import SetLimits
 from ledger.core.model.state import State
 
 
-def is_set(state: State, command: SetLimits) -> bool:
+def has_limits(state: State, command: SetLimits) -> bool:
     """Return whether an account is already as a command would have it."""
     known = state.accounts.get(command.account)
     if known is None or known.asked_only != command.asked_only:

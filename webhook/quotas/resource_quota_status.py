@@ -21,7 +21,7 @@ from ledger.kube.requests import quantities
 from ledger.kube.requests.quantities import QuantityError
 from ledger.tasks.backoff import Backoff
 from ledger.tasks.periodic import CooperativeYield
-from webhook.context.settlement_session import Tenure
+from webhook.context.settlement_session import SettlementSession
 
 WRITE_SECONDS: Final = 3.0
 """How often it is looked what has changed: each write makes a new version of the quota."""
@@ -44,10 +44,10 @@ class _Told(msgspec.Struct, frozen=True, gc=False):
     used: dict[str, int]
 
 
-class QuotaStatus:
+class ResourceQuotaStatus:
     """Keeps the status of one cluster's ResourceQuotas at what the ledger counts."""
 
-    def __init__(self, tenure: Tenure, writes: Writes) -> None:
+    def __init__(self, tenure: SettlementSession, writes: Writes) -> None:
         self._tenure = tenure
         self._writes = writes
         self._told: dict[str, _Told] = {}

@@ -9,21 +9,21 @@ from ledger.kube.api.objects import ResourceQuota
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.quotas.resource_quota import limits_of
 from ledger.tasks.periodic import CooperativeYield
-from webhook.context.settlement_session import RECOUNTED, WATCHED, Tenure
+from webhook.context.settlement_session import RECOUNTED, WATCHED, SettlementSession
 from webhook.quotas.quota_warnings import QuotaWarnings
-from webhook.quotas.reported_limits import is_set
+from webhook.quotas.reported_limits import has_limits
 
 QUOTAS: Final = "quotas"
 """What their watch is called in readiness."""
 
 
-class QuotaAccounts:
+class ResourceQuotaAccounts:
     """Keeps the accounts of one cluster at what its ResourceQuotas say.
 
     `warnings` has what is odd about each.
     """
 
-    def __init__(self, tenure: Tenure) -> None:
+    def __init__(self, tenure: SettlementSession) -> None:
         self._tenure = tenure
         self.warnings = QuotaWarnings()
 
@@ -65,7 +65,7 @@ class QuotaAccounts:
         command = SetLimits(
             account, covers, read.limits, actor, meta.version(), selects=read.selects
         )
-        if tenure.courier.is_pending("", account) or not is_set(tenure.view.state, command):
+        if tenure.courier.is_pending("", account) or not has_limits(tenure.view.state, command):
             await tenure.courier.send(command)
 
     async def _close(self, account: str, actor: str, *, forget: bool = True) -> None:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-Status = dict[str, Any]
+QuotaStatusConditions = dict[str, Any]
 
 _MICROSECONDS: Final = 1_000_000
 
@@ -16,7 +16,9 @@ class Condition(NamedTuple):
     reason: str
     message: str
 
-    def shown(self, known: Status, generation: int, now: int) -> Status:
+    def shown(
+        self, known: QuotaStatusConditions, generation: int, now: int
+    ) -> QuotaStatusConditions:
         """Return the condition about a generation, at `now` in µs of Unix time.
 
         It holds since it does according to the status that is `known`.
@@ -28,7 +30,7 @@ class Condition(NamedTuple):
         }
 
 
-def _since(known: Status, kind: str, status: str) -> str:
+def _since(known: QuotaStatusConditions, kind: str, status: str) -> str:
     """Return since when a condition has a status according to what is known of it, or nothing."""
     conditions = known.get("conditions")
     for one in conditions if isinstance(conditions, list) else ():

@@ -15,10 +15,10 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Writes
 from ledger.kube.quotas import hard_limits
 from ledger.tasks.backoff import Backoff
-from webhook.context.settlement_session import Tenure
-from webhook.quotas.status_conditions import Condition, Status
-from webhook.quotas.universe_quotas import UniverseAccounts
-from webhook.quotas.usage_by_namespace import Breakdown, Shares
+from webhook.context.settlement_session import SettlementSession
+from webhook.quotas.status_conditions import Condition, QuotaStatusConditions
+from webhook.quotas.universe_quotas import UniverseQuotaAccounts
+from webhook.quotas.usage_by_namespace import NamespaceUsage, UsageByNamespace
 
 WRITE_SECONDS: Final = 5.0
 """How often it is looked what has changed."""
@@ -41,17 +41,21 @@ _MESSAGE_MAX: Final = 4_096
 _log: Final = logging.getLogger(__name__)
 
 
-class UniverseStatus:
+class UniverseQuotaStatus:
     """Keeps the status of this cluster's UniverseResourceQuotas at what the ledger counts."""
 
     def __init__(
-        self, tenure: Tenure, writes: Writes, universe: UniverseAccounts, breakdown: Breakdown
+        self,
+        tenure: SettlementSession,
+        writes: Writes,
+        universe: UniverseQuotaAccounts,
+        breakdown: UsageByNamespace,
     ) -> None:
         self._tenure = tenure
         self._writes = writes
         self._universe = universe
         self._breakdown = breakdown
-        self._written: dict[str, Status] = {}
+        self._written: dict[str, QuotaStatusConditions] = {}
         self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
     async def write(self) -> None:
@@ -69,7 +73,7 @@ class UniverseStatus:
                 return
         self._backoff.reset()
 
-    async def _write(self, name: str, status: Status) -> bool:
+    async def _write(self, name: str, status: QuotaStatusConditions) -> bool:
         """Write one status; return whether to go on with others."""
         try:
             await self._writes.patch_universe_status(name, status)
@@ -83,7 +87,7 @@ class UniverseStatus:
         self._tenure.count("status_writes_total", RESOURCE, "done")
         return True
 
-    async def _status(self, name: str, quota: Workload) -> Status | None:
+    async def _status(self, name: str, quota: Workload) -> QuotaStatusConditions | None:
         """Return the status a quota should have, None while it is changing."""
         name_ = accounts.universe(name)
         account = self._tenure.view.state.accounts.get(name_)
@@ -103,7 +107,7 @@ class UniverseStatus:
             "conditions": conditions,
         }
 
-    def _clusters(self, account: Account, shares: Shares) -> list[Status]:
+    def _clusters(self, account: Account, shares: NamespaceUsage) -> list[QuotaStatusConditions]:
         """Return what each cluster and each of its namespaces uses, those that use anything."""
         using = {name: share for name, share in shares.items() if any(share.values())}
         most = sorted(using, key=lambda name: (-max(using[name].values()), name))[:NAMESPACES_MAX]
@@ -132,7 +136,9 @@ class UniverseStatus:
             for key in sorted(account.lines)
         }
 
-    def _conditions(self, name: str, quota: Workload, *, in_effect: bool) -> list[Status]:
+    def _conditions(
+        self, name: str, quota: Workload, *, in_effect: bool
+    ) -> list[QuotaStatusConditions]:
         warnings = self._universe.warnings.of(accounts.universe(name))
         known = self._written.get(name) or quota.status or {}
         effect = Condition(IN_EFFECT, "True", "Enforced", "Its limits hold.")

@@ -12,22 +12,22 @@ from ledger.core.model.commands import CloseAccount, SetLimits
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.quotas.universe_quota import UniverseLimits, limits_of_universe, spec_of
-from webhook.context.settlement_session import RECOUNTED, WATCHED, Tenure
+from webhook.context.settlement_session import RECOUNTED, WATCHED, SettlementSession
 from webhook.quotas.quota_warnings import QuotaWarnings
-from webhook.quotas.reported_limits import is_set
+from webhook.quotas.reported_limits import has_limits
 
 UNIVERSE: Final = "universe quotas"
 """What their watch is called in readiness."""
 
 
-class UniverseAccounts:
+class UniverseQuotaAccounts:
     """Keeps the universe accounts at what the UniverseResourceQuotas of this cluster say.
 
     `existing` has the quotas by name, `warnings` what is odd about each. One that cannot be read
     at all limits what it limited before.
     """
 
-    def __init__(self, tenure: Tenure) -> None:
+    def __init__(self, tenure: SettlementSession) -> None:
         self.existing: dict[str, Workload] = {}
         self.warnings = QuotaWarnings()
         self._tenure = tenure
@@ -76,7 +76,7 @@ class UniverseAccounts:
             read.selects,
             asked_only=True,
         )
-        if tenure.courier.is_pending("", account) or not is_set(tenure.view.state, command):
+        if tenure.courier.is_pending("", account) or not has_limits(tenure.view.state, command):
             await tenure.courier.send(command)
 
     def _read(self, quota: Workload) -> UniverseLimits | None:

@@ -7,24 +7,24 @@ record after that, because the whole is too much to add up again for every chang
 from ledger.core.evolve import charges
 from ledger.core.model import events
 from ledger.core.model.state import State
+from ledger.log.ledger import StateView
 from ledger.log.records import Record
-from ledger.log.state_view import StateView
 from ledger.tasks.periodic import CooperativeYield
 
-Shares = dict[str, dict[int, int]]
+NamespaceUsage = dict[str, dict[int, int]]
 """Amounts by qualified namespace and line number."""
 
 
-class Breakdown:
+class UsageByNamespace:
     """The shares of the accounts that were asked for."""
 
     def __init__(self, view: StateView) -> None:
         self._view = view
-        self._shares: dict[str, Shares] = {}
+        self._shares: dict[str, NamespaceUsage] = {}
         self._whole: set[str] = set()
         self._accounts: dict[int, str] = {}
 
-    async def of(self, account: str) -> Shares | None:
+    async def of(self, account: str) -> NamespaceUsage | None:
         """Return the shares of an open account; None while what it covers is changing."""
         if account not in self._whole and not await self._work_out(account):
             return None

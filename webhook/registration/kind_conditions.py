@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from webhook.kinds.schema import Kind, PodSet
+from webhook.kinds.schema import PodSet, WorkloadKind
 from webhook.registration import resource_request_cel
 
 
-def conditions(kind: Kind, resources: Sequence[str]) -> list[dict[str, Any]]:
+def conditions(kind: WorkloadKind, resources: Sequence[str]) -> list[dict[str, Any]]:
     """Return the match conditions of a kind, all of which hold for what is sent."""
     return [
         {"name": "asks-for-what-is-counted", "expression": _concerned(kind, resources)},
@@ -26,7 +26,7 @@ def conditions(kind: Kind, resources: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _concerned(kind: Kind, resources: Sequence[str]) -> str:
+def _concerned(kind: WorkloadKind, resources: Sequence[str]) -> str:
     # A JSON list of texts is a CEL literal too.
     names = msgspec.json.encode(resources).decode()
     asking = " || ".join(dict.fromkeys(_pod_set_asks(pods, names) for pods in kind.pod_sets))
@@ -58,7 +58,7 @@ def _member(holder: str, steps: Sequence[str]) -> str:
     return "".join((holder, *(f".?{step}" for step in steps)))
 
 
-def _changed(kind: Kind) -> str:
+def _changed(kind: WorkloadKind) -> str:
     annotations = " || object.metadata.?annotations != oldObject.metadata.?annotations"
     return (
         "request.operation != 'UPDATE'"

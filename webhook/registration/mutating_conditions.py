@@ -22,7 +22,7 @@ from ledger.kube.api.errors import ClusterError, NotFound
 from ledger.kube.client.http_client import Client
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import WHOLE, Vendor
-from webhook.api.card_schedulers import DEFAULT, Schedulers
+from webhook.api.card_schedulers import DEFAULT, CardSchedulers
 from webhook.context.policies import Policies
 from webhook.registration import resource_request_cel
 
@@ -50,11 +50,11 @@ _STRATEGIC: Final = "application/strategic-merge-patch+json"
 _log: Final = structlog.get_logger("webhook")
 
 
-class Narrowing:
+class MutatingCondition:
     """Keeps the condition of one cluster's mutating webhook as its policies need it."""
 
     def __init__(
-        self, client: Client, policies: Policies, rules: DemandRules, schedulers: Schedulers
+        self, client: Client, policies: Policies, rules: DemandRules, schedulers: CardSchedulers
     ) -> None:
         """Narrow to pods of `schedulers`, which place on cards."""
         self._client = client
@@ -104,7 +104,7 @@ class Narrowing:
         )
 
 
-def condition(rules: DemandRules, schedulers: Schedulers) -> str:
+def condition(rules: DemandRules, schedulers: CardSchedulers) -> str:
     """Return, as CEL, whether the mutating webhook has to write something into a new pod.
 
     That a policy has pods wait is not asked here. A pod that names its node stays as it is.

@@ -21,8 +21,8 @@ from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resourc
 from ledger.kube.client.http_client import Client
 from webhook.api.card_schedulers import IGNORING, IGNORING_LABEL
 from webhook.app import MUTATE_PATH, VALIDATE_PATH
-from webhook.kinds.catalog import Catalog
-from webhook.kinds.schema import Kind
+from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.schema import WorkloadKind
 from webhook.registration import kind_conditions as kinds_matching
 from webhook.registration import mutating_conditions, pod_conditions
 
@@ -40,11 +40,11 @@ _API: Final = "admissionregistration.k8s.io/v1"
 Configuration = dict[str, Any]
 """A Kubernetes object, ready for YAML or JSON."""
 
-Entry = dict[str, Any]
+WebhookEntry = dict[str, Any]
 """One webhook of a configuration."""
 
 _WRITES: Final = ("CREATE", "UPDATE")
-_CLOSED: Final[Entry] = {
+_CLOSED: Final[WebhookEntry] = {
     "failurePolicy": "Fail",
     "sideEffects": "NoneOnDryRun",
     "timeoutSeconds": VALIDATE_SECONDS,
@@ -56,7 +56,7 @@ _CHANGED: Final = {
 _IGNORED: Final = {"key": IGNORING_LABEL, "operator": "NotIn", "values": [IGNORING]}
 
 
-class Service(msgspec.Struct, frozen=True):
+class ServiceReference(msgspec.Struct, frozen=True):
     """A Service of the cluster that leads to the webhook."""
 
     namespace: str
@@ -64,14 +64,14 @@ class Service(msgspec.Struct, frozen=True):
     port: int = 443
 
 
-class Address(msgspec.Struct, frozen=True):
+class WebhookAddress(msgspec.Struct, frozen=True):
     """Where the API server reaches the webhook: a base URL or a Service, and the CA (PEM)."""
 
-    target: str | Service
+    target: str | ServiceReference
     authority: bytes
 
 
-class Reviewed(msgspec.Struct, frozen=True):
+class ReviewScope(msgspec.Struct, frozen=True):
     """What is to be reviewed: the names of managed resources, the kinds, and where not.
 
     The exempt namespaces must hold the one that the service itself runs in, or its own pods would
@@ -79,12 +79,14 @@ class Reviewed(msgspec.Struct, frozen=True):
     """
 
     resources: Sequence[str]
-    kinds: Catalog
+    kinds: KindCatalog
     exempt_namespaces: Sequence[str]
     trusted: Sequence[str] = ()
 
 
-def configurations(address: Address, reviewed: Reviewed) -> tuple[Configuration, Configuration]:
+def configurations(
+    address: WebhookAddress, reviewed: ReviewScope
+) -> tuple[Configuration, Configuration]:
     """Return the mutating and the validating configuration."""
     client = _client(VALIDATE_PATH, address)
     validating = [
@@ -146,7 +148,7 @@ async def register(client: Client, found: Sequence[Configuration]) -> None:
         )
 
 
-def _configuration(kind: str, webhooks: list[Entry]) -> Configuration:
+def _configuration(kind: str, webhooks: list[WebhookEntry]) -> Configuration:
     return {
         "apiVersion": _API,
         "kind": kind,
@@ -155,12 +157,12 @@ def _configuration(kind: str, webhooks: list[Entry]) -> Configuration:
     }
 
 
-def _pods(verb: str, reviewed: Reviewed, *further: dict[str, Any]) -> Entry:
+def _pods(verb: str, reviewed: ReviewScope, *further: dict[str, Any]) -> WebhookEntry:
     conditions = [*pod_conditions.conditions(reviewed.resources), *further]
     return _entry(f"pods.{verb}", conditions) | _governed(reviewed)
 
 
-def _claims(reviewed: Reviewed) -> Entry:
+def _claims(reviewed: ReviewScope) -> WebhookEntry:
     """Return the entry of what writes annotations of pods besides the pods' own requests."""
     return (
         _entry("claims.validate", pod_conditions.claims(sorted(set(reviewed.trusted))))
@@ -175,7 +177,7 @@ def _claims(reviewed: Reviewed) -> Entry:
     )
 
 
-def _ephemeral(reviewed: Reviewed) -> Entry:
+def _ephemeral(reviewed: ReviewScope) -> WebhookEntry:
     """Return the entry of privileged ephemeral containers of pods that ask for cards."""
     return (
         _entry("ephemeralcontainers.validate", pod_conditions.debugging(reviewed.resources))
@@ -185,7 +187,7 @@ def _ephemeral(reviewed: Reviewed) -> Entry:
     )
 
 
-def _workloads(kind: Kind, reviewed: Reviewed) -> Entry:
+def _workloads(kind: WorkloadKind, reviewed: ReviewScope) -> WebhookEntry:
     """Return the entry of one kind, whose conditions follow from where its templates are.
 
     What is only looked at must not wait for this service: what it makes is judged in any case.
@@ -202,7 +204,7 @@ def _workloads(kind: Kind, reviewed: Reviewed) -> Entry:
     )
 
 
-def _scales(reviewed: Reviewed) -> Entry:
+def _scales(reviewed: ReviewScope) -> WebhookEntry:
     """Return the entry of scales: no template tells whether they matter, so no condition can."""
     groups: dict[str, list[str]] = {}
     for kind in reviewed.kinds.scalable:
@@ -219,7 +221,7 @@ def _scales(reviewed: Reviewed) -> Entry:
     )
 
 
-def _definitions() -> Entry:
+def _definitions() -> WebhookEntry:
     """Return the entry of quotas and policies: not one of them waits for this service."""
     found = [QUOTAS, UNIVERSE_QUOTAS, POLICIES]
     return _entry("definitions.validate", [_CHANGED]) | {
@@ -232,7 +234,7 @@ def _definitions() -> Entry:
     }
 
 
-def _entry(name: str, conditions: list[dict[str, Any]]) -> Entry:
+def _entry(name: str, conditions: list[dict[str, Any]]) -> WebhookEntry:
     return {
         "name": f"{name}.gpuledger.io",
         "admissionReviewVersions": ["v1"],
@@ -241,7 +243,7 @@ def _entry(name: str, conditions: list[dict[str, Any]]) -> Entry:
     }
 
 
-def _governed(reviewed: Reviewed) -> Entry:
+def _governed(reviewed: ReviewScope) -> WebhookEntry:
     """Return the selector of all namespaces but the exempt ones."""
     exempt = {
         "key": "kubernetes.io/metadata.name",
@@ -251,7 +253,7 @@ def _governed(reviewed: Reviewed) -> Entry:
     return {"namespaceSelector": {"matchExpressions": [exempt]}}
 
 
-def _unless_ignored(reviewed: Reviewed) -> Entry:
+def _unless_ignored(reviewed: ReviewScope) -> WebhookEntry:
     """Return the selectors of pods that are not labelled to be left as they are, as HAMi's are."""
     namespaces = _governed(reviewed)["namespaceSelector"]["matchExpressions"]
     return {
@@ -274,7 +276,7 @@ def _scope(resource: Resource) -> str:
     return "Namespaced" if resource.namespaced else "Cluster"
 
 
-def _client(path: str, address: Address) -> dict[str, Any]:
+def _client(path: str, address: WebhookAddress) -> dict[str, Any]:
     bundle = {"caBundle": base64.b64encode(address.authority).decode()}
     if isinstance(address.target, str):
         return {"url": address.target.rstrip("/") + path, **bundle}

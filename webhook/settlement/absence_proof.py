@@ -17,9 +17,15 @@ import msgspec
 from ledger.core.model.commands import AnyCommand
 from ledger.kube.api.errors import ClusterError, Unavailable
 from ledger.tasks.backoff import Backoff
-from webhook.context.settlement_session import WATCHED, Tenure
-from webhook.settlement.attempt_ages import Ages, OpenAttempt
-from webhook.settlement.observation import Attempt, Sighting, missing, news, unwritten
+from webhook.context.settlement_session import WATCHED, SettlementSession
+from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
+from webhook.settlement.observation import (
+    Attempt,
+    ObservedObject,
+    command_if_changed,
+    end_missing,
+    refute_unwritten,
+)
 
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 30.0
@@ -34,7 +40,7 @@ Place = tuple[str, str]
 """A qualified namespace and the name of a kind in it, as keys begin: `pods`, `jobs.batch`."""
 
 
-class Looked(msgspec.Struct, frozen=True):
+class ListResult(msgspec.Struct, frozen=True):
     """What a list at `version` shows at the keys that were asked about.
 
     `present` has the uids, `seen` what is to be told of them.
@@ -42,22 +48,25 @@ class Looked(msgspec.Struct, frozen=True):
 
     version: int
     present: dict[str, str]
-    seen: dict[str, Sighting]
+    seen: dict[str, ObservedObject]
 
 
-class Looking(Protocol):
+class ObjectLister(Protocol):
     """Lists the objects of one kind."""
 
-    async def look(self, namespace: str, keys: Collection[str]) -> Looked:
+    async def look(self, namespace: str, keys: Collection[str]) -> ListResult:
         """Look for keys of a namespace, linearizably. Raises ClusterError: nothing is known."""
         ...
 
 
-class Barrier:
+class AbsenceProver:
     """Proves open attempts of one cluster dead, or finds them alive."""
 
     def __init__(
-        self, tenure: Tenure, ages: Ages, looking: Callable[[str], Looking | None]
+        self,
+        tenure: SettlementSession,
+        ages: AttemptAges,
+        looking: Callable[[str], ObjectLister | None],
     ) -> None:
         """`looking` returns who lists the kind of a name, None when it is not served."""
         self._tenure = tenure
@@ -100,14 +109,16 @@ class Barrier:
             for command in found:
                 await self._tenure.courier.send(command)
 
-    async def _look(self, place: Place, keys: Collection[str]) -> Looked:
+    async def _look(self, place: Place, keys: Collection[str]) -> ListResult:
         namespace, kind = place
         looking = self._looking(kind)
         if looking is None:
             raise Unavailable(f"it is not known where {kind} are served")
         return await looking.look(namespace, keys)
 
-    def _judge(self, namespace: str, key: str, looked: Looked, begun: float) -> list[AnyCommand]:
+    def _judge(
+        self, namespace: str, key: str, looked: ListResult, begun: float
+    ) -> list[AnyCommand]:
         """Return what a list that was begun at `begun` monotonic seconds says of a key."""
         tenure = self._tenure
         entry = tenure.entry(namespace, key)
@@ -121,11 +132,13 @@ class Barrier:
 
         uid, seen = looked.present.get(key, ""), looked.seen.get(key)
         version = looked.version
-        found: list[AnyCommand] = [*missing(namespace, key, entry, uid, version, WATCHED, proven)]
+        found: list[AnyCommand] = [
+            *end_missing(namespace, key, entry, uid, version, WATCHED, proven)
+        ]
         if seen is not None:
-            command = news(entry, seen, WATCHED)
+            command = command_if_changed(entry, seen, WATCHED)
             found += [command] if command is not None else []
-            found += unwritten(entry, seen, WATCHED, proven)
+            found += refute_unwritten(entry, seen, WATCHED, proven)
         return found
 
     def _ask_later(self, namespace: str, key: str, attempts: list[OpenAttempt]) -> None:

@@ -21,7 +21,7 @@ class OpenAttempt(msgspec.Struct, frozen=True, gc=False):
     base: int
 
 
-class Ages:
+class AttemptAges:
     """Open attempts, the one first seen longest ago first. Times are monotonic seconds."""
 
     def __init__(self) -> None:

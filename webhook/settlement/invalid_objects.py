@@ -3,12 +3,12 @@
 import logging
 from typing import Final
 
-from webhook.settlement.observation import Sighting
+from webhook.settlement.observation import ObservedObject
 
 _log: Final = logging.getLogger(__name__)
 
 
-class Puzzling:
+class InvalidObjects:
     """The objects that exist and make no sense, by uid; as many as there are of them."""
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class Puzzling:
         """Return how many there are."""
         return len(self._keys)
 
-    def note(self, seen: Sighting) -> None:
+    def note(self, seen: ObservedObject) -> None:
         """Remember an object that makes no sense, forget one that does or is over."""
         if not seen.problem or seen.cause:
             self._keys.pop(seen.uid, None)

@@ -7,7 +7,7 @@ from ledger.core.model.events import Cause
 from ledger.core.model.state import Entry, State
 
 
-class Fate(StrEnum):
+class ObjectOutcome(StrEnum):
     """What became of an object that the ledger has a charge for."""
 
     PERSISTED = "persisted"
@@ -22,7 +22,7 @@ class NothingToSettle(LookupError):
     """The ledger has nothing of this kind for the uid; the message says what to look at."""
 
 
-def commands_of(state: State, uid: str, fate: Fate, actor: str) -> list[AnyCommand]:
+def commands_of(state: State, uid: str, fate: ObjectOutcome, actor: str) -> list[AnyCommand]:
     """Return the commands that settle an object by its uid, on the word of `actor`.
 
     Raises NothingToSettle when the ledger has no charge, or no open attempt, for the uid.
@@ -34,7 +34,7 @@ def commands_of(state: State, uid: str, fate: Fate, actor: str) -> list[AnyComma
         for command in _settle(namespace, key, entry, uid, fate, actor)
     ]
     if not found:
-        what = "charge" if fate is Fate.DELETED else "open attempt"
+        what = "charge" if fate is ObjectOutcome.DELETED else "open attempt"
         raise NothingToSettle(
             f"the ledger has no {what} for uid {uid}; `gpuledger holds` and `gpuledger holders`"
             " list what there is"
@@ -43,13 +43,13 @@ def commands_of(state: State, uid: str, fate: Fate, actor: str) -> list[AnyComma
 
 
 def _settle(
-    namespace: str, key: str, entry: Entry, uid: str, fate: Fate, actor: str
+    namespace: str, key: str, entry: Entry, uid: str, fate: ObjectOutcome, actor: str
 ) -> list[AnyCommand]:
     holds = [hold for hold in entry.holds if hold.uid == uid]
     stored = entry.committed if entry.committed and entry.committed.uid == uid else None
-    if fate is Fate.DELETED:
+    if fate is ObjectOutcome.DELETED:
         return [End(namespace, key, uid, 0, Cause.DELETED, actor)] if holds or stored else []
-    if fate is Fate.ABSENT:
+    if fate is ObjectOutcome.ABSENT:
         return [Refute(namespace, key, uid, hold.base, Cause.OPERATOR, actor) for hold in holds]
     if not holds:
         return []

@@ -22,7 +22,7 @@ Proven = Callable[[Attempt], bool]
 """Whether an attempt was open for longer than any request can last when a list began."""
 
 
-class Sighting(msgspec.Struct, frozen=True, gc=False):
+class ObservedObject(msgspec.Struct, frozen=True, gc=False):
     """An object at a version. `cause` is empty while it counts, else why its charge ends.
 
     `grace_ends` is when a terminating pod stops counting, in µs of Unix time, 0 for never.
@@ -47,7 +47,9 @@ class Sighting(msgspec.Struct, frozen=True, gc=False):
     assumed: tuple[str, ...] = ()
 
 
-def news(entry: Entry | None, seen: Sighting, actor: str) -> Observe | End | None:
+def command_if_changed(
+    entry: Entry | None, seen: ObservedObject, actor: str
+) -> Observe | End | None:
     """Return the command that tells the ledger what was seen, None when it knows.
 
     Most writes of an object change its status only; they cost nothing.
@@ -55,19 +57,19 @@ def news(entry: Entry | None, seen: Sighting, actor: str) -> Observe | End | Non
     stored, attempts = _known(entry, seen.uid)
     known = stored is not None or bool(attempts)
     if seen.cause:
-        return told(seen, actor) if known else None
-    if seen.gated and not is_let_in(entry, seen):
+        return command_for(seen, actor) if known else None
+    if seen.gated and not is_reserved(entry, seen):
         return None
     if entry is None or (entry.committed is None and not attempts):
-        return told(seen, actor) if seen.demand else None
+        return command_for(seen, actor) if seen.demand else None
     if stored is None:
-        return told(seen, actor)
+        return command_for(seen, actor)
     if _is_as(stored, seen) and all(hold.base >= seen.version for hold in attempts):
         return None
-    return told(_rising(stored, seen), actor)
+    return command_for(_rising(stored, seen), actor)
 
 
-def told(seen: Sighting, actor: str) -> Observe | End:
+def command_for(seen: ObservedObject, actor: str) -> Observe | End:
     """Return the command that says what was seen, whatever the ledger knows."""
     where = (seen.namespace, seen.key, seen.uid, seen.version)
     if seen.cause:
@@ -81,7 +83,7 @@ def holds_uid(entry: Entry | None, uid: str) -> bool:
     return stored is not None or bool(attempts)
 
 
-def is_let_in(entry: Entry | None, seen: Sighting) -> bool:
+def is_reserved(entry: Entry | None, seen: ObservedObject) -> bool:
     """Return whether room is reserved for a gated pod as it was seen.
 
     A change that was reviewed and not written, such as one that lost against another, may hold room
@@ -107,7 +109,7 @@ def recorded_root(entry: Entry | None, uid: str) -> str:
     return attempts[0].root if attempts else ""
 
 
-def missing(
+def end_missing(
     namespace: str,
     key: str,
     entry: Entry,
@@ -131,12 +133,14 @@ def missing(
             yield Refute(namespace, key, uid, CREATE, Cause.ABSENT, actor)
 
 
-def unwritten(entry: Entry, seen: Sighting, actor: str, proven: Proven) -> Iterator[Refute]:
+def refute_unwritten(
+    entry: Entry, seen: ObservedObject, actor: str, proven: Proven
+) -> Iterator[Refute]:
     """Yield the ends of updates whose base is still what is stored, where that is `proven`.
 
     Of a pod that still waits, they end also where a newer version is stored: nothing commits it.
     """
-    waits = seen.gated and not is_let_in(entry, seen)
+    waits = seen.gated and not is_reserved(entry, seen)
     for hold in entry.holds:
         unwritten = hold.base >= seen.version or waits
         if hold.uid == seen.uid and unwritten and proven((hold.uid, hold.base)):
@@ -154,7 +158,7 @@ def _known(entry: Entry | None, uid: str) -> tuple[Object | None, list[Hold]]:
     return stored, [hold for hold in entry.holds if hold.uid == uid]
 
 
-def _is_as(stored: Object, seen: Sighting) -> bool:
+def _is_as(stored: Object, seen: ObservedObject) -> bool:
     """Return whether a sighting says what is known; a status alone never raises a demand."""
     if (stored.root, stored.traits) != (seen.root, seen.traits):
         return False
@@ -165,7 +169,7 @@ def _is_as(stored: Object, seen: Sighting) -> bool:
     return amounts.smallest(seen.demand, stored.demand) == stored.demand
 
 
-def _rising(stored: Object, seen: Sighting) -> Sighting:
+def _rising(stored: Object, seen: ObservedObject) -> ObservedObject:
     """Return a sighting that may raise what was charged nothing.
 
     That the ledger charges a root nothing may come from a policy, which may change while the

@@ -12,7 +12,7 @@ from ledger.kube.api.pod_gates import is_gated
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
 from ledger.kube.requests.pod_traits import fitting, traits_of
-from webhook.settlement.observation import Sighting
+from webhook.settlement.observation import ObservedObject
 
 POD_KEYS: Final = "pods/"
 """How the keys of pods begin."""
@@ -21,7 +21,9 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def sight(pod: Pod, cluster: str, rules: DemandRules, now: int, *, deleted: bool) -> Sighting:
+def observe_pod(
+    pod: Pod, cluster: str, rules: DemandRules, now: int, *, deleted: bool
+) -> ObservedObject:
     """Read a pod as the ledger sees it at `now`, in µs of Unix time.
 
     Its root is left out: that takes looking at its controllers.
@@ -32,7 +34,7 @@ def sight(pod: Pod, cluster: str, rules: DemandRules, now: int, *, deleted: bool
     meta = pod.metadata
     grace_ends = _grace_ends(pod)
     finished = pod.status.has_ended() or 0 < grace_ends < now
-    return Sighting(
+    return ObservedObject(
         qualified(cluster, meta.namespace),
         POD_KEYS + meta.name,
         meta.uid,

@@ -12,8 +12,8 @@ from typing import Final
 
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError
-from webhook.context.settlement_session import Tenure
-from webhook.settlement.pod_reconciler import Pods
+from webhook.context.settlement_session import SettlementSession
+from webhook.settlement.pod_reconciler import PodReconciler
 
 DELAY_SECONDS: Final = 2.0
 """How long after the cause a namespace is listed."""
@@ -27,10 +27,12 @@ NAMESPACES_MAX: Final = 8
 _log: Final = logging.getLogger(__name__)
 
 
-class Relooking:
+class RecheckQueue:
     """The namespaces to look at; as many as there are at most, and each once."""
 
-    def __init__(self, tenure: Tenure, pods: Pods, delay: float = DELAY_SECONDS) -> None:
+    def __init__(
+        self, tenure: SettlementSession, pods: PodReconciler, delay: float = DELAY_SECONDS
+    ) -> None:
         """List a namespace `delay` seconds after it was asked for."""
         self._tenure = tenure
         self._pods = pods

@@ -3,15 +3,17 @@
 import asyncio
 
 from ledger.tasks.periodic import CooperativeYield
-from webhook.context.settlement_session import RECOUNTED, Tenure
-from webhook.settlement.attempt_ages import Ages, OpenAttempt
-from webhook.settlement.observation import missing
+from webhook.context.settlement_session import RECOUNTED, SettlementSession
+from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
+from webhook.settlement.observation import end_missing
 
 Present = dict[tuple[str, str], str]
 """The uids that a list holds, by qualified namespace and key."""
 
 
-async def tell_missing(tenure: Tenure, prefix: str, present: Present, version: int) -> None:
+async def release_missing(
+    tenure: SettlementSession, prefix: str, present: Present, version: int
+) -> None:
     """End what the ledger still counts below `prefix` and the list at `version` does not hold.
 
     The list may have begun before any bound, so creations never seen are not judged by it.
@@ -24,11 +26,13 @@ async def tell_missing(tenure: Tenure, prefix: str, present: Present, version: i
             if entry is None:
                 continue
             uid = present.get((namespace, key), "")
-            for command in missing(namespace, key, entry, uid, version, RECOUNTED):
+            for command in end_missing(namespace, key, entry, uid, version, RECOUNTED):
                 await tenure.courier.send(command)
 
 
-async def find_open(tenure: Tenure, ages: Ages, prefix: str = "") -> None:
+async def start_open_attempt_ages(
+    tenure: SettlementSession, ages: AttemptAges, prefix: str = ""
+) -> None:
     """Start the age of every open attempt below `prefix` that has none yet.
 
     So it is when a tenure begins, and when something was missed.

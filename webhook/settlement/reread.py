@@ -4,13 +4,13 @@ Until an object was read again, accounts that select by such a label count it wh
 are. So everything is listed anew as soon as a key of labels gets a number.
 """
 
-from webhook.context.settlement_session import Tenure
+from webhook.context.settlement_session import SettlementSession
 
 
 class Rereading:
     """Finds out when everything is to be read again."""
 
-    def __init__(self, tenure: Tenure) -> None:
+    def __init__(self, tenure: SettlementSession) -> None:
         """Begin before the first lists: they read what is numbered by now."""
         self._tenure = tenure
         self._read = tenure.labels.read

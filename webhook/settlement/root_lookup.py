@@ -13,10 +13,10 @@ import msgspec
 from ledger.core.model.commands import BARRED
 from ledger.core.model.events import Cause
 from ledger.kube.api.objects import ObjectMeta
-from webhook.context.owner_chain import Root
-from webhook.context.settlement_session import Tenure
-from webhook.settlement.observation import Sighting, holds_uid, recorded_root
-from webhook.settlement.workload_observation import RootSighting
+from webhook.context.owner_chain import OwningRoot
+from webhook.context.settlement_session import SettlementSession
+from webhook.settlement.observation import ObservedObject, holds_uid, recorded_root
+from webhook.settlement.workload_observation import ObservedWorkload
 
 READ_SECONDS: Final = 2.0
 """Deadline of reading the owners of one object: the watch waits for it."""
@@ -28,16 +28,18 @@ RECOUNT_READ_SECONDS: Final = 30.0
 """Deadline of reading the owners of all objects of one recount."""
 
 
-class Lineage:
+class RootLookup:
     """Finds the roots of objects of one cluster."""
 
-    def __init__(self, tenure: Tenure) -> None:
+    def __init__(self, tenure: SettlementSession) -> None:
         self.astray: dict[str, None] = {}
         """Qualified namespaces of pods whose root should be known and could not be found."""
         self._tenure = tenure
         self._ancestry = tenure.beyond.surroundings.ancestry if tenure.beyond is not None else None
 
-    async def of_pod(self, seen: Sighting, meta: ObjectMeta, deadline: float = 0.0) -> Sighting:
+    async def of_pod(
+        self, seen: ObservedObject, meta: ObjectMeta, deadline: float = 0.0
+    ) -> ObservedObject:
         """Return the sighting of a pod with its root, reading until loop time `deadline`.
 
         Without a deadline, owners that are not remembered are read in `READ_SECONDS`.
@@ -50,7 +52,7 @@ class Lineage:
         found = self._ancestry.known_root_of(meta.namespace, meta)
         if not recorded and not self._is_charged(seen.namespace, found):
             found = await self._ancestry.root_of(
-                meta.namespace, meta, deadline=deadline or within(READ_SECONDS)
+                meta.namespace, meta, deadline=deadline or loop_time_after(READ_SECONDS)
             )
             if found is None and self._ancestry.controller_kind(meta) is not None:
                 self.astray[seen.namespace] = None
@@ -59,8 +61,8 @@ class Lineage:
         return msgspec.structs.replace(seen, root=found.key) if found is not None else seen
 
     async def of_root(
-        self, one: RootSighting, *, was_part: bool, deadline: float = 0.0
-    ) -> tuple[Sighting, bool]:
+        self, one: ObservedWorkload, *, was_part: bool, deadline: float = 0.0
+    ) -> tuple[ObservedObject, bool]:
         """Return the sighting of an object of a kind of roots, and whether it is part of another.
 
         What is part of another root is charged nothing itself: should the ledger have charged it,
@@ -76,18 +78,18 @@ class Lineage:
         above = self._ancestry.known_root_of(meta.namespace, meta)
         if above is None:
             above = await self._ancestry.root_of(
-                meta.namespace, meta, deadline=deadline or within(READ_SECONDS)
+                meta.namespace, meta, deadline=deadline or loop_time_after(READ_SECONDS)
             )
         if above is not None:
             return msgspec.structs.replace(seen, cause=Cause.MOVED), True
         is_left_behind = was_part or self._ancestry.controller_kind(meta) is not None
         return seen, is_left_behind and not holds_uid(entry, seen.uid)
 
-    def _is_charged(self, namespace: str, root: Root | None) -> bool:
+    def _is_charged(self, namespace: str, root: OwningRoot | None) -> bool:
         """Return whether the ledger has an entry for a root."""
         return root is not None and holds_uid(self._tenure.entry(namespace, root.key), root.uid)
 
 
-def within(seconds: float) -> float:
+def loop_time_after(seconds: float) -> float:
     """Return the loop time at which so many seconds will have passed."""
     return asyncio.get_running_loop().time() + seconds

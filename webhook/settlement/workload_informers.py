@@ -15,12 +15,12 @@ from ledger.kube.api.ports import Change
 from ledger.kube.api.resources import Resource
 from ledger.kube.watch.informers import Watches
 from ledger.tasks.periodic import CooperativeYield
-from webhook.context.charging_modes import Manners
+from webhook.context.charging_modes import ChargingModes
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.settlement_session import Tenure
-from webhook.kinds.schema import Kind
-from webhook.settlement.workload_observation import RootSighting
-from webhook.settlement.workload_reconciler import Roots
+from webhook.context.settlement_session import SettlementSession
+from webhook.kinds.schema import WorkloadKind
+from webhook.settlement.workload_observation import ObservedWorkload
+from webhook.settlement.workload_reconciler import WorkloadReconciler
 
 DISCOVER_SECONDS: Final = 45.0
 """How often it is asked which kinds are served."""
@@ -43,16 +43,21 @@ POLICIES_SECONDS: Final = 10.0
 OWNERS_SECONDS: Final = 30.0
 """How long the recount of pods waits for what owns them."""
 
-Make = Callable[[Kind, Resource], Roots]
+ReconcilerFactory = Callable[[WorkloadKind, Resource], WorkloadReconciler]
 
 _log: Final = logging.getLogger(__name__)
 
 
-class KindWatches:
+class WorkloadInformers:
     """Keeps one watch per kind."""
 
     def __init__(
-        self, tenure: Tenure, beyond: Beyond, watches: Watches, manners: Manners, make: Make
+        self,
+        tenure: SettlementSession,
+        beyond: Beyond,
+        watches: Watches,
+        manners: ChargingModes,
+        make: ReconcilerFactory,
     ) -> None:
         """`make` makes what takes in a kind as it is served."""
         self._tenure = tenure
@@ -62,11 +67,11 @@ class KindWatches:
         self._watches = watches
         self._manners = manners
         self._make = make
-        self._watched: dict[str, Roots] = {}
+        self._watched: dict[str, WorkloadReconciler] = {}
         self._served: frozenset[str] = frozenset()
         watches.expect(DISCOVERY)
 
-    def of(self, name: str) -> Roots | None:
+    def of(self, name: str) -> WorkloadReconciler | None:
         """Return what takes in the kind of a name, such as `jobs.batch`; None without a watch."""
         return self._watched.get(name)
 
@@ -114,7 +119,7 @@ class KindWatches:
             return False
         return all(self._is_told(name, roots) for name, roots in self._watched.items())
 
-    def _is_told(self, name: str, roots: Roots) -> bool:
+    def _is_told(self, name: str, roots: WorkloadReconciler) -> bool:
         """Return whether a kind was listed here and for the owners, if it can be listed at all."""
         if not self._watches.was_told(name):
             return False
@@ -141,7 +146,7 @@ class KindWatches:
         self._watches.waiting.pop(DISCOVERY, None)
         return True
 
-    def _watch(self, tasks: asyncio.TaskGroup, kind: Kind, resource: Resource) -> None:
+    def _watch(self, tasks: asyncio.TaskGroup, kind: WorkloadKind, resource: Resource) -> None:
         """Watch a kind in this version, and no longer in another one."""
         roots = self._watched.get(kind.name)
         if roots is None:
@@ -152,8 +157,8 @@ class KindWatches:
             roots.resource = resource
             self._watches.begin_anew(kind.name)
 
-    async def _follow(self, name: str, roots: Roots) -> None:
-        def watch() -> AsyncGenerator[Change[RootSighting], None]:
+    async def _follow(self, name: str, roots: WorkloadReconciler) -> None:
+        def watch() -> AsyncGenerator[Change[ObservedWorkload], None]:
             return self._cluster.watch_kept(roots.resource, roots.keep)
 
         await self._watches.follow(name, watch, roots.take)

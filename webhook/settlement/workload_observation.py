@@ -14,11 +14,11 @@ from ledger.core.model.qualified_names import qualified, split_qualified
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Workload
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.kinds.envelope import Surge, envelope_of
-from webhook.kinds.schema import Kind, key_of
-from webhook.settlement.observation import Sighting
+from webhook.kinds.schema import WorkloadKind, key_of
+from webhook.settlement.observation import ObservedObject
 
 
-class Charged(msgspec.Struct, frozen=True):
+class ChargingMode(msgspec.Struct, frozen=True):
     """How the roots of a namespace are charged: `pods_only` means not at all.
 
     With `elastic_max` the most counts that an autoscaler may make of them.
@@ -29,16 +29,16 @@ class Charged(msgspec.Struct, frozen=True):
     elastic_max: bool = False
 
 
-AS_USUAL: Final = Charged()
+DEFAULT_MODE: Final = ChargingMode()
 
 
-class RootSighting(msgspec.Struct, frozen=True, gc=False):
+class ObservedWorkload(msgspec.Struct, frozen=True, gc=False):
     """A root as the ledger sees it, and the controller that may make it part of another root.
 
     `unread` is why it could not be read: it then stays charged as it is.
     """
 
-    seen: Sighting
+    seen: ObservedObject
     controller: OwnerReference | None = None
     unread: Exception | None = None
 
@@ -52,17 +52,23 @@ class RootSighting(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-def unread_root(kind: Kind, workload: Workload, cluster: str, why: Exception) -> RootSighting:
+def unread_root(
+    kind: WorkloadKind, workload: Workload, cluster: str, why: Exception
+) -> ObservedWorkload:
     """Return what is remembered of an object that could not be read: which one it is, and why."""
     meta = workload.metadata
     namespace = qualified(cluster, meta.namespace)
-    seen = Sighting(namespace, key_of(kind, meta.name), meta.uid, 0, {})
-    return RootSighting(seen, meta.controller(), why)
+    seen = ObservedObject(namespace, key_of(kind, meta.name), meta.uid, 0, {})
+    return ObservedWorkload(seen, meta.controller(), why)
 
 
-def sight_root(
-    kind: Kind, workload: Workload, cluster: str, rules: DemandRules, charged: Charged = AS_USUAL
-) -> RootSighting:
+def observe_workload(
+    kind: WorkloadKind,
+    workload: Workload,
+    cluster: str,
+    rules: DemandRules,
+    charged: ChargingMode = DEFAULT_MODE,
+) -> ObservedWorkload:
     """Read an object of a kind as the ledger sees it.
 
     Raises ValueError when its resourceVersion is none.
@@ -71,7 +77,7 @@ def sight_root(
     envelope = envelope_of(
         kind, workload, rules, surge=charged.surge, elastic_max=charged.elastic_max
     )
-    seen = Sighting(
+    seen = ObservedObject(
         qualified(cluster, meta.namespace),
         key_of(kind, meta.name),
         meta.uid,
@@ -92,4 +98,4 @@ def sight_root(
         seen = msgspec.structs.replace(
             seen, demand=demand, traits=envelope.traits, assumed=envelope.assumed
         )
-    return RootSighting(seen, meta.controller())
+    return ObservedWorkload(seen, meta.controller())

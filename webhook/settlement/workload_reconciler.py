@@ -19,38 +19,43 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed
 from ledger.kube.api.resources import Resource
 from ledger.tasks.periodic import CooperativeYield
-from webhook.context.assumed_demand import as_promised
-from webhook.context.charging_modes import Manners
-from webhook.context.settlement_session import RECOUNTED, WATCHED, Tenure
-from webhook.kinds.schema import Kind, key_of
+from webhook.context.assumed_demand import with_promised_demand
+from webhook.context.charging_modes import ChargingModes
+from webhook.context.settlement_session import RECOUNTED, WATCHED, SettlementSession
+from webhook.kinds.schema import WorkloadKind, key_of
 from webhook.settlement import recount
-from webhook.settlement.absence_proof import Looked
-from webhook.settlement.attempt_ages import Ages
-from webhook.settlement.invalid_objects import Puzzling
-from webhook.settlement.observation import Sighting, news, told
+from webhook.settlement.absence_proof import ListResult
+from webhook.settlement.attempt_ages import AttemptAges
+from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.observation import ObservedObject, command_for, command_if_changed
 from webhook.settlement.recount import Present
-from webhook.settlement.root_lookup import LIST_READ_SECONDS, RECOUNT_READ_SECONDS, Lineage, within
-from webhook.settlement.workload_observation import RootSighting, sight_root, unread_root
+from webhook.settlement.root_lookup import (
+    LIST_READ_SECONDS,
+    RECOUNT_READ_SECONDS,
+    RootLookup,
+    loop_time_after,
+)
+from webhook.settlement.workload_observation import ObservedWorkload, observe_workload, unread_root
 
 PROOF_SECONDS: Final = 5.0
 """Deadline of finding out whether a kind that is not served has objects."""
 
-Relook = Callable[[str], None]
+Recheck = Callable[[str], None]
 """Asks to look again at the pods of a qualified namespace."""
 
 
-class Roots:
+class WorkloadReconciler:
     """Follows the objects of one kind in one cluster."""
 
     def __init__(
         self,
-        kind: Kind,
+        kind: WorkloadKind,
         resource: Resource,
-        tenure: Tenure,
-        ages: Ages,
-        puzzling: Puzzling,
-        manners: Manners,
-        relook: Relook,
+        tenure: SettlementSession,
+        ages: AttemptAges,
+        puzzling: InvalidObjects,
+        manners: ChargingModes,
+        relook: Recheck,
     ) -> None:
         assert tenure.beyond is not None, "roots are read from more than pods and quotas"
         self.prefix = key_of(kind, "")
@@ -62,26 +67,26 @@ class Roots:
         self._puzzling = puzzling
         self._manners = manners
         self._relook = relook
-        self._lineage = Lineage(tenure)
+        self._lineage = RootLookup(tenure)
         self._parts: set[str] = set()
 
-    def keep(self, workload: Workload) -> RootSighting:
+    def keep(self, workload: Workload) -> ObservedWorkload:
         """Return what is remembered of an object while a list is read."""
         tenure, namespace = self._tenure, workload.metadata.namespace
         try:
             manner = self._manners.of(namespace)
-            return sight_root(self._kind, workload, tenure.name, tenure.rules, manner)
+            return observe_workload(self._kind, workload, tenure.name, tenure.rules, manner)
         except Exception as error:  # noqa: BLE001 - a defect may cost one object, not the service
             return unread_root(self._kind, workload, tenure.name, error)
 
-    async def take(self, change: Change[RootSighting]) -> None:
+    async def take(self, change: Change[ObservedWorkload]) -> None:
         """Tell the ledger what a change of the watch means."""
         if isinstance(change, Listed):
             await self._recount(change)
         elif isinstance(change, Changed):
             await self._tell(change.object, deleted=change.deleted)
 
-    async def sighting(self, one: RootSighting, deadline: float = 0.0) -> Sighting | None:
+    async def sighting(self, one: ObservedWorkload, deadline: float = 0.0) -> ObservedObject | None:
         """Return what counts of an object, None when it is part of another and not charged.
 
         Owners that are not remembered are read until loop time `deadline`. Raises why the object
@@ -92,7 +97,7 @@ class Roots:
         seen, is_part = await self._lineage.of_root(
             one, was_part=one.seen.uid in self._parts, deadline=deadline
         )
-        seen = as_promised(self._tenure.view.state, seen)
+        seen = with_promised_demand(self._tenure.view.state, seen)
         self._puzzling.note(seen)
         if is_part:
             self._parts.add(seen.uid)
@@ -102,20 +107,20 @@ class Roots:
             self._relook(seen.namespace)
         return seen
 
-    async def look(self, namespace: str, keys: Collection[str]) -> Looked:
+    async def look(self, namespace: str, keys: Collection[str]) -> ListResult:
         """Look for objects of a qualified namespace, linearizably. Raises ClusterError."""
         listed = await self._list(namespace)
         found = {one.seen.key: one for one in listed.objects if one.seen.key in keys}
-        deadline = within(LIST_READ_SECONDS)
+        deadline = loop_time_after(LIST_READ_SECONDS)
         readable = {key: one for key, one in found.items() if one.unread is None}
         told = {key: await self.sighting(one, deadline) for key, one in readable.items()}
-        return Looked(
+        return ListResult(
             listed.version,
             {key: one.seen.uid for key, one in found.items()},
             {key: seen for key, seen in told.items() if seen is not None},
         )
 
-    async def _list(self, namespace: str) -> Listed[RootSighting]:
+    async def _list(self, namespace: str) -> Listed[ObservedWorkload]:
         """List the kind in a namespace; a kind that is gone has no objects, if that is proved."""
         try:
             listed = await self._cluster.list_objects(self.resource, local_name(namespace))
@@ -123,7 +128,7 @@ class Roots:
             return await self._proved_gone()
         return Listed(listed.version, [self.keep(one) for one in listed.objects])
 
-    async def _proved_gone(self) -> Listed[RootSighting]:
+    async def _proved_gone(self) -> Listed[ObservedWorkload]:
         """Return the empty list of a kind that does not exist. Raises Unavailable without proof."""
         where = self.resource.collection()
         try:
@@ -140,7 +145,7 @@ class Roots:
             pass
         raise Unavailable(f"{where} is not served, and nothing proves that its objects are gone")
 
-    async def _tell(self, one: RootSighting, *, deleted: bool) -> None:
+    async def _tell(self, one: ObservedWorkload, *, deleted: bool) -> None:
         """Tell the ledger, unless it knows and nothing is on its way that could change that."""
         tenure = self._tenure
         if deleted:
@@ -152,31 +157,31 @@ class Roots:
         if seen is None:
             return
         if tenure.courier.is_pending(seen.namespace, seen.key):
-            await tenure.courier.send(told(seen, WATCHED))
+            await tenure.courier.send(command_for(seen, WATCHED))
         else:
             await self._send_news(seen, WATCHED)
 
-    async def _send_news(self, seen: Sighting, actor: str) -> None:
+    async def _send_news(self, seen: ObservedObject, actor: str) -> None:
         tenure = self._tenure
-        command = news(tenure.entry(seen.namespace, seen.key), seen, actor)
+        command = command_if_changed(tenure.entry(seen.namespace, seen.key), seen, actor)
         if command is None:
             return
         await tenure.courier.send(command)
         if seen.cause and tenure.members(seen.namespace, seen.key):
             self._relook(seen.namespace)
 
-    async def _recount(self, listed: Listed[RootSighting]) -> None:
+    async def _recount(self, listed: Listed[ObservedWorkload]) -> None:
         """Compare the ledger with all objects of the kind at one version."""
         await self._tenure.catch_up()
         self._puzzling.clear(self.prefix)
         present = await self._tell_present(listed.objects)
-        await recount.tell_missing(self._tenure, self.prefix, present, listed.version)
-        await recount.find_open(self._tenure, self._ages, self.prefix)
+        await recount.release_missing(self._tenure, self.prefix, present, listed.version)
+        await recount.start_open_attempt_ages(self._tenure, self._ages, self.prefix)
         await self._tenure.courier.flush()
 
-    async def _tell_present(self, objects: list[RootSighting]) -> Present:
+    async def _tell_present(self, objects: list[ObservedWorkload]) -> Present:
         stride, present = CooperativeYield(), Present()
-        deadline = within(RECOUNT_READ_SECONDS)
+        deadline = loop_time_after(RECOUNT_READ_SECONDS)
         for one in objects:
             present[one.seen.namespace, one.seen.key] = one.seen.uid
             with self._tenure.failures.taking(self._kind.name, one.metadata().full_name()):

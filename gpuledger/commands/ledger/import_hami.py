@@ -10,7 +10,7 @@ from gpuledger.cli.output import Format, Output, TableColumn, number, show_objec
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
-    from extender.settlement.hami_import import Imported
+    from extender.settlement.hami_import import ImportReport
     from ledger.kube.hami.hami_accounts import Accounts
 
 app = group(
@@ -95,7 +95,7 @@ async def hami(
         raise typer.Exit(Exit.FAILED)
 
 
-def _tell(found: "Imported") -> None:
+def _tell(found: "ImportReport") -> None:
     """Print the result of an import in sentences."""
     done = "would be imported" if found.dry_run else "imported"
     typer.echo(

@@ -7,7 +7,7 @@ import typer
 from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Format, Output, flag, number, show_one, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
-from webhook.settlement.manual_settlement import Fate
+from webhook.settlement.manual_settlement import ObjectOutcome
 
 _SETTLED = (
     text("UID", "uid"),
@@ -29,7 +29,8 @@ def register(app: typer.Typer) -> None:
 async def settle(
     loaded: LoadedSettings,
     fate: Annotated[
-        Fate, typer.Argument(help="Outcome of the object.", metavar="persisted|absent|deleted")
+        ObjectOutcome,
+        typer.Argument(help="Outcome of the object.", metavar="persisted|absent|deleted"),
     ],
     uid: Annotated[str, typer.Argument(metavar="UID", help="The object's uid.")],
     output: Output = Format.TABLE,

@@ -211,7 +211,7 @@ class Nodes(Protocol):
         ...
 
 
-class Binds(Protocol):
+class BindingApi(Protocol):
     """What placing pods writes. Every call has a deadline of its own and may raise ClusterError.
 
     Of a write that was refused (Conflict, NotFound, Forbidden, Rejected) nothing is stored. After
@@ -256,8 +256,8 @@ class Binds(Protocol):
         ...
 
 
-class Allocates(Binds, Protocol):
-    """What is written of cards that pods have; what is said of `Binds` holds here too."""
+class AllocationApi(BindingApi, Protocol):
+    """What is written of cards that pods have; what is said of `BindingApi` holds here too."""
 
     async def patch_pod_annotations(
         self, namespace: str, name: str, changes: Mapping[str, str], version: str
@@ -266,8 +266,8 @@ class Allocates(Binds, Protocol):
         ...
 
 
-class Evicts(Protocol):
-    """What making room reads and writes; what is said of `Binds` holds here too."""
+class EvictionApi(Protocol):
+    """What making room reads and writes; what is said of `BindingApi` holds here too."""
 
     async def list_pods_on(self, node: str) -> Listed[Pod]:
         """List the pods that are bound to a node, linearizably."""

@@ -16,10 +16,10 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.events import CardsRegistered, NodeRemoved
 from ledger.core.model.state import State
 from ledger.kube.requests.demand_rules import CardSize, DemandRules
-from ledger.kube.requests.device_requests import Choice
-from ledger.kube.requests.device_selectors import choice_of
+from ledger.kube.requests.device_requests import DeviceSelector
+from ledger.kube.requests.device_selectors import selector_of
+from ledger.log.ledger import StateView
 from ledger.log.records import Record
-from ledger.log.state_view import StateView
 
 CARD_MEMORY_MAX: Final = 294_912
 """MiB of the largest card that is sold: 288 GiB."""
@@ -68,7 +68,7 @@ def eligible(rules: DemandRules, annotations: Mapping[str, str] | None) -> Deman
         return rules
     accepted: list[CardSize] = []
     for vendor in rules.vendors:
-        choice = choice_of(annotations, vendor)
+        choice = selector_of(annotations, vendor)
         sizes = [size for size in rules.sizes if size.vendor == vendor.name]
         if not isinstance(choice, Denial):
             accepts = [size for size in sizes if _accepts(choice, size.type)]
@@ -80,7 +80,7 @@ def eligible(rules: DemandRules, annotations: Mapping[str, str] | None) -> Deman
     return structs.replace(rules, sizes=tuple(accepted))
 
 
-def _accepts(choice: Choice, model: str) -> bool:
+def _accepts(choice: DeviceSelector, model: str) -> bool:
     model = model.lower()
     if any(one.lower() in model for one in choice.nouse_types):
         return False

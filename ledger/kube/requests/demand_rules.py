@@ -6,7 +6,7 @@ from functools import cached_property
 import msgspec
 
 from ledger.kube.requests import gpu_types
-from ledger.kube.requests.device_selectors import keys_of
+from ledger.kube.requests.device_selectors import selector_annotations
 from ledger.kube.requests.gpu_types import CardType
 from ledger.kube.requests.pod_traits import NONE, Labels, labels_of
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
@@ -59,7 +59,9 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def choosing(self) -> frozenset[str]:
         """The annotations by which pods choose cards of these vendors."""
-        return frozenset(key for vendor in self.vendors for key in keys_of(vendor).names())
+        return frozenset(
+            key for vendor in self.vendors for key in selector_annotations(vendor).names()
+        )
 
     @cached_property
     def vendor_of(self) -> dict[str, Vendor]:

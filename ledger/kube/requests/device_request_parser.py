@@ -12,13 +12,18 @@ from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Container, Pod, PodSpec
 from ledger.kube.requests.container_requests import CardRequest, Refusal, asks_for_cards, cards_of
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.device_requests import CardWish, Choice, PodWish, Wish
-from ledger.kube.requests.device_selectors import choice_of
+from ledger.kube.requests.device_requests import (
+    ContainerDeviceRequests,
+    DeviceRequest,
+    DeviceSelector,
+    PodDeviceRequest,
+)
+from ledger.kube.requests.device_selectors import selector_of
 from ledger.kube.requests.gpu_types import named
 from ledger.kube.requests.placement_preferences import KEYS, preferences_of
 
 
-def wish_of(pod: Pod, rules: DemandRules) -> PodWish | Denial:
+def device_request_of(pod: Pod, rules: DemandRules) -> PodDeviceRequest | Denial:
     """Return what a pod wants of cards, or why that cannot be understood.
 
     A pod that asks for no cards wants nothing, whatever its annotations say.
@@ -32,15 +37,17 @@ def wish_of(pod: Pod, rules: DemandRules) -> PodWish | Denial:
     if isinstance(choices, Denial):
         return choices
     wishes = tuple(
-        Wish(container.name, phase, tuple(_wish(one, choices) for one in requests))
+        ContainerDeviceRequests(
+            container.name, phase, tuple(_wish(one, choices) for one in requests)
+        )
         for container, phase, requests in asked
     )
     if not choices or not _says_something(annotations, rules):
-        return PodWish(wishes, types=types)
+        return PodDeviceRequest(wishes, types=types)
     preferred = preferences_of(annotations)
     if isinstance(preferred, Denial):
         return preferred
-    return PodWish(
+    return PodDeviceRequest(
         wishes,
         numa_bind=preferred.numa_bind,
         node_policy=preferred.node_policy,
@@ -50,7 +57,7 @@ def wish_of(pod: Pod, rules: DemandRules) -> PodWish | Denial:
     )
 
 
-def unclear(pod: Pod, rules: DemandRules) -> Denial | None:
+def invalid_device_request(pod: Pod, rules: DemandRules) -> Denial | None:
     """Return why it cannot be understood how a pod that asks for cards is to be placed."""
     annotations = pod.metadata.annotations
     if not annotations or not _says_something(annotations, rules):
@@ -60,7 +67,7 @@ def unclear(pod: Pod, rules: DemandRules) -> Denial | None:
     preferred = preferences_of(annotations)
     if isinstance(preferred, Denial):
         return preferred
-    choices = (choice_of(annotations, vendor) for vendor in rules.vendors)
+    choices = (selector_of(annotations, vendor) for vendor in rules.vendors)
     return next((choice for choice in choices if isinstance(choice, Denial)), None)
 
 
@@ -100,14 +107,14 @@ def _phase(field: str, container: Container) -> Phase:
 
 def _choices(
     annotations: Mapping[str, str], asked: _Asked, types: tuple[str, ...]
-) -> dict[str, Choice] | Denial:
+) -> dict[str, DeviceSelector] | Denial:
     """Return which cards are accepted of each vendor that is asked, by its name.
 
     Who is charged as some types of cards gets those, by whichever annotation they are named.
     """
-    found: dict[str, Choice] = {}
+    found: dict[str, DeviceSelector] = {}
     for vendor in {one.vendor.name: one.vendor for _, _, many in asked for one in many}.values():
-        choice = choice_of(annotations, vendor)
+        choice = selector_of(annotations, vendor)
         if isinstance(choice, Denial):
             return choice
         use_types = tuple(dict.fromkeys((*choice.use_types, *types)))
@@ -115,9 +122,9 @@ def _choices(
     return found
 
 
-def _wish(asked: CardRequest, choices: Mapping[str, Choice]) -> CardWish:
+def _wish(asked: CardRequest, choices: Mapping[str, DeviceSelector]) -> DeviceRequest:
     vendor = asked.vendor
-    return CardWish(
+    return DeviceRequest(
         vendor.name,
         asked.count,
         0 if asked.percentage else asked.memory or 0,

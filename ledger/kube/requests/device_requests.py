@@ -18,7 +18,7 @@ CARD_POLICIES: Final = ("binpack", "spread", "numa", "mutex", "topology-aware", 
 """How cards of a node are preferred; several stand in order of importance."""
 
 
-class Choice(msgspec.Struct, frozen=True, gc=False):
+class DeviceSelector(msgspec.Struct, frozen=True, gc=False):
     """Which cards of one vendor a pod accepts.
 
     Types are accepted whose model contains one of `use_types`, in any case of letters (all when
@@ -33,11 +33,11 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     mode: str = ""
 
 
-ANY: Final = Choice()
+ANY: Final = DeviceSelector()
 """Every card of the vendor."""
 
 
-class CardWish(msgspec.Struct, frozen=True, gc=False):
+class DeviceRequest(msgspec.Struct, frozen=True, gc=False):
     """Cards of one vendor that one container wants; everything is per card.
 
     `memory` is MiB; with `percentage` 1 to 100 it is that part of each card's memory, rounded down,
@@ -51,15 +51,15 @@ class CardWish(msgspec.Struct, frozen=True, gc=False):
     percentage: int
     cores: int
     exclusive: bool
-    choice: Choice = ANY
+    choice: DeviceSelector = ANY
 
 
-class Wish(msgspec.Struct, frozen=True, gc=False):
+class ContainerDeviceRequests(msgspec.Struct, frozen=True, gc=False):
     """What one container wants, nothing when `cards` is empty."""
 
     container: str
     phase: Phase
-    cards: tuple[CardWish, ...] = ()
+    cards: tuple[DeviceRequest, ...] = ()
 
 
 class Weights(msgspec.Struct, frozen=True, gc=False):
@@ -70,7 +70,7 @@ class Weights(msgspec.Struct, frozen=True, gc=False):
     memory: int = 1
 
 
-class PodWish(msgspec.Struct, frozen=True):
+class PodDeviceRequest(msgspec.Struct, frozen=True):
     """What a pod wants: init containers and sidecars in order of the spec, then app containers.
 
     `numa_bind` wants the cards of each container on one NUMA node. An empty `node_policy`, empty
@@ -78,7 +78,7 @@ class PodWish(msgspec.Struct, frozen=True):
     that the pod is charged as (`DemandRules.types`).
     """
 
-    wishes: tuple[Wish, ...]
+    wishes: tuple[ContainerDeviceRequests, ...]
     numa_bind: bool = False
     node_policy: str = ""
     card_policies: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class PodWish(msgspec.Struct, frozen=True):
         """Return whether any container wants a card."""
         return any(wish.cards for wish in self.wishes)
 
-    def among(self, vendors: Collection[str]) -> "PodWish":
+    def among(self, vendors: Collection[str]) -> "PodDeviceRequest":
         """Return the wish without cards of other vendors than these."""
         if all(card.vendor in vendors for wish in self.wishes for card in wish.cards):
             return self
@@ -101,6 +101,6 @@ class PodWish(msgspec.Struct, frozen=True):
         )
         return msgspec.structs.replace(self, wishes=wishes)
 
-    def of(self, container: str) -> tuple[CardWish, ...]:
+    def of(self, container: str) -> tuple[DeviceRequest, ...]:
         """Return what a container wants, nothing for one that is not known."""
         return next((wish.cards for wish in self.wishes if wish.container == container), ())

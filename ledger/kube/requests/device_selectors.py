@@ -12,14 +12,14 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.requests.device_requests import Choice
+from ledger.kube.requests.device_requests import DeviceSelector
 from ledger.kube.vendors.vendors import BUILT_IN, Vendor
 
 ITEMS_MAX: Final = 1_024
 """Most items of one list; no node has more cards."""
 
 
-class Keys(msgspec.Struct, frozen=True):
+class SelectorAnnotations(msgspec.Struct, frozen=True):
     """The annotations of one vendor; all are lists but for `mode`. Empty ones do not exist."""
 
     use_types: str = ""
@@ -34,9 +34,9 @@ class Keys(msgspec.Struct, frozen=True):
         return tuple(key for key in every if key)
 
 
-def choice_of(annotations: Mapping[str, str], vendor: Vendor) -> Choice | Denial:
+def selector_of(annotations: Mapping[str, str], vendor: Vendor) -> DeviceSelector | Denial:
     """Return which cards of a vendor a pod accepts, or why that cannot be understood."""
-    keys = keys_of(vendor)
+    keys = selector_annotations(vendor)
     of_lists = (keys.use_types, keys.nouse_types, keys.use_uuids, keys.nouse_uuids)
     for key in of_lists:
         if annotations.get(key, "").count(",") >= ITEMS_MAX:
@@ -45,7 +45,7 @@ def choice_of(annotations: Mapping[str, str], vendor: Vendor) -> Choice | Denial
         items_of(annotations.get(key, "")) for key in of_lists
     )
     mode = annotations.get(keys.mode, "").strip()
-    return Choice(use_types, nouse_types, use_uuids, nouse_uuids, mode)
+    return DeviceSelector(use_types, nouse_types, use_uuids, nouse_uuids, mode)
 
 
 def items_of(text: str) -> tuple[str, ...]:
@@ -55,13 +55,13 @@ def items_of(text: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def keys_of(vendor: Vendor) -> Keys:
+def selector_annotations(vendor: Vendor) -> SelectorAnnotations:
     """Return the annotations by which cards of a vendor are chosen."""
     return _HAMIS.get(vendor.name) or _by_domain(_domain_of(vendor))
 
 
-def _by_domain(domain: str) -> Keys:
-    return Keys(
+def _by_domain(domain: str) -> SelectorAnnotations:
+    return SelectorAnnotations(
         f"{domain}/use-gputype",
         f"{domain}/nouse-gputype",
         f"{domain}/use-gpuuuid",
@@ -74,8 +74,10 @@ def _domain_of(vendor: Vendor) -> str:
     return vendor.names()[0].partition("/")[0]
 
 
-def _by_word(word: str) -> Keys:
-    return Keys(use_uuids=f"hami.io/use-{word}-uuid", nouse_uuids=f"hami.io/no-use-{word}-uuid")
+def _by_word(word: str) -> SelectorAnnotations:
+    return SelectorAnnotations(
+        use_uuids=f"hami.io/use-{word}-uuid", nouse_uuids=f"hami.io/no-use-{word}-uuid"
+    )
 
 
 def _word_of(vendor: Vendor) -> str:
@@ -83,13 +85,13 @@ def _word_of(vendor: Vendor) -> str:
     return vendor.count.partition("/")[2].removesuffix("-vgpu")
 
 
-_NEURON: Final = Keys(
+_NEURON: Final = SelectorAnnotations(
     use_uuids="aws.amazon.com/use-neuron-uuid", nouse_uuids="aws.amazon.com/nouse-neuron-uuid"
 )
 
-_HAMIS: Final[dict[str, Keys]] = {
+_HAMIS: Final[dict[str, SelectorAnnotations]] = {
     **{vendor.name: _by_domain(_domain_of(vendor)) for vendor in BUILT_IN},
-    "amd": Keys(
+    "amd": SelectorAnnotations(
         "amd.com/use-gputype",
         "amd.com/nouse-gputype",
         "amd.com/use-gpu-uuid",
@@ -97,13 +99,13 @@ _HAMIS: Final[dict[str, Keys]] = {
     ),
     "aws-neuron": _NEURON,
     "aws-neuroncore": _NEURON,
-    "cambricon": Keys(
+    "cambricon": SelectorAnnotations(
         "cambricon.com/use-mlutype",
         "cambricon.com/nouse-mlutype",
         "cambricon.com/use-gpuuuid",
         "cambricon.com/nouse-gpuuuid",
     ),
-    "hygon": Keys(
+    "hygon": SelectorAnnotations(
         "hygon.com/use-dcutype",
         "hygon.com/nouse-dcutype",
         "hygon.com/use-gpuuuid",

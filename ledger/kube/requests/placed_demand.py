@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from ledger.core.model.amounts import Amounts, largest, plus
 from ledger.core.model.cards import Card, Part, Parts, Phase, Share
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.device_requests import CardWish, PodWish
+from ledger.kube.requests.device_requests import DeviceRequest, PodDeviceRequest
 from ledger.kube.vendors.vendors import Vendor
 
 
-def stands_of(
+def placement_overrides(
     parts: Parts,
-    wish: PodWish,
+    wish: PodDeviceRequest,
     rules: DemandRules,
     cards: Iterable[Card],
     *,
@@ -31,13 +31,13 @@ def stands_of(
     decided = _decided(parts, wish, rules, cards)
     if not decided:
         return {}
-    found = charged_by(parts, wish, rules, cards, initialised=initialised)
+    found = demand_of_placement(parts, wish, rules, cards, initialised=initialised)
     return {name: found.get(name, 0) for name in sorted(_typed(decided, wish, rules))}
 
 
-def charged_by(
+def demand_of_placement(
     parts: Parts,
-    wish: PodWish,
+    wish: PodDeviceRequest,
     rules: DemandRules,
     cards: Iterable[Card],
     *,
@@ -65,7 +65,9 @@ def charged_by(
     }
 
 
-def _taken(part: Part, wish: PodWish, rules: DemandRules, vendors: Mapping[str, str]) -> Amounts:
+def _taken(
+    part: Part, wish: PodDeviceRequest, rules: DemandRules, vendors: Mapping[str, str]
+) -> Amounts:
     """Return what one container takes, by resource."""
     found: Amounts = {}
     for share, vendor, _ in _read(part, wish, rules, vendors):
@@ -74,7 +76,9 @@ def _taken(part: Part, wish: PodWish, rules: DemandRules, vendors: Mapping[str, 
     return found
 
 
-def _decided(parts: Parts, wish: PodWish, rules: DemandRules, cards: Iterable[Card]) -> set[str]:
+def _decided(
+    parts: Parts, wish: PodDeviceRequest, rules: DemandRules, cards: Iterable[Card]
+) -> set[str]:
     """Return the resources of which the cards decided how much it is."""
     vendors = {card.uuid: card.vendor for card in cards}
     found: set[str] = set()
@@ -88,8 +92,8 @@ def _decided(parts: Parts, wish: PodWish, rules: DemandRules, cards: Iterable[Ca
 
 
 def _read(
-    part: Part, wish: PodWish, rules: DemandRules, vendors: Mapping[str, str]
-) -> Iterator[tuple[Share, Vendor, CardWish | None]]:
+    part: Part, wish: PodDeviceRequest, rules: DemandRules, vendors: Mapping[str, str]
+) -> Iterator[tuple[Share, Vendor, DeviceRequest | None]]:
     """Yield a container's shares, whose cards they are, and what was asked of that vendor.
 
     A card that the node does not announce is taken for one of the vendor that was asked first.
@@ -103,6 +107,6 @@ def _read(
             yield share, vendor, asked.get(name)
 
 
-def _typed(resources: set[str], wish: PodWish, rules: DemandRules) -> set[str]:
+def _typed(resources: set[str], wish: PodDeviceRequest, rules: DemandRules) -> set[str]:
     """Return the resources, and those that only cards of the pod's types are."""
     return resources | {rules.typed[one][name] for one in wish.types for name in resources}

@@ -41,7 +41,7 @@ ROOM_BYTES: Final = 64 * 1024**2
 """Free disk from which on a server that could not write is started again."""
 
 _FREE: Final = "127.0.0.1:-1"
-_logger: Final = structlog.get_logger("ledger.log")
+_log: Final = structlog.get_logger("ledger.log")
 
 
 class ServerFailed(Exception):
@@ -132,7 +132,7 @@ class EmbeddedServer:
             status = await self.wait_ended()
             if self._stopping.is_set():
                 return
-            _logger.error("nats_server_ended", status=status, log=str(self._files.log))
+            _log.error("nats_server_ended", status=status, log=str(self._files.log))
             crashes = [at for at in crashes if at > loop.time() - RESTARTS_SECONDS] + [loop.time()]
             if len(crashes) > RESTARTS_MAX:
                 raise ServerFailed(
@@ -155,7 +155,7 @@ class EmbeddedServer:
             if not error:
                 continue
             free = shutil.disk_usage(self._files.store).free
-            _logger.error("nats_server_cannot_write", reason=error, disk_bytes_free=free)
+            _log.error("nats_server_cannot_write", reason=error, disk_bytes_free=free)
             if free >= ROOM_BYTES:
                 await self._end()
 
@@ -252,7 +252,7 @@ class EmbeddedServer:
         try:
             await asyncio.wait_for(process.wait(), self._settings.stop_seconds)
         except TimeoutError:
-            _logger.warning("nats_server_killed", seconds=self._settings.stop_seconds)
+            _log.warning("nats_server_killed", seconds=self._settings.stop_seconds)
             # Its own session, so that the server below a watching helper goes, too.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

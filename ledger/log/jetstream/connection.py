@@ -22,10 +22,16 @@ from nats.aio.subscription import Subscription
 
 from ledger.log.jetstream import nats_credentials
 from ledger.log.jetstream.cancellation import reraise_cancelled
-from ledger.log.jetstream.error_text import plainly
 from ledger.log.jetstream.nats_credentials import Access as Access
 from ledger.log.jetstream.nats_credentials import CredentialsError, SecureClient
-from ledger.log.port import LogError, Unreachable
+from ledger.log.jetstream.nats_errors import (
+    NoResponders,
+    Unauthorized,
+    plainly,
+    raise_api_error,
+    unreachable_class,
+)
+from ledger.log.port import Unreachable
 
 RECONNECT_SECONDS: Final = 0.25
 """Wait between two attempts to reach the same server."""
@@ -54,20 +60,6 @@ _UNSENT: Final = (
 )
 
 
-class Unauthorized(Unreachable):
-    """The servers answer, and refuse the credentials; or these cannot be used."""
-
-
-class Untrusted(Unreachable):
-    """The servers answer, and no TLS connection to them can be made."""
-
-
-_MET: Final = (
-    (("authorization", "authentication", "permissions violation", "nkey"), Unauthorized),
-    (("certificate", "ssl"), Untrusted),
-)
-"""Words of the client's errors, and what they make of a connection that cannot be made."""
-
 _NO_GREETING: Final = ("expecting INFO", "info message")
 """Words of the client's errors about a server that sends something else than NATS, or nothing."""
 
@@ -80,39 +72,14 @@ _OWN_API: Final = "$JS.API"
 """JetStream's API of the servers connected to."""
 
 
-class NoResponders(Unreachable):
-    """The servers know nobody who takes a subject."""
-
-
-class ApiError(LogError):
-    """JetStream's API answered with an error; `code` is its `err_code`."""
-
-    def __init__(self, subject: str, code: int, description: str) -> None:
-        super().__init__(f"{subject}: {description} (JetStream error {code})")
-        self.code = code
-        self.description = description
-
-
-class ApiProblem(msgspec.Struct, frozen=True):
-    """The error part of JetStream's answers."""
-
-    err_code: int = 0
-    description: str = ""
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    error: ApiProblem | None = None
-
-
-_answers: Final = msgspec.json.Decoder(_Answer)
 _json: Final = msgspec.json.Encoder()
-_logger: Final = structlog.get_logger("ledger.log")
+_log: Final = structlog.get_logger("ledger.log")
 
 
 class NatsConnection:
     """A client that outlives its servers' restarts. Make one with `NatsConnection.connect`."""
 
-    def __init__(self, access: Access, deadline: float, domain: str | None = None) -> None:
+    def __init__(self, access: Access, deadline: float, *, domain: str | None = None) -> None:
         """Prepare a connection whose calls take at most `deadline` seconds each.
 
         With a domain, JetStream's API is asked there, across leaf nodes if need be.
@@ -136,7 +103,7 @@ class NatsConnection:
         cls, access: Access, *, deadline: float, domain: str | None = None
     ) -> "NatsConnection":
         """Connect within the deadline. Raises Unreachable naming the servers and the reason."""
-        connection = cls(access, deadline, domain)
+        connection = cls(access, deadline, domain=domain)
         await connection._dial()
         if access.files:
             connection._begin(connection._keep_fresh())
@@ -226,9 +193,7 @@ class NatsConnection:
             raise Unreachable(
                 self._unreachable(f"{subject} did not answer in {self.deadline:g} s")
             ) from error
-        problem = _answers.decode(answer).error
-        if problem is not None:
-            raise ApiError(subject, problem.err_code, problem.description)
+        raise_api_error(subject, answer)
         return answer
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -310,7 +275,7 @@ class NatsConnection:
             try:
                 await self._renew(marks)
             except (Unreachable, nats.errors.Error) as error:
-                _logger.warning("nats_credentials_not_renewed", reason=plainly(error))
+                _log.warning("nats_credentials_not_renewed", reason=plainly(error))
 
     async def _renew(self, marks: nats_credentials.Marks) -> None:
         """Let a new client take the place of one that works. Raises Unreachable.
@@ -328,7 +293,7 @@ class NatsConnection:
                     self._begin(_drain(before[subject], self.deadline))
                 await self._resubscribe(client, subject)
         self._tell()
-        _logger.info("nats_credentials_renewed", servers=self._servers())
+        _log.info("nats_credentials_renewed", servers=self._servers())
 
     async def _retire(self, client: Client) -> None:
         """Close a client when all that was asked of it has had its time."""
@@ -353,7 +318,7 @@ class NatsConnection:
         async def disconnected() -> None:
             # One that was replaced is closed on purpose.
             if client is self._client and not self._closing:
-                _logger.warning("nats_disconnected", servers=self._servers())
+                _log.warning("nats_disconnected", servers=self._servers())
 
         return {
             "servers": list(access.servers),
@@ -380,8 +345,7 @@ class NatsConnection:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
-        # A denied publish is only a time-out for whoever asked, the reason arrives here.
-        text = plainly(error)
+        text = plainly(error)  # also of a denied publish, whose caller sees a timeout only
         if any(words in text for words in _NO_GREETING):
             text = _NOT_NATS
         now = asyncio.get_running_loop().time()
@@ -390,22 +354,19 @@ class NatsConnection:
         self._errors[text] = now
         while len(self._errors) > ERRORS_MAX:
             del self._errors[next(iter(self._errors))]
-        _logger.warning("nats_error", error=text, servers=self._servers())
+        _log.warning("nats_error", error=text, servers=self._servers())
 
     async def _on_reconnected(self) -> None:
         self._errors.clear()
         self._tell()
-        _logger.info("nats_reconnected", servers=self._servers())
+        _log.info("nats_reconnected", servers=self._servers())
 
     def _no_connection(self) -> Unreachable:
         """Return the error of a connection that could not be made, by what the client met."""
-        met = " ".join(self._errors).lower()
-        kind = next((kind for words, kind in _MET if any(one in met for one in words)), Unreachable)
-        return kind(self._unreachable("no connection"))
+        return unreachable_class(self._errors)(self._unreachable("no connection"))
 
     def _unreachable(self, what: str) -> str:
-        reasons = "".join(f"; {error}" for error in self._errors)
-        return f"NATS at {self._servers()}: {what}{reasons}"
+        return f"NATS at {self._servers()}: {'; '.join((what, *self._errors))}"
 
     def _nobody(self) -> str:
         """Say what it means that nobody takes a subject, although the servers work."""
@@ -422,7 +383,7 @@ class NatsConnection:
 
 
 def _greeted(client: Client) -> bool:
-    """Return False for a client whose server accepted the connection and sent nothing since."""
+    """Return whether the server sent anything since it accepted the connection."""
     return not client._transport or bool(client._server_info)
 
 

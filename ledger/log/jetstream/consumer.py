@@ -20,7 +20,8 @@ from nats.aio.subscription import Subscription
 
 from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.cancellation import reraise_cancelled
-from ledger.log.jetstream.connection import ApiError, NatsConnection
+from ledger.log.jetstream.connection import NatsConnection
+from ledger.log.jetstream.nats_errors import ApiError
 from ledger.log.port import Extent, LogEntry, Lost, Unreachable
 
 BATCH_ENTRIES_MAX: Final = 512

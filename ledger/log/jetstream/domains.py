@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.log.jetstream.connection import ApiError, NatsConnection, NoResponders
+from ledger.log.jetstream.connection import NatsConnection
+from ledger.log.jetstream.nats_errors import ApiError, NoResponders
 from ledger.log.jetstream.streams import StreamNames
 from ledger.log.port import LogError
 

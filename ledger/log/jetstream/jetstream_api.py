@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from ledger.log.jetstream import streams
-from ledger.log.jetstream.connection import ApiError, ApiProblem, NatsConnection
+from ledger.log.jetstream.connection import NatsConnection
+from ledger.log.jetstream.nats_errors import ApiError, ApiProblem
 from ledger.log.jetstream.streams import StreamConfig
 from ledger.log.port import Extent, LogError, Lost, Unreachable
 

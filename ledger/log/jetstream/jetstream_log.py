@@ -24,8 +24,9 @@ from ledger.log.jetstream import (
     snapshot_chunks,
     streams,
 )
-from ledger.log.jetstream.connection import Access, ApiError, ApiProblem, NatsConnection
+from ledger.log.jetstream.connection import Access, NatsConnection
 from ledger.log.jetstream.consumer import Stream
+from ledger.log.jetstream.nats_errors import ApiError, ApiProblem
 from ledger.log.jetstream.streams import (
     HEADERS_BYTES_MAX,
     SNAPSHOTS_SHARE,
@@ -61,7 +62,7 @@ _STREAM_MISMATCH: Final = 10060
 _STORE_FAILED: Final = 10077
 _NO_ROOM: Final = (10002, 10047)
 
-_logger: Final = structlog.get_logger("ledger.log")
+_log: Final = structlog.get_logger("ledger.log")
 
 
 class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,10 +128,10 @@ class JetStreamLog:
             try:
                 changes = await jetstream_api.adjust(self.connection, wanted)
             except ApiError as error:
-                _logger.warning("stream_not_adjusted", stream=wanted.name, reason=str(error))
+                _log.warning("stream_not_adjusted", stream=wanted.name, reason=str(error))
             else:
                 if changes:
-                    _logger.info("stream_adjusted", stream=wanted.name, **changes)
+                    _log.info("stream_adjusted", stream=wanted.name, **changes)
 
     async def append(self, payload: bytes, expected: int) -> int:
         """Store a record; see `port.Log`."""

@@ -13,7 +13,7 @@ import nats.errors
 import nkeys  # type: ignore[import-untyped]
 from nats.aio.client import Client
 
-from ledger.log.jetstream.error_text import plainly
+from ledger.log.jetstream.nats_errors import plainly
 
 LOGIN_BYTES_MAX: Final = 4096
 FILE_BYTES_MAX: Final = 65_536

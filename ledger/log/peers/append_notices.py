@@ -25,7 +25,7 @@ _DIGITS_MAX: Final = 20
 class AppendNotifier:
     """Tells of what a writer stores, and has it look for what others have stored."""
 
-    def __init__(self, connection: NatsConnection, names: StreamNames, writer: Writer) -> None:
+    def __init__(self, connection: NatsConnection, names: StreamNames, *, writer: Writer) -> None:
         """Prepare; `start` it, and `run` it while the writer runs."""
         self._connection, self._subject = connection, names.news_subject
         self._writer = writer

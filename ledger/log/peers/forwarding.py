@@ -52,7 +52,7 @@ the same ones again, and be bound to them."""
 _HELPLESS: Final = (Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED)
 """Answers of an owner that cannot decide; this replica may be able to."""
 
-_logger: Final = structlog.get_logger("ledger.log")
+_log: Final = structlog.get_logger("ledger.log")
 
 
 class ForwardingSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,7 +225,7 @@ class ForwardingLedger:
 
     def _avoid(self, owner: str, error: Exception) -> None:
         if _now() >= self._avoided_until or owner != self._avoided:
-            _logger.warning("owner_does_not_answer", owner=owner, error=str(error))
+            _log.warning("owner_does_not_answer", owner=owner, error=str(error))
         self._avoided, self._avoided_until = owner, _now() + self._settings.avoid_seconds
 
 
@@ -236,6 +236,7 @@ class CommandServer:
         self,
         connection: NatsConnection,
         names: StreamNames,
+        *,
         writer: str,
         local: Ledger,
         settings: ForwardingSettings | None = None,
@@ -270,7 +271,7 @@ class CommandServer:
             batch = _forwarded.decode(message.data)
         except msgspec.MsgspecError as error:
             # A replica of another version; it decides for itself when nobody answers.
-            _logger.warning("forwarded_commands_unreadable", error=str(error))
+            _log.warning("forwarded_commands_unreadable", error=str(error))
             return
         if self._taken + len(batch) > self._settings.in_flight_max:
             # Not answering would cost the sender its whole deadline.

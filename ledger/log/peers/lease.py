@@ -28,7 +28,7 @@ RELEASE_SECONDS: Final = 1
 
 _FREE: Final = Stored(0)
 _WRITER: Final = re.compile(r"[A-Za-z0-9_-]+")
-_logger: Final = structlog.get_logger("ledger.log")
+_log: Final = structlog.get_logger("ledger.log")
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,8 +45,8 @@ class Lease:
         self,
         connection: NatsConnection,
         names: StreamNames,
-        writer: str,
         *,
+        writer: str,
         cluster: str = "",
         replicas: int = 1,
         settings: LeaseSettings | None = None,
@@ -109,7 +109,7 @@ class Lease:
             await self._settle_or_begin_again()
         except (LogError, TimeoutError) as error:
             # What was known stays known until it runs out.
-            _logger.debug("owner_lease_unknown", error=str(error))
+            _log.debug("owner_lease_unknown", error=str(error))
         self._tell()
 
     async def _settle_or_begin_again(self) -> None:
@@ -152,4 +152,4 @@ class Lease:
         if owner == self._told:
             return
         self._told = owner
-        _logger.info("owner_changed", lease=self._subject, owner=owner, writer=self.writer)
+        _log.info("owner_changed", lease=self._subject, owner=owner, writer=self.writer)

@@ -31,6 +31,7 @@ class Appender:
         self,
         log: Log,
         settings: WriterSettings,
+        *,
         observer: WriterObserver,
         verify_identity: Callable[[], Awaitable[None]],
         mark_unreachable: Callable[[LogError], None],

@@ -46,7 +46,7 @@ def decode(payload: bytes) -> LoggedDenial:
 class DenialLog:
     """Keeps denials of reservations, a bounded number of them at a time. `run` does the work."""
 
-    def __init__(self, log: Log, waiting_max: int, on_dropped: Callable[[], None]) -> None:
+    def __init__(self, log: Log, waiting_max: int, *, on_dropped: Callable[[], None]) -> None:
         """Keep them in a log; `on_dropped` is called for each one that could not be kept."""
         self._log = log
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue(waiting_max)

@@ -19,9 +19,9 @@ NAMESPACES_MAX: Final = 10_000
 class NamespaceShares:
     """The buckets of all namespaces; times are those of the event loop, in seconds."""
 
-    def __init__(self, burst: int, rate: int, namespaces_max: int = NAMESPACES_MAX) -> None:
+    def __init__(self, burst: int, rate: int, *, namespaces_max: int = NAMESPACES_MAX) -> None:
         """Let each namespace append `burst` bytes at once and `rate` bytes per second."""
-        self._rates = TokenBuckets(burst, rate, namespaces_max)
+        self._rates = TokenBuckets(burst, rate, keys_max=namespaces_max)
 
     def __len__(self) -> int:
         return len(self._rates)

@@ -8,7 +8,7 @@ it holds, because some facts have to be recorded; then it holds less than nothin
 class TokenBuckets:
     """The buckets of all keys. Times are those of one clock that only goes on, in seconds."""
 
-    def __init__(self, burst: int, rate: int, keys_max: int) -> None:
+    def __init__(self, burst: int, rate: int, *, keys_max: int) -> None:
         """Let each key add `burst` bytes at once and `rate` bytes per second.
 
         At most `keys_max` buckets are kept: with more, those that lack least count as full.

@@ -25,7 +25,7 @@ from ledger.log.writer.observer import WriterObserver
 BALANCE_MAX: Final = 2**62
 """Largest balance that a record may hold; readers and projections keep 64 bits with a sign."""
 
-_logger: Final = structlog.get_logger("ledger.log")
+_log: Final = structlog.get_logger("ledger.log")
 
 
 class TrialDecider:
@@ -35,6 +35,7 @@ class TrialDecider:
         self,
         shares: NamespaceShares,
         space: LogSpace,
+        *,
         observer: WriterObserver,
         clock: Callable[[], float],
         record_bytes_max: int,
@@ -122,5 +123,5 @@ class TrialDecider:
         """Refuse the one command that meets a defect of ours, loudly."""
         problem = f"{type(error).__name__}: {error}"
         self._observer.contradicted(problem)
-        _logger.error("command_met_a_defect", problem=problem, exc_info=error)
+        _log.error("command_met_a_defect", problem=problem, exc_info=error)
         return system_denials.defective(problem)

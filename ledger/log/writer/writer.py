@@ -22,15 +22,7 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.log import records, system_denials
 from ledger.log.ledger import Accepted
-from ledger.log.port import (
-    Ambiguous,
-    Full,
-    Log,
-    LogError,
-    Lost,
-    RecordTooLarge,
-    Unwritable,
-)
+from ledger.log.port import Ambiguous, Full, Log, LogError, Lost, RecordTooLarge, Unwritable
 from ledger.log.recovery import replay
 from ledger.log.recovery.head_witness import LogHead
 from ledger.log.writer.appender import Appender
@@ -78,21 +70,25 @@ class Writer:
         self._batch = Batch("", self.name)
         self._callbacks: list[Callable[[records.Record], None]] = []
         self._denial_log = DenialLog(
-            log, self.settings.denials_waiting_max, self._observer.denial_dropped
+            log, self.settings.denials_waiting_max, on_dropped=self._observer.denial_dropped
         )
         self._refresh_requested = False
         self._identity = LogIdentity(log, self.settings.behind_seconds_max)
         self.space, given = LogSpace(), self.settings
         self._shares = NamespaceShares(given.namespace_bytes_burst, given.namespace_bytes_rate)
         self._decider = TrialDecider(
-            self._shares, self.space, self._observer, _clock, given.record_bytes_max
+            self._shares,
+            self.space,
+            observer=self._observer,
+            clock=_clock,
+            record_bytes_max=given.record_bytes_max,
         )
         self._appender = Appender(
             log,
             given,
-            self._observer,
-            lambda: self._identity.verify(self.state),
-            self._mark_unreachable,
+            observer=self._observer,
+            verify_identity=lambda: self._identity.verify(self.state),
+            mark_unreachable=self._mark_unreachable,
         )
 
     @property

@@ -13,9 +13,9 @@ from typing import Any, Final
 from starlette.applications import Starlette
 
 from extender import app as extender_app
-from extender.inventory.inventory import Inventory
+from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
-from extender.verbs.extender import Extender, Service
+from extender.verbs.extender import Extender, ExtenderPorts
 from ledger.core.model import accounts
 from ledger.core.model.cards import OWN, Card
 from ledger.core.model.commands import AnyCommand, RegisterCards, Reserve, SetLimits
@@ -31,13 +31,13 @@ from tests.bench.trips.api_server_stub import ApiServerStub
 from tests.bench.trips.sample_objects import CARDS, MEMORY, NAMESPACE
 from tests.bench.trips.virtual_time import idle
 from webhook import app as webhook_app
-from webhook.admission.mutating_webhook import Mutating
-from webhook.admission.validating_webhook import Validating
-from webhook.api.admission_settings import Policy
+from webhook.admission.mutating_webhook import MutatingWebhook
+from webhook.admission.validating_webhook import ValidatingWebhook
+from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.cluster_context import Surroundings
+from webhook.context.cluster_context import ClusterContext
 from webhook.context.settlement_session import Site
-from webhook.kinds.catalog import Catalog
+from webhook.kinds.catalog import KindCatalog
 from webhook.settlement_controller import Settlement
 
 CLUSTER: Final = "here"
@@ -79,9 +79,9 @@ async def admission(server: ApiServerStub) -> AsyncIterator[Starlette]:
     """Run both webhooks for the block, with the owners that a server lists."""
     async with writing() as writer:
         around = _surroundings(writer, server)
-        policy = Policy()
-        mutating = Mutating(CLUSTER, _RULES, policy, around)
-        validating = Validating(writer, CLUSTER, _RULES, policy, around)
+        policy = AdmissionSettings()
+        mutating = MutatingWebhook(CLUSTER, _RULES, policy, around)
+        validating = ValidatingWebhook(writer, CLUSTER, _RULES, policy, around)
         assert around.following is not None
         async with _running(around.following.run()):
             await idle()
@@ -117,10 +117,10 @@ async def scheduling(server: ApiServerStub, *pods: str) -> AsyncIterator[Starlet
             await decide(writer, RegisterCards(qualified(CLUSTER, node), OWN, cards))
         for name in pods:
             await reserve(writer, name)
-        inventory = Inventory(CLUSTER, Overlay())
+        inventory = ClusterInventory(CLUSTER, Overlay())
         writer.subscribe(lambda record: inventory.follow(writer.state, record))
         inventory.load(writer.state)
-        service = Service(writer, writer, _cluster(server), lambda: _RULES)
+        service = ExtenderPorts(writer, writer, _cluster(server), lambda: _RULES)
         time = asyncio.get_running_loop().time
         extender = Extender(inventory, service, now=time, clock=time)
         async with _running(extender.run()):
@@ -161,8 +161,8 @@ async def projecting(
         yield log, await Projector.resume(log, file)
 
 
-def _surroundings(writer: Writer, server: ApiServerStub) -> Surroundings:
-    return Surroundings(Catalog.load(), _RULES, writer, CLUSTER, cluster=_cluster(server))
+def _surroundings(writer: Writer, server: ApiServerStub) -> ClusterContext:
+    return ClusterContext(KindCatalog.load(), _RULES, writer, CLUSTER, cluster=_cluster(server))
 
 
 def _cluster(server: Any) -> KubernetesCluster:

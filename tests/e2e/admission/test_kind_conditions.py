@@ -18,8 +18,8 @@ from tests.e2e.conftest import _connected
 from tests.e2e.harness.cluster import Answer, Cluster, Manifest
 from tests.e2e.harness.controlplane import ControlPlane
 from tests.e2e.harness.polling import eventually
-from webhook.kinds.expressions import Expression
-from webhook.kinds.schema import Kind
+from webhook.kinds.expressions import KindExpression
+from webhook.kinds.schema import WorkloadKind
 from webhook.registration.kind_conditions import conditions
 
 pytestmark = pytest.mark.e2e
@@ -42,14 +42,14 @@ REQUIRED: Final[dict[str, Manifest]] = {
 """What the API server asks of a spec besides what matters here."""
 
 
-def named(kind: Kind) -> str:
+def named(kind: WorkloadKind) -> str:
     return kind.name
 
 
 class Objects:
     """Objects of one kind in a namespace of their own."""
 
-    def __init__(self, cluster: Cluster, kind: Kind, namespace: str) -> None:
+    def __init__(self, cluster: Cluster, kind: WorkloadKind, namespace: str) -> None:
         self.cluster = cluster
         self.kind = kind
         self.version = str(cases_of(kind)[0].object["apiVersion"])
@@ -99,7 +99,7 @@ class Objects:
         assert answer.status == 201, answer.message
 
 
-def complete(kind: Kind, spec: Manifest) -> None:
+def complete(kind: WorkloadKind, spec: Manifest) -> None:
     """Add what the API server wants of a built-in kind."""
     holder = spec["jobTemplate"]["spec"] if kind.resource == "cronjobs" else spec
     holder["template"]["spec"]["containers"][0]["image"] = "i"
@@ -121,7 +121,7 @@ def asking_for(resource: str, manifest: Any) -> Any:
     return manifest
 
 
-def configuration(kind: Kind) -> Manifest:
+def configuration(kind: WorkloadKind) -> Manifest:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
@@ -148,7 +148,7 @@ def configuration(kind: Kind) -> Manifest:
     }
 
 
-def definition(kind: Kind) -> Manifest:
+def definition(kind: WorkloadKind) -> Manifest:
     """Return a definition without a schema: the operators' own are not needed to be reviewed."""
     version = str(cases_of(kind)[0].object["apiVersion"]).partition("/")[2]
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -190,7 +190,7 @@ def plane(assets: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Con
 @pytest.fixture
 async def objects(plane: ControlPlane, request: pytest.FixtureRequest) -> AsyncIterator[Objects]:
     """Define the kind where that is needed, register its conditions and wait for both."""
-    kind: Kind = request.param
+    kind: WorkloadKind = request.param
     namespace = f"team-{uuid.uuid4().hex[:8]}"
     async with _connected(plane) as cluster:
         made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
@@ -272,7 +272,7 @@ async def test_every_way_to_ask_is_selected(objects: Objects) -> None:
 
 COUNTED: Final = msgspec.structs.replace(
     kind_named("rollouts.argoproj.io"),
-    suspended=Expression('default(metadata.annotations["paused"], "") == "true"'),
+    suspended=KindExpression('default(metadata.annotations["paused"], "") == "true"'),
 )
 """A kind that counts its pods by an annotation."""
 

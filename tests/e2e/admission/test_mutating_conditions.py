@@ -19,10 +19,10 @@ from tests.e2e.harness.cluster import Manifest
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.pods import CARDS, CORES, MEMORY, pod
-from webhook.api.card_schedulers import Schedulers
+from webhook.api.card_schedulers import CardSchedulers
 from webhook.context.namespaces import Namespaces
 from webhook.context.policies import NamespacePolicy, Policies
-from webhook.registration.mutating_conditions import Narrowing
+from webhook.registration.mutating_conditions import MutatingCondition
 
 __all__ = ["plane", "setting"]
 
@@ -32,7 +32,7 @@ WITHIN: Final = 30.0
 VALIDATED: Final = [(VALIDATE, "CREATE", "")]
 PERCENTAGE: Final = "nvidia.com/gpumem-percentage"
 CARDS_SCHEDULER: Final = "gpuledger-scheduler"
-PLAIN: Final = Schedulers()
+PLAIN: Final = CardSchedulers()
 
 
 def asking(**spec: Any) -> Manifest:
@@ -62,11 +62,11 @@ async def becomes(setting: Setting, manifest: Manifest, wanted: list[Seen]) -> N
 
 @asynccontextmanager
 async def narrowed(
-    at: ControlPlane, policies: Policies, schedulers: Schedulers = PLAIN, **rules: Any
+    at: ControlPlane, policies: Policies, schedulers: CardSchedulers = PLAIN, **rules: Any
 ) -> AsyncIterator[None]:
     """Keep the registration narrow while the block runs."""
     async with await Client.connect(at.kubeconfig(ADMIN)) as client:
-        narrowing = Narrowing(client, policies, DemandRules(**rules), schedulers)
+        narrowing = MutatingCondition(client, policies, DemandRules(**rules), schedulers)
         task = asyncio.create_task(narrowing.run())
         yield
         task.cancel()
@@ -143,7 +143,7 @@ async def test_where_a_scheduler_is_named_pods_of_the_default_one_are_asked_abou
 ) -> None:
     default = "default-scheduler"
     other = asking(cards="1", schedulerName="other")
-    async with narrowed(plane, known(), Schedulers("cards")):
+    async with narrowed(plane, known(), CardSchedulers("cards")):
         await becomes(setting, other, VALIDATED)
         for name in (default, ""):
             complete = asking(cards="1", cores="100", schedulerName=name)
@@ -154,7 +154,7 @@ async def test_where_a_scheduler_is_named_pods_of_the_default_one_are_asked_abou
 async def test_pods_of_schedulers_that_do_not_place_on_cards_are_not_asked_about(
     plane: ControlPlane, setting: Setting
 ) -> None:
-    async with narrowed(plane, known(), Schedulers(further=("mine",))):
+    async with narrowed(plane, known(), CardSchedulers(further=("mine",))):
         await becomes(setting, asking(cards="1", schedulerName=""), VALIDATED)
         for name in ("default-scheduler", "other", "Gpuledger-Scheduler"):
             assert await seen_of(setting, asking(cards="1", schedulerName=name)) == VALIDATED, name
@@ -167,7 +167,7 @@ async def test_pods_of_schedulers_that_do_not_place_on_cards_are_not_asked_about
 async def test_a_default_scheduler_that_places_on_cards_can_be_named(
     plane: ControlPlane, setting: Setting
 ) -> None:
-    async with narrowed(plane, known(), Schedulers(further=("default-scheduler",))):
+    async with narrowed(plane, known(), CardSchedulers(further=("default-scheduler",))):
         await becomes(setting, WHOLE, VALIDATED)
         for name in ("default-scheduler", ""):
             assert await seen_of(setting, asking(cards="1", schedulerName=name)) == BOTH, name

@@ -25,7 +25,7 @@ from tests.e2e.harness.cluster import Answer, Cluster, Manifest
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.kubectl import Kubectl
 from tests.e2e.harness.polling import eventually
-from webhook.kinds.catalog import Catalog
+from webhook.kinds.catalog import KindCatalog
 from webhook.registration import webhook_configurations
 
 pytestmark = pytest.mark.e2e
@@ -169,9 +169,11 @@ def hook(name: str = NAME, **changes: Any) -> Manifest:
 
 
 def found_configurations() -> tuple[Manifest, Manifest]:
-    address = webhook_configurations.Address(webhook_configurations.Service(SPACE, NAME), b"x")
-    reviewed = webhook_configurations.Reviewed(
-        ("nvidia.com/gpu",), Catalog.load(()), ("kube-system", SPACE)
+    address = webhook_configurations.WebhookAddress(
+        webhook_configurations.ServiceReference(SPACE, NAME), b"x"
+    )
+    reviewed = webhook_configurations.ReviewScope(
+        ("nvidia.com/gpu",), KindCatalog.load(()), ("kube-system", SPACE)
     )
     return webhook_configurations.configurations(address, reviewed)
 

@@ -19,9 +19,9 @@ from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.pods import pod
-from webhook.kinds.catalog import Catalog
+from webhook.kinds.catalog import KindCatalog
 from webhook.registration import webhook_configurations
-from webhook.registration.webhook_configurations import Address, Reviewed
+from webhook.registration.webhook_configurations import ReviewScope, WebhookAddress
 
 pytestmark = pytest.mark.e2e
 
@@ -112,8 +112,8 @@ async def setting(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Setting]
 
 
 async def register(plane: ControlPlane, base: str, authority: bytes) -> None:
-    reviewed = Reviewed(RESOURCES, Catalog.load(), EXEMPT)
-    found = webhook_configurations.configurations(Address(base, authority), reviewed)
+    reviewed = ReviewScope(RESOURCES, KindCatalog.load(), EXEMPT)
+    found = webhook_configurations.configurations(WebhookAddress(base, authority), reviewed)
     async with await Client.connect(plane.kubeconfig(ADMIN)) as client:
         await webhook_configurations.register(client, found)
 
@@ -435,7 +435,7 @@ async def test_registering_again_changes_what_is_different(plane: ControlPlane) 
     async with _connected(plane) as cluster:
         path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
         webhooks = (await cluster.must("GET", path))["webhooks"]
-    assert len(webhooks) == 5 + len(list(Catalog.load()))
+    assert len(webhooks) == 5 + len(list(KindCatalog.load()))
     for webhook in webhooks:
         assert webhook["clientConfig"] == {
             "url": "https://two.example/admission/validate",
@@ -446,8 +446,10 @@ async def test_registering_again_changes_what_is_different(plane: ControlPlane) 
 
 async def test_kinds_that_are_taken_away_are_not_reviewed_any_more(plane: ControlPlane) -> None:
     await register(plane, "https://one.example", b"one")
-    reviewed = Reviewed(RESOURCES, Catalog(()), EXEMPT)
-    found = webhook_configurations.configurations(Address("https://one.example", b"one"), reviewed)
+    reviewed = ReviewScope(RESOURCES, KindCatalog(()), EXEMPT)
+    found = webhook_configurations.configurations(
+        WebhookAddress("https://one.example", b"one"), reviewed
+    )
     async with await Client.connect(plane.kubeconfig(ADMIN)) as client:
         await webhook_configurations.register(client, found)
     async with _connected(plane) as cluster:

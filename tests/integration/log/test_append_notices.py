@@ -34,7 +34,7 @@ async def replica(
         log, name=name, now=lambda: 1_000_000, nonces=lambda: next(nonces), settings=SELDOM
     )
     await writer.open()
-    news = AppendNotifier(log.connection, log.names, writer)
+    news = AppendNotifier(log.connection, log.names, writer=writer)
     await news.start()
     running = [asyncio.create_task(one) for one in (writer.run(), news.run())]
     try:

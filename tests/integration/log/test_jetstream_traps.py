@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import signal
-from contextlib import aclosing
 
 import msgspec
 import pytest
@@ -13,8 +12,9 @@ from structlog.testing import capture_logs
 from support.servers.nats_servers import NatsServer, settings_for
 
 from ledger.log.jetstream import consumer, streams
-from ledger.log.jetstream.connection import Access, ApiError, ApiProblem
+from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog, _refusal
+from ledger.log.jetstream.nats_errors import ApiError, ApiProblem
 from ledger.log.jetstream.streams import ConfigurationDrift
 from ledger.log.port import (
     Ambiguous,
@@ -196,7 +196,7 @@ async def test_a_record_missing_in_the_middle_is_noticed(
 ) -> None:
     log = await unprotected(nats_server, shard)
     await log.connection.api(f"STREAM.MSG.DELETE.LEDGER-{shard}", {"seq": 2})
-    async with aclosing(consumer.read(log._log, 1, 3)) as batches:
+    async with contextlib.aclosing(consumer.read(log._log, 1, 3)) as batches:
         with pytest.raises(Lost, match="position 2: the record is missing"):
             [batch async for batch in batches]
     await log.close()
@@ -207,7 +207,7 @@ async def test_records_missing_at_the_beginning_are_noticed(
 ) -> None:
     log = await unprotected(nats_server, shard)
     await log.connection.api(f"STREAM.PURGE.LEDGER-{shard}", {"seq": 4})
-    async with asyncio.timeout(10), aclosing(consumer.follow(log._log, 1)) as batches:
+    async with asyncio.timeout(10), contextlib.aclosing(consumer.follow(log._log, 1)) as batches:
         with pytest.raises(Lost, match="begins at 4, position 1 is missing"):
             await anext(batches)
     await log.close()
@@ -249,7 +249,7 @@ async def test_acknowledged_records_survive_the_servers_death(own_server: NatsSe
         own_server.kill()
         await own_server.start()
         await reached(log, last)
-    async with aclosing(consumer.read(log._log, 1, last)) as batches:
+    async with contextlib.aclosing(consumer.read(log._log, 1, last)) as batches:
         found = [entry.payload async for batch in batches for entry in batch]
     assert found == [f"{position}".encode() for position in range(1, last + 1)]
     await log.close()
@@ -270,7 +270,7 @@ async def test_a_follower_goes_on_where_it_was_after_a_restart(own_server: NatsS
     log = await JetStreamLog.connect(settings_for(own_server, deadline=2.0))
     await log.open(create=True)
     await log.append(b"1", 0)
-    async with asyncio.timeout(30), aclosing(consumer.follow(log._log, 1)) as batches:
+    async with asyncio.timeout(30), contextlib.aclosing(consumer.follow(log._log, 1)) as batches:
         assert [entry.payload for entry in await anext(batches)] == [b"1"]
         own_server.kill()
         await own_server.start()
@@ -285,7 +285,7 @@ async def test_a_follower_stops_when_the_store_was_lost_below_it(own_server: Nat
     await log.open(create=True)
     for expected in range(5):
         await log.append(b"x", expected)
-    async with asyncio.timeout(30), aclosing(consumer.follow(log._log, 1)) as batches:
+    async with asyncio.timeout(30), contextlib.aclosing(consumer.follow(log._log, 1)) as batches:
         await anext(batches)
         own_server.kill()
         own_server.lose_store()
@@ -331,7 +331,7 @@ async def test_a_slow_reader_holds_the_server_back_and_misses_nothing(
     payload = b"x" * 400_000
     for _ in range(120):
         last = await jetstream_log.append(payload, last)
-    async with aclosing(consumer.read(jetstream_log._log, 1, last)) as batches:
+    async with contextlib.aclosing(consumer.read(jetstream_log._log, 1, last)) as batches:
         count = len(await anext(batches))
         assert await settled_backlog(jetstream_log, shard) > 0
         async for batch in batches:

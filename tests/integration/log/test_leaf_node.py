@@ -228,10 +228,10 @@ async def test_an_owner_beyond_the_link_decides_until_the_link_is_cut(
     fast = LeaseSettings(renew_seconds=0.1, lease_seconds=2)
     async with writing(near) as hub, writing(far) as edge:
         bids = [
-            Lease(log.connection, log.names, writer.name, settings=fast)
+            Lease(log.connection, log.names, writer=writer.name, settings=fast)
             for log, writer in ((far, edge), (near, hub))
         ]
-        served = CommandServer(far.connection, far.names, edge.name, edge)
+        served = CommandServer(far.connection, far.names, writer=edge.name, local=edge)
         forwarder = ForwardingLedger(near.connection, near.names, bids[1], hub)
         await served.start()
         for bid in bids:

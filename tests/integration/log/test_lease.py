@@ -86,7 +86,7 @@ async def settled(condition: Callable[[], bool]) -> None:
 async def test_one_of_two_replicas_is_the_owner_and_both_know(
     dial: Dial, names: StreamNames
 ) -> None:
-    owners = [Lease(await dial(), names, writer, settings=QUICK) for writer in ("w1", "w2")]
+    owners = [Lease(await dial(), names, writer=writer, settings=QUICK) for writer in ("w1", "w2")]
     await asyncio.gather(*(owner.start() for owner in owners))
     await settled(lambda: owners[0].owner == owners[1].owner is not None)
     assert sum(owner.is_owner for owner in owners) == 1
@@ -97,8 +97,8 @@ async def test_one_of_two_replicas_is_the_owner_and_both_know(
 async def test_a_lease_taken_by_somebody_faster_is_not_taken_again(
     dial: Dial, names: StreamNames
 ) -> None:
-    first = Lease(await dial(), names, "w1", settings=QUICK)
-    second = Lease(await dial(), names, "w2", settings=QUICK)
+    first = Lease(await dial(), names, writer="w1", settings=QUICK)
+    second = Lease(await dial(), names, writer="w2", settings=QUICK)
     await second.start()
     await second.stop()
     seen = await first._current()
@@ -110,8 +110,8 @@ async def test_a_lease_taken_by_somebody_faster_is_not_taken_again(
 
 async def test_an_owner_stays_owner_beyond_its_first_lease(dial: Dial, names: StreamNames) -> None:
     short = LeaseSettings(renew_seconds=0.1, lease_seconds=3)
-    first = Lease(await dial(), names, "w1", settings=short)
-    second = Lease(await dial(), names, "w2", settings=short)
+    first = Lease(await dial(), names, writer="w1", settings=short)
+    second = Lease(await dial(), names, writer="w2", settings=short)
     await first.start()
     await second.start()
     await asyncio.sleep(4)
@@ -124,8 +124,8 @@ async def test_a_clean_stop_hands_over_before_the_lease_runs_out(
     dial: Dial, names: StreamNames
 ) -> None:
     lasting = LeaseSettings(renew_seconds=0.05, lease_seconds=60)
-    first = Lease(await dial(), names, "w1", settings=lasting)
-    second = Lease(await dial(), names, "w2", settings=lasting)
+    first = Lease(await dial(), names, writer="w1", settings=lasting)
+    second = Lease(await dial(), names, writer="w2", settings=lasting)
     await first.start()
     await second.start()
     await first.stop()
@@ -136,8 +136,8 @@ async def test_a_clean_stop_hands_over_before_the_lease_runs_out(
 
 async def test_a_dead_owners_lease_runs_out(dial: Dial, names: StreamNames) -> None:
     dying = await dial()
-    first = Lease(dying, names, "w1", settings=QUICK)
-    second = Lease(await dial(), names, "w2", settings=QUICK)
+    first = Lease(dying, names, writer="w1", settings=QUICK)
+    second = Lease(await dial(), names, writer="w2", settings=QUICK)
     await first.start()
     await second.start()
     assert second.owner == "w1"
@@ -153,7 +153,7 @@ async def test_there_is_an_owner_again_after_all_servers_were_restarted(
     access = Access((own_server.url,))
     connections = [await NatsConnection.connect(access, deadline=5.0) for _ in range(2)]
     first, second = (
-        Lease(connection, names, writer, cluster="east", settings=QUICK)
+        Lease(connection, names, writer=writer, cluster="east", settings=QUICK)
         for connection, writer in zip(connections, ("w1", "w2"), strict=True)
     )
     await first.start()
@@ -171,10 +171,10 @@ async def test_there_is_an_owner_again_after_all_servers_were_restarted(
 async def test_every_cluster_of_a_shard_has_a_lease_of_its_own(
     dial: Dial, names: StreamNames
 ) -> None:
-    writing = Lease(await dial(), names, "w1", settings=QUICK)
-    east = Lease(await dial(), names, "w2", cluster="east", settings=QUICK)
-    west = Lease(await dial(), names, "w3", cluster="west", settings=QUICK)
-    rival = Lease(await dial(), names, "w4", cluster="west", settings=QUICK)
+    writing = Lease(await dial(), names, writer="w1", settings=QUICK)
+    east = Lease(await dial(), names, writer="w2", cluster="east", settings=QUICK)
+    west = Lease(await dial(), names, writer="w3", cluster="west", settings=QUICK)
+    rival = Lease(await dial(), names, writer="w4", cluster="west", settings=QUICK)
     bidders = (writing, east, west, rival)
     for bidder in bidders:
         await bidder.start()
@@ -185,7 +185,7 @@ async def test_every_cluster_of_a_shard_has_a_lease_of_its_own(
 
 def test_a_writer_id_that_is_no_subject_is_refused(names: StreamNames) -> None:
     with pytest.raises(ValueError, match=r"a\.b"):
-        Lease(NatsConnection(Access(()), 1.0), names, "a.b")
+        Lease(NatsConnection(Access(()), 1.0), names, writer="a.b")
 
 
 async def forwarding(
@@ -193,7 +193,7 @@ async def forwarding(
 ) -> tuple[ForwardingLedger, Recorder, CommandServer]:
     """A forwarder on one connection, with the preferred writer behind another."""
     local = Recorder(LOCAL)
-    server = CommandServer(await dial(), names, "far", remote, settings)
+    server = CommandServer(await dial(), names, writer="far", local=remote, settings=settings)
     await server.start()
     preference = Preferred("near", "far")
     return ForwardingLedger(await dial(), names, preference, local, settings), local, server
@@ -312,7 +312,13 @@ async def test_commands_on_their_way_are_bounded(dial: Dial, names: StreamNames)
 
 async def test_an_owner_with_too_much_to_do_says_so_at_once(dial: Dial, names: StreamNames) -> None:
     remote = Recorder(None)
-    server = CommandServer(await dial(), names, "far", remote, ForwardingSettings(in_flight_max=1))
+    server = CommandServer(
+        await dial(),
+        names,
+        writer="far",
+        local=remote,
+        settings=ForwardingSettings(in_flight_max=1),
+    )
     await server.start()
     forwarder = ForwardingLedger(
         await dial(),
@@ -337,7 +343,7 @@ async def test_commands_are_taken_again_after_a_restart_of_the_server(
     access = Access((own_server.url,))
     far = await NatsConnection.connect(access, deadline=2.0)
     near = await NatsConnection.connect(access, deadline=2.0)
-    server = CommandServer(far, names, "far", Recorder(REMOTE))
+    server = CommandServer(far, names, writer="far", local=Recorder(REMOTE))
     await server.start()
     settings = ForwardingSettings(avoid_seconds=0.0)
     forwarder = ForwardingLedger(near, names, Preferred("near", "far"), Recorder(LOCAL), settings)

@@ -9,7 +9,8 @@ import pytest
 from support.servers.nats_servers import NatsServer
 from support.servers.ports import free_port
 
-from ledger.log.jetstream.connection import Access, NatsConnection, Unauthorized, Untrusted
+from ledger.log.jetstream.connection import Access, NatsConnection
+from ledger.log.jetstream.nats_errors import Unauthorized, Untrusted
 from ledger.log.port import Unreachable
 from ledger.runtime.tls import own_authority
 from ledger.runtime.tls.own_authority import CertificateFiles

@@ -66,7 +66,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Shipped]]
 async def log(servers: list[Shipped]) -> AsyncIterator[JetStreamLog]:
     """Open the log with a record, a snapshot, and the stream of the lease to write it."""
     log = await filled(servers)
-    lease = Lease(log.connection, log.names, "w", replicas=SERVERS)
+    lease = Lease(log.connection, log.names, writer="w", replicas=SERVERS)
     await lease.start()
     await lease.stop()
     yield log

@@ -7,7 +7,7 @@ from support.builders.decide_and_fold import record
 from support.generators.card_commands import random_life
 
 from extender.inventory.arrays import INTEGERS
-from extender.inventory.inventory import Inventory
+from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
 from ledger.core.model.state import State
 from ledger.log import records
@@ -18,7 +18,7 @@ USED = ("used_memory", "used_cores", "used_slots")
 NUMBERED = {"kind": "kinds", "vendor": "vendors", "mode": "modes", "table": "tables"}
 
 
-def _cards(inventory: Inventory) -> dict[tuple[str, str], tuple[object, ...]]:
+def _cards(inventory: ClusterInventory) -> dict[tuple[str, str], tuple[object, ...]]:
     """Return all that the arrays and the overlay say of each card; of a lost one, what is used."""
     arrays, overlay = inventory.arrays, inventory.overlay
     found: dict[tuple[str, str], tuple[object, ...]] = {}
@@ -44,14 +44,14 @@ def _cards(inventory: Inventory) -> dict[tuple[str, str], tuple[object, ...]]:
 def _differs(seed: int) -> str:
     """Follow a random life; return where that differs from what is loaded, empty if nowhere."""
     state = State()
-    followed = Inventory("c1", Overlay())
+    followed = ClusterInventory("c1", Overlay())
     followed.load(state)
     for command in random_life(seed, 80, state):
         payload = record(state, [command], time=state.position)
         if payload is None:
             continue
         followed.follow(state, records.decode(payload)[0])
-        loaded = Inventory("c1", Overlay())
+        loaded = ClusterInventory("c1", Overlay())
         loaded.load(state)
         used = (getattr(followed.arrays, one) for one in ("alone", *USED))
         if followed.reloads or any(array.min() < 0 for array in used):
@@ -70,14 +70,14 @@ def test_following_the_log_gives_what_loading_the_state_gives(seed: int) -> None
     "forgotten", ["_cut", "_reclaim", "_count", "_end_claim", "_forget_if_empty"]
 )
 def test_following_that_forgets_something_leads_elsewhere(forgotten: str, monkeypatch) -> None:
-    real_load = Inventory.load
+    real_load = ClusterInventory.load
 
-    def load(self: Inventory, state: State) -> None:
+    def load(self: ClusterInventory, state: State) -> None:
         with monkeypatch.context() as whole:
-            whole.setattr(Inventory, forgotten, kept)
+            whole.setattr(ClusterInventory, forgotten, kept)
             real_load(self, state)
 
-    kept = getattr(Inventory, forgotten)
-    monkeypatch.setattr(Inventory, "load", load)
-    monkeypatch.setattr(Inventory, forgotten, lambda *_: None)
+    kept = getattr(ClusterInventory, forgotten)
+    monkeypatch.setattr(ClusterInventory, "load", load)
+    monkeypatch.setattr(ClusterInventory, forgotten, lambda *_: None)
     assert any(_differs(seed) for seed in range(40))

@@ -13,7 +13,14 @@ from support.oracles.fit_oracle import OneCard, OneNode, Terms
 from support.oracles.hami_oracle import RULES, Asked, Rule
 
 from ledger.core.model.cards import Phase
-from ledger.kube.requests.device_requests import ANY, CardWish, Choice, PodWish, Weights, Wish
+from ledger.kube.requests.device_requests import (
+    ANY,
+    ContainerDeviceRequests,
+    DeviceRequest,
+    DeviceSelector,
+    PodDeviceRequest,
+    Weights,
+)
 
 SEEDS = 1_500
 TYPES = ("NVIDIA A10", "NVIDIA A100-SXM4-80GB", "NVIDIA-Tesla T4")
@@ -43,7 +50,7 @@ def card(random: Random, number: int) -> OneCard:
 def asked(random: Random) -> Asked:
     """Return what a container asks for."""
     percentage, cores = random.choice([0, 0, 50, 100, 33]), random.choice([0, 0, 10, 50, 100])
-    choice = Choice(
+    choice = DeviceSelector(
         use_types=random.choice([(), (), ("a10",), ("A100", "t4")]),
         nouse_types=random.choice([(), (), ("t4",)]),
         use_uuids=random.choice([(), (), ("GPU-0", "GPU-2")]),
@@ -52,7 +59,7 @@ def asked(random: Random) -> Asked:
     )
     count = random.choice([1, 1, 2, 3])
     memory = 0 if percentage else random.choice([1_000, 8_000, 12_000])
-    wish = CardWish("nvidia", count, memory, percentage, cores, cores == 100, choice)
+    wish = DeviceRequest("nvidia", count, memory, percentage, cores, cores == 100, choice)
     room = random.choice([-1, -1, 5_000, 9_000]) if count == 1 else -1
     return Asked(wish, random.random() < 0.2, room)
 
@@ -80,7 +87,7 @@ def of_any_card(random: Random, mutex: bool) -> Asked:
 
 def ours(cards: list[OneCard], one: Asked) -> Counter[str] | None:
     """Return what the extender answers, in the terms of the oracle."""
-    wish = PodWish((Wish("main", Phase.APP, (one.wish,)),))
+    wish = PodDeviceRequest((ContainerDeviceRequests("main", Phase.APP, (one.wish,)),))
     policies = ("mutex",) if one.mutex else ("spread",)
     [found] = answers([OneNode(cards)], wish, Terms("binpack", policies, Weights(), one.room))
     if found.parts is not None:
@@ -143,8 +150,11 @@ def pod_question(seed: int) -> tuple[list[OneCard], list[Asked], list[Asked], bo
     init = [of_any_card(random, mutex) for _ in range(random.randint(0, 2))]
     apps = [of_any_card(random, mutex) for _ in range(random.randint(1, 3))]
     phased = [(Phase.INIT, one) for one in init] + [(Phase.APP, one) for one in apps]
-    wish = PodWish(
-        tuple(Wish(f"c{number}", phase, (one.wish,)) for number, (phase, one) in enumerate(phased))
+    wish = PodDeviceRequest(
+        tuple(
+            ContainerDeviceRequests(f"c{number}", phase, (one.wish,))
+            for number, (phase, one) in enumerate(phased)
+        )
     )
     policies = ("mutex",) if mutex else ("spread",)
     [found] = answers([OneNode(deepcopy(cards))], wish, Terms("binpack", policies))

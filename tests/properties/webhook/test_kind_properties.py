@@ -12,9 +12,9 @@ from support.builders.kind_objects import CATALOG, Case, all_cases, workload
 from ledger.core.model.amounts import covers
 from ledger.core.model.denials import Denial
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.admission.objects.scale_path import scaled
+from webhook.admission.objects.scale_path import with_replicas
 from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
-from webhook.kinds.schema import Kind
+from webhook.kinds.schema import WorkloadKind
 
 RULES = DemandRules()
 OPTIONS = st.fixed_dictionaries(
@@ -60,11 +60,11 @@ def replaced(thing: Any, way: tuple[Any, ...], value: Any) -> Any:
 
 @given(st.sampled_from(SCALABLE), st.integers(0, 1000), st.integers(0, 1000), OPTIONS)
 def test_more_replicas_never_need_less(
-    example: tuple[Kind, Case], one: int, other: int, options: dict[str, Any]
+    example: tuple[WorkloadKind, Case], one: int, other: int, options: dict[str, Any]
 ) -> None:
     kind, case = example
     few, many = (
-        envelope_of(kind, scaled(kind, case.workload, count), RULES, **options)
+        envelope_of(kind, with_replicas(kind, case.workload, count), RULES, **options)
         for count in sorted((one, other))
     )
     assert isinstance(few, Envelope)
@@ -74,10 +74,10 @@ def test_more_replicas_never_need_less(
 
 @given(st.sampled_from(SCALABLE), st.integers(0, 1000))
 def test_a_roll_out_holds_at_least_what_it_runs_without_surge(
-    example: tuple[Kind, Case], count: int
+    example: tuple[WorkloadKind, Case], count: int
 ) -> None:
     kind, case = example
-    found = scaled(kind, case.workload, count)
+    found = with_replicas(kind, case.workload, count)
     plain, reserved = (
         envelope_of(kind, found, RULES, surge=surge) for surge in ("opportunistic", "reserve")
     )
@@ -103,7 +103,9 @@ SUSPENSIONS = {
     [one for one in CASES if one[0].name in SUSPENSIONS],
     ids=lambda one: getattr(one, "name", "").replace(" ", "-"),
 )
-def test_suspension_gives_everything_back_whatever_the_object_says(kind: Kind, case: Case) -> None:
+def test_suspension_gives_everything_back_whatever_the_object_says(
+    kind: WorkloadKind, case: Case
+) -> None:
     manifest = deepcopy(case.object)
     manifest["spec"].update(SUSPENSIONS[kind.name])
     for options in ({}, {"surge": "reserve", "elastic_max": True}):
@@ -114,7 +116,7 @@ def test_suspension_gives_everything_back_whatever_the_object_says(kind: Kind, c
 
 @given(st.sampled_from(CASES), st.data(), OPTIONS)
 def test_an_object_with_anything_anywhere_is_answered(
-    example: tuple[Kind, Case], data: st.DataObject, options: dict[str, Any]
+    example: tuple[WorkloadKind, Case], data: st.DataObject, options: dict[str, Any]
 ) -> None:
     kind, case = example
     inside = [way for way in places(case.object) if way[0] in ("spec", "status") and len(way) > 1]
@@ -133,6 +135,6 @@ def test_an_object_with_anything_anywhere_is_answered(
 
 
 @given(st.sampled_from(list(CATALOG)), VALUES, VALUES)
-def test_any_spec_and_status_are_answered(kind: Kind, spec: Any, status: Any) -> None:
+def test_any_spec_and_status_are_answered(kind: WorkloadKind, spec: Any, status: Any) -> None:
     manifest = {"spec": {"template": spec, "replicas": status}, "status": {"conditions": status}}
     assert isinstance(envelope_of(kind, workload(manifest), RULES), Envelope | Denial)

@@ -18,7 +18,7 @@ from support.builders.admission_reviews import (
 )
 
 from ledger.kube.requests.quantities import QuantityError, parse_integer
-from webhook.api.admission_settings import Policy
+from webhook.api.admission_settings import AdmissionSettings
 
 PERCENTAGE = "nvidia.com/gpumem-percentage"
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -53,7 +53,7 @@ CREATION = review(pod({GPU: "1", MEMORY: "8k"}, annotations={"gpuledger.io/stamp
 
 async def status_of(path: str, body: bytes) -> int:
     """Post bytes and return the status; what is no 200 must say what was wrong."""
-    async with serving(CoreLedger(), policy=Policy(deadline=5)) as service:
+    async with serving(CoreLedger(), policy=AdmissionSettings(deadline=5)) as service:
         answer = await service.client.post(
             path, content=body, headers={"content-type": "application/json"}
         )

@@ -6,14 +6,14 @@ from typing import Any, Final
 import msgspec
 
 from extender.bind import binder, binding_write
-from extender.bind.binder import Binding
-from extender.bind.binding_write import Attached, Attaching, Outcome
+from extender.bind.binder import Binder
+from extender.bind.binding_write import BindingOutcome, BindingState, BindingWriter
 from extender.fit import card_filters
 from extender.inventory.overlay import Overlay
 from extender.settlement import placement_commands
 from extender.settlement.card_session import SETTLED
-from extender.settlement.placement_reconciler import Placements
-from extender.settlement.unbound_placements import Unbound
+from extender.settlement.placement_reconciler import PlacementReconciler
+from extender.settlement.unbound_placements import UnboundPlacements
 from ledger.core.decide import card_checks, claim, decider
 from ledger.core.evolve import placements
 from ledger.core.model import commands, events
@@ -21,7 +21,7 @@ from ledger.core.model.cards import uuids
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.kube.api import ports
-from ledger.kube.requests.device_requests import CardWish
+from ledger.kube.requests.device_requests import DeviceRequest
 from simulation.defects.planting import Defect, Put
 from simulation.model.settings import SETTLE_SECONDS
 from simulation.world import extender
@@ -32,24 +32,24 @@ async def _nothing(*_: Any) -> None:
 
 
 def _no_undo(put: Put) -> None:
-    put(Binding, "_undo", _nothing)
-    put(Unbound, "settle", _nothing)
+    put(Binder, "_undo", _nothing)
+    put(UnboundPlacements, "settle", _nothing)
 
 
 def _unbound_never_settled(put: Put) -> None:
-    put(Unbound, "settle", _nothing)
+    put(UnboundPlacements, "settle", _nothing)
 
 
 def _unclear_means_refused(put: Put) -> None:
-    async def look(self: Attaching, pod: Any, node: str, reason: str) -> Attached:
+    async def look(self: BindingWriter, pod: Any, node: str, reason: str) -> BindingOutcome:
         del self, pod, node
-        return Attached(Outcome.REFUSED, reason)
+        return BindingOutcome(BindingState.REFUSED, reason)
 
-    put(Attaching, "_look", look)
+    put(BindingWriter, "_look", look)
 
 
 def _age_is_proof(put: Put) -> None:
-    async def settle(self: Unbound, subject: Any) -> None:
+    async def settle(self: UnboundPlacements, subject: Any) -> None:
         del self._since[subject]
         placed = self._tenure.placement(subject.namespace, subject.key)
         if placed is not None:
@@ -57,34 +57,41 @@ def _age_is_proof(put: Put) -> None:
             undo = commands.Unplace(*who, placed.node, events.Cause.UNBOUND, SETTLED, bound=True)
             await self._tenure.courier.send(undo)
 
-    put(Unbound, "_settle", settle)
+    put(UnboundPlacements, "_settle", settle)
     short = msgspec.structs.replace(extender.SETTINGS, settle_seconds=SETTLE_SECONDS / 8)
     put(extender, "SETTINGS", short)
 
 
 def _annotations_believed(put: Put) -> None:
-    honest = Placements._judge
+    honest = PlacementReconciler._judge
 
-    def judge(self: Placements, reading: Any, placed: Any, pod: Any) -> Any:
-        if placed is not None and reading.node and placement_commands.drift(reading, placed):
-            return [placement_commands.left(reading, placed), *self._seen(reading, pod)]
+    def judge(self: PlacementReconciler, reading: Any, placed: Any, pod: Any) -> Any:
+        if (
+            placed is not None
+            and reading.node
+            and placement_commands.annotation_drift(reading, placed)
+        ):
+            return [
+                placement_commands.unplace_from_old_node(reading, placed),
+                *self._seen(reading, pod),
+            ]
         return honest(self, reading, placed, pod)
 
-    put(Placements, "_judge", judge)
+    put(PlacementReconciler, "_judge", judge)
 
 
 def _others_unseen(put: Put) -> None:
-    put(Placements, "_seen", lambda *_: [])
+    put(PlacementReconciler, "_seen", lambda *_: [])
 
 
 def _exclusivity_unchecked(put: Put) -> None:
-    honest = card_filters.ask
+    honest = card_filters.criteria_of
 
-    def ask(cards: Any, wish: CardWish, **more: Any) -> Any:
+    def ask(cards: Any, wish: DeviceRequest, **more: Any) -> Any:
         return honest(cards, msgspec.structs.replace(wish, exclusive=False), **more)
 
     put(card_checks, "in_the_way", lambda *_: None)
-    put(card_filters, "ask", ask)
+    put(card_filters, "criteria_of", ask)
 
 
 def _node_never_busy(put: Put) -> None:

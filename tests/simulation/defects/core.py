@@ -30,9 +30,9 @@ from simulation.defects.workloads import DEFECTS_OF_ROOTS
 from simulation.world import replica
 from webhook.context.settlement_session import WATCHED
 from webhook.settlement import observation
-from webhook.settlement.absence_proof import Barrier
-from webhook.settlement.attempt_ages import Ages
-from webhook.settlement.pod_reconciler import Pods
+from webhook.settlement.absence_proof import AbsenceProver
+from webhook.settlement.attempt_ages import AttemptAges
+from webhook.settlement.pod_reconciler import PodReconciler
 
 
 def _charge_by_sum(put: Put) -> None:
@@ -52,13 +52,13 @@ def _no_fence(put: Put) -> None:
 
 
 def _timer_alone(put: Put) -> None:
-    async def settle(self: Barrier, _: str, attempts: Sequence[Any]) -> None:
+    async def settle(self: AbsenceProver, _: str, attempts: Sequence[Any]) -> None:
         for one in attempts:
             self._ages.end(one)
             command = Refute(one.namespace, one.key, one.uid, one.base, actor=WATCHED)
             await self._tenure.courier.send(command)
 
-    put(Barrier, "_settle", settle)
+    put(AbsenceProver, "_settle", settle)
 
 
 def _answer_first(put: Put) -> None:
@@ -156,9 +156,9 @@ def _undo_forgets_balances(put: Put) -> None:
 
 
 def _early_list_is_proof(put: Put) -> None:
-    honest = Ages.at_least
-    put(Ages, "at_least", lambda self, seconds, now: honest(self, seconds / 8, now))
-    put(Ages, "of", lambda *_: math.inf)
+    honest = AttemptAges.at_least
+    put(AttemptAges, "at_least", lambda self, seconds, now: honest(self, seconds / 8, now))
+    put(AttemptAges, "of", lambda *_: math.inf)
 
 
 def _old_view(put: Put) -> None:
@@ -191,14 +191,14 @@ def _gaps_forgotten(put: Put) -> None:
     async def tell_missing(*_: Any) -> None:
         return
 
-    put(Pods, "_tell_missing", tell_missing)
+    put(PodReconciler, "_tell_missing", tell_missing)
 
 
 def _grace_never_ends(put: Put) -> None:
     async def end_elapsed(*_: Any) -> None:
         return
 
-    put(Pods, "end_elapsed", end_elapsed)
+    put(PodReconciler, "end_elapsed", end_elapsed)
 
 
 def _dry_run_charges(put: Put) -> None:

@@ -11,7 +11,7 @@ from ledger.core.model.denials import Decision, Denial
 from ledger.core.model.state import Namespace, State
 from ledger.kube.api.objects import ObjectMeta
 from simulation.defects.planting import Defect, Put
-from webhook.admission.attempts import Attempts, on_behalf
+from webhook.admission.attempts import Attempts, with_controller_as_owner
 from webhook.admission.protected_annotations import STAMP
 
 _COPY: Final = "copy:"
@@ -65,7 +65,7 @@ def _any_owner_is_bounded_apart(put: Put) -> None:
         self: Attempts, request: Any, resource: str, meta: ObjectMeta, demand: Any
     ) -> commands.Reserve | Denial:
         made = honest(self, request, resource, meta, demand)
-        return made if isinstance(made, Denial) else on_behalf(made, meta)
+        return made if isinstance(made, Denial) else with_controller_as_owner(made, meta)
 
     put(Attempts, "create", create)
 

@@ -15,10 +15,10 @@ from ledger.kube.api.objects import Workload
 from simulation.defects.planting import Defect, Put
 from webhook.admission import ownership
 from webhook.admission.objects import scale_admission
-from webhook.admission.objects.scale_admission import ScaleJudge
-from webhook.context.owner_digest import remembered
+from webhook.admission.objects.scale_admission import ScaleAdmission
+from webhook.context.owner_digest import cached_workload
 from webhook.settlement import observation
-from webhook.settlement.root_lookup import Lineage
+from webhook.settlement.root_lookup import RootLookup
 
 
 def _envelope_and_pods_add_up(put: Put) -> None:
@@ -91,19 +91,19 @@ def _is_the_same(stored: Any, seen: Any) -> bool:
 
 
 def _part_is_a_root(put: Put) -> None:
-    async def of_root(self: Lineage, one: Any, **_: Any) -> Any:
+    async def of_root(self: RootLookup, one: Any, **_: Any) -> Any:
         return one.seen, False
 
-    put(Lineage, "of_root", of_root)
+    put(RootLookup, "of_root", of_root)
 
 
 def _scaled_from_memory(put: Put) -> None:
-    async def parent(self: ScaleJudge, request: Any, kind: Any, old: Any, _: float) -> Any:
+    async def parent(self: ScaleAdmission, request: Any, kind: Any, old: Any, _: float) -> Any:
         seen = self._surroundings.parents.get(old.metadata.uid)
-        known: Workload | None = remembered(seen) if seen is not None else None
+        known: Workload | None = cached_workload(seen) if seen is not None else None
         return known or scale_admission._Moot.ASKS_NOTHING
 
-    put(ScaleJudge, "_parent", parent)
+    put(ScaleAdmission, "_parent", parent)
 
 
 def _any_body_draws(put: Put) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Pod, PodSpec, Workload
 from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
-from webhook.kinds.catalog import Catalog
+from webhook.kinds.catalog import KindCatalog
 from webhook.kinds.schema import decode
 
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
@@ -49,10 +49,10 @@ Manifest = dict[str, Any]
 
 
 @cache
-def catalog() -> Catalog:
+def catalog() -> KindCatalog:
     """Return the kinds as the webhooks know them."""
-    builtin = [kind for kind in Catalog.load() if kind.name in ROOTS]
-    return Catalog([*builtin, decode(_DECLARED)])
+    builtin = [kind for kind in KindCatalog.load() if kind.name in ROOTS]
+    return KindCatalog([*builtin, decode(_DECLARED)])
 
 
 def controller_of(resource: Resource) -> str:

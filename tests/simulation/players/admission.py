@@ -9,7 +9,7 @@ import msgspec
 
 from ledger.kube.api.objects import Pod
 from simulation.engine.processes import outside
-from webhook.api.admission_review import Request, Response
+from webhook.api.admission_review import AdmissionRequest, AdmissionResponse
 
 TIMEOUT_SECONDS: Final = 10.0
 """The webhooks' `timeoutSeconds`."""
@@ -26,7 +26,9 @@ class Endpoint(Protocol):
         """Return whether anybody listens."""
         ...
 
-    def review(self, request: Request, *, mutating: bool) -> "asyncio.Task[Response]":
+    def review(
+        self, request: AdmissionRequest, *, mutating: bool
+    ) -> "asyncio.Task[AdmissionResponse]":
         """Start answering a review."""
         ...
 
@@ -44,14 +46,14 @@ class Admission:
         self._source = source
         self._note = note
 
-    async def mutate(self, request: Request, pod: Pod) -> Pod:
+    async def mutate(self, request: AdmissionRequest, pod: Pod) -> Pod:
         """Return the pod as the mutating webhook patches it, or as it is when none answers."""
         response = await self._call(request, mutating=True)
         if response is None or not response.patch:
             return pod
         return _patched(pod, msgspec.json.decode(response.patch))
 
-    async def validate(self, request: Request) -> Response | None:
+    async def validate(self, request: AdmissionRequest) -> AdmissionResponse | None:
         """Return what the validating webhook answers, None when it does not."""
         response = await self._call(request, mutating=False)
         verdict = "no answer" if response is None else "allowed" if response.allowed else "denied"
@@ -59,11 +61,11 @@ class Admission:
         self._note(f"{request.operation} {request.namespace}/{what}: {verdict}")
         return response
 
-    def ask_in_vain(self, request: Request) -> None:
+    def ask_in_vain(self, request: AdmissionRequest) -> None:
         """Call the validating webhook for somebody who has gone away."""
         outside(self._call(request, mutating=False))
 
-    async def _call(self, request: Request, *, mutating: bool) -> Response | None:
+    async def _call(self, request: AdmissionRequest, *, mutating: bool) -> AdmissionResponse | None:
         serving = [one for one in self._replicas if one.serves()]
         if not serving:
             return None

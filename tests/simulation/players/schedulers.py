@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from extender.scheduler_api.extender_wire import Args, BindingArgs
+from extender.scheduler_api.extender_wire import BindingArgs, ExtenderArgs
 from extender.verbs.extender import Extender
-from extender.verbs.extender import Unavailable as NotReady
+from extender.verbs.extender import ExtenderUnavailable as NotReady
 from ledger.kube.api.objects import Pod
 from simulation.model.apiserver import counts
 from simulation.players.writes import Writing, now
@@ -89,11 +89,15 @@ class Scheduler:
 
     async def _schedule(self, pod: Pod, nodes: list[str]) -> None:
         """Find the best node for a pod, and begin to bind it there."""
-        filtered = await self._ask(lambda extender: extender.filter(Args(pod, node_names=nodes)))
+        filtered = await self._ask(
+            lambda extender: extender.filter(ExtenderArgs(pod, node_names=nodes))
+        )
         if filtered is None or filtered.error or not filtered.node_names:
             return
         names = filtered.node_names
-        scored = await self._ask(lambda extender: extender.prioritize(Args(pod, node_names=names)))
+        scored = await self._ask(
+            lambda extender: extender.prioritize(ExtenderArgs(pod, node_names=names))
+        )
         best = max((one.score for one in scored or ()), default=0)
         chosen = [one.host for one in scored or () if one.score == best] or names
         binding = asyncio.create_task(self._bind(pod, self._source.choice(chosen)))

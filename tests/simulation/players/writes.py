@@ -19,9 +19,9 @@ from simulation.model.settings import SETTLE_SECONDS
 from simulation.players.admission import Admission
 from webhook.admission.verdict import RESERVED
 from webhook.api.admission_review import (
+    AdmissionRequest,
     GroupKind,
     GroupResource,
-    Request,
     Scale,
     ScaleSpec,
     UserInfo,
@@ -72,7 +72,7 @@ class Writing:
 
     def request(
         self, operation: str, item: Pod | Workload, old: Pod | Workload | None, manner: Manner
-    ) -> Request:
+    ) -> AdmissionRequest:
         """Return the review of a write."""
         kind, resource = GroupKind(kind="Pod"), _PODS
         if isinstance(item, Workload):
@@ -84,7 +84,7 @@ class Writing:
             manner, _raw(item), _raw(old),
         )  # fmt: skip
 
-    def scale_request(self, old: Workload, count: int, manner: Manner) -> Request:
+    def scale_request(self, old: Workload, count: int, manner: Manner) -> AdmissionRequest:
         """Return the review of a change of an object's scale."""
         found = kinds.resource_of(old)
         before = Scale(old.metadata, ScaleSpec(kinds.count_of(old)))
@@ -96,7 +96,9 @@ class Writing:
         )  # fmt: skip
         return msgspec.structs.replace(request, sub_resource="scale")
 
-    async def reviewed(self, request: Request, ending: Ending, *, ignoring: bool = False) -> Review:
+    async def reviewed(
+        self, request: AdmissionRequest, ending: Ending, *, ignoring: bool = False
+    ) -> Review:
         """Ask all webhooks; they are asked at the same time, and one no is enough.
 
         With `ignoring`, no answer is a yes (`failurePolicy: Ignore`).
@@ -160,9 +162,9 @@ class Writing:
         manner: Manner,
         item: msgspec.Raw,
         old: msgspec.Raw,
-    ) -> Request:
+    ) -> AdmissionRequest:
         self._calls += 1
-        return Request(
+        return AdmissionRequest(
             f"{self.server.name}-call-{self._calls}",
             operation,
             kind,

@@ -6,12 +6,12 @@ from typing import Final
 
 import msgspec
 
-from extender.fit.fit_engine import Preferences
-from extender.inventory.inventory import Inventory
+from extender.fit.fit_engine import FitPreferences
+from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
 from extender.settlement.card_session import CardSettings
 from extender.settlement.card_settlement import CardSettlement
-from extender.verbs.extender import Extender, ExtenderSettings, Service
+from extender.verbs.extender import Extender, ExtenderPorts, ExtenderSettings
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
@@ -43,13 +43,13 @@ class Placing:
     ) -> None:
         """Decide through a ledger; `now` tells µs of Unix time, `number` is the replica's."""
         self._writer = writer
-        self._inventory = Inventory(cluster.name, Overlay())
+        self._inventory = ClusterInventory(cluster.name, Overlay())
         writer.subscribe(self._follow)
         self.settlement = CardSettlement(writer, cluster, cluster.name, now=now, settings=SETTINGS)
         self.settlement.nodes.set_scores = self._inventory.set_scores
-        service = Service(ledger, writer, cluster, lambda: RULES)
+        service = ExtenderPorts(ledger, writer, cluster, lambda: RULES)
         clock = asyncio.get_running_loop().time
-        preferences = Preferences(card_policies=POLICIES[number % len(POLICIES)])
+        preferences = FitPreferences(card_policies=POLICIES[number % len(POLICIES)])
         settings = msgspec.structs.replace(EXTENDER, preferences=preferences)
         self.extender = Extender(
             self._inventory, service, settings, now=lambda: now() / 1e6, clock=clock

@@ -37,12 +37,12 @@ from simulation.players.schedulers import Question, T
 from simulation.script.script import Script
 from simulation.world.card_cluster import CardedCluster
 from simulation.world.extender import Placing
-from webhook.admission.mutating_webhook import Mutating
-from webhook.admission.validating_webhook import Validating
-from webhook.api.admission_review import Request, Response
-from webhook.api.admission_settings import Policy
+from webhook.admission.mutating_webhook import MutatingWebhook
+from webhook.admission.validating_webhook import ValidatingWebhook
+from webhook.api.admission_review import AdmissionRequest, AdmissionResponse
+from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.cluster_context import Surroundings
+from webhook.context.cluster_context import ClusterContext
 from webhook.context.settlement_session import SettlementSettings, Site
 from webhook.settlement_controller import Settlement
 
@@ -52,7 +52,7 @@ HEAD_NOTED: Final = 0.5
 
 NAMES: Final = StreamNames("main")
 WRITER: Final = WriterSettings(refresh_seconds=2.0)
-POLICY: Final = Policy(owner_holds_max=OWNER_HOLDS_MAX)
+POLICY: Final = AdmissionSettings(owner_holds_max=OWNER_HOLDS_MAX)
 
 _EPOCH_MICROSECONDS: Final = int(EPOCH.timestamp()) * 1_000_000
 
@@ -118,7 +118,9 @@ class Replica:
         """Return why the replica will not write again, empty while it would."""
         return self.refused or self.writer.stopped or ""
 
-    def review(self, request: Request, *, mutating: bool) -> "asyncio.Task[Response]":
+    def review(
+        self, request: AdmissionRequest, *, mutating: bool
+    ) -> "asyncio.Task[AdmissionResponse]":
         """Answer a review in this replica's process."""
         until = asyncio.get_running_loop().time() + POLICY.deadline
         handler = self._mutating if mutating else self._validating
@@ -153,15 +155,15 @@ class Replica:
         self.writer.subscribe(self._applied)
         line: Any = Line(self._exchange, self._process, self.faults, self._source)
         preference = _Preference(self.name, self._lease)
-        self._commands = CommandServer(line, NAMES, self.name, self.writer)
+        self._commands = CommandServer(line, NAMES, writer=self.name, local=self.writer)
         forwarder = ForwardingLedger(line, NAMES, preference, self.writer)
         self._ledger = ledger = Witnessed(forwarder, self._checker)
         where, cluster = self.cluster.name, self.cluster
-        self._surroundings = surroundings = Surroundings(
+        self._surroundings = surroundings = ClusterContext(
             catalog(), RULES, self.writer, where, cluster=cluster
         )
-        self._mutating = Mutating(where, RULES, POLICY, surroundings)
-        self._validating = Validating(ledger, where, RULES, POLICY, surroundings)
+        self._mutating = MutatingWebhook(where, RULES, POLICY, surroundings)
+        self._validating = ValidatingWebhook(ledger, where, RULES, POLICY, surroundings)
         placing = None
         if self._plan.schedulers:
             placing = Placing(ledger, self.writer, cluster, self.now, self._number)

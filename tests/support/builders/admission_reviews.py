@@ -19,11 +19,11 @@ from ledger.core.model.state import State
 from ledger.core.model.traits import Selection
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.ledger import Accepted, Ledger
-from webhook.admission.mutating_webhook import Mutating
-from webhook.admission.validating_webhook import Validating
-from webhook.api.admission_settings import Policy
+from webhook.admission.mutating_webhook import MutatingWebhook
+from webhook.admission.validating_webhook import ValidatingWebhook
+from webhook.api.admission_settings import AdmissionSettings
 from webhook.app import application
-from webhook.context.cluster_context import Surroundings
+from webhook.context.cluster_context import ClusterContext
 
 CLUSTER = "east"
 NAMESPACE = "east/team"
@@ -92,7 +92,9 @@ class SilentLedger:
 class Service:
     """Both webhooks over HTTP, without a socket."""
 
-    def __init__(self, client: httpx2.AsyncClient, ledger: Ledger, validating: Validating) -> None:
+    def __init__(
+        self, client: httpx2.AsyncClient, ledger: Ledger, validating: ValidatingWebhook
+    ) -> None:
         self.client = client
         self.ledger = ledger
         self.validating = validating
@@ -114,13 +116,13 @@ async def serving(
     ledger: Ledger,
     *,
     rules: DemandRules | None = None,
-    policy: Policy | None = None,
-    surroundings: Surroundings | None = None,
+    policy: AdmissionSettings | None = None,
+    surroundings: ClusterContext | None = None,
 ) -> AsyncIterator[Service]:
     """Serve both webhooks on a ledger."""
-    rules, policy = rules or DemandRules(), policy or Policy()
-    mutating = Mutating(CLUSTER, rules, policy, surroundings)
-    validating = Validating(ledger, CLUSTER, rules, policy, surroundings)
+    rules, policy = rules or DemandRules(), policy or AdmissionSettings()
+    mutating = MutatingWebhook(CLUSTER, rules, policy, surroundings)
+    validating = ValidatingWebhook(ledger, CLUSTER, rules, policy, surroundings)
     transport = httpx2.ASGITransport(app=application(mutating, validating, policy))
     async with httpx2.AsyncClient(transport=transport, base_url="https://webhook") as client:
         yield Service(client, ledger, validating)

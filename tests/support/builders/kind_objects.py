@@ -7,14 +7,14 @@ import msgspec
 import yaml
 
 from ledger.kube.api.objects import Workload
-from webhook.kinds.catalog import Catalog
-from webhook.kinds.schema import Kind
+from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.schema import WorkloadKind
 
 ROOT: Final = Path(__file__).parents[3]
 FOLDER: Final = ROOT / "tests" / "fixtures" / "kinds"
 EXAMPLES: Final = ROOT / "docs" / "examples" / "kinds"
-BUILTIN: Final = Catalog.load()
-CATALOG: Final = Catalog.load([EXAMPLES])
+BUILTIN: Final = KindCatalog.load()
+CATALOG: Final = KindCatalog.load([EXAMPLES])
 """With the kinds that the pages describe as a user would."""
 
 
@@ -37,18 +37,18 @@ def workload(manifest: dict[str, Any]) -> Workload:
     return msgspec.convert(manifest, Workload)
 
 
-def kind_named(name: str) -> Kind:
+def kind_named(name: str) -> WorkloadKind:
     """Return the kind with keys such as `deployments.apps/web`."""
     [found] = [kind for kind in CATALOG if kind.name == name]
     return found
 
 
-def cases_of(kind: Kind) -> list[Case]:
+def cases_of(kind: WorkloadKind) -> list[Case]:
     """Return the cases of one kind."""
     written = yaml.safe_load((FOLDER / f"{kind.name}.yaml").read_text())
     return msgspec.convert(written["cases"], list[Case])
 
 
-def all_cases() -> list[tuple[Kind, Case]]:
+def all_cases() -> list[tuple[WorkloadKind, Case]]:
     """Return every case of every kind."""
     return [(kind, case) for kind in CATALOG for case in cases_of(kind)]

@@ -19,9 +19,9 @@ from ledger.kube.requests import place_traits
 from ledger.kube.requests.card_sizes import Sizes
 from ledger.log.memory_log import MemoryStore
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.cluster_context import Surroundings
+from webhook.context.cluster_context import ClusterContext
 from webhook.context.settlement_session import SettlementSettings
-from webhook.kinds.catalog import Catalog
+from webhook.kinds.catalog import KindCatalog
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 REPLICASETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
@@ -185,8 +185,8 @@ class FullWorld(World):
 
     def __init__(self, writer, settings: SettlementSettings) -> None:
         self.every = EveryCluster(ApiServer())
-        self.surroundings = Surroundings(
-            Catalog.load(),
+        self.surroundings = ClusterContext(
+            KindCatalog.load(),
             settings.rules,
             writer,
             CLUSTER,

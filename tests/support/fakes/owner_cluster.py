@@ -13,13 +13,13 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Listed
 from ledger.kube.api.resources import NAMESPACES, Resource
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.context.cluster_context import Surroundings
+from webhook.context.cluster_context import ClusterContext
 from webhook.context.policies import NamespacePolicy
-from webhook.kinds.catalog import Catalog
+from webhook.kinds.catalog import KindCatalog
 
 Manifest = dict[str, Any]
 
-CATALOG = Catalog.load()
+CATALOG = KindCatalog.load()
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
 JOBS = Resource("batch", "v1", "jobs", "Job")
@@ -165,13 +165,13 @@ def around(
     cluster: OwnedCluster | None = None,
     *,
     default: NamespacePolicy | None = None,
-    catalog: Catalog = CATALOG,
+    catalog: KindCatalog = CATALOG,
     policies_known: bool = True,
     rules: DemandRules | None = None,
-) -> Surroundings:
+) -> ClusterContext:
     """Return the surroundings of a replica; all policies, which are none, have been told."""
     rules = rules or DemandRules()
-    found = Surroundings(catalog, rules, view, CLUSTER, default=default, cluster=cluster)
+    found = ClusterContext(catalog, rules, view, CLUSTER, default=default, cluster=cluster)
     if policies_known:
         found.policies.take(Listed(1, []))
     return found
@@ -183,7 +183,7 @@ def policy(name: str, version: int = 1, **spec: Any) -> Workload:
     return msgspec.convert({"kind": "LedgerPolicy", "metadata": metadata, "spec": spec}, Workload)
 
 
-def remember(surroundings: Surroundings, resource: Resource, *things: Manifest) -> Any:
+def remember(surroundings: ClusterContext, resource: Resource, *things: Manifest) -> Any:
     """Return what feeds the cache of owners with a list of these objects."""
     parents = surroundings.parents
     listed = [parents.parent_of(resource, msgspec.convert(one, Workload)) for one in things]

@@ -9,11 +9,11 @@ from ledger.core.model.cards import Phase, Profile
 from ledger.kube.requests.device_requests import (
     ANY,
     CARD_POLICIES,
-    CardWish,
-    Choice,
-    PodWish,
+    ContainerDeviceRequests,
+    DeviceRequest,
+    DeviceSelector,
+    PodDeviceRequest,
     Weights,
-    Wish,
 )
 
 SMALL = Profile("1g.10gb", 9_856, 14, 1, tuple((start, 1) for start in range(7)))
@@ -28,7 +28,7 @@ class Case:
     """A question and the nodes that it is about."""
 
     nodes: list[OneNode]
-    wish: PodWish
+    wish: PodDeviceRequest
     terms: Terms
 
 
@@ -86,23 +86,25 @@ def _use(random: Random, card: OneCard) -> None:
         card.taken = set(random.sample(range(8), random.randint(0, 3)))
 
 
-def _wish(random: Random) -> PodWish:
+def _wish(random: Random) -> PodDeviceRequest:
     phases = [random.choice(list(Phase)) for _ in range(random.choice([1, 1, 1, 2, 3, 4]))]
     phases.sort(key=lambda phase: phase == Phase.APP)
     wishes = tuple(
-        Wish(f"c{place}", phase, tuple(_card_wish(random) for _ in range(_few(random))))
+        ContainerDeviceRequests(
+            f"c{place}", phase, tuple(_card_wish(random) for _ in range(_few(random)))
+        )
         for place, phase in enumerate(phases)
     )
-    return PodWish(wishes, numa_bind=random.random() < 0.3)
+    return PodDeviceRequest(wishes, numa_bind=random.random() < 0.3)
 
 
 def _few(random: Random) -> int:
     return random.choice([0, 1, 1, 1, 1, 1, 2])
 
 
-def _card_wish(random: Random) -> CardWish:
+def _card_wish(random: Random) -> DeviceRequest:
     exclusive, percentage = random.random() < 0.15, random.choice([0, 0, 50, 100, 33])
-    return CardWish(
+    return DeviceRequest(
         vendor=random.choice(["nvidia"] * 9 + ["hygon"]),
         count=random.choice([1, 1, 1, 2, 2, 3]),
         memory=0 if percentage else random.choice([0, 1_000, 8_000, 12_000, 30_000]),
@@ -113,8 +115,8 @@ def _card_wish(random: Random) -> CardWish:
     )
 
 
-def _choice(random: Random) -> Choice:
-    return Choice(
+def _choice(random: Random) -> DeviceSelector:
+    return DeviceSelector(
         use_types=random.choice([(), (), ("a10",), ("A100", "z1")]),
         nouse_types=random.choice([(), (), ("z100",)]),
         use_uuids=random.choice([(), (), ("GPU-0", "GPU-2", "GPU-3")]),

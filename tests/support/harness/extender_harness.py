@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from support.harness.replicas import running
 
-from extender.inventory.assumed import Tell, untold
-from extender.inventory.inventory import Inventory
+from extender.inventory.assumed import Publish, unpublished
+from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
-from extender.scheduler_api.extender_wire import Args, BindingArgs, NodeMeta
-from extender.verbs.extender import Extender, ExtenderSettings, Service
+from extender.scheduler_api.extender_wire import BindingArgs, ExtenderArgs, NodeMeta
+from extender.verbs.extender import Extender, ExtenderPorts, ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Placement
 from ledger.core.model.denials import Denial
@@ -174,10 +174,10 @@ class Replica:
         settings: ExtenderSettings,
         ledger: Ledger,
         evicting: Any = None,
-        tell: Tell = untold,
+        tell: Publish = unpublished,
     ) -> None:
         self.writer = writer
-        self.inventory = Inventory(CLUSTER, Overlay())
+        self.inventory = ClusterInventory(CLUSTER, Overlay())
         writer.subscribe(lambda record: self.inventory.follow(writer.state, record))
         self.inventory.load(writer.state)
         self.moved = asyncio.Event()
@@ -186,7 +186,7 @@ class Replica:
         self.has_counted = asyncio.Event()
         self.now = NOW
         self.ahead = 0.0
-        service = Service(
+        service = ExtenderPorts(
             ledger,
             writer,
             server,
@@ -225,7 +225,7 @@ class Replica:
 
     async def places(self, one: Pod, *nodes: str) -> list[str]:
         """Return the nodes that filter leaves."""
-        answer = await self.extender.filter(Args(one, None, list(nodes)))
+        answer = await self.extender.filter(ExtenderArgs(one, None, list(nodes)))
         assert not answer.error
         return answer.node_names or []
 
@@ -265,7 +265,7 @@ async def replica(
     settings: ExtenderSettings | None = None,
     ledger: Any = None,
     evicting: Any = None,
-    tell: Tell = untold,
+    tell: Publish = unpublished,
 ) -> AsyncIterator[Replica]:
     """Run an extender for the block; `ledger` may stand in front of its writer.
 

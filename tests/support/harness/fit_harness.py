@@ -4,21 +4,21 @@ import numpy as np
 from support.oracles.fit_oracle import Answer, OneCard, OneNode, Terms
 
 from extender.fit.failed_nodes import reason_of, resolvable
-from extender.fit.fit import Fits, Question, fit, parts_of
-from extender.fit.node_score import Expression
+from extender.fit.fit import FitQuestion, FitResult, chosen_parts, fit
+from extender.fit.node_score import NodeScore
 from extender.inventory import rows
 from extender.inventory.arrays import Arrays
 from extender.inventory.overlay import Overlay
-from extender.inventory.rows import Column
+from extender.inventory.rows import CardColumn
 from ledger.core.model.cards import Card
-from ledger.kube.requests.device_requests import PodWish
+from ledger.kube.requests.device_requests import PodDeviceRequest
 
 
 def arrays_of(nodes: list[OneNode]) -> Arrays:
     """Write nodes into arrays, one row each, as the inventory does."""
     arrays = Arrays(max(1, len(nodes)), max([1, *(len(node.cards) for node in nodes)]))
     for row, node in enumerate(nodes):
-        columns = [Column(card.uuid, (0, 0, 0), _card(card)) for card in node.cards]
+        columns = [CardColumn(card.uuid, (0, 0, 0), _card(card)) for card in node.cards]
         used = {one.uuid: (one.used_memory, one.used_cores, one.used_slots) for one in node.cards}
         rows.write(arrays, row, columns, used)
         for column, card in enumerate(node.cards):
@@ -31,31 +31,34 @@ def arrays_of(nodes: list[OneNode]) -> Arrays:
 
 def asked(
     nodes: list[OneNode],
-    wish: PodWish,
+    wish: PodDeviceRequest,
     terms: Terms | None = None,
     order: list[int] | None = None,
-    own: Expression | None = None,
-) -> tuple[Fits, Arrays]:
+    own: NodeScore | None = None,
+) -> tuple[FitResult, Arrays]:
     """Ask about nodes, in the order of their numbers or another."""
     terms, arrays = terms or Terms(), arrays_of(nodes)
     numbers = np.array(range(len(nodes)) if order is None else order, np.int64)
-    question = Question(
+    question = FitQuestion(
         wish, numbers, terms.node_policy, terms.card_policies, terms.weights, terms.room, own
     )
     return fit(arrays, Overlay(arrays.rows, arrays.columns), question), arrays
 
 
 def answers(
-    nodes: list[OneNode], wish: PodWish, terms: Terms | None = None, order: list[int] | None = None
+    nodes: list[OneNode],
+    wish: PodDeviceRequest,
+    terms: Terms | None = None,
+    order: list[int] | None = None,
 ) -> list[Answer]:
     """Return what the extender answers about nodes."""
     fits, arrays = asked(nodes, wish, terms, order)
     return [_answer(fits, place, arrays, wish) for place in range(len(fits.rows))]
 
 
-def _answer(fits: Fits, place: int, arrays: Arrays, wish: PodWish) -> Answer:
+def _answer(fits: FitResult, place: int, arrays: Arrays, wish: PodDeviceRequest) -> Answer:
     if fits.feasible[place]:
-        return Answer(parts_of(fits, place, arrays, wish), float(fits.score[place]))
+        return Answer(chosen_parts(fits, place, arrays, wish), float(fits.score[place]))
     return Answer(None, 0.0, reason_of(fits, place), resolvable(fits, place))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from ledger.core.model.cards import Part, Parts, Phase, Profile, Share
-from ledger.kube.requests.device_requests import CardWish, PodWish, Weights
+from ledger.kube.requests.device_requests import DeviceRequest, PodDeviceRequest, Weights
 
 
 @dataclass
@@ -76,7 +76,7 @@ class _Offer:
     instance: tuple[str, int, int] | None = None
 
 
-def answer(node: OneNode, wish: PodWish, terms: Terms) -> Answer:
+def answer(node: OneNode, wish: PodDeviceRequest, terms: Terms) -> Answer:
     """Answer for one node."""
     try:
         parts, after = _pod(deepcopy(node), wish, terms)
@@ -88,7 +88,7 @@ def answer(node: OneNode, wish: PodWish, terms: Terms) -> Answer:
     return Answer(parts, _score(node, after, terms.node_policy))
 
 
-def _fits_alone(node: OneNode, wish: PodWish, terms: Terms) -> bool:
+def _fits_alone(node: OneNode, wish: PodDeviceRequest, terms: Terms) -> bool:
     empty = deepcopy(node)
     policies = ("mutex",) if "mutex" in terms.card_policies else ()
     terms = Terms(terms.node_policy, policies, terms.weights, terms.room)
@@ -102,7 +102,7 @@ def _fits_alone(node: OneNode, wish: PodWish, terms: Terms) -> bool:
     return True
 
 
-def _pod(node: OneNode, wish: PodWish, terms: Terms) -> tuple[Parts, OneNode]:
+def _pod(node: OneNode, wish: PodDeviceRequest, terms: Terms) -> tuple[Parts, OneNode]:
     """Give a pod its cards; return them, and the node as it is where most runs at once."""
     if not node.cards:
         raise Refused("NodeUnregistered")
@@ -139,7 +139,7 @@ def _pod(node: OneNode, wish: PodWish, terms: Terms) -> tuple[Parts, OneNode]:
 
 def _container(
     node: OneNode,
-    wishes: tuple[CardWish, ...],
+    wishes: tuple[DeviceRequest, ...],
     bind: bool,
     terms: Terms,
     taken: int,
@@ -172,7 +172,7 @@ def _container(
 
 def _everything(
     node: OneNode,
-    wishes: tuple[CardWish, ...],
+    wishes: tuple[DeviceRequest, ...],
     terms: Terms,
     taken: int,
     ours: set[str],
@@ -193,7 +193,7 @@ def _everything(
 
 def _cards(
     node: OneNode,
-    wish: CardWish,
+    wish: DeviceRequest,
     terms: Terms,
     taken: int,
     ours: set[str],
@@ -224,7 +224,7 @@ def _cards(
     return shares, total
 
 
-def _put(offer: _Offer, wish: CardWish) -> Share:
+def _put(offer: _Offer, wish: DeviceRequest) -> Share:
     card = offer.card
     card.used_memory += offer.memory
     card.used_cores += offer.cores
@@ -236,7 +236,7 @@ def _put(offer: _Offer, wish: CardWish) -> Share:
 
 
 def _offers(
-    node: OneNode, wish: CardWish, terms: Terms, taken: int, picked: set[str], numa: int | None
+    node: OneNode, wish: DeviceRequest, terms: Terms, taken: int, picked: set[str], numa: int | None
 ) -> list[_Offer]:
     found = [_offer(node, card, wish, terms, taken, picked, numa) for card in node.cards]
     return [one for one in found if isinstance(one, _Offer)]
@@ -245,7 +245,7 @@ def _offers(
 def _offer(
     node: OneNode,
     card: OneCard,
-    wish: CardWish,
+    wish: DeviceRequest,
     terms: Terms,
     taken: int,
     picked: set[str],
@@ -276,7 +276,7 @@ def _offer(
 
 
 def _instance(
-    card: OneCard, wish: CardWish, memory: int, cores: int
+    card: OneCard, wish: DeviceRequest, memory: int, cores: int
 ) -> tuple[Profile, int, int] | None:
     if wish.percentage == 100:
         memory = min(memory, max(profile.memory for profile in card.profiles))
@@ -306,7 +306,7 @@ def _harm(card: OneCard, place: tuple[int, int]) -> tuple[int, int]:
 
 
 def _broken(
-    card: OneCard, wish: CardWish, terms: Terms, taken: int, memory: int, cores: int
+    card: OneCard, wish: DeviceRequest, terms: Terms, taken: int, memory: int, cores: int
 ) -> str:
     """Return the first rule that is broken."""
     choice, model = wish.choice, card.type.lower()
@@ -383,7 +383,7 @@ def _pair(node: OneNode, one: OneCard, other: OneCard) -> int:
 def _planned(
     node: OneNode,
     offers: list[_Offer],
-    wish: CardWish,
+    wish: DeviceRequest,
     terms: Terms,
     taken: int,
     ours: set[str],

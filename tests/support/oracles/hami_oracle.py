@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 from support.oracles.fit_oracle import OneCard
 
-from ledger.kube.requests.device_requests import CardWish
+from ledger.kube.requests.device_requests import DeviceRequest
 
 
 class Asked(NamedTuple):
     """What one container asks of each card, and how many MiB quotas leave; -1 is no bound."""
 
-    wish: CardWish
+    wish: DeviceRequest
     mutex: bool = False
     room: int = -1
 

@@ -166,7 +166,7 @@ def test_the_service_is_probed_where_it_answers(settings: Settings) -> None:
     assert settings.listen.endswith(f":{port['containerPort']}")
     [exposed] = found("Service/gpuledger")["spec"]["ports"]
     assert exposed["targetPort"] == port["name"]
-    assert exposed["port"] == webhook_configurations.Service("", "").port
+    assert exposed["port"] == webhook_configurations.ServiceReference("", "").port
 
 
 def test_a_replica_has_time_to_drain() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from ledger.core.model.denials import Denial
 from ledger.kube.requests.device_requests import CARD_POLICIES, NODE_POLICIES
-from ledger.kube.requests.device_selectors import keys_of
+from ledger.kube.requests.device_selectors import selector_annotations
 from ledger.kube.requests.placement_preferences import KEYS, NODE_POLICY, preferences_of
 from ledger.kube.vendors.vendors import BUILT_IN, Vendor
 
@@ -15,7 +15,7 @@ PAGE: Final = (Path(__file__).parents[3] / "docs" / "how-to" / "scheduling.md").
 NVIDIA: Final = next(vendor for vendor in BUILT_IN if vendor.name == "nvidia")
 
 
-@pytest.mark.parametrize("key", sorted({*KEYS, *keys_of(NVIDIA).names()}))
+@pytest.mark.parametrize("key", sorted({*KEYS, *selector_annotations(NVIDIA).names()}))
 def test_every_annotation_is_there(key: str) -> None:
     assert f"`{key}`" in PAGE
 
@@ -28,7 +28,7 @@ def test_every_policy_is_there(word: str) -> None:
 @pytest.mark.parametrize("vendor", BUILT_IN, ids=lambda one: one.name)
 def test_every_vendor_with_other_names_is_there(vendor: Vendor) -> None:
     domain = vendor.names()[0].partition("/")[0]
-    usual = f"{domain}/use-gputype" in keys_of(vendor).names() and vendor.name != "amd"
+    usual = f"{domain}/use-gputype" in selector_annotations(vendor).names() and vendor.name != "amd"
     family = f"{vendor.name.partition('-')[0]}-…"
     assert usual or f"`{vendor.name}`" in PAGE or f"`{family}`" in PAGE
 

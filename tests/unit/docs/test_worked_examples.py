@@ -24,9 +24,9 @@ from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import State
 from ledger.kube.api.objects import Workload
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.admission.objects.scale_path import scaled
+from webhook.admission.objects.scale_path import with_replicas
 from webhook.kinds.envelope import Envelope, envelope_of
-from webhook.kinds.schema import Kind, key_of
+from webhook.kinds.schema import WorkloadKind, key_of
 
 DOCS: Final = Path(__file__).parents[3] / "docs" / "explanation"
 PAGES: Final = [DOCS / "workloads.md", *sorted((DOCS / "workloads").glob("*.md"))]
@@ -82,7 +82,7 @@ class Example:
 
     def _scale(self, name: str, replicas: str) -> Denial | None:
         kind, found = self._read(name)
-        envelope = self._envelope(kind, scaled(kind, found, int(replicas)))
+        envelope = self._envelope(kind, with_replicas(kind, found, int(replicas)))
         key, asker = key_of(kind, name), _asker(kind, envelope)
         return self._do(Reserve(TEAM, key, key, envelope.demand, 1, actor="alice", asker=asker))
 
@@ -93,17 +93,17 @@ class Example:
     def _pod(self, name: str, suffix: str = "more") -> Denial | None:
         """Create a pod of an object whose replicas are all alike."""
         kind, found = self._read(name)
-        one = self._envelope(kind, scaled(kind, found, 1)).demand
+        one = self._envelope(kind, with_replicas(kind, found, 1)).demand
         pod = f"pods/{name}-{suffix}"
         return self._do(Reserve(TEAM, pod, pod, one, root=key_of(kind, name)))
 
-    def _read(self, name: str) -> tuple[Kind, Workload]:
+    def _read(self, name: str) -> tuple[WorkloadKind, Workload]:
         written: dict[str, Any] = self._objects[name]
         kind = BUILTIN.of_owner(written["apiVersion"], written["kind"])
         assert kind is not None
         return kind, workload(written)
 
-    def _envelope(self, kind: Kind, found: Workload) -> Envelope:
+    def _envelope(self, kind: WorkloadKind, found: Workload) -> Envelope:
         envelope = envelope_of(kind, found, DemandRules())
         assert isinstance(envelope, Envelope), envelope
         return envelope
@@ -117,7 +117,7 @@ class Example:
         return None
 
 
-def _asker(kind: Kind, envelope: Envelope) -> Asker:
+def _asker(kind: WorkloadKind, envelope: Envelope) -> Asker:
     return Asker(kind.kind, envelope.pods, envelope.replicas)
 
 

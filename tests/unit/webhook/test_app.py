@@ -18,7 +18,7 @@ from support.builders.admission_reviews import (
 )
 
 from webhook.api.admission_review import warning
-from webhook.api.admission_settings import Policy
+from webhook.api.admission_settings import AdmissionSettings
 from webhook.app import Endpoint
 
 JSON = {"content-type": "application/json"}
@@ -30,7 +30,7 @@ CASES = sorted(path.stem for path in FIXTURES.glob("*.json"))
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
     """Both webhooks on an unlimited ledger."""
-    async with serving(CoreLedger(), policy=Policy(body_max=100_000)) as found:
+    async with serving(CoreLedger(), policy=AdmissionSettings(body_max=100_000)) as found:
         yield found
 
 
@@ -74,7 +74,7 @@ async def test_a_body_over_the_bound_is_not_read(service: Service) -> None:
 
 async def test_a_body_without_a_length_is_read_no_further_than_the_bound() -> None:
     async with serving(CoreLedger()) as service:
-        endpoint = Endpoint(service.validating, Policy(body_max=2500))
+        endpoint = Endpoint(service.validating, AdmissionSettings(body_max=2500))
     read: list[int] = []
     sent: list[Any] = []
 
@@ -178,7 +178,7 @@ async def test_an_update_without_its_old_object_names_the_field(service: Service
 
 
 async def test_a_body_that_never_ends_is_given_up_at_the_deadline(service: Service) -> None:
-    endpoint = Endpoint(service.validating, Policy(deadline=0.05))
+    endpoint = Endpoint(service.validating, AdmissionSettings(deadline=0.05))
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -196,7 +196,7 @@ async def test_a_body_that_never_ends_is_given_up_at_the_deadline(service: Servi
 
 
 async def test_a_client_that_left_gets_no_answer_and_is_not_charged(service: Service) -> None:
-    endpoint = Endpoint(service.validating, Policy())
+    endpoint = Endpoint(service.validating, AdmissionSettings())
     sent: list[Any] = []
     text = json.dumps(review(pod({GPU: "1"}))).encode()
     messages = [

@@ -32,17 +32,17 @@ from ledger.kube.requests.container_requests import takes_cards
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from webhook.admission import admission_denials
-from webhook.admission.attempts import Attempts, observation, on_behalf
-from webhook.admission.ownership import Standing, forged, not_made_by, standing_of
+from webhook.admission.attempts import Attempts, base_observation, with_controller_as_owner
+from webhook.admission.ownership import Ownership, forged, ownership_of, wrong_creator_denial
 from webhook.admission.protected_annotations import STAMP
-from webhook.admission.quota_selection import Change, Selecting
-from webhook.admission.reservation import Asking, Question
+from webhook.admission.quota_selection import QuotaSelection, TraitsChange
+from webhook.admission.reservation import ReservationClient, ReservationRequest
 from webhook.admission.verdict import UNTOUCHED, Verdict
-from webhook.api.admission_review import WARNING_CHARACTERS_MAX, Request
-from webhook.api.admission_settings import Policy
-from webhook.context.assumed_demand import promised
-from webhook.context.cluster_context import Surroundings
-from webhook.context.owner_digest import remembered
+from webhook.api.admission_review import WARNING_CHARACTERS_MAX, AdmissionRequest
+from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.assumed_demand import promised_demand
+from webhook.context.cluster_context import ClusterContext
+from webhook.context.owner_digest import cached_workload
 from webhook.context.policies import NamespacePolicy
 from webhook.kinds.envelope import envelope_of
 from webhook.settlement.pod_observation import pod_traits
@@ -53,21 +53,25 @@ _KUBELETS: Final = "system:nodes"
 """The group of the kubelets. What a kubelet creates shows a static pod, which runs already."""
 
 
-class PodJudge:
+class PodAdmission:
     """Judges pods."""
 
     def __init__(
-        self, asking: Asking, attempts: Attempts, policy: Policy, surroundings: Surroundings
+        self,
+        asking: ReservationClient,
+        attempts: Attempts,
+        policy: AdmissionSettings,
+        surroundings: ClusterContext,
     ) -> None:
         self._asking = asking
         self._attempts = attempts
         self._policy = policy
         self._surroundings = surroundings
-        self._selecting = Selecting(surroundings)
+        self._selecting = QuotaSelection(surroundings)
 
     async def judge(
         self,
-        request: Request,
+        request: AdmissionRequest,
         pod: Pod,
         old: Pod | None,
         policy: NamespacePolicy,
@@ -85,7 +89,9 @@ class PodJudge:
             return UNTOUCHED
         if old is None:
             return await self._create(request, pod, demand, policy, until)
-        denial = admission_denials.retyped((pod, demand), (old, before), self._surroundings.rules)
+        denial = admission_denials.type_change_denial(
+            (pod, demand), (old, before), self._surroundings.rules
+        )
         if denial is not None:
             return Verdict(denial)
         if isinstance(before, Denial):
@@ -93,13 +99,18 @@ class PodJudge:
         return await self._update(request, (pod, demand), (old, before), policy, until)
 
     async def _create(
-        self, request: Request, pod: Pod, demand: Demand, policy: NamespacePolicy, until: float
+        self,
+        request: AdmissionRequest,
+        pod: Pod,
+        demand: Demand,
+        policy: NamespacePolicy,
+        until: float,
     ) -> Verdict:
         reserve = self._attempts.create(request, "pods", pod.metadata, demand.amounts)
         if isinstance(reserve, Denial):
             return Verdict(reserve)
         surroundings, user = self._surroundings, request.user_info
-        standing = await standing_of(
+        standing = await ownership_of(
             surroundings.ancestry,
             local_name(reserve.namespace),
             pod.metadata,
@@ -107,12 +118,12 @@ class PodJudge:
             deadline=surroundings.until(until),
         )
         if standing.controlled:
-            reserve = on_behalf(reserve, pod.metadata)
+            reserve = with_controller_as_owner(reserve, pod.metadata)
         reserve = self._completed(reserve, standing.key, pod, demand, _NO_DEMAND)
         if is_gated(pod.spec) and policy.on_exceeded == "pending":
             # Nothing is reserved that could remember that it may not draw.
             if standing.key == BARRED:
-                return Verdict(not_made_by(pod.metadata, user))
+                return Verdict(wrong_creator_denial(pod.metadata, user))
             return await self._waiting(reserve, until)
         shown_first = self._root_shown(reserve, standing, policy)
         warnings = _warnings(pod)
@@ -122,7 +133,7 @@ class PodJudge:
 
     async def _update(
         self,
-        request: Request,
+        request: AdmissionRequest,
         new: tuple[Pod, Demand],
         old: tuple[Pod, Demand],
         policy: NamespacePolicy,
@@ -134,7 +145,9 @@ class PodJudge:
         denial = forged(ancestry, pod.metadata, stored.metadata, user)
         if denial is not None:
             return Verdict(denial)
-        change = Change(self._traits(stored), self._traits(pod), stored.metadata, pod.metadata)
+        change = TraitsChange(
+            self._traits(stored), self._traits(pod), stored.metadata, pod.metadata
+        )
         more = _asks_for_more(new, old)
         if not more and (stored.status.has_ended() or not change.is_any):
             return UNTOUCHED
@@ -152,34 +165,40 @@ class PodJudge:
         more = more or self._selecting.enters(reserve, change)
         if not more and not (counted and change.before != change.after):
             return UNTOUCHED
-        surroundings = self._surroundings
-        root = surroundings.recorded_root(reserve)
-        if root is None:
-            found = await ancestry.root_of(
-                local_name(reserve.namespace),
-                stored.metadata,
-                deadline=surroundings.until(until),
-            )
-            root = found.key if found is not None else ""
+        root = await self._root_key(reserve, stored, until)
         asked = before if counted else _NO_DEMAND
         reserve = self._completed(reserve, root, pod, demand, asked)
         reserve = msgspec.structs.replace(reserve, demand=self._promised(reserve, demand))
         known: tuple[Observe, ...] = ()
         if counted:
-            known = (observation(reserve, self._promised(reserve, before), self._traits(stored)),)
+            known = (
+                base_observation(reserve, self._promised(reserve, before), self._traits(stored)),
+            )
         question = _question(request, reserve, until, policy, known)
         return await (self._asking.ask(question) if more else self._asking.share(reserve, until))
+
+    async def _root_key(self, reserve: Reserve, stored: Pod, until: float) -> str:
+        """Return the key of a stored pod's root: the recorded one, else by its owners."""
+        recorded = self._surroundings.recorded_root(reserve)
+        if recorded is not None:
+            return recorded
+        root = await self._surroundings.ancestry.root_of(
+            local_name(reserve.namespace),
+            stored.metadata,
+            deadline=self._surroundings.until(until),
+        )
+        return root.key if root is not None else ""
 
     def _promised(self, reserve: Reserve, demand: Demand) -> Amounts:
         """Return what a pod that exists is charged for a demand."""
         place = reserve.namespace, reserve.key, reserve.uid
-        return promised(self._surroundings.view.state, place, demand.amounts, demand.assumed)
+        return promised_demand(self._surroundings.view.state, place, demand.amounts, demand.assumed)
 
     async def _unselected(
         self,
-        request: Request,
+        request: AdmissionRequest,
         reserve: Reserve,
-        change: Change,
+        change: TraitsChange,
         policy: NamespacePolicy,
         until: float,
     ) -> Denial | None:
@@ -208,13 +227,13 @@ class PodJudge:
         return Verdict(namespace=reserve.namespace, key=reserve.key, warnings=warnings)
 
     def _root_shown(
-        self, reserve: Reserve, standing: Standing, policy: NamespacePolicy
+        self, reserve: Reserve, standing: Ownership, policy: NamespacePolicy
     ) -> tuple[Observe, ...]:
         """Return what tells the ledger of a root that it does not have yet."""
         root = standing.root
         if root is None or root.seen is None or not standing.trusted or not policy.charges_roots:
             return ()
-        workload = remembered(root.seen)
+        workload = cached_workload(root.seen)
         if workload is None:
             return ()
         envelope = envelope_of(
@@ -245,18 +264,18 @@ class PodJudge:
         denial = self._privileged(pod, old)
         return UNTOUCHED if denial is None else Verdict(denial)
 
-    def _forbidden(self, request: Request, pod: Pod, old: Pod | None) -> Denial | None:
+    def _forbidden(self, request: AdmissionRequest, pod: Pod, old: Pod | None) -> Denial | None:
         """Return why the pod may not be written, whatever there is room for."""
         rules = self._surroundings.rules
-        denial = admission_denials.misplaced(pod, old, rules) or self._privileged(pod, old)
+        denial = admission_denials.placement_denial(pod, old, rules) or self._privileged(pod, old)
         if denial is None and old is None and _KUBELETS not in request.user_info.groups:
-            denial = admission_denials.assigned(pod, rules, self._policy.schedulers)
+            denial = admission_denials.assigned_node_denial(pod, rules, self._policy.schedulers)
         return denial
 
     def _privileged(self, pod: Pod, old: Pod | None) -> Denial | None:
         if self._policy.allow_privileged:
             return None
-        return admission_denials.privileged(pod, old, self._surroundings.rules)
+        return admission_denials.privileged_denial(pod, old, self._surroundings.rules)
 
 
 def _cards(pod: Pod, demand: Demand, rules: DemandRules) -> int:
@@ -287,14 +306,14 @@ def _asks_for_more(new: tuple[Pod, Demand], old: tuple[Pod, Demand]) -> bool:
 
 
 def _question(
-    request: Request,
+    request: AdmissionRequest,
     reserve: Reserve,
     until: float,
     policy: NamespacePolicy,
     shown_first: tuple[Observe, ...],
     warnings: tuple[str, ...] = (),
-) -> Question:
-    return Question(
+) -> ReservationRequest:
+    return ReservationRequest(
         reserve,
         until,
         shown_first,

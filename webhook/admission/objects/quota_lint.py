@@ -14,9 +14,9 @@ from ledger.kube.requests.container_requests import shown
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import (
+    AdmissionRequest,
     BadReview,
     Field,
-    Request,
     required_quota,
     required_workload,
 )
@@ -34,8 +34,8 @@ _HARD: Final = "spec.hard"
 _DEFAULT_HARD: Final = "spec.defaultQuota.hard"
 
 
-def judge(
-    request: Request, name: str, rules: DemandRules, *, universe_authority: bool = True
+def lint_quota(
+    request: AdmissionRequest, name: str, rules: DemandRules, *, universe_authority: bool = True
 ) -> Verdict:
     """Refuse amounts that make no sense, and warn of what else is odd. Raises BadReview.
 
@@ -65,7 +65,7 @@ def _denial(found: list[Mistake], where: str) -> Denial:
     )
 
 
-def _before(request: Request, name: str) -> Quantities:
+def _before(request: AdmissionRequest, name: str) -> Quantities:
     """Return what the limits were before an update, none where that cannot be read."""
     if request.operation != "UPDATE":
         return {}
@@ -75,7 +75,7 @@ def _before(request: Request, name: str) -> Quantities:
         return {}
 
 
-def _limits(request: Request, name: str, field: Field) -> Quantities:
+def _limits(request: AdmissionRequest, name: str, field: Field) -> Quantities:
     """Return the limits of a definition, none where they cannot be read. Raises BadReview."""
     if name == QUOTAS.name:
         return required_quota(request, field).spec.hard or {}
@@ -88,7 +88,7 @@ def _limits(request: Request, name: str, field: Field) -> Quantities:
         return {}  # the lint says that it is not used
 
 
-def _lint(request: Request, name: str, rules: DemandRules) -> tuple[str, ...]:
+def _lint(request: AdmissionRequest, name: str, rules: DemandRules) -> tuple[str, ...]:
     if name == QUOTAS.name:
         return resource_quota.lint(required_quota(request, "object"), rules)
     seen = required_workload(request, "object")

@@ -16,37 +16,37 @@ from ledger.core.model.commands import Asker, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
 from ledger.kube.api.objects import Workload
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.admission.reservation import Asking
-from webhook.context.cluster_context import Surroundings
+from webhook.admission.reservation import ReservationClient
+from webhook.context.cluster_context import ClusterContext
 from webhook.kinds.envelope import surge_demand
-from webhook.kinds.schema import Kind
+from webhook.kinds.schema import WorkloadKind
 
 _NO_ROOM: Final = (Reason.EXCEEDS_LIMIT, Reason.UNIVERSE_EXCEEDED, Reason.QUOTA_EXCEEDED)
 _log: Final = structlog.get_logger("webhook")
 
 
-class RollOut(msgspec.Struct, frozen=True):
+class Rollout(msgspec.Struct, frozen=True):
     """A change of an object of a kind.
 
     `before` is what it ran, less what pods ran that the change takes away; `reserve` is what it
     would be charged.
     """
 
-    kind: Kind
+    kind: WorkloadKind
     old: Workload
     new: Workload
     before: Amounts
     reserve: Reserve
 
 
-class RollOuts:
+class Rollouts:
     """Asks about roll-outs of all kinds."""
 
-    def __init__(self, asking: Asking, surroundings: Surroundings) -> None:
+    def __init__(self, asking: ReservationClient, surroundings: ClusterContext) -> None:
         self._asking = asking
         self._surroundings = surroundings
 
-    async def stuck(self, change: RollOut, until: float) -> Denial | None:
+    async def stuck(self, change: Rollout, until: float) -> Denial | None:
         """Return why a roll-out could not end as of now, by loop time `until`; None if it could.
 
         A ledger that does not answer is a reason, too.
@@ -59,7 +59,7 @@ class RollOuts:
         return await self._asking.foresee(rolling, until)
 
     async def warnings(
-        self, change: RollOut, until: float, *, never: bool = False
+        self, change: Rollout, until: float, *, never: bool = False
     ) -> tuple[str, ...]:
         """Return the warnings for a roll-out that could not end; they refuse nothing.
 
@@ -81,7 +81,7 @@ class RollOuts:
         )
 
 
-def _most(change: RollOut, rules: DemandRules) -> Amounts | Denial | None:
+def _most(change: Rollout, rules: DemandRules) -> Amounts | Denial | None:
     """Return what the object runs at once before its roll-out ends, None where that is no more.
 
     That is all old pods with the first new ones, or all new pods with the last old ones.

@@ -15,14 +15,14 @@ import structlog
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.resources import Resource
-from webhook.admission.objects.scale_path import scaled
-from webhook.admission.objects.workload_admission import WorkloadJudge, Write
+from webhook.admission.objects.scale_path import with_replicas
+from webhook.admission.objects.workload_admission import WorkloadAdmission, WorkloadWrite
 from webhook.admission.verdict import UNTOUCHED, Verdict
-from webhook.api.admission_review import Request, Scale, required_scale
-from webhook.context.cluster_context import Surroundings
-from webhook.context.owner_digest import remembered
+from webhook.api.admission_review import AdmissionRequest, Scale, required_scale
+from webhook.context.cluster_context import ClusterContext
+from webhook.context.owner_digest import cached_workload
 from webhook.context.policies import NamespacePolicy
-from webhook.kinds.schema import Kind
+from webhook.kinds.schema import WorkloadKind
 
 UNCHECKED: Final = "scaled without asking the ledger: {}; its pods are checked one by one"
 
@@ -37,15 +37,15 @@ class _Moot(Enum):
     """Another write came first: this one will be tried again on top of it, and reviewed again."""
 
 
-class ScaleJudge:
+class ScaleAdmission:
     """Judges changes of scale subresources."""
 
-    def __init__(self, workloads: WorkloadJudge, surroundings: Surroundings) -> None:
+    def __init__(self, workloads: WorkloadAdmission, surroundings: ClusterContext) -> None:
         self._workloads = workloads
         self._surroundings = surroundings
 
     async def judge(
-        self, request: Request, kind: Kind, policy: NamespacePolicy, until: float
+        self, request: AdmissionRequest, kind: WorkloadKind, policy: NamespacePolicy, until: float
     ) -> Verdict:
         """Decide about a scale; only an increase asks for something. Raises BadReview."""
         new, old = required_scale(request, "object"), required_scale(request, "oldObject")
@@ -59,11 +59,11 @@ class ScaleJudge:
             return Verdict(warnings=(UNCHECKED.format(reason),))
         if isinstance(parent, _Moot):
             return UNTOUCHED
-        write = Write(kind, scaled(kind, parent, new.spec.replicas), parent)
+        write = WorkloadWrite(kind, with_replicas(kind, parent, new.spec.replicas), parent)
         return await self._workloads.judge(request, write, policy, until)
 
     async def _parent(
-        self, request: Request, kind: Kind, old: Scale, until: float
+        self, request: AdmissionRequest, kind: WorkloadKind, old: Scale, until: float
     ) -> Workload | _Moot:
         """Return what is scaled, as it is at the version of the scale.
 
@@ -73,7 +73,7 @@ class ScaleJudge:
         base = meta.version()
         seen = surroundings.parents.get(meta.uid)
         if seen is not None and seen.version == base and seen.resource.name == kind.name:
-            return remembered(seen) or _Moot.ASKS_NOTHING
+            return cached_workload(seen) or _Moot.ASKS_NOTHING
         if surroundings.cluster is None:
             raise ClusterError(f"no cluster is there to read {kind.name}/{request.name} from")
         resource = Resource(kind.group, request.resource.version, kind.resource, kind.kind)

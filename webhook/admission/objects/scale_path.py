@@ -3,11 +3,11 @@
 import msgspec
 
 from ledger.kube.api.objects import Workload
-from webhook.kinds.schema import Kind
+from webhook.kinds.schema import WorkloadKind
 from webhook.kinds.values import Json
 
 
-def scaled(kind: Kind, workload: Workload, replicas: int) -> Workload:
+def with_replicas(kind: WorkloadKind, workload: Workload, replicas: int) -> Workload:
     """Return the object with another number at the field that its scale changes.
 
     Its generation goes up, as it will when the API server has written it. The object stays as it

@@ -5,14 +5,18 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.requests.container_requests import shown
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.admission import admission_denials
-from webhook.admission.protected_annotations import changed_reserved, refusal
-from webhook.api.admission_settings import Policy
-from webhook.kinds.schema import Kind
+from webhook.admission.protected_annotations import changed_protected_field, protected_field_denial
+from webhook.api.admission_settings import AdmissionSettings
+from webhook.kinds.schema import WorkloadKind
 from webhook.kinds.templates import Template, templates_of
 
 
 def refused(
-    kind: Kind, workload: Workload, rules: DemandRules, policy: Policy, username: str
+    kind: WorkloadKind,
+    workload: Workload,
+    rules: DemandRules,
+    policy: AdmissionSettings,
+    username: str,
 ) -> Denial | None:
     """Return why pods of an object would be refused, which was read and understood before."""
     for template in templates_of(kind, workload):
@@ -23,12 +27,12 @@ def refused(
 
 
 def _refused(
-    template: Template, rules: DemandRules, policy: Policy, username: str
+    template: Template, rules: DemandRules, policy: AdmissionSettings, username: str
 ) -> Denial | None:
-    field = changed_reserved(template.pod.metadata, None)
+    field = changed_protected_field(template.pod.metadata, None)
     if field:
-        return refusal(field, shown(username))
-    denial = admission_denials.misplaced(template.pod, None, rules)
+        return protected_field_denial(field, shown(username))
+    denial = admission_denials.placement_denial(template.pod, None, rules)
     if denial is None and not policy.allow_privileged:
-        denial = admission_denials.privileged(template.pod, None, rules)
-    return denial or admission_denials.assigned(template.pod, rules, policy.schedulers)
+        denial = admission_denials.privileged_denial(template.pod, None, rules)
+    return denial or admission_denials.assigned_node_denial(template.pod, rules, policy.schedulers)

@@ -13,27 +13,27 @@ from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.objects import Workload
-from webhook.admission.attempts import Attempts, observation, on_behalf
+from webhook.admission.attempts import Attempts, base_observation, with_controller_as_owner
 from webhook.admission.objects import template_checks
-from webhook.admission.objects.rollouts import RollOut, RollOuts
-from webhook.admission.ownership import forged, not_made_by, standing_of
-from webhook.admission.quota_selection import Change, Selecting
-from webhook.admission.reservation import Asking, Question
+from webhook.admission.objects.rollouts import Rollout, Rollouts
+from webhook.admission.ownership import forged, ownership_of, wrong_creator_denial
+from webhook.admission.quota_selection import QuotaSelection, TraitsChange
+from webhook.admission.reservation import ReservationClient, ReservationRequest
 from webhook.admission.verdict import UNTOUCHED, Verdict
-from webhook.api.admission_review import Request
-from webhook.api.admission_settings import Policy
-from webhook.context.cluster_context import Surroundings
+from webhook.api.admission_review import AdmissionRequest
+from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.cluster_context import ClusterContext
 from webhook.context.policies import NamespacePolicy
 from webhook.kinds.envelope import Envelope, envelope_of
-from webhook.kinds.schema import Kind
+from webhook.kinds.schema import WorkloadKind
 
 _NOTHING: Final = Envelope({})
 
 
-class Write(msgspec.Struct, frozen=True):
+class WorkloadWrite(msgspec.Struct, frozen=True):
     """One write of an object of a kind: what it becomes, and what it was if it exists."""
 
-    kind: Kind
+    kind: WorkloadKind
     new: Workload
     old: Workload | None
 
@@ -41,7 +41,7 @@ class Write(msgspec.Struct, frozen=True):
 class _Change(msgspec.Struct, frozen=True):
     """A write as the ledger sees it."""
 
-    write: Write
+    write: WorkloadWrite
     envelope: Envelope
     before: Envelope
 
@@ -52,7 +52,7 @@ class _Change(msgspec.Struct, frozen=True):
         covered = amounts.covers(before.demand, now.demand)
         return not covered or bool(set(now.traits) - set(before.traits))
 
-    def roll_out(self, reserve: Reserve) -> RollOut | None:
+    def roll_out(self, reserve: Reserve) -> Rollout | None:
         """Return the roll-out that the write may begin, None for a new object."""
         kind, new, old = self.write.kind, self.write.new, self.write.old
         if old is None:
@@ -61,24 +61,28 @@ class _Change(msgspec.Struct, frozen=True):
         left = before.demand
         if not 0 < before.pods <= now.pods:
             left = amounts.smallest(left, now.demand)
-        return RollOut(kind, old, new, left, reserve)
+        return Rollout(kind, old, new, left, reserve)
 
 
-class WorkloadJudge:
+class WorkloadAdmission:
     """Judges objects of all kinds."""
 
     def __init__(
-        self, asking: Asking, attempts: Attempts, policy: Policy, surroundings: Surroundings
+        self,
+        asking: ReservationClient,
+        attempts: Attempts,
+        policy: AdmissionSettings,
+        surroundings: ClusterContext,
     ) -> None:
         self._asking = asking
         self._policy = policy
         self._attempts = attempts
         self._surroundings = surroundings
-        self._selecting = Selecting(surroundings)
-        self._roll_outs = RollOuts(asking, surroundings)
+        self._selecting = QuotaSelection(surroundings)
+        self._roll_outs = Rollouts(asking, surroundings)
 
     async def judge(
-        self, request: Request, write: Write, policy: NamespacePolicy, until: float
+        self, request: AdmissionRequest, write: WorkloadWrite, policy: NamespacePolicy, until: float
     ) -> Verdict:
         """Decide about a write, by loop time `until`. Raises BadReview."""
         change = self._read(write, policy)
@@ -93,7 +97,7 @@ class WorkloadJudge:
             return await self._reserve(request, reserve, change, policy, until)
         return await self._foreseen(reserve, change, until)
 
-    def _read(self, write: Write, policy: NamespacePolicy) -> _Change | Denial:
+    def _read(self, write: WorkloadWrite, policy: NamespacePolicy) -> _Change | Denial:
         """Return what a write means, a denial if it makes no sense and the old object did."""
         envelope = self._envelope(write.kind, write.new, policy)
         before: Envelope | Denial = _NOTHING
@@ -106,7 +110,7 @@ class WorkloadJudge:
         return _Change(write, _NOTHING if isinstance(envelope, Denial) else envelope, before)
 
     def _envelope(
-        self, kind: Kind, workload: Workload, policy: NamespacePolicy
+        self, kind: WorkloadKind, workload: Workload, policy: NamespacePolicy
     ) -> Envelope | Denial:
         return envelope_of(
             kind,
@@ -117,7 +121,7 @@ class WorkloadJudge:
         )
 
     async def _claim(
-        self, request: Request, change: _Change, policy: NamespacePolicy, until: float
+        self, request: AdmissionRequest, change: _Change, policy: NamespacePolicy, until: float
     ) -> Reserve | Denial | None:
         """Return what the object would reserve, None when it asks for nothing of its own."""
         if not change.envelope.traits:
@@ -135,7 +139,7 @@ class WorkloadJudge:
 
     async def _unselected(
         self,
-        request: Request,
+        request: AdmissionRequest,
         reserve: Reserve,
         change: _Change,
         policy: NamespacePolicy,
@@ -147,10 +151,10 @@ class WorkloadJudge:
             return None
         before, after = change.before.traits, change.envelope.traits
         metadata = write.old.metadata, write.new.metadata
-        found = Change(before or after, after, *metadata, asked=bool(before))
+        found = TraitsChange(before or after, after, *metadata, asked=bool(before))
         return await self._selecting.objection(reserve, found, policy, until)
 
-    def _template_refused(self, request: Request, write: Write) -> Denial | None:
+    def _template_refused(self, request: AdmissionRequest, write: WorkloadWrite) -> Denial | None:
         """Return why pods of the object would be refused, unless those of the old one were."""
         rules, username = (self._surroundings.rules, self._policy), request.user_info.username
         denial = template_checks.refused(write.kind, write.new, *rules, username)
@@ -159,7 +163,7 @@ class WorkloadJudge:
         before = template_checks.refused(write.kind, write.old, *rules, username)
         return None if before == denial else denial
 
-    def _reservation(self, request: Request, change: _Change) -> Reserve | Denial:
+    def _reservation(self, request: AdmissionRequest, change: _Change) -> Reserve | Denial:
         write, envelope = change.write, change.envelope
         where = (request, write.kind.name, write.new.metadata)
         if write.old is None:
@@ -175,7 +179,7 @@ class WorkloadJudge:
         )
 
     async def _rooted(
-        self, request: Request, reserve: Reserve, change: _Change, until: float
+        self, request: AdmissionRequest, reserve: Reserve, change: _Change, until: float
     ) -> Reserve | Denial | None:
         """Return the reservation with its root, None when the object is charged with another one.
 
@@ -190,7 +194,7 @@ class WorkloadJudge:
                 return denial
             if surroundings.recorded_root(reserve) == BARRED:
                 return msgspec.structs.replace(reserve, root=BARRED)
-        standing = await standing_of(
+        standing = await ownership_of(
             surroundings.ancestry,
             local_name(reserve.namespace),
             meta,
@@ -198,14 +202,14 @@ class WorkloadJudge:
             deadline=surroundings.until(until),
         )
         if standing.controlled:
-            reserve = on_behalf(reserve, meta)
+            reserve = with_controller_as_owner(reserve, meta)
         if standing.root is None:
             root = standing.key if write.old is None else ""
             return msgspec.structs.replace(reserve, root=root)
         if standing.trusted or change.before.traits:
             return None
         if not change.envelope.demand:
-            return not_made_by(meta, user)
+            return wrong_creator_denial(meta, user)
         return msgspec.structs.replace(reserve, root=BARRED)
 
     async def _foreseen(self, reserve: Reserve, change: _Change, until: float) -> Verdict:
@@ -223,7 +227,7 @@ class WorkloadJudge:
 
     async def _reserve(
         self,
-        request: Request,
+        request: AdmissionRequest,
         reserve: Reserve,
         change: _Change,
         policy: NamespacePolicy,
@@ -242,9 +246,9 @@ class WorkloadJudge:
             known: tuple[Observe, ...] = ()
             if old is not None:
                 generation = old.metadata.generation
-                known = (observation(reserve, before.demand, before.traits, generation),)
+                known = (base_observation(reserve, before.demand, before.traits, generation),)
             dry_run = bool(request.dry_run)
-            question = Question(reserve, until, known, dry_run=dry_run, yielding=yielding)
+            question = ReservationRequest(reserve, until, known, dry_run=dry_run, yielding=yielding)
             verdict = await self._asking.ask(question)
         if roll_out is None or verdict.denial is not None:
             return verdict

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from extender.analysis.arrival_replay import Outcome, Replay, by_preferences
-from extender.analysis.arrivals import FOREVER, Arrival, Fleet, wish_for
-from extender.fit.fit_engine import Preferences
+from extender.analysis.arrival_replay import Replay, ReplayOutcome, by_preferences
+from extender.analysis.arrivals import FOREVER, Arrival, Fleet, device_request_for
+from extender.fit.fit_engine import FitPreferences
 from ledger.core.model.cards import MIG, Card, Part, Phase, Profile, Share
 
 CARD: dict[str, Any] = {
@@ -30,9 +30,9 @@ def arrival(name: str, began: int, ended: int = FOREVER, **share: Any) -> Arriva
     return Arrival(("c/t", name), name, "n1", parts, began, ended=ended)
 
 
-def replayed(*arrivals: Arrival, on: Fleet | None = None, begin: int = 0) -> Outcome:
+def replayed(*arrivals: Arrival, on: Fleet | None = None, begin: int = 0) -> ReplayOutcome:
     cards = on or fleet()
-    choose = by_preferences(Preferences(), cards, keep_types=False)
+    choose = by_preferences(FitPreferences(), cards, keep_types=False)
     return Replay(cards, begin, 100).run(arrivals, choose, lambda _done, _total: None)
 
 
@@ -74,7 +74,7 @@ def test_init_containers_that_were_over_before_take_nothing() -> None:
 def test_a_wish_is_read_back_from_what_a_container_got() -> None:
     cards = {name: Card(name, 0, kind, 40, 100, 4) for name, kind in (("a", "A100"), ("b", "T4"))}
     shares = Share("a", 10, 100, exclusive=True), Share("b", 5, 30)
-    wish = wish_for((Part("main", Phase.APP, shares),), cards, keep_types=True)
+    wish = device_request_for((Part("main", Phase.APP, shares),), cards, keep_types=True)
     (asked,) = wish.of("main")
     assert (asked.count, asked.memory, asked.cores, asked.exclusive) == (2, 10, 100, True)
     assert asked.choice.use_types == ("A100", "T4")
@@ -82,6 +82,6 @@ def test_a_wish_is_read_back_from_what_a_container_got() -> None:
 
 @pytest.mark.parametrize("cards", [{}, {"n1": {}}])
 def test_no_card_is_a_reason(cards: dict[str, dict[str, Card]]) -> None:
-    choose = by_preferences(Preferences(), fleet(), keep_types=False)
+    choose = by_preferences(FitPreferences(), fleet(), keep_types=False)
     outcome = Replay(cards, 0, 100).run([arrival("one", 1)], choose, lambda _done, _total: None)
     assert outcome.reasons == {"NodeUnregistered": 1}

@@ -6,13 +6,18 @@ import pytest
 from support.builders.card_nodes import NODE, TEAM, after, card, place, pod, register, share
 
 from extender.analysis.node_draining import victims
-from extender.fit.fit_engine import Preferences, Selecting
-from extender.inventory.inventory import Inventory
+from extender.fit.fit_engine import FitEngine, FitPreferences
+from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
-from extender.scheduler_api.scheduling_request import asked
+from extender.scheduler_api.scheduling_request import request_for
 from ledger.core.model.cards import Phase
 from ledger.kube.api.objects import Pod
-from ledger.kube.requests.device_requests import CardWish, Choice, PodWish, Wish
+from ledger.kube.requests.device_requests import (
+    ContainerDeviceRequests,
+    DeviceRequest,
+    DeviceSelector,
+    PodDeviceRequest,
+)
 
 
 def leaving(memory: int, *held: tuple[int, int], uuids: tuple[str, ...] = ()) -> list[str]:
@@ -21,14 +26,14 @@ def leaving(memory: int, *held: tuple[int, int], uuids: tuple[str, ...] = ()) ->
     for number, (on, amount) in enumerate(held):
         steps += [pod(f"p{number}"), place(f"p{number}", share(on, amount))]
     state = after(*steps)
-    inventory = Inventory("c1", Overlay())
+    inventory = ClusterInventory("c1", Overlay())
     inventory.load(state)
-    choice = Choice(use_uuids=uuids)
-    wanted = CardWish("nvidia", 1, memory, 0, 0, False, choice)
-    wish = PodWish((Wish("main", Phase.APP, (wanted,)),))
+    choice = DeviceSelector(use_uuids=uuids)
+    wanted = DeviceRequest("nvidia", 1, memory, 0, 0, False, choice)
+    wish = PodDeviceRequest((ContainerDeviceRequests("main", Phase.APP, (wanted,)),))
     there = {place: state.namespaces[TEAM].placed[place[1]] for place in state.residents[NODE]}
-    selecting = Selecting(inventory, Preferences(), lambda: 0.0)
-    return [one.pod for one in victims(selecting, asked(Pod(), wish, "c1"), "n1", there)]
+    selecting = FitEngine(inventory, FitPreferences(), lambda: 0.0)
+    return [one.pod for one in victims(selecting, request_for(Pod(), wish, "c1"), "n1", there)]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from extender.bind.hami_node_lock import Locking
+from extender.bind.hami_node_lock import HamiNodeLock
 from ledger.kube.api.errors import Conflict
 from ledger.kube.api.objects import Node, ObjectMeta, Pod
 from ledger.kube.hami import annotation_names
@@ -38,8 +38,8 @@ class OneNode:
         self.lock = changes[annotation_names.LOCK]
 
 
-def locking(cluster: OneNode) -> Locking:
-    return Locking(cluster, NOW.timestamp)  # type: ignore[arg-type]
+def locking(cluster: OneNode) -> HamiNodeLock:
+    return HamiNodeLock(cluster, NOW.timestamp)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

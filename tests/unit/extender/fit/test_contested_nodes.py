@@ -2,15 +2,15 @@
 
 from support.harness.extender_harness import CLUSTER, Replica, cards, pod, replica
 
-from extender.fit.fit_engine import Preferences
+from extender.fit.fit_engine import FitPreferences
 from extender.inventory.assumed import CONTESTED_SECONDS
-from extender.scheduler_api.extender_wire import Args
+from extender.scheduler_api.extender_wire import ExtenderArgs
 from extender.verbs.extender import ExtenderSettings
 from ledger.core.model.cards import Part, Phase, Share
 from ledger.core.model.commands import Place
 from ledger.kube.api.objects import Pod
 
-FULLEST = ExtenderSettings(Preferences(node_policy="binpack"))
+FULLEST = ExtenderSettings(FitPreferences(node_policy="binpack"))
 THEIRS, OURS = pod("theirs", gpu=1, gpumem=8000), pod("ours", gpu=1, gpumem=8000)
 
 
@@ -30,7 +30,7 @@ async def placed_by_others(found: Replica) -> None:
 
 
 async def scores(found: Replica, one: Pod) -> dict[str, int]:
-    args = Args(one, None, ["n1", "n2"])
+    args = ExtenderArgs(one, None, ["n1", "n2"])
     await found.extender.filter(args)
     return {each.host: each.score for each in await found.extender.prioritize(args)}
 

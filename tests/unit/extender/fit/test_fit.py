@@ -11,29 +11,37 @@ from support.oracles.fit_oracle import Answer, OneCard, OneNode, Terms
 
 from extender.fit import loads
 from extender.fit.failed_nodes import reasons_of
-from extender.fit.fit import Question, fit, parts_of, priorities
-from extender.fit.node_score import Expression
+from extender.fit.fit import FitQuestion, chosen_parts, fit, priorities
+from extender.fit.node_score import NodeScore
 from extender.inventory.overlay import Overlay
 from ledger.core.model.cards import Booking, Part, Parts, Phase, Profile, Share, booked
-from ledger.kube.requests.device_requests import CardWish, Choice, PodWish, Weights, Wish
+from ledger.kube.requests.device_requests import (
+    ContainerDeviceRequests,
+    DeviceRequest,
+    DeviceSelector,
+    PodDeviceRequest,
+    Weights,
+)
 
-PLAIN = CardWish("nvidia", 1, 8_000, 0, 10, exclusive=False)
-WHOLE = CardWish("nvidia", 1, 0, 100, 100, exclusive=True)
-HALF = CardWish("nvidia", 1, 0, 50, 10, exclusive=False)
+PLAIN = DeviceRequest("nvidia", 1, 8_000, 0, 10, exclusive=False)
+WHOLE = DeviceRequest("nvidia", 1, 0, 100, 100, exclusive=True)
+HALF = DeviceRequest("nvidia", 1, 0, 50, 10, exclusive=False)
 SMALL = Profile("1g.10gb", 9_856, 14, 1, ((0, 1), (1, 1)))
 MIDDLE = Profile("2g.20gb", 19_968, 28, 2, ((0, 2),))
 
 
-def but(wish: CardWish, **fields: Any) -> CardWish:
+def but(wish: DeviceRequest, **fields: Any) -> DeviceRequest:
     return structs.replace(wish, **fields)
 
 
-def of(**fields: Any) -> CardWish:
-    return but(PLAIN, choice=Choice(**fields))
+def of(**fields: Any) -> DeviceRequest:
+    return but(PLAIN, choice=DeviceSelector(**fields))
 
 
-def pod(*wishes: CardWish, numa_bind: bool = False) -> PodWish:
-    return PodWish((Wish("main", Phase.APP, wishes),), numa_bind=numa_bind)
+def pod(*wishes: DeviceRequest, numa_bind: bool = False) -> PodDeviceRequest:
+    return PodDeviceRequest(
+        (ContainerDeviceRequests("main", Phase.APP, wishes),), numa_bind=numa_bind
+    )
 
 
 def card(uuid: str, index: int = 0, **fields: Any) -> OneCard:
@@ -45,17 +53,17 @@ def node(*cards: OneCard, pairs: dict[tuple[str, str], int] | None = None) -> On
     return OneNode(list(cards), {**(pairs or {}), **both})
 
 
-def answer(found: OneNode, wish: PodWish, *policies: str, room: int = -1) -> Answer:
+def answer(found: OneNode, wish: PodDeviceRequest, *policies: str, room: int = -1) -> Answer:
     return answers([found], wish, Terms("binpack", policies or ("spread",), Weights(), room))[0]
 
 
-def parts(found: OneNode, wish: PodWish, *policies: str, room: int = -1) -> Parts:
+def parts(found: OneNode, wish: PodDeviceRequest, *policies: str, room: int = -1) -> Parts:
     given = answer(found, wish, *policies, room=room)
     assert given.parts is not None, given.reason
     return given.parts
 
 
-def chosen(found: OneNode, wish: PodWish, *policies: str, room: int = -1) -> list[str]:
+def chosen(found: OneNode, wish: PodDeviceRequest, *policies: str, room: int = -1) -> list[str]:
     return [one.uuid for part in parts(found, wish, *policies, room=room) for one in part.shares]
 
 
@@ -80,7 +88,7 @@ def chosen(found: OneNode, wish: PodWish, *policies: str, room: int = -1) -> lis
     ],
 )
 def test_a_card_that_breaks_a_rule_is_passed_over_and_named(
-    bad: dict[str, Any], wish: CardWish, reason: str
+    bad: dict[str, Any], wish: DeviceRequest, reason: str
 ) -> None:
     found = node(card("bad", **bad), card("good", 1))
     assert chosen(found, pod(wish), "binpack") == ["good"]
@@ -121,7 +129,7 @@ def test_a_node_without_cards_is_unregistered_and_one_with_few_is_insufficient()
     ],
 )
 def test_evicting_helps_only_where_the_pod_would_fit_on_empty_cards(
-    found: OneNode, wish: CardWish, helps: bool
+    found: OneNode, wish: DeviceRequest, helps: bool
 ) -> None:
     assert answer(found, pod(wish)).resolvable is helps
 
@@ -243,13 +251,13 @@ def test_a_tight_quota_does_not_shrink_the_choice_of_linked_cards() -> None:
 
 
 def test_containers_add_up_and_init_containers_use_what_the_pod_has() -> None:
-    wish = PodWish(
+    wish = PodDeviceRequest(
         (
-            Wish("early", Phase.INIT, (but(PLAIN, memory=20_000),)),
-            Wish("side", Phase.SIDECAR, (but(PLAIN, memory=4_000),)),
-            Wish("late", Phase.INIT, (but(PLAIN, memory=20_000),)),
-            Wish("none", Phase.APP),
-            Wish("app", Phase.APP, (but(PLAIN, memory=20_000),)),
+            ContainerDeviceRequests("early", Phase.INIT, (but(PLAIN, memory=20_000),)),
+            ContainerDeviceRequests("side", Phase.SIDECAR, (but(PLAIN, memory=4_000),)),
+            ContainerDeviceRequests("late", Phase.INIT, (but(PLAIN, memory=20_000),)),
+            ContainerDeviceRequests("none", Phase.APP),
+            ContainerDeviceRequests("app", Phase.APP, (but(PLAIN, memory=20_000),)),
         )
     )
     given = parts(node(card("a"), card("b", 1)), wish, "binpack")
@@ -259,39 +267,60 @@ def test_containers_add_up_and_init_containers_use_what_the_pod_has() -> None:
 
 
 def test_init_containers_do_not_fit_beside_a_sidecar_that_leaves_no_room() -> None:
-    side = Wish("side", Phase.SIDECAR, (but(PLAIN, memory=20_000),))
-    init = Wish("init", Phase.INIT, (PLAIN,))
-    assert answer(node(card("a")), PodWish((init, side))).parts is not None
-    assert answer(node(card("a")), PodWish((side, init))).reason == "1/1 CardInsufficientMemory"
+    side = ContainerDeviceRequests("side", Phase.SIDECAR, (but(PLAIN, memory=20_000),))
+    init = ContainerDeviceRequests("init", Phase.INIT, (PLAIN,))
+    assert answer(node(card("a")), PodDeviceRequest((init, side))).parts is not None
+    assert (
+        answer(node(card("a")), PodDeviceRequest((side, init))).reason
+        == "1/1 CardInsufficientMemory"
+    )
 
 
 def test_two_containers_of_one_pod_do_not_share_a_card_that_one_has_alone() -> None:
-    wish = PodWish((Wish("a", Phase.APP, (WHOLE,)), Wish("b", Phase.APP, (PLAIN,))))
+    wish = PodDeviceRequest(
+        (
+            ContainerDeviceRequests("a", Phase.APP, (WHOLE,)),
+            ContainerDeviceRequests("b", Phase.APP, (PLAIN,)),
+        )
+    )
     assert answer(node(card("a")), wish).parts is None
     assert chosen(node(card("a"), card("b", 1)), wish) == ["a", "b"]
 
 
 def test_a_card_that_bears_more_than_its_cores_is_not_shared_within_a_pod_either() -> None:
-    wish = PodWish(
-        (Wish("a", Phase.APP, (but(WHOLE, percentage=10),)), Wish("b", Phase.APP, (PLAIN,)))
+    wish = PodDeviceRequest(
+        (
+            ContainerDeviceRequests("a", Phase.APP, (but(WHOLE, percentage=10),)),
+            ContainerDeviceRequests("b", Phase.APP, (PLAIN,)),
+        )
     )
     reason = answer(node(card("a", cores=300)), wish).reason
     assert reason == "1/1 ExclusiveDeviceAllocateConflict"
 
 
 def test_an_init_container_rather_uses_a_card_of_the_pod_than_a_better_one() -> None:
-    wish = PodWish((Wish("init", Phase.INIT, (PLAIN,)), Wish("app", Phase.APP, (PLAIN,))))
+    wish = PodDeviceRequest(
+        (
+            ContainerDeviceRequests("init", Phase.INIT, (PLAIN,)),
+            ContainerDeviceRequests("app", Phase.APP, (PLAIN,)),
+        )
+    )
     found = node(card("full", used_slots=8, used_cores=85), card("empty", 1))
     assert chosen(found, wish, "binpack") == ["full", "full"]
-    larger = PodWish((Wish("init", Phase.INIT, (but(PLAIN, cores=20),)), wish.wishes[1]))
+    larger = PodDeviceRequest(
+        (ContainerDeviceRequests("init", Phase.INIT, (but(PLAIN, cores=20),)), wish.wishes[1])
+    )
     assert chosen(found, larger, "binpack") == ["empty", "full"]
 
 
 def test_a_node_is_as_full_as_its_fullest_moment() -> None:
-    app = Wish("app", Phase.APP, (PLAIN,))
-    init = Wish("init", Phase.INIT, (but(PLAIN, memory=24_000),))
+    app = ContainerDeviceRequests("app", Phase.APP, (PLAIN,))
+    init = ContainerDeviceRequests("init", Phase.INIT, (but(PLAIN, memory=24_000),))
     found = node(card("a"))
-    assert answer(found, PodWish((init, app))).score > answer(found, PodWish((app,))).score
+    assert (
+        answer(found, PodDeviceRequest((init, app))).score
+        > answer(found, PodDeviceRequest((app,))).score
+    )
 
 
 def test_several_cards_are_taken_of_a_numa_node_that_has_enough() -> None:
@@ -309,7 +338,7 @@ def test_what_is_being_placed_counts_as_used() -> None:
     found = [node(card("a"), card("b", 1))]
     arrays, overlay = arrays_of(found), Overlay(1, 2)
     overlay.add("uid", 0, {0: Booking(8_000, 10, 1)}, {0})
-    fits = fit(arrays, overlay, Question(pod(but(PLAIN, count=2)), np.array([0])))
+    fits = fit(arrays, overlay, FitQuestion(pod(but(PLAIN, count=2)), np.array([0])))
     assert reasons_of(fits) == [
         "1/2 ExclusiveDeviceAllocateConflict, 1/2 AllocatedCardsInsufficientRequest"
     ]
@@ -321,7 +350,7 @@ def test_what_is_being_placed_counts_as_used() -> None:
         (Booking(0, 0, 10), "1/2 CardTimeSlicingExhausted"),
     ]:
         overlay.add("uid", 0, {0: booking})
-        fits = fit(arrays, overlay, Question(pod(but(PLAIN, count=2)), np.array([0])))
+        fits = fit(arrays, overlay, FitQuestion(pod(but(PLAIN, count=2)), np.array([0])))
         assert reasons_of(fits)[0].startswith(reason)
 
 
@@ -339,7 +368,7 @@ def test_nodes_are_scored_by_how_full_they_become(policy: str, order: list[int])
 
 def test_an_own_expression_scores_nodes() -> None:
     found = [node(card("a")), node(card("a"), card("b", 1)), node()]
-    fits, _ = asked(found, pod(PLAIN), own=Expression("10*cards - 100*whole"))
+    fits, _ = asked(found, pod(PLAIN), own=NodeScore("10*cards - 100*whole"))
     assert fits.score[:2].tolist() == [10.0, -30.0]
     assert priorities(fits).tolist() == [10, 0, 0]
 
@@ -355,7 +384,9 @@ def test_the_best_node_has_ten_and_all_have_ten_when_they_are_equal() -> None:
 def test_nodes_are_answered_in_the_order_in_which_they_are_asked_about() -> None:
     found = [node(card(f"card-{place}")) for place in range(9)]
     fits, arrays = asked(found, pod(PLAIN), order=[7, 2])
-    assert [parts_of(fits, place, arrays, pod(PLAIN))[0].shares[0].uuid for place in (0, 1)] == [
+    assert [
+        chosen_parts(fits, place, arrays, pod(PLAIN))[0].shares[0].uuid for place in (0, 1)
+    ] == [
         "card-7",
         "card-2",
     ]
@@ -378,9 +409,9 @@ def test_containers_are_given_cards_as_long_as_any_node_is_left(
 ) -> None:
     two = node(card("a", slots=2))
     found = [node(), two, node(card("b", slots=10)), two]
-    wish = PodWish(
+    wish = PodDeviceRequest(
         tuple(
-            Wish(str(number), phase, (but(PLAIN, memory=1, cores=0),))
+            ContainerDeviceRequests(str(number), phase, (but(PLAIN, memory=1, cores=0),))
             for number, phase in enumerate((Phase.SIDECAR, Phase.INIT, *[Phase.APP] * 3))
         )
     )

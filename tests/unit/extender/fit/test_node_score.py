@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from extender.fit.node_score import LENGTH_MAX, NAMES, Expression, ExpressionError
+from extender.fit.node_score import LENGTH_MAX, NAMES, NodeScore, NodeScoreError
 
 VALUES = {name: np.array([float(place), 1.0]) for place, name in enumerate(NAMES)}
 
@@ -19,7 +19,7 @@ VALUES = {name: np.array([float(place), 1.0]) for place, name in enumerate(NAMES
     ],
 )
 def test_an_expression_is_worth_what_it_says(text: str, first: float) -> None:
-    assert np.broadcast_to(Expression(text).score(VALUES), (2,))[0] == first
+    assert np.broadcast_to(NodeScore(text).score(VALUES), (2,))[0] == first
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ def test_an_expression_is_worth_what_it_says(text: str, first: float) -> None:
     ],
 )
 def test_what_is_no_expression_is_refused_with_its_place(text: str, message: str) -> None:
-    with pytest.raises(ExpressionError, match=message):
-        Expression(text)
+    with pytest.raises(NodeScoreError, match=message):
+        NodeScore(text)
 
 
 def test_deep_nesting_is_no_way_around_the_bound() -> None:
     deep = "-" * (LENGTH_MAX - 1) + "1"
-    assert Expression(deep).score(VALUES) == -1.0
+    assert NodeScore(deep).score(VALUES) == -1.0

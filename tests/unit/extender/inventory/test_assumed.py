@@ -17,9 +17,9 @@ from support.harness.extender_harness import (
     replica,
 )
 
-from extender.fit.fit_engine import Preferences
-from extender.inventory.assumed import CONTESTED_SECONDS, GUESS_SECONDS, WARNING_SECONDS
-from extender.scheduler_api.extender_wire import Args
+from extender.fit.fit_engine import FitPreferences
+from extender.inventory.assumed import ASSUMED_SECONDS, CONTESTED_SECONDS, WARNING_SECONDS
+from extender.scheduler_api.extender_wire import ExtenderArgs
 from extender.verbs.extender import ExtenderSettings
 from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.kube.api.objects import Pod
@@ -32,7 +32,7 @@ THEIRS, OURS = pod("theirs", gpu=1, gpumem=16_000), pod("ours", gpu=1, gpumem=16
 async def both() -> AsyncIterator[tuple[Replica, Replica, list[bytes]]]:
     """Run two extenders of one node with a card of 16,000 MiB; collect what the first one tells."""
     store, told = MemoryStore(), list[bytes]()
-    settings = ExtenderSettings(Preferences(node_policy="binpack"))
+    settings = ExtenderSettings(FitPreferences(node_policy="binpack"))
     server = ModelServer()
     server.add(THEIRS)
     async with (
@@ -46,7 +46,7 @@ async def both() -> AsyncIterator[tuple[Replica, Replica, list[bytes]]]:
 
 
 async def scored(found: Replica, one: Pod, *nodes: str) -> dict[str, int]:
-    args = Args(one, None, list(nodes))
+    args = ExtenderArgs(one, None, list(nodes))
     await found.extender.filter(args)
     return {each.host: each.score for each in await found.extender.prioritize(args)}
 
@@ -70,7 +70,7 @@ async def test_what_others_guess_ends_by_itself() -> None:
     async with both() as (one, other, told):
         await scored(one, THEIRS, "n1")
         other.extender.hear(told[-1])
-        other.ahead += GUESS_SECONDS
+        other.ahead += ASSUMED_SECONDS
         assert await other.places(OURS, "n1") == ["n1"]
 
 

@@ -3,7 +3,7 @@
 import pytest
 from support.builders.decide_and_fold import record
 
-from extender.inventory.inventory import Inventory
+from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
 from ledger.core.model import cards, commands
 from ledger.core.model.cards import Card, Part, Phase, Profile, Share
@@ -48,7 +48,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.state = State()
-        self.inventory = Inventory("c1", Overlay())
+        self.inventory = ClusterInventory("c1", Overlay())
         self.inventory.load(self.state)
 
     def apply(self, *asked: AnyCommand) -> None:
@@ -245,7 +245,7 @@ def test_a_record_that_is_known_already_changes_nothing(ledger: Ledger) -> None:
 
 def test_what_may_still_be_taken_back_is_not_loaded(ledger: Ledger) -> None:
     ledger.apply(_register(_card(0)))
-    inventory = Inventory("c1", Overlay())
+    inventory = ClusterInventory("c1", Overlay())
     ledger.state.journal = []
     ledger.state.journal.append(("anything", "that", "is undone"))
     inventory.load(ledger.state)

@@ -416,7 +416,7 @@ async def test_nodes_are_looked_at_some_at_a_time_until_all_were(
 
 
 async def test_no_more_pods_than_the_bound_wait(site: Site, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(preemptor, "WANTING_MAX", 1)
+    monkeypatch.setattr(preemptor, "PENDING_MAX", 1)
     await site.running("low", 9, gpu=2, gpumem=CARD)
     one, other = [await site.waiting(name, 5, **WHOLE) for name in ("one", "other")]
     assert await site.asked(one) == "nowhere"

@@ -8,8 +8,8 @@ from support.fakes.apiserver import pod_body
 from support.harness.card_settlement import ALLOCATED, node_body
 from support.harness.settlement import CLUSTER, RULES
 
-from extender.settlement.hami_counts import Counted, counted
-from extender.settlement.hami_import import ACTOR, Importing
+from extender.settlement.hami_counts import HamiBooking, hami_bookings
+from extender.settlement.hami_import import ACTOR, HamiImporter
 from extender.settlement.node_reader import NodeRules
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
@@ -18,8 +18,8 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.kube.api.objects import Node, Pod
 from ledger.kube.hami import annotation_names
-from webhook.settlement.observation import told
-from webhook.settlement.pod_observation import sight
+from webhook.settlement.observation import command_for
+from webhook.settlement.pod_observation import observe_pod
 
 NOW = 1_800_000_000
 
@@ -42,11 +42,11 @@ class Ledger:
         return None
 
     async def make_known(self, pod: Pod) -> Denial | None:
-        seen = sight(pod, CLUSTER, RULES, NOW, deleted=False)
-        return await self.decide(told(seen, "import"))
+        seen = observe_pod(pod, CLUSTER, RULES, NOW, deleted=False)
+        return await self.decide(command_for(seen, "import"))
 
     async def imports(self, nodes, pods):
-        importing = Importing(
+        importing = HamiImporter(
             CLUSTER, RULES, NodeRules(), lambda: self.state, self.decide, self.make_known
         )
         return await importing.take(nodes, pods, datetime.fromtimestamp(NOW, UTC), dry_run=False)
@@ -119,8 +119,8 @@ def test_hami_takes_the_larger_of_init_and_app_containers_and_counts_sidecars_as
     init = Part("a", Phase.INIT, (Share("GPU-0", 5000, 5),))
     sidecar = Part("b", Phase.SIDECAR, (share,))
     apps = Part("c", Phase.APP, (share,)), Part("d", Phase.APP, (share,))
-    assert counted(apps, initialised=False) == {"GPU-0": Counted(2000, 20, 2)}
-    assert counted((init, *apps), initialised=False) == {"GPU-0": Counted(5000, 20, 2)}
-    assert counted((init, *apps), initialised=True) == {"GPU-0": Counted(2000, 20, 2)}
-    assert counted((sidecar, *apps), initialised=True) == {"GPU-0": Counted(2000, 20, 2)}
-    assert counted((init,), initialised=False) == {"GPU-0": Counted(5000, 5, 1)}
+    assert hami_bookings(apps, initialised=False) == {"GPU-0": HamiBooking(2000, 20, 2)}
+    assert hami_bookings((init, *apps), initialised=False) == {"GPU-0": HamiBooking(5000, 20, 2)}
+    assert hami_bookings((init, *apps), initialised=True) == {"GPU-0": HamiBooking(2000, 20, 2)}
+    assert hami_bookings((sidecar, *apps), initialised=True) == {"GPU-0": HamiBooking(2000, 20, 2)}
+    assert hami_bookings((init,), initialised=False) == {"GPU-0": HamiBooking(5000, 5, 1)}

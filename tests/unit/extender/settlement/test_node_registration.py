@@ -9,7 +9,7 @@ from support.harness.settlement import CLUSTER
 
 from extender.settlement import node_registration
 from extender.settlement.node_reader import NodeRules
-from extender.settlement.overcommit import Scaling
+from extender.settlement.overcommit import CardScaling
 from ledger.core.model.accounts import card
 from ledger.core.model.cards import HAMI, OWN, Part, Phase, Share
 from ledger.core.model.commands import RegisterCards
@@ -178,7 +178,7 @@ async def test_a_node_that_is_not_ready_for_a_while_has_no_healthy_cards(monkeyp
 
 
 async def test_only_cards_that_our_agent_keeps_are_scaled():
-    rules = NodeRules(scalings=(Scaling(memory=150, type="a10"),))
+    rules = NodeRules(scalings=(CardScaling(memory=150, type="a10"),))
     async with carded(rules=rules) as one, settling_cards(one):
         one.add_node("n1", KEEPER=OWN)
         one.add_node("n2")

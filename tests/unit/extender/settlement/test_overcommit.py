@@ -3,7 +3,7 @@
 import pytest
 
 from extender.settlement import overcommit
-from extender.settlement.overcommit import Scaling, read, scaled
+from extender.settlement.overcommit import CardScaling, read_scaling, scaled_cards
 from ledger.core.model.cards import MIG, Card
 
 CARD = Card("GPU-0", 0, "NVIDIA A10", 24_577, 100, 10)
@@ -15,7 +15,7 @@ def amounts(card: Card) -> tuple[int, int, int, int]:
 
 def one(card: Card = CARD, node: str = "gpu-1", scalings=(), **annotations: str) -> Card:
     given = {getattr(overcommit, key): value for key, value in annotations.items()}
-    (found,), warning = scaled([card], node, given, scalings)
+    (found,), warning = scaled_cards([card], node, given, scalings)
     assert not warning
     return found
 
@@ -23,12 +23,12 @@ def one(card: Card = CARD, node: str = "gpu-1", scalings=(), **annotations: str)
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("node:gpu-*=memory:150", Scaling(memory=150, node="gpu-*")),
-        ("type:A10=cores:200,memory:90", Scaling(memory=90, cores=200, type="A10")),
+        ("node:gpu-*=memory:150", CardScaling(memory=150, node="gpu-*")),
+        ("type:A10=cores:200,memory:90", CardScaling(memory=90, cores=200, type="A10")),
     ],
 )
 def test_an_item_of_the_setting_selects_by_node_or_type(text, expected):
-    assert read(text) == expected
+    assert read_scaling(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -48,26 +48,30 @@ def test_an_item_of_the_setting_selects_by_node_or_type(text, expected):
 )
 def test_what_is_no_scaling_is_refused_with_the_setting_named(text):
     with pytest.raises(ValueError, match="card_scaling"):
-        read(text)
+        read_scaling(text)
 
 
 def test_the_first_scaling_that_means_a_card_is_used_and_rounds_down():
-    scalings = (Scaling(memory=150, node="cpu-*"), Scaling(memory=150, type="a10"), Scaling(200))
+    scalings = (
+        CardScaling(memory=150, node="cpu-*"),
+        CardScaling(memory=150, type="a10"),
+        CardScaling(200),
+    )
     assert amounts(one(scalings=scalings)) == (36_865, 100, 150, 100)
 
 
 def test_an_annotation_of_the_node_goes_before_the_setting_for_what_it_names():
-    found = one(scalings=(Scaling(memory=150, cores=150),), MEMORY="200")
+    found = one(scalings=(CardScaling(memory=150, cores=150),), MEMORY="200")
     assert amounts(found) == (49_154, 150, 200, 150)
 
 
 def test_a_card_that_is_cut_has_what_it_has():
     cut = Card("GPU-0", 0, "NVIDIA A100", 40_000, 100, 7, mode=MIG)
-    assert one(cut, scalings=(Scaling(memory=200, cores=200),)) == cut
+    assert one(cut, scalings=(CardScaling(memory=200, cores=200),)) == cut
 
 
 def test_an_annotation_that_makes_no_sense_scales_nothing_and_is_told():
-    found, warning = scaled([CARD], "n", {overcommit.MEMORY: "1.5"}, ())
+    found, warning = scaled_cards([CARD], "n", {overcommit.MEMORY: "1.5"}, ())
     assert found == (CARD,)
     assert overcommit.MEMORY in warning
     assert "1.5" in warning

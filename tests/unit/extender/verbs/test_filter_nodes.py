@@ -6,16 +6,16 @@ import msgspec
 import pytest
 from support.harness.extender_harness import CLUSTER, ModelServer, announcing, cards, pod, replica
 
-from extender.fit.fit_engine import Preferences
+from extender.fit.fit_engine import FitPreferences
 from extender.scheduler_api.extender_wire import (
-    Args,
+    ExtenderArgs,
     MetaPod,
     MetaVictims,
-    NodeList,
     PreemptionArgs,
+    RawNodeList,
 )
 from extender.verbs import filter_nodes
-from extender.verbs.extender import LOOK_AGAIN_SECONDS, ExtenderSettings, Unavailable
+from extender.verbs.extender import LOOK_AGAIN_SECONDS, ExtenderSettings, ExtenderUnavailable
 from extender.verbs.filter_wait import AGAIN_SECONDS
 from ledger.core.model.cards import HAMI, MIG, OWN, Card, Profile
 from ledger.core.model.commands import End, RegisterCards, SetLimits
@@ -34,7 +34,7 @@ async def test_every_node_is_answered_and_in_the_order_asked():
         await found.register("n1", cards("GPU-0"))
         await found.register("n2", cards("GPU-1", memory=4000))
         await found.register("n3", cards("GPU-2"))
-        answer = await found.extender.filter(Args(WANTS, None, ["n3", "n2", "n0", "n1"]))
+        answer = await found.extender.filter(ExtenderArgs(WANTS, None, ["n3", "n2", "n0", "n1"]))
         assert answer.node_names == ["n3", "n1"]
         assert answer.nodes is None
         assert answer.failed_nodes == {}
@@ -52,16 +52,16 @@ async def test_a_node_that_evictions_would_free_is_no_lost_cause():
         await found.register("n1", cards("GPU-0"))
         await found.create(one, other)
         assert await found.bind(one, "n1") == ""
-        answer = await found.extender.filter(Args(other, None, ["n1", "n9"]))
+        answer = await found.extender.filter(ExtenderArgs(other, None, ["n1", "n9"]))
         assert answer.failed_nodes == {"n1": "1/1 CardInsufficientMemory"}
         assert answer.failed_and_unresolvable_nodes == {"n9": NEVER}
 
 
 async def test_a_pod_that_wants_no_card_passes_everywhere():
     async with replica() as found:
-        answer = await found.extender.filter(Args(pod("a"), None, ["n1", "n2"]))
+        answer = await found.extender.filter(ExtenderArgs(pod("a"), None, ["n1", "n2"]))
         assert answer.node_names == ["n1", "n2"]
-        scores = await found.extender.prioritize(Args(pod("a"), None, ["n1"]))
+        scores = await found.extender.prioritize(ExtenderArgs(pod("a"), None, ["n1"]))
         assert [(one.host, one.score) for one in scores] == [("n1", 0)]
 
 
@@ -77,7 +77,7 @@ async def test_cards_that_nodes_only_count_are_left_to_the_scheduler(
     container.resources.limits["metax-tech.com/gpu"] = "1"
     async with replica() as found:
         await found.register("n1", cards("GPU-0"))
-        answer = await found.extender.filter(Args(both, None, ["n1", "n2"]))
+        answer = await found.extender.filter(ExtenderArgs(both, None, ["n1", "n2"]))
         assert answer.node_names == ["n1"]
         assert answer.failed_and_unresolvable_nodes == {"n2": NEVER}
 
@@ -86,7 +86,7 @@ async def test_a_request_that_makes_no_sense_fits_nowhere_and_no_eviction_helps(
     async with replica() as found:
         await found.register("n1", cards("GPU-0"))
         one = pod("a", {"hami.io/node-scheduler-policy": "random"}, gpu=1)
-        answer = await found.extender.filter(Args(one, None, ["n1"]))
+        answer = await found.extender.filter(ExtenderArgs(one, None, ["n1"]))
         [reason] = answer.failed_and_unresolvable_nodes.values()
         assert "random" in reason
 
@@ -98,7 +98,7 @@ async def test_nodes_in_full_are_answered_in_full_as_they_came():
             msgspec.Raw(b'{"metadata":{"name":"n1"},"odd":  [1, 2]}'),
             msgspec.Raw(b'{"metadata":{"name":"n2"}}'),
         ]
-        answer = await found.extender.filter(Args(WANTS, NodeList({}, raw), None))
+        answer = await found.extender.filter(ExtenderArgs(WANTS, RawNodeList({}, raw), None))
         assert answer.node_names is None
         assert answer.nodes is not None
         assert [bytes(one) for one in answer.nodes.items or ()] == [bytes(raw[0])]
@@ -113,7 +113,9 @@ async def test_nodes_that_do_not_exist_yet_are_taken_at_their_word():
             announcing("small", *cards("GPU-8", memory=4000)),
         ]
         raw = [msgspec.Raw(msgspec.json.encode({"metadata": one})) for one in nodes]
-        args = Args(WANTS, NodeList({}, [*raw, msgspec.Raw(b'{"metadata":{"name":"n1"}}')]), None)
+        args = ExtenderArgs(
+            WANTS, RawNodeList({}, [*raw, msgspec.Raw(b'{"metadata":{"name":"n1"}}')]), None
+        )
         answer = await found.extender.filter(args)
         assert answer.nodes is not None
         assert len(answer.nodes.items or ()) == 2
@@ -128,14 +130,14 @@ async def test_the_best_node_has_ten_by_policy(policy: str, best: str):
     server = ModelServer()
     first, second = pod("a", gpu=1, gpumem=8000), pod("b", gpu=1, gpumem=8000)
     server.add(first, second)
-    settings = ExtenderSettings(Preferences(node_policy=policy))
+    settings = ExtenderSettings(FitPreferences(node_policy=policy))
     async with replica(server=server, settings=settings) as found:
         await found.register("n1", cards("GPU-0"))
         await found.register("n2", cards("GPU-1"))
         await found.create(first, second)
         assert await found.bind(first, "n1") == ""
         names = await found.places(second, "n1", "n2", "n3")
-        scores = await found.extender.prioritize(Args(second, None, names))
+        scores = await found.extender.prioritize(ExtenderArgs(second, None, names))
         assert {one.host: one.score for one in scores} == {best: 10, ({*names} - {best}).pop(): 0}
 
 
@@ -145,7 +147,7 @@ async def test_what_was_just_scored_is_probably_taken_when_the_next_pod_is_filte
         await found.register("n1", cards("GPU-0"))
         await found.register("n2", cards("GPU-1"))
         names = await found.places(pods[0], "n1", "n2")
-        await found.extender.prioritize(Args(pods[0], None, names))
+        await found.extender.prioritize(ExtenderArgs(pods[0], None, names))
         assert len(await found.places(pods[0], "n1", "n2")) == 2
         assert len(await found.places(pods[1], "n1", "n2")) == 1
 
@@ -162,10 +164,10 @@ async def test_until_the_cards_are_known_nothing_is_answered(monkeypatch: pytest
     monkeypatch.setattr("extender.verbs.extender.READY_SECONDS", 0.05)
     async with replica() as found:
         found.inventory.loaded = False
-        answer = await found.extender.filter(Args(WANTS, None, ["n1"]))
+        answer = await found.extender.filter(ExtenderArgs(WANTS, None, ["n1"]))
         assert "not open yet" in answer.error
-        with pytest.raises(Unavailable):
-            await found.extender.prioritize(Args(WANTS, None, ["n1"]))
+        with pytest.raises(ExtenderUnavailable):
+            await found.extender.prioritize(ExtenderArgs(WANTS, None, ["n1"]))
         assert "not open yet" in await found.bind(WANTS, "n1")
 
 
@@ -173,9 +175,9 @@ async def test_a_pod_that_fits_nowhere_is_told_once_why():
     server = ModelServer()
     async with replica(server=server) as found:
         for _ in range(3):
-            await found.extender.filter(Args(WANTS, None, ["n1", "n2"]))
+            await found.extender.filter(ExtenderArgs(WANTS, None, ["n1", "n2"]))
         await found.register("n1", cards("GPU-0", memory=4000))
-        await found.extender.filter(Args(WANTS, None, ["n1", "n2"]))
+        await found.extender.filter(ExtenderArgs(WANTS, None, ["n1", "n2"]))
         async with asyncio.timeout(5):
             for _ in range(2):
                 await server.told.acquire()
@@ -231,7 +233,7 @@ async def test_cards_of_which_a_quota_does_not_bear_the_part_that_is_asked_for_d
         await found.create(one)
         assert await found.places(one, "n1", "n2") == ["n1", "n2"], "nothing bounds it"
         await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 10_000}))
-        answer = await found.extender.filter(Args(one, None, ["n1", "n2"]))
+        answer = await found.extender.filter(ExtenderArgs(one, None, ["n1", "n2"]))
         assert answer.node_names == ["n1"]
         assert answer.failed_and_unresolvable_nodes == {"n2": "1/1 ResourceQuotaNotFit"}
 
@@ -287,9 +289,9 @@ async def test_a_node_where_the_pod_would_wait_for_another_comes_after_all_other
         names = await found.places(other, "n1", "n2", "n3")
         assert {
             each.host: each.score
-            for each in await found.extender.prioritize(Args(other, None, names))
+            for each in await found.extender.prioritize(ExtenderArgs(other, None, names))
         } == scores
-        only = await found.extender.prioritize(Args(other, None, ["n1"]))
+        only = await found.extender.prioritize(ExtenderArgs(other, None, ["n1"]))
         assert [each.score for each in only] == [10], "there is no other to go to"
 
 
@@ -301,7 +303,7 @@ async def test_a_node_that_another_pod_is_on_its_way_to_comes_after_others_where
             await found.register(name, cards(f"GPU-{name}"), HAMI)
         for one in pods:
             names = await found.places(one, "n1", "n2")
-            scored = await found.extender.prioritize(Args(one, None, names))
+            scored = await found.extender.prioritize(ExtenderArgs(one, None, names))
             best.append({each.host: each.score for each in scored})
     assert best == [{"n1": 10, "n2": 10}, {"n1": 4, "n2": 10}, {"n1": 10, "n2": 10}]
 
@@ -315,7 +317,7 @@ async def test_an_instance_that_is_larger_than_what_was_asked_for_must_fit_the_q
         )
         await found.create(one)
         await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 9_999}))
-        answer = await found.extender.filter(Args(one, None, ["n1"]))
+        answer = await found.extender.filter(ExtenderArgs(one, None, ["n1"]))
         assert answer.failed_and_unresolvable_nodes == {"n1": "1/1 ResourceQuotaNotFit"}
         await found.tell(SetLimits(QUOTA, ("east/team",), {"limits.nvidia.com/gpumem": 10_000}))
         assert await found.places(one, "n1") == ["n1"]
@@ -323,13 +325,13 @@ async def test_an_instance_that_is_larger_than_what_was_asked_for_must_fit_the_q
 
 async def test_nodes_are_scored_as_they_were_filtered_last_also_by_another_extender():
     store = MemoryStore()
-    settings = ExtenderSettings(Preferences(node_policy="binpack"))
+    settings = ExtenderSettings(FitPreferences(node_policy="binpack"))
     async with replica(store, settings=settings) as one, replica(store, settings=settings) as other:
         await one.register("n1", cards("GPU-1", memory=32_000))
         await one.register("n2", cards("GPU-2", memory=16_000))
         await one.create(WANTS)
         await other.caught_up(one)
-        both = Args(WANTS, None, ["n1", "n2"])
+        both = ExtenderArgs(WANTS, None, ["n1", "n2"])
         await one.extender.filter(both)
         assert [each.score for each in await one.extender.prioritize(both)] == [0, 10]
         await one.register("n1", cards("GPU-1", memory=10_000))

@@ -8,19 +8,19 @@ from extender.verbs.filter_wait import (
     FREED_EVERY_SECONDS,
     FREED_SECONDS,
     WAITS_MAX,
-    Patience,
+    FilterWaitBudget,
 )
 
 
 def test_a_pod_is_waited_for_only_once_it_has_been_asked_about_before():
-    patience = Patience(0.0)
+    patience = FilterWaitBudget(0.0)
     assert patience.of("a", 0.0, is_claimed=False) == 0.0
     assert patience.of("b", 0.0, is_claimed=False) == 0.0
     assert patience.of("a", 0.0, is_claimed=False) == AGAIN_SECONDS
 
 
 def test_a_pod_that_others_are_evicted_for_is_waited_for_at_once_and_longer():
-    assert Patience(0.0).of("a", 0.0, is_claimed=True) == FREED_SECONDS
+    assert FilterWaitBudget(0.0).of("a", 0.0, is_claimed=True) == FREED_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_pod_that_others_are_evicted_for_is_waited_for_at_once_and_longer():
 def test_of_many_pods_few_are_waited_for_and_one_more_after_each_pause(
     *, is_claimed: bool, every: float
 ):
-    patience = Patience(0.0)
+    patience = FilterWaitBudget(0.0)
 
     def waits(now: float) -> int:
         found = [patience.of(f"p-{number}", now, is_claimed=is_claimed) for number in range(20)]

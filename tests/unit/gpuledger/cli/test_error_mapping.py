@@ -8,8 +8,7 @@ import pytest
 
 from gpuledger.cli.error_mapping import ending
 from gpuledger.cli.exit_codes import CommandError, Exit
-from ledger.log.jetstream.connection import Unauthorized, Untrusted
-from ledger.log.jetstream.error_text import plainly
+from ledger.log.jetstream.nats_errors import Unauthorized, Untrusted, plainly
 from ledger.log.port import Unreachable
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from extender.settlement.hami_import import Imported, Problem
+from extender.settlement.hami_import import ImportProblem, ImportReport
 from gpuledger.changes.hami_takeover import with_accounts
 from gpuledger.commands.ledger.import_hami import about_accounts
 from gpuledger.wiring import service_parts
@@ -21,7 +21,7 @@ OWN = (
 SCHEDULER = Account("system:serviceaccount:gpu:vgpu-hami-scheduler", "Deployment gpu/scheduler")
 PLUGIN = Account("system:serviceaccount:gpu:vgpu-hami-device-plugin", "DaemonSet gpu/plugin")
 COPY = Account("system:serviceaccount:team:default", "Deployment team/copy")
-NOTHING = Imported(False, 0, 0, 0, 0, (), ())
+NOTHING = ImportReport(False, 0, 0, 0, 0, (), ())
 
 
 def test_the_setting_adds_to_hamis_usual_accounts() -> None:
@@ -82,7 +82,7 @@ def test_an_import_says_what_it_did_not_look_at() -> None:
 
 
 def test_an_import_that_may_not_look_for_accounts_says_so() -> None:
-    problem = Problem("accounts", "of HAMi", "403")
+    problem = ImportProblem("accounts", "of HAMi", "403")
     found = with_accounts(Settings(), NOTHING, problem)
     assert (found.problems, found.accounts, found.settings) == ((problem,), None, ())
 

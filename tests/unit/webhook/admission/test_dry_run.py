@@ -24,7 +24,7 @@ from support.fakes.owner_cluster import (
 
 from ledger.core.model.commands import Describe, RegisterCluster
 from ledger.kube.api.errors import ClusterError
-from webhook.admission.dry_run import Elsewhere, Explanation, NamespaceMissing, explain
+from webhook.admission.dry_run import Explanation, NamespaceMissing, OtherNamespace, explain
 from webhook.api.admission_review import BadReview
 
 
@@ -70,7 +70,9 @@ async def test_a_manifest_says_its_own_namespace() -> None:
 async def test_an_object_of_another_namespace_than_the_one_asked_for_is_refused_with_both() -> None:
     ledger = CoreLedger()
     ledger.limit(cards=2)
-    with pytest.raises(Elsewhere, match=r"namespace 'team', .* match the namespace 'other' that"):
+    with pytest.raises(
+        OtherNamespace, match=r"namespace 'team', .* match the namespace 'other' that"
+    ):
         await explained(pod({GPU: "1", MEMORY: "1"}), ledger, namespace="other")
     assert ledger.submitted == [], "it is not even asked about"
 
@@ -120,7 +122,7 @@ async def test_nothing_is_explained_about_another_namespace_than_the_one_that_ma
     nowhere["request"]["namespace"] = ""
     old = review(pod(card, namespace="mine"), pod(card), operation="UPDATE", namespace="mine")
     for thing in (pod(card), review(pod(card)), elsewhere, nowhere, old):
-        with pytest.raises(Elsewhere, match="team"):
+        with pytest.raises(OtherNamespace, match="team"):
             await explained(thing, ledger, namespace="mine")
     assert ledger.submitted == [], "it is not even asked about"
     assert (await explained(pod(card), ledger, namespace="team")).allowed

@@ -21,8 +21,8 @@ from support.fakes.owner_cluster import around
 from ledger.kube.api.pod_gates import GATE
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import chosen
-from webhook.api.admission_settings import Policy
-from webhook.api.card_schedulers import Schedulers
+from webhook.api.admission_settings import AdmissionSettings
+from webhook.api.card_schedulers import CardSchedulers
 from webhook.context.policies import NamespacePolicy
 
 PERCENTAGE = "nvidia.com/gpumem-percentage"
@@ -49,7 +49,7 @@ async def mutated(
     async with serving(
         ledger,
         rules=rules,
-        policy=Policy(**policy),
+        policy=AdmissionSettings(**policy),
         surroundings=around(ledger, default=treated) if treated is not None else None,
     ) as service:
         response = await service.post(review(thing), "mutate")
@@ -98,7 +98,7 @@ async def test_init_containers_are_completed_too() -> None:
 
 
 DEFAULT = "default-scheduler"
-CARDS = Schedulers("cards")
+CARDS = CardSchedulers("cards")
 
 
 @pytest.mark.parametrize("name", [DEFAULT, "cards"])
@@ -131,17 +131,17 @@ async def test_a_pod_of_a_scheduler_that_does_not_place_on_cards_is_not_touched(
 @pytest.mark.parametrize(
     ("name", "schedulers"),
     [
-        ("gpuledger-scheduler", Schedulers()),
-        ("hami-scheduler", Schedulers()),
+        ("gpuledger-scheduler", CardSchedulers()),
+        ("hami-scheduler", CardSchedulers()),
         ("hami-scheduler", CARDS),
         ("cards", CARDS),
-        ("mine", Schedulers(further=("mine", "yours"))),
-        (DEFAULT, Schedulers(further=(DEFAULT,))),
-        ("", Schedulers(further=(DEFAULT,))),
+        ("mine", CardSchedulers(further=("mine", "yours"))),
+        (DEFAULT, CardSchedulers(further=(DEFAULT,))),
+        ("", CardSchedulers(further=(DEFAULT,))),
     ],
 )
 async def test_a_pod_of_a_scheduler_that_places_on_cards_is_completed_and_stays_with_it(
-    name: str, schedulers: Schedulers
+    name: str, schedulers: CardSchedulers
 ) -> None:
     after = await mutated(new_pod({GPU: "1"}, scheduler=name), schedulers=schedulers)
     assert limits(after) == {GPU: "1", CORES: "100"}

@@ -7,8 +7,8 @@ import json
 from support.builders.admission_reviews import GPU, CoreLedger, patched, pod, review, serving
 from support.fakes.owner_cluster import around
 
-from webhook.api.admission_settings import Policy
-from webhook.api.card_schedulers import Schedulers
+from webhook.api.admission_settings import AdmissionSettings
+from webhook.api.card_schedulers import CardSchedulers
 from webhook.context.policies import NamespacePolicy
 
 PRIORITY = "nvidia.com/priority"
@@ -20,7 +20,7 @@ async def test_only_resources_scheduler_and_gate_are_written() -> None:
     before["spec"]["containers"] += [{"name": "idle", "env": [{"name": "A", "value": "b"}]}]
     ledger = CoreLedger()
     waiting = around(ledger, default=NamespacePolicy(on_exceeded="pending"))
-    policy = Policy(schedulers=Schedulers(given="gpuledger-scheduler"))
+    policy = AdmissionSettings(schedulers=CardSchedulers(given="gpuledger-scheduler"))
     async with serving(ledger, policy=policy, surroundings=waiting) as service:
         answer = await service.post(review(copy.deepcopy(before)), "mutate")
     patch = json.loads(base64.b64decode(answer["patch"]))

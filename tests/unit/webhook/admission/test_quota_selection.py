@@ -25,7 +25,7 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import Requirement
 from ledger.kube.api.resources import PODS, Resource
 from ledger.log.ledger import Accepted
-from webhook.api.admission_settings import Policy
+from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.policies import NamespacePolicy
 
 GOLD = (Requirement("tier", "In", ("gold",)),)
@@ -39,7 +39,7 @@ class Team:
     def __init__(self, *objects: Manifest, selects: Any = GOLD, **policy: Any) -> None:
         self.ledger = CoreLedger()
         self.ledger.limit(selects=selects, cards=2)
-        self.policy: Policy | None = None
+        self.policy: AdmissionSettings | None = None
         self.cluster = OwnedCluster(*objects)
         self.surroundings = around(self.ledger, self.cluster, default=NamespacePolicy(**policy))
 
@@ -189,7 +189,7 @@ async def test_a_pod_that_is_charged_behind_the_gate_is_enlarged_only_where_ther
 
 async def test_where_an_unavailable_ledger_lets_pass_a_full_log_does_too() -> None:
     team, ledger = sparing()
-    team.policy = Policy(allow_unavailable=True)
+    team.policy = AdmissionSettings(allow_unavailable=True)
     stored = pod("a", tier="1")
     await team.created(PODS, stored)
     for reason, is_allowed in ((Reason.LOG_FULL, True), (Reason.LOG_SHARE_EXCEEDED, False)):

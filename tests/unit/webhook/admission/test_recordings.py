@@ -8,16 +8,16 @@ from support.builders.admission_reviews import GPU, CoreLedger, recorded, servin
 from support.fakes.owner_cluster import CATALOG, Manifest, OwnedCluster, around
 
 from ledger.core.model.commands import BARRED, Reserve
-from webhook.kinds.catalog import Catalog
+from webhook.kinds.catalog import KindCatalog
 
-ADMIN = Catalog.load(controllers={kind.name: ("admin",) for kind in CATALOG})
-STRANGERS = Catalog.load(controllers={kind.name: ("nobody",) for kind in CATALOG})
+ADMIN = KindCatalog.load(controllers={kind.name: ("admin",) for kind in CATALOG})
+STRANGERS = KindCatalog.load(controllers={kind.name: ("nobody",) for kind in CATALOG})
 
 
 class Recording:
     """A cluster in which the recorded requests are written one after the other."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: KindCatalog) -> None:
         self.ledger = CoreLedger()
         self.cluster = OwnedCluster()
         self.surroundings = around(self.ledger, self.cluster, catalog=catalog)

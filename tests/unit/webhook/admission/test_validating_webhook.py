@@ -24,8 +24,8 @@ from ledger.core.model.traits import TERMINATING, Requirement
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import CardType
 from webhook.admission.protected_annotations import STAMP
-from webhook.api.admission_settings import HAMI_IDENTITIES, Policy
-from webhook.context.refused_hami_accounts import RefusedAllocators
+from webhook.api.admission_settings import HAMI_IDENTITIES, AdmissionSettings
+from webhook.context.refused_hami_accounts import RefusedHamiAccounts
 
 CARD = {GPU: "1", MEMORY: "8k"}
 DEMAND = {GPU: 1, MEMORY: 8000}
@@ -446,7 +446,7 @@ async def test_a_refused_account_with_hamis_rights_is_named_with_the_setting(
     request["request"]["userInfo"]["username"] = username
     async with serving(CoreLedger()) as service:
         surroundings = service.validating.surroundings
-        surroundings.refused_allocators = RefusedAllocators(may_allocate)
+        surroundings.refused_allocators = RefusedHamiAccounts(may_allocate)
         answer = await service.post(request)
         assert causes(answer)[0][0] == "ReservedAnnotation"
         advice = "add it to the setting trusted_identities"
@@ -572,7 +572,9 @@ async def test_a_creation_without_a_uid_is_refused_with_what_to_set() -> None:
 async def test_what_is_let_in_uncharged_is_not_called_reserved_in_the_audit_log() -> None:
     ledger = CoreLedger()
     ledger.answer = Denial(Reason.LEDGER_UNAVAILABLE, "not now", transient=True, decision="d-9")
-    response = await answered(review(pod(CARD)), ledger, policy=Policy(allow_unavailable=True))
+    response = await answered(
+        review(pod(CARD)), ledger, policy=AdmissionSettings(allow_unavailable=True)
+    )
     assert response["auditAnnotations"] == {"decision-d-9": "LedgerUnavailable"}
 
 
@@ -602,7 +604,9 @@ async def test_an_unavailable_ledger_denies_unless_the_policy_says_otherwise(
     ledger = CoreLedger()
     ledger.answer = Denial(reason, "not now", transient=True)
     assert causes(await answered(review(pod(CARD)), ledger))[0][0] == reason
-    response = await answered(review(pod(CARD)), ledger, policy=Policy(allow_unavailable=True))
+    response = await answered(
+        review(pod(CARD)), ledger, policy=AdmissionSettings(allow_unavailable=True)
+    )
     assert response["allowed"]
     assert "without being charged" in response["warnings"][0]
 
@@ -610,12 +614,14 @@ async def test_an_unavailable_ledger_denies_unless_the_policy_says_otherwise(
 async def test_allowing_what_cannot_be_decided_allows_nothing_else() -> None:
     ledger = CoreLedger()
     ledger.limit(cards=0)
-    policy = Policy(allow_unavailable=True)
+    policy = AdmissionSettings(allow_unavailable=True)
     assert causes(await answered(review(pod(CARD)), ledger, policy=policy))
 
 
 async def test_a_silent_ledger_is_an_unavailable_one() -> None:
-    response = await answered(review(pod(CARD)), SilentLedger(), policy=Policy(deadline=0.05))
+    response = await answered(
+        review(pod(CARD)), SilentLedger(), policy=AdmissionSettings(deadline=0.05)
+    )
     assert causes(response)[0][0] == "LedgerUnavailable"
     assert "within 0.05 s" in response["status"]["message"]
 

@@ -25,9 +25,9 @@ from ledger.core.model.traits import Reach, Requirement
 from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import CardSize, DemandRules
 from ledger.log.ledger import Accepted
-from webhook.context.assumed_demand import as_promised
-from webhook.settlement.observation import Sighting, news
-from webhook.settlement.pod_observation import sight
+from webhook.context.assumed_demand import with_promised_demand
+from webhook.settlement.observation import ObservedObject, command_if_changed
+from webhook.settlement.pod_observation import observe_pod
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 SPACE, KEY, UID = "c/red", "pods/p", "u1"
@@ -45,13 +45,13 @@ def doing(*commands: AnyCommand) -> State:
     return state
 
 
-def seen(memory: int, version: int = 20, **requests: Any) -> Sighting:
+def seen(memory: int, version: int = 20, **requests: Any) -> ObservedObject:
     """Return the sighting of a pod that asks for a whole card; the largest has so many MiB."""
     body = pod_body("p", gpumem=0, gpucores=0)
     body["metadata"] |= {"namespace": "red", "uid": UID, "resourceVersion": str(version)}
     body["spec"]["containers"][0]["resources"]["limits"] |= requests
     rules = DemandRules(sizes=(CardSize("nvidia", "A100", memory),), managed=("cpu",))
-    return sight(msgspec.convert(body, Pod), "c", rules, 0, deleted=False)
+    return observe_pod(msgspec.convert(body, Pod), "c", rules, 0, deleted=False)
 
 
 ADMITTED = Reserve(SPACE, KEY, UID, PROMISED)
@@ -60,40 +60,40 @@ EXISTS = Observe(SPACE, KEY, UID, 10, PROMISED, traits=("!best-effort",))
 
 @pytest.mark.parametrize("before", [[ADMITTED], [EXISTS], [ADMITTED, EXISTS]])
 def test_a_larger_card_raises_nothing_that_was_promised(before: list[AnyCommand]) -> None:
-    found = as_promised(doing(*before), seen(80_000))
+    found = with_promised_demand(doing(*before), seen(80_000))
     assert found.demand == PROMISED
 
 
 def test_a_status_that_changes_is_no_news_when_a_larger_card_has_come() -> None:
     state = doing(EXISTS)
     entry = state.namespaces[SPACE].entries[KEY]
-    assert news(entry, as_promised(state, seen(80_000)), "a") is None
-    assert news(entry, seen(80_000), "a") is not None
+    assert command_if_changed(entry, with_promised_demand(state, seen(80_000)), "a") is None
+    assert command_if_changed(entry, seen(80_000), "a") is not None
 
 
 def test_where_the_largest_card_is_gone_less_is_charged() -> None:
-    assert as_promised(doing(EXISTS), seen(8000)).demand[MEMORY] == 8000
+    assert with_promised_demand(doing(EXISTS), seen(8000)).demand[MEMORY] == 8000
 
 
 def test_memory_that_nobody_knew_at_admission_is_not_charged_afterwards() -> None:
     known = {GPU: 1, CORES: 100}
-    found = as_promised(doing(Observe(SPACE, KEY, UID, 10, known)), seen(80_000))
+    found = with_promised_demand(doing(Observe(SPACE, KEY, UID, 10, known)), seen(80_000))
     assert found.demand == known
 
 
 def test_another_pod_of_the_name_is_charged_in_full() -> None:
-    found = as_promised(doing(Observe(SPACE, KEY, "other", 10, PROMISED)), seen(80_000))
+    found = with_promised_demand(doing(Observe(SPACE, KEY, "other", 10, PROMISED)), seen(80_000))
     assert found.demand[MEMORY] == 80_000
-    assert as_promised(State(), seen(80_000)).demand[MEMORY] == 80_000
+    assert with_promised_demand(State(), seen(80_000)).demand[MEMORY] == 80_000
 
 
 def test_what_asks_for_more_cards_than_were_promised_is_charged_in_full() -> None:
-    found = as_promised(doing(EXISTS), seen(80_000, **{GPU: "2"}))
+    found = with_promised_demand(doing(EXISTS), seen(80_000, **{GPU: "2"}))
     assert found.demand[MEMORY] == 160_000
 
 
 def test_more_of_a_native_resource_is_no_more_cards() -> None:
-    found = as_promised(doing(EXISTS), seen(80_000, cpu="2"))
+    found = with_promised_demand(doing(EXISTS), seen(80_000, cpu="2"))
     assert (found.demand[MEMORY], found.demand["cpu"]) == (16_000, 2000)
 
 
@@ -105,8 +105,8 @@ def test_what_stands_of_a_placed_pod_is_what_it_is_charged() -> None:
         RegisterCards("c/n1", "hami", (card,)),
         Place(*PLACE, "c/n1", parts, {MEMORY: 40_000}),
     )
-    assert as_promised(state, seen(80_000)).demand[MEMORY] == 40_000
-    assert as_promised(state, seen(8000)).demand[MEMORY] == 40_000
+    assert with_promised_demand(state, seen(80_000)).demand[MEMORY] == 40_000
+    assert with_promised_demand(state, seen(8000)).demand[MEMORY] == 40_000
 
 
 async def register(one: FullWorld, node: str, memory: int) -> None:

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from webhook.context.charging_modes import Manners
+from webhook.context.charging_modes import ChargingModes
 from webhook.context.policies import NamespacePolicy
 
 USUAL, PODS_ONLY = NamespacePolicy(), NamespacePolicy(pods_only=True)
@@ -16,10 +16,12 @@ class Policies:
         return self.now
 
 
-def manners() -> tuple[Manners, Policies]:
+def manners() -> tuple[ChargingModes, Policies]:
     policies = Policies()
     surroundings = SimpleNamespace(policies=policies)
-    return Manners(SimpleNamespace(beyond=SimpleNamespace(surroundings=surroundings))), policies
+    return ChargingModes(
+        SimpleNamespace(beyond=SimpleNamespace(surroundings=surroundings))
+    ), policies
 
 
 def test_nothing_has_changed_while_everything_is_treated_as_before() -> None:

@@ -22,8 +22,8 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
 from ledger.kube.api.resources import PODS
 from webhook.context import cluster_context, context_informers
-from webhook.context.cluster_context import Surroundings
-from webhook.context.owner_digest import remembered
+from webhook.context.cluster_context import ClusterContext
+from webhook.context.owner_digest import cached_workload
 
 
 def workload(thing: object) -> Workload:
@@ -31,7 +31,7 @@ def workload(thing: object) -> Workload:
 
 
 @asynccontextmanager
-async def followed(cluster: OwnedCluster) -> AsyncIterator[Surroundings]:
+async def followed(cluster: OwnedCluster) -> AsyncIterator[ClusterContext]:
     """Follow a cluster for the block."""
     surroundings = around(Viewed(), cluster, policies_known=False)
     assert surroundings.following is not None
@@ -138,7 +138,7 @@ async def test_a_namespace_that_is_deleted_is_forgotten() -> None:
 # What is not known yet
 
 
-async def soon(surroundings: Surroundings, namespace: str, seconds: float = 5.0) -> str:
+async def soon(surroundings: ClusterContext, namespace: str, seconds: float = 5.0) -> str:
     """Return the name of a namespace's policy, as a review gets it."""
     deadline = asyncio.get_running_loop().time() + seconds
     return (await surroundings.policy_of(namespace, deadline)).name
@@ -209,18 +209,18 @@ async def test_of_what_asks_for_nothing_only_the_metadata_is_remembered() -> Non
     plain = manifest(DEPLOYMENTS, "plain", template={"spec": {"containers": [{"name": "a"}]}})
     parent = surroundings.parents.parent_of(DEPLOYMENTS, workload(plain))
     assert parent.digest == b""
-    assert remembered(parent) is None
+    assert cached_workload(parent) is None
 
 
 async def test_what_asks_for_something_is_remembered_whole_also_at_no_replicas() -> None:
     surroundings = around(Viewed())
     seen = workload(manifest(DEPLOYMENTS, "web", replicas=0, huge=2**70))
     parent = surroundings.parents.parent_of(DEPLOYMENTS, seen)
-    assert remembered(parent) == seen
+    assert cached_workload(parent) == seen
 
 
 async def test_what_cannot_be_understood_is_remembered_and_harms_nobody() -> None:
     surroundings = around(Viewed())
     seen = workload(manifest(DEPLOYMENTS, "web", replicas="many"))
-    assert remembered(surroundings.parents.parent_of(DEPLOYMENTS, seen)) == seen
+    assert cached_workload(surroundings.parents.parent_of(DEPLOYMENTS, seen)) == seen
     assert surroundings.parents.parent_of(PODS, seen).digest == b""

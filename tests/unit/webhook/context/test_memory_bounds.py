@@ -13,7 +13,7 @@ from support.builders.admission_reviews import GPU, CoreLedger, Service, pod, re
 from ledger.core.model import traits
 from ledger.core.model.traits import Requirement
 from ledger.kube.requests import pod_traits, quantities
-from webhook.api.admission_settings import Policy
+from webhook.api.admission_settings import AdmissionSettings
 
 JSON = {"content-type": "application/json"}
 MIB = 1024**2
@@ -22,7 +22,7 @@ KEPT_MAX = 2 * MIB
 """Bytes that reviews may leave behind; one cached review of the attack is half of it."""
 
 WARM, ATTACK, LONG_ATTACK = 5, 15, 1_400
-POLICY = Policy(body_max=8 * MIB)
+POLICY = AdmissionSettings(body_max=8 * MIB)
 
 Send = Callable[[int], Awaitable[None]]
 

@@ -29,7 +29,7 @@ from ledger.core.model.commands import BARRED, Observe, Reserve
 from ledger.kube.api.errors import Unavailable
 from ledger.kube.api.objects import ObjectMeta
 from webhook.context.owner_chain import DEPTH_MAX
-from webhook.kinds.schema import Kind
+from webhook.kinds.schema import WorkloadKind
 
 WEB = manifest(DEPLOYMENTS, "web", replicas=3)
 SET = manifest(SETS, "web-1", owner=WEB)
@@ -209,7 +209,7 @@ async def test_an_owner_that_cannot_be_read_ends_the_walk_at_what_is_known(how: 
 def test_the_kind_of_a_controller_is_told_for_kinds_of_roots_alone() -> None:
     ancestry = around(Viewed()).ancestry
 
-    def kind_of(owner: Manifest) -> Kind | None:
+    def kind_of(owner: Manifest) -> WorkloadKind | None:
         return ancestry.controller_kind(under(owner))
 
     assert kind_of(WEB) is not None

@@ -21,10 +21,10 @@ from ledger.kube.api.objects import Pod
 from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import Accepted
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.settlement_session import SettlementSettings, Site, Tenure
-from webhook.settlement.attempt_ages import Ages
-from webhook.settlement.invalid_objects import Puzzling
-from webhook.settlement.pod_reconciler import Pods
+from webhook.context.settlement_session import SettlementSession, SettlementSettings, Site
+from webhook.settlement.attempt_ages import AttemptAges
+from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.pod_reconciler import PodReconciler
 
 NAMESPACE = f"{CLUSTER}/red"
 PODS = 20
@@ -56,8 +56,10 @@ async def test_the_owners_of_one_list_are_waited_for_together(looking, monkeypat
         one.every.get_object = never
         site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))
         courier = CommandQueue(one.writer)
-        tenure = Tenure(one.writer, site, SettlementSettings(rules=RULES), lambda: 0, courier)
-        pods, found = Pods(tenure, Ages(), Puzzling()), await owned_pods(one)
+        tenure = SettlementSession(
+            one.writer, site, SettlementSettings(rules=RULES), lambda: 0, courier
+        )
+        pods, found = PodReconciler(tenure, AttemptAges(), InvalidObjects()), await owned_pods(one)
         task = asyncio.create_task(courier.run())
         async with asyncio.timeout(0.5 * PODS / 2):
             if looking == "again":

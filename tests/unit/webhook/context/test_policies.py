@@ -9,7 +9,7 @@ from support.fakes.owner_cluster import Viewed, around, policy
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
 from webhook.api.admission_review import UserInfo
-from webhook.context.cluster_context import Surroundings
+from webhook.context.cluster_context import ClusterContext
 from webhook.context.policies import NamespacePolicy, lint
 
 
@@ -18,7 +18,7 @@ def namespaces(**labels: dict[str, str]) -> Listed[Workload]:
     return Listed(1, msgspec.convert(found, list[Workload]))
 
 
-def known(*policies: Workload, **labels: dict[str, str]) -> Surroundings:
+def known(*policies: Workload, **labels: dict[str, str]) -> ClusterContext:
     """Return surroundings with these policies and these namespaces."""
     found = around(Viewed(), default=NamespacePolicy(mode="warn"))
     found.policies.relabelled(found.namespaces.take(namespaces(**labels)))
@@ -26,7 +26,7 @@ def known(*policies: Workload, **labels: dict[str, str]) -> Surroundings:
     return found
 
 
-def name_of(surroundings: Surroundings, namespace: str) -> str:
+def name_of(surroundings: ClusterContext, namespace: str) -> str:
     return surroundings.policies.of(namespace).name
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from webhook.context.recent_counts import KEPT_SECONDS, KEYS_MAX
-from webhook.context.refused_hami_accounts import QUESTIONS_MAX, RefusedAllocators
+from webhook.context.refused_hami_accounts import QUESTIONS_MAX, RefusedHamiAccounts
 
 HAMI = "system:serviceaccount:gpu:vgpu-hami-scheduler"
 
@@ -34,7 +34,7 @@ def soon() -> float:
 
 async def test_an_account_with_hamis_rights_is_kept_with_the_setting() -> None:
     rights = Rights()
-    found = RefusedAllocators(rights)
+    found = RefusedHamiAccounts(rights)
     assert [await found.note(HAMI, soon()) for _ in range(3)] == [True] * 3
     assert rights.asked[0] == HAMI
     [problem] = found.problems()
@@ -43,7 +43,7 @@ async def test_an_account_with_hamis_rights_is_kept_with_the_setting() -> None:
 
 
 async def test_tenants_do_not_fill_the_memory() -> None:
-    found = RefusedAllocators(Rights())
+    found = RefusedHamiAccounts(Rights())
     await found.note(HAMI, soon())
     for number in range(3 * KEYS_MAX):
         assert not await found.note(f"tenant-{number}", soon())
@@ -53,7 +53,7 @@ async def test_tenants_do_not_fill_the_memory() -> None:
 async def test_the_memory_is_bounded_even_for_accounts_with_rights() -> None:
     rights = Rights()
     rights.everybody = True
-    found = RefusedAllocators(rights)
+    found = RefusedHamiAccounts(rights)
     for number in range(3 * KEYS_MAX):
         await found.note(f"operator-{number}", soon())
     assert len(found) == KEYS_MAX
@@ -62,7 +62,7 @@ async def test_the_memory_is_bounded_even_for_accounts_with_rights() -> None:
 async def test_few_questions_are_open_at_once() -> None:
     rights = Rights()
     rights.answering.clear()
-    found = RefusedAllocators(rights)
+    found = RefusedHamiAccounts(rights)
     tenants = [f"tenant-{number}" for number in range(QUESTIONS_MAX)]
     async with asyncio.TaskGroup() as tasks:
         for one in tenants:
@@ -76,17 +76,17 @@ async def test_few_questions_are_open_at_once() -> None:
 
 async def test_what_is_not_answered_is_no(monkeypatch: pytest.MonkeyPatch) -> None:
     rights = Rights()
-    found = RefusedAllocators(rights)
+    found = RefusedHamiAccounts(rights)
     rights.failure = ConnectionError("away")
     assert not await found.note(HAMI, soon())
     rights.answering.clear()
     assert not await found.note(HAMI, asyncio.get_running_loop().time())
     assert found.problems() == []
-    assert not await RefusedAllocators(None).note(HAMI, soon())
+    assert not await RefusedHamiAccounts(None).note(HAMI, soon())
 
 
 async def test_an_account_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, loop = RefusedAllocators(Rights()), asyncio.get_running_loop()
+    found, loop = RefusedHamiAccounts(Rights()), asyncio.get_running_loop()
     await found.note(HAMI, soon())
     later = loop.time() + KEPT_SECONDS + 1
     monkeypatch.setattr(loop, "time", lambda: later)

@@ -3,11 +3,11 @@
 import asyncio
 
 from webhook.context.recent_counts import KEPT_SECONDS, KEYS_MAX
-from webhook.context.unrecognized_controllers import Unbelieved
+from webhook.context.unrecognized_controllers import UnrecognizedControllers
 
 
 async def test_who_is_not_believed_is_named_with_the_setting() -> None:
-    found = Unbelieved()
+    found = UnrecognizedControllers()
     assert (len(found), found.problems()) == (0, [])
     for _ in range(3):
         found.note("replicasets.apps", "ops")
@@ -18,7 +18,7 @@ async def test_who_is_not_believed_is_named_with_the_setting() -> None:
 
 
 async def test_many_users_who_write_references_do_not_hide_who_makes_many_objects() -> None:
-    found = Unbelieved()
+    found = UnrecognizedControllers()
     for _ in range(5):
         found.note("jobs.batch", "controller")
     for number in range(3 * KEYS_MAX):
@@ -28,7 +28,7 @@ async def test_many_users_who_write_references_do_not_hide_who_makes_many_object
 
 
 async def test_a_name_is_forgotten_after_a_while(monkeypatch) -> None:
-    found, loop = Unbelieved(), asyncio.get_running_loop()
+    found, loop = UnrecognizedControllers(), asyncio.get_running_loop()
     found.note("jobs.batch", "ops")
     later = loop.time() + KEPT_SECONDS + 1
     monkeypatch.setattr(loop, "time", lambda: later)

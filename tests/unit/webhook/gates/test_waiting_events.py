@@ -14,8 +14,8 @@ from webhook.gates.waiting_events import (
     FIRST_SECONDS,
     ROUND_MAX,
     Obstacle,
+    PodWait,
     WaitingEvents,
-    Waits,
 )
 
 
@@ -47,11 +47,11 @@ class Scene:
         waiting = self.queue._waiting
         return [waiting.get_nowait() for _ in range(waiting.qsize())]
 
-    def _find(self, namespace: str, uid: str) -> Waits | None:
+    def _find(self, namespace: str, uid: str) -> PodWait | None:
         self.looked += 1
         if uid not in self.pods:
             return None
-        return Waits(local_name(namespace), f"pod-{uid}", self.pods[uid])
+        return PodWait(local_name(namespace), f"pod-{uid}", self.pods[uid])
 
 
 def short(quota: str, used: int = 4) -> Obstacle:

@@ -9,7 +9,7 @@ import yaml
 from support.builders.kind_objects import BUILTIN, CATALOG, EXAMPLES, FOLDER
 
 from webhook.kinds import catalog
-from webhook.kinds.catalog import Catalog, KindError
+from webhook.kinds.catalog import KindCatalog, KindError
 from webhook.kinds.schema import key_of
 
 NAMES = {
@@ -91,7 +91,7 @@ def test_a_kind_of_another_group_is_not_found(version: str, name: str) -> None:
 
 def test_a_kind_of_the_core_group_is_found_and_named_without_one(tmp_path: Path) -> None:
     named = {"group": "", "resource": "replicationcontrollers", "kind": "ReplicationController"}
-    found = Catalog.load([written(tmp_path, {**WIDGET, **named})])
+    found = KindCatalog.load([written(tmp_path, {**WIDGET, **named})])
     kind = found.of_owner("v1", "ReplicationController")
     assert kind is not None
     assert key_of(kind, "web") == "replicationcontrollers/web"
@@ -109,7 +109,7 @@ def test_users_kinds_are_read_from_files_and_from_folders(tmp_path: Path) -> Non
     file = written(tmp_path, WIDGET, None, other)
     (tmp_path / "README.md").write_text("not a kind")
     for path in (file, tmp_path):
-        found = Catalog.load([path])
+        found = KindCatalog.load([path])
         assert found.of_resource("example.com", "widgets") is not None
         assert found.of_resource("example.com", "gadgets") is not None
 
@@ -120,7 +120,7 @@ def test_a_users_kind_replaces_the_one_that_comes_along_and_says_so(
     ours = {"group": "apps", "resource": "daemonsets", "kind": "DaemonSet"}
     file = written(tmp_path, {**ours, "podSets": [{"template": "spec.template", "count": 8}]})
     with caplog.at_level(logging.INFO):
-        found = Catalog.load([file])
+        found = KindCatalog.load([file])
     kind = found.of_resource("apps", "daemonsets")
     assert kind is not None
     assert kind.pod_sets[0].count.text == "8"
@@ -129,7 +129,7 @@ def test_a_users_kind_replaces_the_one_that_comes_along_and_says_so(
 
 def test_identities_may_be_set_for_a_kind() -> None:
     mine = ("system:serviceaccount:mine:operator",)
-    kind = Catalog.load(controllers={"rayclusters.ray.io": mine}).of_resource(
+    kind = KindCatalog.load(controllers={"rayclusters.ray.io": mine}).of_resource(
         "ray.io", "rayclusters"
     )
     assert kind is not None
@@ -138,20 +138,20 @@ def test_identities_may_be_set_for_a_kind() -> None:
 
 def test_identities_of_a_kind_that_nobody_knows_are_refused() -> None:
     with pytest.raises(KindError, match=r"widgets\.example\.com is no known kind"):
-        Catalog.load(controllers={"widgets.example.com": ()})
+        KindCatalog.load(controllers={"widgets.example.com": ()})
 
 
 def test_one_kind_in_two_files_is_refused(tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yaml"):
         written(tmp_path, WIDGET, name=name)
     with pytest.raises(KindError, match=r"b\.yaml: widgets\.example\.com .*a\.yaml already"):
-        Catalog.load([tmp_path])
+        KindCatalog.load([tmp_path])
 
 
 def test_one_name_for_two_resources_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path, WIDGET, {**WIDGET, "resource": "gadgets"})
     with pytest.raises(KindError, match=r"Widget of example\.com is described twice"):
-        Catalog.load([file])
+        KindCatalog.load([file])
 
 
 @pytest.mark.parametrize(
@@ -195,21 +195,21 @@ def test_a_wrong_document_is_refused_with_file_field_value_and_remedy(
     document = {key: one for key, one in {**WIDGET, **change}.items() if one is not None}
     file = written(tmp_path, WIDGET, {**document})
     with pytest.raises(KindError) as caught:
-        Catalog.load([file])
+        KindCatalog.load([file])
     for text in (str(file), "document 2", *said):
         assert text in str(caught.value)
 
 
 def test_a_file_that_is_missing_or_no_yaml_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KindError, match=r"none\.yaml cannot be read"):
-        Catalog.load([tmp_path / "none.yaml"])
+        KindCatalog.load([tmp_path / "none.yaml"])
     broken = tmp_path / "broken.yaml"
     broken.write_text("a: [")
     with pytest.raises(KindError, match=r"broken\.yaml is no YAML"):
-        Catalog.load([broken])
+        KindCatalog.load([broken])
     broken.write_bytes(b"\xff\xfe\xff")
     with pytest.raises(KindError, match=r"broken\.yaml is no YAML"):
-        Catalog.load([broken])
+        KindCatalog.load([broken])
 
 
 def test_files_folders_and_kinds_are_bounded(
@@ -219,18 +219,18 @@ def test_files_folders_and_kinds_are_bounded(
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "FILES_MAX", 0)
         with pytest.raises(KindError, match="more than 0 files"):
-            Catalog.load([tmp_path])
+            KindCatalog.load([tmp_path])
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "KINDS_MAX", len(NAMES))
         with pytest.raises(KindError, match="more than 15 kinds"):
-            Catalog.load([file])
+            KindCatalog.load([file])
     file.write_text("#" * (catalog.FILE_BYTES_MAX + 1))
     with pytest.raises(KindError, match="larger than"):
-        Catalog.load([file])
+        KindCatalog.load([file])
 
 
 def test_the_examples_are_read_as_a_users_folder_is() -> None:
-    assert {kind.name for kind in Catalog.load([EXAMPLES])} - NAMES == {
+    assert {kind.name for kind in KindCatalog.load([EXAMPLES])} - NAMES == {
         "inferenceservices.serving.kserve.io",
         "jobs.batch.volcano.sh",
         "rollouts.argoproj.io",

@@ -6,18 +6,18 @@ import pytest
 from support.builders.kind_objects import BUILTIN, EXAMPLES, ROOT
 
 from webhook.kinds.functions import FUNCTIONS
-from webhook.kinds.schema import Kind, PodSet
+from webhook.kinds.schema import PodSet, WorkloadKind
 
 PAGE = (ROOT / "docs" / "reference" / "kinds.md").read_text()
 
 
 @pytest.mark.parametrize("kind", list(BUILTIN), ids=lambda kind: kind.name)
-def test_every_kind_is_in_the_page(kind: Kind) -> None:
+def test_every_kind_is_in_the_page(kind: WorkloadKind) -> None:
     assert f"| `{kind.name}` |" in PAGE
 
 
 def test_every_field_is_in_the_page() -> None:
-    for field in (*Kind.__struct_encode_fields__, "podSets"):
+    for field in (*WorkloadKind.__struct_encode_fields__, "podSets"):
         assert f"`{field}`" in PAGE
     for field in PodSet.__struct_encode_fields__:
         assert f"| `podSets[].{field}` |" in PAGE

@@ -14,9 +14,9 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import CardType
 from ledger.kube.requests.pod_traits import Labels
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
-from webhook.admission.objects.scale_path import scaled
+from webhook.admission.objects.scale_path import with_replicas
 from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
-from webhook.kinds.schema import Kind
+from webhook.kinds.schema import WorkloadKind
 
 RULES = DemandRules()
 GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"
@@ -45,13 +45,15 @@ def deployment(template: Any = POD, generation: int = 1, **spec: Any) -> Workloa
     )
 
 
-def refused(kind: Kind, found: Workload, rules: DemandRules = RULES) -> Denial:
+def refused(kind: WorkloadKind, found: Workload, rules: DemandRules = RULES) -> Denial:
     denial = envelope_of(kind, found, rules)
     assert isinstance(denial, Denial)
     return denial
 
 
-def accepted(kind: Kind, found: Workload, rules: DemandRules = RULES, **options: Any) -> Envelope:
+def accepted(
+    kind: WorkloadKind, found: Workload, rules: DemandRules = RULES, **options: Any
+) -> Envelope:
     envelope = envelope_of(kind, found, rules, **options)
     assert isinstance(envelope, Envelope), envelope
     return envelope
@@ -60,7 +62,7 @@ def accepted(kind: Kind, found: Workload, rules: DemandRules = RULES, **options:
 @pytest.mark.parametrize(
     ("kind", "case"), all_cases(), ids=lambda one: getattr(one, "name", "").replace(" ", "-")
 )
-def test_an_object_may_run_what_was_worked_out_by_hand(kind: Kind, case: Case) -> None:
+def test_an_object_may_run_what_was_worked_out_by_hand(kind: WorkloadKind, case: Case) -> None:
     envelope = accepted(kind, case.workload, **case.options)
     assert (envelope.demand, envelope.finished) == (case.demand, case.finished)
 
@@ -249,7 +251,7 @@ def test_what_runs_nothing_now_keeps_its_traits() -> None:
 
 def test_scaled_is_what_the_object_will_be() -> None:
     found = deployment(replicas=3)
-    six = scaled(DEPLOYMENT, found, 6)
+    six = with_replicas(DEPLOYMENT, found, 6)
     assert accepted(DEPLOYMENT, six).demand == {GPU: 6, MEMORY: 48000}
     assert accepted(DEPLOYMENT, found).demand == {GPU: 3, MEMORY: 24000}
     assert six.metadata.generation == 2
@@ -259,12 +261,12 @@ def test_a_scale_deep_in_the_spec_changes_that_field_alone() -> None:
     kind = kind_named("pytorchjobs.kubeflow.org")
     roles = {"Master": {"template": POD}, "Worker": {"template": POD, "replicas": 1}}
     found = workload({"spec": {"pytorchReplicaSpecs": roles}})
-    assert accepted(kind, scaled(kind, found, 7)).demand == {GPU: 8, MEMORY: 64000}
+    assert accepted(kind, with_replicas(kind, found, 7)).demand == {GPU: 8, MEMORY: 64000}
 
 
 def test_what_has_no_scale_is_not_scaled() -> None:
     with pytest.raises(ValueError, match=r"jobs\.batch has no scale"):
-        scaled(kind_named("jobs.batch"), deployment(), 2)
+        with_replicas(kind_named("jobs.batch"), deployment(), 2)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from ledger.core.model.denials import Reason
-from webhook.kinds.expressions import COUNT_MAX, LENGTH_MAX, Expression
-from webhook.kinds.grammar import ExpressionError
-from webhook.kinds.values import Scope, Unfit
+from webhook.kinds.expressions import COUNT_MAX, LENGTH_MAX, KindExpression
+from webhook.kinds.grammar import KindExpressionError
+from webhook.kinds.values import ExpressionScope, InvalidObject
 
 SPEC = {
     "replicas": 3,
@@ -23,7 +23,9 @@ SPEC = {
 }
 STATUS = {"conditions": [{"type": "Done", "status": "True"}, {"type": "Bad", "status": "False"}]}
 
-SCOPE = Scope({"spec": SPEC, "status": STATUS, "item": {"n": 2}, "key": "Worker"}, "spec.groups[1]")
+SCOPE = ExpressionScope(
+    {"spec": SPEC, "status": STATUS, "item": {"n": 2}, "key": "Worker"}, "spec.groups[1]"
+)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ SCOPE = Scope({"spec": SPEC, "status": STATUS, "item": {"n": 2}, "key": "Worker"
     ],
 )
 def test_an_expression_comes_to_a_number(text: str | int, number: int) -> None:
-    assert Expression(text).pods(SCOPE) == number
+    assert KindExpression(text).pods(SCOPE) == number
 
 
 @pytest.mark.parametrize(
@@ -108,8 +110,8 @@ def test_an_expression_comes_to_a_number(text: str | int, number: int) -> None:
     ],
 )
 def test_what_is_not_in_the_language_is_not_compiled(text: str) -> None:
-    with pytest.raises(ExpressionError):
-        Expression(text)
+    with pytest.raises(KindExpressionError):
+        KindExpression(text)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +136,8 @@ def test_what_is_not_in_the_language_is_not_compiled(text: str) -> None:
     ],
 )
 def test_what_cannot_be_calculated_names_its_field(text: str, field: str) -> None:
-    with pytest.raises(Unfit) as caught:
-        Expression(text).pods(SCOPE)
+    with pytest.raises(InvalidObject) as caught:
+        KindExpression(text).pods(SCOPE)
     assert caught.value.denial.field == field
     assert caught.value.denial.reason == Reason.INVALID_COUNT
     assert field in caught.value.denial.remedy
@@ -151,26 +153,26 @@ def test_what_cannot_be_calculated_names_its_field(text: str, field: str) -> Non
     ],
 )
 def test_what_is_of_another_shape_names_its_field(text: str, field: str) -> None:
-    with pytest.raises(Unfit) as caught:
-        Expression(text).pods(SCOPE)
+    with pytest.raises(InvalidObject) as caught:
+        KindExpression(text).pods(SCOPE)
     assert caught.value.denial.field == field
     assert caught.value.denial.reason == Reason.INVALID_REVIEW
 
 
 @pytest.mark.parametrize("status", [None, [], "x", {"conditions": "x"}, {"conditions": [1]}])
 def test_a_status_of_any_other_shape_has_no_conditions(status: Any) -> None:
-    assert not Expression("condition('Done')").truth(Scope({"status": status}))
+    assert not KindExpression("condition('Done')").truth(ExpressionScope({"status": status}))
 
 
 def test_what_is_missing_is_false_and_a_text_is_no_condition() -> None:
-    assert not Expression("spec.missing").truth(SCOPE)
-    assert Expression("spec.on").truth(SCOPE)
-    with pytest.raises(Unfit, match=r"spec\.mode is fast and not true or false"):
-        Expression("spec.mode").truth(SCOPE)
+    assert not KindExpression("spec.missing").truth(SCOPE)
+    assert KindExpression("spec.on").truth(SCOPE)
+    with pytest.raises(InvalidObject, match=r"spec\.mode is fast and not true or false"):
+        KindExpression("spec.mode").truth(SCOPE)
 
 
 def test_the_names_of_an_expression_are_the_roots_of_its_paths() -> None:
-    assert Expression("min(item.n, spec.replicas) * 2").names == {"item", "spec"}
+    assert KindExpression("min(item.n, spec.replicas) * 2").names == {"item", "spec"}
 
 
 @pytest.mark.parametrize(
@@ -183,4 +185,4 @@ def test_the_names_of_an_expression_are_the_roots_of_its_paths() -> None:
     ],
 )
 def test_an_expression_says_whether_annotations_matter_to_it(text: str, reads: bool) -> None:
-    assert Expression(text).reads_annotations is reads
+    assert KindExpression(text).reads_annotations is reads

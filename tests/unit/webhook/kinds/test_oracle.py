@@ -9,7 +9,7 @@ from support.builders.kind_objects import Case, all_cases
 from support.oracles.cluster_oracle import demand_of
 from support.oracles.kind_oracle import ENVELOPES, is_finished
 
-from webhook.kinds.schema import Kind
+from webhook.kinds.schema import WorkloadKind
 
 CASES: Final = [
     (kind, case)
@@ -23,7 +23,7 @@ CASES: Final = [
 @pytest.mark.parametrize(
     ("kind", "case"), CASES, ids=[f"{kind.name}: {case.name}" for kind, case in CASES]
 )
-def test_the_oracle_of_the_cluster_agrees_with_the_examples(kind: Kind, case: Case) -> None:
+def test_the_oracle_of_the_cluster_agrees_with_the_examples(kind: WorkloadKind, case: Case) -> None:
     found = deepcopy(case.object)
     found.setdefault("metadata", {}).setdefault("generation", 1)
     total: Counter[str] = Counter()

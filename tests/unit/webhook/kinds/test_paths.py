@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from webhook.kinds.paths import LENGTH_MAX, WALKED_MAX, Path
-from webhook.kinds.values import Unfit
+from webhook.kinds.paths import LENGTH_MAX, WALKED_MAX, FieldPath
+from webhook.kinds.values import InvalidObject
 
 ROOT = {
     "spec": {
@@ -18,7 +18,7 @@ ROOT = {
 
 
 def found(path: str) -> list[tuple[str, Any, Any]]:
-    return [(place.field, place.value, place.key) for place in Path(path).places(ROOT)]
+    return [(place.field, place.value, place.key) for place in FieldPath(path).places(ROOT)]
 
 
 def test_a_path_leads_to_a_field() -> None:
@@ -26,7 +26,7 @@ def test_a_path_leads_to_a_field() -> None:
 
 
 def test_a_path_walks_over_a_list() -> None:
-    places = list(Path("spec.tasks[*].template").places(ROOT))
+    places = list(FieldPath("spec.tasks[*].template").places(ROOT))
     assert [(place.field, place.value) for place in places] == [
         ("spec.tasks[0].template", 1),
         ("spec.tasks[2].template", 2),
@@ -45,7 +45,7 @@ def test_a_path_walks_over_a_map() -> None:
 
 
 def test_a_path_may_end_with_what_it_walks_over() -> None:
-    assert [place.field for place in Path("spec.tasks[*]").places(ROOT)] == [
+    assert [place.field for place in FieldPath("spec.tasks[*]").places(ROOT)] == [
         "spec.tasks[0]",
         "spec.tasks[1]",
         "spec.tasks[2]",
@@ -67,14 +67,14 @@ def test_what_is_missing_has_no_places(path: str) -> None:
     ],
 )
 def test_what_a_path_does_not_fit_is_named(path: str, field: str) -> None:
-    with pytest.raises(Unfit) as caught:
-        list(Path(path).places(ROOT))
+    with pytest.raises(InvalidObject) as caught:
+        list(FieldPath(path).places(ROOT))
     assert caught.value.denial.field == field
 
 
 def test_a_list_may_not_be_endless() -> None:
-    with pytest.raises(Unfit, match=f"at most {WALKED_MAX}"):
-        list(Path("spec[*]").places({"spec": [{}] * (WALKED_MAX + 1)}))
+    with pytest.raises(InvalidObject, match=f"at most {WALKED_MAX}"):
+        list(FieldPath("spec[*]").places({"spec": [{}] * (WALKED_MAX + 1)}))
 
 
 @pytest.mark.parametrize(
@@ -97,4 +97,4 @@ def test_a_list_may_not_be_endless() -> None:
 )
 def test_what_is_no_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="is not a path"):
-        Path(path)
+        FieldPath(path)

@@ -16,7 +16,7 @@ from ledger.kube.api.resources import NAMESPACES, UNIVERSE_QUOTAS
 from ledger.kube.requests import place_traits
 from ledger.tasks import periodic
 from webhook.quotas import cluster_labels, ignored_universe_quotas, universe_quota_status
-from webhook.quotas.usage_by_namespace import Breakdown
+from webhook.quotas.usage_by_namespace import UsageByNamespace
 
 GPUS = "limits.nvidia.com/gpu"
 ALL = accounts.universe("all")
@@ -280,7 +280,7 @@ async def test_what_could_not_be_said_of_an_ignored_quota_is_said_later(quick, m
 
 async def test_a_breakdown_that_is_kept_up_to_date_is_the_one_worked_out_anew():
     async with full_world() as one:
-        kept = Breakdown(one.writer)
+        kept = UsageByNamespace(one.writer)
         one.writer.subscribe(kept.follow)
         submit = one.writer.submit
         await submit(SetLimits(ALL, (), {GPUS: 9}, reach=Reach()))
@@ -291,13 +291,13 @@ async def test_a_breakdown_that_is_kept_up_to_date_is_the_one_worked_out_anew():
         assert await kept.of(ALL) is not None
         await submit(Observe(f"{CLUSTER}/n2", "pods/a", "ua", 1, ONE))
         await submit(Observe(f"{CLUSTER}/n0", "pods/0", "u0", 2, {"nvidia.com/gpu": 4}))
-        fresh = await Breakdown(one.writer).of(ALL)
+        fresh = await UsageByNamespace(one.writer).of(ALL)
         assert await kept.of(ALL) == fresh
         assert sum(sum(share.values()) for share in fresh.values()) == one.used(ALL, GPUS)
         await submit(Describe(f"{CLUSTER}/n0", "!name=n0,team=a"))
         some = Reach(namespaces=(Requirement(NAME, "In", ("n1", "n2")),))
         await submit(SetLimits(ALL, (), {GPUS: 9}, reach=some))
-        narrower = await Breakdown(one.writer).of(ALL)
+        narrower = await UsageByNamespace(one.writer).of(ALL)
         assert await kept.of(ALL) == narrower
         assert set(narrower) == {f"{CLUSTER}/n1", f"{CLUSTER}/n2"}
 
@@ -305,7 +305,7 @@ async def test_a_breakdown_that_is_kept_up_to_date_is_the_one_worked_out_anew():
 async def test_what_changes_while_a_breakdown_is_worked_out_is_in_it(monkeypatch):
     monkeypatch.setattr(periodic, "STEPS", 1)
     async with full_world() as one:
-        kept = Breakdown(one.writer)
+        kept = UsageByNamespace(one.writer)
         one.writer.subscribe(kept.follow)
         submit = one.writer.submit
         await submit(SetLimits(ALL, (), {GPUS: 999}, reach=Reach()))
@@ -318,7 +318,7 @@ async def test_what_changes_while_a_breakdown_is_worked_out_is_in_it(monkeypatch
         await submit(Observe(f"{CLUSTER}/new", "pods/p", "new", 1, ONE))
         assert not under_way.done()
         assert await under_way is None, "a namespace has come under way"
-        assert await kept.of(ALL) == await Breakdown(one.writer).of(ALL)
+        assert await kept.of(ALL) == await UsageByNamespace(one.writer).of(ALL)
 
 
 ONE = {"nvidia.com/gpu": 1}

@@ -13,11 +13,11 @@ from ledger.kube.api.ports import Changed, Listed
 from ledger.kube.client.http_client import Client
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import chosen
-from webhook.api.card_schedulers import Schedulers
+from webhook.api.card_schedulers import CardSchedulers
 from webhook.context.namespaces import Namespaces
 from webhook.context.policies import NamespacePolicy, Policies
 from webhook.registration import mutating_conditions
-from webhook.registration.mutating_conditions import Narrowing, condition
+from webhook.registration.mutating_conditions import MutatingCondition, condition
 
 
 class Cluster(Client):
@@ -55,7 +55,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.asynccontextmanager
 async def running(cluster: Cluster, policies: Policies) -> Any:
-    task = asyncio.create_task(Narrowing(cluster, policies, DemandRules(), Schedulers()).run())
+    task = asyncio.create_task(
+        MutatingCondition(cluster, policies, DemandRules(), CardSchedulers()).run()
+    )
     yield task
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -85,7 +87,7 @@ async def test_the_condition_follows_the_policies_and_is_written_once_each_time(
         policies.take(Changed(3, policy("p", version=3, onExceeded="deny")))
         await cluster.has(3)
         await asyncio.sleep(0.02)
-    narrow = condition(DemandRules(), Schedulers())
+    narrow = condition(DemandRules(), CardSchedulers())
     assert cluster.written == [narrow, mutating_conditions.WIDE, narrow]
 
 
@@ -97,7 +99,7 @@ async def test_the_condition_is_written_again_after_a_while(
     policies.take(Listed(1, []))
     async with running(cluster, policies):
         await cluster.has(3)
-    assert set(cluster.written) == {condition(DemandRules(), Schedulers())}
+    assert set(cluster.written) == {condition(DemandRules(), CardSchedulers())}
 
 
 async def test_a_condition_that_could_not_be_written_is_tried_again(
@@ -128,4 +130,4 @@ async def test_what_cannot_be_narrowed_stays_wide_and_ends_nothing(refusal: Exce
 
 
 def test_where_nothing_is_completed_nobody_is_asked_about() -> None:
-    assert condition(DemandRules(vendors=chosen(["hygon"])), Schedulers()) == "false"
+    assert condition(DemandRules(vendors=chosen(["hygon"])), CardSchedulers()) == "false"

@@ -6,19 +6,23 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.kinds.catalog import Catalog
+from webhook.kinds.catalog import KindCatalog
 from webhook.registration import webhook_configurations
-from webhook.registration.webhook_configurations import Address, Reviewed, Service
+from webhook.registration.webhook_configurations import (
+    ReviewScope,
+    ServiceReference,
+    WebhookAddress,
+)
 
 RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpumem")
-CATALOG = Catalog.load()
-REVIEWED = Reviewed(RESOURCES, CATALOG, ("kube-system", "own"), ("own", "hami"))
+CATALOG = KindCatalog.load()
+REVIEWED = ReviewScope(RESOURCES, CATALOG, ("kube-system", "own"), ("own", "hami"))
 
 Entry = dict[str, Any]
 
 
-def webhooks(target: str | Service = "https://gpuledger.example:8443") -> list[Entry]:
-    found = webhook_configurations.configurations(Address(target, b"PEM"), REVIEWED)
+def webhooks(target: str | ServiceReference = "https://gpuledger.example:8443") -> list[Entry]:
+    found = webhook_configurations.configurations(WebhookAddress(target, b"PEM"), REVIEWED)
     return [webhook for configuration in found for webhook in configuration["webhooks"]]
 
 
@@ -107,7 +111,7 @@ def test_scales_of_all_kinds_that_have_one_fail_open_and_no_template_decides() -
 
 def test_without_kinds_that_scale_there_is_no_entry_for_scales() -> None:
     found = webhook_configurations.configurations(
-        Address("https://a:1", b"PEM"), Reviewed(RESOURCES, Catalog(()), ("own",))
+        WebhookAddress("https://a:1", b"PEM"), ReviewScope(RESOURCES, KindCatalog(()), ("own",))
     )[1]
     names = [one["name"] for one in found["webhooks"]]
     assert names == [
@@ -150,7 +154,7 @@ def test_a_base_url_is_completed_with_the_path(slash: str) -> None:
 
 
 def test_a_service_is_referred_to_by_name() -> None:
-    for webhook in webhooks(Service("gpuledger-system", "gpuledger"))[1:]:
+    for webhook in webhooks(ServiceReference("gpuledger-system", "gpuledger"))[1:]:
         assert webhook["clientConfig"]["service"] == {
             "namespace": "gpuledger-system",
             "name": "gpuledger",
@@ -160,7 +164,7 @@ def test_a_service_is_referred_to_by_name() -> None:
 
 
 def test_the_yaml_holds_the_same_objects_without_aliases() -> None:
-    found = webhook_configurations.configurations(Address("https://a:1", b"PEM"), REVIEWED)
+    found = webhook_configurations.configurations(WebhookAddress("https://a:1", b"PEM"), REVIEWED)
     rendered = webhook_configurations.render(found)
     assert list(yaml.safe_load_all(rendered)) == list(found)
     assert "&id" not in rendered

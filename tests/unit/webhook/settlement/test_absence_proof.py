@@ -11,12 +11,18 @@ from support.harness.settlement import CLUSTER, DEMAND, RULES, World, world
 from ledger.core.model.commands import CREATE, Observe, Reserve
 from ledger.kube.api.errors import Forbidden
 from ledger.log.command_queue import CommandQueue
-from webhook.context.settlement_session import RECOUNTED, WATCHED, SettlementSettings, Site, Tenure
-from webhook.settlement.absence_proof import Barrier
-from webhook.settlement.attempt_ages import Ages, OpenAttempt
-from webhook.settlement.invalid_objects import Puzzling
-from webhook.settlement.pod_reconciler import Pods
-from webhook.settlement.recount import find_open
+from webhook.context.settlement_session import (
+    RECOUNTED,
+    WATCHED,
+    SettlementSession,
+    SettlementSettings,
+    Site,
+)
+from webhook.settlement.absence_proof import AbsenceProver
+from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
+from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.pod_reconciler import PodReconciler
+from webhook.settlement.recount import start_open_attempt_ages
 
 BOUND = 60.0
 
@@ -27,9 +33,9 @@ class Scene:
     def __init__(self, one: World, courier: CommandQueue) -> None:
         self.world = one
         self.courier = courier
-        self.ages = Ages()
+        self.ages = AttemptAges()
         settings = SettlementSettings(rules=RULES, settle_seconds=BOUND)
-        self.tenure = Tenure(
+        self.tenure = SettlementSession(
             one.writer,
             Site(one.cluster, CLUSTER),
             settings,
@@ -37,8 +43,8 @@ class Scene:
             self.courier,
             one.count,
         )
-        pods = Pods(self.tenure, self.ages, Puzzling())
-        self.barrier = Barrier(self.tenure, self.ages, {"pods": pods}.get)
+        pods = PodReconciler(self.tenure, self.ages, InvalidObjects())
+        self.barrier = AbsenceProver(self.tenure, self.ages, {"pods": pods}.get)
         one.writer.subscribe(self._follow)
 
     async def hold(self, name: str, uid: str, *, age: float, base: int = CREATE) -> OpenAttempt:
@@ -154,8 +160,8 @@ async def test_a_namespace_that_cannot_be_listed_does_not_hold_up_the_others(sce
 
 async def test_ages_begin_at_zero_when_a_tenure_begins(scene):
     attempt = await scene.hold("p", "u1", age=BOUND + 1)
-    fresh = Ages()
-    await find_open(scene.tenure, fresh)
+    fresh = AttemptAges()
+    await start_open_attempt_ages(scene.tenure, fresh)
     assert len(fresh) == 1
     assert fresh.of(attempt, asyncio.get_running_loop().time()) < BOUND
 

@@ -12,7 +12,7 @@ from ledger.kube.watch import failed_objects
 from ledger.kube.watch.failed_objects import Failures
 from webhook.quotas import resource_quotas
 from webhook.settlement import pod_reconciler, workload_reconciler
-from webhook.settlement.pod_reconciler import Pods
+from webhook.settlement.pod_reconciler import PodReconciler
 
 GPUS = "limits.nvidia.com/gpu"
 DEFECT = "a planted defect"
@@ -37,7 +37,7 @@ def quota(value: str) -> dict:
 @pytest.mark.parametrize("listed", [True, False], ids=["listed", "changed"])
 async def test_a_pod_that_cannot_be_taken_in_is_passed_over_and_named(monkeypatch, listed):
     with monkeypatch.context() as patch:
-        defective(patch, pod_reconciler, "sight", lambda pod, *_: pod)
+        defective(patch, pod_reconciler, "observe_pod", lambda pod, *_: pod)
         async with full_world() as one:
             one.fails = True
             if listed:
@@ -65,7 +65,7 @@ async def test_what_a_pod_was_charged_stays_while_it_cannot_be_taken_in(monkeypa
         one.fails = True
         body = one.server.create("pods", "red", pod_body("bad"))
         await one.reserve("bad", body["metadata"]["uid"])
-        defective(monkeypatch, pod_reconciler, "sight", lambda pod, *_: pod)
+        defective(monkeypatch, pod_reconciler, "observe_pod", lambda pod, *_: pod)
         async with settling_everything(one):
             await one.synced()
             assert one.entry("bad").charge == DEMAND
@@ -113,7 +113,9 @@ async def test_a_workload_that_cannot_be_read_stays_charged_as_it_is(monkeypatch
 
 async def _misread(one, monkeypatch):
     """Change a workload that cannot be read from now on, and wait until others are charged."""
-    defective(monkeypatch, workload_reconciler, "sight_root", lambda _, workload, *__: workload)
+    defective(
+        monkeypatch, workload_reconciler, "observe_workload", lambda _, workload, *__: workload
+    )
     one.server.update(DEPLOYMENTS.name, "red", "bad", spec=deployment("bad", 5)["spec"])
     one.server.create(DEPLOYMENTS.name, "red", deployment("good"))
     await one.until(lambda: one.root(f"{DEPLOYMENTS.name}/good") is not None)
@@ -122,14 +124,14 @@ async def _misread(one, monkeypatch):
 
 
 async def test_a_list_that_cannot_be_taken_in_is_asked_for_again(monkeypatch):
-    intact, left = Pods._recount, [DEFECT]
+    intact, left = PodReconciler._recount, [DEFECT]
 
     async def recount(self, *arguments):
         if left:
             raise RuntimeError(left.pop())
         await intact(self, *arguments)
 
-    monkeypatch.setattr(Pods, "_recount", recount)
+    monkeypatch.setattr(PodReconciler, "_recount", recount)
     async with full_world() as one:
         one.fails = True
         one.server.create("pods", "red", pod_body("good"))

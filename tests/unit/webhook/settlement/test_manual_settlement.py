@@ -5,10 +5,10 @@ from support.harness.settlement import CLUSTER, DEMAND, World, world
 
 from ledger.core.model.commands import Reserve
 from ledger.core.model.events import Cause
-from webhook.settlement.manual_settlement import Fate, NothingToSettle, commands_of
+from webhook.settlement.manual_settlement import NothingToSettle, ObjectOutcome, commands_of
 
 
-async def settle(one: World, uid: str, fate: Fate) -> None:
+async def settle(one: World, uid: str, fate: ObjectOutcome) -> None:
     for command in commands_of(one.state, uid, fate, "ann"):
         await one.writer.submit(command)
 
@@ -16,7 +16,7 @@ async def settle(one: World, uid: str, fate: Fate) -> None:
 async def test_a_persisted_object_is_committed_with_what_was_held():
     async with world() as one:
         await one.reserve("p", "u1")
-        await settle(one, "u1", Fate.PERSISTED)
+        await settle(one, "u1", ObjectOutcome.PERSISTED)
         entry = one.entry("p")
         assert entry.holds == ()
         assert entry.committed.demand == DEMAND
@@ -25,10 +25,10 @@ async def test_a_persisted_object_is_committed_with_what_was_held():
 async def test_a_persisted_update_is_committed_above_its_base():
     async with world() as one:
         await one.reserve("p", "u1")
-        await settle(one, "u1", Fate.PERSISTED)
+        await settle(one, "u1", ObjectOutcome.PERSISTED)
         more = {**DEMAND, "nvidia.com/gpumem": 3000}
         await one.reserve("p", "u1", base=812, demand=more)
-        await settle(one, "u1", Fate.PERSISTED)
+        await settle(one, "u1", ObjectOutcome.PERSISTED)
         entry = one.entry("p")
         assert entry.holds == ()
         assert (entry.committed.version, entry.committed.demand) == (813, more)
@@ -37,7 +37,7 @@ async def test_a_persisted_update_is_committed_above_its_base():
 async def test_an_absent_object_is_released_on_the_operators_word():
     async with world() as one:
         await one.reserve("p", "u1")
-        await settle(one, "u1", Fate.ABSENT)
+        await settle(one, "u1", ObjectOutcome.ABSENT)
         assert one.entry("p") is None
         assert one.state.ended["u1"].cause == Cause.OPERATOR
 
@@ -45,14 +45,14 @@ async def test_an_absent_object_is_released_on_the_operators_word():
 async def test_a_deleted_object_is_released_whether_seen_or_not():
     async with world() as one:
         await one.reserve("seen", "u1")
-        await settle(one, "u1", Fate.PERSISTED)
+        await settle(one, "u1", ObjectOutcome.PERSISTED)
         await one.reserve("open", "u2")
         for uid in ("u1", "u2"):
-            await settle(one, uid, Fate.DELETED)
+            await settle(one, uid, ObjectOutcome.DELETED)
         assert not one.state.namespaces[f"{CLUSTER}/red"].entries
 
 
-@pytest.mark.parametrize("fate", list(Fate))
+@pytest.mark.parametrize("fate", list(ObjectOutcome))
 async def test_an_unknown_uid_is_named_with_what_to_look_at(fate):
     async with world() as one:
         with pytest.raises(NothingToSettle, match=r"uid u9; `gpuledger holds`"):
@@ -62,8 +62,8 @@ async def test_an_unknown_uid_is_named_with_what_to_look_at(fate):
 async def test_a_settled_object_has_no_open_attempt_left_to_settle():
     async with world() as one:
         await one.reserve("p", "u1")
-        await settle(one, "u1", Fate.PERSISTED)
-        for fate in (Fate.PERSISTED, Fate.ABSENT):
+        await settle(one, "u1", ObjectOutcome.PERSISTED)
+        for fate in (ObjectOutcome.PERSISTED, ObjectOutcome.ABSENT):
             with pytest.raises(NothingToSettle, match="open attempt"):
                 commands_of(one.state, "u1", fate, "ann")
 
@@ -74,7 +74,7 @@ async def test_a_persisted_workload_stays_under_its_root_and_keeps_its_traits():
             f"{CLUSTER}/red", "pods/p", "u1", DEMAND, root="jobs.batch/j", traits=("a=b",)
         )
         await one.writer.submit(held)
-        await settle(one, "u1", Fate.PERSISTED)
+        await settle(one, "u1", ObjectOutcome.PERSISTED)
         entry = one.entry("p")
         assert (entry.root, entry.traits, entry.holds) == ("jobs.batch/j", ("a=b",), ())
 
@@ -82,7 +82,11 @@ async def test_a_persisted_workload_stays_under_its_root_and_keeps_its_traits():
 async def test_workloads_are_settled_by_uid_as_pods_are():
     async with world() as one:
         key = "deployments.apps/web"
-        for uid, fate in (("u1", Fate.ABSENT), ("u2", Fate.PERSISTED), ("u2", Fate.DELETED)):
+        for uid, fate in (
+            ("u1", ObjectOutcome.ABSENT),
+            ("u2", ObjectOutcome.PERSISTED),
+            ("u2", ObjectOutcome.DELETED),
+        ):
             await one.writer.submit(Reserve(f"{CLUSTER}/red", key, uid, DEMAND))
             await settle(one, uid, fate)
         assert not one.state.namespaces[f"{CLUSTER}/red"].entries

@@ -10,13 +10,19 @@ from ledger.core.model.commands import End, Observe, Refute
 from ledger.core.model.state import Entry, Hold, Object
 from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.settlement.observation import Sighting, is_let_in, missing, news, unwritten
-from webhook.settlement.pod_observation import sight
+from webhook.settlement.observation import (
+    ObservedObject,
+    command_if_changed,
+    end_missing,
+    is_reserved,
+    refute_unwritten,
+)
+from webhook.settlement.pod_observation import observe_pod
 
 ONE = {"nvidia.com/gpu": 1}
 TWO = {"nvidia.com/gpu": 2}
 NOW = 1_800_000_000_000_000
-SEEN = Sighting("c/red", "pods/p", "u1", 20, ONE)
+SEEN = ObservedObject("c/red", "pods/p", "u1", 20, ONE)
 
 
 def hold(uid: str = "u1", base: int = 0, demand=ONE) -> Hold:
@@ -37,8 +43,8 @@ def pod(**metadata) -> Pod:
     return msgspec.convert(body, Pod)
 
 
-def see(one: Pod, *, now: int = NOW, deleted: bool = False) -> Sighting:
-    return sight(one, "c", DemandRules(worst_card_memory=80_000), now, deleted=deleted)
+def see(one: Pod, *, now: int = NOW, deleted: bool = False) -> ObservedObject:
+    return observe_pod(one, "c", DemandRules(worst_card_memory=80_000), now, deleted=deleted)
 
 
 def test_a_pod_is_read_with_its_qualified_key_version_and_demand():
@@ -81,44 +87,48 @@ def test_a_request_that_makes_no_sense_charges_nothing_and_says_why():
 
 
 def test_an_open_creation_is_observed_when_its_object_is_seen():
-    assert news(entry(hold()), SEEN, "a") == Observe("c/red", "pods/p", "u1", 20, ONE, "a")
+    assert command_if_changed(entry(hold()), SEEN, "a") == Observe(
+        "c/red", "pods/p", "u1", 20, ONE, "a"
+    )
 
 
 def test_an_unknown_pod_with_a_demand_is_observed():
-    assert isinstance(news(None, SEEN, "a"), Observe)
-    assert news(None, msgspec.structs.replace(SEEN, demand={}), "a") is None
+    assert isinstance(command_if_changed(None, SEEN, "a"), Observe)
+    assert command_if_changed(None, msgspec.structs.replace(SEEN, demand={}), "a") is None
 
 
 def test_a_change_of_status_alone_costs_no_command():
-    assert news(entry(stored=stored()), SEEN, "a") is None
+    assert command_if_changed(entry(stored=stored()), SEEN, "a") is None
 
 
 def test_a_change_of_demand_is_observed():
-    assert isinstance(news(entry(stored=stored(demand=TWO)), SEEN, "a"), Observe)
+    assert isinstance(command_if_changed(entry(stored=stored(demand=TWO)), SEEN, "a"), Observe)
 
 
 def test_a_version_above_an_updates_base_ends_its_attempt():
-    assert isinstance(news(entry(hold(base=19), stored=stored()), SEEN, "a"), Observe)
+    assert isinstance(command_if_changed(entry(hold(base=19), stored=stored()), SEEN, "a"), Observe)
 
 
 def test_a_version_at_an_updates_base_says_nothing_about_it():
-    assert news(entry(hold(base=20), stored=stored()), SEEN, "a") is None
+    assert command_if_changed(entry(hold(base=20), stored=stored()), SEEN, "a") is None
 
 
 def test_another_object_at_the_key_is_observed():
-    assert isinstance(news(entry(stored=stored("u0")), SEEN, "a"), Observe)
+    assert isinstance(command_if_changed(entry(stored=stored("u0")), SEEN, "a"), Observe)
 
 
 def test_an_end_is_told_only_where_the_ledger_names_the_uid():
     over = msgspec.structs.replace(SEEN, cause="deleted")
-    assert news(None, over, "a") is None
-    assert news(entry(stored=stored("u0")), over, "a") is None
+    assert command_if_changed(None, over, "a") is None
+    assert command_if_changed(entry(stored=stored("u0")), over, "a") is None
     for known in (entry(hold()), entry(hold(base=5)), entry(stored=stored())):
-        assert news(known, over, "a") == End("c/red", "pods/p", "u1", 20, "deleted", "a")
+        assert command_if_changed(known, over, "a") == End(
+            "c/red", "pods/p", "u1", 20, "deleted", "a"
+        )
 
 
 def absent(known: Entry, *, present: str = "", version: int = 30, proven=None) -> list:
-    return list(missing("c/red", "pods/p", known, present, version, "a", proven))
+    return list(end_missing("c/red", "pods/p", known, present, version, "a", proven))
 
 
 def test_what_was_known_to_exist_and_is_not_listed_is_deleted():
@@ -147,10 +157,10 @@ def test_an_update_of_an_object_that_is_gone_ends_with_it():
 
 def test_an_update_is_refuted_only_with_proof_and_while_its_base_is_stored():
     known = entry(hold(base=20), hold("u2", 20), stored=stored())
-    assert list(unwritten(known, SEEN, "a", lambda _: False)) == []
-    refuted = list(unwritten(known, SEEN, "a", lambda _: True))
+    assert list(refute_unwritten(known, SEEN, "a", lambda _: False)) == []
+    refuted = list(refute_unwritten(known, SEEN, "a", lambda _: True))
     assert refuted == [Refute("c/red", "pods/p", "u1", 20, "absent", "a", raises=0)]
-    assert list(unwritten(entry(hold(base=19)), SEEN, "a", lambda _: True)) == []
+    assert list(refute_unwritten(entry(hold(base=19)), SEEN, "a", lambda _: True)) == []
 
 
 GATED = msgspec.structs.replace(SEEN, gated=True, traits=("tier=gold",))
@@ -170,9 +180,9 @@ def with_traits(one: Hold, *traits: str) -> Hold:
     ids=["charged", "created", "changed"],
 )
 def test_a_gated_pod_is_let_in_by_what_is_reserved_for_it(known):
-    assert is_let_in(known, GATED)
-    assert isinstance(news(known, GATED, "settlement"), Observe)
-    assert not list(unwritten(known, GATED, "settlement", lambda _: True))
+    assert is_reserved(known, GATED)
+    assert isinstance(command_if_changed(known, GATED, "settlement"), Observe)
+    assert not list(refute_unwritten(known, GATED, "settlement", lambda _: True))
 
 
 @pytest.mark.parametrize(
@@ -186,10 +196,10 @@ def test_a_gated_pod_is_let_in_by_what_is_reserved_for_it(known):
     ids=["another quota", "not written", "less", "another pod"],
 )
 def test_a_gated_pod_waits_on_where_only_another_change_of_it_holds_room(held):
-    assert not is_let_in(entry(held), GATED)
-    assert news(entry(held), GATED, "settlement") is None
-    ends = list(unwritten(entry(held), GATED, "settlement", lambda _: True))
+    assert not is_reserved(entry(held), GATED)
+    assert command_if_changed(entry(held), GATED, "settlement") is None
+    ends = list(refute_unwritten(entry(held), GATED, "settlement", lambda _: True))
     assert [(one.uid, one.base) for one in ends] == (
         [("u1", held.base)] if held.uid == "u1" else []
     )
-    assert not list(unwritten(entry(held), GATED, "settlement", lambda _: False))
+    assert not list(refute_unwritten(entry(held), GATED, "settlement", lambda _: False))

@@ -29,16 +29,16 @@ from ledger.kube.api.objects import Pod, Workload
 from ledger.kube.api.ports import Listed
 from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import Accepted
-from webhook.context.charging_modes import Manners
+from webhook.context.charging_modes import ChargingModes
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.settlement_session import SettlementSettings, Site, Tenure
-from webhook.kinds.catalog import Catalog
+from webhook.context.settlement_session import SettlementSession, SettlementSettings, Site
+from webhook.kinds.catalog import KindCatalog
 from webhook.settlement import recheck
-from webhook.settlement.attempt_ages import Ages
-from webhook.settlement.invalid_objects import Puzzling
-from webhook.settlement.pod_reconciler import Pods
-from webhook.settlement.workload_observation import Charged, sight_root
-from webhook.settlement.workload_reconciler import Roots
+from webhook.settlement.attempt_ages import AttemptAges
+from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.pod_reconciler import PodReconciler
+from webhook.settlement.workload_observation import ChargingMode, observe_workload
+from webhook.settlement.workload_reconciler import WorkloadReconciler
 
 WEB = "deployments.apps/web"
 ONE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1000}
@@ -277,9 +277,11 @@ async def test_looking_again_charges_nothing_that_may_be_gone():
     async with full_world() as one:
         courier = CommandQueue(one.writer)
         site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))
-        tenure = Tenure(one.writer, site, SettlementSettings(rules=RULES), lambda: 0, courier)
+        tenure = SettlementSession(
+            one.writer, site, SettlementSettings(rules=RULES), lambda: 0, courier
+        )
         task = asyncio.create_task(courier.run())
-        pods = Pods(tenure, Ages(), Puzzling())
+        pods = PodReconciler(tenure, AttemptAges(), InvalidObjects())
         gone = pod(one, "gone")
         await pods.look_again([msgspec.convert(gone, Pod)])
         await courier.flush()
@@ -312,10 +314,14 @@ async def test_a_list_is_compared_with_a_state_that_is_as_new():
         behind = Behind(one.writer)
         courier = CommandQueue(behind)
         site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))
-        tenure = Tenure(behind, site, SettlementSettings(rules=RULES), lambda: 0, courier)
+        tenure = SettlementSession(
+            behind, site, SettlementSettings(rules=RULES), lambda: 0, courier
+        )
         task = asyncio.create_task(courier.run())
-        kind = Catalog.load().of_resource("apps", "deployments")
-        roots = Roots(kind, DEPLOYMENTS, tenure, Ages(), Puzzling(), Manners(tenure), print)
+        kind = KindCatalog.load().of_resource("apps", "deployments")
+        roots = WorkloadReconciler(
+            kind, DEPLOYMENTS, tenure, AttemptAges(), InvalidObjects(), ChargingModes(tenure), print
+        )
         await roots.take(Listed(9, []))
         assert one.root(WEB) is None
         task.cancel()
@@ -448,12 +454,12 @@ async def test_what_is_left_behind_by_a_deleted_owner_is_not_charged_anew():
 
 
 async def test_a_workload_that_is_charged_nothing_keeps_what_quotas_select_it_by():
-    kind = Catalog.load().of_resource("apps", "deployments")
+    kind = KindCatalog.load().of_resource("apps", "deployments")
     assert kind is not None
     body = deployment("web")
     found = msgspec.convert(body | {"metadata": {"name": "web", "namespace": "red"}}, Workload)
-    usual = sight_root(kind, found, CLUSTER, RULES)
-    free = sight_root(kind, found, CLUSTER, RULES, Charged(pods_only=True))
+    usual = observe_workload(kind, found, CLUSTER, RULES)
+    free = observe_workload(kind, found, CLUSTER, RULES, ChargingMode(pods_only=True))
     assert free.seen.traits == usual.seen.traits != ()
     assert (usual.seen.demand, free.seen.demand) == (TWO, {})
 

@@ -9,8 +9,8 @@ from ledger.core.model.cards import Phase
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.device_request_parser import unclear, wish_of
-from ledger.kube.requests.device_requests import CardWish, Choice, PodWish
+from ledger.kube.requests.device_request_parser import device_request_of, invalid_device_request
+from ledger.kube.requests.device_requests import DeviceRequest, DeviceSelector, PodDeviceRequest
 from ledger.kube.requests.gpu_types import CardType
 from ledger.kube.requests.pod_demand import demand_of
 from ledger.kube.vendors.vendors import NVIDIA, chosen
@@ -30,13 +30,13 @@ def pod(*containers: Any, init: list[Any] | None = None, **annotations: str) -> 
     return msgspec.convert({"metadata": {"annotations": annotations}, "spec": spec}, Pod)
 
 
-def wished(one: Pod, rules: DemandRules = RULES) -> PodWish:
-    wish = wish_of(one, rules)
-    assert isinstance(wish, PodWish), wish
+def wished(one: Pod, rules: DemandRules = RULES) -> PodDeviceRequest:
+    wish = device_request_of(one, rules)
+    assert isinstance(wish, PodDeviceRequest), wish
     return wish
 
 
-def card(limits: dict[str, Any], rules: DemandRules = RULES) -> CardWish:
+def card(limits: dict[str, Any], rules: DemandRules = RULES) -> DeviceRequest:
     """Return the only card wish of a pod of one container."""
     [[wish]] = [one.cards for one in wished(pod(container(limits)), rules).wishes]
     return wish
@@ -44,20 +44,22 @@ def card(limits: dict[str, Any], rules: DemandRules = RULES) -> CardWish:
 
 def test_memory_and_cores_are_per_card() -> None:
     asked = card({GPU: "2", MEMORY: "8k", CORES: "30"})
-    assert asked == CardWish("nvidia", 2, 8000, 0, 30, exclusive=False)
+    assert asked == DeviceRequest("nvidia", 2, 8000, 0, 30, exclusive=False)
 
 
 def test_a_percentage_leaves_the_memory_to_the_card() -> None:
-    assert card({PERCENTAGE: "33"}) == CardWish("nvidia", 1, 0, 33, 0, exclusive=False)
+    assert card({PERCENTAGE: "33"}) == DeviceRequest("nvidia", 1, 0, 33, 0, exclusive=False)
 
 
 def test_memory_wins_over_a_percentage() -> None:
-    assert card({MEMORY: "5", PERCENTAGE: "33"}) == CardWish("nvidia", 1, 5, 0, 0, exclusive=False)
+    assert card({MEMORY: "5", PERCENTAGE: "33"}) == DeviceRequest(
+        "nvidia", 1, 5, 0, 0, exclusive=False
+    )
 
 
 @pytest.mark.parametrize("given", [{}, {PERCENTAGE: "100"}, {CORES: "100"}, {MEMORY: "0"}])
 def test_a_whole_card_is_for_nobody_else(given: dict[str, str]) -> None:
-    assert card({GPU: "1", **given}) == CardWish("nvidia", 1, 0, 100, 100, exclusive=True)
+    assert card({GPU: "1", **given}) == DeviceRequest("nvidia", 1, 0, 100, 100, exclusive=True)
 
 
 def test_all_cores_are_for_nobody_else_however_little_memory_is_asked_for() -> None:
@@ -74,8 +76,8 @@ def test_the_defaults_are_those_of_the_demand() -> None:
         NVIDIA, default_memory=4000, default_cores=20, default_count=2, memory_factor=10
     )
     rules = DemandRules(vendors=(nvidia,))
-    assert card({MEMORY: "7"}, rules) == CardWish("nvidia", 2, 70, 0, 20, exclusive=False)
-    assert card({CORES: "7"}, rules) == CardWish("nvidia", 2, 4000, 0, 7, exclusive=False)
+    assert card({MEMORY: "7"}, rules) == DeviceRequest("nvidia", 2, 70, 0, 20, exclusive=False)
+    assert card({CORES: "7"}, rules) == DeviceRequest("nvidia", 2, 4000, 0, 7, exclusive=False)
 
 
 def test_slots_are_in_the_order_of_the_device_plugin_and_idle_containers_have_one() -> None:
@@ -93,7 +95,7 @@ def test_slots_are_in_the_order_of_the_device_plugin_and_idle_containers_have_on
 def test_a_pod_without_cards_wants_nothing_whatever_its_annotations_say() -> None:
     one = pod(container(), **{"hami.io/node-scheduler-policy": "nonsense"})
     assert not wished(one).wants_cards()
-    assert unclear(one, RULES) is None
+    assert invalid_device_request(one, RULES) is None
 
 
 def test_cards_of_several_vendors_are_chosen_by_keys_of_their_own() -> None:
@@ -127,7 +129,7 @@ def test_where_nobody_knows_the_cores_of_a_whole_card_its_memory_tells_that_it_i
 
 def test_a_request_that_is_refused_at_admission_is_no_wish_either() -> None:
     one = pod(container({GPU: 1, MEMORY: "16Gi"}))
-    assert wish_of(one, RULES) == demand_of(one, RULES)
+    assert device_request_of(one, RULES) == demand_of(one, RULES)
 
 
 @pytest.mark.parametrize("key", ["nvidia.com/use-gputype", "nvidia.com/gpu-type"])
@@ -136,13 +138,13 @@ def test_who_is_charged_as_a_type_gets_that_type(key: str) -> None:
     one = pod(container({GPU: 1}), **{key: "v100"})
     wish = wished(one, rules)
     assert wish.types == ("v100",)
-    assert wish.wishes[0].cards[0].choice == Choice(use_types=("v100",))
+    assert wish.wishes[0].cards[0].choice == DeviceSelector(use_types=("v100",))
     assert wished(one).types == ()
 
 
 def test_what_cannot_be_understood_of_a_placement_is_refused_where_cards_are_asked_for() -> None:
     one = pod(container({GPU: 1}), **{"hami.io/node-scheduler-policy": "nonsense"})
-    denial = wish_of(one, RULES)
+    denial = device_request_of(one, RULES)
     assert isinstance(denial, Denial)
     assert denial.reason is Reason.INVALID_POLICY
-    assert unclear(one, RULES) == denial
+    assert invalid_device_request(one, RULES) == denial

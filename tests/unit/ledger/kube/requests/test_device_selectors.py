@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.requests.device_requests import ANY, Choice
-from ledger.kube.requests.device_selectors import ITEMS_MAX, choice_of, keys_of
+from ledger.kube.requests.device_requests import ANY, DeviceSelector
+from ledger.kube.requests.device_selectors import ITEMS_MAX, selector_annotations, selector_of
 from ledger.kube.vendors import vendor_files
 from ledger.kube.vendors.vendors import BUILT_IN, NVIDIA, Vendor, chosen
 
@@ -21,14 +21,14 @@ def test_types_uuids_and_mode_are_chosen_and_excluded() -> None:
         "nvidia.com/nouse-gpuuuid": "GPU-b,GPU-c",
         "nvidia.com/vgpu-mode": "mig ",
     }
-    assert choice_of(annotations, NVIDIA) == Choice(
+    assert selector_of(annotations, NVIDIA) == DeviceSelector(
         ("A100", "H100"), ("40GB",), ("GPU-a",), ("GPU-b", "GPU-c"), "mig"
     )
 
 
 @pytest.mark.parametrize("text", ["", " ", ",", " , "])
 def test_an_empty_list_is_no_constraint(text: str) -> None:
-    assert choice_of({"nvidia.com/use-gpuuuid": text}, NVIDIA) == ANY
+    assert selector_of({"nvidia.com/use-gpuuuid": text}, NVIDIA) == ANY
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_an_empty_list_is_no_constraint(text: str) -> None:
 def test_every_vendor_has_the_keys_that_its_users_know(
     vendor: str, use_uuids: str, use_types: str
 ) -> None:
-    keys = keys_of(VENDORS[vendor])
+    keys = selector_annotations(VENDORS[vendor])
     assert (keys.use_uuids, keys.use_types) == (use_uuids, use_types)
 
 
 @pytest.mark.parametrize("vendor", BUILT_IN, ids=lambda one: one.name)
 def test_the_keys_of_hamis_vendors_stay_where_resources_are_renamed(vendor: Vendor) -> None:
     renamed = Vendor(name=vendor.name, count="example.com/card", memory="example.com/card-memory")
-    assert keys_of(renamed) == keys_of(vendor)
+    assert selector_annotations(renamed) == selector_annotations(vendor)
 
 
 def test_a_renamed_nvidia_is_chosen_by_hamis_constants(tmp_path: Path) -> None:
@@ -64,26 +64,26 @@ def test_a_renamed_nvidia_is_chosen_by_hamis_constants(tmp_path: Path) -> None:
     file = tmp_path / "vendors.yaml"
     file.write_text("- {name: nvidia, count: example.com/gpu, memory: example.com/gpumem}\n")
     [renamed] = chosen(["nvidia"], vendor_files.load(file))
-    assert keys_of(renamed).names() == (
+    assert selector_annotations(renamed).names() == (
         "nvidia.com/use-gputype",
         "nvidia.com/nouse-gputype",
         "nvidia.com/use-gpuuuid",
         "nvidia.com/nouse-gpuuuid",
         "nvidia.com/vgpu-mode",
     )
-    assert choice_of({"example.com/use-gputype": "A100"}, renamed) == ANY
+    assert selector_of({"example.com/use-gputype": "A100"}, renamed) == ANY
 
 
 def test_a_vendor_of_ones_own_has_keys_of_its_domain() -> None:
     own = Vendor(name="own", count="gpu.example.com/card")
     annotations = {"gpu.example.com/nouse-gpuuuid": "c-1"}
-    assert choice_of(annotations, own) == Choice(nouse_uuids=("c-1",))
+    assert selector_of(annotations, own) == DeviceSelector(nouse_uuids=("c-1",))
 
 
 def test_a_list_without_end_is_refused() -> None:
     key = "nvidia.com/use-gpuuuid"
-    assert isinstance(choice_of({key: "x," * (ITEMS_MAX - 1)}, NVIDIA), Choice)
-    denial = choice_of({key: "x," * ITEMS_MAX}, NVIDIA)
+    assert isinstance(selector_of({key: "x," * (ITEMS_MAX - 1)}, NVIDIA), DeviceSelector)
+    denial = selector_of({key: "x," * ITEMS_MAX}, NVIDIA)
     assert isinstance(denial, Denial)
     assert denial.reason is Reason.INVALID_POLICY
     assert denial.field == f"metadata.annotations[{key}]"

@@ -52,7 +52,7 @@ async def _told(*texts: bytes) -> int:
     wire: Any = Wire()
     writer: Any = Idle()
     wire.is_there = True
-    news = AppendNotifier(wire, StreamNames("main"), writer)
+    news = AppendNotifier(wire, StreamNames("main"), writer=writer)
     await news.start()
     running = asyncio.create_task(news.run())
     for text in texts:
@@ -67,7 +67,7 @@ async def _told(*texts: bytes) -> int:
 async def test_a_start_that_is_tried_again_listens_once() -> None:
     wire: Any = Wire()
     writer: Any = Idle()
-    news = AppendNotifier(wire, StreamNames("main"), writer)
+    news = AppendNotifier(wire, StreamNames("main"), writer=writer)
     with pytest.raises(Unreachable):
         await news.start()
     wire.is_there = True

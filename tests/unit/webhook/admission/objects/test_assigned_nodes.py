@@ -6,13 +6,13 @@ import pytest
 from support.builders.admission_reviews import GPU, MEMORY, CoreLedger, pod, review, serving
 from support.fakes.owner_cluster import around
 
-from webhook.api.admission_settings import Policy
-from webhook.api.card_schedulers import Schedulers
+from webhook.api.admission_settings import AdmissionSettings
+from webhook.api.card_schedulers import CardSchedulers
 from webhook.context.policies import NamespacePolicy
 
 CARD = {GPU: "1", MEMORY: "8k"}
 DEFAULT = "default-scheduler"
-GIVEN = Schedulers("cards")
+GIVEN = CardSchedulers("cards")
 
 
 def named(scheduler: str | None, limits: dict[str, str] | None = None) -> dict[str, Any]:
@@ -32,22 +32,22 @@ async def answered(request: Any, ledger: CoreLedger | None = None, **more: Any) 
 @pytest.mark.parametrize(
     ("scheduler", "schedulers", "by"),
     [
-        ("gpuledger-scheduler", Schedulers(), "gpuledger-scheduler"),
-        ("hami-scheduler", Schedulers(), "hami-scheduler"),
+        ("gpuledger-scheduler", CardSchedulers(), "gpuledger-scheduler"),
+        ("hami-scheduler", CardSchedulers(), "hami-scheduler"),
         ("cards", GIVEN, "cards"),
         (DEFAULT, GIVEN, "cards"),
         ("", GIVEN, "cards"),
         (None, GIVEN, "cards"),
-        ("mine", Schedulers(further=("mine",)), "mine"),
-        (DEFAULT, Schedulers(further=(DEFAULT,)), DEFAULT),
-        ("", Schedulers(further=(DEFAULT,)), DEFAULT),
+        ("mine", CardSchedulers(further=("mine",)), "mine"),
+        (DEFAULT, CardSchedulers(further=(DEFAULT,)), DEFAULT),
+        ("", CardSchedulers(further=(DEFAULT,)), DEFAULT),
     ],
 )
 async def test_a_new_pod_names_no_node_where_its_scheduler_places_on_cards(
-    scheduler: str | None, schedulers: Schedulers, by: str
+    scheduler: str | None, schedulers: CardSchedulers, by: str
 ) -> None:
     ledger = CoreLedger()
-    policy = Policy(schedulers=schedulers)
+    policy = AdmissionSettings(schedulers=schedulers)
     response = await answered(review(named(scheduler)), ledger, policy=policy)
     assert not response["allowed"]
     [cause] = response["status"]["details"]["causes"]
@@ -61,18 +61,18 @@ async def test_a_new_pod_names_no_node_where_its_scheduler_places_on_cards(
 @pytest.mark.parametrize(
     ("scheduler", "schedulers"),
     [
-        (DEFAULT, Schedulers()),
-        ("", Schedulers()),
-        (None, Schedulers()),
+        (DEFAULT, CardSchedulers()),
+        ("", CardSchedulers()),
+        (None, CardSchedulers()),
         ("other", GIVEN),
-        ("Gpuledger-Scheduler", Schedulers()),
+        ("Gpuledger-Scheduler", CardSchedulers()),
     ],
 )
 async def test_elsewhere_a_pod_with_a_node_is_charged_with_a_warning(
-    scheduler: str | None, schedulers: Schedulers
+    scheduler: str | None, schedulers: CardSchedulers
 ) -> None:
     ledger = CoreLedger()
-    policy = Policy(schedulers=schedulers)
+    policy = AdmissionSettings(schedulers=schedulers)
     response = await answered(review(named(scheduler)), ledger, policy=policy)
     assert response["allowed"]
     [text] = response["warnings"]
@@ -83,7 +83,7 @@ async def test_elsewhere_a_pod_with_a_node_is_charged_with_a_warning(
 
 async def test_a_pod_to_which_no_scheduler_is_given_may_name_its_node():
     """HAMi's label keeps the mutating webhook from it, so it stays with the default scheduler."""
-    policy = Policy(schedulers=GIVEN)
+    policy = AdmissionSettings(schedulers=GIVEN)
     for scheduler, label, allowed in (
         (DEFAULT, "ignore", True),
         ("cards", "ignore", False),
@@ -99,7 +99,9 @@ async def test_a_pod_to_which_no_scheduler_is_given_may_name_its_node():
 
 @pytest.mark.parametrize("limits", [{}, {"cpu": "1"}, {GPU: "0"}])
 async def test_a_pod_that_takes_no_card_may_name_its_node(limits: dict[str, str]) -> None:
-    response = await answered(review(named(DEFAULT, limits)), policy=Policy(schedulers=GIVEN))
+    response = await answered(
+        review(named(DEFAULT, limits)), policy=AdmissionSettings(schedulers=GIVEN)
+    )
     assert response == {"uid": "call-1", "allowed": True}
 
 
@@ -108,13 +110,13 @@ async def test_a_pod_that_was_bound_can_be_updated() -> None:
     new["metadata"] |= {"labels": {"a": "b"}, "resourceVersion": "2"}
     old["metadata"]["resourceVersion"] = "1"
     request = review(new, old, operation="UPDATE")
-    assert (await answered(request, policy=Policy(schedulers=GIVEN)))["allowed"]
+    assert (await answered(request, policy=AdmissionSettings(schedulers=GIVEN)))["allowed"]
 
 
 async def test_a_static_pod_that_its_kubelet_shows_is_charged() -> None:
     ledger = CoreLedger()
     request = review(named(DEFAULT), username="system:node:n1")
-    policy = Policy(schedulers=GIVEN)
+    policy = AdmissionSettings(schedulers=GIVEN)
     assert not (await answered(request, ledger, policy=policy))["allowed"]
     request["request"]["userInfo"]["groups"] = ["system:nodes", "system:authenticated"]
     assert (await answered(request, ledger, policy=policy))["allowed"]
@@ -125,7 +127,7 @@ async def test_a_static_pod_that_its_kubelet_shows_is_charged() -> None:
 async def test_where_nothing_is_refused_a_node_may_be_named(mode: Any) -> None:
     ledger = CoreLedger()
     where = around(ledger, default=NamespacePolicy(mode=mode))
-    policy = Policy(schedulers=GIVEN)
+    policy = AdmissionSettings(schedulers=GIVEN)
     response = await answered(review(named("cards")), ledger, policy=policy, surroundings=where)
     assert response["allowed"]
     assert any("NodeAssigned" in one for one in response.get("warnings", ())) == (mode == "warn")

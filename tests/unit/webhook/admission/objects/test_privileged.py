@@ -7,7 +7,7 @@ import pytest
 from support.builders.admission_reviews import GPU, MEMORY, CoreLedger, pod, review, serving
 from support.fakes.owner_cluster import around
 
-from webhook.api.admission_settings import Policy
+from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.policies import NamespacePolicy
 
 CARD = {GPU: "1", MEMORY: "8k"}
@@ -75,7 +75,7 @@ async def test_no_container_of_a_new_pod_that_asks_for_cards_is_privileged(
     is_refused(response, field)
     assert "container main" in response["status"]["message"]
     assert ledger.submitted == []
-    allowing = Policy(allow_privileged=True)
+    allowing = AdmissionSettings(allow_privileged=True)
     assert (await answered(review(thing), policy=allowing))["allowed"]
 
 

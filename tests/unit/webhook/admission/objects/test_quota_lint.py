@@ -7,7 +7,7 @@ from support.builders.admission_reviews import CoreLedger, recorded, review, ser
 from support.fakes.owner_cluster import CATALOG, around, of
 
 from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
-from webhook.api.admission_settings import Policy
+from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.policies import NamespacePolicy
 
 MEM = "limits.nvidia.com/gpumem"
@@ -19,14 +19,14 @@ async def warned(resource: Resource, spec: dict[str, Any], **more: Any) -> tuple
     return await answered(review(thing, **of(resource), **more))
 
 
-async def answered(one: dict[str, Any], policy: Policy | None = None) -> tuple[str, ...]:
+async def answered(one: dict[str, Any], policy: AdmissionSettings | None = None) -> tuple[str, ...]:
     response = await responded(one, policy)
     assert response["allowed"]
     return tuple(response.get("warnings", ()))
 
 
 async def responded(
-    one: dict[str, Any], policy: Policy | None = None, **namespace: Any
+    one: dict[str, Any], policy: AdmissionSettings | None = None, **namespace: Any
 ) -> dict[str, Any]:
     ledger = CoreLedger()
     surroundings = around(ledger, default=NamespacePolicy(**namespace))
@@ -135,7 +135,7 @@ async def test_a_universe_quota_without_sense_is_named_as_such() -> None:
 async def test_a_universe_quota_of_another_cluster_than_the_authority_is_said_to_do_nothing() -> (
     None
 ):
-    elsewhere = Policy(universe_authority=False)
+    elsewhere = AdmissionSettings(universe_authority=False)
     thing = {"metadata": {"name": "q", "uid": "u"}, "spec": {"hard": {"limits.nvidia.com/gpu": 8}}}
     [warning] = await answered(review(thing, **of(UNIVERSE_QUOTAS)), elsewhere)
     assert warning.startswith("this quota limits nothing: this cluster was told not to supply")

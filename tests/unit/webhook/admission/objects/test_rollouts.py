@@ -20,7 +20,7 @@ from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.denials import Denial
 from ledger.log.ledger import Accepted
 from webhook.api.admission_review import WARNING_CHARACTERS_MAX
-from webhook.api.admission_settings import Policy
+from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.policies import NamespacePolicy
 
 NO_POD_MISSING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -62,7 +62,7 @@ async def answered(
 ) -> dict[str, Any]:
     surroundings = around(ledger, OwnedCluster(), default=NamespacePolicy(**namespace))
     operation = "CREATE" if old is None else "UPDATE"
-    settings = Policy(deadline=deadline)
+    settings = AdmissionSettings(deadline=deadline)
     async with serving(ledger, policy=settings, surroundings=surroundings) as service:
         return await service.post(review(new, old, operation=operation, **of(DEPLOYMENTS)))
 

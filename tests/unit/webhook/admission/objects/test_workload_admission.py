@@ -29,10 +29,10 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import Requirement
 from ledger.kube.api.resources import Resource
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.api.admission_settings import Policy
+from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.policies import NamespacePolicy
-from webhook.kinds.catalog import Catalog
-from webhook.kinds.schema import Kind
+from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.schema import WorkloadKind
 
 DEMAND = {GPU: 3, MEMORY: 24_000}
 TRAITS = ("!best-effort",)
@@ -43,7 +43,7 @@ DEPLOYMENT = manifest(DEPLOYMENTS, "web", replicas=3)
 class Namespace:
     """One namespace whose objects are reviewed, by a cluster that knows them."""
 
-    def __init__(self, *objects: Manifest, catalog: Catalog = CATALOG, **policy: Any) -> None:
+    def __init__(self, *objects: Manifest, catalog: KindCatalog = CATALOG, **policy: Any) -> None:
         self.ledger = CoreLedger()
         self.cluster = OwnedCluster(*objects)
         self.surroundings = around(
@@ -271,7 +271,7 @@ async def test_what_every_pod_would_be_refused_for_is_refused_before_there_is_on
 
 async def test_privileged_templates_are_allowed_where_privileged_pods_are() -> None:
     team = Namespace()
-    allowing = Policy(allow_privileged=True)
+    allowing = AdmissionSettings(allow_privileged=True)
     async with serving(team.ledger, policy=allowing, surroundings=team.surroundings) as service:
         assert (await service.post(review(privileged(), **of(DEPLOYMENTS))))["allowed"]
 
@@ -306,7 +306,7 @@ async def test_an_update_to_memory_that_nobody_knows_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("kind", list(EVERY), ids=lambda kind: str(kind.name))
-async def test_every_kind_reserves_what_was_worked_out_by_hand(kind: Kind) -> None:
+async def test_every_kind_reserves_what_was_worked_out_by_hand(kind: WorkloadKind) -> None:
     for case in cases_of(kind):
         if case.options or case.finished:
             continue
@@ -419,7 +419,9 @@ async def test_a_reference_that_controls_nothing_may_be_added_by_anybody() -> No
 
 
 async def test_further_controllers_are_named_by_a_setting() -> None:
-    team = Namespace(DEPLOYMENT, catalog=Catalog.load(controllers={"deployments.apps": ("ada",)}))
+    team = Namespace(
+        DEPLOYMENT, catalog=KindCatalog.load(controllers={"deployments.apps": ("ada",)})
+    )
     await team.answer(SETS, SET)
     assert team.ledger.submitted == []
 
