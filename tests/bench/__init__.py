@@ -1,5 +1,11 @@
-"""Measurements of the whole and of its parts, each with a goal. `python -m tests.bench` runs them.
+"""Benchmarks of the product, each with a goal. `python -m tests.bench` runs them.
 
-Machines are noisy, so that nothing here is a bare number: what can be is compared with a baseline
-measured in the same run, and every measurement has a process of its own.
+Machines are noisy: where possible a value is compared with a baseline that the same run measured.
+Each benchmark has a process of its own.
 """
+
+import sys
+from pathlib import Path
+
+# The tests' helpers have one name, `support`, everywhere. Pytest finds them by its `pythonpath`.
+sys.path.append(str(Path(__file__).parents[1]))

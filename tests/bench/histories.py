@@ -15,7 +15,7 @@ from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.port import Snapshot
 from tests.bench import ledgers
-from tests.support.builders.decide_and_fold import record
+from support.builders.decide_and_fold import record
 
 START: Final = 1_750_000_000_000_000
 STEP: Final = 20_000

@@ -14,7 +14,7 @@ from ledger.runtime.http import http_server
 from ledger.runtime.tls import reloading_context
 from tests.bench.running import Running, start, wait_for_go
 from tests.bench.services import Process
-from tests.support.servers.ports import free_port
+from support.servers.ports import free_port
 from webhook.api.admission_review import AdmissionRequest, AdmissionResponse, required_pod
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.app import MUTATE_PATH, VALIDATE_PATH, Endpoint

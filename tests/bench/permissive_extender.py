@@ -23,7 +23,7 @@ from ledger.runtime.tls import reloading_context
 from tests.bench.running import start, wait_for_go
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.scheduling.support.scheduler import Extender
-from tests.support.servers.ports import free_port
+from support.servers.ports import free_port
 
 HOST: Final = "127.0.0.1"
 CONNECTIONS_MAX: Final = 32

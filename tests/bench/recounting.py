@@ -29,7 +29,7 @@ from tests.bench.fleet import Fleet, workload
 from tests.bench.memory import forget_peak, peak, resident
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh, start
-from tests.support.servers.ports import free_port
+from support.servers.ports import free_port
 from webhook.context.charging_modes import ChargingModes
 from webhook.context.cluster_and_context import Beyond
 from webhook.context.cluster_context import ClusterContext

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bench.ledgers import CLUSTER
-from tests.support.servers.ports import free_port
+from support.servers.ports import free_port
 
 READY_SECONDS_MAX = 60.0
 END_SECONDS_MAX = 15.0

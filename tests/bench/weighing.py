@@ -13,7 +13,7 @@ from tests.bench.fleet import Fleet
 from tests.bench.memory import resident
 from tests.bench.results import Goal, Result, result
 from tests.bench.running import fresh
-from tests.support.builders.decide_and_fold import apply
+from support.builders.decide_and_fold import apply
 
 NAME: Final = "weighing"
 

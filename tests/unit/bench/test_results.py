@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from bench import results
-from bench.results import Goal, Report, result
+from tests.bench import results
+from tests.bench.results import Goal, Report, result
 
 
 @pytest.mark.parametrize(
