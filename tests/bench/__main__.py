@@ -7,8 +7,8 @@ import time
 
 from rich.console import Console
 
-from tests.bench import results
-from tests.bench.results import Report, Result
+from tests.bench.harness import results
+from tests.bench.harness.results import Report, Result
 
 NAMES = (
     "core",
@@ -16,12 +16,12 @@ NAMES = (
     "history",
     "lag",
     "replicas",
-    "deciding",
-    "weighing",
-    "recounting",
-    "creating",
-    "fitting",
-    "extending",
+    "decisions",
+    "state_memory",
+    "recounts",
+    "pod_creation",
+    "node_fit",
+    "extender",
     "scheduling",
     "native",
     "trips",
@@ -65,8 +65,9 @@ def main() -> int:
 
 
 def _measured(name: str, quick: bool) -> list[Result]:
-    measurements: list[Result] = importlib.import_module(f"tests.bench.{name}").run(quick)
-    return measurements
+    package = "tests.bench" if name == "trips" else "tests.bench.measurements"
+    measured: list[Result] = importlib.import_module(f"{package}.{name}").run(quick)
+    return measured
 
 
 if __name__ == "__main__":

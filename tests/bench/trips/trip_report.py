@@ -6,7 +6,7 @@ from typing import Final
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from tests.bench.results import Goal, Result, result
+from tests.bench.harness.results import Goal, Result, result
 from tests.bench.trips import profiled_trips
 from tests.bench.trips.call_profile import Figures, figures
 

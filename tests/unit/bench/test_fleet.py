@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from tests.bench import family, memory
-from tests.bench.fleet import Fleet, pod, workload
-from tests.bench.posting import _status
+from tests.bench.harness import process_memory, process_tree
+from tests.bench.load.pod_clients import _status
+from tests.bench.objects.fleet import Fleet, pod, workload
 
 FLEET = Fleet(namespaces=3, roots=7, pods=4, replicas=9)
 
@@ -46,20 +46,20 @@ async def test_an_answer_is_read_to_its_end(answer: bytes) -> None:
 
 
 def test_the_peak_remembers_what_is_free_again() -> None:
-    memory.forget_peak()
-    before = memory.resident()
+    process_memory.forget_peak()
+    before = process_memory.resident()
     len(bytearray(b"x" * (64 * 2**20)))
-    assert memory.peak() - before > 60 * 2**20
-    assert memory.resident() - before < 60 * 2**20
+    assert process_memory.peak() - before > 60 * 2**20
+    assert process_memory.resident() - before < 60 * 2**20
 
 
 def test_the_computing_of_children_counts_while_they_live() -> None:
-    before = family.computed()
+    before = process_tree.computed()
     busy = "import sys, time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
     with subprocess.Popen(
         [sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        assert family.computed() - before >= 0.28
+        assert process_tree.computed() - before >= 0.28
         child.communicate(b"\n")

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.bench import results
-from tests.bench.results import Goal, Report, result
+
+from tests.bench.harness import results
+from tests.bench.harness.results import Goal, Report, result
 
 
 @pytest.mark.parametrize(

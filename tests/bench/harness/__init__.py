@@ -1,0 +1,1 @@
+"""Harness of the benchmarks: fresh processes, results, a control plane, a service."""

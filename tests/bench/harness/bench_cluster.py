@@ -1,0 +1,128 @@
+"""A control plane to measure on: real etcd, kube-apiserver and kube-controller-manager.
+
+The binaries are those of the end-to-end tests: a folder named by KUBEBUILDER_ASSETS.
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import aiohttp
+
+from ledger.kube.requests.demand_rules import DemandRules
+from tests.bench.harness.results import Skipped
+from tests.e2e.harness.cluster import Cluster
+from tests.e2e.harness.controlplane import ADMIN, ControlPlane
+from tests.e2e.harness.polling import eventually
+from webhook.kinds.catalog import KindCatalog
+from webhook.registration.webhook_configurations import ReviewScope, WebhookAddress, configurations
+
+ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
+EFFECTIVE_SECONDS: Final = 30.0
+PAGE: Final = 500
+
+_WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
+
+T = TypeVar("T")
+
+
+class Bed:
+    """A running control plane, used one step at a time."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        self.ca, self.token = str(plane.ca), plane.token(ADMIN)
+        self.host, _, port = plane.url.removeprefix("https://").partition(":")
+        self.port = int(port)
+
+    def do(self, step: Callable[[Cluster], Awaitable[T]]) -> T:
+        """Do something as the administrator."""
+        return asyncio.run(self._do(step))
+
+    def make_namespace(self, name: str) -> None:
+        """Create a namespace."""
+        thing = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        self.do(lambda cluster: cluster.must("POST", "/api/v1/namespaces", thing))
+
+    def limit(self, namespace: str, key: str, limit: int) -> None:
+        """Create a ResourceQuota of one key and wait until Kubernetes has its status."""
+        path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+        hard = {key: str(limit)}
+        thing = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "gpus"},
+            "spec": {"hard": hard},
+        }
+
+        async def create(cluster: Cluster) -> None:
+            await cluster.must("POST", path, thing)
+            await eventually(
+                lambda: cluster.must("GET", f"{path}/gpus"),
+                lambda seen: "hard" in seen.get("status", {}),
+                within=EFFECTIVE_SECONDS,
+                what=f"the quota of {namespace} has a status",
+            )
+
+        self.do(create)
+
+    def count(self, namespace: str) -> int:
+        """Return how many pods a namespace has."""
+        path = f"/api/v1/namespaces/{namespace}/pods?limit={PAGE}"
+
+        async def pods(cluster: Cluster) -> int:
+            listed = await cluster.must("GET", path)
+            return len(listed["items"]) + int(listed["metadata"].get("remainingItemCount", 0))
+
+        return self.do(pods)
+
+    def clear(self, namespace: str) -> None:
+        """Delete all pods of a namespace, at once."""
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        options = {"gracePeriodSeconds": 0}
+        self.do(lambda cluster: cluster.must("DELETE", path, options))
+
+    def register(self, name: str, address: str, authority: Path, namespaces: list[str]) -> None:
+        """Have the pods of some namespaces reviewed as the service would have it."""
+        resources = [one for vendor in DemandRules().vendors for one in vendor.names()]
+        asked = WebhookAddress(f"https://{address}", authority.read_bytes())
+        selector = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
+
+        async def create(cluster: Cluster) -> None:
+            for found in configurations(asked, ReviewScope(resources, KindCatalog(()), ())):
+                entry = found["webhooks"][0]
+                entry["namespaceSelector"] = {"matchExpressions": [selector]}
+                thing = {**found, "metadata": {"name": name}, "webhooks": [entry]}
+                path = f"{_WEBHOOKS}/{found['kind'].lower()}s"
+                await cluster.must("POST", path, thing)
+
+        self.do(create)
+
+    async def _do(self, step: Callable[[Cluster], Awaitable[T]]) -> T:
+        context = ssl.create_default_context(cafile=self.ca)
+        connector = aiohttp.TCPConnector(ssl=context)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            return await step(Cluster(session, self.plane.url, self.token))
+
+
+@contextmanager
+def bed(folder: Path) -> Iterator[Bed]:
+    """Run a control plane for the block. Raises Skipped where there are no binaries."""
+    assets = os.environ.get(ASSETS_VARIABLE)
+    if not assets:
+        raise Skipped(
+            f"{ASSETS_VARIABLE} is not set: nothing was measured on a real API server. Point it at"
+            " a folder with etcd, kube-apiserver and kube-controller-manager"
+            " (tests/e2e/README.md says how to get one)"
+        )
+    folder.mkdir()
+    plane = ControlPlane(Path(assets), folder)
+    plane.start()
+    try:
+        yield Bed(plane)
+    finally:
+        plane.stop()

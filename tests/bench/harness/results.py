@@ -1,0 +1,150 @@
+"""Results: what was measured, what it is compared with, and whether that is good enough."""
+
+import os
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+LATEST = Path(__file__).parents[1] / "results" / "latest.json"
+
+
+class Skipped(Exception):
+    """Something cannot be measured here; the message says what is missing."""
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """A bound for a result's value, or for its ratio to the baseline."""
+
+    bound: float
+    at: Literal["least", "most"]
+    of: Literal["value", "ratio"] = "value"
+
+    def holds(self, number: float) -> bool:
+        """Return whether the number is within the bound."""
+        return number >= self.bound if self.at == "least" else number <= self.bound
+
+    def text(self) -> str:
+        """Return the bound as the table shows it."""
+        sign = "≥" if self.at == "least" else "≤"
+        return f"{sign} {self.bound:,g}" + (" of the baseline" if self.of == "ratio" else "")
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One measured number. `ratio` is value divided by baseline; `note` says what bounds it."""
+
+    name: str
+    value: float
+    unit: str
+    baseline: float | None = None
+    ratio: float | None = None
+    goal: Goal | None = None
+    met: bool | None = None
+    note: str = ""
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """Where it was measured. `load` is the load average per core before the first measurement."""
+
+    processor: str
+    cores: int
+    memory_gib: float
+    system: str
+    python: str
+    load: float
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a run leaves behind."""
+
+    machine: Machine
+    results: list[Result]
+
+
+def result(
+    name: str,
+    value: float,
+    unit: str,
+    *,
+    baseline: float | None = None,
+    goal: Goal | None = None,
+    note: str = "",
+) -> Result:
+    """Return a result, judged."""
+    ratio = value / baseline if baseline else None
+    judged = value if goal is None or goal.of == "value" else ratio
+    met = None if goal is None or judged is None else goal.holds(judged)
+    return Result(
+        name=name,
+        value=_rounded(value),
+        unit=unit,
+        baseline=None if baseline is None else _rounded(baseline),
+        ratio=None if ratio is None else _rounded(ratio),
+        goal=goal,
+        met=met,
+        note=note,
+    )
+
+
+def machine() -> Machine:
+    """Describe this machine."""
+    cores = len(os.sched_getaffinity(0))
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Machine(
+        _processor(),
+        cores,
+        _rounded(pages / 2**30),
+        platform.platform(),
+        platform.python_version(),
+        _rounded(os.getloadavg()[0] / cores),
+    )
+
+
+def write(report: Report, path: Path = LATEST) -> None:
+    """Write a report as JSON, in one step."""
+    path.parent.mkdir(exist_ok=True)
+    new = path.with_suffix(".tmp")
+    new.write_bytes(encoded(report))
+    new.replace(path)
+
+
+def encoded(report: Report) -> bytes:
+    """Return a report as JSON, with a line for each value."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
+
+
+def table(results: Iterable[Result]) -> Table:
+    """Return the results as people read them."""
+    made = Table("measured", "value", "unit", "baseline", "ratio", "goal", "met", box=SIMPLE_HEAD)
+    for one in results:
+        made.add_row(
+            one.name,
+            f"{one.value:,g}",
+            one.unit,
+            "" if one.baseline is None else f"{one.baseline:,g}",
+            "" if one.ratio is None else f"{one.ratio:.2f}",
+            "" if one.goal is None else one.goal.text(),
+            {None: "", True: "[green]yes[/]", False: "[red]no[/]"}[one.met],
+        )
+    return made
+
+
+def notes(results: Iterable[Result]) -> str:
+    """Return what bounds the numbers, one line for each result that says so."""
+    return "\n".join(f"{one.name}: {one.note}" for one in results if one.note)
+
+
+def _rounded(number: float) -> float:
+    """Return four significant digits, and all digits of a whole number."""
+    return float(f"{number:.4g}") if abs(number) < 1_000 else float(round(number))
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()

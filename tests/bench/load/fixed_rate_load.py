@@ -1,0 +1,48 @@
+"""Load at a fixed rate: commands are submitted when they are due, whether answers came or not."""
+
+import asyncio
+import itertools
+import time
+from typing import Final
+
+from ledger.log.ledger import Accepted, Ledger
+from tests.bench.harness import ledgers
+
+TICK_SECONDS: Final = 0.002
+NAMESPACES: Final = 1_000
+
+
+class Pace:
+    """Reserves and releases in turn, so many per second. `seconds` are the times to an answer."""
+
+    def __init__(self, ledger: Ledger, per_second: float, client: int = 0) -> None:
+        """Load a ledger; clients with different numbers do not touch each other's pods."""
+        self._ledger = ledger
+        self._per_second = per_second
+        self._client = client
+        self._pairs: set[asyncio.Task[None]] = set()
+        self.seconds: list[float] = []
+        self.refused = 0
+
+    async def run(self, seconds: float) -> None:
+        """Load for so many seconds, then wait for the last answers."""
+        started = time.perf_counter()
+        for number in itertools.count():
+            due = started + 2 * number / self._per_second
+            if due > started + seconds:
+                break
+            if due - time.perf_counter() > TICK_SECONDS:
+                await asyncio.sleep(TICK_SECONDS)
+            pair = asyncio.create_task(self._pair(number, due))
+            self._pairs.add(pair)
+            pair.add_done_callback(self._pairs.discard)
+        await asyncio.gather(*self._pairs)
+
+    async def _pair(self, number: int, due: float) -> None:
+        hold = ledgers.reserve(ledgers.namespace(number % NAMESPACES), self._client, number)
+        for command in (hold, ledgers.release(hold)):
+            answer = await self._ledger.submit(command)
+            self.refused += not isinstance(answer, Accepted)
+            now = time.perf_counter()
+            self.seconds.append(now - due)
+            due = now

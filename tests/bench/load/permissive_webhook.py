@@ -1,0 +1,75 @@
+"""The floor of a webhook: the service's own stack, which reads a pod and answers "allowed"."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+from support.servers.ports import free_port
+
+from ledger.runtime.http import http_server
+from ledger.runtime.tls import reloading_context
+from tests.bench.harness.bench_service import Process
+from tests.bench.harness.fresh_process import Running, start, wait_for_go
+from webhook.api.admission_review import AdmissionRequest, AdmissionResponse, required_pod
+from webhook.api.admission_settings import AdmissionSettings
+from webhook.app import MUTATE_PATH, VALIDATE_PATH, Endpoint
+
+HOST: Final = "127.0.0.1"
+
+
+class Permissive:
+    """Reads the pod and allows it."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+
+    async def answer(self, request: AdmissionRequest, until: float) -> AdmissionResponse:
+        required_pod(request, "object")
+        self.answered += 1
+        return AdmissionResponse(request.uid, True)
+
+
+class Floor(Process):
+    """The process that allows everything."""
+
+    def __init__(self, running: Running, address: str) -> None:
+        super().__init__(running.pid, address)
+        self._running = running
+        self.answered = 0
+
+    def end(self) -> None:
+        """End it; `answered` is then how many reviews it has answered."""
+        self._running.go()
+        self.answered = int(self._running.result()["answered"])
+
+
+async def answer_allowed(store: str, port: int) -> dict[str, float]:
+    """Serve until told to end, with the certificates of a store."""
+    handler = Permissive()
+    paths = (MUTATE_PATH, VALIDATE_PATH)
+    app = Starlette(routes=[Route(path, Endpoint(handler, AdmissionSettings())) for path in paths])
+    secured = reloading_context.Tls(reloading_context.own(Path(store, "tls"), (HOST,)))
+    stop = asyncio.Event()
+    listener = http_server.bind(f"{HOST}:{port}")
+    task = asyncio.create_task(http_server.serve(app, listener, stop, tls=secured))
+    await wait_for_go()
+    stop.set()
+    await task
+    return {"computed": time.process_time(), "answered": handler.answered}
+
+
+@contextmanager
+def allowing(store: Path) -> Iterator[Floor]:
+    """Serve for the block."""
+    port = free_port()
+    floor = Floor(running := start(answer_allowed, store=str(store), port=port), f"{HOST}:{port}")
+    running.wait_ready()
+    try:
+        yield floor
+    finally:
+        floor.end()

@@ -1,0 +1,95 @@
+"""Clients of an API server: each posts one pod after the other on a connection of its own.
+
+They run in a process of their own and only look at the status of an answer, so that what is
+measured is the API server and whom it asks.
+"""
+
+import asyncio
+import ssl
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from ledger.runtime import gc_tuning
+from tests.bench.objects.fleet import Template
+from tests.e2e.objects.pods import pod
+
+CLIENTS: Final = 32
+ANSWER_SECONDS_MAX: Final = 30.0
+ANSWER_BYTES_MAX: Final = 2**20
+
+CREATED, FORBIDDEN, CONFLICT = 201, 403, 409
+
+_NAME: Final = "{{name}}"
+_LAST_CHUNK: Final = b"\r\n0\r\n\r\n"
+_LENGTH: Final = b"content-length: "
+
+
+async def post(
+    host: str, port: int, ca: str, token: str, namespace: str, first: int, count: int
+) -> dict[str, float]:
+    """Create so many pods; returns seconds and how many were answered with which status.
+
+    Raises AssertionError when the API server gave any other answer than created, forbidden or
+    conflict.
+    """
+    requests = _requests(f"{host}:{port}", token, namespace, first, count)
+    trusted = ssl.create_default_context(cafile=ca)
+    connections = [
+        await asyncio.open_connection(host, port, ssl=trusted, limit=ANSWER_BYTES_MAX)
+        for _ in range(CLIENTS)
+    ]
+    gc_tuning.spare()
+    found: Counter[int] = Counter()
+    started = time.perf_counter()
+    await asyncio.gather(*(_client(*one, requests, found) for one in connections))
+    seconds = time.perf_counter() - started
+    for _, writer in connections:
+        writer.close()
+    known = found[CREATED] + found[FORBIDDEN] + found[CONFLICT]
+    assert known == count, f"answers by status: {dict(found)}"
+    return {
+        "seconds": seconds,
+        "created": found[CREATED],
+        "forbidden": found[FORBIDDEN],
+        "conflicts": found[CONFLICT],
+    }
+
+
+async def _client(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    requests: Iterator[bytes],
+    found: Counter[int],
+) -> None:
+    for request in requests:
+        writer.write(request)
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            found[await _status(reader)] += 1
+
+
+async def _status(reader: asyncio.StreamReader) -> int:
+    """Read one answer and return its status."""
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    if b"transfer-encoding: chunked" in head:
+        await reader.readuntil(_LAST_CHUNK)  # JSON has no bare line breaks
+    else:
+        at = head.index(_LENGTH) + len(_LENGTH)
+        await reader.readexactly(int(head[at : head.index(b"\r", at)]))
+    return int(head.split(b" ", 2)[1])
+
+
+def _requests(host: str, token: str, namespace: str, first: int, count: int) -> Iterator[bytes]:
+    """Return whole HTTP requests, made beforehand."""
+    template = Template(pod(_NAME))
+    made = []
+    for number in range(first, first + count):
+        body = template.filled({_NAME.encode(): b"p-%d" % number})
+        head = (
+            f"POST /api/v1/namespaces/{namespace}/pods HTTP/1.1\r\nHost: {host}\r\n"
+            f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+            f"Accept: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        made.append(head.encode() + body)
+    return iter(made)

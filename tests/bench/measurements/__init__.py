@@ -1,0 +1,1 @@
+"""The benchmarks, one file each, by the name that `--only` takes."""

@@ -1,0 +1,1 @@
+"""Objects, reviews, commands and logs that benchmarks use, in any number."""

@@ -1,0 +1,62 @@
+"""Filling a state with a fleet, as if all of it had been seen."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ledger.core.model.commands import Observe
+from ledger.core.model.denials import Denial
+from ledger.core.model.qualified_names import qualified
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.pod_demand import demand_of
+from tests.bench.harness.ledgers import CLUSTER
+from tests.bench.objects.fleet import VERSION, Fleet, pod, workload
+from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.envelope import envelope_of
+from webhook.settlement.pod_observation import POD_KEYS, pod_traits
+
+RULES: Final = DemandRules()
+CATALOG: Final = KindCatalog.load()
+ACTOR: Final = "bench"
+
+
+def roots(fleet: Fleet) -> Iterator[Observe]:
+    """Yield what tells the ledger of every Deployment."""
+    kind = CATALOG.of_resource("apps", "deployments")
+    assert kind is not None
+    envelope = envelope_of(kind, workload(fleet.deployment(0)), RULES)
+    assert not isinstance(envelope, Denial), envelope
+    for root in range(fleet.roots):
+        meta = workload(fleet.deployment(root)).metadata
+        yield Observe(
+            qualified(CLUSTER, meta.namespace),
+            root_key(root),
+            meta.uid,
+            VERSION,
+            dict(envelope.demand),
+            ACTOR,
+            traits=envelope.traits,
+            generation=meta.generation,
+        )
+
+
+def pods(fleet: Fleet) -> Iterator[Observe]:
+    """Yield what tells the ledger of every pod, each drawing from its Deployment."""
+    for root, number in fleet.members():
+        seen = pod(fleet.pod(root, number))
+        demand = demand_of(seen, RULES)
+        assert not isinstance(demand, Denial), demand
+        yield Observe(
+            qualified(CLUSTER, seen.metadata.namespace),
+            POD_KEYS + seen.metadata.name,
+            seen.metadata.uid,
+            VERSION,
+            demand.amounts,
+            ACTOR,
+            root=root_key(root),
+            traits=pod_traits(seen, RULES),
+        )
+
+
+def root_key(root: int) -> str:
+    """Return the key of a Deployment."""
+    return f"deployments.apps/web-{root}"
