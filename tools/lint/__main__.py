@@ -8,7 +8,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from tools.lint import baseline, constructors, exceptions, logs, naming, sizes, spelling, words
+from tools.lint import (
+    baseline,
+    constructors,
+    exceptions,
+    logs,
+    naming,
+    sizes,
+    spelling,
+    stale_names,
+    words,
+)
 from tools.lint.findings import Finding, Rule
 from tools.lint.tree import Tree
 
@@ -31,6 +41,7 @@ def rules() -> tuple[Rule, ...]:
         logs.log_events,
         constructors.constructors,
         spelling.spelling,
+        stale_names.stale_names,
         words.rule(words.read()),
     )
 

@@ -10,7 +10,7 @@ from tools.lint.tree import Tree, is_product, is_test
 _FENCE: Final = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1\2", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"`[^`]*`")
 _TARGET: Final = re.compile(r"\]\([^)]*\)|https?://[^\s`]+")
-_C_PARTS: Final = re.compile(
+COMMENT_OR_STRING: Final = re.compile(
     r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
 )
 _HASH_COMMENTS: Final = re.compile(r"(?:(?:^|(?<=\s))#+ .*(?:\n[ \t]*(?=# ))?)+", re.MULTILINE)
@@ -19,7 +19,7 @@ _WORDS: Final = re.compile(r"\w\s+\w")
 
 
 class Text(NamedTuple):
-    """One piece of prose and the line it begins on; code within it is blanked."""
+    """One piece of prose and the line it begins on."""
 
     path: str
     line: int
@@ -27,10 +27,16 @@ class Text(NamedTuple):
 
 
 def texts(tree: Tree) -> Iterator[Text]:
-    """Return all prose of a tree."""
+    """Return all prose of a tree; code within it is blanked."""
+    for text in passages(tree):
+        yield text._replace(text=_plain(text.text))
+
+
+def passages(tree: Tree) -> Iterator[Text]:
+    """Return all prose of a tree, with the code in backticks within it; fenced code is blanked."""
     for path in tree.paths:
         if path.endswith(".md"):
-            yield Text(path, 1, _plain(_FENCE.sub(_blanked, tree.text(path))))
+            yield Text(path, 1, _FENCE.sub(_blanked, tree.text(path)))
         elif path.endswith(".py"):
             yield from _python(tree, path)
         elif path.endswith((".c", ".h")):
@@ -49,7 +55,7 @@ def _python(tree: Tree, path: str) -> Iterator[Text]:
         value = _value(node)
         is_read = id(node) in documented or (is_product(path) and _WORDS.search(value))
         if is_read and id(node) not in inside:
-            yield Text(path, node.lineno, _plain(value))
+            yield Text(path, node.lineno, value)
     yield from _comments(path, tree.text(path), spans)
     if is_test(path):
         for function, _owner in tree.functions(path):
@@ -69,11 +75,11 @@ def _comments(path: str, source: str, spans: list[ast.Constant | ast.JoinedStr])
     kept, last = "", 0
     for number, text in _hashes(source, spans):
         if kept and number != last + 1:
-            yield Text(path, last - kept.count("\n"), _plain(kept))
+            yield Text(path, last - kept.count("\n"), kept)
             kept = ""
         kept, last = f"{kept}\n{text}" if kept else text, number
     if kept:
-        yield Text(path, last - kept.count("\n"), _plain(kept))
+        yield Text(path, last - kept.count("\n"), kept)
 
 
 def _hashes(source: str, spans: list[ast.Constant | ast.JoinedStr]) -> Iterator[tuple[int, str]]:
@@ -94,19 +100,19 @@ def _hashes(source: str, spans: list[ast.Constant | ast.JoinedStr]) -> Iterator[
 
 def _c(path: str, source: str) -> Iterator[Text]:
     """Return the comments of C code, and the messages of the product."""
-    for found in _C_PARTS.finditer(source):
+    for found in COMMENT_OR_STRING.finditer(source):
         text, line = found[0], source.count("\n", 0, found.start()) + 1
         if text.startswith("/") or (is_product(path) and _WORDS.search(text)):
-            yield Text(path, line, _plain(text))
+            yield Text(path, line, text)
 
 
 def _configuration(path: str, source: str) -> Iterator[Text]:
     """Return the comments of a file that begins them with `#`, and descriptions of a schema."""
     if "/crds/" in path:
-        yield Text(path, 1, _plain(source))
+        yield Text(path, 1, source)
         return
     for found in _HASH_COMMENTS.finditer(source):
-        yield Text(path, source.count("\n", 0, found.start()) + 1, _plain(found[0]))
+        yield Text(path, source.count("\n", 0, found.start()) + 1, found[0])
 
 
 def _plain(text: str) -> str:

@@ -32,7 +32,7 @@ _FALSE: Final = frozenset({"0", "f", "false"})
 
 
 class Preferences(msgspec.Struct, frozen=True):
-    """What a pod says of how it is to be placed; the fields are those of `PodWish`."""
+    """What a pod says of how it is to be placed; the fields are those of `PodDeviceRequest`."""
 
     numa_bind: bool = False
     node_policy: str = ""

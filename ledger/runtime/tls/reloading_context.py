@@ -36,7 +36,7 @@ class Tls:
         """Load everything. `find` returns the files to serve with, renewed when it was time.
 
         With a client CA, clients *may* present a certificate; one of another CA fails the
-        handshake. Whether a request needs one is decided by `client_certificates`. Raises
+        handshake. `request_guards` decides which requests need one. Raises
         CertificateError.
         """
         self._find = find

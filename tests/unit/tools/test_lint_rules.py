@@ -133,6 +133,12 @@ VIOLATIONS = {
         "README.md",
         "'recieves' looks like a mistake for receives",
     ),
+    "stale-names": (
+        {"README.md": "See `open_gate`.\n", "webhook/a.py": "def open_gates(): ...\n"},
+        {"README.md": "See `open_gates`.\n", "webhook/a.py": "def open_gates(): ...\n"},
+        "README.md",
+        "no code has open_gate",
+    ),
 }
 """A planted violation, the same within the bound, and path and message of the finding."""
 
