@@ -20,13 +20,17 @@ from gpuledger.server.replica import LedgerReplica
 from gpuledger.server.service_metrics import ServiceMetrics
 from gpuledger.wiring import service_parts
 from ledger.log.ledger import Ledger
-from ledger.runtime.http import request_body
 from ledger.runtime.http.acceptor import CERTIFIED, HANDSHAKES, OTHERS, Acceptor
 from ledger.runtime.http.authorization import AccessRequired
-from ledger.runtime.http.body_budget import BodyBudget, BudgetShare
 from ledger.runtime.http.health import Health
+from ledger.runtime.http.json_endpoint import (
+    BodyBudget,
+    BudgetShare,
+    ClientGone,
+    RequestRefused,
+    read_body,
+)
 from ledger.runtime.http.metrics_access import METRICS, MonitoringAccess
-from ledger.runtime.http.request_body import ClientGone, RequestRefused
 from ledger.runtime.http.request_guards import ClientCertificateRequired, LoopbackRequired
 from ledger.runtime.http.token_reviews import TokenGuard
 from ledger.runtime.metrics import Telemetry
@@ -162,7 +166,7 @@ class ServiceApp:
         until = asyncio.get_running_loop().time() + seconds
         return await explain(
             self._validating,
-            await request_body.read(request.receive, self._settings.review_bytes_max, until, held),
+            await read_body(request.receive, self._settings.review_bytes_max, until, held),
             deadline=seconds,
             username=request.query_params.get("user", ""),
             namespace=request.query_params.get("namespace") or None,

@@ -17,7 +17,7 @@ from tests.bench.harness.bench_service import Process
 from tests.bench.harness.fresh_process import Running, start, wait_for_go
 from webhook.api.admission_review import AdmissionRequest, AdmissionResponse, required_pod
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.app import MUTATE_PATH, VALIDATE_PATH, Endpoint
+from webhook.app import MUTATE_PATH, VALIDATE_PATH, endpoint
 
 HOST: Final = "127.0.0.1"
 
@@ -52,7 +52,7 @@ async def answer_allowed(store: str, port: int) -> dict[str, float]:
     """Serve until told to end, with the certificates of a store."""
     handler = Permissive()
     paths = (MUTATE_PATH, VALIDATE_PATH)
-    app = Starlette(routes=[Route(path, Endpoint(handler, AdmissionSettings())) for path in paths])
+    app = Starlette(routes=[Route(path, endpoint(handler, AdmissionSettings())) for path in paths])
     secured = reloading_context.Tls(reloading_context.own(Path(store, "tls"), (HOST,)))
     stop = asyncio.Event()
     listener = http_server.bind(f"{HOST}:{port}")

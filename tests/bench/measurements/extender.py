@@ -28,8 +28,8 @@ from ledger.core.model.state import State
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log import system_denials
 from ledger.log.records import Record
-from ledger.runtime.http import http_server, request_body
-from ledger.runtime.http.body_budget import BodyBudget
+from ledger.runtime.http import http_server, json_endpoint
+from ledger.runtime.http.json_endpoint import BodyBudget
 from tests.bench.harness.fresh_process import fresh
 from tests.bench.harness.results import Goal, Result, result
 from tests.bench.measurements.node_fit import CARDS, FULL, SIZES, cluster
@@ -94,8 +94,8 @@ class _Plain:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         until = asyncio.get_running_loop().time() + DEADLINE_SECONDS
         with BodyBudget(BODY_MAX).holding() as held:
-            await request_body.read(receive, BODY_MAX, until, held)
-        await request_body.answer(send, 200, b"{}")
+            await json_endpoint.read_body(receive, BODY_MAX, until, held)
+        await json_endpoint.respond(send, 200, b"{}")
 
 
 def _extender(size: int) -> Extender:

@@ -7,11 +7,11 @@ from tests.bench.trips.call_profile import Entry, Figures, Profile, figures, pai
 from tests.bench.trips.trip_report import TITLES
 
 BOUNDS = {
-    "review": 162,
-    "mutate": 33,
-    "filter": 79,
-    "prioritize": 46,
-    "bind": 214,
+    "review": 157,
+    "mutate": 28,
+    "filter": 73,
+    "prioritize": 40,
+    "bind": 208,
     "release": 108,
     "project": 80,
 }

@@ -19,7 +19,7 @@ from support.builders.admission_reviews import (
 
 from webhook.api.admission_review import warning
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.app import Endpoint
+from webhook.app import endpoint
 
 JSON = {"content-type": "application/json"}
 PATHS = ["/admission/validate", "/admission/mutate"]
@@ -74,7 +74,7 @@ async def test_a_body_over_the_bound_is_not_read(service: Service) -> None:
 
 async def test_a_body_without_a_length_is_read_no_further_than_the_bound() -> None:
     async with serving(CoreLedger()) as service:
-        endpoint = Endpoint(service.validating, AdmissionSettings(body_max=2500))
+        application = endpoint(service.validating, AdmissionSettings(body_max=2500))
     read: list[int] = []
     sent: list[Any] = []
 
@@ -85,7 +85,7 @@ async def test_a_body_without_a_length_is_read_no_further_than_the_bound() -> No
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await endpoint(SCOPE, receive, send)
+    await application(SCOPE, receive, send)
     assert sent[0]["status"] == 413
     assert sum(read) == 3000
 
@@ -178,7 +178,7 @@ async def test_an_update_without_its_old_object_names_the_field(service: Service
 
 
 async def test_a_body_that_never_ends_is_given_up_at_the_deadline(service: Service) -> None:
-    endpoint = Endpoint(service.validating, AdmissionSettings(deadline=0.05))
+    application = endpoint(service.validating, AdmissionSettings(deadline=0.05))
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -191,12 +191,12 @@ async def test_a_body_that_never_ends_is_given_up_at_the_deadline(service: Servi
         sent.append(message)
 
     async with asyncio.timeout(5):
-        await endpoint(SCOPE, receive, send)
+        await application(SCOPE, receive, send)
     assert sent[1]["status"] == 408
 
 
 async def test_a_client_that_left_gets_no_answer_and_is_not_charged(service: Service) -> None:
-    endpoint = Endpoint(service.validating, AdmissionSettings())
+    application = endpoint(service.validating, AdmissionSettings())
     sent: list[Any] = []
     text = json.dumps(review(pod({GPU: "1"}))).encode()
     messages = [
@@ -210,7 +210,7 @@ async def test_a_client_that_left_gets_no_answer_and_is_not_charged(service: Ser
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await endpoint(SCOPE, receive, send)
+    await application(SCOPE, receive, send)
     assert sent == []
     assert isinstance(service.ledger, CoreLedger)
     assert service.ledger.submitted == []

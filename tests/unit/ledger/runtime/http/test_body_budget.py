@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from ledger.runtime.http import body_budget, request_body
-from ledger.runtime.http.body_budget import BodyBudget
-from ledger.runtime.http.request_body import RequestRefused
+from ledger.runtime.http import json_endpoint
+from ledger.runtime.http.json_endpoint import BodyBudget, RequestRefused
 
 DEADLINE_SECONDS = 10.0
 KIB = 1024
@@ -40,7 +39,7 @@ def until() -> float:
 async def read(budget: BodyBudget, sender: Sender, answered: asyncio.Event | None = None) -> bytes:
     """Read a body and hold it until its request is answered."""
     with budget.holding() as held:
-        body = await request_body.read(sender, KIB * KIB, until(), held)
+        body = await json_endpoint.read_body(sender, KIB * KIB, until(), held)
         if answered is not None:
             await answered.wait()
         return body
@@ -77,7 +76,7 @@ async def test_a_body_that_finds_no_room_in_time_is_refused() -> None:
     await asyncio.sleep(0)
     soon = asyncio.get_running_loop().time() + 0.05
     with budget.holding() as held, pytest.raises(RequestRefused, match="other requests") as refused:
-        await request_body.read(Sender(b"b" * 8 * KIB), KIB * KIB, soon, held)
+        await json_endpoint.read_body(Sender(b"b" * 8 * KIB), KIB * KIB, soon, held)
     assert refused.value.status == 503
     answered.set()
     await first
@@ -86,7 +85,7 @@ async def test_a_body_that_finds_no_room_in_time_is_refused() -> None:
 async def test_many_small_bodies_that_never_arrive_keep_no_larger_one_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(body_budget, "ARRIVAL_SECONDS", 0.05)
+    monkeypatch.setattr(json_endpoint, "ARRIVAL_SECONDS", 0.05)
     budget = BodyBudget(100 * KIB)
     senders = [Sender(b"a" * KIB, more=True) for _ in range(100)]
     never = [asyncio.create_task(read(budget, sender)) for sender in senders]
@@ -106,7 +105,7 @@ async def test_many_small_bodies_that_never_arrive_keep_no_larger_one_out(
 
 
 async def test_a_body_that_has_arrived_does_not_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body_budget, "ARRIVAL_SECONDS", 0.0)
+    monkeypatch.setattr(json_endpoint, "ARRIVAL_SECONDS", 0.0)
     budget, answered = BodyBudget(10 * KIB), asyncio.Event()
     first = asyncio.create_task(read(budget, Sender(b"a" * KIB, b"a" * 7 * KIB), answered))
     await asyncio.sleep(0.01)
@@ -123,7 +122,9 @@ async def test_a_compressed_body_counts_as_what_it_becomes() -> None:
     budget = BodyBudget(100 * KIB)
     scope = {"headers": [(b"content-encoding", b"gzip")]}
     with budget.holding() as held:
-        packed = await request_body.read(Sender(gzip.compress(b"a" * 50 * KIB)), KIB, until(), held)
-        found = await request_body.inflated(scope, packed, 60 * KIB, until(), held)
+        packed = await json_endpoint.read_body(
+            Sender(gzip.compress(b"a" * 50 * KIB)), KIB, until(), held
+        )
+        found = await json_endpoint.inflated_body(scope, packed, 60 * KIB, until(), held)
         assert budget.bytes == len(packed) + len(found) == len(packed) + 50 * KIB
     assert budget.bytes == 0

@@ -1,0 +1,339 @@
+"""JSON over HTTP: endpoints that read a bounded body and write a bounded answer.
+
+Plain ASGI, because a request is bytes in and bytes out and nothing else of a web framework is
+needed on the way. A refusal is an HTTP status with a JSON body that names the error. A body has a
+largest size and a deadline, and all bodies in memory share a budget: a body counts from its first
+byte until its request is answered. Where the next bytes do not fit, the body that has been arriving
+for longest gives way, once that has lasted `ARRIVAL_SECONDS`; a body that arrived whole stays. So
+senders that never finish cannot keep others out, and quick senders wait for one another.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Generic, TypeVar
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+ARRIVAL_SECONDS: Final = 2.0
+"""How long a body may take to arrive while others wait for its bytes."""
+
+_JSON: Final = (b"content-type", b"application/json")
+_CLOSE: Final = (b"connection", b"close")
+"""Header of answers to incomplete bodies: the connection takes no second request."""
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+"""For zlib: expect the header of gzip."""
+
+
+class ClientGone(Exception):
+    """The client has closed the connection."""
+
+
+class RequestProblem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The body of a 4xx: what was wrong and in which field."""
+
+    error: str
+    message: str
+    field: str = ""
+
+
+class RequestRefused(Exception):
+    """The HTTP request is answered with a 4xx: `status`, and a JSON `body` with the message."""
+
+    def __init__(
+        self, status: int, error: str, *headers: tuple[bytes, bytes], message: str
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = msgspec.json.encode(RequestProblem(error, message))
+        self.headers = headers
+
+
+class BudgetShare:
+    """One request's share of the budget, held for the time of a `with` block."""
+
+    __slots__ = ("_budget", "began", "bytes", "gave_way", "timeout")
+
+    def __init__(self, budget: "BodyBudget") -> None:
+        """Hold nothing yet; `BodyBudget.holding` makes these."""
+        self._budget = budget
+        self.bytes = 0
+        self.began = 0.0
+        self.timeout: asyncio.Timeout | None = None
+        """The timeout that ends the reading of this body; set while it is read."""
+        self.gave_way = False
+
+    def __enter__(self) -> "BudgetShare":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._budget.arrived(self)
+        self._budget.give_back(self, self.bytes)
+
+    async def take(self, size: int, *, more: bool) -> None:
+        """Take the next bytes of the body; `more`: others follow.
+
+        Waits for room. The reader's deadline ends that, and so does giving way: both end
+        `timeout`, inside of which this has to be called.
+        """
+        if more or not self._budget.takes_at_once(self, size):
+            await self._budget.take(self, size, more=more)
+
+    def arrived(self) -> None:
+        """Note that the body is whole, or is not read any further."""
+        self._budget.arrived(self)
+
+    def give_back(self, size: int) -> None:
+        """Give back some of the bytes that were taken."""
+        self._budget.give_back(self, size)
+
+
+class BodyBudget:
+    """Shares out at most `bytes_max` bytes. `bytes` is how many are taken."""
+
+    def __init__(self, bytes_max: int) -> None:
+        """Bound the bodies of these requests; the largest single one has to fit."""
+        self._bytes_max = bytes_max
+        self._arriving: dict[BudgetShare, None] = {}
+        self._freed = asyncio.Event()
+        self.bytes = 0
+
+    def holding(self) -> BudgetShare:
+        """Return a share to be held until the request is answered."""
+        return BudgetShare(self)
+
+    def takes_at_once(self, held: BudgetShare, size: int) -> bool:
+        """Take all of a body that needs no waiting; most arrive in one part."""
+        if self.bytes + size > self._bytes_max or held in self._arriving:
+            return False
+        self.bytes += size
+        held.bytes += size
+        return True
+
+    async def take(self, held: BudgetShare, size: int, *, more: bool) -> None:
+        """Take bytes for a share; see `BudgetShare.take`."""
+        if more and held not in self._arriving:
+            held.began = asyncio.get_running_loop().time()
+            self._arriving[held] = None
+        while self.bytes + size > self._bytes_max:
+            await self._make_room()
+        self.bytes += size
+        held.bytes += size
+
+    def arrived(self, held: BudgetShare) -> None:
+        """Note that a body is whole, or is not read any more."""
+        self._arriving.pop(held, None)
+
+    def give_back(self, held: BudgetShare, size: int) -> None:
+        """Free some of a body's bytes."""
+        if size:
+            self.bytes -= size
+            held.bytes -= size
+            self._freed.set()
+
+    async def _make_room(self) -> None:
+        """Let the oldest arriving body give way, or wait until something is freed."""
+        now = asyncio.get_running_loop().time()
+        oldest = next(iter(self._arriving), None)
+        left = None if oldest is None else oldest.began + ARRIVAL_SECONDS - now
+        if oldest is not None and left is not None and left <= 0:
+            self._give_way(oldest, now)
+            # Its reader is cancelled at its next turn; what it held is free at once.
+            await asyncio.sleep(0)
+            return
+        self._freed.clear()
+        try:
+            async with asyncio.timeout(left):
+                await self._freed.wait()
+        except TimeoutError:
+            return
+
+    def _give_way(self, held: BudgetShare, now: float) -> None:
+        self.arrived(held)
+        self.give_back(held, held.bytes)
+        held.gave_way = True
+        if held.timeout is not None:
+            held.timeout.reschedule(now)
+
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+
+class BodyLimits(msgspec.Struct, frozen=True):
+    """The bounds of one endpoint's bodies: bytes of one, seconds for one request, bytes of all.
+
+    Endpoints may share a `budget`. With `gzip`, bodies may be compressed; `bytes_max` then also
+    bounds the inflated body.
+    """
+
+    bytes_max: int
+    seconds: float
+    budget: BodyBudget
+    gzip: bool = False
+
+
+class JsonEndpoint(Generic[Request, Answer]):
+    """One path as an ASGI application: POST of a JSON body."""
+
+    def __init__(
+        self,
+        answer: Callable[[Request, float], Awaitable[Answer]],
+        *,
+        decode: Callable[[bytes], Request],
+        encode: Callable[[Answer], bytes],
+        refusals: Mapping[type[Exception], tuple[int, str]],
+        limits: BodyLimits,
+        observe_seconds: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        """Pass each request to `answer` with the loop time by which the answer is due.
+
+        `refusals` has status and error name for each exception that `decode` and `answer` raise
+        about a request; its text is the message and its `field`, if it has one, the field.
+        `observe_seconds` receives the duration of each request.
+        """
+        self._answer, self._decode, self._encode = answer, decode, encode
+        self._refusals, self._refused = refusals, tuple(refusals)
+        self._limits, self._observe_seconds = limits, observe_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            with self._limits.budget.holding() as held:
+                await self._serve(scope, receive, send, began + self._limits.seconds, held)
+        finally:
+            self._observe_seconds(clock() - began)
+
+    async def _serve(
+        self, scope: Scope, receive: Receive, send: Send, until: float, held: BudgetShare
+    ) -> None:
+        bytes_max = self._limits.bytes_max
+        try:
+            check_head(scope, bytes_max)
+            body = await read_body(receive, bytes_max, until, held)
+            if self._limits.gzip:
+                body = await inflated_body(scope, body, bytes_max, until, held)
+            answer = self._encode(await self._answer(self._decode(body), until))
+        except self._refused as error:
+            status, name = self._refusals[type(error)]
+            problem = RequestProblem(name, str(error), getattr(error, "field", ""))
+            await respond(send, status, msgspec.json.encode(problem))
+        except RequestRefused as refused:
+            await respond(send, refused.status, refused.body, refused.headers)
+        except ClientGone:
+            return
+        else:
+            await respond(send, 200, answer)
+
+
+def check_head(scope: Scope, body_max: int) -> None:
+    """Refuse what need not be read: only JSON is posted, of so many bytes. Raises
+    RequestRefused."""
+    if scope["method"] != "POST":
+        message = f"{scope['method']} is not supported here, send POST"
+        raise RequestRefused(405, "MethodNotAllowed", (b"allow", b"POST"), message=message)
+    headers = dict(scope["headers"])
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != b"application/json":
+        text = kind.decode("latin-1") or "nothing"
+        message = f"content-type is {text}, send application/json"
+        raise RequestRefused(415, "UnsupportedMediaType", message=message)
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and len(length) < 20 and int(length) > body_max:
+        raise _too_large(body_max)
+
+
+async def read_body(receive: Receive, body_max: int, until: float, held: BudgetShare) -> bytes:
+    """Read a request's body, as far as it may reach and until loop time `until`.
+
+    `held` is what it takes of the bytes that all bodies may take together. Raises RequestRefused
+    and ClientGone.
+    """
+    parts: list[bytes] = []
+    size, more = 0, True
+    try:
+        async with asyncio.timeout_at(until) as held.timeout:
+            while more and size <= body_max:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                part = message.get("body", b"")
+                more = message.get("more_body", False)
+                await held.take(len(part), more=more)
+                parts.append(part)
+                size += len(part)
+    except TimeoutError as error:
+        raise _late(held, whole=not more) from error
+    finally:
+        held.timeout = None
+        held.arrived()
+    if size > body_max:
+        raise _too_large(body_max)
+    return b"".join(parts)
+
+
+async def inflated_body(
+    scope: Scope, body: bytes, body_max: int, until: float, held: BudgetShare
+) -> bytes:
+    """Return a body as it was before it was compressed, by gzip or not at all. Raises
+    RequestRefused.
+
+    It is inflated beside the event loop: a few bytes can become very many. The result is
+    taken from `held` first, until loop time `until`.
+    """
+    coding = dict(scope["headers"]).get(b"content-encoding", b"").strip().lower()
+    if coding in (b"", b"identity"):
+        return body
+    if coding != b"gzip":
+        message = f"content-encoding is {coding.decode('latin-1')}, send gzip or none"
+        raise RequestRefused(415, "UnsupportedMediaType", message=message)
+    try:
+        async with asyncio.timeout_at(until):
+            await held.take(body_max, more=False)
+    except TimeoutError as error:
+        raise _late(held, whole=True) from error
+    found = await asyncio.to_thread(_inflate, body, body_max)
+    held.give_back(body_max - len(found))
+    return found
+
+
+async def respond(
+    send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()
+) -> None:
+    """Answer with a status and a JSON body."""
+    length = (b"content-length", str(len(body)).encode())
+    await send(
+        {"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers]}
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+def _inflate(body: bytes, body_max: int) -> bytes:
+    machine = zlib.decompressobj(_GZIP)
+    try:
+        found = machine.decompress(body, body_max + 1)
+    except zlib.error as error:
+        raise RequestRefused(400, "BadRequest", message=f"the body is not gzip: {error}") from error
+    if len(found) > body_max:
+        raise _too_large(body_max)
+    if not machine.eof:
+        raise RequestRefused(
+            400, "BadRequest", message="the body ends in the middle of its gzip stream"
+        )
+    return found
+
+
+def _late(held: BudgetShare, *, whole: bool) -> RequestRefused:
+    if whole or held.gave_way:
+        message = "too many bytes of other requests are in memory; send it again"
+        return RequestRefused(503, "Overloaded", _CLOSE, (b"retry-after", b"1"), message=message)
+    return RequestRefused(408, "RequestTimeout", _CLOSE, message="the body did not arrive in time")
+
+
+def _too_large(body_max: int) -> RequestRefused:
+    message = f"the request is larger than {body_max} bytes"
+    return RequestRefused(413, "RequestEntityTooLarge", _CLOSE, message=message)
