@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from gpuledger.demo.books import Books
 from gpuledger.demo.demo_error import FailedClaim
+from gpuledger.demo.observed_state import Books
 from gpuledger.demo.recordings import Creation
 from gpuledger.demo.traffic import CreationOutcome, ReviewAnswer
 from ledger.core.model.denials import Reason

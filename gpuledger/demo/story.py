@@ -12,10 +12,10 @@ import aiohttp
 import msgspec
 
 from gpuledger.cli.progress import bar
-from gpuledger.demo import books, checks, narration, recordings, traffic
-from gpuledger.demo.books import digest_left_behind
+from gpuledger.demo import checks, narration, observed_state, recordings, traffic
 from gpuledger.demo.demo_error import FailedClaim
 from gpuledger.demo.narration import Narrator
+from gpuledger.demo.observed_state import digest_left_behind
 from gpuledger.demo.recordings import Creation
 from gpuledger.demo.service import DemoService
 from gpuledger.demo.traffic import CreationOutcome, ReviewAnswer
@@ -98,7 +98,7 @@ class Story:
             answers = await self._send(pods)
             self._say.claim(checks.everyone_answered(answers))
             self._say.claim(checks.denials_are_right(answers))
-            self._say.claim(checks.within_limits(await books.read(self._service)))
+            self._say.claim(checks.within_limits(await observed_state.read(self._service)))
             await self._show_usage()
 
     async def _deny(self) -> None:
@@ -129,7 +129,7 @@ class Story:
     async def _start_again(self, cut_off: list[ReviewAnswer]) -> None:
         with self._say.step("Start it again"):
             await self._service.start()
-            found = await books.read(self._service)
+            found = await observed_state.read(self._service)
             self._say.claim(checks.nothing_lost(found, self._allowed()))
             self._say.claim(checks.nothing_invented(found, self._allowed(), cut_off))
             self._say.claim(checks.within_limits(found))
@@ -141,7 +141,7 @@ class Story:
         with self._say.step(f"Repeat the {len(pods)} requests without an answer, as clients do"):
             answers = await self._send(pods)
             self._say.claim(checks.everyone_answered(answers))
-            found = await books.read(self._service)
+            found = await observed_state.read(self._service)
             self._say.claim(checks.charged_once(found, self._allowed()))
             self._say.claim(checks.within_limits(found))
             await self._show_usage()

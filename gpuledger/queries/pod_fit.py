@@ -25,7 +25,7 @@ from gpuledger.cli import manifests
 from gpuledger.cli.exit_codes import CommandError, Exit, denied
 from gpuledger.queries.pod_explanation import explain_to
 from gpuledger.storage.past_ledger import PastLedger, ledger_at
-from gpuledger.wiring.extender_parts import extender_settings
+from gpuledger.wiring.extender_preferences import extender_settings
 from gpuledger.wiring.service_parts import surroundings as surroundings_of
 from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Denial

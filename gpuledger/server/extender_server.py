@@ -12,7 +12,7 @@ from extender.inventory.overlay import Overlay
 from extender.preemption.eviction_candidates import PreemptionCluster
 from extender.verbs.extender import Extender, ExtenderPorts
 from gpuledger.server.replica import LedgerReplica
-from gpuledger.wiring import extender_parts
+from gpuledger.wiring import extender_preferences
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
@@ -44,7 +44,7 @@ class ExtenderServer:
         tell = replica.hints.tell
         service = ExtenderPorts(ledger, replica, cluster, rules, telemetry.count, evicting, tell)
         self._extender = Extender(
-            self.inventory, service, extender_parts.extender_settings(settings)
+            self.inventory, service, extender_preferences.extender_settings(settings)
         )
         replica.hints.on_hint(self._extender.hear)
         telemetry.read("extender_guesses", lambda: len(self.inventory.overlay))

@@ -27,7 +27,7 @@ from ledger.log.records import NewerSchema
 from ledger.log.recovery.scrub import scrub
 from ledger.runtime import gc_tuning, log_setup
 from ledger.runtime.settings.settings import Settings
-from projections.projector import denial_recorder
+from projections.projector import denial_projector
 from projections.projector.projector import Projector
 from projections.store.store_writer import Store, StoreError
 
@@ -97,8 +97,8 @@ async def _follow(instructions: FollowerInstructions) -> None:
         await log.open(create=False)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_project(log, store, settings.snapshot_events))
-            tasks.create_task(denial_recorder.follow(log, store))
-            tasks.create_task(denial_recorder.expire(store, settings.denials_days))
+            tasks.create_task(denial_projector.follow(log, store))
+            tasks.create_task(denial_projector.expire(store, settings.denials_days))
             tasks.create_task(_scrub(log))
             tasks.create_task(_stay(path))
     except* (Lost, NewerSchema) as group:

@@ -19,9 +19,9 @@ from projections.api.parameters import InvalidParameter
 from projections.queries.account_history import START, history
 from projections.queries.as_of import InvalidMoment, microseconds, resolve, rfc3339
 from projections.queries.card_usage import cards
+from projections.queries.denial_history import denials
 from projections.queries.drift_report import drift
 from projections.queries.holders import holders, holds
-from projections.queries.past_denials import denials
 from projections.queries.quota_usage import usage
 from projections.queries.shares import UsageBreakdown, shares
 from projections.store.readers import ProjectionView, Readers

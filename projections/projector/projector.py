@@ -11,7 +11,7 @@ from typing import Final
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Log, LogEntry, Lost
-from projections.projector import denial_recorder
+from projections.projector import denial_projector
 from projections.projector.state_at import state_at
 from projections.store.store_writer import ProjectionHead, Store
 from projections.tables.account_tables import AccountTables
@@ -41,7 +41,7 @@ async def run(log: Log, store: Store, *, on_progress: Progress | None = None) ->
     projector = await Projector.resume(log, store)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_follow(projector, log, on_progress))
-        tasks.create_task(denial_recorder.follow(log, store))
+        tasks.create_task(denial_projector.follow(log, store))
 
 
 async def replay(

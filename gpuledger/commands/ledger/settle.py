@@ -41,7 +41,7 @@ async def settle(
     `gpuledger holds` and `gpuledger holders` list the uids. A watched cluster settles by itself;
     there, this is for emergencies, and the next recount corrects what is wrong.
     """
-    from gpuledger.changes import settle_by_hand
+    from gpuledger.changes import settle_object
     from gpuledger.cli.exit_codes import CommandError, Exit
 
     if not uid.strip():
@@ -49,4 +49,4 @@ async def settle(
             Exit.USAGE, "UID is empty; `gpuledger holds` and `gpuledger holders` list uids"
         )
 
-    show_one(await settle_by_hand.settle(loaded.settings, fate, uid), _SETTLED, output)
+    show_one(await settle_object.settle(loaded.settings, fate, uid), _SETTLED, output)

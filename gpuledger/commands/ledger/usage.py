@@ -188,7 +188,7 @@ async def denials(
     Denials are kept for some weeks only (setting denials_days).
     """
     from gpuledger.storage.views import ordered, times, viewing
-    from projections.queries.past_denials import denials as ask
+    from projections.queries.denial_history import denials as ask
     from projections.queries.scopes import QueryScope
 
     ordered(since, until)

@@ -11,7 +11,7 @@ from gpuledger.commands.ledger.fit import PREFERENCES
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
-    from gpuledger.queries.what_if_replay import Scenario, WhatIfReport
+    from gpuledger.queries.what_if_scenarios import Scenario, WhatIfReport
 
 _LIMITS = (
     text("ACCOUNT", "account"),
@@ -82,9 +82,9 @@ async def what_if(
     binding, links between cards and policies of their own are forgotten (--keep-types holds them to
     their type). A pod that fits nowhere is refused for good, and does not wait.
     """
-    from gpuledger.queries import what_if_replay
+    from gpuledger.queries import what_if_scenarios
 
-    question = what_if_replay.WhatIfQuestion(
+    question = what_if_scenarios.WhatIfQuestion(
         since,
         until,
         tuple(nodes or ()),
@@ -92,7 +92,7 @@ async def what_if(
         tuple(limit or ()),
         keep_types,
     )
-    found = await what_if_replay.ask(loaded.beneath, loaded.settings, question)
+    found = await what_if_scenarios.ask(loaded.beneath, loaded.settings, question)
     if output is Format.TABLE:
         _show(found)
     else:

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpuledger.demo import checks
-from gpuledger.demo.books import Books
 from gpuledger.demo.demo_error import FailedClaim
+from gpuledger.demo.observed_state import Books
 from gpuledger.demo.recordings import Creation, RecordedCreation
 from gpuledger.demo.traffic import CreationOutcome, ReviewAnswer
 from projections.queries.holders import HolderCharge, OpenHold

@@ -15,8 +15,8 @@ from ledger.log import records
 from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.port import Lost, Snapshot
 from ledger.log.writer import denial_log
-from projections.projector import denial_recorder, projector
-from projections.queries.past_denials import denials
+from projections.projector import denial_projector, projector
+from projections.queries.denial_history import denials
 from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.store.store_writer import Store
 from projections.tables.table import DamagedProjection
@@ -129,7 +129,9 @@ async def test_denials_are_removed_when_they_are_too_old(tmp_path: Path) -> None
         await log.publish_denial(_refusal(number, "c1/red"))
     await _follow_until(path, log, 4)
     async with await Store.open(path) as store:
-        expiring = asyncio.create_task(denial_recorder.expire(store, 30, now=lambda: 60 * 86_400.0))
+        expiring = asyncio.create_task(
+            denial_projector.expire(store, 30, now=lambda: 60 * 86_400.0)
+        )
         async with asyncio.timeout(20):
             while len(kept := await _kept(path)) > 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -9,8 +9,8 @@ from support.builders.decide_and_fold import record
 from support.harness.projecting import log_of
 
 from gpuledger.cli.exit_codes import CommandError, Exit
-from gpuledger.queries import what_if_replay
-from gpuledger.queries.what_if_replay import WhatIfQuestion, WhatIfReport
+from gpuledger.queries import what_if_scenarios
+from gpuledger.queries.what_if_scenarios import WhatIfQuestion, WhatIfReport
 from gpuledger.storage.open_log import OpenLog
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
@@ -83,8 +83,8 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Asking:
         async def found(_: Settings) -> AsyncIterator[OpenLog]:
             yield OpenLog(log, alone=False)
 
-        monkeypatch.setattr(what_if_replay, "open_log", found)
-        return await what_if_replay.ask(
+        monkeypatch.setattr(what_if_scenarios, "open_log", found)
+        return await what_if_scenarios.ask(
             Settings(), Settings(node_policy=policy), WhatIfQuestion(**more)
         )
 
