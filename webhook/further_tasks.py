@@ -48,7 +48,7 @@ class FurtherDuties:
         kinds: WorkloadInformers,
     ) -> None:
         """Prepare; `start` begins the work."""
-        policies, cluster = beyond.surroundings.policies, beyond.cluster
+        policies, cluster = beyond.context.policies, beyond.cluster
         self.kinds = kinds
         self.gates = GateOpener(tenure, ledger, cluster, policies)
         self._breakdown = UsageByNamespace(tenure.view)
@@ -80,14 +80,14 @@ class FurtherDuties:
         beyond = tenure.beyond
         if beyond is None:
             return None
-        manners = ChargingModes(tenure)
+        charging_modes = ChargingModes(tenure)
 
         def make(kind: WorkloadKind, resource: Resource) -> WorkloadReconciler:
             return WorkloadReconciler(
-                kind, resource, tenure, ages, puzzling, manners, relooking.ask
+                kind, resource, tenure, ages, puzzling, charging_modes, relooking.ask
             )
 
-        kinds = WorkloadInformers(tenure, beyond, watches, manners, make)
+        kinds = WorkloadInformers(tenure, beyond, watches, charging_modes, make)
         return cls(tenure, beyond, ledger, watches, kinds)
 
     def start(self, tasks: asyncio.TaskGroup, tick: float) -> None:

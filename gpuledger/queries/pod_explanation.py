@@ -27,9 +27,9 @@ async def explain(
     body = manifests.read(file, settings.review_bytes_max)
     async with open_log(settings) as found, writer_on(settings, found) as writer:
         _must_know_cluster(settings.cluster, writer.state)
-        surroundings = service_parts.surroundings(settings, writer)
+        context = service_parts.cluster_context(settings, writer)
         try:
-            explained = await explain_to(settings, writer, surroundings, body, namespace, username)
+            explained = await explain_to(settings, writer, context, body, namespace, username)
         except BadReview as error:
             raise CommandError(
                 Exit.USAGE, f"{manifests.name_of(file)}: {error.field}: {error.message}"
@@ -61,7 +61,7 @@ def _must_know_cluster(cluster: str, state: State) -> None:
 async def explain_to(
     settings: Settings,
     ledger: Ledger,
-    surroundings: ClusterContext,
+    context: ClusterContext,
     body: bytes,
     namespace: str | None,
     username: str = "",
@@ -73,7 +73,7 @@ async def explain_to(
         settings.cluster,
         service_parts.demand_rules(settings),
         service_parts.policy(settings),
-        surroundings,
+        context,
     )
     try:
         return await dry_run.explain(

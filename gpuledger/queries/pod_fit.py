@@ -26,7 +26,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit, denied
 from gpuledger.queries.pod_explanation import explain_to
 from gpuledger.storage.past_ledger import PastLedger, ledger_at
 from gpuledger.wiring.extender_preferences import extender_settings
-from gpuledger.wiring.service_parts import surroundings as surroundings_of
+from gpuledger.wiring.service_parts import cluster_context as cluster_context_of
 from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
@@ -121,7 +121,7 @@ async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> 
     body = manifests.read(file, settings.review_bytes_max)
     preferences = extender_settings(settings).preferences
     recalled = await ledger_at(settings, at)
-    around = surroundings_of(settings, recalled)
+    around = cluster_context_of(settings, recalled)
     try:
         explained = await explain_to(settings, recalled, around, body, namespace)
         where = explained.namespace.rpartition("/")[2] or namespace or NAMESPACE

@@ -50,8 +50,8 @@ class ClusterSide:
         self._settings, self._client, self._replica = settings, client, replica
         self.cluster = cluster = KubernetesCluster(client)
         may_allocate = functools.partial(hami_accounts.may_allocate, self.reviewer)
-        self.surroundings = service_parts.surroundings(settings, replica, cluster)
-        self.surroundings.refused_allocators = RefusedHamiAccounts(may_allocate)
+        self.context = service_parts.cluster_context(settings, replica, cluster)
+        self.context.refused_hami_accounts = RefusedHamiAccounts(may_allocate)
         self.cards = card_settlement_parts.settlement(settings, replica, cluster, count)
         ledgers = ledger_decorators.decorated(
             replica, settings.cluster, is_registered=self._is_registered
@@ -60,7 +60,7 @@ class ClusterSide:
         self.settlement = Settlement(
             ledgers.settlement,
             replica,
-            Site(cluster, settings.cluster, Beyond(cluster, self.surroundings)),
+            Site(cluster, settings.cluster, Beyond(cluster, self.context)),
             now=lambda: time.time_ns() // 1_000,
             is_active=replica.is_active,
             settings=service_parts.settlement_settings(settings),
@@ -90,8 +90,8 @@ class ClusterSide:
         Without `reviews` this replica answers none, and leaves registrations alone.
         """
         async with asyncio.TaskGroup() as tasks:
-            if self.surroundings.following is not None:
-                tasks.create_task(self.surroundings.following.run())
+            if self.context.informers is not None:
+                tasks.create_task(self.context.informers.run())
             tasks.create_task(self.cards.run())
             tasks.create_task(self._identify())
             await self._replica.opened.wait()
@@ -110,7 +110,7 @@ class ClusterSide:
         """Ask for the own user name until it is known: what this service binds it may annotate."""
         while True:
             try:
-                self.surroundings.identity = await own_name(self._client)
+                self.context.identity = await own_name(self._client)
             except ClusterError as error:
                 _log.warning("own_name_not_known", reason=str(error))
                 await asyncio.sleep(IDENTIFY_AGAIN_SECONDS)
@@ -126,9 +126,9 @@ class ClusterSide:
         await self.settlement.registered.wait()
         if self._settings.register_webhook:
             await self._write_registration(authority)
-        rules, schedulers = self.surroundings.rules, service_parts.schedulers(self._settings)
-        narrowing = MutatingCondition(self._client, self.surroundings.policies, rules, schedulers)
-        selected = SelectedLabels(self._client, lambda: self.surroundings.rules.labels)
+        rules, schedulers = self.context.rules, service_parts.schedulers(self._settings)
+        narrowing = MutatingCondition(self._client, self.context.policies, rules, schedulers)
+        selected = SelectedLabels(self._client, lambda: self.context.rules.labels)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(narrowing.run())
             tasks.create_task(selected.run())
@@ -140,7 +140,7 @@ class ClusterSide:
         address = webhook_configurations.WebhookAddress(self._settings.register_webhook, authority)
         found = webhook_configurations.configurations(
             address,
-            service_parts.reviewed(self._settings, self.surroundings.identity),
+            service_parts.reviewed(self._settings, self.context.identity),
         )
         while self.registration is not None:
             try:

@@ -71,12 +71,12 @@ class ServiceApp:
         self._usage = UsageCollector(self._readers)
         self._explaining = BodyBudget(EXPLAINED_MAX * settings.review_bytes_max)
         rules, policy = service_parts.demand_rules(settings), service_parts.policy(settings)
-        self._surroundings = (
-            cluster_side.surroundings
+        self._context = (
+            cluster_side.context
             if cluster_side is not None
-            else service_parts.surroundings(settings, replica)
+            else service_parts.cluster_context(settings, replica)
         )
-        where = settings.cluster, rules, policy, self._surroundings
+        where = settings.cluster, rules, policy, self._context
         ledger = cluster_side.ledger if cluster_side is not None else replica
         self._validating = ValidatingWebhook(ledger, *where)
         mutating = MutatingWebhook(*where)
@@ -94,7 +94,7 @@ class ServiceApp:
             settings,
             replica,
             cluster_side=cluster_side,
-            context=self._surroundings,
+            context=self._context,
             extender=self.extender_server,
             certificates=certificates,
             reviews=reviews,
@@ -135,7 +135,7 @@ class ServiceApp:
             replica=self._replica,
             ledger=ledger,
             cluster=cluster_side.cluster if cluster_side is not None else None,
-            rules=lambda: self._surroundings.rules,
+            rules=lambda: self._context.rules,
             telemetry=self._telemetry,
         )
         if cluster_side is not None:

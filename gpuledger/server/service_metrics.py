@@ -47,13 +47,13 @@ class ServiceMetrics:
         replica.subscribe(self._on_record)
 
     def _add_cluster(self, cluster_side: ClusterSide) -> None:
-        context, settlement = cluster_side.surroundings, cluster_side.settlement
+        context, settlement = cluster_side.context, cluster_side.settlement
         telemetry, parents = self._telemetry, context.parents
         telemetry.read("holds_open", lambda: settlement.open_attempts)
         telemetry.read("settler", self._replica.is_active)
-        unbelieved = context.ancestry.unbelieved
-        telemetry.read("controllers_not_believed", lambda: len(unbelieved))
-        refused = context.refused_allocators
+        unrecognized = context.owner_chains.unrecognized_controllers
+        telemetry.read("controllers_not_believed", lambda: len(unrecognized))
+        refused = context.refused_hami_accounts
         telemetry.read("allocators_refused", lambda: len(refused))
         telemetry.read("objects_not_understood", lambda: settlement.puzzling)
         telemetry.read("quotas_not_understood", lambda: settlement.odd_quotas)

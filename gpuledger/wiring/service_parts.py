@@ -267,7 +267,7 @@ def namespace_policy(settings: Settings) -> NamespacePolicy:
     )
 
 
-def surroundings(
+def cluster_context(
     settings: Settings, view: StateView, cluster: ContextSource | None = None
 ) -> ClusterContext:
     """Return the context of reviews. Raises as catalog and demand_rules."""

@@ -101,7 +101,7 @@ async def explain(
     if manifest.kind == KIND:
         request = decode(body)
     else:
-        request = _creation(body, manifest, validating.surroundings.catalog)
+        request = _creation(body, manifest, validating.context.catalog)
         request = msgspec.structs.replace(
             request,
             namespace=manifest.metadata.namespace or namespace or NAMESPACE,
@@ -109,11 +109,11 @@ async def explain(
         )
     _require(request, namespace)
     until = asyncio.get_running_loop().time() + deadline
-    if namespace or request.namespace != NAMESPACE or validating.surroundings.is_watched():
-        await _must_exist(request.namespace, validating.surroundings, until)
+    if namespace or request.namespace != NAMESPACE or validating.context.is_watched():
+        await _must_exist(request.namespace, validating.context, until)
     request = msgspec.structs.replace(_persistable(request), dry_run=True)
     try:
-        verdict = await validating.judge(request, until)
+        verdict = await validating.decide(request, until)
     except BadReview as error:
         if manifest.kind == KIND:
             raise
@@ -131,17 +131,17 @@ def _require(request: AdmissionRequest, namespace: str | None) -> None:
             raise OtherNamespace(one, namespace)
 
 
-async def _must_exist(namespace: str, surroundings: ClusterContext, until: float) -> None:
+async def _must_exist(namespace: str, context: ClusterContext, until: float) -> None:
     """Raise NamespaceMissing for a namespace of which it is known that it does not exist."""
-    if not namespace or await surroundings.has_namespace(namespace, until) is not False:
+    if not namespace or await context.has_namespace(namespace, until) is not False:
         return
     shown = f"namespace {namespace[:NAME_SHOWN_MAX]!r}"
-    if surroundings.is_watched():
+    if context.is_watched():
         raise NamespaceMissing(
-            f"{shown} does not exist in cluster {surroundings.name}: create it, or name another"
+            f"{shown} does not exist in cluster {context.name}: create it, or name another"
         )
     raise NamespaceMissing(
-        f"{shown} of cluster {surroundings.name} is not in the ledger: no quota covers it and no"
+        f"{shown} of cluster {context.name} is not in the ledger: no quota covers it and no"
         " object of it was reviewed, so nothing is limited there; name another, or set a quota"
     )
 

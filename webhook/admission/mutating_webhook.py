@@ -40,10 +40,10 @@ class MutatingWebhook:
         cluster: str,
         rules: DemandRules,
         policy: AdmissionSettings,
-        surroundings: ClusterContext | None = None,
+        context: ClusterContext | None = None,
     ) -> None:
         """Complete pods of `cluster`, filling in the defaults of `rules`."""
-        self._surroundings = surroundings or ClusterContext.none(cluster, rules)
+        self._context = context or ClusterContext.none(cluster, rules)
         self._policy = policy
 
     async def answer(self, request: AdmissionRequest, until: float) -> AdmissionResponse:
@@ -53,7 +53,7 @@ class MutatingWebhook:
         """
         if not request.is_pods() or request.sub_resource or request.operation != "CREATE":
             return AdmissionResponse(request.uid, True)
-        treated = await self._surroundings.policy_of(request.namespace, until)
+        treated = await self._context.policy_of(request.namespace, until)
         patch = self._patch(request, required_pod(request, "object"), treated)
         if not patch:
             return AdmissionResponse(request.uid, True)
@@ -64,11 +64,11 @@ class MutatingWebhook:
     def _patch(
         self, request: AdmissionRequest, pod: Pod, treated: NamespacePolicy
     ) -> list[PatchOperation]:
-        demand = demand_of(pod, self._surroundings.rules)
+        demand = demand_of(pod, self._context.rules)
         if isinstance(demand, Denial) or not demand.amounts or treated.mode == "off":
             return []
         patch: list[PatchOperation] = []
-        if treated.on_exceeded == "pending" and not treated.yields_to(request.user_info):
+        if treated.on_exceeded == "pending" and not treated.may_exceed_limits(request.user_info):
             patch = _gated(pod)
         schedulers = self._policy.schedulers
         if pod.spec.node_name or not schedulers.place(pod):
@@ -76,10 +76,10 @@ class MutatingWebhook:
         asking = False
         for kind, containers in _containers(pod):
             for number, container in enumerate(containers):
-                if asks_for_cards(container, self._surroundings.rules):
+                if asks_for_cards(container, self._context.rules):
                     asking = True
                     place = f"/spec/{kind}/{number}/resources/limits"
-                    patch += _completed(container, place, self._surroundings.rules)
+                    patch += _completed(container, place, self._context.rules)
         scheduler = schedulers.of(pod)
         if asking and schedulers.given == scheduler != pod.spec.scheduler_name:
             patch.append(PatchOperation("/spec/schedulerName", scheduler))

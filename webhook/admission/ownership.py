@@ -41,16 +41,16 @@ class Ownership(msgspec.Struct, frozen=True):
 
 
 async def ownership_of(
-    ancestry: OwnerChains, namespace: str, meta: ObjectMeta, user: UserInfo, *, deadline: float
+    owner_chains: OwnerChains, namespace: str, meta: ObjectMeta, user: UserInfo, *, deadline: float
 ) -> Ownership:
     """Return where an object stands that a user writes; owners are read until `deadline`."""
-    root = await ancestry.root_of(namespace, meta, deadline=deadline)
-    kind = ancestry.controller_kind(meta)
+    root = await owner_chains.root_of(namespace, meta, deadline=deadline)
+    kind = owner_chains.controller_kind(meta)
     if kind is None and root is not None:
         kind = root.kind  # a pod that owns others acts for the controller of its own root
     controlled = kind is not None and is_controller(kind, user)
     if kind is not None and root is not None and not controlled:
-        ancestry.unbelieved.note(kind.name, user.username)
+        owner_chains.unrecognized_controllers.note(kind.name, user.username)
     return Ownership(root, kind is None or controlled, controlled)
 
 
@@ -60,13 +60,13 @@ def is_controller(kind: WorkloadKind, user: UserInfo) -> bool:
 
 
 def forged(
-    ancestry: OwnerChains, new: ObjectMeta, old: ObjectMeta, user: UserInfo
+    owner_chains: OwnerChains, new: ObjectMeta, old: ObjectMeta, user: UserInfo
 ) -> Denial | None:
     """Return why an update may not name another controller than the object had."""
     now, before = new.controller(), old.controller()
     if now is None or (before is not None and before.uid == now.uid):
         return None
-    kind = ancestry.controller_kind(new)
+    kind = owner_chains.controller_kind(new)
     if kind is None or is_controller(kind, user):
         return None
     return wrong_creator_denial(new, user)

@@ -53,8 +53,8 @@ class TraitsChange(msgspec.Struct, frozen=True):
 class QuotaSelection:
     """Compares what quotas count before and after a change."""
 
-    def __init__(self, surroundings: ClusterContext) -> None:
-        self._surroundings = surroundings
+    def __init__(self, context: ClusterContext) -> None:
+        self._context = context
 
     def is_charged(self, reserve: Reserve) -> bool:
         """Return whether the ledger charges an object for having been created."""
@@ -100,7 +100,7 @@ class QuotaSelection:
 
     @property
     def _state(self) -> State:
-        return self._surroundings.view.state
+        return self._context.view.state
 
     def _space(self, reserve: Reserve) -> Namespace | None:
         return self._state.namespaces.get(reserve.namespace)
@@ -128,9 +128,9 @@ class QuotaSelection:
         self, reserve: Reserve, meta: ObjectMeta, policy: NamespacePolicy, until: float
     ) -> Traits | None:
         """Return by what the root is counted that an object is adopted into."""
-        surroundings = self._surroundings
-        root = await surroundings.ancestry.root_of(
-            local_name(reserve.namespace), meta, deadline=surroundings.until(until)
+        context = self._context
+        root = await context.owner_chains.root_of(
+            local_name(reserve.namespace), meta, deadline=context.until(until)
         )
         if root is None:
             return None
@@ -141,7 +141,7 @@ class QuotaSelection:
         workload = cached_workload(root.seen) if root.seen is not None else None
         if workload is None:
             return None
-        rules = self._surroundings.rules
+        rules = self._context.rules
         found = envelope_of(root.kind, workload, rules, surge=policy.surge)
         return found.traits if isinstance(found, Envelope) else None
 

@@ -55,19 +55,17 @@ class ReservationRequest(msgspec.Struct, frozen=True):
     until: float
     shown: tuple[Observe, ...] = ()
     dry_run: bool = False
-    yielding: bool = False
+    may_exceed_limits: bool = False
     warnings: tuple[str, ...] = ()
 
 
 class ReservationClient:
     """Asks one ledger for one cluster."""
 
-    def __init__(
-        self, ledger: Ledger, policy: AdmissionSettings, surroundings: ClusterContext
-    ) -> None:
+    def __init__(self, ledger: Ledger, policy: AdmissionSettings, context: ClusterContext) -> None:
         self._ledger = ledger
         self._policy = policy
-        self._surroundings = surroundings
+        self._context = context
 
     async def ask(self, question: ReservationRequest) -> Verdict:
         """Ask for a reservation. An update first shows its base, which fences earlier ones."""
@@ -79,7 +77,7 @@ class ReservationClient:
             answer = admission_denials.deadline_denial(self._policy.deadline)
         if not isinstance(answer, Denial):
             return _verdict(question, answer)
-        if question.yielding and answer.reason in NO_ROOM:
+        if question.may_exceed_limits and answer.reason in NO_ROOM:
             return await self._forced(question, answer)
         if answer.reason in UNAVAILABLE and self._policy.allow_unavailable:
             key = question.reserve.key
@@ -89,7 +87,7 @@ class ReservationClient:
             return msgspec.structs.replace(admitted, outcome=str(answer.reason))
         return _verdict(question, answer, answer)
 
-    async def foresee(self, reserve: Reserve, until: float) -> Denial | None:
+    async def dry_run(self, reserve: Reserve, until: float) -> Denial | None:
         """Return why a reservation would be refused now; nothing is reserved."""
         try:
             async with asyncio.timeout_at(until):
@@ -100,7 +98,7 @@ class ReservationClient:
 
     def _told(self, reserve: Reserve) -> Reserve:
         """Return a reservation whose denial names who holds as far as policy lets it."""
-        policy = self._surroundings.policies.of(local_name(reserve.namespace))
+        policy = self._context.policies.of(local_name(reserve.namespace))
         return msgspec.structs.replace(reserve, own_holders=policy.foreign_holders == "none")
 
     async def share(self, reserve: Reserve, until: float) -> Verdict:
@@ -111,7 +109,7 @@ class ReservationClient:
         reason here, nor does it hide one.
         """
         forced = msgspec.structs.replace(reserve, forced=True)
-        denial = await self.foresee(forced, until)
+        denial = await self.dry_run(forced, until)
         if denial is None or denial.reason not in _UNRECORDED:
             return UNTOUCHED
         if denial.reason in UNAVAILABLE and self._policy.allow_unavailable:
@@ -136,17 +134,17 @@ class ReservationClient:
             question,
             reserve=forced,
             shown=(),
-            yielding=False,
+            may_exceed_limits=False,
             warnings=(*question.warnings, f"over the limit: {brief(denial, overruled=True)}"),
         )
         return await self.ask(once_more)
 
     async def _described(self, namespace: str, until: float) -> tuple[Describe, ...]:
         """Return what quotas that select namespaces have to know of one they do not know."""
-        state = self._surroundings.view.state
+        state = self._context.view.state
         if namespace in state.described or not state.reaching:
             return ()
-        traits = await self._surroundings.traits_of(local_name(namespace), until)
+        traits = await self._context.traits_of(local_name(namespace), until)
         return () if traits is None else (Describe(namespace, traits, _ACTOR),)
 
 

@@ -63,26 +63,26 @@ class ValidatingWebhook:
         cluster: str,
         rules: DemandRules,
         policy: AdmissionSettings,
-        surroundings: ClusterContext | None = None,
+        context: ClusterContext | None = None,
     ) -> None:
-        """Judge for `cluster`. Without surroundings, pods alone are judged, each by itself."""
-        self._surroundings = surroundings or ClusterContext.none(cluster, rules)
+        """Judge for `cluster`. Without a context, pods alone are judged, each by itself."""
+        self._context = context or ClusterContext.none(cluster, rules)
         self._universe_authority = policy.universe_authority
         self._trusted_identities = policy.trusted
-        asking = ReservationClient(ledger, policy, self._surroundings)
+        reservations = ReservationClient(ledger, policy, self._context)
         attempts = Attempts(cluster, policy.owner_holds_max, policy.recorded)
-        self._pods = PodAdmission(asking, attempts, policy, self._surroundings)
-        self._workloads = WorkloadAdmission(asking, attempts, policy, self._surroundings)
-        self._scales = ScaleAdmission(self._workloads, self._surroundings)
+        self._pods = PodAdmission(reservations, attempts, policy, self._context)
+        self._workloads = WorkloadAdmission(reservations, attempts, policy, self._context)
+        self._scales = ScaleAdmission(self._workloads, self._context)
 
     @property
-    def surroundings(self) -> ClusterContext:
+    def context(self) -> ClusterContext:
         """What is known of everything around a request."""
-        return self._surroundings
+        return self._context
 
     async def answer(self, request: AdmissionRequest, until: float) -> AdmissionResponse:
         """Return the answer to a review, by loop time `until`. Raises BadReview."""
-        verdict = await self.judge(request, until)
+        verdict = await self.decide(request, until)
         if verdict.denial is not None:
             return denied(request, verdict.denial, verdict.warnings)
         if verdict is UNTOUCHED:
@@ -93,7 +93,7 @@ class ValidatingWebhook:
             request.uid, True, warnings=warnings, audit_annotations=annotations
         )
 
-    async def judge(self, request: AdmissionRequest, until: float) -> Verdict:
+    async def decide(self, request: AdmissionRequest, until: float) -> Verdict:
         """Decide a request; a dry run is decided like the real thing and changes nothing.
 
         Raises BadReview.
@@ -102,9 +102,7 @@ class ValidatingWebhook:
             field = protected_annotations.forbidden_field(request, self._trusted())
             if field:
                 return Verdict(await self._refusal(request, field, until))
-        kind = self._surroundings.catalog.of_resource(
-            request.resource.group, request.resource.resource
-        )
+        kind = self._context.catalog.of_resource(request.resource.group, request.resource.resource)
         if _is_judged(request, kind):
             return await self._judge(request, kind, until)
         if _is_definition(request):
@@ -122,38 +120,38 @@ class ValidatingWebhook:
         verdict = quota_lint.lint_quota(
             request,
             request.resource.name,
-            self._surroundings.rules,
+            self._context.rules,
             universe_authority=self._universe_authority,
         )
         if verdict.denial is None or not request.namespace:
             return verdict
-        policy = await self._surroundings.policy_of(request.namespace, until)
+        policy = await self._context.policy_of(request.namespace, until)
         return verdict if policy.mode == "enforce" else _softened(verdict)
 
     def _trusted(self) -> Collection[str]:
         """Return who may write annotations of allocations: the named users and the service."""
-        own = self._surroundings.identity
+        own = self._context.identity
         return (*self._trusted_identities, own) if own else self._trusted_identities
 
     async def _refusal(self, request: AdmissionRequest, field: str, until: float) -> Denial:
         """Return why a reserved field may not be written; note who resembles a HAMi."""
         user = request.user_info.username
-        allocators = self._surroundings.refused_allocators
+        allocators = self._context.refused_hami_accounts
         resembles = protected_annotations.resembles_hami(request, field)
-        may = resembles and await allocators.note(user, self._surroundings.until(until))
+        may = resembles and await allocators.note(user, self._context.until(until))
         return protected_annotations.protected_field_denial(field, shown(user), may_allocate=may)
 
     async def _judge(
         self, request: AdmissionRequest, kind: WorkloadKind | None, until: float
     ) -> Verdict:
         """Decide about an object of a namespace; without a kind it is a pod."""
-        policy = await self._surroundings.policy_of(request.namespace, until)
+        policy = await self._context.policy_of(request.namespace, until)
         if policy.mode == "off":
             return UNTOUCHED
         if kind is None:
             verdict = await self._judge_pod(request, policy, until)
         elif request.sub_resource:
-            verdict = await self._scales.judge(request, kind, policy, until)
+            verdict = await self._scales.decide(request, kind, policy, until)
         else:
             verdict = await self._judge_workload(request, kind, policy, until)
         return _softened(verdict) if policy.mode == "warn" else verdict
@@ -164,15 +162,15 @@ class ValidatingWebhook:
         pod = required_pod(request, "object")
         old = required_pod(request, "oldObject") if request.operation == "UPDATE" else None
         if old is not None and request.sub_resource == EPHEMERAL:
-            return self._pods.judge_debugging(pod, old)
-        return await self._pods.judge(request, pod, old, policy, until)
+            return self._pods.decide_ephemeral(pod, old)
+        return await self._pods.decide(request, pod, old, policy, until)
 
     async def _judge_workload(
         self, request: AdmissionRequest, kind: WorkloadKind, policy: NamespacePolicy, until: float
     ) -> Verdict:
         new = required_workload(request, "object")
         old = required_workload(request, "oldObject") if request.operation == "UPDATE" else None
-        return await self._workloads.judge(request, WorkloadWrite(kind, new, old), policy, until)
+        return await self._workloads.decide(request, WorkloadWrite(kind, new, old), policy, until)
 
 
 def _is_judged(request: AdmissionRequest, kind: WorkloadKind | None) -> bool:

@@ -8,8 +8,8 @@ from webhook.settlement.workload_observation import DEFAULT_MODE, ChargingMode
 class ChargingModes:
     """Remembers how each namespace was treated, to notice when that is over."""
 
-    def __init__(self, tenure: SettlementSession) -> None:
-        self._policies = tenure.beyond.surroundings.policies if tenure.beyond is not None else None
+    def __init__(self, session: SettlementSession) -> None:
+        self._policies = session.beyond.context.policies if session.beyond is not None else None
         self._known: dict[str, set[ChargingMode]] = {}
 
     def of(self, namespace: str) -> ChargingMode:
@@ -18,7 +18,7 @@ class ChargingModes:
         self._known.setdefault(namespace, set()).add(found)
         return found
 
-    def have_changed(self) -> bool:
+    def changed(self) -> bool:
         """Return whether any namespace asked about before is treated otherwise now."""
         return any(known != {self._look_up(name)} for name, known in self._known.items())
 

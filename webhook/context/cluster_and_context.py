@@ -16,7 +16,7 @@ class FullCluster(Workloads, Kept, Governed, Writes, Protocol):
 
 
 class Beyond(msgspec.Struct, frozen=True):
-    """The cluster, and the `surroundings` that reviews use as well."""
+    """The cluster, and the `context` that reviews use as well."""
 
     cluster: FullCluster
-    surroundings: ClusterContext
+    context: ClusterContext

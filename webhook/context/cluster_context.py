@@ -1,4 +1,4 @@
-"""The surroundings of one replica, put together."""
+"""The context of one replica: what it has read of everything around a request."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -61,12 +61,12 @@ class ClusterContext:
         self.identity = ""
         """The user name that this service has at the API server, empty while it is not known."""
         self.parents: Parents[bytes] = Parents(owner_digest(catalog, rules))
-        self.ancestry = OwnerChains(catalog, self.parents, cluster, view, name)
-        self.refused_allocators = RefusedHamiAccounts(None)
+        self.owner_chains = OwnerChains(catalog, self.parents, cluster, view, name)
+        self.refused_hami_accounts = RefusedHamiAccounts(None)
         """Accounts that may be a HAMi's; without a cluster, none is kept."""
         self.namespaces = Namespaces(cluster)
         self.policies = Policies(default or NamespacePolicy(), self.namespaces)
-        self.following = (
+        self.informers = (
             None
             if cluster is None
             else ContextInformers(cluster, catalog, self.parents, self.namespaces, self.policies)
@@ -132,9 +132,9 @@ class ClusterContext:
 
     def problems(self) -> list[str]:
         """Return what is not known or not understood of the cluster."""
-        following = self.following.problems() if self.following is not None else []
-        unbelieved = self.ancestry.unbelieved.problems()
-        refused = self.refused_allocators.problems()
+        following = self.informers.problems() if self.informers is not None else []
+        unbelieved = self.owner_chains.unrecognized_controllers.problems()
+        refused = self.refused_hami_accounts.problems()
         return [*following, *self.policies.problems(), *self._doubts(), *unbelieved, *refused]
 
     async def _first(self, told: asyncio.Event, deadline: float) -> None:

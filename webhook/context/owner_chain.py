@@ -79,7 +79,7 @@ class OwnerChains:
         name: str,
     ) -> None:
         """`name` is the cluster's in the ledger."""
-        self.unbelieved = UnrecognizedControllers()
+        self.unrecognized_controllers = UnrecognizedControllers()
         self._catalog = catalog
         self._parents = parents
         self._cluster = cluster

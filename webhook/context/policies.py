@@ -72,7 +72,7 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the most that an autoscaler may make of a workload is charged."""
         return self.elastic == "max"
 
-    def yields_to(self, user: UserInfo) -> bool:
+    def may_exceed_limits(self, user: UserInfo) -> bool:
         """Return whether a user's requests are charged also where there is no room."""
         if self.mode == "warn" or user.username in self.exempt_users:
             return True

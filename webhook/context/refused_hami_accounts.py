@@ -30,16 +30,16 @@ class RefusedHamiAccounts:
         """Ask by `may_allocate`; without it no account is kept."""
         self._may_allocate = may_allocate
         self._seen: RecentCounts[str] = RecentCounts()
-        self._asking = 0
+        self._reservations = 0
 
     async def note(self, user: str, until: float) -> bool:
         """Note that an account was refused; return whether it has the rights of HAMi's.
 
         Asks the API server until loop time `until`; what it has not answered is taken for no.
         """
-        if self._may_allocate is None or self._asking >= QUESTIONS_MAX:
+        if self._may_allocate is None or self._reservations >= QUESTIONS_MAX:
             return False
-        self._asking += 1
+        self._reservations += 1
         try:
             async with asyncio.timeout_at(until):
                 may = await self._may_allocate(user)
@@ -47,7 +47,7 @@ class RefusedHamiAccounts:
             _log.warning("rights_not_known", extra={"user": shown(user), "why": str(error)})
             return False
         finally:
-            self._asking -= 1
+            self._reservations -= 1
         if may and self._seen.count(user) == 1:
             _log.warning("allocator_refused", extra={"user": shown(user)})
         return may

@@ -78,7 +78,7 @@ class SettlementSession:
         self.count = count
         self.failures = Failures(count)
         self._recording = Recording()
-        roots = beyond.surroundings.catalog.roots if beyond is not None else ()
+        roots = beyond.context.catalog.roots if beyond is not None else ()
         self._settled = frozenset(("pods", *(kind.name for kind in roots)))
 
     async def catch_up(self) -> None:
@@ -93,7 +93,7 @@ class SettlementSession:
     def rules(self) -> DemandRules:
         """How requests become amounts, as reviews read them too."""
         if self.beyond is not None:
-            return self.beyond.surroundings.rules
+            return self.beyond.context.rules
         return self._recording.rules(self.settings.rules, self.view.state.labels)
 
     @property

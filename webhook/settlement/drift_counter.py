@@ -28,4 +28,4 @@ def drift_of(event: AnyEvent, beyond: Beyond | None) -> str:
 def _is_off(namespace: str, beyond: Beyond | None) -> bool:
     if beyond is None:
         return False
-    return beyond.surroundings.policies.of(local_name(namespace)).mode == "off"
+    return beyond.context.policies.of(local_name(namespace)).mode == "off"

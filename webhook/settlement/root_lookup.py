@@ -35,7 +35,9 @@ class RootLookup:
         self.astray: dict[str, None] = {}
         """Qualified namespaces of pods whose root should be known and could not be found."""
         self._tenure = tenure
-        self._ancestry = tenure.beyond.surroundings.ancestry if tenure.beyond is not None else None
+        self._owner_chains = (
+            tenure.beyond.context.owner_chains if tenure.beyond is not None else None
+        )
 
     async def of_pod(
         self, seen: ObservedObject, meta: ObjectMeta, deadline: float = 0.0
@@ -44,17 +46,17 @@ class RootLookup:
 
         Without a deadline, owners that are not remembered are read in `READ_SECONDS`.
         """
-        if self._ancestry is None or not seen.demand or seen.cause or meta.controller() is None:
+        if self._owner_chains is None or not seen.demand or seen.cause or meta.controller() is None:
             return seen
         recorded = recorded_root(self._tenure.entry(seen.namespace, seen.key), seen.uid)
         if recorded == BARRED:
             return msgspec.structs.replace(seen, root=BARRED)
-        found = self._ancestry.known_root_of(meta.namespace, meta)
+        found = self._owner_chains.known_root_of(meta.namespace, meta)
         if not recorded and not self._is_charged(seen.namespace, found):
-            found = await self._ancestry.root_of(
+            found = await self._owner_chains.root_of(
                 meta.namespace, meta, deadline=deadline or loop_time_after(READ_SECONDS)
             )
-            if found is None and self._ancestry.controller_kind(meta) is not None:
+            if found is None and self._owner_chains.controller_kind(meta) is not None:
                 self.astray[seen.namespace] = None
         elif recorded and not self._is_charged(seen.namespace, found):
             return msgspec.structs.replace(seen, root=recorded)
@@ -70,19 +72,19 @@ class RootLookup:
         be removed, and is not charged anew.
         """
         seen, tenure = one.seen, self._tenure
-        if self._ancestry is None or one.controller is None or seen.cause:
+        if self._owner_chains is None or one.controller is None or seen.cause:
             return seen, False
         entry, meta = tenure.entry(seen.namespace, seen.key), one.metadata()
         if recorded_root(entry, seen.uid) == BARRED:
             return msgspec.structs.replace(seen, root=BARRED), False
-        above = self._ancestry.known_root_of(meta.namespace, meta)
+        above = self._owner_chains.known_root_of(meta.namespace, meta)
         if above is None:
-            above = await self._ancestry.root_of(
+            above = await self._owner_chains.root_of(
                 meta.namespace, meta, deadline=deadline or loop_time_after(READ_SECONDS)
             )
         if above is not None:
             return msgspec.structs.replace(seen, cause=Cause.MOVED), True
-        is_left_behind = was_part or self._ancestry.controller_kind(meta) is not None
+        is_left_behind = was_part or self._owner_chains.controller_kind(meta) is not None
         return seen, is_left_behind and not holds_uid(entry, seen.uid)
 
     def _is_charged(self, namespace: str, root: OwningRoot | None) -> bool:

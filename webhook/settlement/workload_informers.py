@@ -56,16 +56,16 @@ class WorkloadInformers:
         tenure: SettlementSession,
         beyond: Beyond,
         watches: Watches,
-        manners: ChargingModes,
+        charging_modes: ChargingModes,
         make: ReconcilerFactory,
     ) -> None:
         """`make` makes what takes in a kind as it is served."""
         self._tenure = tenure
         self._cluster = beyond.cluster
-        self._kinds = beyond.surroundings.catalog.roots
-        self._around = beyond.surroundings
+        self._kinds = beyond.context.catalog.roots
+        self._around = beyond.context
         self._watches = watches
-        self._manners = manners
+        self._charging_modes = charging_modes
         self._make = make
         self._watched: dict[str, WorkloadReconciler] = {}
         self._served: frozenset[str] = frozenset()
@@ -95,8 +95,8 @@ class WorkloadInformers:
 
     async def follow_policies(self) -> None:
         """List every kind anew if a namespace is charged in another manner now."""
-        if self._manners.have_changed():
-            self._manners.forget()
+        if self._charging_modes.changed():
+            self._charging_modes.forget()
             self.begin_anew()
 
     def begin_anew(self) -> None:

@@ -54,7 +54,7 @@ class WorkloadReconciler:
         tenure: SettlementSession,
         ages: AttemptAges,
         puzzling: InvalidObjects,
-        manners: ChargingModes,
+        charging_modes: ChargingModes,
         relook: Recheck,
     ) -> None:
         assert tenure.beyond is not None, "roots are read from more than pods and quotas"
@@ -65,7 +65,7 @@ class WorkloadReconciler:
         self._tenure = tenure
         self._ages = ages
         self._puzzling = puzzling
-        self._manners = manners
+        self._charging_modes = charging_modes
         self._relook = relook
         self._lineage = RootLookup(tenure)
         self._parts: set[str] = set()
@@ -74,7 +74,7 @@ class WorkloadReconciler:
         """Return what is remembered of an object while a list is read."""
         tenure, namespace = self._tenure, workload.metadata.namespace
         try:
-            manner = self._manners.of(namespace)
+            manner = self._charging_modes.of(namespace)
             return observe_workload(self._kind, workload, tenure.name, tenure.rules, manner)
         except Exception as error:  # noqa: BLE001 - a defect may cost one object, not the service
             return unread_root(self._kind, workload, tenure.name, error)

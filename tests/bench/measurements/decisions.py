@@ -135,7 +135,7 @@ async def _measured(
     for first in range(0, len(requests), AT_ONCE):
         until = asyncio.get_running_loop().time() + 60.0
         group = requests[first : first + AT_ONCE]
-        verdicts = await asyncio.gather(*(judge.judge(one, until) for one, _ in group))
+        verdicts = await asyncio.gather(*(judge.decide(one, until) for one, _ in group))
         for verdict, (request, allowed) in zip(verdicts, group, strict=True):
             assert (verdict.denial is None) is allowed, (request.name, verdict)
             assert verdict.decision, f"nobody asked the ledger about {request.name}"

@@ -78,12 +78,12 @@ async def decide(writer: Writer, command: AnyCommand) -> None:
 async def admission(server: ApiServerStub) -> AsyncIterator[Starlette]:
     """Run both webhooks for the block, with the owners that a server lists."""
     async with writing() as writer:
-        around = _surroundings(writer, server)
+        around = _context(writer, server)
         policy = AdmissionSettings()
         mutating = MutatingWebhook(CLUSTER, _RULES, policy, around)
         validating = ValidatingWebhook(writer, CLUSTER, _RULES, policy, around)
-        assert around.following is not None
-        async with _running(around.following.run()):
+        assert around.informers is not None
+        async with _running(around.informers.run()):
             await idle()
             yield webhook_app.application(mutating, validating, policy)
 
@@ -92,8 +92,8 @@ async def admission(server: ApiServerStub) -> AsyncIterator[Starlette]:
 async def settlement(server: ApiServerStub) -> AsyncIterator[Writer]:
     """Settle what a server lists and watches, for the block."""
     async with writing() as writer:
-        around = _surroundings(writer, server)
-        assert around.following is not None
+        around = _context(writer, server)
+        assert around.informers is not None
         cluster = _cluster(server)
         settlement = Settlement(
             writer,
@@ -102,7 +102,7 @@ async def settlement(server: ApiServerStub) -> AsyncIterator[Writer]:
             now=lambda: NOW,
             is_active=lambda: True,
         )
-        async with _running(around.following.run()), _running(settlement.run()):
+        async with _running(around.informers.run()), _running(settlement.run()):
             await asyncio.sleep(LISTED_SECONDS)
             assert settlement.listed, settlement.problems()
             yield writer
@@ -161,7 +161,7 @@ async def projecting(
         yield log, await Projector.resume(log, file)
 
 
-def _surroundings(writer: Writer, server: ApiServerStub) -> ClusterContext:
+def _context(writer: Writer, server: ApiServerStub) -> ClusterContext:
     return ClusterContext(KindCatalog.load(), _RULES, writer, CLUSTER, cluster=_cluster(server))
 
 

@@ -99,7 +99,7 @@ def _part_is_a_root(put: Put) -> None:
 
 def _scaled_from_memory(put: Put) -> None:
     async def parent(self: ScaleAdmission, request: Any, kind: Any, old: Any, _: float) -> Any:
-        seen = self._surroundings.parents.get(old.metadata.uid)
+        seen = self._context.parents.get(old.metadata.uid)
         known: Workload | None = cached_workload(seen) if seen is not None else None
         return known or scale_admission._Moot.ASKS_NOTHING
 

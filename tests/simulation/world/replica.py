@@ -159,11 +159,11 @@ class Replica:
         forwarder = ForwardingLedger(line, NAMES, preference, self.writer)
         self._ledger = ledger = Witnessed(forwarder, self._checker)
         where, cluster = self.cluster.name, self.cluster
-        self._surroundings = surroundings = ClusterContext(
+        self._context = context = ClusterContext(
             catalog(), RULES, self.writer, where, cluster=cluster
         )
-        self._mutating = MutatingWebhook(where, RULES, POLICY, surroundings)
-        self._validating = ValidatingWebhook(ledger, where, RULES, POLICY, surroundings)
+        self._mutating = MutatingWebhook(where, RULES, POLICY, context)
+        self._validating = ValidatingWebhook(ledger, where, RULES, POLICY, context)
         placing = None
         if self._plan.schedulers:
             placing = Placing(ledger, self.writer, cluster, self.now, self._number)
@@ -171,7 +171,7 @@ class Replica:
         self._settlement = Settlement(
             ReadYourWritesLedger(ledger, self.writer),
             self.writer,
-            Site(cluster, where, Beyond(cluster, surroundings)),
+            Site(cluster, where, Beyond(cluster, context)),
             now=self.now,
             is_active=lambda: self.name in self._lease.settlers,
             settings=self._settings(),
@@ -204,8 +204,8 @@ class Replica:
         self._checker.applied(self.name, self.writer.state)
         await self._commands.start()
         self._keep_up(self.writer.run())
-        assert self._surroundings.following is not None, "every replica has a cluster"
-        self._keep_up(self._surroundings.following.run())
+        assert self._context.informers is not None, "every replica has a cluster"
+        self._keep_up(self._context.informers.run())
         self._keep_up(self._settlement.run())
         if self._placing is not None:
             self._keep_up(self._placing.run())

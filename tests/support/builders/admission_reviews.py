@@ -117,12 +117,12 @@ async def serving(
     *,
     rules: DemandRules | None = None,
     policy: AdmissionSettings | None = None,
-    surroundings: ClusterContext | None = None,
+    context: ClusterContext | None = None,
 ) -> AsyncIterator[Service]:
     """Serve both webhooks on a ledger."""
     rules, policy = rules or DemandRules(), policy or AdmissionSettings()
-    mutating = MutatingWebhook(CLUSTER, rules, policy, surroundings)
-    validating = ValidatingWebhook(ledger, CLUSTER, rules, policy, surroundings)
+    mutating = MutatingWebhook(CLUSTER, rules, policy, context)
+    validating = ValidatingWebhook(ledger, CLUSTER, rules, policy, context)
     transport = httpx2.ASGITransport(app=application(mutating, validating, policy))
     async with httpx2.AsyncClient(transport=transport, base_url="https://webhook") as client:
         yield Service(client, ledger, validating)

@@ -185,7 +185,7 @@ class FullWorld(World):
 
     def __init__(self, writer, settings: SettlementSettings) -> None:
         self.every = EveryCluster(ApiServer())
-        self.surroundings = ClusterContext(
+        self.context = ClusterContext(
             KindCatalog.load(),
             settings.rules,
             writer,
@@ -193,7 +193,7 @@ class FullWorld(World):
             cluster=self.every,
             current=Sizes(writer, CLUSTER, settings.rules).rules,
         )
-        super().__init__(writer, settings, Beyond(self.every, self.surroundings), self.every)
+        super().__init__(writer, settings, Beyond(self.every, self.context), self.every)
 
     def root(self, key: str, namespace: str = f"{CLUSTER}/red") -> Entry | None:
         """Return what the ledger knows of a key, such as `deployments.apps/web`."""
@@ -231,8 +231,8 @@ async def full_world(
 @contextlib.asynccontextmanager
 async def settling_everything(one: FullWorld) -> AsyncIterator[None]:
     """Run settlement and what it looks around with until the block ends."""
-    assert one.surroundings.following is not None
-    task = asyncio.create_task(one.surroundings.following.run())
+    assert one.context.informers is not None
+    task = asyncio.create_task(one.context.informers.run())
     try:
         async with settling(one):
             yield

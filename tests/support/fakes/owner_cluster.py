@@ -128,7 +128,7 @@ class OwnedCluster:
         return self.serves
 
     async def list_objects(self, resource: Resource, namespace: str = "") -> Listed[Workload]:
-        raise AssertionError("surroundings never list by themselves")
+        raise AssertionError("the context never lists by themselves")
 
     async def get_object(self, resource: Resource, namespace: str, name: str) -> Workload | None:
         self.asked.append((resource.name, name))
@@ -169,7 +169,7 @@ def around(
     policies_known: bool = True,
     rules: DemandRules | None = None,
 ) -> ClusterContext:
-    """Return the surroundings of a replica; all policies, which are none, have been told."""
+    """Return the context of a replica; all policies, which are none, have been told."""
     rules = rules or DemandRules()
     found = ClusterContext(catalog, rules, view, CLUSTER, default=default, cluster=cluster)
     if policies_known:
@@ -183,9 +183,9 @@ def policy(name: str, version: int = 1, **spec: Any) -> Workload:
     return msgspec.convert({"kind": "LedgerPolicy", "metadata": metadata, "spec": spec}, Workload)
 
 
-def remember(surroundings: ClusterContext, resource: Resource, *things: Manifest) -> Any:
+def remember(context: ClusterContext, resource: Resource, *things: Manifest) -> Any:
     """Return what feeds the cache of owners with a list of these objects."""
-    parents = surroundings.parents
+    parents = context.parents
     listed = [parents.parent_of(resource, msgspec.convert(one, Workload)) for one in things]
     return parents.feed(resource, Listed(9, listed))
 

@@ -58,18 +58,18 @@ class PodAdmission:
 
     def __init__(
         self,
-        asking: ReservationClient,
+        reservations: ReservationClient,
         attempts: Attempts,
         policy: AdmissionSettings,
-        surroundings: ClusterContext,
+        context: ClusterContext,
     ) -> None:
-        self._asking = asking
+        self._reservations = reservations
         self._attempts = attempts
         self._policy = policy
-        self._surroundings = surroundings
-        self._selecting = QuotaSelection(surroundings)
+        self._context = context
+        self._quota_selection = QuotaSelection(context)
 
-    async def judge(
+    async def decide(
         self,
         request: AdmissionRequest,
         pod: Pod,
@@ -78,8 +78,8 @@ class PodAdmission:
         until: float,
     ) -> Verdict:
         """Decide about a pod, by loop time `until`. Raises BadReview."""
-        demand = demand_of(pod, self._surroundings.rules)
-        before = _NO_DEMAND if old is None else demand_of(old, self._surroundings.rules)
+        demand = demand_of(pod, self._context.rules)
+        before = _NO_DEMAND if old is None else demand_of(old, self._context.rules)
         denial = self._forbidden(request, pod, old)
         if isinstance(demand, Denial) and demand != before:
             denial = demand
@@ -90,7 +90,7 @@ class PodAdmission:
         if old is None:
             return await self._create(request, pod, demand, policy, until)
         denial = admission_denials.type_change_denial(
-            (pod, demand), (old, before), self._surroundings.rules
+            (pod, demand), (old, before), self._context.rules
         )
         if denial is not None:
             return Verdict(denial)
@@ -109,25 +109,25 @@ class PodAdmission:
         reserve = self._attempts.create(request, "pods", pod.metadata, demand.amounts)
         if isinstance(reserve, Denial):
             return Verdict(reserve)
-        surroundings, user = self._surroundings, request.user_info
-        standing = await ownership_of(
-            surroundings.ancestry,
+        context, user = self._context, request.user_info
+        ownership = await ownership_of(
+            context.owner_chains,
             local_name(reserve.namespace),
             pod.metadata,
             user,
-            deadline=surroundings.until(until),
+            deadline=context.until(until),
         )
-        if standing.controlled:
+        if ownership.controlled:
             reserve = with_controller_as_owner(reserve, pod.metadata)
-        reserve = self._completed(reserve, standing.key, pod, demand, _NO_DEMAND)
+        reserve = self._completed(reserve, ownership.key, pod, demand, _NO_DEMAND)
         if is_gated(pod.spec) and policy.on_exceeded == "pending":
             # Nothing is reserved that could remember that it may not draw.
-            if standing.key == BARRED:
+            if ownership.key == BARRED:
                 return Verdict(wrong_creator_denial(pod.metadata, user))
             return await self._waiting(reserve, until)
-        shown_first = self._root_shown(reserve, standing, policy)
+        shown_first = self._root_shown(reserve, ownership, policy)
         warnings = _warnings(pod)
-        return await self._asking.ask(
+        return await self._reservations.ask(
             _question(request, reserve, until, policy, shown_first, warnings)
         )
 
@@ -141,8 +141,8 @@ class PodAdmission:
     ) -> Verdict:
         """Reserve for what exists. It stays under the root that it is under."""
         (pod, demand), (stored, before) = new, old
-        ancestry, user = self._surroundings.ancestry, request.user_info
-        denial = forged(ancestry, pod.metadata, stored.metadata, user)
+        owner_chains, user = self._context.owner_chains, request.user_info
+        denial = forged(owner_chains, pod.metadata, stored.metadata, user)
         if denial is not None:
             return Verdict(denial)
         change = TraitsChange(
@@ -156,13 +156,13 @@ class PodAdmission:
         )
         if isinstance(reserve, Denial):
             return Verdict(reserve)
-        charged = self._selecting.is_charged(reserve)
+        charged = self._quota_selection.is_charged(reserve)
         counted = charged or not is_gated(stored.spec)
         if counted:
             denial = await self._unselected(request, reserve, change, policy, until)
             if denial is not None:
                 return Verdict(denial)
-        more = more or self._selecting.enters(reserve, change)
+        more = more or self._quota_selection.enters(reserve, change)
         if not more and not (counted and change.before != change.after):
             return UNTOUCHED
         root = await self._root_key(reserve, stored, until)
@@ -175,24 +175,26 @@ class PodAdmission:
                 base_observation(reserve, self._promised(reserve, before), self._traits(stored)),
             )
         question = _question(request, reserve, until, policy, known)
-        return await (self._asking.ask(question) if more else self._asking.share(reserve, until))
+        return await (
+            self._reservations.ask(question) if more else self._reservations.share(reserve, until)
+        )
 
     async def _root_key(self, reserve: Reserve, stored: Pod, until: float) -> str:
         """Return the key of a stored pod's root: the recorded one, else by its owners."""
-        recorded = self._surroundings.recorded_root(reserve)
+        recorded = self._context.recorded_root(reserve)
         if recorded is not None:
             return recorded
-        root = await self._surroundings.ancestry.root_of(
+        root = await self._context.owner_chains.root_of(
             local_name(reserve.namespace),
             stored.metadata,
-            deadline=self._surroundings.until(until),
+            deadline=self._context.until(until),
         )
         return root.key if root is not None else ""
 
     def _promised(self, reserve: Reserve, demand: Demand) -> Amounts:
         """Return what a pod that exists is charged for a demand."""
         place = reserve.namespace, reserve.key, reserve.uid
-        return promised_demand(self._surroundings.view.state, place, demand.amounts, demand.assumed)
+        return promised_demand(self._context.view.state, place, demand.amounts, demand.assumed)
 
     async def _unselected(
         self,
@@ -203,35 +205,35 @@ class PodAdmission:
         until: float,
     ) -> Denial | None:
         """Return why a change may not take the pod off a quota that selects by what it is."""
-        if policy.yields_to(request.user_info):
+        if policy.may_exceed_limits(request.user_info):
             return None
-        return await self._selecting.objection(reserve, change, policy, until)
+        return await self._quota_selection.objection(reserve, change, policy, until)
 
     def _traits(self, pod: Pod) -> Traits:
-        return pod_traits(pod, self._surroundings.rules)
+        return pod_traits(pod, self._context.rules)
 
     def _completed(
         self, reserve: Reserve, root: str, pod: Pod, demand: Demand, before: Demand
     ) -> Reserve:
         """Return the reservation with what it draws from and what quotas select it by."""
         unknown = demand.unknown if demand.memory_unknown and not before.memory_unknown else ""
-        asker = Asker("Pod", cards=_cards(pod, demand, self._surroundings.rules))
+        asker = Asker("Pod", cards=_cards(pod, demand, self._context.rules))
         return msgspec.structs.replace(
             reserve, root=root, traits=self._traits(pod), unknown=unknown, asker=asker
         )
 
     async def _waiting(self, reserve: Reserve, until: float) -> Verdict:
         """Let a pod be created that waits for room, and say so when there is none now."""
-        denial = await self._asking.foresee(reserve, until)
+        denial = await self._reservations.dry_run(reserve, until)
         warnings = () if denial is None else (_waits(reserve, denial),)
         return Verdict(namespace=reserve.namespace, key=reserve.key, warnings=warnings)
 
     def _root_shown(
-        self, reserve: Reserve, standing: Ownership, policy: NamespacePolicy
+        self, reserve: Reserve, ownership: Ownership, policy: NamespacePolicy
     ) -> tuple[Observe, ...]:
         """Return what tells the ledger of a root that it does not have yet."""
-        root = standing.root
-        if root is None or root.seen is None or not standing.trusted or not policy.charges_roots:
+        root = ownership.root
+        if root is None or root.seen is None or not ownership.trusted or not policy.charges_roots:
             return ()
         workload = cached_workload(root.seen)
         if workload is None:
@@ -239,7 +241,7 @@ class PodAdmission:
         envelope = envelope_of(
             root.kind,
             workload,
-            self._surroundings.rules,
+            self._context.rules,
             surge=policy.surge,
             elastic_max=policy.elastic_max,
         )
@@ -259,14 +261,14 @@ class PodAdmission:
             ),
         )
 
-    def judge_debugging(self, pod: Pod, old: Pod) -> Verdict:
+    def decide_ephemeral(self, pod: Pod, old: Pod) -> Verdict:
         """Decide about ephemeral containers, which can ask for nothing, but may be privileged."""
         denial = self._privileged(pod, old)
         return UNTOUCHED if denial is None else Verdict(denial)
 
     def _forbidden(self, request: AdmissionRequest, pod: Pod, old: Pod | None) -> Denial | None:
         """Return why the pod may not be written, whatever there is room for."""
-        rules = self._surroundings.rules
+        rules = self._context.rules
         denial = admission_denials.placement_denial(pod, old, rules) or self._privileged(pod, old)
         if denial is None and old is None and _KUBELETS not in request.user_info.groups:
             denial = admission_denials.assigned_node_denial(pod, rules, self._policy.schedulers)
@@ -275,7 +277,7 @@ class PodAdmission:
     def _privileged(self, pod: Pod, old: Pod | None) -> Denial | None:
         if self._policy.allow_privileged:
             return None
-        return admission_denials.privileged_denial(pod, old, self._surroundings.rules)
+        return admission_denials.privileged_denial(pod, old, self._context.rules)
 
 
 def _cards(pod: Pod, demand: Demand, rules: DemandRules) -> int:
@@ -318,7 +320,7 @@ def _question(
         until,
         shown_first,
         dry_run=bool(request.dry_run),
-        yielding=policy.yields_to(request.user_info),
+        may_exceed_limits=policy.may_exceed_limits(request.user_info),
         warnings=warnings,
     )
 

@@ -42,21 +42,21 @@ class Rollout(msgspec.Struct, frozen=True):
 class Rollouts:
     """Asks about roll-outs of all kinds."""
 
-    def __init__(self, asking: ReservationClient, surroundings: ClusterContext) -> None:
-        self._asking = asking
-        self._surroundings = surroundings
+    def __init__(self, reservations: ReservationClient, context: ClusterContext) -> None:
+        self._reservations = reservations
+        self._context = context
 
     async def stuck(self, change: Rollout, until: float) -> Denial | None:
         """Return why a roll-out could not end as of now, by loop time `until`; None if it could.
 
         A ledger that does not answer is a reason, too.
         """
-        most = _most(change, self._surroundings.rules)
+        most = _most(change, self._context.rules)
         if most is None or isinstance(most, Denial):
             return most
         asker = Asker(change.kind.kind, rollout=True)
         rolling = msgspec.structs.replace(change.reserve, demand=most, asker=asker)
-        return await self._asking.foresee(rolling, until)
+        return await self._reservations.dry_run(rolling, until)
 
     async def warnings(
         self, change: Rollout, until: float, *, never: bool = False

@@ -40,11 +40,11 @@ class _Moot(Enum):
 class ScaleAdmission:
     """Judges changes of scale subresources."""
 
-    def __init__(self, workloads: WorkloadAdmission, surroundings: ClusterContext) -> None:
+    def __init__(self, workloads: WorkloadAdmission, context: ClusterContext) -> None:
         self._workloads = workloads
-        self._surroundings = surroundings
+        self._context = context
 
-    async def judge(
+    async def decide(
         self, request: AdmissionRequest, kind: WorkloadKind, policy: NamespacePolicy, until: float
     ) -> Verdict:
         """Decide about a scale; only an increase asks for something. Raises BadReview."""
@@ -60,7 +60,7 @@ class ScaleAdmission:
         if isinstance(parent, _Moot):
             return UNTOUCHED
         write = WorkloadWrite(kind, with_replicas(kind, parent, new.spec.replicas), parent)
-        return await self._workloads.judge(request, write, policy, until)
+        return await self._workloads.decide(request, write, policy, until)
 
     async def _parent(
         self, request: AdmissionRequest, kind: WorkloadKind, old: Scale, until: float
@@ -69,16 +69,16 @@ class ScaleAdmission:
 
         Raises ClusterError, TimeoutError, and ValueError for a version that is none.
         """
-        meta, surroundings = old.metadata, self._surroundings
+        meta, context = old.metadata, self._context
         base = meta.version()
-        seen = surroundings.parents.get(meta.uid)
+        seen = context.parents.get(meta.uid)
         if seen is not None and seen.version == base and seen.resource.name == kind.name:
             return cached_workload(seen) or _Moot.ASKS_NOTHING
-        if surroundings.cluster is None:
+        if context.cluster is None:
             raise ClusterError(f"no cluster is there to read {kind.name}/{request.name} from")
         resource = Resource(kind.group, request.resource.version, kind.resource, kind.kind)
-        async with asyncio.timeout_at(surroundings.until(until)):
-            found = await surroundings.cluster.get_object(
+        async with asyncio.timeout_at(context.until(until)):
+            found = await context.cluster.get_object(
                 resource, request.namespace, request.name or meta.name
             )
         if found is None or found.metadata.uid != meta.uid:

@@ -52,7 +52,7 @@ class _Change(msgspec.Struct, frozen=True):
         covered = amounts.covers(before.demand, now.demand)
         return not covered or bool(set(now.traits) - set(before.traits))
 
-    def roll_out(self, reserve: Reserve) -> Rollout | None:
+    def rollout(self, reserve: Reserve) -> Rollout | None:
         """Return the roll-out that the write may begin, None for a new object."""
         kind, new, old = self.write.kind, self.write.new, self.write.old
         if old is None:
@@ -69,19 +69,19 @@ class WorkloadAdmission:
 
     def __init__(
         self,
-        asking: ReservationClient,
+        reservations: ReservationClient,
         attempts: Attempts,
         policy: AdmissionSettings,
-        surroundings: ClusterContext,
+        context: ClusterContext,
     ) -> None:
-        self._asking = asking
+        self._reservations = reservations
         self._policy = policy
         self._attempts = attempts
-        self._surroundings = surroundings
-        self._selecting = QuotaSelection(surroundings)
-        self._roll_outs = Rollouts(asking, surroundings)
+        self._context = context
+        self._quota_selection = QuotaSelection(context)
+        self._rollouts = Rollouts(reservations, context)
 
-    async def judge(
+    async def decide(
         self, request: AdmissionRequest, write: WorkloadWrite, policy: NamespacePolicy, until: float
     ) -> Verdict:
         """Decide about a write, by loop time `until`. Raises BadReview."""
@@ -115,7 +115,7 @@ class WorkloadAdmission:
         return envelope_of(
             kind,
             workload,
-            self._surroundings.rules,
+            self._context.rules,
             surge=policy.surge,
             elastic_max=policy.elastic_max,
         )
@@ -147,16 +147,16 @@ class WorkloadAdmission:
     ) -> Denial | None:
         """Return why an update may not take the object off a quota that selects by what it is."""
         write = change.write
-        if write.old is None or policy.yields_to(request.user_info):
+        if write.old is None or policy.may_exceed_limits(request.user_info):
             return None
         before, after = change.before.traits, change.envelope.traits
         metadata = write.old.metadata, write.new.metadata
         found = TraitsChange(before or after, after, *metadata, asked=bool(before))
-        return await self._selecting.objection(reserve, found, policy, until)
+        return await self._quota_selection.objection(reserve, found, policy, until)
 
     def _template_refused(self, request: AdmissionRequest, write: WorkloadWrite) -> Denial | None:
         """Return why pods of the object would be refused, unless those of the old one were."""
-        rules, username = (self._surroundings.rules, self._policy), request.user_info.username
+        rules, username = (self._context.rules, self._policy), request.user_info.username
         denial = template_checks.refused(write.kind, write.new, *rules, username)
         if denial is None or write.old is None:
             return denial
@@ -186,27 +186,27 @@ class WorkloadAdmission:
         What nobody has reserved anything for cannot be told apart later, so it is refused where
         somebody else than the controller would have it.
         """
-        write, surroundings, user = change.write, self._surroundings, request.user_info
+        write, context, user = change.write, self._context, request.user_info
         meta = write.new.metadata
         if write.old is not None:
-            denial = forged(surroundings.ancestry, meta, write.old.metadata, user)
+            denial = forged(context.owner_chains, meta, write.old.metadata, user)
             if denial is not None:
                 return denial
-            if surroundings.recorded_root(reserve) == BARRED:
+            if context.recorded_root(reserve) == BARRED:
                 return msgspec.structs.replace(reserve, root=BARRED)
-        standing = await ownership_of(
-            surroundings.ancestry,
+        ownership = await ownership_of(
+            context.owner_chains,
             local_name(reserve.namespace),
             meta,
             user,
-            deadline=surroundings.until(until),
+            deadline=context.until(until),
         )
-        if standing.controlled:
+        if ownership.controlled:
             reserve = with_controller_as_owner(reserve, meta)
-        if standing.root is None:
-            root = standing.key if write.old is None else ""
+        if ownership.root is None:
+            root = ownership.key if write.old is None else ""
             return msgspec.structs.replace(reserve, root=root)
-        if standing.trusted or change.before.traits:
+        if ownership.trusted or change.before.traits:
             return None
         if not change.envelope.demand:
             return wrong_creator_denial(meta, user)
@@ -215,14 +215,14 @@ class WorkloadAdmission:
     async def _foreseen(self, reserve: Reserve, change: _Change, until: float) -> Verdict:
         """Charge nothing, and warn of what could never run."""
         if change.is_more:
-            denial = await self._asking.foresee(reserve, until)
+            denial = await self._reservations.dry_run(reserve, until)
             if denial is not None and denial.reason is Reason.EXCEEDS_LIMIT:
                 warning = f"its pods can never run all at once: {brief(denial)}"
                 return _warned(UNTOUCHED, reserve, (warning,))
-        roll_out = change.roll_out(reserve)
-        if roll_out is None:
+        rollout = change.rollout(reserve)
+        if rollout is None:
             return UNTOUCHED
-        found = await self._roll_outs.warnings(roll_out, until, never=True)
+        found = await self._rollouts.warnings(rollout, until, never=True)
         return _warned(UNTOUCHED, reserve, found)
 
     async def _reserve(
@@ -234,13 +234,13 @@ class WorkloadAdmission:
         until: float,
     ) -> Verdict:
         old, before = change.write.old, change.before
-        yielding = policy.yields_to(request.user_info)
-        roll_out = change.roll_out(reserve) if policy.surge != "reserve" else None
-        if policy.surge == "strict" and roll_out is not None and not yielding:
-            denial = await self._roll_outs.stuck(roll_out, until)
+        may_exceed_limits = policy.may_exceed_limits(request.user_info)
+        rollout = change.rollout(reserve) if policy.surge != "reserve" else None
+        if policy.surge == "strict" and rollout is not None and not may_exceed_limits:
+            denial = await self._rollouts.stuck(rollout, until)
             if denial is not None:
                 return Verdict(denial, denial.decision, reserve.namespace, reserve.key)
-            roll_out = None
+            rollout = None
         verdict = UNTOUCHED
         if change.is_more:
             known: tuple[Observe, ...] = ()
@@ -248,11 +248,13 @@ class WorkloadAdmission:
                 generation = old.metadata.generation
                 known = (base_observation(reserve, before.demand, before.traits, generation),)
             dry_run = bool(request.dry_run)
-            question = ReservationRequest(reserve, until, known, dry_run=dry_run, yielding=yielding)
-            verdict = await self._asking.ask(question)
-        if roll_out is None or verdict.denial is not None:
+            question = ReservationRequest(
+                reserve, until, known, dry_run=dry_run, may_exceed_limits=may_exceed_limits
+            )
+            verdict = await self._reservations.ask(question)
+        if rollout is None or verdict.denial is not None:
             return verdict
-        return _warned(verdict, reserve, await self._roll_outs.warnings(roll_out, until))
+        return _warned(verdict, reserve, await self._rollouts.warnings(rollout, until))
 
 
 def _warned(verdict: Verdict, reserve: Reserve, warnings: tuple[str, ...]) -> Verdict:

@@ -30,7 +30,7 @@ from webhook.api.admission_review import BadReview
 
 async def explained(thing: Any, ledger: CoreLedger, **more: Any) -> Explanation:
     """Explain what is given as a value."""
-    async with serving(ledger, surroundings=around(ledger)) as service:
+    async with serving(ledger, context=around(ledger)) as service:
         body = json.dumps(thing).encode()
         found = await explain(service.validating, body, deadline=5, **more)
     assert ledger.commands() == [], "an explanation is a dry run"
@@ -81,7 +81,7 @@ async def test_a_namespace_that_the_cluster_does_not_have_is_named_and_nothing_i
     ledger, cluster = CoreLedger(), OwnedCluster()
     cluster.namespace("team")
     one = pod({GPU: "1"}, namespace="")
-    async with serving(ledger, surroundings=around(ledger, cluster)) as service:
+    async with serving(ledger, context=around(ledger, cluster)) as service:
         body = json.dumps(one).encode()
         with pytest.raises(NamespaceMissing, match="'nowhere' does not exist in cluster east"):
             await explain(service.validating, body, deadline=5, namespace="nowhere")

@@ -50,7 +50,7 @@ async def mutated(
         ledger,
         rules=rules,
         policy=AdmissionSettings(**policy),
-        surroundings=around(ledger, default=treated) if treated is not None else None,
+        context=around(ledger, default=treated) if treated is not None else None,
     ) as service:
         response = await service.post(review(thing), "mutate")
         assert response["allowed"]

@@ -21,7 +21,7 @@ async def test_only_resources_scheduler_and_gate_are_written() -> None:
     ledger = CoreLedger()
     waiting = around(ledger, default=NamespacePolicy(on_exceeded="pending"))
     policy = AdmissionSettings(schedulers=CardSchedulers(given="gpuledger-scheduler"))
-    async with serving(ledger, policy=policy, surroundings=waiting) as service:
+    async with serving(ledger, policy=policy, context=waiting) as service:
         answer = await service.post(review(copy.deepcopy(before)), "mutate")
     patch = json.loads(base64.b64decode(answer["patch"]))
     limits = "/spec/containers/0/resources/limits"

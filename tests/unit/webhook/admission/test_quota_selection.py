@@ -41,14 +41,14 @@ class Team:
         self.ledger.limit(selects=selects, cards=2)
         self.policy: AdmissionSettings | None = None
         self.cluster = OwnedCluster(*objects)
-        self.surroundings = around(self.ledger, self.cluster, default=NamespacePolicy(**policy))
+        self.context = around(self.ledger, self.cluster, default=NamespacePolicy(**policy))
 
     async def ask(
         self, resource: Resource, new: Manifest, old: Manifest | None = None, user: str = "ada"
     ) -> dict[str, Any]:
         operation = "CREATE" if old is None else "UPDATE"
         info, ledger, policy = {"username": user, "groups": []}, self.ledger, self.policy
-        async with serving(ledger, policy=policy, surroundings=self.surroundings) as service:
+        async with serving(ledger, policy=policy, context=self.context) as service:
             one = review(new, old, operation=operation, userInfo=info, **of(resource))
             return await service.post(one)
 
@@ -167,8 +167,8 @@ async def test_a_replica_that_has_not_heard_of_a_gated_pod_asks_for_room_too() -
     behind = deepcopy(team.ledger.state)
     for name in ("a", "b", "c"):
         await team.created(PODS, pod(name, gated=True))
-    team.surroundings.view = CoreLedger()
-    team.surroundings.view.state = behind
+    team.context.view = CoreLedger()
+    team.context.view.state = behind
     for name in ("a", "b"):
         gold = pod(name, gated=True, tier="gold")
         assert (await team.ask(PODS, gold, pod(name, gated=True)))["allowed"]

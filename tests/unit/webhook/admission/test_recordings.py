@@ -20,11 +20,11 @@ class Recording:
     def __init__(self, catalog: KindCatalog) -> None:
         self.ledger = CoreLedger()
         self.cluster = OwnedCluster()
-        self.surroundings = around(self.ledger, self.cluster, catalog=catalog)
+        self.context = around(self.ledger, self.cluster, catalog=catalog)
 
     async def replay(self, case: str) -> None:
         """Post all reviews of a case; whatever is allowed exists from then on."""
-        async with serving(self.ledger, surroundings=self.surroundings) as service:
+        async with serving(self.ledger, context=self.context) as service:
             for webhook, one in recorded(case):
                 response = await service.post(one, webhook)
                 assert response["allowed"], (case, response)

@@ -445,14 +445,14 @@ async def test_a_refused_account_with_hamis_rights_is_named_with_the_setting(
     request["request"]["dryRun"] = operation == "dry run"
     request["request"]["userInfo"]["username"] = username
     async with serving(CoreLedger()) as service:
-        surroundings = service.validating.surroundings
-        surroundings.refused_allocators = RefusedHamiAccounts(may_allocate)
+        context = service.validating.context
+        context.refused_hami_accounts = RefusedHamiAccounts(may_allocate)
         answer = await service.post(request)
         assert causes(answer)[0][0] == "ReservedAnnotation"
         advice = "add it to the setting trusted_identities"
         assert (advice in answer["status"]["message"]) == named
-        problems = [one for one in surroundings.problems() if username in one]
-        assert len(problems) == len(surroundings.refused_allocators) == named
+        problems = [one for one in context.problems() if username in one]
+        assert len(problems) == len(context.refused_hami_accounts) == named
 
 
 def status_of(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
@@ -492,7 +492,7 @@ async def test_statuses_and_bindings_that_claim_nothing_pass() -> None:
 @pytest.mark.parametrize(("identity", "username"), [("", ""), ("own", "ada"), ("", "ada")])
 async def test_a_user_without_a_name_is_not_the_service(identity: str, username: str) -> None:
     async with serving(CoreLedger()) as service:
-        service.validating.surroundings.identity = identity
+        service.validating.context.identity = identity
         for one in binding(**CLAIM):
             one["request"]["userInfo"]["username"] = username
             assert not (await service.post(one))["allowed"]
@@ -500,7 +500,7 @@ async def test_a_user_without_a_name_is_not_the_service(identity: str, username:
 
 async def test_the_service_itself_says_what_was_allocated() -> None:
     async with serving(CoreLedger()) as service:
-        service.validating.surroundings.identity = "ada"
+        service.validating.context.identity = "ada"
         for one in binding(**CLAIM):
             assert (await service.post(one))["allowed"]
 
@@ -546,7 +546,7 @@ def owned(kind: str = "ReplicaSet", uid: str = "u-rs", version: str = "apps/v1")
 async def owner_of(thing: dict[str, Any], username: str) -> str:
     """Return whose unsettled creations a pod is bounded with."""
     ledger = CoreLedger()
-    async with serving(ledger, surroundings=around(ledger)) as service:
+    async with serving(ledger, context=around(ledger)) as service:
         assert (await service.post(review(thing, username=username)))["allowed"]
     [command] = ledger.commands()
     assert isinstance(command, Reserve)

@@ -16,35 +16,33 @@ class Policies:
         return self.now
 
 
-def manners() -> tuple[ChargingModes, Policies]:
+def charging_modes() -> tuple[ChargingModes, Policies]:
     policies = Policies()
-    surroundings = SimpleNamespace(policies=policies)
-    return ChargingModes(
-        SimpleNamespace(beyond=SimpleNamespace(surroundings=surroundings))
-    ), policies
+    context = SimpleNamespace(policies=policies)
+    return ChargingModes(SimpleNamespace(beyond=SimpleNamespace(context=context))), policies
 
 
 def test_nothing_has_changed_while_everything_is_treated_as_before() -> None:
-    found, _ = manners()
+    found, _ = charging_modes()
     assert found.of("red") == found.of("red")
-    assert not found.have_changed()
+    assert not found.changed()
 
 
 def test_a_change_is_noticed_also_when_another_object_was_already_treated_by_it() -> None:
-    found, policies = manners()
+    found, policies = charging_modes()
     found.of("red")
     policies.now = PODS_ONLY
     assert found.of("red").pods_only
-    assert found.have_changed()
+    assert found.changed()
     found.forget()
     assert found.of("red").pods_only
-    assert not found.have_changed()
+    assert not found.changed()
 
 
 def test_a_change_that_was_taken_back_is_noticed_if_any_object_was_treated_by_it() -> None:
-    found, policies = manners()
+    found, policies = charging_modes()
     found.of("red")
     policies.now = PODS_ONLY
     found.of("red")
     policies.now = USUAL
-    assert found.have_changed()
+    assert found.changed()

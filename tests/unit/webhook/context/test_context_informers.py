@@ -33,11 +33,11 @@ def workload(thing: object) -> Workload:
 @asynccontextmanager
 async def followed(cluster: OwnedCluster) -> AsyncIterator[ClusterContext]:
     """Follow a cluster for the block."""
-    surroundings = around(Viewed(), cluster, policies_known=False)
-    assert surroundings.following is not None
-    running = asyncio.create_task(surroundings.following.run())
+    context = around(Viewed(), cluster, policies_known=False)
+    assert context.informers is not None
+    running = asyncio.create_task(context.informers.run())
     try:
-        yield surroundings
+        yield context
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -52,13 +52,13 @@ async def until(true: Callable[[], bool]) -> None:
 async def test_kinds_of_roots_that_are_served_are_remembered_and_no_others() -> None:
     cluster = OwnedCluster()
     cluster.serves = (PODS, DEPLOYMENTS, CRONJOBS)
-    async with followed(cluster) as surroundings:
+    async with followed(cluster) as context:
         await until(lambda: "deployments.apps" in cluster.kinds)
         web = workload(manifest(DEPLOYMENTS, "web"))
         cluster.kinds["deployments.apps"].put_nowait(Listed(3, [web]))
-        await until(lambda: len(surroundings.parents) == 1)
+        await until(lambda: len(context.parents) == 1)
         assert set(cluster.kinds) == {"deployments.apps"}
-        assert surroundings.problems() == []
+        assert context.problems() == []
 
 
 async def test_a_kind_that_is_defined_later_is_found_and_followed_once(
@@ -81,18 +81,18 @@ async def test_a_kind_is_followed_in_the_version_that_is_preferred_now(
     monkeypatch.setattr(context_informers, "DISCOVER_SECONDS", 0.001)
     cluster = OwnedCluster()
     cluster.serves = (JOBS,)
-    async with followed(cluster) as surroundings:
+    async with followed(cluster) as context:
         await until(lambda: "jobs.batch" in cluster.kinds)
         train = workload(manifest(JOBS, "train"))
         cluster.kinds["jobs.batch"].put_nowait(Listed(3, [train]))
-        await until(lambda: surroundings.parents.is_current(JOBS))
+        await until(lambda: context.parents.is_current(JOBS))
         newer = msgspec.structs.replace(JOBS, version="v2")
         cluster.serves = (newer,)
         await until(lambda: cluster.versions == ["v1", "v2"])
-        assert not surroundings.parents.is_current(newer)
+        assert not context.parents.is_current(newer)
         cluster.kinds["jobs.batch"].put_nowait(Listed(4, [train]))
-        await until(lambda: surroundings.parents.is_current(newer))
-        known = surroundings.parents.get("u-train")
+        await until(lambda: context.parents.is_current(newer))
+        known = context.parents.get("u-train")
         assert known is not None
         assert known.resource == newer
         await until(lambda: cluster.discovered > 10)
@@ -105,22 +105,22 @@ async def test_a_discovery_that_fails_is_a_problem_until_it_works(
     monkeypatch.setattr(context_informers, "RETRY_SECONDS", 0.001)
     cluster = OwnedCluster()
     cluster.failing = Unavailable("the API server is down")
-    async with followed(cluster) as surroundings:
+    async with followed(cluster) as context:
         await until(lambda: cluster.discovered == 2)
-        assert surroundings.problems() == ["discovery: the API server is down"]
+        assert context.problems() == ["discovery: the API server is down"]
         cluster.failing = None
-        await until(lambda: surroundings.problems() == [])
+        await until(lambda: context.problems() == [])
 
 
 async def test_policies_and_labels_of_namespaces_are_followed() -> None:
     cluster = OwnedCluster()
-    async with followed(cluster) as surroundings:
+    async with followed(cluster) as context:
         selector = {"matchLabels": {"env": "prod"}}
         cluster.policies.put_nowait(Listed(1, [policy("p", namespaceSelector=selector)]))
         labelled = workload({"metadata": {"name": "team", "labels": {"env": "prod"}}})
         cluster.namespaces.put_nowait(Listed(1, [labelled]))
-        await until(lambda: surroundings.policies.of("team").name == "p")
-        assert surroundings.namespaces.traits_of("team") == "!name=team,env=prod"
+        await until(lambda: context.policies.of("team").name == "p")
+        assert context.namespaces.traits_of("team") == "!name=team,env=prod"
 
 
 async def test_a_namespace_that_is_deleted_is_forgotten() -> None:
@@ -138,46 +138,46 @@ async def test_a_namespace_that_is_deleted_is_forgotten() -> None:
 # What is not known yet
 
 
-async def soon(surroundings: ClusterContext, namespace: str, seconds: float = 5.0) -> str:
+async def soon(context: ClusterContext, namespace: str, seconds: float = 5.0) -> str:
     """Return the name of a namespace's policy, as a review gets it."""
     deadline = asyncio.get_running_loop().time() + seconds
-    return (await surroundings.policy_of(namespace, deadline)).name
+    return (await context.policy_of(namespace, deadline)).name
 
 
 async def test_a_review_waits_for_the_first_list_of_policies() -> None:
-    surroundings = around(Viewed(), OwnedCluster(), policies_known=False)
-    asking = asyncio.create_task(soon(surroundings, "team"))
+    context = around(Viewed(), OwnedCluster(), policies_known=False)
+    asking = asyncio.create_task(soon(context, "team"))
     await asyncio.sleep(0)
     assert not asking.done()
-    surroundings.policies.take(Listed(1, [policy("p", namespaces=["team"])]))
+    context.policies.take(Listed(1, [policy("p", namespaces=["team"])]))
     assert await asking == "p"
 
 
 async def test_where_policies_are_not_defined_nobody_waits_for_them() -> None:
-    surroundings = around(Viewed(), OwnedCluster(), policies_known=False)
-    surroundings.policies.take(Interrupted("not served, nobody may read why", absent=True))
+    context = around(Viewed(), OwnedCluster(), policies_known=False)
+    context.policies.take(Interrupted("not served, nobody may read why", absent=True))
     async with asyncio.timeout(cluster_context.LOOK_SECONDS / 2):
-        assert await soon(surroundings, "team", 3600) == ""
+        assert await soon(context, "team", 3600) == ""
 
 
 async def test_a_list_that_does_not_come_is_waited_for_within_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cluster_context, "LOOK_SECONDS", 0.01)
-    surroundings = around(Viewed(), OwnedCluster(), policies_known=False)
+    context = around(Viewed(), OwnedCluster(), policies_known=False)
     async with asyncio.timeout(5):
-        assert await soon(surroundings, "team", 3600) == ""
+        assert await soon(context, "team", 3600) == ""
 
 
 async def test_a_namespace_that_was_just_made_is_read() -> None:
     cluster = OwnedCluster()
     cluster.namespace("team", env="prod")
-    surroundings = around(Viewed(), cluster)
-    surroundings.policies.take(
+    context = around(Viewed(), cluster)
+    context.policies.take(
         Listed(2, [policy("p", namespaceSelector={"matchLabels": {"env": "prod"}})])
     )
-    assert await soon(surroundings, "team") == "p"
-    assert await soon(surroundings, "team") == "p"
+    assert await soon(context, "team") == "p"
+    assert await soon(context, "team") == "p"
     assert cluster.asked == [("namespaces", "team")]
 
 
@@ -192,35 +192,35 @@ async def test_a_namespace_that_cannot_be_read_has_no_labels(how: str) -> None:
     cluster = OwnedCluster()
     cluster.failing = Unavailable("down") if how == "fails" else None
     cluster.silent = how == "is silent"
-    surroundings = around(Viewed(), cluster)
-    surroundings.policies.take(
+    context = around(Viewed(), cluster)
+    context.policies.take(
         Listed(2, [policy("p", namespaceSelector={"matchLabels": {"env": "prod"}})])
     )
-    assert await soon(surroundings, "team", 0.02) == ""
+    assert await soon(context, "team", 0.02) == ""
     deadline = asyncio.get_running_loop().time() + 0.02
-    assert await surroundings.traits_of("team", deadline) is None
+    assert await context.traits_of("team", deadline) is None
 
 
 # What is remembered
 
 
 async def test_of_what_asks_for_nothing_only_the_metadata_is_remembered() -> None:
-    surroundings = around(Viewed())
+    context = around(Viewed())
     plain = manifest(DEPLOYMENTS, "plain", template={"spec": {"containers": [{"name": "a"}]}})
-    parent = surroundings.parents.parent_of(DEPLOYMENTS, workload(plain))
+    parent = context.parents.parent_of(DEPLOYMENTS, workload(plain))
     assert parent.digest == b""
     assert cached_workload(parent) is None
 
 
 async def test_what_asks_for_something_is_remembered_whole_also_at_no_replicas() -> None:
-    surroundings = around(Viewed())
+    context = around(Viewed())
     seen = workload(manifest(DEPLOYMENTS, "web", replicas=0, huge=2**70))
-    parent = surroundings.parents.parent_of(DEPLOYMENTS, seen)
+    parent = context.parents.parent_of(DEPLOYMENTS, seen)
     assert cached_workload(parent) == seen
 
 
 async def test_what_cannot_be_understood_is_remembered_and_harms_nobody() -> None:
-    surroundings = around(Viewed())
+    context = around(Viewed())
     seen = workload(manifest(DEPLOYMENTS, "web", replicas="many"))
-    assert cached_workload(surroundings.parents.parent_of(DEPLOYMENTS, seen)) == seen
-    assert surroundings.parents.parent_of(PODS, seen).digest == b""
+    assert cached_workload(context.parents.parent_of(DEPLOYMENTS, seen)) == seen
+    assert context.parents.parent_of(PODS, seen).digest == b""

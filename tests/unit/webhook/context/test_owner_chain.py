@@ -53,9 +53,9 @@ async def found(
     meta: ObjectMeta, *objects: Manifest, view: Viewed | None = None, seconds: float = 5.0
 ) -> tuple[str, str] | None:
     """Return key and uid of the root, reading from a cluster with these objects."""
-    surroundings = around(view or Viewed(), OwnedCluster(*objects))
+    context = around(view or Viewed(), OwnedCluster(*objects))
     deadline = asyncio.get_running_loop().time() + seconds
-    root = await surroundings.ancestry.root_of("team", meta, deadline=deadline)
+    root = await context.owner_chains.root_of("team", meta, deadline=deadline)
     return None if root is None else (root.key, root.uid)
 
 
@@ -94,24 +94,24 @@ async def test_a_reference_to_another_uid_leads_nowhere() -> None:
 async def test_a_remembered_uid_counts_only_at_its_own_name_and_kind(
     changed: dict[str, str],
 ) -> None:
-    surroundings = around(Viewed())
-    await remember(surroundings, SETS, SET)
-    assert surroundings.ancestry.known_root_of("team", under(SET)) is not None
-    assert surroundings.ancestry.known_root_of("team", under(SET, **changed)) is None
+    context = around(Viewed())
+    await remember(context, SETS, SET)
+    assert context.owner_chains.known_root_of("team", under(SET)) is not None
+    assert context.owner_chains.known_root_of("team", under(SET, **changed)) is None
 
 
 async def test_a_remembered_uid_counts_only_in_its_own_namespace() -> None:
-    surroundings = around(Viewed())
-    await remember(surroundings, SETS, SET)
-    assert surroundings.ancestry.known_root_of("other", under(SET)) is None
+    context = around(Viewed())
+    await remember(context, SETS, SET)
+    assert context.owner_chains.known_root_of("other", under(SET)) is None
 
 
 async def test_what_is_remembered_is_not_read() -> None:
     cluster = OwnedCluster()
-    surroundings = around(Viewed(), cluster)
-    await remember(surroundings, SETS, SET)
-    await remember(surroundings, DEPLOYMENTS, WEB)
-    root = await surroundings.ancestry.root_of("team", under(SET), deadline=0)
+    context = around(Viewed(), cluster)
+    await remember(context, SETS, SET)
+    await remember(context, DEPLOYMENTS, WEB)
+    root = await context.owner_chains.root_of("team", under(SET), deadline=0)
     assert root is not None
     assert root.key == "deployments.apps/web"
     assert root.seen is not None
@@ -134,7 +134,7 @@ async def test_a_charge_for_another_uid_at_the_name_does_not_end_the_walk() -> N
 async def test_a_root_that_the_ledger_has_is_found_without_a_cluster() -> None:
     view = Viewed()
     charged(view, "jobs.batch/train", "u-train")
-    root = around(view).ancestry.known_root_of("team", under(manifest(JOBS, "train")))
+    root = around(view).owner_chains.known_root_of("team", under(manifest(JOBS, "train")))
     assert root is not None
     assert (root.key, root.seen) == ("jobs.batch/train", None)
 
@@ -186,7 +186,7 @@ async def test_owners_in_a_circle_are_followed_for_a_bounded_number_of_steps() -
     other["metadata"]["ownerReferences"] = [controlled_by(one)]
     cluster = OwnedCluster(one, other)
     deadline = asyncio.get_running_loop().time() + 5
-    await around(Viewed(), cluster).ancestry.root_of("team", under(one), deadline=deadline)
+    await around(Viewed(), cluster).owner_chains.root_of("team", under(one), deadline=deadline)
     assert len(cluster.asked) == DEPTH_MAX
 
 
@@ -197,25 +197,25 @@ async def test_an_owner_that_cannot_be_read_ends_the_walk_at_what_is_known(how: 
     cluster = OwnedCluster(broken)
     cluster.failing = Unavailable("down") if how == "fails" else None
     cluster.silent = how == "is silent"
-    surroundings = around(Viewed(), cluster)
-    await remember(surroundings, SETS, SET)
+    context = around(Viewed(), cluster)
+    await remember(context, SETS, SET)
     deadline = asyncio.get_running_loop().time() + 0.02
-    root = await surroundings.ancestry.root_of("team", under(SET), deadline=deadline)
+    root = await context.owner_chains.root_of("team", under(SET), deadline=deadline)
     assert root is not None
     assert root.key == "replicasets.apps/web-1"
     assert cluster.asked == [("deployments.apps", "web")]
 
 
 def test_the_kind_of_a_controller_is_told_for_kinds_of_roots_alone() -> None:
-    ancestry = around(Viewed()).ancestry
+    owner_chains = around(Viewed()).owner_chains
 
     def kind_of(owner: Manifest) -> WorkloadKind | None:
-        return ancestry.controller_kind(under(owner))
+        return owner_chains.controller_kind(under(owner))
 
     assert kind_of(WEB) is not None
     assert kind_of(manifest(CRONJOBS, "nightly")) is None
     assert kind_of({**WEB, "apiVersion": "example.com/v1"}) is None
-    assert ancestry.controller_kind(ObjectMeta()) is None
+    assert owner_chains.controller_kind(ObjectMeta()) is None
 
 
 async def test_a_root_that_is_committed_is_charged_as_well() -> None:

@@ -54,7 +54,7 @@ async def test_the_owners_of_one_list_are_waited_for_together(looking, monkeypat
     monkeypatch.setattr("webhook.settlement.pod_reconciler.LIST_READ_SECONDS", 0.5)
     async with full_world() as one:
         one.every.get_object = never
-        site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))
+        site = Site(one.every, CLUSTER, Beyond(one.every, one.context))
         courier = CommandQueue(one.writer)
         tenure = SettlementSession(
             one.writer, site, SettlementSettings(rules=RULES), lambda: 0, courier

@@ -19,15 +19,15 @@ def namespaces(**labels: dict[str, str]) -> Listed[Workload]:
 
 
 def known(*policies: Workload, **labels: dict[str, str]) -> ClusterContext:
-    """Return surroundings with these policies and these namespaces."""
+    """Return a context with these policies and these namespaces."""
     found = around(Viewed(), default=NamespacePolicy(mode="warn"))
     found.policies.relabelled(found.namespaces.take(namespaces(**labels)))
     found.policies.take(Listed(1, list(policies)))
     return found
 
 
-def name_of(surroundings: ClusterContext, namespace: str) -> str:
-    return surroundings.policies.of(namespace).name
+def name_of(context: ClusterContext, namespace: str) -> str:
+    return context.policies.of(namespace).name
 
 
 def test_a_namespace_that_no_policy_selects_is_treated_as_the_settings_say() -> None:
@@ -171,12 +171,12 @@ def test_what_cannot_be_told_is_not_waited_for() -> None:
 )
 def test_who_is_exempt_is_an_authenticated_user_or_group(user: UserInfo, exempt: bool) -> None:
     treated = NamespacePolicy(exempt_users=("ada",), exempt_groups=("ops",))
-    assert treated.yields_to(user) is exempt
+    assert treated.may_exceed_limits(user) is exempt
 
 
 def test_where_nobody_is_exempt_nobody_is_yielded_to_but_in_mode_warn() -> None:
-    assert not NamespacePolicy().yields_to(UserInfo("ada", ("ops",)))
-    assert NamespacePolicy(mode="warn").yields_to(UserInfo("ada"))
+    assert not NamespacePolicy().may_exceed_limits(UserInfo("ada", ("ops",)))
+    assert NamespacePolicy(mode="warn").may_exceed_limits(UserInfo("ada"))
 
 
 @pytest.mark.parametrize(

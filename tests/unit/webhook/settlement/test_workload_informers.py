@@ -170,7 +170,7 @@ async def test_pods_wait_for_what_owns_them_and_find_their_roots_without_asking(
 async def test_pods_wait_until_their_owners_are_remembered():
     async with full_world() as one:
         remembered = False
-        one.surroundings.parents.is_current = lambda _: remembered
+        one.context.parents.is_current = lambda _: remembered
         async with settling_everything(one):
             expected = ["pods: not listed yet"]
             await one.until(lambda: one.settlement.problems() == expected)
@@ -184,7 +184,7 @@ async def test_pods_are_told_in_time_although_their_owners_are_not(monkeypatch):
     monkeypatch.setattr(workload_informers, "OWNERS_SECONDS", 0.2)
     monkeypatch.setattr(root_lookup, "READ_SECONDS", 0.2)
     async with full_world() as one:
-        one.surroundings.parents.is_current = lambda _: False
+        one.context.parents.is_current = lambda _: False
         async with settling_everything(one):
             body = workload(DEPLOYMENTS, "p")
             body["spec"] = template()["spec"]

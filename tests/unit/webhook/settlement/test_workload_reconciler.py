@@ -259,7 +259,7 @@ async def test_a_pod_whose_owner_could_not_be_read_is_looked_at_again(monkeypatc
     monkeypatch.setattr(recheck, "AGAIN_SECONDS", 0.1)
     async with full_world() as one, settling_everything(one):
         await one.synced()
-        monkeypatch.setattr(one.surroundings.parents, "get", lambda _: None)
+        monkeypatch.setattr(one.context.parents, "get", lambda _: None)
         honest = one.every.get_object
 
         async def unread(*_):
@@ -276,7 +276,7 @@ async def test_a_pod_whose_owner_could_not_be_read_is_looked_at_again(monkeypatc
 async def test_looking_again_charges_nothing_that_may_be_gone():
     async with full_world() as one:
         courier = CommandQueue(one.writer)
-        site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))
+        site = Site(one.every, CLUSTER, Beyond(one.every, one.context))
         tenure = SettlementSession(
             one.writer, site, SettlementSettings(rules=RULES), lambda: 0, courier
         )
@@ -313,7 +313,7 @@ async def test_a_list_is_compared_with_a_state_that_is_as_new():
         assert isinstance(await one.writer.submit(seen), Accepted)
         behind = Behind(one.writer)
         courier = CommandQueue(behind)
-        site = Site(one.every, CLUSTER, Beyond(one.every, one.surroundings))
+        site = Site(one.every, CLUSTER, Beyond(one.every, one.context))
         tenure = SettlementSession(
             behind, site, SettlementSettings(rules=RULES), lambda: 0, courier
         )

@@ -128,6 +128,6 @@ async def test_where_nothing_is_refused_a_node_may_be_named(mode: Any) -> None:
     ledger = CoreLedger()
     where = around(ledger, default=NamespacePolicy(mode=mode))
     policy = AdmissionSettings(schedulers=GIVEN)
-    response = await answered(review(named("cards")), ledger, policy=policy, surroundings=where)
+    response = await answered(review(named("cards")), ledger, policy=policy, context=where)
     assert response["allowed"]
     assert any("NodeAssigned" in one for one in response.get("warnings", ())) == (mode == "warn")

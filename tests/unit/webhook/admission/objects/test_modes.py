@@ -27,8 +27,8 @@ DEPLOYMENT = review(WEB, **of(DEPLOYMENTS))
 async def answered(
     one: dict[str, Any], ledger: CoreLedger, *, webhook: str = "validate", **policy: Any
 ) -> dict[str, Any]:
-    surroundings = around(ledger, OwnedCluster(), default=NamespacePolicy(**policy))
-    async with serving(ledger, surroundings=surroundings) as service:
+    context = around(ledger, OwnedCluster(), default=NamespacePolicy(**policy))
+    async with serving(ledger, context=context) as service:
         return await service.post(one, webhook)
 
 

@@ -52,7 +52,7 @@ class Namespace:
         self.ledger = CoreLedger()
         self.cluster = OwnedCluster(*(objects or (WEB, SET)))
         default = NamespacePolicy(**policy)
-        self.surroundings = around(self.ledger, self.cluster, default=default)
+        self.context = around(self.ledger, self.cluster, default=default)
 
     async def deploy(self) -> None:
         """Reserve for the Deployment, and forget that it was submitted."""
@@ -60,7 +60,7 @@ class Namespace:
         self.ledger.submitted.clear()
 
     async def post(self, one: dict[str, Any], webhook: str = "validate") -> dict[str, Any]:
-        async with serving(self.ledger, surroundings=self.surroundings) as service:
+        async with serving(self.ledger, context=self.context) as service:
             return await service.post(one, webhook)
 
     async def create(self, name: str = "p", username: str = REPLICATOR, **more: Any) -> Any:
@@ -124,7 +124,7 @@ async def test_pods_that_anybody_else_makes_in_its_name_do_not_draw() -> None:
     assert (await team.create("forged", username=ADA))["allowed"]
     assert [one.root for one in team.reserved()] == [BARRED, BARRED]
     assert team.ledger.used() == {f"limits.{GPU}": 4}
-    [problem] = team.surroundings.ancestry.unbelieved.problems()
+    [problem] = team.context.owner_chains.unrecognized_controllers.problems()
     assert f"{ADA} made 2 objects" in problem
 
 
@@ -132,7 +132,7 @@ async def test_of_who_is_believed_nothing_is_said() -> None:
     team = Namespace()
     await team.deploy()
     assert (await team.create("a"))["allowed"]
-    assert team.surroundings.ancestry.unbelieved.problems() == []
+    assert team.context.owner_chains.unrecognized_controllers.problems() == []
 
 
 @pytest.mark.parametrize(("username", "root"), [(REPLICATOR, ""), (ADA, BARRED)])

@@ -160,7 +160,7 @@ async def test_where_nothing_is_refused_a_privileged_container_is_let_in(
     ledger, thing = CoreLedger(), beside(asking(), "ephemeralContainers")
     request = update(thing, asking(), "ephemeralcontainers") if added else review(thing)
     where = around(ledger, default=NamespacePolicy(mode=mode))
-    response = await answered(request, ledger, surroundings=where)
+    response = await answered(request, ledger, context=where)
     assert response["allowed"]
     assert any("PrivilegedContainer" in one for one in response.get("warnings", ())) == (
         mode == "warn"

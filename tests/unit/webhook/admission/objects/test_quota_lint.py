@@ -29,8 +29,8 @@ async def responded(
     one: dict[str, Any], policy: AdmissionSettings | None = None, **namespace: Any
 ) -> dict[str, Any]:
     ledger = CoreLedger()
-    surroundings = around(ledger, default=NamespacePolicy(**namespace))
-    async with serving(ledger, policy=policy, surroundings=surroundings) as service:
+    context = around(ledger, default=NamespacePolicy(**namespace))
+    async with serving(ledger, policy=policy, context=context) as service:
         response = await service.post(one)
     assert ledger.submitted == []
     return response
@@ -157,7 +157,7 @@ async def test_a_recorded_quota_is_looked_over() -> None:
 async def test_a_quota_without_a_spec_that_can_be_read_names_the_field() -> None:
     one = review({"metadata": {}, "spec": {"hard": 5}}, **of(QUOTAS))
     ledger = CoreLedger()
-    async with serving(ledger, surroundings=around(ledger, catalog=CATALOG)) as service:
+    async with serving(ledger, context=around(ledger, catalog=CATALOG)) as service:
         answer = await service.client.post("/admission/validate", json=one)
     assert answer.status_code == 400
     assert answer.json()["field"] == "$.request.object.spec.hard"

@@ -60,10 +60,10 @@ async def answered(
     deadline: float = 9.0,
     **namespace: Any,
 ) -> dict[str, Any]:
-    surroundings = around(ledger, OwnedCluster(), default=NamespacePolicy(**namespace))
+    context = around(ledger, OwnedCluster(), default=NamespacePolicy(**namespace))
     operation = "CREATE" if old is None else "UPDATE"
     settings = AdmissionSettings(deadline=deadline)
-    async with serving(ledger, policy=settings, surroundings=surroundings) as service:
+    async with serving(ledger, policy=settings, context=context) as service:
         return await service.post(review(new, old, operation=operation, **of(DEPLOYMENTS)))
 
 
@@ -87,7 +87,7 @@ async def test_a_roll_out_that_can_never_end_is_let_in_with_a_warning() -> None:
 async def test_a_roll_out_that_others_leave_no_room_for_stands_still() -> None:
     ledger = CoreLedger()
     ledger.limit(cards=4)
-    async with serving(ledger, surroundings=around(ledger)) as service:
+    async with serving(ledger, context=around(ledger)) as service:
         assert (await service.post(review(pod({GPU: "1"}))))["allowed"]
     [warning] = (await rolled(ledger))["warnings"]
     assert warning.startswith(NOT_NOW)

@@ -48,7 +48,7 @@ class Namespace:
 
     def __init__(self, cluster: OwnedCluster | None, **policy: Any) -> None:
         self.ledger = CoreLedger()
-        self.surroundings = around(self.ledger, cluster, default=NamespacePolicy(**policy))
+        self.context = around(self.ledger, cluster, default=NamespacePolicy(**policy))
 
     async def scale(
         self, to: int, old: Manifest | None = None, resource: Resource = DEPLOYMENTS, **more: Any
@@ -57,7 +57,7 @@ class Namespace:
         new = deepcopy(old)
         new["spec"]["replicas"] = to
         one = review(new, old, operation="UPDATE", **of(resource, "scale"), **more)
-        async with serving(self.ledger, surroundings=self.surroundings) as service:
+        async with serving(self.ledger, context=self.context) as service:
             return await service.post(one)
 
 
@@ -101,7 +101,7 @@ async def test_an_increase_from_no_replicas_at_all_is_held() -> None:
 async def test_a_parent_that_is_remembered_at_that_version_is_not_read() -> None:
     cluster = OwnedCluster()
     team = Namespace(cluster)
-    await remember(team.surroundings, DEPLOYMENTS, WEB)
+    await remember(team.context, DEPLOYMENTS, WEB)
     team.ledger.limit(cards=2)
     assert not (await team.scale(3))["allowed"]
     assert cluster.asked == []
@@ -113,7 +113,7 @@ async def test_a_parent_that_is_remembered_at_another_version_is_read() -> None:
     stale["metadata"]["resourceVersion"] = "4"
     cluster = OwnedCluster(WEB)
     team = Namespace(cluster)
-    await remember(team.surroundings, DEPLOYMENTS, stale)
+    await remember(team.context, DEPLOYMENTS, stale)
     assert (await team.scale(3))["allowed"]
     assert cluster.asked == [("deployments.apps", "web")]
     reserve = team.ledger.commands()[-1]
@@ -125,7 +125,7 @@ async def test_a_parent_that_asks_for_nothing_is_remembered_as_such() -> None:
     cluster = OwnedCluster()
     team = Namespace(cluster)
     plain = manifest(DEPLOYMENTS, "web", template=template({"cpu": "1"}))
-    await remember(team.surroundings, DEPLOYMENTS, plain)
+    await remember(team.context, DEPLOYMENTS, plain)
     assert await team.scale(3) == {"uid": "call-1", "allowed": True}
     assert (team.ledger.submitted, cluster.asked) == ([], [])
 
@@ -209,7 +209,7 @@ async def test_recorded_scales_are_judged_by_the_recorded_parent(case: str) -> N
         name: old["metadata"][name] for name in ("uid", "resourceVersion", "namespace")
     }
     team = Namespace(OwnedCluster(parent))
-    async with serving(team.ledger, surroundings=team.surroundings) as service:
+    async with serving(team.ledger, context=team.context) as service:
         assert (await service.post(one))["allowed"]
     reserves = [one for one in team.ledger.commands() if isinstance(one, Reserve)]
     rises = new["spec"]["replicas"] > old["spec"]["replicas"]

@@ -46,7 +46,7 @@ class Namespace:
     def __init__(self, *objects: Manifest, catalog: KindCatalog = CATALOG, **policy: Any) -> None:
         self.ledger = CoreLedger()
         self.cluster = OwnedCluster(*objects)
-        self.surroundings = around(
+        self.context = around(
             self.ledger, self.cluster, default=NamespacePolicy(**policy), catalog=catalog
         )
 
@@ -55,7 +55,7 @@ class Namespace:
     ) -> dict[str, Any]:
         """Return the response to a creation, or with an old object to an update."""
         operation = "CREATE" if old is None else "UPDATE"
-        async with serving(self.ledger, surroundings=self.surroundings) as service:
+        async with serving(self.ledger, context=self.context) as service:
             one = review(new, old, operation=operation, **{**of(resource), **more})
             return await service.post(one)
 
@@ -89,10 +89,10 @@ async def test_overhead_of_a_template_is_reviewed_as_it_is_charged(old: Manifest
     ledger = CoreLedger()
     ledger.limit_keys({"requests.cpu": 4_000})
     rules = DemandRules(managed=("cpu",))
-    surroundings = around(ledger, OwnedCluster(), rules=rules)
+    context = around(ledger, OwnedCluster(), rules=rules)
     operation = "CREATE" if old is None else "UPDATE"
     one = review(HEAVY, old, operation=operation, **of(DEPLOYMENTS))
-    async with serving(ledger, surroundings=surroundings) as service:
+    async with serving(ledger, context=context) as service:
         assert reasons(await service.post(one)) == ["ExceedsLimit"]
     assert ledger.used() == {"requests.cpu": 0}
 
@@ -200,7 +200,7 @@ async def test_an_update_without_a_usable_version_names_the_field(version: str) 
     old["metadata"]["resourceVersion"] = version
     one = review(changed(old, replicas=4), old, operation="UPDATE", **of(DEPLOYMENTS))
     one["request"]["oldObject"]["metadata"]["resourceVersion"] = version
-    async with serving(team.ledger, surroundings=team.surroundings) as service:
+    async with serving(team.ledger, context=team.context) as service:
         answer = await service.client.post("/admission/validate", json=one)
     assert answer.status_code == 400
     assert answer.json()["field"] == "$.request.oldObject.metadata.resourceVersion"
@@ -272,7 +272,7 @@ async def test_what_every_pod_would_be_refused_for_is_refused_before_there_is_on
 async def test_privileged_templates_are_allowed_where_privileged_pods_are() -> None:
     team = Namespace()
     allowing = AdmissionSettings(allow_privileged=True)
-    async with serving(team.ledger, policy=allowing, surroundings=team.surroundings) as service:
+    async with serving(team.ledger, policy=allowing, context=team.context) as service:
         assert (await service.post(review(privileged(), **of(DEPLOYMENTS))))["allowed"]
 
 
@@ -428,7 +428,7 @@ async def test_further_controllers_are_named_by_a_setting() -> None:
 
 async def test_an_owner_that_is_remembered_is_not_read() -> None:
     team = Namespace()
-    await remember(team.surroundings, DEPLOYMENTS, DEPLOYMENT)
+    await remember(team.context, DEPLOYMENTS, DEPLOYMENT)
     await team.answer(SETS, SET, userInfo={"username": DEPLOYER})
     assert (team.ledger.submitted, team.cluster.asked) == ([], [])
 
