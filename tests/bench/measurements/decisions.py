@@ -1,7 +1,7 @@
 """Decisions about workloads and their pods: what they cost with much in the state and with little.
 
-In process, through `ValidatingWebhook.decide`, with a writer on the log in memory: no HTTP, no disk.
-What is counted is processor time, and reviews are decoded beforehand, so that nothing but the
+In process, through `ValidatingWebhook.decide`, with a writer on the log in memory: no HTTP and no
+disk. What is counted is processor time, and reviews are decoded beforehand, so that nothing but the
 decision counts, from the object's JSON to the reservation in a record.
 """
 
