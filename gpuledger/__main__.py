@@ -22,9 +22,9 @@ def _run() -> None:
     try:
         build()()
     except Exception as error:
-        from gpuledger.cli.error_mapping import ending
+        from gpuledger.cli.error_mapping import command_error_for
 
-        stop = ending(error)
+        stop = command_error_for(error)
         if stop is None:
             raise
         sys.stderr.write(f"gpuledger: {stop}\n")

@@ -76,7 +76,8 @@ def with_accounts(
     """Return an import with HAMi's accounts, or with why these are not known."""
     if isinstance(found, ImportProblem):
         return structs.replace(done, problems=(*done.problems, found))
-    trusted, schedulers = service_parts.trusted(settings), service_parts.schedulers(settings).names
+    trusted = service_parts.trusted_identities(settings)
+    schedulers = service_parts.card_schedulers(settings).names
     users = [one.user for one in found.proven if one.user not in trusted]
     names = [one.scheduler for one in found.proven if one.scheduler not in ("", *schedulers)]
     lines = (

@@ -30,7 +30,7 @@ class QuotaChange(msgspec.Struct, frozen=True):
     position: int
 
 
-def read(texts: Sequence[str], settings: Settings) -> dict[str, int]:
+def parse_limits(texts: Sequence[str], settings: Settings) -> dict[str, int]:
     """Read `KEY=QUANTITY` texts as the hard limits of a ResourceQuota.
 
     What would only earn a warning in a cluster, where the object exists already, is refused here.

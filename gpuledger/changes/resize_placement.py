@@ -3,7 +3,7 @@
 import msgspec
 
 from gpuledger.changes import resize_advice
-from gpuledger.cli.exit_codes import CommandError, Exit, denied
+from gpuledger.cli.exit_codes import CommandError, Exit, denied_error
 from gpuledger.storage.open_log import ACTOR, open_log, writer_on
 from gpuledger.storage.store_projection import show_written
 from gpuledger.wiring import service_parts
@@ -86,7 +86,7 @@ def _denied(
     amounts = {name: amount for name, amount in given.items() if amount is not None}
     asked = resize_advice.ResizeTrial(wanted.container, placed, amounts, command)
     remedy = resize_advice.advice(state, asked) if denial.shortages else denial.remedy
-    return denied(msgspec.structs.replace(denial, remedy=remedy))
+    return denied_error(msgspec.structs.replace(denial, remedy=remedy))
 
 
 def resized(parts: Parts, wanted: ResizeRequest) -> Parts:

@@ -17,7 +17,7 @@ _SERVICE: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _URL: Final = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")
 
 
-def printed(settings: Settings, url: str, service: str, authority: str) -> str:
+def render_manifest(settings: Settings, url: str, service: str, authority: str) -> str:
     """Return the configurations for a base URL, or for a Service of the own namespace.
 
     `authority` names the PEM file of the CA; empty means the one that the service has made for
@@ -29,7 +29,7 @@ def printed(settings: Settings, url: str, service: str, authority: str) -> str:
     target = url or ServiceReference(settings.namespace, service)
     found = webhook_configurations.configurations(
         WebhookAddress(target, _authority(settings, authority)),
-        service_parts.reviewed(settings),
+        service_parts.review_scope(settings),
     )
     return webhook_configurations.render(found)
 

@@ -193,9 +193,9 @@ def _run(body: Body, values: dict[str, object], config: str | None, given: dict[
     except asyncio.CancelledError:
         sys.exit(TERMINATED)
     except Exception as error:
-        from gpuledger.cli.error_mapping import ending
+        from gpuledger.cli.error_mapping import command_error_for
 
-        stop = ending(error)
+        stop = command_error_for(error)
         if stop is None:
             raise
         typer.echo(f"gpuledger: {stop}", err=True)

@@ -69,10 +69,10 @@ _STATUS: Final[dict[type[Exception], Exit]] = {
 """From the special to the general: the first that fits counts."""
 
 
-def ending(error: Exception) -> CommandError | None:
+def command_error_for(error: Exception) -> CommandError | None:
     """Return how a command ends that met an error, None when the error is a defect."""
     if isinstance(error, ExceptionGroup):
-        return ending(error.exceptions[0])
+        return command_error_for(error.exceptions[0])
     if isinstance(error, CommandError):
         return error
     for kind, status in _STATUS.items():

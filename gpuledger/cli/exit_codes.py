@@ -47,6 +47,6 @@ _OF_REASON: Final = {
 }
 
 
-def denied(denial: Denial) -> CommandError:
+def denied_error(denial: Denial) -> CommandError:
     """Return how a command ends that the ledger has refused."""
     return CommandError(_OF_REASON.get(denial.reason, Exit.DENIED), sentence(denial))

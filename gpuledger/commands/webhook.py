@@ -52,4 +52,4 @@ async def print_(
     """
     from gpuledger.changes import webhook_manifest
 
-    typer.echo(webhook_manifest.printed(loaded.settings, url, service, authority), nl=False)
+    typer.echo(webhook_manifest.render_manifest(loaded.settings, url, service, authority), nl=False)

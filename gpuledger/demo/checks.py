@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from gpuledger.demo.demo_error import FailedClaim
-from gpuledger.demo.observed_state import Books
+from gpuledger.demo.observed_state import ObservedState
 from gpuledger.demo.recordings import Creation
 from gpuledger.demo.traffic import CreationOutcome, ReviewAnswer
 from ledger.core.model.denials import Reason
@@ -22,7 +22,7 @@ Lines = Sequence[dict[str, Any]]
 """Events, as `gpuledger audit replay -o json` prints them."""
 
 
-def everyone_answered(answers: Sequence[ReviewAnswer]) -> str:
+def all_requests_answered(answers: Sequence[ReviewAnswer]) -> str:
     """Every request got an answer."""
     outcomes = Counter(answer.outcome for answer in answers)
     if outcomes[CreationOutcome.UNANSWERED]:
@@ -74,9 +74,9 @@ def interrupted(answers: Sequence[ReviewAnswer]) -> str:
     )
 
 
-def nothing_lost(books: Books, allowed: Collection[Creation]) -> str:
+def nothing_lost(state: ObservedState, allowed: Collection[Creation]) -> str:
     """Every acknowledged reservation is there: its uid, at its key."""
-    held = {(one.namespace, one.key, one.uid) for one in books.holds}
+    held = {(one.namespace, one.key, one.uid) for one in state.holds}
     lost = [one for one in allowed if (one.namespace, one.key, one.uid) not in held]
     if lost:
         raise FailedClaim("every acknowledged reservation is there", f"without {_names(lost)}")
@@ -84,40 +84,40 @@ def nothing_lost(books: Books, allowed: Collection[Creation]) -> str:
 
 
 def nothing_invented(
-    books: Books, allowed: Collection[Creation], unanswered: Collection[ReviewAnswer]
+    state: ObservedState, allowed: Collection[Creation], unanswered: Collection[ReviewAnswer]
 ) -> str:
     """Every charged pod was allowed, or was being decided when the answer was cut off."""
     known = {one.uid for one in allowed}
     cut_off = {one.creation.uid for one in unanswered if one.asked}
-    held = {one.uid for one in books.holds}
+    held = {one.uid for one in state.holds}
     if invented := held - known - cut_off:
         raise FailedClaim("nobody holds anything without having asked", f"uids {sorted(invented)}")
     stored = len(held & cut_off)
     return f"and nothing else, but {stored} of the {len(cut_off)} that were cut off at the decision"
 
 
-def within_limits(books: Books) -> str:
+def within_limits(state: ObservedState) -> str:
     """No account is used beyond its limit."""
-    if not books.usage:
+    if not state.usage:
         raise FailedClaim("usage lists quotas", "it is empty")
-    for row in books.usage:
+    for row in state.usage:
         if row.used > row.limit or row.free != row.limit - row.used:
             raise FailedClaim(
                 f"{row.resource} of {row.namespace} is used within its limit",
                 f"used {row.used} of {row.limit}, free {row.free}",
             )
-    return f"none of {len(books.usage)} limits is exceeded"
+    return f"none of {len(state.usage)} limits is exceeded"
 
 
-def charged_once(books: Books, pods: Collection[Creation]) -> str:
+def charged_once(state: ObservedState, pods: Collection[Creation]) -> str:
     """Each pod is charged once, however often it was tried, and used is their sum."""
     expected = {(one.namespace, one.key) for one in pods}
-    holders = {(one.namespace, one.key) for one in books.holders}
+    holders = {(one.namespace, one.key) for one in state.holders}
     if holders != expected:
         raise FailedClaim("who holds something is who was admitted", _differing(holders, expected))
-    for row in books.usage:
+    for row in state.usage:
         resource = row.resource.partition(".")[2]
-        mine = [one.amounts for one in books.holders if one.namespace == row.namespace]
+        mine = [one.amounts for one in state.holders if one.namespace == row.namespace]
         total = sum(amounts.get(resource, 0) for amounts in mine)
         if total != row.used:
             raise FailedClaim(
@@ -138,7 +138,7 @@ def same_digest(killed: Digest, compared: dict[str, Any]) -> str:
     return f"both are the same at position {killed.position}"
 
 
-def told(lines: Lines, namespace: str, allowed: Collection[Creation]) -> str:
+def audit_lists_all(lines: Lines, namespace: str, allowed: Collection[Creation]) -> str:
     """The audit lists every acknowledged reservation of the namespace."""
     reserved = {line["uid"] for line in lines if line["type"] == "Reserved"}
     mine = [one for one in allowed if one.namespace == namespace]
@@ -148,7 +148,7 @@ def told(lines: Lines, namespace: str, allowed: Collection[Creation]) -> str:
     return f"{len(lines)} events tell of all {len(mine)} acknowledged reservations of {namespace}"
 
 
-def intact(report: dict[str, Any], position: int) -> str:
+def log_is_intact(report: dict[str, Any], position: int) -> str:
     """The log is whole up to at least a position."""
     if not report["ok"] or report["position"] < position:
         raise FailedClaim(f"the log is intact up to position {position}", str(report))

@@ -28,7 +28,7 @@ _HEAD: Final = "Gpuledger-Head"
 Row = TypeVar("Row", Usage, HolderCharge, OpenHold)
 
 
-class Books(msgspec.Struct, frozen=True):
+class ObservedState(msgspec.Struct, frozen=True):
     """Usage, holders and holds as of a position at or after the log's end when it was asked."""
 
     position: int
@@ -37,14 +37,14 @@ class Books(msgspec.Struct, frozen=True):
     holds: list[OpenHold]
 
 
-async def read(service: DemoService) -> Books:
+async def read(service: DemoService) -> ObservedState:
     """Read the books. Raises FailedClaim when they do not reach the log's end in time."""
     deadline = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
     connector = aiohttp.TCPConnector(ssl=service.tls())
     async with aiohttp.ClientSession(service.url, connector=connector, timeout=deadline) as session:
         position = await _end_of_log(session)
         await _shown(session, position)
-        return Books(
+        return ObservedState(
             position,
             await _rows(session, "usage", Usage),
             await _rows(session, "holders", HolderCharge),

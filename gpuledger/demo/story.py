@@ -49,15 +49,15 @@ class Story:
     """Runs the steps with one service."""
 
     def __init__(self, service: DemoService, narrator: Narrator) -> None:
-        """Prepare; `tell` does it."""
-        self._service, self._say = service, narrator
+        """Prepare; `run` executes the steps."""
+        self._service, self._out = service, narrator
         self._recordings = recordings.load()
         self._requests = recordings.CreationFactory(self._recordings)
         self._answers: list[ReviewAnswer] = []
 
-    async def tell(self) -> None:
+    async def run(self) -> None:
         """Run all steps. Raises FailedClaim for the first claim that does not hold."""
-        self._say.opening(
+        self._out.opening(
             "The life of a ledger: quotas, traffic, a crash and an audit, on this machine alone."
             " Every `ok` was checked."
         )
@@ -74,38 +74,38 @@ class Story:
         await self._end()
 
     async def _start(self) -> None:
-        with self._say.step("Start the service: log, webhooks and read side are one command"):
-            self._say.command(f"gpuledger serve --no-kubernetes --store-dir {self._service.store}")
+        with self._out.step("Start the service: log, webhooks and read side are one command"):
+            self._out.command(f"gpuledger serve --no-kubernetes --store-dir {self._service.store}")
             await self._service.start()
-            self._say.line(f"ready at {self._service.url}, with a CA of its own")
+            self._out.line(f"ready at {self._service.url}, with a CA of its own")
 
     async def _limit(self) -> None:
-        with self._say.step("Give two namespaces a quota each"):
+        with self._out.step("Give two namespaces a quota each"):
             commands = [
                 ("quota", "set", "-n", namespace, "gpus", *limits)
                 for namespace, limits in QUOTAS.items()
             ]
             for one in commands:
-                self._say.command(f"gpuledger {' '.join(one)}")
+                self._out.command(f"gpuledger {' '.join(one)}")
             await asyncio.gather(*(self._service.command(*one) for one in commands))
 
     async def _admit(self) -> None:
         pods = self._requests.make(FIRST, tuple(QUOTAS))
         reviews = len(pods) * REVIEWS
-        with self._say.step(f"Ask for {len(pods)} pods: {reviews} AdmissionReviews over HTTPS"):
+        with self._out.step(f"Ask for {len(pods)} pods: {reviews} AdmissionReviews over HTTPS"):
             server = self._recordings[0].server
-            self._say.line(f"recorded from {server}; names, namespaces and uids are varied")
+            self._out.line(f"recorded from {server}; names, namespaces and uids are varied")
             answers = await self._send(pods)
-            self._say.claim(checks.everyone_answered(answers))
-            self._say.claim(checks.denials_are_right(answers))
-            self._say.claim(checks.within_limits(await observed_state.read(self._service)))
+            self._out.claim(checks.all_requests_answered(answers))
+            self._out.claim(checks.denials_are_right(answers))
+            self._out.claim(checks.within_limits(await observed_state.read(self._service)))
             await self._show_usage()
 
     async def _deny(self) -> None:
-        with self._say.step("This is what the user of a denied pod reads"):
+        with self._out.step("This is what the user of a denied pod reads"):
             denied = next(one for one in self._answers if one.names(Reason.QUOTA_EXCEEDED))
-            self._say.command(f"kubectl -n {denied.creation.namespace} create -f pod.yaml")
-            self._say.line(
+            self._out.command(f"kubectl -n {denied.creation.namespace} create -f pod.yaml")
+            self._out.line(
                 f'Error from server (Forbidden): admission webhook "{_WEBHOOK}" denied the'
                 f" request: {denied.message}"
             )
@@ -113,66 +113,66 @@ class Story:
     async def _kill(self) -> list[ReviewAnswer]:
         """Kill the service in the middle of traffic and return the requests without an answer."""
         pods = self._requests.make(THEN, ("research",))
-        with self._say.step(f"Ask for {THEN} more, and kill the service in the middle: SIGKILL"):
+        with self._out.step(f"Ask for {THEN} more, and kill the service in the middle: SIGKILL"):
             answers = await self._send(pods, kill_at=KILLED_AT)
             await self._service.wait()
-            self._say.claim(checks.interrupted(answers))
+            self._out.claim(checks.interrupted(answers))
         return [one for one in answers if one.outcome is CreationOutcome.UNANSWERED]
 
     async def _look_at_what_is_left(self) -> Digest:
-        with self._say.step("Look at what the killed service left behind"):
+        with self._out.step("Look at what the killed service left behind"):
             killed = await digest_left_behind(self._service.store)
-            self._say.line(f"its projection had reached position P = {killed.position}")
-            self._say.line(f"digest at P  {killed.digest}")
+            self._out.line(f"its projection had reached position P = {killed.position}")
+            self._out.line(f"digest at P  {killed.digest}")
         return killed
 
     async def _start_again(self, cut_off: list[ReviewAnswer]) -> None:
-        with self._say.step("Start it again"):
+        with self._out.step("Start it again"):
             await self._service.start()
             found = await observed_state.read(self._service)
-            self._say.claim(checks.nothing_lost(found, self._allowed()))
-            self._say.claim(checks.nothing_invented(found, self._allowed(), cut_off))
-            self._say.claim(checks.within_limits(found))
+            self._out.claim(checks.nothing_lost(found, self._allowed()))
+            self._out.claim(checks.nothing_invented(found, self._allowed(), cut_off))
+            self._out.claim(checks.within_limits(found))
             held = {one.uid for one in found.holds}
             self._answers += [_stored(one) for one in cut_off if one.creation.uid in held]
 
     async def _repeat(self, cut_off: list[ReviewAnswer]) -> None:
         pods = [self._requests.again(one.creation) for one in cut_off]
-        with self._say.step(f"Repeat the {len(pods)} requests without an answer, as clients do"):
+        with self._out.step(f"Repeat the {len(pods)} requests without an answer, as clients do"):
             answers = await self._send(pods)
-            self._say.claim(checks.everyone_answered(answers))
+            self._out.claim(checks.all_requests_answered(answers))
             found = await observed_state.read(self._service)
-            self._say.claim(checks.charged_once(found, self._allowed()))
-            self._say.claim(checks.within_limits(found))
+            self._out.claim(checks.charged_once(found, self._allowed()))
+            self._out.claim(checks.within_limits(found))
             await self._show_usage()
 
     async def _rebuild(self, killed: Digest) -> None:
-        with self._say.step("Build a second projection from the log, up to P"):
+        with self._out.step("Build a second projection from the log, up to P"):
             arguments = ("projection", "compare", "--at", str(killed.position))
-            self._say.command(f"gpuledger {' '.join(arguments)}")
+            self._out.command(f"gpuledger {' '.join(arguments)}")
             ended = await self._service.command(*arguments, "-o", "json", statuses=(0, 1))
-            self._say.line(f"digest at P  {killed.digest}  of the killed one")
-            self._say.line(f"digest at P  {ended.json['rebuilt']}  of the new one")
-            self._say.claim(checks.same_digest(killed, ended.json))
+            self._out.line(f"digest at P  {killed.digest}  of the killed one")
+            self._out.line(f"digest at P  {ended.json['rebuilt']}  of the new one")
+            self._out.claim(checks.same_digest(killed, ended.json))
 
     async def _audit(self) -> None:
-        with self._say.step("Audit: who did what to serving, and is the log what it was?"):
-            self._say.command("gpuledger audit replay -n serving")
+        with self._out.step("Audit: who did what to serving, and is the log what it was?"):
+            self._out.command("gpuledger audit replay -n serving")
             ended = await self._service.command("audit", "replay", "-n", "serving", "-o", "json")
             events = [msgspec.json.decode(line) for line in ended.out.splitlines()]
-            self._say.block(narration.excerpt(events))
-            self._say.claim(checks.told(events, "serving", self._allowed()))
-            self._say.command("gpuledger audit verify")
+            self._out.block(narration.excerpt(events))
+            self._out.claim(checks.audit_lists_all(events, "serving", self._allowed()))
+            self._out.command("gpuledger audit verify")
             report = await self._report()
-            self._say.claim(checks.intact(report, events[-1]["position"]))
+            self._out.claim(checks.log_is_intact(report, events[-1]["position"]))
 
     async def _end(self) -> None:
-        with self._say.step("End the service: SIGTERM"):
+        with self._out.step("End the service: SIGTERM"):
             try:
                 status = await self._service.stop()
             except TimeoutError as error:
                 raise FailedClaim("the service ends cleanly", "it takes too long") from error
-            self._say.claim(checks.ended_cleanly(status))
+            self._out.claim(checks.ended_cleanly(status))
 
     async def _report(self) -> dict[str, Any]:
         ended = await self._service.command("audit", "verify", "-o", "json", statuses=(0, 1))
@@ -180,8 +180,8 @@ class Story:
         return report
 
     async def _show_usage(self) -> None:
-        self._say.command("gpuledger usage")
-        self._say.block((await self._service.command("usage")).out)
+        self._out.command("gpuledger usage")
+        self._out.block((await self._service.command("usage")).out)
 
     async def _send(self, pods: list[Creation], kill_at: int = 0) -> list[ReviewAnswer]:
         """Send requests with a progress bar; kill the service at a validating review, 0 for not."""
@@ -208,7 +208,14 @@ def _stored(answer: ReviewAnswer) -> ReviewAnswer:
     return msgspec.structs.replace(answer, outcome=CreationOutcome.ALLOWED)
 
 
-_TROUBLE: Final = (FailedClaim, StoreBusy, StoreError, TimeoutError, aiohttp.ClientError, OSError)
+_FAILURES: Final = (
+    FailedClaim,
+    StoreBusy,
+    StoreError,
+    TimeoutError,
+    aiohttp.ClientError,
+    OSError,
+)
 """Errors that end the demo with status 1; any other is a defect of the demo."""
 
 
@@ -222,19 +229,19 @@ async def run(keep: bool) -> bool:
     async with AsyncExitStack() as stack:
         stack.callback(shutil.rmtree, folder)
         stack.push_async_callback(service.close)
-        held = await _told(service, narrator)
+        held = await _run_story(service, narrator)
         await service.close()
         if keep or not held:
-            _tell_where(service, narrator)
+            _print_location(service, narrator)
             stack.pop_all()
     return held
 
 
-async def _told(service: DemoService, narrator: Narrator) -> bool:
+async def _run_story(service: DemoService, narrator: Narrator) -> bool:
     """Run the story; returns whether all claims held."""
     try:
-        await Story(service, narrator).tell()
-    except _TROUBLE as error:
+        await Story(service, narrator).run()
+    except _FAILURES as error:
         narrator.closing(f"FAILED: {error or type(error).__name__}")
         narrator.line(f"The end of the service's log, {service.log}:")
         narrator.block("\n".join(service.tail()))
@@ -243,7 +250,7 @@ async def _told(service: DemoService, narrator: Narrator) -> bool:
     return True
 
 
-def _tell_where(service: DemoService, narrator: Narrator) -> None:
+def _print_location(service: DemoService, narrator: Narrator) -> None:
     narrator.closing(f"The ledger stays in {service.store}. Look around in it:")
     for command in ("usage", "holders -n serving", "denials", "audit replay -n research"):
         narrator.command(f"gpuledger {command} --store-dir {service.store}")

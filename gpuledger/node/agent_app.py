@@ -62,7 +62,7 @@ class AgentApp:
         self._exported, self._limiter = exported, limiter
         self._registry = CollectorRegistry()
         self._registry.register(exported)
-        self._registry.register(_Self(follower))
+        self._registry.register(_ProcessCollector(follower))
         self.app = Starlette(
             routes=[
                 *health.routes(),
@@ -79,7 +79,7 @@ class AgentApp:
         self._health.add("limits", lambda: (True, "; ".join(limiter.troubles.values())))
         self._health.add("health", lambda: (True, _told(inventory.ill)))
         if plugin is not None:
-            self._registry.register(_Answering(plugin))
+            self._registry.register(_RequestCollector(plugin))
             self._health.add("kubelet", lambda: (plugin.registered, _unregistered(plugin)))
             self._health.add("regions", lambda: (True, plugin.allocations.slots.warning))
         if announcer is not None:
@@ -105,7 +105,7 @@ class AgentApp:
         return Response(body, media_type="application/json")
 
 
-class _Self(Collector):
+class _ProcessCollector(Collector):
     """Metrics of the agent itself."""
 
     def __init__(self, follower: Follower) -> None:
@@ -133,7 +133,7 @@ class _Self(Collector):
         ]
 
 
-class _Answering(Collector):
+class _RequestCollector(Collector):
     """Metrics of the calls for which the device plugin lets the kubelet wait."""
 
     def __init__(self, plugin: Plugin) -> None:

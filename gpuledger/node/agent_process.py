@@ -56,7 +56,7 @@ async def agent(
     state directory cannot be used.
     """
     log_setup.configure(settings.log_level, settings.log_format)
-    gc_tuning.relax()
+    gc_tuning.collect_less_often()
     _prepare(own.state)
     listener = http_server.bind(own.listen)
     stop = asyncio.Event()
@@ -65,13 +65,15 @@ async def agent(
             async with AsyncExitStack() as stack:
                 app, health, background = await _wired(settings, own, stack)
 
-                def tell() -> None:
+                def on_started() -> None:
                     url = f"http://{listener.address}"
                     _log.info("agent_runs", node=own.name, cluster=settings.cluster, url=url)
                     started(url)
 
-                http = http_server.serve(app.app, listener, stop, started=tell)
-                await _until_stopped(http, [*background, health.tell(_report)], health, stop)
+                http = http_server.serve(app.app, listener, stop, started=on_started)
+                await _until_stopped(
+                    http, [*background, health.report_changes(_report)], health, stop
+                )
     finally:
         listener.close()
 
@@ -105,8 +107,8 @@ async def _wired(
     log = AgentLog(settings)
     node = f"{settings.cluster}/{own.name}"
     follower = Follower(node, log.connect, own.state / "placements")
-    plugin = Plugin(own.of_plugin(), follower)
-    limiter = Limiter(flags(own.of_plugin()))
+    plugin = Plugin(own.plugin_settings(), follower)
+    limiter = Limiter(flags(own.plugin_settings()))
     stack.callback(limiter.close)
     exported = AgentCollector(own.name, inventory)
     observer = Observer(driver, ProcCgroups(), Comparer(own.slack_bytes))

@@ -77,7 +77,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Return the amounts offered of each card."""
         return Offer(self.slots, self.memory_scaling, self.cores_scaling)
 
-    def of_plugin(self) -> PluginSettings:
+    def plugin_settings(self) -> PluginSettings:
         """Return the settings of the device plugin."""
         kubelet = Path(self.kubelet_dir)
         return PluginSettings(

@@ -72,7 +72,7 @@ async def explain_to(
         ledger,
         settings.cluster,
         service_parts.demand_rules(settings),
-        service_parts.policy(settings),
+        service_parts.admission_settings(settings),
         context,
     )
     try:

@@ -22,11 +22,11 @@ from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
 from extender.scheduler_api.scheduling_request import SchedulingRequest, request_for
 from gpuledger.cli import manifests
-from gpuledger.cli.exit_codes import CommandError, Exit, denied
+from gpuledger.cli.exit_codes import CommandError, Exit, denied_error
 from gpuledger.queries.pod_explanation import explain_to
 from gpuledger.storage.past_ledger import PastLedger, ledger_at
 from gpuledger.wiring.extender_preferences import extender_settings
-from gpuledger.wiring.service_parts import cluster_context as cluster_context_of
+from gpuledger.wiring.service_parts import cluster_context
 from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
@@ -121,17 +121,17 @@ async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> 
     body = manifests.read(file, settings.review_bytes_max)
     preferences = extender_settings(settings).preferences
     recalled = await ledger_at(settings, at)
-    around = cluster_context_of(settings, recalled)
+    context = cluster_context(settings, recalled)
     try:
-        explained = await explain_to(settings, recalled, around, body, namespace)
+        explained = await explain_to(settings, recalled, context, body, namespace)
         where = explained.namespace.rpartition("/")[2] or namespace or NAMESPACE
-        pods = list(_pods(body, where, around.catalog))
+        pods = list(_pods(body, where, context.catalog))
     except BadReview as error:
         raise CommandError(
             Exit.USAGE, f"{manifests.name_of(file)}: {error.field}: {error.message}"
         ) from error
     trial = _FitTrial(settings.cluster, recalled, preferences=preferences)
-    found = [trial.fit(name, pod, around.rules) for name, pod in pods]
+    found = [trial.fit(name, pod, context.rules) for name, pod in pods]
     return FitReport(
         recalled.state.position,
         where,
@@ -161,7 +161,7 @@ def _pods(body: bytes, namespace: str, catalog: KindCatalog) -> Iterator[tuple[s
         for template in templates_of(kind, workload):
             yield template.field, _within(template.pod, namespace)
     except InvalidObject as error:
-        raise denied(error.denial) from error
+        raise denied_error(error.denial) from error
 
 
 def _within(pod: Pod, namespace: str) -> Pod:
@@ -184,7 +184,7 @@ class _FitTrial:
         """Return where a pod fits. Raises CommandError when what it wants cannot be understood."""
         wish = device_request_of(pod, rules)
         if isinstance(wish, Denial):
-            raise denied(wish)
+            raise denied_error(wish)
         wish = wish.among(annotation_names.WORDS)
         if not wish.wants_cards():
             return PodFit(name, True, [], [])

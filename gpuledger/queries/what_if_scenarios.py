@@ -91,7 +91,7 @@ class WhatIfReport(msgspec.Struct, frozen=True):
     limits: list[LimitResult]
 
 
-class _Stretch(msgspec.Struct):
+class _LogRange(msgspec.Struct):
     """The range that was read, by positions and times, and its counters."""
 
     first: int
@@ -102,7 +102,9 @@ class _Stretch(msgspec.Struct):
     trial: LimitTrial
 
 
-async def ask(before: Settings, settings: Settings, question: WhatIfQuestion) -> WhatIfReport:
+async def run_scenarios(
+    before: Settings, settings: Settings, question: WhatIfQuestion
+) -> WhatIfReport:
     """Answer a question, with other settings than before.
 
     Raises CommandError, and what finding and reading the log raises.
@@ -131,7 +133,7 @@ async def ask(before: Settings, settings: Settings, question: WhatIfQuestion) ->
 
 
 def _scenarios(
-    read: _Stretch,
+    read: _LogRange,
     arrivals: list[Arrival],
     preferences: tuple[FitPreferences, FitPreferences],
     question: WhatIfQuestion,
@@ -149,7 +151,7 @@ def _scenarios(
 
 async def _read(
     found: OpenLog, cluster: str, question: WhatIfQuestion, limits: tuple[TriedLimit, ...]
-) -> _Stretch:
+) -> _LogRange:
     """Read the stretch of the log that is asked about. Raises CommandError, Lost, Unreachable."""
     log = found.log
     end = (await log.extent()).last
@@ -161,7 +163,7 @@ async def _read(
     with bar("reading the log") as progress:
         state = await state_at(log, before, on_progress=progress)
         begin = microseconds(since) if isinstance(since, datetime) and before else state.time
-        read = _Stretch(
+        read = _LogRange(
             before + 1, last, begin, 0, ArrivalRecorder(cluster, state), LimitTrial(limits, state)
         )
         if last > before:
@@ -169,12 +171,12 @@ async def _read(
     read.end = max(state.time, _time_of(question.until) if last < end else 0)
     if read.begin > read.end:
         raise _nothing_from(question.since, last)
-    _must_know(state, limits)
+    _check_counted(state, limits)
     typer.echo(f"Positions {read.first} to {last} of {end}.", err=True)
     return read
 
 
-async def _follow(log: Log, state: State, read: _Stretch, progress: Progress) -> None:
+async def _follow(log: Log, state: State, read: _LogRange, progress: Progress) -> None:
     """Fold the records of a stretch and count along."""
     async for batch in log.read(read.first, read.last):
         for entry in batch:
@@ -211,7 +213,7 @@ def _nothing_from(since: str, last: int) -> CommandError:
     )
 
 
-def _must_know(state: State, limits: tuple[TriedLimit, ...]) -> None:
+def _check_counted(state: State, limits: tuple[TriedLimit, ...]) -> None:
     """Raise CommandError for a limit on what no quota has counted."""
     known = set(state.names)
     for one in limits:
@@ -242,7 +244,7 @@ def _preferences(settings: Settings) -> FitPreferences:
 
 
 def _scenario(
-    name: str, read: _Stretch, fleet: Fleet, arrivals: Sequence[Arrival], choose: ChooseSeat
+    name: str, read: _LogRange, fleet: Fleet, arrivals: Sequence[Arrival], choose: ChooseSeat
 ) -> Scenario:
     try:
         replay = Replay(fleet, read.begin, read.end)
@@ -267,10 +269,10 @@ def with_copies(fleet: Fleet, more: Sequence[str], without: Iterable[str]) -> Fl
             suffix = f"-copy-{number}"
             found[node + suffix] = {
                 uuid + suffix: structs.replace(card, uuid=uuid + suffix)
-                for uuid, card in _known(fleet, node).items()
+                for uuid, card in _cards_of(fleet, node).items()
             }
     for node in without:
-        _known(fleet, node)
+        _cards_of(fleet, node)
         found.pop(node, None)
     return found
 
@@ -284,7 +286,7 @@ def _copies(text: str) -> tuple[int, str]:
     return int(form[1]), form[2]
 
 
-def _known(fleet: Fleet, node: str) -> dict[str, Card]:
+def _cards_of(fleet: Fleet, node: str) -> dict[str, Card]:
     if node not in fleet:
         raise CommandError(
             Exit.NOT_FOUND,

@@ -52,7 +52,7 @@ class ClusterSide:
         may_allocate = functools.partial(hami_accounts.may_allocate, self.reviewer)
         self.context = service_parts.cluster_context(settings, replica, cluster)
         self.context.refused_hami_accounts = RefusedHamiAccounts(may_allocate)
-        self.cards = card_settlement_parts.settlement(settings, replica, cluster, count)
+        self.cards = card_settlement_parts.card_settlement(settings, replica, cluster, count)
         ledgers = ledger_decorators.decorated(
             replica, settings.cluster, is_registered=self._is_registered
         )
@@ -126,7 +126,7 @@ class ClusterSide:
         await self.settlement.registered.wait()
         if self._settings.register_webhook:
             await self._write_registration(authority)
-        rules, schedulers = self.context.rules, service_parts.schedulers(self._settings)
+        rules, schedulers = self.context.rules, service_parts.card_schedulers(self._settings)
         narrowing = MutatingCondition(self._client, self.context.policies, rules, schedulers)
         selected = SelectedLabels(self._client, lambda: self.context.rules.labels)
         async with asyncio.TaskGroup() as tasks:
@@ -140,7 +140,7 @@ class ClusterSide:
         address = webhook_configurations.WebhookAddress(self._settings.register_webhook, authority)
         found = webhook_configurations.configurations(
             address,
-            service_parts.reviewed(self._settings, self.context.identity),
+            service_parts.review_scope(self._settings, self.context.identity),
         )
         while self.registration is not None:
             try:

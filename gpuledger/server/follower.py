@@ -114,7 +114,7 @@ async def _follow(instructions: FollowerInstructions) -> None:
 async def _project(log: Log, store: Store, snapshot_events: int) -> None:
     loop = asyncio.get_running_loop()
     projector = await Projector.resume(log, store)
-    gc_tuning.spare()
+    gc_tuning.freeze_existing()
     events, saved_at = 0, loop.time()
     async for batch in log.follow(projector.position + 1):
         more = await projector.project(batch)
@@ -184,7 +184,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     # Answers come first: what is read may be a moment older while reviews need the processor.
     os.nice(NICENESS)
-    gc_tuning.relax()
+    gc_tuning.collect_less_often()
     asyncio.run(_run())
 
 

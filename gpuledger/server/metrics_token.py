@@ -12,7 +12,7 @@ CHARACTERS_MIN: Final = 32
 _BYTES_READ: Final = 4096
 
 
-def reading(settings: Settings) -> Callable[[], str]:
+def token_reader(settings: Settings) -> Callable[[], str]:
     """Return a reader of the token: the file's text, "" where no file is set.
 
     The file is read at each use, so it can be replaced at any time; while it cannot be used, there

@@ -48,7 +48,7 @@ class ReadinessChecks:
             health.add("extender", self._extender.check)
         if self._cluster_side is not None:
             health.add("cluster", self._check_cluster)
-            health.add("surroundings", self._check_surroundings)
+            health.add("surroundings", self._check_context)
             health.add("settler", self._check_settler)
 
     def _check_ledger(self) -> tuple[bool, str]:
@@ -110,7 +110,7 @@ class ReadinessChecks:
             " until one does"
         )
 
-    def _check_surroundings(self) -> tuple[bool, str]:
+    def _check_context(self) -> tuple[bool, str]:
         """Reviews read through what is not known, so this only warns."""
         assert self._cluster_side is not None
         unheard = [*self._cluster_side.settlement.warnings(), *self._cluster_side.cards.warnings()]

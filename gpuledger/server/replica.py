@@ -168,7 +168,7 @@ class LedgerReplica:
 
         await self._retry(attempt)
         # The state lives as long as this process: no later collection has to look at it again.
-        gc_tuning.spare()
+        gc_tuning.freeze_existing()
 
     @contextlib.asynccontextmanager
     async def _preferred(self, log: JetStreamLog, writer: Writer) -> AsyncIterator[None]:

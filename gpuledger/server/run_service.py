@@ -69,7 +69,7 @@ async def serve(
     for one in ignored:
         _log.warning("setting_ignored", source=one.source, field=one.field, reason=one.remedy)
     _log_counted_vendors(settings)
-    gc_tuning.relax()
+    gc_tuning.collect_less_often()
     service_parts.prepare(settings)
     _raise_descriptors(settings)
     listener = http_server.bind(settings.listen)
@@ -125,7 +125,7 @@ async def _serve(
         _log.info("serving", url=url, store_dir=settings.store_dir, nats=list(servers.urls))
         started(url)
 
-    background: list[Work] = [replica.run(), health.tell(_report_finding)]
+    background: list[Work] = [replica.run(), health.report_changes(_report_finding)]
     background += _background(application, server, certificates)
     if cluster_side is not None:
         background.append(cluster_side.run(_authority(settings, certificates), reviews=admission))

@@ -70,12 +70,12 @@ class ServiceApp:
         self._readers = Readers(Path(settings.store_dir) / service_parts.PROJECTION)
         self._usage = UsageCollector(self._readers)
         self._explaining = BodyBudget(EXPLAINED_MAX * settings.review_bytes_max)
-        rules, policy = service_parts.demand_rules(settings), service_parts.policy(settings)
-        self._context = (
-            cluster_side.context
-            if cluster_side is not None
-            else service_parts.cluster_context(settings, replica)
-        )
+        rules = service_parts.demand_rules(settings)
+        policy = service_parts.admission_settings(settings)
+        if cluster_side is not None:
+            self._context = cluster_side.context
+        else:
+            self._context = service_parts.cluster_context(settings, replica)
         where = settings.cluster, rules, policy, self._context
         ledger = cluster_side.ledger if cluster_side is not None else replica
         self._validating = ValidatingWebhook(ledger, *where)
@@ -122,7 +122,7 @@ class ServiceApp:
             guarded,
             guard,
             subjects=settings.client_subjects if settings.client_ca else None,
-            token=metrics_token.reading(settings),
+            token=metrics_token.token_reader(settings),
         )
         if not settings.client_ca:
             return LoopbackRequired(guarded)

@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from gpuledger.cli.exit_codes import CommandError, Exit, denied
+from gpuledger.cli.exit_codes import CommandError, Exit, denied_error
 from gpuledger.cli.progress import bar
 from gpuledger.storage.witnesses import witnesses
 from gpuledger.wiring import service_parts, store_layout
@@ -257,5 +257,5 @@ async def submit(ledger: Ledger, command: AnyCommand, *, dry_run: bool = False) 
     """Have a command decided. Raises CommandError with the sentence of the denial."""
     answer = await ledger.submit(command, dry_run=dry_run)
     if isinstance(answer, Denial):
-        raise denied(answer)
+        raise denied_error(answer)
     return answer

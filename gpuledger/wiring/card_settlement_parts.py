@@ -13,7 +13,7 @@ from ledger.runtime.counter_protocol import Count
 from ledger.runtime.settings.settings import Settings
 
 
-def settlement(
+def card_settlement(
     settings: Settings, view: StateView, cluster: CardCluster, count: Count
 ) -> CardSettlement:
     """Return the settlement of a cluster's cards.

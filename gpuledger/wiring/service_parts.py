@@ -198,7 +198,7 @@ def reviewed_resources(settings: Settings) -> tuple[str, ...]:
     return (*cards, *rules.besides)
 
 
-def policy(settings: Settings) -> AdmissionSettings:
+def admission_settings(settings: Settings) -> AdmissionSettings:
     """Return the settings of admission.
 
     Without a cluster nothing settles by itself, so unsettled creations are not bounded. Raises
@@ -210,19 +210,19 @@ def policy(settings: Settings) -> AdmissionSettings:
         allow_unavailable=settings.on_unavailable == "allow",
         allow_privileged=settings.privileged == "allow",
         owner_holds_max=settings.owner_holds_max if settings.kubernetes else 0,
-        trusted=trusted(settings),
-        schedulers=schedulers(settings),
+        trusted=trusted_identities(settings),
+        schedulers=card_schedulers(settings),
         universe_authority=settings.universe_authority,
         recorded=recorded_names(settings),
     )
 
 
-def schedulers(settings: Settings) -> CardSchedulers:
+def card_schedulers(settings: Settings) -> CardSchedulers:
     """Return which schedulers place pods on cards."""
     return CardSchedulers(settings.scheduler_name, settings.card_schedulers)
 
 
-def trusted(settings: Settings, *own: str) -> tuple[str, ...]:
+def trusted_identities(settings: Settings, *own: str) -> tuple[str, ...]:
     """Return the user names that may write annotations of allocations.
 
     `own` are names that this service is known to have. The service accounts of the shipped
@@ -237,7 +237,7 @@ def trusted(settings: Settings, *own: str) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(named) if name)
 
 
-def catalog(settings: Settings) -> KindCatalog:
+def kind_catalog(settings: Settings) -> KindCatalog:
     """Return the kinds of workloads, with the identities of their controllers.
 
     Raises CommandError naming a file or a setting that cannot be used.
@@ -274,7 +274,7 @@ def cluster_context(
     rules = demand_rules(settings)
     sizes = Sizes(view, settings.cluster, rules, settings.card_memory_max)
     return ClusterContext(
-        catalog(settings),
+        kind_catalog(settings),
         rules,
         view,
         settings.cluster,
@@ -285,16 +285,16 @@ def cluster_context(
     )
 
 
-def reviewed(settings: Settings, *own: str) -> ReviewScope:
+def review_scope(settings: Settings, *own: str) -> ReviewScope:
     """Return the rules of the webhook registration; `own` are the user names of this service.
 
     Raises as catalog and demand_rules.
     """
     return ReviewScope(
         reviewed_resources(settings),
-        catalog(settings),
+        kind_catalog(settings),
         exempt_namespaces(settings),
-        trusted(settings, *own),
+        trusted_identities(settings, *own),
     )
 
 

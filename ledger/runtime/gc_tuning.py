@@ -15,12 +15,12 @@ OLDER_AFTER: Final = (20, 50)
 """So many collections of a younger generation lead to one of the next older."""
 
 
-def relax() -> None:
+def collect_less_often() -> None:
     """Collect less often. Call it once, when the process starts."""
     gc.set_threshold(YOUNG_MAX, *OLDER_AFTER)
 
 
-def spare() -> None:
+def freeze_existing() -> None:
     """Leave everything that exists now out of all later collections."""
     gc.collect()
     gc.freeze()

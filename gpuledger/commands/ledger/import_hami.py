@@ -106,11 +106,11 @@ def _tell(found: "ImportReport") -> None:
     for one in found.problems:
         typer.echo(f"Not imported: {one.kind} {one.name}: {one.reason}", err=True)
     if found.accounts is not None:
-        for sentence in about_accounts(found.accounts, found.settings):
+        for sentence in account_lines(found.accounts, found.settings):
             typer.echo(sentence, err=True)
 
 
-def about_accounts(accounts: "Accounts", settings: Sequence[str]) -> list[str]:
+def account_lines(accounts: "Accounts", settings: Sequence[str]) -> list[str]:
     """Return in sentences which accounts HAMi has, and what to write into the settings."""
     found = [f"HAMi writes as {one.user} ({one.workload})." for one in accounts.proven]
     if not found:

@@ -59,7 +59,7 @@ async def set_(
     """
     from gpuledger.changes import quota_changes
 
-    read = quota_changes.read(limits, loaded.settings)
+    read = quota_changes.parse_limits(limits, loaded.settings)
     written = await quota_changes.set_limits(loaded.settings, namespace, name, read)
     show_one(written, _WRITTEN, output)
 

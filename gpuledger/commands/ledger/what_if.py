@@ -92,7 +92,7 @@ async def what_if(
         tuple(limit or ()),
         keep_types,
     )
-    found = await what_if_scenarios.ask(loaded.beneath, loaded.settings, question)
+    found = await what_if_scenarios.run_scenarios(loaded.without_options, loaded.settings, question)
     if output is Format.TABLE:
         _show(found)
     else:

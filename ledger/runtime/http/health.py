@@ -28,7 +28,7 @@ VERBOSE: Final = "verbose"
 BRIEF: Final = "gpuledger.brief"
 """Set in the scope of a request that gets the names of failing checks without reasons."""
 
-TELL_SECONDS: Final = 5.0
+COMPARE_SECONDS: Final = 5.0
 """How often the results of checks are compared, to report changes."""
 
 
@@ -72,8 +72,8 @@ class Health:
         """Ask every check."""
         return _report(self._ready, frozenset())
 
-    async def tell(
-        self, changed: Callable[[CheckResult], None], every_seconds: float = TELL_SECONDS
+    async def report_changes(
+        self, changed: Callable[[CheckResult], None], every_seconds: float = COMPARE_SECONDS
     ) -> None:
         """Report every result that changed, until cancelled; at first all checks count as
         passing."""

@@ -65,13 +65,13 @@ class InvalidSettings(Exception):
 class LoadedSettings(msgspec.Struct, frozen=True):
     """Valid settings, and which source each one that is not a default came from.
 
-    `beneath` is what they would be without the command line. `ignored` are the settings of earlier
-    versions that were given.
+    `without_options` are the settings without those of the command line. `ignored` are the given
+    settings of earlier versions.
     """
 
     settings: Settings
     sources: dict[str, str]
-    beneath: Settings
+    without_options: Settings
     ignored: tuple[SettingProblem, ...] = ()
 
     def describe(self) -> list[tuple[str, str, str]]:
@@ -100,9 +100,9 @@ def load(
     ignored: list[SettingProblem] = []
     values: dict[str, object] = {}
     sources: dict[str, str] = {}
-    beneath = settings.DEFAULTS
+    without_options = settings.DEFAULTS
     for source, given in _sources(command_line, environment, file, problems):
-        beneath = msgspec.structs.replace(settings.DEFAULTS, **values)
+        without_options = msgspec.structs.replace(settings.DEFAULTS, **values)
         for name, raw in given.items():
             if name in RETIRED:
                 ignored.append(SettingProblem(source, name, "(given)", RETIRED[name]))
@@ -115,7 +115,7 @@ def load(
     problems.extend(_contradictions(merged, sources))
     if problems:
         raise InvalidSettings(tuple(problems))
-    return LoadedSettings(merged, sources, beneath, tuple(ignored))
+    return LoadedSettings(merged, sources, without_options, tuple(ignored))
 
 
 def _sources(

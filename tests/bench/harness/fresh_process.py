@@ -94,7 +94,7 @@ async def wait_for_go() -> None:
 
 
 def _main() -> None:
-    gc_tuning.relax()
+    gc_tuning.collect_less_often()
     log_setup.configure("error", "console")  # to standard error: standard output carries the result
     module, name = sys.argv[1:]
     function: Measure = getattr(importlib.import_module(module), name)

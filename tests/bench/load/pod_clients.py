@@ -40,7 +40,7 @@ async def post(
         await asyncio.open_connection(host, port, ssl=trusted, limit=ANSWER_BYTES_MAX)
         for _ in range(CLIENTS)
     ]
-    gc_tuning.spare()
+    gc_tuning.freeze_existing()
     found: Counter[int] = Counter()
     started = time.perf_counter()
     await asyncio.gather(*(_client(*one, requests, found) for one in connections))

@@ -163,7 +163,7 @@ async def visit(
     """Post so many reviews, as fast as they are answered or so many per second."""
     host, _, port = address.rpartition(":")
     requests = list(Review(namespaces=1_000).requests(count, first))
-    gc_tuning.spare()
+    gc_tuning.freeze_existing()
     pool = Pool(iter(requests))
     await pool.connect(host, int(port), str(Path(store, "tls", "ca.crt")), CONNECTIONS)
     computed = time.process_time()

@@ -83,7 +83,7 @@ async def measure(clients: int, pairs: int, by_processor: bool = False) -> dict[
                 ledgers.writer_on(log, seen, **options) as writer,
             ):
                 await ledgers.set_limits(writer, NAMESPACES)
-                gc_tuning.spare()
+                gc_tuning.freeze_existing()
                 seen.forget()
                 seconds, share = await _load(writer, clients, pairs)
             stored = await _store(server.address, seen)

@@ -89,7 +89,7 @@ async def measure(fleet: dict[str, int], count: int) -> dict[str, float]:
     async with ledgers.writer_on(log) as writer:
         await _fill(writer, known)
         judge = await _judging(writer, known)
-        gc_tuning.spare()
+        gc_tuning.freeze_existing()
         return {
             case: await _measured(judge, requests(known, count))
             for case, requests in _REQUESTS.items()

@@ -122,7 +122,7 @@ async def _recount(
     events: list[int] = []
     writer.subscribe(lambda record: events.append(len(record.items)))
     assert tenure.beyond is not None
-    gc_tuning.spare()
+    gc_tuning.freeze_existing()
     forget_peak()
     before, started, computed = resident(), time.perf_counter(), time.process_time()
     for one in roots:

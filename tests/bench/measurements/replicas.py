@@ -84,7 +84,7 @@ async def replica(
         await owner.start()
         await served.start()
         forwarder = ForwardingLedger(log.connection, log.names, owner, writer)
-        gc_tuning.spare()
+        gc_tuning.freeze_existing()
         await wait_for_go()
         pace = Pace(forwarder, per_second, client=number)
         await pace.run(seconds)

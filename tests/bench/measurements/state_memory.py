@@ -49,5 +49,5 @@ async def measure(fleet: dict[str, int]) -> dict[str, float]:
 
 
 def _resident() -> int:
-    gc_tuning.spare()
+    gc_tuning.freeze_existing()
     return resident()

@@ -79,7 +79,7 @@ def test_paths_are_the_same_on_the_host_and_in_the_agent() -> None:
     mounted = {one["name"]: one["mountPath"] for one in container()["volumeMounts"]}
     hosts = {name: one["hostPath"]["path"] for name, one in volumes.items() if "hostPath" in one}
     assert all(mounted[name] == path for name, path in hosts.items())
-    plugin: PluginSettings = AgentSettings().of_plugin()
+    plugin: PluginSettings = AgentSettings().plugin_settings()
     assert set(hosts.values()) == {
         str(plugin.state_dir),
         str(plugin.plugins_dir),
@@ -116,7 +116,7 @@ def test_the_library_is_copied_from_the_image_to_where_the_agent_has_it() -> Non
     [copy, _, rename] = script.strip().splitlines()
     source, target = copy.split()[1], rename.split()[2]
     assert f"/libvgpu.so {source}\n" in (DEPLOY / "Dockerfile").read_text()
-    assert target == str(AgentSettings().of_plugin().library)
+    assert target == str(AgentSettings().plugin_settings().library)
 
 
 def test_the_agent_is_probed_where_it_listens() -> None:
@@ -150,7 +150,7 @@ def test_only_what_mounts_slots_is_privileged_and_it_ends_before_the_agent_start
     [mount] = slots["volumeMounts"]
     assert mount["mountPropagation"] == "Bidirectional"
     directory = {one["name"]: one["value"] for one in slots["env"]}["DIRECTORY"]
-    assert directory == str(AgentSettings().of_plugin().state_dir / "slots")
+    assert directory == str(AgentSettings().plugin_settings().state_dir / "slots")
     [state] = [one for one in container()["volumeMounts"] if one["name"] == mount["name"]]
     assert state["mountPropagation"] == "HostToContainer"
 

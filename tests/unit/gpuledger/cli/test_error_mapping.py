@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.cli.error_mapping import ending
+from gpuledger.cli.error_mapping import command_error_for
 from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.log.jetstream.nats_errors import Unauthorized, Untrusted, plainly
 from ledger.log.port import Unreachable
 
 
 def ended(error: Exception) -> CommandError:
-    stop = ending(error)
+    stop = command_error_for(error)
     assert stop is not None
     return stop
 

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from gpuledger.cli.error_mapping import ending
-from gpuledger.cli.exit_codes import CommandError, Exit, denied
+from gpuledger.cli.error_mapping import command_error_for
+from gpuledger.cli.exit_codes import CommandError, Exit, denied_error
 from gpuledger.command_line import build
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.embedded.store_lock import StoreBusy
@@ -82,7 +82,7 @@ def test_serve_prints_its_settings_with_their_sources(tmp_path: Path) -> None:
 
 def test_denials_end_commands_by_what_they_mean() -> None:
     codes = {
-        reason: denied(Denial(reason, "no", transient=False)).status
+        reason: denied_error(Denial(reason, "no", transient=False)).status
         for reason in (Reason.QUOTA_EXCEEDED, Reason.LEDGER_UNAVAILABLE, Reason.OVERLOADED)
     }
     assert codes == {
@@ -105,7 +105,7 @@ def test_denials_end_commands_by_what_they_mean() -> None:
     ],
 )
 def test_expected_errors_end_a_command_in_one_line(error: Exception, status: Exit) -> None:
-    stop = ending(error)
+    stop = command_error_for(error)
     assert stop is not None
     assert stop.status is status
     assert str(stop)
@@ -113,7 +113,7 @@ def test_expected_errors_end_a_command_in_one_line(error: Exception, status: Exi
 
 
 def test_a_defect_keeps_its_traceback() -> None:
-    assert ending(KeyError("oops")) is None
+    assert command_error_for(KeyError("oops")) is None
 
 
 def test_an_option_that_is_not_given_leaves_the_environment_in_force() -> None:

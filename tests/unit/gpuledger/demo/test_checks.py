@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpuledger.demo import checks
 from gpuledger.demo.demo_error import FailedClaim
-from gpuledger.demo.observed_state import Books
+from gpuledger.demo.observed_state import ObservedState
 from gpuledger.demo.recordings import Creation, RecordedCreation
 from gpuledger.demo.traffic import CreationOutcome, ReviewAnswer
 from projections.queries.holders import HolderCharge, OpenHold
@@ -46,7 +46,7 @@ def hold(pod: Creation) -> OpenHold:
 
 
 A, B, C = creation("a"), creation("b"), creation("c")
-BOOKS = Books(7, [usage(2)], [holder(A), holder(B)], [hold(A), hold(B)])
+STATE = ObservedState(7, [usage(2)], [holder(A), holder(B)], [hold(A), hold(B)])
 DIGEST = Digest(7, "d1")
 COMPARED = {"position": 7, "digest": "d1", "rebuilt": "d1", "same": True}
 RESERVED = [{"type": "Reserved", "uid": one.uid} for one in (A, B)]
@@ -64,9 +64,9 @@ def broken(check: Any, *arguments: Any) -> str:
     return str(caught.value)
 
 
-def test_everyone_answered_counts_the_answers_and_breaks_without_one() -> None:
-    assert "1 allowed, 1 denied" in checks.everyone_answered([ALLOWED, DENIED])
-    assert "1 got none" in broken(checks.everyone_answered, [ALLOWED, UNANSWERED])
+def test_answers_are_counted_and_a_missing_one_fails() -> None:
+    assert "1 allowed, 1 denied" in checks.all_requests_answered([ALLOWED, DENIED])
+    assert "1 got none" in broken(checks.all_requests_answered, [ALLOWED, UNANSWERED])
 
 
 def test_denials_are_right_only_with_the_reason_that_fits_the_request() -> None:
@@ -95,39 +95,39 @@ def test_traffic_is_not_interrupted_before_or_after_all_of_it(answers: list[Revi
 
 
 def test_nothing_lost_breaks_for_one_reservation_that_is_gone() -> None:
-    assert "2 acknowledged" in checks.nothing_lost(BOOKS, [A, B])
-    assert "1: team/c (uid-c)" in broken(checks.nothing_lost, BOOKS, [A, B, C])
+    assert "2 acknowledged" in checks.nothing_lost(STATE, [A, B])
+    assert "1: team/c (uid-c)" in broken(checks.nothing_lost, STATE, [A, B, C])
 
 
 def test_nothing_lost_breaks_for_a_reservation_in_another_namespace() -> None:
-    broken(checks.nothing_lost, BOOKS, [A, replace(B, namespace="other")])
+    broken(checks.nothing_lost, STATE, [A, replace(B, namespace="other")])
 
 
 def test_nothing_invented_admits_only_what_was_cut_off_at_the_decision() -> None:
     cut_off = ReviewAnswer(B, CreationOutcome.UNANSWERED, asked=True)
-    assert "1 of the 1" in checks.nothing_invented(BOOKS, [A], [cut_off])
+    assert "1 of the 1" in checks.nothing_invented(STATE, [A], [cut_off])
     never_asked = replace(cut_off, asked=False)
-    assert "uid-b" in broken(checks.nothing_invented, BOOKS, [A], [never_asked])
+    assert "uid-b" in broken(checks.nothing_invented, STATE, [A], [never_asked])
 
 
 def test_a_limit_that_is_exceeded_is_found() -> None:
-    full = replace(BOOKS, usage=[usage(4)])
+    full = replace(STATE, usage=[usage(4)])
     assert "1 limits" in checks.within_limits(full)
-    assert "used 5 of 4" in broken(checks.within_limits, replace(BOOKS, usage=[usage(5)]))
-    broken(checks.within_limits, replace(BOOKS, usage=[]))
+    assert "used 5 of 4" in broken(checks.within_limits, replace(STATE, usage=[usage(5)]))
+    broken(checks.within_limits, replace(STATE, usage=[]))
     wrong = replace(usage(2), free=3)
-    assert "free 3" in broken(checks.within_limits, replace(BOOKS, usage=[wrong]))
+    assert "free 3" in broken(checks.within_limits, replace(STATE, usage=[wrong]))
 
 
 def test_used_has_to_be_the_sum_of_what_the_holders_have() -> None:
-    assert "2 pods" in checks.charged_once(BOOKS, [A, B])
-    twice = replace(BOOKS, usage=[usage(3)])
+    assert "2 pods" in checks.charged_once(STATE, [A, B])
+    twice = replace(STATE, usage=[usage(3)])
     assert "used 3, but they have 2" in broken(checks.charged_once, twice, [A, B])
 
 
 def test_the_holders_have_to_be_the_pods_that_were_admitted() -> None:
-    assert "pods/b" in broken(checks.charged_once, BOOKS, [A])
-    assert "pods/c" in broken(checks.charged_once, BOOKS, [A, B, C])
+    assert "pods/b" in broken(checks.charged_once, STATE, [A])
+    assert "pods/c" in broken(checks.charged_once, STATE, [A, B, C])
 
 
 @pytest.mark.parametrize(
@@ -141,16 +141,18 @@ def test_digests_are_the_same_only_when_all_three_are_at_one_position(
 
 
 def test_an_audit_without_one_of_the_reservations_is_found() -> None:
-    assert "all 2" in checks.told(RESERVED, "team", [A, B])
-    assert "uid-c" in broken(checks.told, RESERVED, "team", [A, C])
-    broken(checks.told, RESERVED, "team", [])
+    assert "all 2" in checks.audit_lists_all(RESERVED, "team", [A, B])
+    assert "uid-c" in broken(checks.audit_lists_all, RESERVED, "team", [A, C])
+    broken(checks.audit_lists_all, RESERVED, "team", [])
 
 
 def test_a_log_that_is_not_intact_or_ends_early_is_found() -> None:
     report = {"ok": True, "records": 7, "position": 7, "problem": None}
-    assert "7 records" in checks.intact(report, 7)
-    broken(checks.intact, report, 8)
-    assert "no hash" in broken(checks.intact, report | {"ok": False, "problem": "no hash"}, 7)
+    assert "7 records" in checks.log_is_intact(report, 7)
+    broken(checks.log_is_intact, report, 8)
+    assert "no hash" in broken(
+        checks.log_is_intact, report | {"ok": False, "problem": "no hash"}, 7
+    )
 
 
 def test_another_exit_status_than_zero_is_no_clean_end() -> None:

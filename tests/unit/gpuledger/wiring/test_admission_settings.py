@@ -47,8 +47,8 @@ def test_every_setting_of_policy_is_used() -> None:
 
 def test_further_identities_stand_beside_the_usual_ones() -> None:
     named = ("jobs.batch=ada", "jobs.batch=system:serviceaccount:a:b")
-    usual = service_parts.catalog(Settings()).of_resource("batch", "jobs")
-    found = service_parts.catalog(Settings(controller_identities=named)).of_resource(
+    usual = service_parts.kind_catalog(Settings()).of_resource("batch", "jobs")
+    found = service_parts.kind_catalog(Settings(controller_identities=named)).of_resource(
         "batch", "jobs"
     )
     assert usual is not None
@@ -58,7 +58,7 @@ def test_further_identities_stand_beside_the_usual_ones() -> None:
 
 def test_an_identity_for_a_kind_that_nobody_knows_stops_the_start() -> None:
     with pytest.raises(CommandError, match=r"widgets\.example\.com is no known kind") as stopped:
-        service_parts.catalog(Settings(controller_identities=("widgets.example.com=ada",)))
+        service_parts.kind_catalog(Settings(controller_identities=("widgets.example.com=ada",)))
     assert stopped.value.status is Exit.USAGE
 
 
@@ -68,7 +68,7 @@ def test_kinds_of_ones_own_are_known_and_reviewed(tmp_path: Path) -> None:
     settings = Settings(
         workload_kinds=(str(file),), controller_identities=("widgets.example.com=ada",)
     )
-    reviewed = service_parts.reviewed(settings)
+    reviewed = service_parts.review_scope(settings)
     found = reviewed.kinds.of_resource("example.com", "widgets")
     assert found is not None
     assert found.controllers == ("ada",)
@@ -78,4 +78,4 @@ def test_kinds_of_ones_own_are_known_and_reviewed(tmp_path: Path) -> None:
 
 def test_a_file_of_kinds_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"none\.yaml cannot be read"):
-        service_parts.catalog(Settings(workload_kinds=(str(tmp_path / "none.yaml"),)))
+        service_parts.kind_catalog(Settings(workload_kinds=(str(tmp_path / "none.yaml"),)))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from extender.settlement.hami_import import ImportProblem, ImportReport
 from gpuledger.changes.hami_takeover import with_accounts
-from gpuledger.commands.ledger.import_hami import about_accounts
+from gpuledger.commands.ledger.import_hami import account_lines
 from gpuledger.wiring import service_parts
 from ledger.kube.hami.hami_accounts import Account, Accounts
 from ledger.runtime.settings.settings import Settings
@@ -26,14 +26,16 @@ NOTHING = ImportReport(False, 0, 0, 0, 0, (), ())
 
 def test_the_setting_adds_to_hamis_usual_accounts() -> None:
     settings = Settings(trusted_identities=(PLUGIN.user,))
-    assert service_parts.trusted(settings) == (*HAMI_IDENTITIES, PLUGIN.user, *OWN)
-    assert service_parts.policy(settings).trusted == service_parts.trusted(settings)
+    assert service_parts.trusted_identities(settings) == (*HAMI_IDENTITIES, PLUGIN.user, *OWN)
+    assert service_parts.admission_settings(settings).trusted == service_parts.trusted_identities(
+        settings
+    )
 
 
 def test_hamis_usual_accounts_can_be_left_out() -> None:
     settings = Settings(trusted_identities=(PLUGIN.user,), trust_hami_defaults=False)
-    assert service_parts.trusted(settings) == (PLUGIN.user, *OWN)
-    assert service_parts.reviewed(settings).trusted == (PLUGIN.user, *OWN)
+    assert service_parts.trusted_identities(settings) == (PLUGIN.user, *OWN)
+    assert service_parts.review_scope(settings).trusted == (PLUGIN.user, *OWN)
 
 
 def test_an_import_prints_the_whole_setting_with_what_it_has_already() -> None:
@@ -41,7 +43,7 @@ def test_an_import_prints_the_whole_setting_with_what_it_has_already() -> None:
     found = with_accounts(settings, NOTHING, Accounts((SCHEDULER, PLUGIN), (COPY,)))
     [line] = found.settings
     assert tomllib.loads(line) == {"trusted_identities": [PLUGIN.user, SCHEDULER.user]}
-    said = about_accounts(found.accounts or Accounts(), found.settings)
+    said = account_lines(found.accounts or Accounts(), found.settings)
     assert said == [
         f"HAMi writes as {SCHEDULER.user} (Deployment gpu/scheduler).",
         f"HAMi writes as {PLUGIN.user} (DaemonSet gpu/plugin).",
@@ -57,7 +59,7 @@ def test_an_import_names_a_scheduler_of_another_name() -> None:
     assert with_accounts(trusted, NOTHING, Accounts((usual,))).settings == ()
     found = with_accounts(trusted, NOTHING, Accounts((replace(SCHEDULER, scheduler="theirs"),)))
     assert found.settings == ('card_schedulers = ["mine", "theirs"]',)
-    assert about_accounts(Accounts((SCHEDULER,)), found.settings)[1:] == [
+    assert account_lines(Accounts((SCHEDULER,)), found.settings)[1:] == [
         "The webhooks take HAMi's scheduler for one without cards until they have:",
         *found.settings,
     ]
@@ -67,13 +69,13 @@ def test_an_import_prints_no_setting_where_all_are_trusted() -> None:
     usual = Account(HAMI_IDENTITIES[0], "Deployment kube-system/hami-scheduler")
     found = with_accounts(Settings(), NOTHING, Accounts((usual,)))
     assert found.settings == ()
-    assert about_accounts(found.accounts or Accounts(), ())[-1] == (
+    assert account_lines(found.accounts or Accounts(), ())[-1] == (
         "The webhooks let these accounts write."
     )
 
 
 def test_an_import_says_what_it_did_not_look_at() -> None:
-    said = about_accounts(Accounts(unproven_more=3, unasked=7), ())
+    said = account_lines(Accounts(unproven_more=3, unasked=7), ())
     assert said == [
         "No HAMi was found: no Deployment or DaemonSet with its labels or image has its rights.",
         "Not HAMi's, without these rights: 3 more accounts.",
@@ -97,4 +99,4 @@ def test_the_page_shows_what_an_import_prints() -> None:
         )
     )
     found = with_accounts(Settings(), NOTHING, accounts)
-    assert "\n".join(about_accounts(accounts, found.settings)) in PAGE.read_text()
+    assert "\n".join(account_lines(accounts, found.settings)) in PAGE.read_text()

@@ -84,7 +84,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Asking:
             yield OpenLog(log, alone=False)
 
         monkeypatch.setattr(what_if_scenarios, "open_log", found)
-        return await what_if_scenarios.ask(
+        return await what_if_scenarios.run_scenarios(
             Settings(), Settings(node_policy=policy), WhatIfQuestion(**more)
         )
 

@@ -89,7 +89,7 @@ def test_a_check_is_added_once(health: Health) -> None:
 async def test_findings_are_told_when_they_change_and_not_again() -> None:
     health, told, reason = Health(), [], ["slow"]
     health.add("disk", lambda: (True, reason[0]))
-    telling = asyncio.create_task(health.tell(told.append, every_seconds=0.001))
+    telling = asyncio.create_task(health.report_changes(told.append, every_seconds=0.001))
     await asyncio.sleep(0.02)
     reason[0] = ""
     await asyncio.sleep(0.02)

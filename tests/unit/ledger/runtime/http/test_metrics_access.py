@@ -138,7 +138,7 @@ async def test_probes_are_open_and_say_which_check_it_is_and_not_why(path: str) 
 def test_a_token_file_that_is_replaced_counts_at_once(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text(f"{OWN}\n")
-    read = metrics_token.reading(Settings(metrics_token_file=str(path)))
+    read = metrics_token.token_reader(Settings(metrics_token_file=str(path)))
     assert read() == OWN
     path.write_text("y" * 40)
     assert read() == "y" * 40
@@ -154,8 +154,8 @@ def test_a_token_file_without_a_token_ends_the_start(tmp_path: Path) -> None:
         if text is not None:
             path.write_bytes(text)
         with pytest.raises(CommandError, match="metrics_token_file"):
-            metrics_token.reading(Settings(metrics_token_file=str(path)))
+            metrics_token.token_reader(Settings(metrics_token_file=str(path)))
 
 
 def test_without_a_token_file_there_is_no_token() -> None:
-    assert metrics_token.reading(Settings())() == ""
+    assert metrics_token.token_reader(Settings())() == ""

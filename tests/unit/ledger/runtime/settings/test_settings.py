@@ -273,5 +273,8 @@ def test_what_lies_beneath_the_command_line_is_known(tmp_path: Path) -> None:
         str(file),
     )
     assert (loaded.settings.node_policy, loaded.settings.weight_slots) == ("whole", 3)
-    assert (loaded.beneath.node_policy, loaded.beneath.weight_slots) == ("spread", 1)
-    assert loaded.beneath.weight_memory == 2
+    assert (loaded.without_options.node_policy, loaded.without_options.weight_slots) == (
+        "spread",
+        1,
+    )
+    assert loaded.without_options.weight_memory == 2
