@@ -57,13 +57,13 @@ class ReadinessChecks:
 
     def _check_space(self) -> tuple[bool, str]:
         writer = self._replica.writer
-        if writer is None or not writer.space.extent.size_max:
+        if writer is None or not writer.capacity.extent.size_max:
             return True, ""
-        share = writer.space.extent.size / writer.space.extent.size_max
+        share = writer.capacity.extent.size / writer.capacity.extent.size_max
         if share < LOG_FULL_ALARM:
             return True, ""
         full = f"the log is {share:.0%} full"
-        if not writer.space.is_reserve(0):
+        if not writer.capacity.reaches_reserve(0):
             return True, f"{full}: raise log_bytes_max before it refuses to admit"
         return True, f"{full}: nothing new is admitted (LogFull) until log_bytes_max is raised"
 

@@ -34,8 +34,8 @@ from ledger.log.peers.lease import Lease
 from ledger.log.port import Durability, LogError, Lost
 from ledger.log.records import NewerSchema, Record
 from ledger.log.recovery.head_witness import NOTE_SECONDS, HeadFile
-from ledger.log.writer.observer import WriterObserver
 from ledger.log.writer.writer import Writer
+from ledger.log.writer.writer_observer import WriterObserver
 from ledger.runtime import gc_tuning
 from ledger.runtime.settings.settings import Settings
 

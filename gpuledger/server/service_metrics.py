@@ -91,5 +91,7 @@ class ServiceMetrics:
 def _extent(replica: LedgerReplica) -> tuple[int, int]:
     writer = replica.writer
     return (
-        (writer.space.extent.size, writer.space.extent.size_max) if writer is not None else (0, 0)
+        (writer.capacity.extent.size, writer.capacity.extent.size_max)
+        if writer is not None
+        else (0, 0)
     )

@@ -23,7 +23,7 @@ from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.consumer import STALE_LEADER_SECONDS
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
 from ledger.log.ledger import StateView
-from ledger.log.writer.writer_limits import WriterSettings
+from ledger.log.writer.writer_settings import WriterSettings
 from ledger.runtime import addresses
 from ledger.runtime.settings.settings import Settings
 from webhook.api.admission_settings import HAMI_IDENTITIES, AdmissionSettings

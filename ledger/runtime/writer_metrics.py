@@ -1,7 +1,7 @@
 """Metrics of the writer."""
 
 from ledger.core.model.denials import Denial
-from ledger.log.writer.observer import Answer, WriterObserver
+from ledger.log.writer.writer_observer import Answer, WriterObserver
 from ledger.runtime.metrics import Telemetry
 
 

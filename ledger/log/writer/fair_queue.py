@@ -1,7 +1,6 @@
-"""A bounded queue that is fair between namespaces.
+"""A bounded queue that is fair between namespaces: `take` serves the namespaces in turn.
 
-One namespace that asks a lot waits behind itself, not in front of the others: `take` goes round the
-namespaces and takes one of each in turn.
+The commands of a busy namespace wait behind each other, and not in front of other namespaces.
 """
 
 from collections import deque
@@ -11,21 +10,18 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """First in, first out within a lane; round robin between lanes."""
+    """First in, first out within a lane; round robin between lanes. `size` counts the items."""
 
     def __init__(self, *, total_max: int, lane_max: int) -> None:
         self._lanes: dict[str, deque[T]] = {}
         self._turns: deque[str] = deque()
         self._total_max = total_max
         self._lane_max = lane_max
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
+        self.size = 0
 
     def put(self, lane: str, item: T) -> bool:
         """Queue an item; False when the queue or the lane is full."""
-        if self._size >= self._total_max:
+        if self.size >= self._total_max:
             return False
         waiting = self._lanes.get(lane)
         if waiting is None:
@@ -35,13 +31,11 @@ class FairQueue(Generic[T]):
             waiting.append(item)
         else:
             return False
-        self._size += 1
+        self.size += 1
         return True
 
-    def take(self) -> T | None:
-        """Take the next item of the lane whose turn it is; None when empty."""
-        if not self._turns:
-            return None
+    def take(self) -> T:
+        """Take the next item of the lane whose turn it is. Raises IndexError when empty."""
         lane = self._turns.popleft()
         waiting = self._lanes[lane]
         item = waiting.popleft()
@@ -49,5 +43,5 @@ class FairQueue(Generic[T]):
             self._turns.append(lane)
         else:
             del self._lanes[lane]
-        self._size -= 1
+        self.size -= 1
         return item

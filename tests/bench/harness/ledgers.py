@@ -14,8 +14,8 @@ from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
 from ledger.log.ledger import Ledger
 from ledger.log.port import Log
-from ledger.log.writer.observer import WriterObserver
 from ledger.log.writer.writer import Writer
+from ledger.log.writer.writer_observer import WriterObserver
 
 CLUSTER = "bench"
 KEYS = ("limits.nvidia.com/gpumem", "requests.nvidia.com/gpu", "limits.nvidia.com/gpucores")

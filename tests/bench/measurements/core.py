@@ -14,8 +14,8 @@ from pathlib import Path
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.embedded.server_files import ServerAddress
 from ledger.log.ledger import Accepted
-from ledger.log.writer.observer import WriterObserver
 from ledger.log.writer.writer import Writer
+from ledger.log.writer.writer_observer import WriterObserver
 from ledger.runtime import gc_tuning
 from tests.bench.harness import ledgers
 from tests.bench.harness.fresh_process import fresh, median

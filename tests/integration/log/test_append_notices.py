@@ -13,7 +13,7 @@ from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.ledger import Accepted
 from ledger.log.peers.append_notices import AppendNotifier
 from ledger.log.writer.writer import Writer
-from ledger.log.writer.writer_limits import WriterSettings
+from ledger.log.writer.writer_settings import WriterSettings
 
 pytestmark = pytest.mark.integration
 

@@ -23,7 +23,7 @@ from ledger.log.peers.lease import Lease, LeaseSettings
 from ledger.log.port import Lost, PositionTaken
 from ledger.log.recovery import replay
 from ledger.log.writer.writer import Writer
-from ledger.log.writer.writer_limits import WriterSettings
+from ledger.log.writer.writer_settings import WriterSettings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

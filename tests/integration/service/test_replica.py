@@ -10,7 +10,7 @@ from support.servers.nats_servers import NatsServer
 
 from gpuledger.server.replica import LedgerReplica
 from gpuledger.wiring.service_parts import LogServers
-from ledger.log.writer.observer import WriterObserver
+from ledger.log.writer.writer_observer import WriterObserver
 from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration

@@ -21,7 +21,7 @@ from ledger.core.model.state import State
 from ledger.log.memory_log import MemoryStore
 from ledger.log.port import Log, Snapshot
 from ledger.log.recovery import replay
-from ledger.log.writer.appender import Appender
+from ledger.log.writer.exactly_once import ExactlyOnceAppender
 from ledger.log.writer.writer import Writer
 from simulation.defects.cards import DEFECTS_OF_CARDS
 from simulation.defects.holds import DEFECTS_OF_HOLDS
@@ -118,7 +118,7 @@ def _unclear_means_stored(put: Put) -> None:
     async def find_out(*_: Any) -> bool:
         return True
 
-    put(Appender, "_resolve_ambiguous_append", find_out)
+    put(ExactlyOnceAppender, "_resolve_ambiguous_append", find_out)
 
 
 def _stale_denial(put: Put) -> None:

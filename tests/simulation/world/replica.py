@@ -23,9 +23,9 @@ from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
 from ledger.log.port import LogError, Lost, Snapshot
 from ledger.log.records import Record
 from ledger.log.recovery.head_witness import LogHead
-from ledger.log.writer.observer import WriterObserver
 from ledger.log.writer.writer import Writer
-from ledger.log.writer.writer_limits import WriterSettings
+from ledger.log.writer.writer_observer import WriterObserver
+from ledger.log.writer.writer_settings import WriterSettings
 from simulation.engine.messages import Exchange, Line
 from simulation.engine.network import DistantLog, SeededFaults
 from simulation.engine.processes import Process

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import AsyncIterator
 
 from ledger.log.memory_log import Faults, MemoryLog, MemoryStore
-from ledger.log.writer.observer import WriterObserver
 from ledger.log.writer.writer import Writer
-from ledger.log.writer.writer_limits import WriterSettings
+from ledger.log.writer.writer_observer import WriterObserver
+from ledger.log.writer.writer_settings import WriterSettings
 
 _numbers = itertools.count(1)
 

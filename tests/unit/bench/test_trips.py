@@ -7,12 +7,12 @@ from tests.bench.trips.call_profile import Entry, Figures, Profile, figures, pai
 from tests.bench.trips.trip_report import TITLES
 
 BOUNDS = {
-    "review": 157,
+    "review": 138,
     "mutate": 28,
     "filter": 73,
     "prioritize": 40,
-    "bind": 208,
-    "release": 108,
+    "bind": 192,
+    "release": 92,
     "project": 80,
 }
 """The most moves between files that a trip may take; lower a bound when its trip is shorter."""

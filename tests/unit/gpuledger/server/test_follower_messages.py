@@ -5,7 +5,7 @@ import time
 from gpuledger.server.follower import FollowerMessage
 from gpuledger.server.replica import LedgerReplica
 from gpuledger.wiring.service_parts import LogServers
-from ledger.log.writer.observer import WriterObserver
+from ledger.log.writer.writer_observer import WriterObserver
 from ledger.runtime.settings.settings import Settings
 
 

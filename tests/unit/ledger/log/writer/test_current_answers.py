@@ -6,7 +6,7 @@ from ledger.core.model import accounts, commands
 from ledger.core.model.denials import Denial
 from ledger.log.ledger import Accepted
 from ledger.log.memory_log import MemoryStore
-from ledger.log.writer.writer_limits import WriterSettings
+from ledger.log.writer.writer_settings import WriterSettings
 
 NEVER_LOOKING = WriterSettings(refresh_seconds=3_600.0, retry_seconds=0.001)
 WHERE = ("c1/red", "pods/p", "u1")

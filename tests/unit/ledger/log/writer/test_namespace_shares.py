@@ -9,7 +9,7 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.log.ledger import Accepted
 from ledger.log.memory_log import MemoryStore
 from ledger.log.records import Item, encode_item
-from ledger.log.writer.namespace_shares import NamespaceShares
+from ledger.log.writer.log_capacity import LogCapacity
 
 GPU = {"nvidia.com/gpu": 1}
 BURST, RATE = 10_000, 100
@@ -22,42 +22,42 @@ def item(namespace: str, size: int) -> Item:
 
 
 def test_a_namespace_may_append_its_burst_at_once_and_the_rate_from_then_on() -> None:
-    shares = NamespaceShares(BURST, RATE)
-    shares.note([item("c/red", BURST)], 0.0)
+    shares = LogCapacity(BURST, RATE)
+    shares.take_shares([item("c/red", BURST)], 0.0)
     assert shares.wait("c/red", 0.0) == 0.0
-    shares.note([item("c/red", 1_000)], 0.0)
+    shares.take_shares([item("c/red", 1_000)], 0.0)
     assert shares.wait("c/red", 0.0) == pytest.approx(10.0)
     assert shares.wait("c/red", 10.0) == 0.0
-    shares.note([item("c/red", 500)], 10.0)
+    shares.take_shares([item("c/red", 500)], 10.0)
     assert shares.wait("c/red", 10.0) == pytest.approx(5.0)
 
 
 def test_a_share_does_not_grow_beyond_the_burst() -> None:
-    shares = NamespaceShares(BURST, RATE)
-    shares.note([item("c/red", 1_000)], 0.0)
-    shares.note([item("c/red", BURST + 1_000)], 1e9)
+    shares = LogCapacity(BURST, RATE)
+    shares.take_shares([item("c/red", 1_000)], 0.0)
+    shares.take_shares([item("c/red", BURST + 1_000)], 1e9)
     assert shares.wait("c/red", 1e9) == pytest.approx(10.0)
 
 
 def test_one_namespace_does_not_use_up_the_share_of_another() -> None:
-    shares = NamespaceShares(BURST, RATE)
-    shares.note([item("c/red", 2 * BURST), item("c/blue", 500)], 0.0)
+    shares = LogCapacity(BURST, RATE)
+    shares.take_shares([item("c/red", 2 * BURST), item("c/blue", 500)], 0.0)
     assert shares.wait("c/red", 0.0) > 0
     assert shares.wait("c/blue", 0.0) == 0.0
 
 
 def test_what_is_about_no_namespace_takes_nothing() -> None:
-    shares = NamespaceShares(BURST, RATE)
-    shares.note([Item(events.AccountClosed("quota/c/red/main"), [])], 0.0)
-    assert len(shares) == 0
+    shares = LogCapacity(BURST, RATE)
+    shares.take_shares([Item(events.AccountClosed("quota/c/red/main"), [])], 0.0)
+    assert shares.namespaces == 0
 
 
 def test_many_namespaces_do_not_make_one_that_is_over_its_share_forgotten() -> None:
-    shares = NamespaceShares(BURST, RATE, namespaces_max=100)
-    shares.note([item("c/red", BURST + 5_000)], 0.0)
+    shares = LogCapacity(BURST, RATE, namespaces_max=100)
+    shares.take_shares([item("c/red", BURST + 5_000)], 0.0)
     for number in range(10_000):
-        shares.note([item(f"c/n{number}", 500)], 0.0)
-        assert len(shares) <= 100
+        shares.take_shares([item(f"c/n{number}", 500)], 0.0)
+        assert shares.namespaces <= 100
     assert shares.wait("c/red", 0.0) == pytest.approx(50.0)
 
 

@@ -15,9 +15,9 @@ from ledger.log import records
 from ledger.log.ledger import Accepted
 from ledger.log.memory_log import CallFate, Fault, MemoryStore
 from ledger.log.writer import denial_log
-from ledger.log.writer.observer import WriterObserver
 from ledger.log.writer.writer import Writer
-from ledger.log.writer.writer_limits import WriterSettings
+from ledger.log.writer.writer_observer import WriterObserver
+from ledger.log.writer.writer_settings import WriterSettings
 
 GPU = "nvidia.com/gpu"
 
@@ -101,9 +101,11 @@ async def test_a_group_never_admits_more_than_the_limit() -> None:
 async def test_two_writers_share_a_log_without_exceeding_a_limit() -> None:
     store = MemoryStore()
     first_sees, second_sees = Counting(), Counting()
+    # Without a refresh in between, the second writer learns of the first only by a conflict.
+    seldom = msgspec.structs.replace(QUICK, refresh_seconds=3_600.0)
     async with (
-        running(store, observer=first_sees) as first,
-        running(store, observer=second_sees) as second,
+        running(store, observer=first_sees, settings=seldom) as first,
+        running(store, observer=second_sees, settings=seldom) as second,
     ):
         await first.submit(limits(30))
         await asyncio.gather(

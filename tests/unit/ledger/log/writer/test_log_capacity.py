@@ -12,7 +12,7 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.log.ledger import Accepted
 from ledger.log.memory_log import CallFate, Fault, MemoryStore
 from ledger.log.port import RecordTooLarge
-from ledger.log.writer.log_space import LogSpace, asks_for_more
+from ledger.log.writer.log_capacity import LogCapacity, is_new_promise
 from ledger.log.writer.writer import Writer
 
 GPU = {"nvidia.com/gpu": 1}
@@ -55,7 +55,7 @@ async def test_the_last_tenth_of_the_log_takes_no_reservation_and_every_release(
         assert writer.unavailable is None
         assert not writer.state.namespaces["c1/red"].entries
         store.size_max = 2 * SIZE_MAX
-        await until(lambda: writer.space.extent.size_max == 2 * SIZE_MAX)
+        await until(lambda: writer.capacity.extent.size_max == 2 * SIZE_MAX)
         assert isinstance(await writer.submit(reserve(count)), Accepted)
 
 
@@ -86,7 +86,7 @@ async def test_a_dry_run_is_answered_that_the_log_is_full() -> None:
 def test_only_what_is_new_is_kept_out_of_the_reserve(
     command: commands.AnyCommand, is_new: bool
 ) -> None:
-    assert asks_for_more(command) is is_new
+    assert is_new_promise(command) is is_new
 
 
 async def test_a_log_at_its_maximum_refuses_at_once_until_it_is_raised() -> None:
@@ -207,8 +207,8 @@ async def test_a_log_that_refuses_for_another_reason_is_tried_seldom() -> None:
 
 
 def test_a_log_without_a_maximum_has_no_reserve() -> None:
-    space = LogSpace()
-    space.grow(1, 10**12)
-    assert space.room is None
-    assert not space.is_full
-    assert not space.is_reserve(10**12)
+    capacity = LogCapacity(burst=1, rate=1)
+    capacity.add(1, 10**12, {}, now=0.0)
+    assert capacity.room is None
+    assert not capacity.is_full
+    assert not capacity.reaches_reserve(10**12)

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ledger.log.port import Ambiguous, Log, LogError, Lost, PositionTaken, Unreachable, Unwritable
-from ledger.log.writer.observer import WriterObserver
-from ledger.log.writer.writer_limits import WriterSettings
+from ledger.log.writer.writer_observer import WriterObserver
+from ledger.log.writer.writer_settings import WriterSettings
 from ledger.tasks.backoff import Backoff
 
 
@@ -24,7 +24,7 @@ class _AppendWatch:
         self.task: asyncio.Task[None] | None = None
 
 
-class Appender:
+class ExactlyOnceAppender:
     """Stores records of one writer in one log."""
 
     def __init__(

@@ -1,0 +1,226 @@
+"""Batches: waiting commands are decided one after the other, and their events become one record.
+
+The events of a command are applied ahead of the record, so that the next command is decided on top
+of them. A command whose events do not fit into the log, or whose namespace is over its share of the
+log, is refused alone, and its events are taken back.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from ledger.core.decide import decider
+from ledger.core.evolve import evolver
+from ledger.core.model.commands import AnyCommand
+from ledger.core.model.denials import Decision, Denial
+from ledger.core.model.state import State
+from ledger.log import records, system_denials
+from ledger.log.ledger import Accepted
+from ledger.log.writer.fair_queue import FairQueue
+from ledger.log.writer.log_capacity import LogCapacity
+from ledger.log.writer.outage import Outage
+from ledger.log.writer.writer_observer import WriterObserver
+from ledger.log.writer.writer_settings import WriterSettings
+
+BALANCE_MAX: Final = 2**62
+"""Largest balance that a record may hold; readers and projections keep 64 bits with a sign."""
+
+_log: Final = structlog.get_logger("ledger.log")
+
+
+class Ticket(msgspec.Struct, eq=False):
+    """A waiting command and the future of its caller, who waits until loop time `deadline`."""
+
+    command: AnyCommand
+    dry_run: bool
+    answer: "asyncio.Future[Accepted | Denial]"
+    deadline: float
+
+
+class Batch:
+    """Commands that are decided together, and the one record that makes their answers true.
+
+    `answers` has a denial for each ticket, or whether the command changed anything. `size` is that
+    of the record, in bytes, and `head` that of a record without items. `namespace_bytes` has the
+    bytes of the items about each namespace. `record` is None until the batch is sealed, and when it
+    has no events; `payload` and `hash` are those of the record.
+    """
+
+    __slots__ = (
+        "answers",
+        "hash",
+        "head",
+        "items",
+        "namespace_bytes",
+        "nonce",
+        "payload",
+        "record",
+        "size",
+        "writer",
+    )
+
+    def __init__(self, nonce: str, writer: str) -> None:
+        self.nonce, self.writer = nonce, writer
+        self.head = records.HEAD_BYTES_MAX + len(nonce) + len(writer)
+        self.size = self.head
+        self.answers: list[tuple[Ticket, Denial | bool]] = []
+        self.items: list[records.Item] = []
+        self.namespace_bytes: dict[str, int] = {}
+        self.record: records.Record | None = None
+        self.payload = b""
+        self.hash = b""
+
+    def tickets(self) -> list[Ticket]:
+        """Return the tickets in the order in which they were decided."""
+        return [ticket for ticket, _ in self.answers]
+
+    def seal(self, state: State, time: int) -> records.Record:
+        """Make and return the record that follows on a state, at a time in µs of Unix time."""
+        self.record = records.Record(
+            state.position + 1,
+            time,
+            self.writer,
+            self.nonce,
+            state.hash,
+            len(self.answers),
+            self.items,
+        )
+        self.payload, self.hash = records.encode(self.record)
+        return self.record
+
+
+class BatchDecider:
+    """Decides the commands of one writer.
+
+    `undecided` are tickets that were taken from the queue and have to be decided first.
+    `record_bytes_max` is the size of the largest record that a batch may become.
+    """
+
+    def __init__(
+        self,
+        queue: FairQueue[Ticket],
+        capacity: LogCapacity,
+        *,
+        settings: WriterSettings,
+        outage: Outage,
+        observer: WriterObserver,
+        stopwatch: Callable[[], float],
+    ) -> None:
+        """`outage` names the reason for a command that was not decided in time."""
+        self.undecided: deque[Ticket] = deque()
+        self.record_bytes_max = settings.record_bytes_max
+        self._queue, self._capacity, self._settings = queue, capacity, settings
+        self._outage, self._observer, self._stopwatch = outage, observer, stopwatch
+
+    async def decide(self, state: State, batch: Batch, time_us: int) -> None:
+        """Decide undecided, then queued commands until the batch is full, and seal the batch.
+
+        Events are applied to `state`. The event loop is released after each slice.
+        """
+        more = self._decide_slice(state, batch, time_us)
+        while more:
+            await asyncio.sleep(0)
+            more = self._decide_slice(state, batch, time_us)
+        if batch.items:
+            batch.seal(state, time_us)
+
+    def _decide_slice(self, state: State, batch: Batch, time_us: int) -> bool:
+        """Decide for as long as the event loop may be held; return whether there is more to do."""
+        started, clock = self._stopwatch(), asyncio.get_running_loop().time()
+        most, slice_seconds = self._settings.group_commands_max, self._settings.slice_seconds_max
+        more = True
+        while more and len(batch.answers) < most:
+            if not self.undecided and not self._queue.size:
+                more = False
+                break
+            more = self._decide_next(state, batch, time_us, clock)
+            if not len(batch.answers) & 15 and self._stopwatch() - started > slice_seconds:
+                break
+        self._observer.blocked(self._stopwatch() - started)
+        return more and len(batch.answers) < most
+
+    def _decide_next(self, state: State, batch: Batch, time_us: int, clock: float) -> bool:
+        """Decide the next command, unless its caller waits no longer; False: the batch is full."""
+        ticket = self.undecided.popleft() if self.undecided else self._queue.take()
+        if ticket.answer.done():
+            return True
+        if clock > ticket.deadline:
+            late = system_denials.unavailable(self._outage.reason or "it did not answer in time")
+            self._observer.decided(late)
+            ticket.answer.set_result(late)
+            return True
+        verdict = self._verdict(state, ticket, batch, time_us=time_us, clock=clock)
+        if verdict is None:
+            self.undecided.appendleft(ticket)
+            return False
+        batch.answers.append((ticket, verdict))
+        return True
+
+    def _verdict(
+        self, state: State, ticket: Ticket, batch: Batch, *, time_us: int, clock: float
+    ) -> Denial | bool | None:
+        """Return a denial, or whether the command changed anything; None: the batch is full.
+
+        Events that are accepted are applied to `state` and added to `batch`.
+        """
+        journal = state.journal
+        assert journal is not None, "the writer decides ahead only on a journaled state"
+        mark = len(journal)
+        try:
+            decision = self._decision(state, ticket, batch.size, clock)
+            if isinstance(decision, Denial):
+                return decision
+            if not decision:
+                return False
+            items = [
+                records.Item(event, evolver.evolve(state, event, time_us)) for event in decision
+            ]
+            if any(max(item.postings, default=0) > BALANCE_MAX for item in items):
+                raise OverflowError("a balance would need more than 64 bits")
+            sizes = [len(records.encode_item(item)) for item in items]
+        except Exception as error:  # noqa: BLE001 - a defect may cost one command, not the service
+            state.undo(mark)
+            return self._refuse_defect(error)
+        alone, room = batch.head + sum(sizes), self._capacity.room
+        largest = self.record_bytes_max if room is None else min(self.record_bytes_max, room)
+        if batch.size - batch.head + alone <= largest:
+            _add(batch, items, sizes)
+            return True
+        state.undo(mark)
+        return self._too_large(alone) if alone > largest else None
+
+    def _decision(self, state: State, ticket: Ticket, size: int, clock: float) -> Decision:
+        """Return the events to append, none for a dry run, or a denial of the core or the log."""
+        decision = decider.decide(state, ticket.command)
+        if isinstance(decision, Denial) or not decision:
+            return decision
+        refusal = self._capacity.refusal(ticket.command, size, clock)
+        if refusal is not None:
+            return refusal
+        return [] if ticket.dry_run else decision
+
+    def _too_large(self, size: int) -> Denial:
+        """Refuse a command whose events need a record of so many bytes."""
+        if size > self.record_bytes_max:
+            return system_denials.too_large(size, self.record_bytes_max)
+        return system_denials.no_room(size, self._capacity.shown())
+
+    def _refuse_defect(self, error: Exception) -> Denial:
+        """Refuse the one command that meets a defect of ours, and log the defect."""
+        problem = f"{type(error).__name__}: {error}"
+        self._observer.contradicted(problem)
+        _log.error("command_met_a_defect", problem=problem, exc_info=error)
+        return system_denials.defective(problem)
+
+
+def _add(batch: Batch, items: list[records.Item], sizes: list[int]) -> None:
+    """Add items of so many bytes to a batch."""
+    batch.items += items
+    batch.size += sum(sizes)
+    for item, size in zip(items, sizes, strict=True):
+        namespace = getattr(item.event, "namespace", "")
+        batch.namespace_bytes[namespace] = batch.namespace_bytes.get(namespace, 0) + size
