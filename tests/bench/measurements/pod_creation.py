@@ -78,11 +78,11 @@ def _results(found: dict[str, list[Sample]], sizes: Sizes) -> list[Result]:
     refused = sum(one.refused for one in native)
     note = (
         f"{CLIENTS} clients, {sizes.rounds} x {sizes.timed:,} pods each, all processes on the same"
-        f" cores; nobody asked: {rates[NOBODY]:,.0f}, native quota: {rates[NATIVE]:,.0f} with"
+        f" cores; no webhook: {rates[NOBODY]:,.0f}, native quota: {rates[NATIVE]:,.0f} with"
         f" {refused} of its pods refused although there was room; baseline: a pair that allows"
     )
     return [
-        result("pods created, nobody asked", rates[NOBODY], "pods/s"),
+        result("pods created, no webhook", rates[NOBODY], "pods/s"),
         result("pods created, native quota", rates[NATIVE], "pods/s", baseline=rates[NOBODY]),
         result("pods created, a pair that allows", rates[FLOOR], "pods/s", baseline=rates[NOBODY]),
         result(
@@ -112,9 +112,9 @@ def _computed(samples: list[Sample]) -> float:
 def _conflicts(native: list[Sample], ours: list[Sample]) -> list[Result]:
     none = Goal(0, "most")
     return [
-        result("conflicts told to users, native quota", sum(one.conflicts for one in native), ""),
+        result("conflicts seen by users, native quota", sum(one.conflicts for one in native), ""),
         result(
-            "conflicts told to users, gpuledger",
+            "conflicts seen by users, gpuledger",
             sum(one.conflicts for one in ours),
             "",
             goal=none,

@@ -66,8 +66,8 @@ def summary(all_cases: Iterable[Case]) -> str:
     """Return the sentence of the page that counts the cases."""
     every, same, differ = counts_of(all_cases)
     return (
-        f"{every} cases. In {same} of them gpuledger does the same, and each names the tests that"
-        f" show it. The other {differ} differ, and each names its row here."
+        f"{every} cases. In {same} of them gpuledger behaves the same, and each case names the"
+        f" tests that show it. The other {differ} differ, and each names its row in these tables."
     )
 
 
@@ -79,7 +79,7 @@ def problems(all_cases: list[Case], page: str) -> list[str]:
     found += [f"{row}: the row is there twice" for row in _twice(rows)]
     found += [f"{row}: no case names the row" for row in rows if row not in named]
     if summary(all_cases) not in " ".join(page.split()):
-        found.append(f"the page does not say: {summary(all_cases)}")
+        found.append(f"the page lacks: {summary(all_cases)}")
     for case in all_cases:
         found += [f"{case.id}: {problem}" for problem in _of(case, rows)]
     return found

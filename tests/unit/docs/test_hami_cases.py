@@ -75,4 +75,4 @@ def test_an_id_that_is_given_twice_is_found(same: int, differs: int) -> None:
 
 def test_counts_that_are_not_true_are_found(same: int) -> None:
     fewer = [one for one in ALL if one is not ALL[same]]
-    assert problems(fewer, PAGE.read_text()) == [f"the page does not say: {summary(fewer)}"]
+    assert problems(fewer, PAGE.read_text()) == [f"the page lacks: {summary(fewer)}"]
