@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from extender.scheduler_api import extender_wire
 from extender.scheduler_api.extender_wire import BadRequest
-from extender.verbs.extender import Extender, ExtenderUnavailable
+from extender.scheduler_extender import Extender, ExtenderUnavailable
 from ledger.runtime.http.json_endpoint import BodyBudget, BodyLimits, JsonEndpoint
 
 Args = TypeVar("Args")

@@ -14,9 +14,9 @@ import numpy as np
 
 from extender.analysis.arrivals import Arrival, Fleet, device_request_for
 from extender.fit import card_filters
-from extender.fit.fit import FitResult, chosen_parts, fit
-from extender.fit.fit_engine import FitPreferences
+from extender.fit.fit_nodes import FitResult, chosen_parts, fit
 from extender.fit.fit_question import FitQuestion
+from extender.fit.inventory_fit import FitPreferences
 from extender.inventory.arrays import Arrays
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from extender.fit import card_filters
-from extender.fit.fit import FitResult
+from extender.fit.fit_nodes import FitResult
 from extender.inventory.arrays import Arrays
 from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Reason

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from extender.fit.after_eviction import fits_after
-from extender.fit.fit_engine import FitEngine
+from extender.fit.inventory_fit import FitEngine
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.evolve.placements import bookings_of
 from ledger.core.model.cards import Placement

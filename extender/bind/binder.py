@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from extender.bind.binding_attempt import BindingOutcome, BindingState, BindingWriter
 from extender.bind.binding_fence import BindingFence
-from extender.bind.binding_write import BindingOutcome, BindingState, BindingWriter
 from extender.bind.hami_node_lock import HamiNodeLock
 from extender.bind.placement_service import Origin, PlacementResult, PlacementService
 from extender.scheduler_api.scheduling_request import SchedulingRequest, version_of

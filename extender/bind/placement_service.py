@@ -22,8 +22,8 @@ from typing import Final
 
 import msgspec
 
-from extender.fit.fit_engine import FitEngine
-from extender.inventory.assumed import PLACING_SECONDS, AssumedPlacements
+from extender.fit.inventory_fit import FitEngine
+from extender.inventory.assumed_placements import PLACING_SECONDS, AssumedPlacements
 from extender.scheduler_api.scheduling_request import PODS_MAX, BoundedCache, SchedulingRequest
 from ledger.core.model.cards import Parts, Placement, Stage
 from ledger.core.model.commands import Place, Unplace

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from extender.fit.fit import chosen_parts
-from extender.fit.fit_engine import FitEngine
+from extender.fit.fit_nodes import chosen_parts
+from extender.fit.inventory_fit import FitEngine
 from extender.inventory.arrays import Arrays
 from extender.inventory.rows import ALL_SLICES, slices_of
 from extender.scheduler_api.extender_wire import MetaPod, MetaVictims, PreemptionArgs

@@ -12,9 +12,9 @@ import numpy as np
 from extender.fit import card_filters, card_policies, mig, rowwise, topology
 from extender.fit.card_filters import CardAmounts, Codes
 from extender.fit.card_policies import CardCandidates
+from extender.fit.card_window import CardLoads, CardWindow
 from extender.fit.fit_question import NO_BOUND, FitQuestion
-from extender.fit.loads import CardLoads, CardWindow
-from extender.fit.node_score import Floats
+from extender.fit.node_score_expression import Floats
 from extender.inventory.arrays import Booleans, Integers
 from ledger.kube.requests.device_requests import ContainerDeviceRequests, DeviceRequest
 

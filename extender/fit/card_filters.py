@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.fit import mig, rowwise
-from extender.fit.loads import CardLoads, CardWindow
+from extender.fit.card_window import CardLoads, CardWindow
 from extender.fit.mig import InstanceChoice
 from extender.inventory.arrays import Booleans, Integers
 from ledger.core.decide.card_checks import SHARES_MAX

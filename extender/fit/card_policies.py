@@ -12,8 +12,8 @@ import numpy as np
 
 from extender.fit import rowwise, scores, topology
 from extender.fit.card_filters import CardAmounts
-from extender.fit.loads import CardLoads, CardWindow
-from extender.fit.node_score import Floats
+from extender.fit.card_window import CardLoads, CardWindow
+from extender.fit.node_score_expression import Floats
 from extender.inventory.arrays import Booleans
 from ledger.kube.requests.device_requests import Weights
 

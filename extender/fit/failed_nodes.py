@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from extender.fit import card_filters
-from extender.fit.fit import FitResult
+from extender.fit.fit_nodes import FitResult
 from ledger.core.model.denials import Reason
 
 WORDINGS_MAX: Final = 4_096

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from extender.fit.node_score import NodeScore
+from extender.fit.node_score_expression import NodeScore
 from extender.inventory.arrays import Integers
 from ledger.kube.requests.device_requests import PodDeviceRequest, Weights
 

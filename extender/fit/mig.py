@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 
 from extender.fit import rowwise
-from extender.fit.loads import CardLoads, CardWindow
+from extender.fit.card_window import CardLoads, CardWindow
 from extender.inventory.arrays import Arrays, Integers, Slices
 from extender.inventory.rows import SLICES_MAX
 from ledger.core.model.cards import Profile

@@ -6,7 +6,7 @@ a quarter of the time.
 
 import numpy as np
 
-from extender.fit.node_score import Floats
+from extender.fit.node_score_expression import Floats
 from extender.inventory.arrays import Booleans, Integers
 
 

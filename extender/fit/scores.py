@@ -6,8 +6,8 @@ import numpy as np
 
 from extender.fit import rowwise
 from extender.fit.card_filters import CardAmounts
-from extender.fit.loads import CardLoads, CardWindow
-from extender.fit.node_score import Floats, NodeScore
+from extender.fit.card_window import CardLoads, CardWindow
+from extender.fit.node_score_expression import Floats, NodeScore
 from extender.inventory.arrays import Booleans, Integers
 from extender.scheduler_api.extender_wire import SCORE_MAX
 from ledger.kube.requests.device_requests import Weights

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from extender.fit import rowwise
-from extender.fit.loads import CardWindow
-from extender.fit.node_score import Floats
+from extender.fit.card_window import CardWindow
+from extender.fit.node_score_expression import Floats
 from extender.inventory.arrays import Booleans, Integers
 
 SETS_MAX: Final = 1_024

@@ -11,9 +11,10 @@ from typing import Any, Final
 import structlog
 from msgspec import structs
 
-from extender.inventory import claimed_cards, rows
+from extender.inventory import rows
 from extender.inventory.arrays import Arrays
 from extender.inventory.overlay import Overlay
+from extender.inventory.preemption_claims import claimed_bookings
 from extender.inventory.rows import CardColumn, PairScores
 from ledger.core.evolve.evolver import Postings
 from ledger.core.evolve.placements import claim_of, lines_of
@@ -362,7 +363,7 @@ class ClusterInventory:
         for claim in known.claims.values():
             bookings = {
                 at[uuid]: booking
-                for uuid, booking in claimed_cards.claimed_bookings(claim, known.residents).items()
+                for uuid, booking in claimed_bookings(claim, known.residents).items()
                 if uuid in at
             }
             alone = {at[uuid] for uuid in cards.exclusive_on(claim.parts) if uuid in at}

@@ -12,7 +12,7 @@ import structlog
 
 from extender.bind.event_recorder import PREEMPTED, PREEMPTION_STARTED, EventRecorder
 from extender.bind.placement_service import ACTOR, CATCH_UP_SECONDS
-from extender.fit.fit_engine import UNKNOWN, FitEngine
+from extender.fit.inventory_fit import UNKNOWN, FitEngine
 from extender.preemption.eviction_candidates import PreemptionCluster, is_leaving, priority_of
 from extender.preemption.preemption_plan import preemption_plans
 from extender.preemption.victims import Subject

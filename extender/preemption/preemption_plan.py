@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from extender.fit import after_eviction
-from extender.fit.fit_engine import FitEngine
+from extender.fit.inventory_fit import FitEngine
 from extender.preemption import victims
 from extender.preemption.eviction_candidates import (
     DisruptionBudgets,

@@ -13,8 +13,8 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from extender.fit.fit import FitResult
-from extender.fit.node_score import Floats
+from extender.fit.fit_nodes import FitResult
+from extender.fit.node_score_expression import Floats
 from extender.inventory.arrays import Booleans
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.resources import PODS

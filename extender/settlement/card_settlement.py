@@ -11,12 +11,12 @@ from typing import Final, Protocol
 from extender.settlement import node_locks
 from extender.settlement.allocation_annotations import AllocationAnnotations
 from extender.settlement.card_session import CardSettings, CardSettlementSession
-from extender.settlement.claim_expiry import ClaimExpiry
 from extender.settlement.node_informer import NodeInformer
 from extender.settlement.node_locks import NodeLockCleaner
 from extender.settlement.node_reader import NodeRules
 from extender.settlement.node_registration import ANNOUNCED_BYTES_PER_SECOND, NodeRegistration
 from extender.settlement.placement_reconciler import PlacementReconciler
+from extender.settlement.preemption_claim_expiry import ClaimExpiry
 from extender.settlement.unbound_placements import UnboundPlacements
 from ledger.kube.api import ports
 from ledger.kube.api.objects import Pod

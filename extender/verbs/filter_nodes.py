@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from extender.fit.failed_nodes import reasons_of, resolvable
-from extender.fit.fit import FitResult
-from extender.fit.fit_engine import UNKNOWN, FitEngine
+from extender.fit.fit_nodes import FitResult
+from extender.fit.inventory_fit import UNKNOWN, FitEngine
 from extender.inventory.arrays import Integers
 from extender.scheduler_api.extender_wire import (
     ExtenderArgs,

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from extender.fit.node_score import Floats
+from extender.fit.node_score_expression import Floats
 from extender.fit.scores import scaled
 from extender.inventory.arrays import Booleans, Integers
 from extender.scheduler_api.extender_wire import SCORE_MAX, HostPriority

@@ -16,8 +16,8 @@ from extender.analysis.card_verdicts import CardVerdict
 from extender.analysis.node_draining import Victim
 from extender.analysis.relaxations import Relaxation
 from extender.fit.failed_nodes import reasons_of
-from extender.fit.fit import FitResult, chosen_parts, priorities
-from extender.fit.fit_engine import FitEngine, FitPreferences
+from extender.fit.fit_nodes import FitResult, chosen_parts, priorities
+from extender.fit.inventory_fit import FitEngine, FitPreferences
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
 from extender.scheduler_api.scheduling_request import SchedulingRequest, request_for

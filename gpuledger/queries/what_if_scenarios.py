@@ -20,7 +20,7 @@ from extender.analysis.arrival_replay import (
     by_preferences,
 )
 from extender.analysis.arrivals import Arrival, ArrivalRecorder, Fleet
-from extender.fit.fit_engine import FitPreferences
+from extender.fit.inventory_fit import FitPreferences
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import Progress, bar
 from gpuledger.queries.what_if_limits import LimitResult, LimitTrial, TriedLimit

@@ -10,7 +10,7 @@ from extender import app
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
 from extender.preemption.eviction_candidates import PreemptionCluster
-from extender.verbs.extender import Extender, ExtenderPorts
+from extender.scheduler_extender import Extender, ExtenderPorts
 from gpuledger.server.replica import LedgerReplica
 from gpuledger.wiring import extender_preferences
 from ledger.kube.requests.demand_rules import DemandRules

@@ -1,8 +1,8 @@
 """From settings to the extender's preferences; apart, because few commands need the extender."""
 
-from extender.fit.fit_engine import FitPreferences
-from extender.fit.node_score import NodeScore, NodeScoreError
-from extender.verbs.extender import ExtenderSettings
+from extender.fit.inventory_fit import FitPreferences
+from extender.fit.node_score_expression import NodeScore, NodeScoreError
+from extender.scheduler_extender import ExtenderSettings
 from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.kube.requests.device_requests import Weights
 from ledger.runtime.settings.settings import Settings

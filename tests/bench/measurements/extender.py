@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from extender.app import routes
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
-from extender.verbs.extender import Extender, ExtenderPorts
+from extender.scheduler_extender import Extender, ExtenderPorts
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from extender.fit.failed_nodes import reasons_of
-from extender.fit.fit import FitQuestion, fit, priorities
+from extender.fit.fit_nodes import FitQuestion, fit, priorities
 from extender.inventory.arrays import Arrays
 from extender.inventory.overlay import Overlay
 from ledger.core.model.cards import Phase

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.harness.extender_over_http import container, listed, pod, yard
 
-from extender.verbs.extender import ExtenderSettings
+from extender.scheduler_extender import ExtenderSettings
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
 NODES = ("n1", "n2", "nobody")

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.bind import binder, binding_write
+from extender.bind import binder, binding_attempt
 from extender.bind.binder import Binder
-from extender.bind.binding_write import BindingOutcome, BindingState, BindingWriter
+from extender.bind.binding_attempt import BindingOutcome, BindingState, BindingWriter
 from extender.fit import card_filters
 from extender.inventory.overlay import Overlay
 from extender.settlement import placement_commands
@@ -141,7 +141,7 @@ def _fence_without_proof(put: Put) -> None:
 
 
 def _binding_of_any_version(put: Put) -> None:
-    put(binding_write, "Binding", lambda **given: ports.Binding(**{**given, "version": ""}))
+    put(binding_attempt, "Binding", lambda **given: ports.Binding(**{**given, "version": ""}))
 
 
 DEFECTS_OF_CARDS: Final = (

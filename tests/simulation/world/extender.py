@@ -6,12 +6,12 @@ from typing import Final
 
 import msgspec
 
-from extender.fit.fit_engine import FitPreferences
+from extender.fit.inventory_fit import FitPreferences
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
+from extender.scheduler_extender import Extender, ExtenderPorts, ExtenderSettings
 from extender.settlement.card_session import CardSettings
 from extender.settlement.card_settlement import CardSettlement
-from extender.verbs.extender import Extender, ExtenderPorts, ExtenderSettings
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer

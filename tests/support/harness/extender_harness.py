@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from support.harness.replicas import running
 
-from extender.inventory.assumed import Publish, unpublished
+from extender.inventory.assumed_placements import Publish, unpublished
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
 from extender.scheduler_api.extender_wire import BindingArgs, ExtenderArgs, NodeMeta
-from extender.verbs.extender import Extender, ExtenderPorts, ExtenderSettings
+from extender.scheduler_extender import Extender, ExtenderPorts, ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Placement
 from ledger.core.model.denials import Denial

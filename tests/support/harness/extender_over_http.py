@@ -18,7 +18,7 @@ from support.harness.extender_harness import (
 )
 
 from extender.app import routes
-from extender.verbs.extender import ExtenderSettings
+from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.accounts import quota
 from ledger.core.model.cards import OWN

@@ -4,8 +4,8 @@ import numpy as np
 from support.oracles.fit_oracle import Answer, OneCard, OneNode, Terms
 
 from extender.fit.failed_nodes import reason_of, resolvable
-from extender.fit.fit import FitQuestion, FitResult, chosen_parts, fit
-from extender.fit.node_score import NodeScore
+from extender.fit.fit_nodes import FitQuestion, FitResult, chosen_parts, fit
+from extender.fit.node_score_expression import NodeScore
 from extender.inventory import rows
 from extender.inventory.arrays import Arrays
 from extender.inventory.overlay import Overlay

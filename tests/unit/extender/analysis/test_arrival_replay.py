@@ -6,7 +6,7 @@ import pytest
 
 from extender.analysis.arrival_replay import Replay, ReplayOutcome, by_preferences
 from extender.analysis.arrivals import FOREVER, Arrival, Fleet, device_request_for
-from extender.fit.fit_engine import FitPreferences
+from extender.fit.inventory_fit import FitPreferences
 from ledger.core.model.cards import MIG, Card, Part, Phase, Profile, Share
 
 CARD: dict[str, Any] = {

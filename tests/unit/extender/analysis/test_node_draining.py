@@ -6,7 +6,7 @@ import pytest
 from support.builders.card_nodes import NODE, TEAM, after, card, place, pod, register, share
 
 from extender.analysis.node_draining import victims
-from extender.fit.fit_engine import FitEngine, FitPreferences
+from extender.fit.inventory_fit import FitEngine, FitPreferences
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
 from extender.scheduler_api.scheduling_request import request_for

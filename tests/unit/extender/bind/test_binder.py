@@ -8,7 +8,7 @@ from support.harness.extender_harness import CLUSTER, ModelServer, Stored, cards
 
 from extender.bind.binder import LATE, SEND_SECONDS
 from extender.bind.placement_service import AGAIN_SECONDS, TAKE_UP_SECONDS
-from extender.verbs.extender import ExtenderSettings
+from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import HAMI, Stage
 from ledger.core.model.denials import Denial
@@ -139,7 +139,7 @@ async def test_an_unclear_binding_that_may_still_come_keeps_its_cards_for_the_ne
 async def test_nothing_is_undone_while_the_pod_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch, answer: Exception
 ):
-    monkeypatch.setattr("extender.bind.binding_write.PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("extender.bind.binding_attempt.PAUSE_SECONDS", 0.001)
     server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
     server.fates.append(answer)

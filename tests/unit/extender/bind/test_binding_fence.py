@@ -17,7 +17,7 @@ from support.harness.extender_harness import (
 )
 
 from extender.bind.binder import NOT_FENCED, UNDER_WAY
-from extender.verbs.extender import ExtenderSettings
+from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import HAMI
 from ledger.core.model.denials import Denial

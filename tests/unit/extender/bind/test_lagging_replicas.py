@@ -17,7 +17,7 @@ from support.harness.extender_harness import (
 )
 from support.harness.replicas import running
 
-from extender.verbs.extender import ExtenderSettings
+from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model.cards import HAMI
 from ledger.kube.api.errors import ClusterError, Forbidden, Unavailable
 from ledger.kube.api.objects import Node, ObjectMeta, Pod

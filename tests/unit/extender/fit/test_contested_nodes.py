@@ -2,10 +2,10 @@
 
 from support.harness.extender_harness import CLUSTER, Replica, cards, pod, replica
 
-from extender.fit.fit_engine import FitPreferences
-from extender.inventory.assumed import CONTESTED_SECONDS
+from extender.fit.inventory_fit import FitPreferences
+from extender.inventory.assumed_placements import CONTESTED_SECONDS
 from extender.scheduler_api.extender_wire import ExtenderArgs
-from extender.verbs.extender import ExtenderSettings
+from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model.cards import Part, Phase, Share
 from ledger.core.model.commands import Place
 from ledger.kube.api.objects import Pod

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from support.harness.extender_harness import CLUSTER, ModelServer, announcing, cards, pod, replica
 
-from extender.fit.fit_engine import FitPreferences
+from extender.fit.inventory_fit import FitPreferences
 from extender.scheduler_api.extender_wire import (
     ExtenderArgs,
     MetaPod,
@@ -14,8 +14,8 @@ from extender.scheduler_api.extender_wire import (
     PreemptionArgs,
     RawNodeList,
 )
+from extender.scheduler_extender import LOOK_AGAIN_SECONDS, ExtenderSettings, ExtenderUnavailable
 from extender.verbs import filter_nodes
-from extender.verbs.extender import LOOK_AGAIN_SECONDS, ExtenderSettings, ExtenderUnavailable
 from extender.verbs.filter_wait import AGAIN_SECONDS
 from ledger.core.model.cards import HAMI, MIG, OWN, Card, Profile
 from ledger.core.model.commands import End, RegisterCards, SetLimits
@@ -161,7 +161,7 @@ async def test_a_pod_that_fits_on_one_node_is_on_its_way_there():
 
 
 async def test_until_the_cards_are_known_nothing_is_answered(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("extender.verbs.extender.READY_SECONDS", 0.05)
+    monkeypatch.setattr("extender.scheduler_extender.READY_SECONDS", 0.05)
     async with replica() as found:
         found.inventory.loaded = False
         answer = await found.extender.filter(ExtenderArgs(WANTS, None, ["n1"]))

@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 
 from extender.fit.failed_nodes import reason_of
-from extender.fit.fit import FitResult, chosen_parts, fit
+from extender.fit.fit_nodes import FitResult, chosen_parts, fit
 from extender.fit.fit_question import NO_BOUND, FitQuestion
-from extender.fit.node_score import NodeScore
+from extender.fit.node_score_expression import NodeScore
 from extender.fit.quota_headroom import QuotaHeadroom
 from extender.inventory.arrays import Booleans, Integers
 from extender.inventory.inventory import ClusterInventory

@@ -17,10 +17,14 @@ from support.harness.extender_harness import (
     replica,
 )
 
-from extender.fit.fit_engine import FitPreferences
-from extender.inventory.assumed import ASSUMED_SECONDS, CONTESTED_SECONDS, WARNING_SECONDS
+from extender.fit.inventory_fit import FitPreferences
+from extender.inventory.assumed_placements import (
+    ASSUMED_SECONDS,
+    CONTESTED_SECONDS,
+    WARNING_SECONDS,
+)
 from extender.scheduler_api.extender_wire import ExtenderArgs
-from extender.verbs.extender import ExtenderSettings
+from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.kube.api.objects import Pod
 from ledger.log.memory_log import MemoryStore

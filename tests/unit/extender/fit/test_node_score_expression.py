@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from extender.fit.node_score import LENGTH_MAX, NAMES, NodeScore, NodeScoreError
+from extender.fit.node_score_expression import LENGTH_MAX, NAMES, NodeScore, NodeScoreError
 
 VALUES = {name: np.array([float(place), 1.0]) for place, name in enumerate(NAMES)}
 

@@ -37,7 +37,7 @@ WARNING_SECONDS: Final = 30.0
 Publish = Callable[[bytes], None]
 """Tells other extenders a guess, perhaps."""
 
-_logger: Final = structlog.get_logger("extender.inventory.assumed")
+_logger: Final = structlog.get_logger("extender.inventory.assumed_placements")
 
 
 def unpublished(_: bytes) -> None:

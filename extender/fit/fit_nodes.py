@@ -15,8 +15,7 @@ from msgspec import structs
 from extender.fit import card_choice, mig, rowwise, scores
 from extender.fit.card_choice import ChoiceStep, ContainerCards, ContainerFit
 from extender.fit.card_filters import Codes
-from extender.fit.fit_question import NO_BOUND, FitQuestion
-from extender.fit.loads import (
+from extender.fit.card_window import (
     CardLoads,
     CardWindow,
     OverlayArrays,
@@ -24,7 +23,8 @@ from extender.fit.loads import (
     blocks_of_window,
     window_of_rows,
 )
-from extender.fit.node_score import Floats
+from extender.fit.fit_question import NO_BOUND, FitQuestion
+from extender.fit.node_score_expression import Floats
 from extender.inventory.arrays import Arrays, Booleans, Integers
 from ledger.core.model.cards import Part, Parts, Phase, Share
 from ledger.kube.requests.device_requests import PodDeviceRequest

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from extender.bind.binder import Binder, BindResult, ClusterWrites
+from extender.bind.binding_attempt import BindingWriter
 from extender.bind.binding_fence import BindingFence
-from extender.bind.binding_write import BindingWriter
 from extender.bind.event_recorder import (
     BINDING_FAILED,
     BINDING_SUCCEED,
@@ -25,10 +25,15 @@ from extender.bind.event_recorder import (
 from extender.bind.hami_node_lock import HamiNodeLock
 from extender.bind.placement_service import FENCE_SECONDS, PlacementService
 from extender.fit import after_eviction
-from extender.fit.fit import chosen_parts
-from extender.fit.fit_engine import FitEngine, FitPreferences
+from extender.fit.fit_nodes import chosen_parts
+from extender.fit.inventory_fit import FitEngine, FitPreferences
 from extender.fit.quota_headroom import QuotaHeadroom
-from extender.inventory.assumed import ASSUMED_SECONDS, AssumedPlacements, Publish, unpublished
+from extender.inventory.assumed_placements import (
+    ASSUMED_SECONDS,
+    AssumedPlacements,
+    Publish,
+    unpublished,
+)
 from extender.inventory.inventory import ClusterInventory
 from extender.preemption.eviction_candidates import PreemptionCluster as Evicting
 from extender.preemption.preemption_executor import PreemptionExecutor
