@@ -26,8 +26,7 @@ from extender.bind.hami_node_lock import HamiNodeLock
 from extender.bind.placement_service import FENCE_SECONDS, PlacementService
 from extender.fit import after_eviction
 from extender.fit.fit_nodes import chosen_parts
-from extender.fit.inventory_fit import FitEngine, FitPreferences
-from extender.fit.quota_headroom import QuotaHeadroom
+from extender.fit.inventory_fit import FitEngine, FitPreferences, QuotaHeadroom
 from extender.inventory.assumed_placements import (
     ASSUMED_SECONDS,
     AssumedPlacements,

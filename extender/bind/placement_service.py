@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from extender.fit.inventory_fit import FitEngine
+from extender.fit.inventory_fit import ChosenCards, FitEngine
 from extender.inventory.assumed_placements import PLACING_SECONDS, AssumedPlacements
 from extender.scheduler_api.scheduling_request import PODS_MAX, BoundedCache, SchedulingRequest
 from ledger.core.model.cards import Parts, Placement, Stage
@@ -172,22 +172,22 @@ class PlacementService:
             placed = await self._awaited(asked, until)
             if placed is not None:
                 return self._taken_up(asked, node, placed)
-            parts = self._selecting.on(asked, node)
-            if isinstance(parts, str):
-                return PlacementResult(problem=refused or parts)
+            chosen = self._selecting.choose_cards(asked, node)
+            if isinstance(chosen, str):
+                return PlacementResult(problem=refused or chosen)
             # Nothing that would change the answer has become known.
-            if tried == (parts, self._selecting.inventory.position):
+            if tried == (chosen.parts, self._selecting.inventory.position):
                 break
-            tried = parts, self._selecting.inventory.position
-            self._guessing.guess(asked, node, parts, PLACING_SECONDS)
+            tried = chosen.parts, self._selecting.inventory.position
+            self._guessing.guess(asked, node, chosen.parts, PLACING_SECONDS)
             since = self._clock()
-            answer = await self._decided(self._command(asked, node, parts), until)
+            answer = await self._decided(self._command(asked, node, chosen), until)
             if isinstance(answer, Denial):
                 refused = sentence(answer)
                 if answer.reason not in _TRY_AGAIN:
                     break
             elif answer.changed:
-                return PlacementResult(parts, Origin.NEW, since)
+                return PlacementResult(chosen.parts, Origin.NEW, since)
             if self._clock() >= until:
                 break
             await self._news.wait(CATCH_UP_SECONDS)
@@ -274,7 +274,7 @@ class PlacementService:
         kept = self._kept.get(asked.uid)
         return PlacementResult(placed.parts, origin, kept.since if kept is not None else 0.0)
 
-    def _command(self, asked: SchedulingRequest, node: str, parts: Parts) -> Place:
+    def _command(self, asked: SchedulingRequest, node: str, chosen: ChosenCards) -> Place:
         name = asked.of(node)
         known = self._view.state.nodes.get(name)
         cards = known.cards if known is not None else ()
@@ -283,9 +283,9 @@ class PlacementService:
             asked.key,
             asked.uid,
             name,
-            parts,
-            placement_overrides(parts, asked.wish, self._rules(), cards),
-            self._selecting.wants_unused(asked),
+            chosen.parts,
+            placement_overrides(chosen.parts, asked.wish, self._rules(), cards),
+            chosen.unused_only,
             actor=ACTOR,
             version=asked.version,
         )

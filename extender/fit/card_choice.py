@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
-from extender.fit import card_filters, card_policies, mig, rowwise, topology
-from extender.fit.card_filters import CardAmounts, Codes
-from extender.fit.card_policies import CardCandidates
+from extender.fit import card_filters, mig, scores, topology
+from extender.fit.card_filters import CardAmounts, Codes, DeviceCriteria
 from extender.fit.card_window import CardLoads, CardWindow
-from extender.fit.fit_question import NO_BOUND, FitQuestion
+from extender.fit.fit_question import NO_BOUND, UNUSED_ONLY, FitQuestion
 from extender.fit.node_score_expression import Floats
+from extender.fit.scores import CardCandidates
 from extender.inventory.arrays import Booleans, Integers
 from ledger.kube.requests.device_requests import ContainerDeviceRequests, DeviceRequest
 
@@ -82,12 +83,15 @@ def memory_left(question: FitQuestion, taken: Integers) -> Integers | None:
 
 
 def _begin(cards: CardWindow, load: CardLoads) -> ContainerCards:
-    rows = cards.shape[0]
+    rows, _ = cards.shape
+    own = structs.replace(
+        load, memory=load.memory.copy(), cores=load.cores.copy(), slots=load.slots.copy()
+    )
     return ContainerCards(
         np.ones(rows, np.bool_),
         np.zeros(cards.shape, np.int8),
         np.zeros(rows, np.bool_),
-        load.copy(),
+        own,
         np.zeros(rows, np.int64),
         [],
         [],
@@ -151,12 +155,16 @@ def _give_all(
     question: FitQuestion,
     only: Booleans | None,
 ) -> None:
+    alone = UNUSED_ONLY in question.card_policies
     for wish in container.wish.cards:
-        poor = card_filters.lacks_cards(cards, wish)
-        given.insufficient |= poor & given.ok
-        given.ok &= ~poor
-        if wish.count <= card_filters.shares_max(cards):
-            _DeviceChoice(cards, given, container, question, wish).give(only)
+        criteria = card_filters.criteria_of(cards, wish, alone=alone)
+        given.insufficient |= criteria.too_few & given.ok
+        given.ok &= ~criteria.too_few
+        if criteria.possible:
+            choice = _DeviceChoice(
+                cards, given, container=container, question=question, wish=wish, criteria=criteria
+            )
+            choice.give(only)
 
 
 class _DeviceChoice:
@@ -166,13 +174,14 @@ class _DeviceChoice:
         self,
         cards: CardWindow,
         given: ContainerCards,
+        *,
         container: ContainerFit,
         question: FitQuestion,
         wish: DeviceRequest,
+        criteria: DeviceCriteria,
     ) -> None:
         self.cards, self.given, self.container = cards, given, container
-        self.question, self.wish = question, wish
-        self.asked = card_filters.criteria_of(cards, wish, alone=question.alone())
+        self.question, self.wish, self.criteria = question, wish, criteria
         self.picked = np.zeros(cards.shape, np.bool_)
         self.fitting: Booleans | None = None
         self.sets: Integers | None = None
@@ -202,13 +211,13 @@ class _DeviceChoice:
         """
         load, left = self.given.load, self._left()
         wanted = card_filters.amounts_of(self.cards, load, self.wish)
-        codes = card_filters.filter_codes(self.cards, load, self.asked, wanted, left)
+        codes = card_filters.filter_codes(self.cards, load, self.criteria, wanted, left)
         if only is not None:
             codes[~only & (codes == card_filters.FITS)] = card_filters.NUMA
         if self.fitting is None:
             self.fitting = codes == card_filters.FITS
         offer = CardCandidates(self.cards, load, wanted, self.fitting, self.wish.count)
-        keys = card_policies.policy_keys(offer, self.question.card_policies, self.question.weights)
+        keys = scores.policy_keys(offer, self.question.card_policies, self.question.weights)
         if self.container.prefer is not None:
             keys = [(~self.container.prefer).astype(np.float64), *keys]
         return codes, wanted, keys
@@ -235,11 +244,11 @@ class _DeviceChoice:
         if self.sets is not None:
             planned = self.sets[:, number]
             columns = np.where(planned >= 0, planned, columns)
-        found = given.ok & rowwise.some(fitting)
+        rows = np.arange(len(columns))
+        found = given.ok & fitting[rows, columns]
         failed = given.ok & ~found
         given.codes[failed] = codes[failed]
         given.ok = found
-        rows = np.arange(len(columns))
         step = self._step(wanted, rows, columns)
         given.steps.append(step)
         self._put(step, wanted, np.nonzero(found)[0])
@@ -287,10 +296,15 @@ class _DeviceChoice:
 
 
 def _best(fitting: Booleans, keys: list[Floats]) -> Integers:
-    """Return the column of the best card of each row: the lowest keys, and of these the first."""
+    """Return the column of the best card of each row: the lowest keys, and of these the first.
+
+    In a row where no card fits, that column does not fit either.
+    """
     left = fitting
     for key in keys:
-        lowest = rowwise.lowest(np.where(left, key, np.inf))
+        # Transposed, because numpy is slow along a short last axis.
+        fitting_keys = np.ascontiguousarray(np.where(left, key, np.inf).T)
+        lowest = np.minimum.reduce(fitting_keys, axis=0)
         left = left & (key == lowest[:, None])
     column: Integers = left.argmax(axis=1)
     return column

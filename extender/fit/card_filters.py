@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from extender.fit import mig, rowwise
+from extender.fit import mig
 from extender.fit.card_window import CardLoads, CardWindow
 from extender.fit.mig import InstanceChoice
 from extender.inventory.arrays import Booleans, Integers
@@ -82,18 +82,31 @@ class CardAmounts(NamedTuple):
 
 
 class DeviceCriteria(NamedTuple):
-    """What one container asks of cards, and which of them are of the kind that it accepts."""
+    """What one container asks of cards, and where that cannot be met whatever their use is.
+
+    With `alone`, only unused cards are accepted. `too_few` are the nodes without as many cards of
+    the vendor as are asked for; a card that is cut counts once for each of its slots. Without
+    `possible`, more are asked for than any node of the arrays can give.
+    """
 
     wish: DeviceRequest
+    alone: bool
     kind_differs: Booleans
     uuid_differs: Booleans
-    alone: bool
+    too_few: Booleans
+    possible: bool
 
 
 def criteria_of(cards: CardWindow, wish: DeviceRequest, *, alone: bool) -> DeviceCriteria:
-    """Look once at what does not change while cards are chosen."""
+    """Return what does not change while cards are chosen."""
+    of_vendor = _of_vendor(cards, wish.vendor)
     return DeviceCriteria(
-        wish, _kind_differs(cards, wish), _uuid_differs(cards, wish.choice), alone
+        wish,
+        alone,
+        _kind_differs(cards, wish, of_vendor),
+        _uuid_differs(cards, wish.choice),
+        _too_few(cards, wish, cards.present & of_vendor),
+        wish.count <= (SHARES_MAX if MIG in cards.arrays.modes else cards.shape[1]),
     )
 
 
@@ -125,23 +138,18 @@ def filter_codes(
     return found
 
 
-def lacks_cards(cards: CardWindow, wish: DeviceRequest) -> Booleans:
-    """Return which nodes do not have as many cards of the vendor as are asked for.
+def count_by_row(cards: Booleans) -> Integers:
+    """Return how many of these cards each row has; as fast as `card_window.rows_with_any`."""
+    found: Integers = np.add.reduce(np.ascontiguousarray(cards.T), axis=0, dtype=np.int64)
+    return found
 
-    A card that is cut may be given several times, once for each of its slots.
-    """
-    ours = cards.present & _of_vendor(cards, wish.vendor)
+
+def _too_few(cards: CardWindow, wish: DeviceRequest, of_vendor: Booleans) -> Booleans:
     if not cards.any_cut:
-        return rowwise.count(ours) < wish.count
+        return count_by_row(of_vendor) < wish.count
     times = np.where(cards.cut, cards.slots, 1)
-    few: Booleans = np.where(ours, times, 0).sum(axis=1) < wish.count
+    few: Booleans = np.where(of_vendor, times, 0).sum(axis=1) < wish.count
     return few
-
-
-def shares_max(cards: CardWindow) -> int:
-    """Return how many cards a container can have at most on any node of the arrays."""
-    columns = cards.shape[1]
-    return SHARES_MAX if MIG in cards.arrays.modes else columns
 
 
 def _of_cards(
@@ -189,9 +197,9 @@ def _of_vendor(cards: CardWindow, vendor: str) -> Booleans:
     return ours
 
 
-def _kind_differs(cards: CardWindow, wish: DeviceRequest) -> Booleans:
+def _kind_differs(cards: CardWindow, wish: DeviceRequest, of_vendor: Booleans) -> Booleans:
     arrays, choice = cards.arrays, wish.choice
-    differs = ~_of_vendor(cards, wish.vendor)
+    differs = ~of_vendor
     if choice.use_types or choice.nouse_types:
         bad = [not _accepts_type(choice, kind) for kind in arrays.kinds or [""]]
         differs = differs | np.array(bad)[arrays.kind[cards.window]]

@@ -6,28 +6,24 @@ What a pod books on a card is the most that runs there at once (`cards.booked`).
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import structs
 
-from extender.fit import card_choice, mig, rowwise, scores
+from extender.fit import card_choice, mig, scores
 from extender.fit.card_choice import ChoiceStep, ContainerCards, ContainerFit
 from extender.fit.card_filters import Codes
-from extender.fit.card_window import (
-    CardLoads,
-    CardWindow,
-    OverlayArrays,
-    Window,
-    blocks_of_window,
-    window_of_rows,
-)
-from extender.fit.fit_question import NO_BOUND, FitQuestion
+from extender.fit.card_window import CardLoads, CardWindow, OverlayArrays, Window
+from extender.fit.fit_question import NO_BOUND, UNUSED_ONLY, FitQuestion
 from extender.fit.node_score_expression import Floats
 from extender.inventory.arrays import Arrays, Booleans, Integers
 from ledger.core.model.cards import Part, Parts, Phase, Share
 from ledger.kube.requests.device_requests import PodDeviceRequest
+
+BLOCK_ROWS: Final = 1_024
+"""Most rows that are worked on at a time, so that they stay in the cache of a processor."""
 
 __all__ = ["NO_BOUND", "FitQuestion", "FitResult", "chosen_parts", "fit", "priorities"]
 
@@ -74,8 +70,8 @@ class _Walk(msgspec.Struct):
 
 def fit(arrays: Arrays, overlay: OverlayArrays, question: FitQuestion) -> FitResult:
     """Answer a question about cards as they are and as they probably will be."""
-    window, at = window_of_rows(question.rows)
-    answers = [_answer(arrays, overlay, question, part) for part in blocks_of_window(window)]
+    window, at = _window_of_rows(question.rows)
+    answers = [_answer(arrays, overlay, question, part) for part in _blocks_of_window(window)]
     fits = FitResult(
         question.rows,
         np.concatenate([one.feasible for one in answers])[at],
@@ -109,12 +105,35 @@ def chosen_parts(fits: FitResult, place: int, arrays: Arrays, wish: PodDeviceReq
     )
 
 
+def _window_of_rows(rows: Integers) -> tuple[Window, Integers]:
+    """Return which rows to look at for these, and where these are among them.
+
+    Where most rows of a stretch are asked for, all of it is looked at: a view costs nothing, but
+    picking rows copies them.
+    """
+    if not len(rows):
+        return slice(0, 0), rows
+    first, last = int(rows.min()), int(rows.max()) + 1
+    if 2 * len(rows) >= last - first:
+        return slice(first, last), rows - first
+    return rows, np.arange(len(rows))
+
+
+def _blocks_of_window(window: Window) -> list[Window]:
+    """Return a window in pieces that are small enough to stay in the cache of a processor."""
+    if not isinstance(window, slice):
+        return [window[at : at + BLOCK_ROWS] for at in range(0, len(window), BLOCK_ROWS)]
+    starts = range(window.start, max(window.stop, window.start + 1), BLOCK_ROWS)
+    return [slice(at, min(at + BLOCK_ROWS, window.stop)) for at in starts]
+
+
 def _share(step: ChoiceStep, place: int, arrays: Arrays, row: int) -> Share:
     column, memory = int(step.columns[place]), int(step.memory[place])
     cores, uuid = int(step.cores[place]), arrays.uuids[row][column]
-    instance = mig.instance_of_card(arrays, row, column, int(step.instance[place]))
-    if instance is None:
+    number = int(step.instance[place])
+    if number == mig.NONE:
         return Share(uuid, memory, cores, step.exclusive)
+    instance = mig.instance_of_card(arrays, row, column, number)
     name = instance.profile.name
     return Share(uuid, memory, cores, step.exclusive, name, instance.start, instance.size)
 
@@ -126,10 +145,14 @@ def _answer(
     cards = CardWindow(arrays, window)
     before = CardLoads.of(arrays, overlay, window)
     walk = _walk(cards, before, question)
-    registered = rowwise.some(cards.present)
     score = scores.nodes(cards, before, walk.peak, question.node_policy, question.node_score)
     return _Answer(
-        walk.ok & registered, score, walk.codes, registered, walk.insufficient, walk.steps
+        walk.ok & cards.registered,
+        score,
+        walk.codes,
+        cards.registered,
+        walk.insufficient,
+        walk.steps,
     )
 
 
@@ -167,10 +190,11 @@ def _fits_alone(arrays: Arrays, question: FitQuestion, rows: Integers) -> Boolea
 
     Which cards it would have there does not matter, so none are preferred.
     """
-    question = structs.replace(question, card_policies=("mutex",) if question.alone() else ())
-    window, at = window_of_rows(rows)
+    rules = tuple(policy for policy in question.card_policies if policy == UNUSED_ONLY)
+    question = structs.replace(question, card_policies=rules)
+    window, at = _window_of_rows(rows)
     found = []
-    for part in blocks_of_window(window):
+    for part in _blocks_of_window(window):
         cards = CardWindow(arrays, part)
         found.append(_walk(cards, CardLoads.empty(cards.shape), question).ok)
     ok: Booleans = np.concatenate(found)[at]
@@ -199,13 +223,13 @@ def _walk(cards: CardWindow, before: CardLoads, question: FitQuestion) -> _Walk:
             continue
         given = _give(cards, load, walk, (place, None, taken), question)
         load, taken = given.load, taken + given.taken
-    walk.peak = load.copy() if beside else load
+    walk.peak = load
     for place, sidecars, theirs in beside:
         if not walk.ok.any():
             break
         ours = walk.peak.slots > before.slots
         given = _give(cards, sidecars, walk, (place, ours, theirs), question)
-        walk.peak.raise_to(given.load)
+        walk.peak = walk.peak.raised_to(given.load)
     return walk
 
 

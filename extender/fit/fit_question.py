@@ -1,13 +1,18 @@
 """Questions: what is asked of the cards of some nodes."""
 
+from typing import Final
+
 import msgspec
 
 from extender.fit.node_score_expression import NodeScore
 from extender.inventory.arrays import Integers
 from ledger.kube.requests.device_requests import PodDeviceRequest, Weights
 
-NO_BOUND = -1
+NO_BOUND: Final = -1
 """The room of a pod whose memory no quota bounds."""
+
+UNUSED_ONLY: Final = "mutex"
+"""The card policy of a pod that accepts unused cards only (`commands.Place.alone`)."""
 
 
 class FitQuestion(msgspec.Struct, frozen=True):
@@ -26,7 +31,3 @@ class FitQuestion(msgspec.Struct, frozen=True):
     weights: Weights = Weights()
     memory_room: int = NO_BOUND
     node_score: NodeScore | None = None
-
-    def alone(self) -> bool:
-        """Return whether only cards will do that nobody uses (`commands.Place.alone`)."""
-        return "mutex" in self.card_policies

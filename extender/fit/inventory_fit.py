@@ -6,25 +6,31 @@ nothing does.
 
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from extender.fit.failed_nodes import reason_of
 from extender.fit.fit_nodes import FitResult, chosen_parts, fit
-from extender.fit.fit_question import NO_BOUND, FitQuestion
+from extender.fit.fit_question import NO_BOUND, UNUSED_ONLY, FitQuestion
 from extender.fit.node_score_expression import NodeScore
-from extender.fit.quota_headroom import QuotaHeadroom
 from extender.inventory.arrays import Booleans, Integers
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
 from extender.inventory.simulated_nodes import simulated_inventory
 from extender.scheduler_api.extender_wire import NodeMeta
 from extender.scheduler_api.scheduling_request import SchedulingRequest
+from ledger.core.decide.object_headroom import most
 from ledger.core.model.cards import HAMI, MIG, Parts, Phase
 from ledger.core.model.denials import Reason
-from ledger.kube.requests.device_requests import ContainerDeviceRequests, Weights
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_requests import (
+    ContainerDeviceRequests,
+    PodDeviceRequest,
+    Weights,
+)
+from ledger.log.ledger import StateView
 
 SPARE_TIMES: Final = (4, 2)
 """How many pods like it there should be room for on a node while others place pods, too."""
@@ -40,6 +46,44 @@ class FitPreferences(msgspec.Struct, frozen=True):
     card_policies: tuple[str, ...] = ("spread",)
     weights: Weights = Weights()
     node_score: NodeScore | None = None
+
+
+class QuotaHeadroom:
+    """Works out rooms from the state that a view shows, and what is charged for by the rules."""
+
+    def __init__(self, view: StateView, rules: Callable[[], DemandRules]) -> None:
+        """Look at the view and the rules at each question."""
+        self._view, self._rules = view, rules
+
+    def of(self, asked: SchedulingRequest, *, cut: bool) -> int:
+        """Return how many MiB quotas allow a pod at most, `NO_BOUND` where they do not matter.
+
+        They do where cards decide: for parts of cards, and for all pods where cards are `cut`,
+        since an instance may be larger than what was asked for. A pod with cards of several vendors
+        is not bounded here: their memory is counted apart.
+        """
+        vendors = {card.vendor for wish in asked.wish.wishes for card in wish.cards}
+        if len(vendors) != 1 or not (cut or _wants_parts(asked.wish)):
+            return NO_BOUND
+        place = asked.namespace, asked.key, asked.uid
+        rooms = [
+            most(self._view.state, *place, resource)
+            for resource in self._memory(vendors.pop(), asked.wish.types)
+        ]
+        return min((room for room in rooms if room is not None), default=NO_BOUND)
+
+    def _memory(self, vendor: str, types: tuple[str, ...]) -> list[str]:
+        """Return the resources that memory of a vendor's cards of these types is charged as."""
+        rules = self._rules()
+        memory = rules.by_name[vendor].memory
+        return [memory, *(rules.typed[one][memory] for one in types)] if memory else []
+
+
+class ChosenCards(NamedTuple):
+    """The cards of a node for a pod; `unused_only` if the pod accepts no others."""
+
+    parts: Parts
+    unused_only: bool
 
 
 class FitEngine:
@@ -105,7 +149,7 @@ class FitEngine:
             self.question(asked, fits.rows[found]), wish=several, memory_room=NO_BOUND
         )
         over = self.inventory.overlay
-        with over.without(asked.uid):
+        with over.without(asked.uid, self._clock()):
             found[found] = ~fit(self.inventory.arrays, over, question).feasible
         return found
 
@@ -116,32 +160,29 @@ class FitEngine:
 
     def fits(self, asked: SchedulingRequest, rows: Integers) -> FitResult:
         """Return which of these rows a pod fits on, how well, and why not."""
-        over = self.inventory.overlay
-        over.expire(self._clock())
-        with over.without(asked.uid):
-            return fit(self.inventory.arrays, over, self.question(asked, rows))
+        return self._answered(asked, self.question(asked, rows))
 
-    def on(self, asked: SchedulingRequest, node: str) -> Parts | str:
+    def _answered(self, asked: SchedulingRequest, question: FitQuestion) -> FitResult:
+        over = self.inventory.overlay
+        with over.without(asked.uid, self._clock()):
+            return fit(self.inventory.arrays, over, question)
+
+    def choose_cards(self, asked: SchedulingRequest, node: str) -> ChosenCards | str:
         """Return the cards of one node that a pod should have, or why it fits there on none.
 
-        Where only what is guessed is in the way, it is passed over: the ledger will know.
+        Where only assumed placements are in the way they are ignored: the ledger decides.
         """
         row = self.inventory.rows.get(node)
         if row is None:
             return str(Reason.NODE_UNREGISTERED)
-        rows = np.array([row], np.int64)
-        arrays = self.inventory.arrays
-        fits = self.fits(asked, rows)
+        question, arrays = self.question(asked, np.array([row], np.int64)), self.inventory.arrays
+        fits = self._answered(asked, question)
         if not fits.feasible[0]:
-            nothing = Overlay(arrays.rows, arrays.columns)
-            fits = fit(arrays, nothing, self.question(asked, rows))
+            fits = fit(arrays, Overlay(arrays.rows, arrays.columns), question)
         if not fits.feasible[0]:
             return reason_of(fits, 0)
-        return chosen_parts(fits, 0, arrays, asked.wish)
-
-    def wants_unused(self, asked: SchedulingRequest) -> bool:
-        """Return whether only cards will do that nobody uses."""
-        return self.question(asked, np.zeros(0, np.int64)).alone()
+        parts = chosen_parts(fits, 0, arrays, asked.wish)
+        return ChosenCards(parts, UNUSED_ONLY in question.card_policies)
 
     def question(self, asked: SchedulingRequest, rows: Integers) -> FitQuestion:
         """Return what fitting is asked: what the pod says, and the settings where it does not."""
@@ -168,3 +209,7 @@ def _several(
     """Return what so many pods want that run beside one another."""
     beside = tuple(wish for wish in wishes if wish.phase != Phase.INIT)
     return wishes + beside * (times - 1)
+
+
+def _wants_parts(wish: PodDeviceRequest) -> bool:
+    return any(card.percentage for one in wish.wishes for card in one.cards)

@@ -12,8 +12,7 @@ from typing import Final, NamedTuple, cast
 
 import numpy as np
 
-from extender.fit import rowwise
-from extender.fit.card_window import CardLoads, CardWindow
+from extender.fit.card_window import CardLoads, CardWindow, rows_with_any
 from extender.inventory.arrays import Arrays, Integers, Slices
 from extender.inventory.rows import SLICES_MAX
 from ledger.core.model.cards import Profile
@@ -62,10 +61,8 @@ def _place_of(placement: tuple[int, int]) -> int:
     return -start if size == 1 else start
 
 
-def instance_of_card(arrays: Arrays, row: int, column: int, number: int) -> Instance | None:
-    """Return an instance of a card by its number."""
-    if number == NONE:
-        return None
+def instance_of_card(arrays: Arrays, row: int, column: int, number: int) -> Instance:
+    """Return an instance of a card by its number, which is not `NONE`."""
     return _of_number(arrays, int(arrays.table[row, column]))[number]
 
 
@@ -126,7 +123,7 @@ def _preferred(
     lost = possible.astype(np.int64) @ overlap.astype(np.int64)
     cost = _ranks(known) * (len(known) + 1) + lost
     best = np.where(fits, cost, np.iinfo(np.int64).max).argmin(axis=1)
-    found: Integers = np.where(rowwise.some(fits), best, NONE)
+    found: Integers = np.where(rows_with_any(fits), best, NONE)
     return found
 
 

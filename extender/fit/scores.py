@@ -1,11 +1,17 @@
-"""Scoring: how full a card or a node would be, and how good a node is for it."""
+"""Scores: which of the cards that fit is the best, and how good each node is.
 
-from typing import Final
+The policies of cards are keys of which the lowest wins, the most important first. Ties are decided
+by how little a card is used, then by its column: columns are in the order of index and uuid, so the
+choice is the same in every replica.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from extender.fit import rowwise
-from extender.fit.card_filters import CardAmounts
+from extender.fit import topology
+from extender.fit.card_filters import CardAmounts, count_by_row
 from extender.fit.card_window import CardLoads, CardWindow
 from extender.fit.node_score_expression import Floats, NodeScore
 from extender.inventory.arrays import Booleans, Integers
@@ -17,6 +23,75 @@ _WHOLE_FIRST: Final = 100.0
 
 _FULLNESS: Final = 10.0
 """What one resource counts that a node has promised completely."""
+
+_ELSEWHERE: Final = 1 << 20
+"""Added to the number of a NUMA node that has not as many cards as are wanted."""
+
+_DECISIVE: Final = frozenset({"binpack", "spread", "whole"})
+"""The policies that leave nothing for a last word to decide."""
+
+
+_NO_ORDER: Final = frozenset({"mutex"})
+"""The policies that prefer no card: `mutex` is a rule, and what fits is unused."""
+
+
+class CardCandidates(NamedTuple):
+    """The cards that may be given, what is on them, and what would be taken, so many `times`."""
+
+    cards: CardWindow
+    load: CardLoads
+    wanted: CardAmounts
+    fitting: Booleans
+    times: int
+
+
+def policy_keys(offer: CardCandidates, policies: tuple[str, ...], weights: Weights) -> list[Floats]:
+    """Return the keys of each card, the most important first; none without a policy."""
+    if _NO_ORDER.issuperset(policies):
+        return []
+    words = policies if _DECISIVE.intersection(policies) else (*policies, "spread")
+    return [key for word in words for key in _KEYS[word](offer, weights)]
+
+
+def _binpack(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
+    yield -fullness(offer.cards, offer.load, offer.wanted, weights)
+
+
+def _spread(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
+    yield fullness(offer.cards, offer.load, offer.wanted, weights)
+
+
+def _whole(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
+    """Prefer cards that are shared already, and of these the one with least left over."""
+    yield (offer.load.slots == 0).astype(np.float64)
+    yield (offer.cards.memory - offer.load.memory - offer.wanted.memory).astype(np.float64)
+
+
+def _numa(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
+    """Prefer NUMA nodes where as many cards fit as are wanted; then take one after the other."""
+    numa = offer.cards.arrays.numa[offer.cards.window]
+    key = numa.astype(np.float64)
+    for number in np.unique(numa[offer.fitting]):
+        there = offer.fitting & (numa == number)
+        too_few = count_by_row(there)[:, None] < offer.times
+        key += _ELSEWHERE * (there & too_few)
+    yield key
+
+
+def _topology(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
+    """Prefer, for one card, the one whose links are the least loss to the others.
+
+    Several cards are chosen as a set (`topology.sets`), so that this has no say.
+    """
+    if offer.times == 1:
+        yield topology.loss(offer.cards, offer.fitting)
+    else:
+        yield np.zeros(offer.cards.shape)
+
+
+def _none(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
+    """Prefer nothing."""
+    return iter(())
 
 
 def fullness(cards: CardWindow, load: CardLoads, wanted: CardAmounts, weights: Weights) -> Floats:
@@ -40,7 +115,8 @@ def nodes(
 ) -> Floats:
     """Return how good each node is, higher is better, with these loads before and after."""
     shares = {
-        name: share(rowwise.total_of(used, cards.present), rowwise.total(limit))
+        # Sums of each row by einsum, because numpy's sum is slow along a short last axis.
+        name: share(np.einsum("rc,rc->r", used, cards.present), np.einsum("rc->r", limit))
         for name, used, limit in (
             ("memory", after.memory, cards.memory),
             ("cores", after.cores, cards.cores),
@@ -54,7 +130,7 @@ def nodes(
         np.negative(score, out=score)
     if policy == "whole":
         touched = cards.present & (before.slots == 0) & (after.slots > 0)
-        score -= _WHOLE_FIRST * rowwise.count(touched)
+        score -= _WHOLE_FIRST * count_by_row(touched)
     return score
 
 
@@ -76,8 +152,18 @@ def scaled(scores: Floats, feasible: Booleans, worst: int = 0, best: int = SCORE
 
 
 def _own(cards: CardWindow, after: CardLoads, shares: dict[str, Floats], own: NodeScore) -> Floats:
-    count = rowwise.count(cards.present)
-    untouched = rowwise.count(cards.present & (after.slots == 0))
+    count = count_by_row(cards.present)
+    untouched = count_by_row(cards.present & (after.slots == 0))
     values = {**shares, "whole": share(untouched, count), "cards": count.astype(np.float64)}
     found: Floats = np.broadcast_to(own.score(values), count.shape).copy()
     return found
+
+
+_KEYS: Final[dict[str, Callable[[CardCandidates, Weights], Iterator[Floats]]]] = {
+    "binpack": _binpack,
+    "spread": _spread,
+    "numa": _numa,
+    "mutex": _none,
+    "topology-aware": _topology,
+    "whole": _whole,
+}

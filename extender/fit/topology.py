@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from extender.fit import rowwise
-from extender.fit.card_window import CardWindow
+from extender.fit.card_window import CardWindow, rows_with_any
 from extender.fit.node_score_expression import Floats
 from extender.inventory.arrays import Booleans, Integers
 
@@ -98,7 +97,8 @@ def _compared(sought: _Sought) -> Integers:
     valid = sought.there.astype(np.int64) @ inside == sought.wanted
     valid &= sought.costs @ inside <= sought.left[:, None]
     score = np.where(valid, sought.pairs[:, one, other] @ both.T, -np.inf)
-    found: Integers = np.where(rowwise.some(valid)[:, None], members[score.argmax(axis=1)], _NO_SET)
+    best = members[score.argmax(axis=1)]
+    found: Integers = np.where(rows_with_any(valid)[:, None], best, _NO_SET)
     return found
 
 

@@ -119,8 +119,12 @@ class Overlay:
             self.release(uid)
 
     @contextmanager
-    def without(self, uid: str) -> Iterator["Overlay"]:
-        """Leave out, within the block, what is guessed about a pod and kept for it."""
+    def without(self, uid: str, now: float) -> Iterator["Overlay"]:
+        """Leave out, within the block, what is guessed about a pod and kept for it.
+
+        Guesses whose deadline has come at loop time `now` in seconds are forgotten.
+        """
+        self.expire(now)
         found = [taken[uid] for taken in (self._guesses, self._kept) if uid in taken]
         for taken in found:
             self._count(taken, -1)

@@ -9,9 +9,9 @@ from tests.bench.trips.trip_report import TITLES
 BOUNDS = {
     "review": 138,
     "mutate": 28,
-    "filter": 73,
-    "prioritize": 40,
-    "bind": 192,
+    "filter": 42,
+    "prioritize": 39,
+    "bind": 173,
     "release": 92,
     "project": 80,
 }

@@ -9,7 +9,7 @@ from msgspec import structs
 from support.harness.fit_harness import answers, arrays_of, asked
 from support.oracles.fit_oracle import Answer, OneCard, OneNode, Terms
 
-from extender.fit import card_window
+from extender.fit import fit_nodes
 from extender.fit.failed_nodes import reasons_of
 from extender.fit.fit_nodes import FitQuestion, chosen_parts, fit, priorities
 from extender.fit.node_score_expression import NodeScore
@@ -399,7 +399,7 @@ def test_more_nodes_than_are_worked_on_at_a_time_are_answered_like_few(
     wish = pod(but(PLAIN, count=3), numa_bind=True)
     together = answers(found, wish, order=[6, 0, 5, 1, 4, 2, 3])
     for rows in (1, 2, 3):
-        monkeypatch.setattr(card_window, "BLOCK_ROWS", rows)
+        monkeypatch.setattr(fit_nodes, "BLOCK_ROWS", rows)
         assert answers(found, wish, order=[6, 0, 5, 1, 4, 2, 3]) == together
         assert answers(found, wish, order=[6, 0]) == together[:2]
 
@@ -416,7 +416,7 @@ def test_containers_are_given_cards_as_long_as_any_node_is_left(
         )
     )
     for rows in (1, 4):
-        monkeypatch.setattr(card_window, "BLOCK_ROWS", rows)
+        monkeypatch.setattr(fit_nodes, "BLOCK_ROWS", rows)
         together = answers(found, wish)
         assert [one.parts is not None for one in together] == [False, False, True, False]
         assert together[1].reason == "1/1 CardTimeSlicingExhausted"

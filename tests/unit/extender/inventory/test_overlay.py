@@ -53,7 +53,7 @@ def test_a_pod_does_not_see_what_is_guessed_about_it_and_kept_for_it() -> None:
     overlay.add("u1", 3, ONE, until=10.0)
     overlay.keep("u1", 3, ONE, {2})
     overlay.add("u2", 3, ONE, until=10.0)
-    with overlay.without("u1"):
+    with overlay.without("u1", 0.0):
         assert _at(overlay, 3, 2) == (10, 20, 1, 0)
     assert _at(overlay, 3, 2) == (30, 60, 3, 1)
 
@@ -93,7 +93,7 @@ def test_what_is_kept_stays_where_guesses_are_left_out() -> None:
     overlay.keep("u2", 3, ONE, {2})
     with overlay.without_guesses():
         assert _at(overlay, 3, 2) == (10, 20, 1, 1)
-        with overlay.without("u1"):
+        with overlay.without("u1", 0.0):
             assert _at(overlay, 3, 2) == (10, 20, 1, 1)
         overlay.expire(9.0)
     assert _at(overlay, 3, 2) == (20, 40, 2, 2)
