@@ -1,7 +1,7 @@
-"""Rules: why a card cannot be given to a container, each as one number for all cards at once.
+"""Card filters: why a card cannot be given to a container, for all cards at once.
 
-The first rule that a card breaks names its reason. The rules are those that the ledger decides by,
-so that what is proposed is not refused.
+Each filter is a rule with a code. The filters are the rules by which the ledger decides, so that it
+accepts the proposed cards.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from ledger.core.model.denials import Reason
 from ledger.kube.requests.device_requests import DeviceRequest, DeviceSelector
 
 Codes = npt.NDArray[np.int8]
-"""What is wrong with each card: a code of `REASONS`, `FITS` or `ABSENT`."""
+"""For each card the code of the rule it breaks (`REASONS`), `FITS` or `ABSENT`."""
 
 FITS: Final = 0
 ABSENT: Final = 127
@@ -61,9 +61,9 @@ REASONS: Final = {
     _CORDONED: Reason.CARD_CORDONED,
     _ILL: Reason.CARD_NOT_HEALTHY,
 }
-"""By code. The rules are tried in the opposite order: of what is wrong, the highest code stands.
+"""By code. Of several broken rules, the one with the highest code names the reason.
 
-It is HAMi's order: whoever asks for a whole card is told first that its memory is not free.
+This is HAMi's order: a request for a whole card is refused for the memory that is not free first.
 """
 
 _NEVER: Final = np.zeros((1, 1), np.bool_)
@@ -71,7 +71,7 @@ _NEVER: Final = np.zeros((1, 1), np.bool_)
 
 
 class CardAmounts(NamedTuple):
-    """What a container would take of each card: MiB, percent, and on cut cards an instance.
+    """The amounts a container would take of each card: MiB, percent, and an instance of a cut card.
 
     Amounts that are the same for every card are arrays of one.
     """
@@ -82,7 +82,7 @@ class CardAmounts(NamedTuple):
 
 
 class DeviceCriteria(NamedTuple):
-    """What one container asks of cards, and where that cannot be met whatever their use is.
+    """The request of one container, and the nodes and cards that can never meet it.
 
     With `alone`, only unused cards are accepted. `too_few` are the nodes without as many cards of
     the vendor as are asked for; a card that is cut counts once for each of its slots. Without
@@ -98,7 +98,7 @@ class DeviceCriteria(NamedTuple):
 
 
 def criteria_of(cards: CardWindow, wish: DeviceRequest, *, alone: bool) -> DeviceCriteria:
-    """Return what does not change while cards are chosen."""
+    """Return the criteria of a request, which do not change while cards are chosen."""
     of_vendor = _of_vendor(cards, wish.vendor)
     return DeviceCriteria(
         wish,
@@ -111,7 +111,7 @@ def criteria_of(cards: CardWindow, wish: DeviceRequest, *, alone: bool) -> Devic
 
 
 def amounts_of(cards: CardWindow, load: CardLoads, wish: DeviceRequest) -> CardAmounts:
-    """Return what a container would take of each card."""
+    """Return the amounts that a container would take of each card."""
     if wish.percentage:
         memory = cards.memory * wish.percentage // 100
     else:
@@ -129,7 +129,7 @@ def filter_codes(
     wanted: CardAmounts,
     left: Integers | None,
 ) -> Codes:
-    """Return what is wrong with each card; `left` is how many MiB quotas leave the pod by row."""
+    """Return the code of each card; `left` is how many MiB quotas leave the pod, by row."""
     found = np.zeros(cards.shape, np.int8)
     broken = [*_of_cards(cards, load, asked), *_of_amounts(cards, load, asked, wanted, left)]
     for code, where in broken:

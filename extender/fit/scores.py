@@ -19,10 +19,10 @@ from extender.scheduler_api.extender_wire import SCORE_MAX
 from ledger.kube.requests.device_requests import Weights
 
 _WHOLE_FIRST: Final = 100.0
-"""What a card that stays untouched counts: more than how full a node is, which is at most 30."""
+"""Weight of a card that stays unused: more than the fullness of a node, which is at most 30."""
 
 _FULLNESS: Final = 10.0
-"""What one resource counts that a node has promised completely."""
+"""Weight of one resource that a node has promised completely."""
 
 _ELSEWHERE: Final = 1 << 20
 """Added to the number of a NUMA node that has not as many cards as are wanted."""
@@ -81,7 +81,7 @@ def _numa(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
 def _topology(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
     """Prefer, for one card, the one whose links are the least loss to the others.
 
-    Several cards are chosen as a set (`topology.sets`), so that this has no say.
+    Several cards are chosen as a set (`topology.sets`), so this key has no effect then.
     """
     if offer.times == 1:
         yield topology.loss(offer.cards, offer.fitting)

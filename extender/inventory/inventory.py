@@ -1,8 +1,8 @@
 """The inventory: the arrays of a cluster's cards, kept up to date from the log.
 
-Every record that was applied changes what it says and nothing else: postings tell what is used of
-each line, events which cards there are, who has one alone, and what is kept for whom. What is used
-is never read from the state but to begin: later it may be ahead of the record that is told of.
+Each applied record is applied here: postings hold the use of each line, events the cards, the pods
+with a card for themselves, and the claims. The use is read from the state once, at the beginning,
+because the state may later be ahead of the record.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ Place = tuple[str, str]
 
 _USED: Final = ("used_memory", "used_cores", "used_slots")
 
-_logger: Final = structlog.get_logger("extender.inventory.inventory")
+_log: Final = structlog.get_logger("extender")
 
 
 class _Node:
@@ -105,7 +105,7 @@ class ClusterInventory:
             problem = self._try(state, record)
         if problem:
             self.reloads += 1
-            _logger.warning("inventory_is_loaded_anew", position=record.position, problem=problem)
+            _log.warning("inventory_is_loaded_anew", position=record.position, problem=problem)
         if problem or not self.loaded:
             self.load(state)
         else:
@@ -268,7 +268,7 @@ class ClusterInventory:
         }
         kept = {column.uuid for column in columns}
         columns += [
-            column._replace(card=None)
+            column._replace(card=None, is_cut=False)
             for column in known.columns
             if column.uuid not in kept and any(used[column.uuid])
         ]
@@ -328,7 +328,7 @@ class ClusterInventory:
 
     def _settle(self, known: _Node, placed: Placement) -> None:
         """Work out again what depends on all the pods of a node, where this one matters for it."""
-        if any(column.is_cut() for column in known.columns):
+        if any(column.is_cut for column in known.columns):
             self._cut(known)
         if known.claims:
             self._reclaim(known)
@@ -340,7 +340,7 @@ class ClusterInventory:
         """
         residents = known.residents.values()
         for at, column in enumerate(known.columns):
-            if not column.is_cut():
+            if not column.is_cut:
                 continue
             unknown = any(rows.lies_anywhere(placed, column.uuid) for placed in residents)
             bits = rows.ALL_SLICES if unknown else rows.slices_of(residents, column.uuid)
@@ -353,8 +353,7 @@ class ClusterInventory:
         self._reclaim(known)
 
     def _end_claim(self, place: Place) -> None:
-        name = self._claimed.pop(place, "")
-        if name:
+        if name := self._claimed.pop(place, ""):
             self.overlay.release(self._nodes[name].claims.pop(place).uid)
 
     def _reclaim(self, known: _Node) -> None:

@@ -1,8 +1,8 @@
-"""Overlay: what is probably taken of cards although the ledger does not say so yet.
+"""Overlay: the use of cards that the ledger does not record yet.
 
-kube-scheduler binds one pod while it already asks about the next. A **guess** is where a pod
-probably goes; it ends when the ledger has placed the pod, or at its deadline. What is **kept** for
-a pod that others are evicted for is taken for everybody else. Both only steer filter and
+kube-scheduler binds one pod while it already asks about the next. An **assumed** placement is where
+a pod probably goes; it ends when the ledger has placed the pod, or at its deadline. Cards that are
+**kept** for a preemptor count as used by it for all other pods. Both only steer filter and
 prioritize: the ledger decides without them.
 """
 
@@ -15,15 +15,15 @@ import numpy as np
 from extender.inventory.arrays import COLUMNS_FIRST, ROWS_FIRST, Integers
 from ledger.core.model.cards import Booking
 
-GUESSES_MAX: Final = 1_000
-"""Most guesses at a time; one more, and the oldest is forgotten."""
+ASSUMED_MAX: Final = 1_000
+"""Most assumed placements at a time; beyond that, the oldest is forgotten."""
 
-_NOBODY: Final = frozenset[int]()
+_NO_COLUMNS: Final = frozenset[int]()
 _NEVER: Final = float("inf")
 
 
 class _Taken(NamedTuple):
-    """What one pod takes of a row: bookings by column, and the columns it wants for itself."""
+    """The bookings of one pod on a row by column, and the columns it wants for itself."""
 
     row: int
     bookings: Mapping[int, Booking]
@@ -45,13 +45,13 @@ class Overlay:
         self.cores: Integers = np.zeros(shape, np.int64)
         self.slots: Integers = np.zeros(shape, np.int64)
         self.alone: Integers = np.zeros(shape, np.int64)
-        self._guesses: dict[str, _Taken] = {}
+        self._assumed: dict[str, _Taken] = {}
         self._kept: dict[str, _Taken] = {}
         self._next = _NEVER
 
     def __len__(self) -> int:
-        """Return how many guesses there are."""
-        return len(self._guesses)
+        """Return the number of assumed placements."""
+        return len(self._assumed)
 
     def grow(self, rows: int, columns: int) -> None:
         """Make room for at least so many."""
@@ -67,40 +67,40 @@ class Overlay:
         uid: str,
         row: int,
         bookings: Mapping[int, Booking],
-        alone: Set[int] = _NOBODY,
+        alone: Set[int] = _NO_COLUMNS,
         until: float = _NEVER,
     ) -> None:
-        """Guess, until a loop time in seconds, that the pod of a uid takes this; only this."""
+        """Assume, until a loop time in seconds, that a pod takes this and nothing else."""
         self.drop(uid)
-        if len(self._guesses) >= GUESSES_MAX:
-            self.drop(next(iter(self._guesses)))
-        taken = self._guesses[uid] = _Taken(row, bookings, alone, until)
+        if len(self._assumed) >= ASSUMED_MAX:
+            self.drop(next(iter(self._assumed)))
+        taken = self._assumed[uid] = _Taken(row, bookings, alone, until)
         self._next = min(self._next, until)
         self._count(taken, 1)
 
     def drop(self, uid: str) -> bool:
-        """Forget the guess about a pod; return whether there was one."""
-        taken = self._guesses.pop(uid, None)
+        """Forget the assumed placement of a pod; return whether there was one."""
+        taken = self._assumed.pop(uid, None)
         if taken is not None:
             self._count(taken, -1)
         return taken is not None
 
     def going_to(self, but: str) -> set[int]:
-        """Return the rows that pods are guessed to be on their way to, other than this uid."""
-        return {taken.row for uid, taken in self._guesses.items() if uid != but}
+        """Return the rows that pods other than this uid are assumed to be on their way to."""
+        return {taken.row for uid, taken in self._assumed.items() if uid != but}
 
     def expire(self, now: float) -> None:
-        """Forget the guesses whose deadline has come, at a loop time in seconds."""
+        """Forget the assumed placements whose deadline has come, at a loop time in seconds."""
         if now < self._next:
             return
-        for uid in [uid for uid, taken in self._guesses.items() if taken.until <= now]:
+        for uid in [uid for uid, taken in self._assumed.items() if taken.until <= now]:
             self.drop(uid)
-        self._next = min((taken.until for taken in self._guesses.values()), default=_NEVER)
+        self._next = min((taken.until for taken in self._assumed.values()), default=_NEVER)
 
     def keep(
-        self, uid: str, row: int, bookings: Mapping[int, Booking], alone: Set[int] = _NOBODY
+        self, uid: str, row: int, bookings: Mapping[int, Booking], alone: Set[int] = _NO_COLUMNS
     ) -> None:
-        """Keep this for the pod of a uid until it is released; only this."""
+        """Keep this and nothing else for the pod of a uid until it is released."""
         self.release(uid)
         taken = self._kept[uid] = _Taken(row, bookings, alone, _NEVER)
         self._count(taken, 1)
@@ -112,20 +112,20 @@ class Overlay:
             self._count(taken, -1)
 
     def clear(self, row: int) -> None:
-        """Forget everything about a row: its columns mean other cards from now on."""
-        for uid in [uid for uid, taken in self._guesses.items() if taken.row == row]:
+        """Forget everything about a row, whose columns are other cards from now on."""
+        for uid in [uid for uid, taken in self._assumed.items() if taken.row == row]:
             self.drop(uid)
         for uid in [uid for uid, taken in self._kept.items() if taken.row == row]:
             self.release(uid)
 
     @contextmanager
     def without(self, uid: str, now: float) -> Iterator["Overlay"]:
-        """Leave out, within the block, what is guessed about a pod and kept for it.
+        """Ignore, within the block, what is assumed and kept for a pod.
 
-        Guesses whose deadline has come at loop time `now` in seconds are forgotten.
+        Assumed placements whose deadline has come at loop time `now` in seconds are forgotten.
         """
         self.expire(now)
-        found = [taken[uid] for taken in (self._guesses, self._kept) if uid in taken]
+        found = [taken[uid] for taken in (self._assumed, self._kept) if uid in taken]
         for taken in found:
             self._count(taken, -1)
         try:
@@ -135,17 +135,17 @@ class Overlay:
                 self._count(taken, 1)
 
     @contextmanager
-    def without_guesses(self) -> Iterator["Overlay"]:
-        """Leave out, within the block, all that is guessed; guess nothing there."""
-        guesses, following = self._guesses, self._next
-        self._guesses, self._next = {}, _NEVER
-        for taken in guesses.values():
+    def without_assumed(self) -> Iterator["Overlay"]:
+        """Ignore all assumed placements within the block, in which none may be added."""
+        assumed, following = self._assumed, self._next
+        self._assumed, self._next = {}, _NEVER
+        for taken in assumed.values():
             self._count(taken, -1)
         try:
             yield self
         finally:
-            self._guesses, self._next = guesses, following
-            for taken in guesses.values():
+            self._assumed, self._next = assumed, following
+            for taken in assumed.values():
                 self._count(taken, 1)
 
     def _count(self, taken: _Taken, sign: int) -> None:

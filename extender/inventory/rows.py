@@ -23,21 +23,21 @@ ALL_SLICES: Final = (1 << SLICES_MAX) - 1
 
 
 class CardColumn(NamedTuple):
-    """One card of a node: its lines in the order of `cards.LINES`, `card` None when it is lost."""
+    """One card of a node: its lines in the order of `cards.LINES`, `card` None when it is lost.
+
+    A card that `is_cut` is given in instances.
+    """
 
     uuid: str
     lines: tuple[int, int, int]
     card: Card | None
-
-    def is_cut(self) -> bool:
-        """Return whether it is given in instances."""
-        return self.card is not None and self.card.mode == cards.MIG
+    is_cut: bool = False
 
 
 def in_order(announced: Iterable[tuple[Card, tuple[int, int, int]]]) -> list[CardColumn]:
     """Return the columns of the cards that a node announces, with their lines."""
     ordered = sorted(announced, key=lambda one: (one[0].index, one[0].uuid))
-    return [CardColumn(card.uuid, lines, card) for card, lines in ordered]
+    return [CardColumn(card.uuid, lines, card, card.mode == cards.MIG) for card, lines in ordered]
 
 
 def write(

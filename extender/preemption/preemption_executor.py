@@ -106,7 +106,7 @@ class PreemptionExecutor:
     def _fits(self, asked: SchedulingRequest, nodes: Sequence[str]) -> bool:
         """Return whether the pod fits somewhere meanwhile, or only guesses are in its way."""
         rows = self._selecting.rows_among(nodes)
-        with self._selecting.inventory.overlay.without_guesses():
+        with self._selecting.inventory.overlay.without_assumed():
             fits = self._selecting.fits(asked, rows[rows != UNKNOWN])
         return bool(fits.feasible.any())
 

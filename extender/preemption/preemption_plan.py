@@ -76,7 +76,7 @@ def _sacrifice(
     def fits(leaving: Sequence[Candidate]) -> bool:
         return cards(leaving) is not None
 
-    with selecting.inventory.overlay.without_guesses():
+    with selecting.inventory.overlay.without_assumed():
         evicted = victims.choose(there.candidates, there.allowed, fits)
         parts = cards(evicted) if evicted is not None else None
     if evicted is None or parts is None:

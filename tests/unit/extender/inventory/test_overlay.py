@@ -1,6 +1,6 @@
 """What is probably taken: counted once, bounded, and forgotten in time."""
 
-from extender.inventory.overlay import GUESSES_MAX, Overlay
+from extender.inventory.overlay import ASSUMED_MAX, Overlay
 from ledger.core.model.cards import Booking
 
 ONE = {2: Booking(10, 20, 1)}
@@ -42,10 +42,10 @@ def test_a_guess_ends_at_its_deadline_and_no_other_does() -> None:
 
 def test_one_guess_too_many_forgets_the_oldest() -> None:
     overlay = Overlay()
-    for number in range(GUESSES_MAX + 1):
+    for number in range(ASSUMED_MAX + 1):
         overlay.add(f"u{number}", number % 2, ONE, until=10.0)
-    assert len(overlay) == GUESSES_MAX
-    assert overlay.slots.sum() == GUESSES_MAX
+    assert len(overlay) == ASSUMED_MAX
+    assert overlay.slots.sum() == ASSUMED_MAX
 
 
 def test_a_pod_does_not_see_what_is_guessed_about_it_and_kept_for_it() -> None:
@@ -91,7 +91,7 @@ def test_what_is_kept_stays_where_guesses_are_left_out() -> None:
     overlay = Overlay()
     overlay.add("u1", 3, ONE, {2}, until=5.0)
     overlay.keep("u2", 3, ONE, {2})
-    with overlay.without_guesses():
+    with overlay.without_assumed():
         assert _at(overlay, 3, 2) == (10, 20, 1, 1)
         with overlay.without("u1", 0.0):
             assert _at(overlay, 3, 2) == (10, 20, 1, 1)
