@@ -18,8 +18,13 @@ from ledger.log.ledger import Ledger, StateView
 from ledger.log.records import Record
 from ledger.runtime.counter_protocol import Count, uncounted
 from webhook.context.pod_listener import StartListener
-from webhook.context.settlement_session import WATCHED, SettlementSession, SettlementSettings, Site
-from webhook.settlement_tasks import SettlementTasks
+from webhook.settlement.settlement_session import (
+    WATCHED,
+    SettlementSession,
+    SettlementSettings,
+    Site,
+)
+from webhook.settlement.settlement_tasks import SettlementTasks
 
 TURN_SECONDS: Final = 0.2
 """How often this replica looks whether it is the active one."""

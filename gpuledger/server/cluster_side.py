@@ -21,10 +21,10 @@ from ledger.runtime.counter_protocol import Count
 from ledger.runtime.settings.settings import Settings
 from webhook.context.cluster_and_context import Beyond
 from webhook.context.refused_hami_accounts import RefusedHamiAccounts
-from webhook.context.settlement_session import Site
 from webhook.registration import webhook_configurations
 from webhook.registration.mutating_conditions import MutatingCondition
 from webhook.registration.selected_labels import SelectedLabels
+from webhook.settlement.settlement_session import Site
 from webhook.settlement_controller import Settlement
 
 REGISTER_AGAIN_SECONDS: Final = 2.0

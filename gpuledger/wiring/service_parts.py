@@ -31,9 +31,9 @@ from webhook.api.card_schedulers import CardSchedulers
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.context_informers import ContextSource
 from webhook.context.policies import NamespacePolicy
-from webhook.context.settlement_session import SettlementSettings
 from webhook.kinds.catalog import KindCatalog, KindError
 from webhook.registration.webhook_configurations import ReviewScope
+from webhook.settlement.settlement_session import SettlementSettings
 
 PROJECTION = store_layout.PROJECTION
 HEAD = store_layout.HEAD

@@ -19,7 +19,7 @@ from projections.tables.name_numbers import NameNumbers
 
 RECOUNT: Final = "recount"
 """The actor of what follows from comparing everything with a list, see
-`webhook.context.settlement_session`."""
+`webhook.settlement.settlement_session`."""
 
 _UNTOLD: Final = frozenset({Cause.UNRESERVED, Cause.LATE})
 _NOTHING: Final[Amounts] = {}

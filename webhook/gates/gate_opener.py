@@ -27,10 +27,10 @@ from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.tasks.backoff import Backoff
 from webhook.context.policies import Policies
-from webhook.context.settlement_session import WATCHED, SettlementSession
 from webhook.gates.gate_queue import GateQueue, WaitingPod
 from webhook.gates.waiting_events import Obstacle, PodWait, WaitingEvents
 from webhook.settlement.observation import ObservedObject, is_reserved
+from webhook.settlement.settlement_session import WATCHED, SettlementSession
 
 TRIES_MAX: Final = 64
 """Pods that are asked for in one round."""

@@ -12,7 +12,7 @@ from ledger.kube.api.objects import ObjectMeta, Workload
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.requests import place_traits
 from ledger.tasks.periodic import CooperativeYield
-from webhook.context.settlement_session import RECOUNTED, WATCHED, SettlementSession
+from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 NAMESPACES: Final = "namespaces"
 """What their watch is called in readiness."""

@@ -10,7 +10,6 @@ from ledger.kube.api.errors import ClusterError, NotFound
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Listed, Writes
 from ledger.tasks.backoff import Backoff
-from webhook.context.settlement_session import SettlementSession
 from webhook.quotas.status_conditions import Condition, QuotaStatusConditions
 from webhook.quotas.universe_quota_status import (
     IN_EFFECT,
@@ -18,6 +17,7 @@ from webhook.quotas.universe_quota_status import (
     RETRY_SECONDS,
     RETRY_SECONDS_MAX,
 )
+from webhook.settlement.settlement_session import SettlementSession
 
 NOT_IN_EFFECT: Final = Condition(
     IN_EFFECT,

@@ -21,7 +21,7 @@ from ledger.kube.requests import quantities
 from ledger.kube.requests.quantities import QuantityError
 from ledger.tasks.backoff import Backoff
 from ledger.tasks.periodic import CooperativeYield
-from webhook.context.settlement_session import SettlementSession
+from webhook.settlement.settlement_session import SettlementSession
 
 WRITE_SECONDS: Final = 3.0
 """How often it is looked what has changed: each write makes a new version of the quota."""

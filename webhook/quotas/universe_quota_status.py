@@ -15,10 +15,10 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Writes
 from ledger.kube.quotas import hard_limits
 from ledger.tasks.backoff import Backoff
-from webhook.context.settlement_session import SettlementSession
 from webhook.quotas.status_conditions import Condition, QuotaStatusConditions
 from webhook.quotas.universe_quotas import UniverseQuotaAccounts
 from webhook.quotas.usage_by_namespace import NamespaceUsage, UsageByNamespace
+from webhook.settlement.settlement_session import SettlementSession
 
 WRITE_SECONDS: Final = 5.0
 """How often it is looked what has changed."""

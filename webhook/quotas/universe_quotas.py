@@ -12,9 +12,9 @@ from ledger.core.model.commands import CloseAccount, SetLimits
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.quotas.universe_quota import UniverseLimits, limits_of_universe, spec_of
-from webhook.context.settlement_session import RECOUNTED, WATCHED, SettlementSession
 from webhook.quotas.quota_warnings import QuotaWarnings
 from webhook.quotas.reported_limits import has_limits
+from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 UNIVERSE: Final = "universe quotas"
 """What their watch is called in readiness."""

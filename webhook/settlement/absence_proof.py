@@ -17,7 +17,6 @@ import msgspec
 from ledger.core.model.commands import AnyCommand
 from ledger.kube.api.errors import ClusterError, Unavailable
 from ledger.tasks.backoff import Backoff
-from webhook.context.settlement_session import WATCHED, SettlementSession
 from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
 from webhook.settlement.observation import (
     Attempt,
@@ -26,6 +25,7 @@ from webhook.settlement.observation import (
     end_missing,
     refute_unwritten,
 )
+from webhook.settlement.settlement_session import WATCHED, SettlementSession
 
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 30.0

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ledger.core.model.events import AnyEvent, Committed, Observed, Raised, Released, Reserved
-from webhook.context.settlement_session import RECOUNTED, WATCHED
+from webhook.settlement.settlement_session import RECOUNTED, WATCHED
 
 
 class OpenAttempt(msgspec.Struct, frozen=True, gc=False):

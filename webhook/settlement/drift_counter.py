@@ -5,7 +5,7 @@ from typing import Final
 from ledger.core.model.events import AnyEvent, Cause, Observed, Released
 from ledger.core.model.qualified_names import local_name
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.settlement_session import RECOUNTED
+from webhook.settlement.settlement_session import RECOUNTED
 
 UNENFORCED: Final = "unenforced"
 """The cause where a policy has switched the reviews off: nobody was to be asked."""

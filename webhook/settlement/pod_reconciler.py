@@ -11,7 +11,6 @@ from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.tasks.periodic import CooperativeYield
 from webhook.context.assumed_demand import with_promised_demand
-from webhook.context.settlement_session import RECOUNTED, WATCHED, SettlementSession
 from webhook.settlement import recount
 from webhook.settlement.absence_proof import ListResult
 from webhook.settlement.attempt_ages import AttemptAges
@@ -30,6 +29,7 @@ from webhook.settlement.root_lookup import (
     RootLookup,
     loop_time_after,
 )
+from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 PODS: Final = "pods"
 """What their watch is called in readiness."""

@@ -3,9 +3,9 @@
 import asyncio
 
 from ledger.tasks.periodic import CooperativeYield
-from webhook.context.settlement_session import RECOUNTED, SettlementSession
 from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
 from webhook.settlement.observation import end_missing
+from webhook.settlement.settlement_session import RECOUNTED, SettlementSession
 
 Present = dict[tuple[str, str], str]
 """The uids that a list holds, by qualified namespace and key."""

@@ -4,7 +4,7 @@ Until an object was read again, accounts that select by such a label count it wh
 are. So everything is listed anew as soon as a key of labels gets a number.
 """
 
-from webhook.context.settlement_session import SettlementSession
+from webhook.settlement.settlement_session import SettlementSession
 
 
 class Rereading:

@@ -14,9 +14,9 @@ from ledger.core.model.commands import BARRED
 from ledger.core.model.events import Cause
 from ledger.kube.api.objects import ObjectMeta
 from webhook.context.owner_chain import OwningRoot
-from webhook.context.settlement_session import SettlementSession
 from webhook.settlement.observation import ObservedObject, holds_uid, recorded_root
-from webhook.settlement.workload_observation import ObservedWorkload
+from webhook.settlement.settlement_session import SettlementSession
+from webhook.settlement.workloads.workload_observation import ObservedWorkload
 
 READ_SECONDS: Final = 2.0
 """Deadline of reading the owners of one object: the watch waits for it."""

@@ -32,14 +32,14 @@ from tests.bench.harness.results import Goal, Result, result
 from tests.bench.load import list_server
 from tests.bench.objects import fleet_commands
 from tests.bench.objects.fleet import Fleet, workload
-from webhook.context.charging_modes import ChargingModes
 from webhook.context.cluster_and_context import Beyond
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.settlement_session import SettlementSession, SettlementSettings, Site
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.invalid_objects import InvalidObjects
 from webhook.settlement.pod_reconciler import PodReconciler
-from webhook.settlement.workload_reconciler import WorkloadReconciler
+from webhook.settlement.settlement_session import SettlementSession, SettlementSettings, Site
+from webhook.settlement.workloads.charging_modes import ChargingModes
+from webhook.settlement.workloads.workload_reconciler import WorkloadReconciler
 
 FLEET: Final = Fleet(namespaces=100, roots=10_000, pods=10, replicas=10)
 MIB: Final = 2**20

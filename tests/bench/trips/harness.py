@@ -36,8 +36,8 @@ from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.cluster_and_context import Beyond
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.settlement_session import Site
 from webhook.kinds.catalog import KindCatalog
+from webhook.settlement.settlement_session import Site
 from webhook.settlement_controller import Settlement
 
 CLUSTER: Final = "here"

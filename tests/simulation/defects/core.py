@@ -28,11 +28,11 @@ from simulation.defects.holds import DEFECTS_OF_HOLDS
 from simulation.defects.planting import Defect, Put, planting
 from simulation.defects.workloads import DEFECTS_OF_ROOTS
 from simulation.world import replica
-from webhook.context.settlement_session import WATCHED
 from webhook.settlement import observation
 from webhook.settlement.absence_proof import AbsenceProver
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.pod_reconciler import PodReconciler
+from webhook.settlement.settlement_session import WATCHED
 
 
 def _charge_by_sum(put: Put) -> None:

@@ -43,7 +43,7 @@ from webhook.api.admission_review import AdmissionRequest, AdmissionResponse
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.cluster_and_context import Beyond
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.settlement_session import SettlementSettings, Site
+from webhook.settlement.settlement_session import SettlementSettings, Site
 from webhook.settlement_controller import Settlement
 
 REOPEN_SECONDS: Final = 0.5

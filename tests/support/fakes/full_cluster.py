@@ -20,8 +20,8 @@ from ledger.kube.requests.card_sizes import Sizes
 from ledger.log.memory_log import MemoryStore
 from webhook.context.cluster_and_context import Beyond
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.settlement_session import SettlementSettings
 from webhook.kinds.catalog import KindCatalog
+from webhook.settlement.settlement_session import SettlementSettings
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 REPLICASETS = Resource("apps", "v1", "replicasets", "ReplicaSet")

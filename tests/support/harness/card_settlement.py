@@ -27,7 +27,7 @@ from ledger.kube.hami.placement_annotations import annotations_of
 from ledger.log.ledger import Accepted
 from ledger.log.memory_log import MemoryStore
 from ledger.log.writer.writer import Writer
-from webhook.context.settlement_session import SettlementSettings, Site
+from webhook.settlement.settlement_session import SettlementSettings, Site
 from webhook.settlement_controller import Settlement
 
 REGISTER = annotation_names.WORDS["nvidia"].register

@@ -18,7 +18,7 @@ from ledger.log.memory_log import MemoryStore
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.settlement_session import SettlementSettings, Site
+from webhook.settlement.settlement_session import SettlementSettings, Site
 from webhook.settlement_controller import Settlement
 
 CLUSTER = "c"

@@ -19,8 +19,8 @@ from projections.queries.drift_report import (
 )
 from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.tables.drift_table import RECOUNT
-from webhook.context.settlement_session import RECOUNTED
 from webhook.settlement.drift_counter import drift_of
+from webhook.settlement.settlement_session import RECOUNTED
 
 GPU = "nvidia.com/gpu"
 ACCOUNT = "quota/c1/red/main"

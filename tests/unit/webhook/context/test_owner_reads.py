@@ -21,10 +21,10 @@ from ledger.kube.api.objects import Pod
 from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import Accepted
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.settlement_session import SettlementSession, SettlementSettings, Site
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.invalid_objects import InvalidObjects
 from webhook.settlement.pod_reconciler import PodReconciler
+from webhook.settlement.settlement_session import SettlementSession, SettlementSettings, Site
 
 NAMESPACE = f"{CLUSTER}/red"
 PODS = 20

@@ -11,18 +11,18 @@ from support.harness.settlement import CLUSTER, DEMAND, RULES, World, world
 from ledger.core.model.commands import CREATE, Observe, Reserve
 from ledger.kube.api.errors import Forbidden
 from ledger.log.command_queue import CommandQueue
-from webhook.context.settlement_session import (
+from webhook.settlement.absence_proof import AbsenceProver
+from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
+from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.pod_reconciler import PodReconciler
+from webhook.settlement.recount import start_open_attempt_ages
+from webhook.settlement.settlement_session import (
     RECOUNTED,
     WATCHED,
     SettlementSession,
     SettlementSettings,
     Site,
 )
-from webhook.settlement.absence_proof import AbsenceProver
-from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
-from webhook.settlement.invalid_objects import InvalidObjects
-from webhook.settlement.pod_reconciler import PodReconciler
-from webhook.settlement.recount import start_open_attempt_ages
 
 BOUND = 60.0
 

@@ -11,8 +11,9 @@ from support.harness.settlement import DEMAND
 from ledger.kube.watch import failed_objects
 from ledger.kube.watch.failed_objects import Failures
 from webhook.quotas import resource_quotas
-from webhook.settlement import pod_reconciler, workload_reconciler
+from webhook.settlement import pod_reconciler
 from webhook.settlement.pod_reconciler import PodReconciler
+from webhook.settlement.workloads import workload_reconciler
 
 GPUS = "limits.nvidia.com/gpu"
 DEFECT = "a planted defect"

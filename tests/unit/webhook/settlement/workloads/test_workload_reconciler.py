@@ -29,16 +29,16 @@ from ledger.kube.api.objects import Pod, Workload
 from ledger.kube.api.ports import Listed
 from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import Accepted
-from webhook.context.charging_modes import ChargingModes
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.settlement_session import SettlementSession, SettlementSettings, Site
 from webhook.kinds.catalog import KindCatalog
-from webhook.settlement import recheck
+from webhook.settlement import recheck_queue
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.invalid_objects import InvalidObjects
 from webhook.settlement.pod_reconciler import PodReconciler
-from webhook.settlement.workload_observation import ChargingMode, observe_workload
-from webhook.settlement.workload_reconciler import WorkloadReconciler
+from webhook.settlement.settlement_session import SettlementSession, SettlementSettings, Site
+from webhook.settlement.workloads.charging_modes import ChargingModes
+from webhook.settlement.workloads.workload_observation import ChargingMode, observe_workload
+from webhook.settlement.workloads.workload_reconciler import WorkloadReconciler
 
 WEB = "deployments.apps/web"
 ONE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1000}
@@ -256,7 +256,7 @@ async def test_pods_follow_a_replicaset_that_its_deployment_released():
 
 
 async def test_a_pod_whose_owner_could_not_be_read_is_looked_at_again(monkeypatch):
-    monkeypatch.setattr(recheck, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(recheck_queue, "AGAIN_SECONDS", 0.1)
     async with full_world() as one, settling_everything(one):
         await one.synced()
         monkeypatch.setattr(one.context.parents, "get", lambda _: None)

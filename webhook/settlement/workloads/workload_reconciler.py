@@ -20,8 +20,6 @@ from ledger.kube.api.ports import Change, Changed, Interrupted, Listed
 from ledger.kube.api.resources import Resource
 from ledger.tasks.periodic import CooperativeYield
 from webhook.context.assumed_demand import with_promised_demand
-from webhook.context.charging_modes import ChargingModes
-from webhook.context.settlement_session import RECOUNTED, WATCHED, SettlementSession
 from webhook.kinds.schema import WorkloadKind, key_of
 from webhook.settlement import recount
 from webhook.settlement.absence_proof import ListResult
@@ -35,7 +33,13 @@ from webhook.settlement.root_lookup import (
     RootLookup,
     loop_time_after,
 )
-from webhook.settlement.workload_observation import ObservedWorkload, observe_workload, unread_root
+from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
+from webhook.settlement.workloads.charging_modes import ChargingModes
+from webhook.settlement.workloads.workload_observation import (
+    ObservedWorkload,
+    observe_workload,
+    unread_root,
+)
 
 PROOF_SECONDS: Final = 5.0
 """Deadline of finding out whether a kind that is not served has objects."""

@@ -12,9 +12,8 @@ from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.tasks.periodic import run_periodically
 from webhook.context.pod_listener import PodListener
-from webhook.context.settlement_session import SettlementSession
-from webhook.further_tasks import FurtherDuties
 from webhook.gates.gate_opener import GateOpener
+from webhook.quotas.quota_tasks import FurtherDuties
 from webhook.quotas.quota_warnings import QuotaWarnings
 from webhook.quotas.resource_quotas import QUOTAS, ResourceQuotaAccounts
 from webhook.settlement.absence_proof import AbsenceProver, ObjectLister
@@ -22,9 +21,10 @@ from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.drift_counter import drift_of
 from webhook.settlement.invalid_objects import InvalidObjects
 from webhook.settlement.pod_reconciler import PODS, PodReconciler
-from webhook.settlement.recheck import RecheckQueue
+from webhook.settlement.recheck_queue import RecheckQueue
 from webhook.settlement.recount import start_open_attempt_ages
 from webhook.settlement.reread import Rereading
+from webhook.settlement.settlement_session import SettlementSession
 
 TICK_SECONDS: Final = 1.0
 """How often grace periods and open attempts are looked at, less when the bound is short."""

@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from webhook.context.charging_modes import ChargingModes
 from webhook.context.policies import NamespacePolicy
+from webhook.settlement.workloads.charging_modes import ChargingModes
 
 USUAL, PODS_ONLY = NamespacePolicy(), NamespacePolicy(pods_only=True)
 

@@ -19,7 +19,8 @@ from ledger.core.model.commands import Reserve
 from ledger.core.model.events import Cause
 from ledger.kube.api.errors import Unavailable
 from ledger.kube.api.resources import UNIVERSE_QUOTAS
-from webhook.settlement import root_lookup, workload_informers
+from webhook.settlement import root_lookup
+from webhook.settlement.workloads import workload_informers
 
 KEY = "jobsets.jobset.x-k8s.io/js"
 TWO = {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 2000}

@@ -1,8 +1,8 @@
 """Manners: how the roots of each namespace are charged, as its policy says."""
 
 from webhook.context.policies import NamespacePolicy
-from webhook.context.settlement_session import SettlementSession
-from webhook.settlement.workload_observation import DEFAULT_MODE, ChargingMode
+from webhook.settlement.settlement_session import SettlementSession
+from webhook.settlement.workloads.workload_observation import DEFAULT_MODE, ChargingMode
 
 
 class ChargingModes:

@@ -15,12 +15,12 @@ from ledger.kube.api.ports import Change
 from ledger.kube.api.resources import Resource
 from ledger.kube.watch.informers import Watches
 from ledger.tasks.periodic import CooperativeYield
-from webhook.context.charging_modes import ChargingModes
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.settlement_session import SettlementSession
 from webhook.kinds.schema import WorkloadKind
-from webhook.settlement.workload_observation import ObservedWorkload
-from webhook.settlement.workload_reconciler import WorkloadReconciler
+from webhook.settlement.settlement_session import SettlementSession
+from webhook.settlement.workloads.charging_modes import ChargingModes
+from webhook.settlement.workloads.workload_observation import ObservedWorkload
+from webhook.settlement.workloads.workload_reconciler import WorkloadReconciler
 
 DISCOVER_SECONDS: Final = 45.0
 """How often it is asked which kinds are served."""

@@ -10,9 +10,7 @@ from ledger.kube.watch.informers import Watches
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.tasks.periodic import run_periodically
-from webhook.context.charging_modes import ChargingModes
 from webhook.context.cluster_and_context import Beyond
-from webhook.context.settlement_session import SettlementSession
 from webhook.gates.gate_opener import GateOpener
 from webhook.kinds.schema import WorkloadKind
 from webhook.quotas import (
@@ -31,9 +29,11 @@ from webhook.quotas.universe_quotas import UNIVERSE, UniverseQuotaAccounts
 from webhook.quotas.usage_by_namespace import UsageByNamespace
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.invalid_objects import InvalidObjects
-from webhook.settlement.recheck import RecheckQueue
-from webhook.settlement.workload_informers import WorkloadInformers
-from webhook.settlement.workload_reconciler import WorkloadReconciler
+from webhook.settlement.recheck_queue import RecheckQueue
+from webhook.settlement.settlement_session import SettlementSession
+from webhook.settlement.workloads.charging_modes import ChargingModes
+from webhook.settlement.workloads.workload_informers import WorkloadInformers
+from webhook.settlement.workloads.workload_reconciler import WorkloadReconciler
 
 
 class FurtherDuties:

@@ -12,8 +12,8 @@ from typing import Final
 
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError
-from webhook.context.settlement_session import SettlementSession
 from webhook.settlement.pod_reconciler import PodReconciler
+from webhook.settlement.settlement_session import SettlementSession
 
 DELAY_SECONDS: Final = 2.0
 """How long after the cause a namespace is listed."""

@@ -1,0 +1,1 @@
+"""Settlement of workload objects: one reconciler for each kind that the cluster serves."""
