@@ -1,23 +1,27 @@
-"""Settlement: what Kubernetes says exists becomes commits and releases.
+"""The active replica's programs: settlement, quota accounts, and scheduling gates.
 
-While this replica is the active one it follows the cluster's pods, workloads and quotas, proves
-attempts dead that were never written, and recounts everything after each list. All of it is told as
-commands, so the ledger stays the only judge, and telling twice, or from two replicas, does no harm.
+While this replica is the active one, it compares the ledger with the cluster's pods, workloads and
+quotas. Every difference becomes a command. The ledger decides each command, so a command that is
+sent twice, or by two replicas, does no harm.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
+
+import structlog
 
 from ledger.core.model.commands import RegisterCluster
 from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.kube.api.errors import ClusterError
+from ledger.kube.watch.informers import Watches
 from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import Ledger, StateView
 from ledger.log.records import Record
-from ledger.runtime.counter_protocol import Count, uncounted
-from webhook.context.pod_listener import StartListener
+from ledger.runtime.counter_protocol import Count
+from webhook.gates.gate_opener import GateOpener
+from webhook.quotas.quota_tasks import QuotaTasks
+from webhook.settlement.pod_reconciler import PodListener
 from webhook.settlement.settlement_session import (
     WATCHED,
     SettlementSession,
@@ -26,113 +30,136 @@ from webhook.settlement.settlement_session import (
 )
 from webhook.settlement.settlement_tasks import SettlementTasks
 
-TURN_SECONDS: Final = 0.2
-"""How often this replica looks whether it is the active one."""
+POLL_SECONDS: Final = 0.2
+"""Period of the check whether this replica is the active one."""
 
 REGISTER_SECONDS: Final = 2.0
-"""Pause before the cluster is registered again after that failed."""
+"""Pause after a registration of the cluster failed."""
 
-_log: Final = logging.getLogger(__name__)
+StartListener = Callable[[CommandQueue], PodListener]
+"""Begins a listener of pods for one session, which sends its commands through the queue."""
+
+_log: Final = structlog.get_logger("webhook")
 
 
 class ClusterNameTaken(Exception):
-    """Another cluster is known to the ledger under this name; the message says what to do."""
+    """Another cluster has this name in the ledger; the message has the remedy."""
 
 
 class _Passive(Exception):
     """This replica is no longer the active one."""
 
 
+class _ActiveTasks:
+    """Everything that runs in one session."""
+
+    def __init__(
+        self, session: SettlementSession, ledger: Ledger, *, listeners: Sequence[PodListener]
+    ) -> None:
+        self.informers = Watches(session.settings.recount_seconds, session.failures)
+        self.gates = GateOpener(session, ledger)
+        self.settlement = SettlementTasks(
+            session, self.informers, gates=self.gates, listeners=listeners
+        )
+        self.quotas = QuotaTasks(session, self.informers)
+        self._session = session
+        self._listeners = listeners
+
+    async def run(self) -> None:
+        """Run all tasks until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._session.commands.run())
+            self.quotas.start(tasks)
+            self.settlement.start(tasks)
+            self.gates.start(tasks)
+            for listener in self._listeners:
+                tasks.create_task(listener.run())
+
+
 class Settlement:
-    """Settles one cluster. Read `problems` for readiness.
+    """Settles one cluster. Its `problems` make the replica unready.
 
-    `registered` is set once the ledger knows the cluster under its name.
-
-    Counted as drift, by cause, is truth that the ledger did not expect: see
-    `webhook.settlement.drift_counter`.
+    `registered` is set once the ledger has the cluster's name.
     """
 
     def __init__(
         self,
         ledger: Ledger,
         view: StateView,
-        site: Site,
         *,
+        site: Site,
         now: Callable[[], int],
         is_active: Callable[[], bool],
-        settings: SettlementSettings | None = None,
-        count: Count = uncounted,
-        beside: StartListener | None = None,
+        settings: SettlementSettings,
+        count: Count,
+        listeners: Sequence[StartListener],
     ) -> None:
-        """`now` tells µs of Unix time; `beside` begins what else is settled in each tenure."""
-        self._beside = beside
-        self._counted = count
+        """`now` returns µs of Unix time; `listeners` are begun in each session."""
         self._ledger = ledger
         self._view = view
         self._site = site
         self._now = now
         self._is_active = is_active
-        self._settings = settings or SettlementSettings()
-        self._duties: SettlementTasks | None = None
+        self._settings = settings
+        self._count = count
+        self._listeners = listeners
+        self._active: _ActiveTasks | None = None
         self._unregistered = "the ledger has not been told of this cluster yet"
         self.registered = asyncio.Event()
         view.subscribe(self._follow)
 
     @property
     def open_attempts(self) -> int:
-        """How many attempts this replica waits for; 0 while it is not the active one."""
-        return len(self._duties.ages) if self._duties is not None else 0
+        """The number of open attempts, 0 on a passive replica."""
+        return len(self._active.settlement.ages) if self._active is not None else 0
 
     @property
     def listed(self) -> bool:
-        """Whether this replica is active and has told the ledger everything that exists."""
-        return self._duties is not None and not self._duties.watches.waiting
+        """Whether this replica is active and has compared everything that exists."""
+        return self._active is not None and not self._active.informers.waiting
 
     @property
-    def puzzling(self) -> int:
-        """How many objects exist whose request cannot be understood."""
-        return len(self._duties.puzzling) if self._duties is not None else 0
+    def invalid_objects(self) -> int:
+        """The number of existing objects whose request is invalid."""
+        return len(self._active.settlement.invalid_objects) if self._active is not None else 0
 
     @property
     def odd_quotas(self) -> int:
-        """How many quotas exist in which something does not hold as it is written."""
-        duties = self._duties
-        return sum(map(len, duties.odd_quotas())) if duties is not None else 0
+        """The number of existing quotas with warnings."""
+        return sum(map(len, self._active.quotas.warnings())) if self._active is not None else 0
 
     @property
     def waiting(self) -> int:
-        """How many pods wait behind the gate."""
-        gates = self._duties.gates if self._duties is not None else None
-        return gates.waiting if gates is not None else 0
+        """The number of pods that wait behind the scheduling gate."""
+        return self._active.gates.waiting if self._active is not None else 0
 
     @property
     def waiting_seconds_max(self) -> float:
-        """For how long the oldest of these pods exists."""
-        gates = self._duties.gates if self._duties is not None else None
-        return gates.waiting_seconds_max() if gates is not None else 0.0
+        """The age of the oldest waiting pod in seconds."""
+        return self._active.gates.waiting_seconds_max() if self._active is not None else 0.0
 
     def problems(self) -> list[str]:
-        """Return what keeps the ledger from knowing the cluster; empty on a passive replica."""
-        found = self._duties.watches.problems() if self._duties is not None else []
+        """Return why the ledger may not have all objects; empty on a passive replica."""
+        found = self._active.informers.problems() if self._active is not None else []
         return [f"registration: {self._unregistered}", *found] if self._unregistered else found
 
     def warnings(self) -> list[str]:
-        """Return what the ledger does not hear of or understand; empty on a passive replica."""
-        if self._duties is None:
+        """Return unread watches and invalid quotas; empty on a passive replica."""
+        if self._active is None:
             return []
-        odd = [line for one in self._duties.odd_quotas() for line in one.shown()]
-        return [*self._duties.watches.warnings(), *odd]
+        quotas = [line for one in self._active.quotas.warnings() for line in one.shown()]
+        return [*self._active.informers.warnings(), *quotas]
 
     async def register(self) -> None:
         """Bind the cluster's name to its identity.
 
-        Raises ClusterNameTaken when the name belongs to another cluster, and ClusterError when
-        the API server or the ledger does not answer.
+        Raises ClusterNameTaken if the name belongs to another cluster, and ClusterError if the API
+        server or the ledger does not answer.
         """
-        uid = await self._site.cluster.kube_system_uid()
-        if self._view.state.clusters.get(self._site.name) == uid:
-            return  # for good: after a restart nobody waits for a preferred writer that is gone
-        answer = await self._ledger.submit(RegisterCluster(self._site.name, uid, WATCHED))
+        uid, name = await self._site.cluster.kube_system_uid(), self._site.context.name
+        if self._view.state.clusters.get(name) == uid:
+            return  # a registration is final, so a restart does not depend on another writer
+        answer = await self._ledger.submit(RegisterCluster(name, uid, WATCHED))
         if not isinstance(answer, Denial):
             return
         if answer.reason is Reason.CLUSTER_NAME_TAKEN:
@@ -140,16 +167,16 @@ class Settlement:
         raise ClusterError(sentence(answer))
 
     async def run(self) -> None:
-        """Settle whenever this replica is the active one, until cancelled.
+        """Settle while this replica is the active one, until cancelled.
 
         Raises ClusterNameTaken.
         """
         await self._register()
         while True:
-            await self._turn(active=True)
-            _log.info("settlement_begins", extra={"cluster": self._site.name})
-            await self._serve_tenure()
-            _log.info("settlement_ends", extra={"cluster": self._site.name})
+            await self._wait_until(active=True)
+            _log.info("settlement_begins", cluster=self._site.context.name)
+            await self._run_session()
+            _log.info("settlement_ends", cluster=self._site.context.name)
 
     async def _register(self) -> None:
         while True:
@@ -160,40 +187,42 @@ class Settlement:
                 return
             except ClusterError as error:
                 self._unregistered = str(error)
-                _log.warning("cluster_not_registered", extra={"reason": str(error)})
+                _log.warning("cluster_not_registered", reason=str(error))
             await asyncio.sleep(REGISTER_SECONDS)
 
-    async def _serve_tenure(self) -> None:
-        courier = CommandQueue(self._ledger)
-        tenure = SettlementSession(
+    async def _run_session(self) -> None:
+        commands = CommandQueue(self._ledger)
+        session = SettlementSession(
             self._view,
             self._site,
-            self._settings,
-            self._now,
-            courier,
-            self._counted,
+            settings=self._settings,
+            now=self._now,
+            commands=commands,
+            count=self._count,
         )
-        beside = self._beside(courier) if self._beside is not None else None
-        duties = self._duties = SettlementTasks(tenure, self._ledger, beside)
+        listeners = [start(commands) for start in self._listeners]
+        active = self._active = _ActiveTasks(session, self._ledger, listeners=listeners)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(duties.run())
+                tasks.create_task(active.run())
                 tasks.create_task(self._step_down())
         except* _Passive:
             pass
         finally:
-            self._duties = None
+            self._active = None
 
     async def _step_down(self) -> None:
-        await self._turn(active=False)
+        await self._wait_until(active=False)
         raise _Passive
 
-    async def _turn(self, *, active: bool) -> None:
+    async def _wait_until(self, *, active: bool) -> None:
         """Wait until this replica is, or is no longer, the active one."""
         while self._is_active() is not active:  # noqa: ASYNC110 - a lease lapses without an event
-            await asyncio.sleep(TURN_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     def _follow(self, record: Record) -> None:
-        """Take note of a record's events, while this replica is the active one."""
-        if self._duties is not None:
-            self._duties.follow(record, asyncio.get_running_loop().time())
+        """Take note of the changes of a record, while this replica is the active one."""
+        if self._active is not None:
+            self._active.settlement.follow(record, asyncio.get_running_loop().time())
+            self._active.gates.follow(record)
+            self._active.quotas.follow(record)

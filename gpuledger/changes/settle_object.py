@@ -6,7 +6,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.open_log import ACTOR, open_log, submit, writer_on
 from gpuledger.storage.store_projection import show_written
 from ledger.runtime.settings.settings import Settings
-from webhook.settlement.manual_settlement import NothingToSettle, ObjectOutcome, commands_of
+from webhook.settlement.operator_outcomes import NothingToSettle, ObjectOutcome, outcome_commands
 
 
 class SettleResult(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ async def settle(settings: Settings, fate: ObjectOutcome, uid: str) -> SettleRes
     async with open_log(settings) as found:
         async with writer_on(settings, found) as writer:
             try:
-                commands = commands_of(writer.state, uid, fate, ACTOR)
+                commands = outcome_commands(writer.state, uid, fate, ACTOR)
             except NothingToSettle as error:
                 raise CommandError(Exit.NOT_FOUND, str(error)) from error
             accepted = [await submit(writer, command) for command in commands]

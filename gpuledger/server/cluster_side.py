@@ -19,7 +19,6 @@ from ledger.kube.client.own_identity import own_name
 from ledger.kube.hami import hami_accounts
 from ledger.runtime.counter_protocol import Count
 from ledger.runtime.settings.settings import Settings
-from webhook.context.cluster_and_context import Beyond
 from webhook.context.refused_hami_accounts import RefusedHamiAccounts
 from webhook.registration import webhook_configurations
 from webhook.registration.mutating_conditions import MutatingCondition
@@ -60,12 +59,12 @@ class ClusterSide:
         self.settlement = Settlement(
             ledgers.settlement,
             replica,
-            Site(cluster, settings.cluster, Beyond(cluster, self.context)),
+            site=Site(cluster, self.context),
             now=lambda: time.time_ns() // 1_000,
             is_active=replica.is_active,
             settings=service_parts.settlement_settings(settings),
             count=count,
-            beside=self.cards.begin,
+            listeners=[self.cards.begin],
         )
         self._identified = asyncio.Event()
 

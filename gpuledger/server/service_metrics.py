@@ -55,7 +55,7 @@ class ServiceMetrics:
         telemetry.read("controllers_not_believed", lambda: len(unrecognized))
         refused = context.refused_hami_accounts
         telemetry.read("allocators_refused", lambda: len(refused))
-        telemetry.read("objects_not_understood", lambda: settlement.puzzling)
+        telemetry.read("objects_not_understood", lambda: settlement.invalid_objects)
         telemetry.read("quotas_not_understood", lambda: settlement.odd_quotas)
         telemetry.read("pods_waiting", lambda: settlement.waiting)
         telemetry.read("pods_waiting_seconds_max", lambda: settlement.waiting_seconds_max)

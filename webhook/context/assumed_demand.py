@@ -5,19 +5,9 @@ larger card is added, objects that are read again would be charged more although
 them, perhaps more than their quotas allow. They keep what was promised, until their cards decide.
 """
 
-from msgspec import structs
-
 from ledger.core.evolve.placements import standing
 from ledger.core.model.amounts import Amounts, covers, largest, without_zeros
 from ledger.core.model.state import State
-from webhook.settlement.observation import ObservedObject
-
-
-def with_promised_demand(state: State, seen: ObservedObject) -> ObservedObject:
-    """Return a sighting whose demand is what it is charged, see `promised_demand`."""
-    place = seen.namespace, seen.key, seen.uid
-    demand = promised_demand(state, place, seen.demand, seen.assumed)
-    return seen if demand == seen.demand else structs.replace(seen, demand=demand)
 
 
 def promised_demand(

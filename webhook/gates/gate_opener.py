@@ -1,17 +1,18 @@
-"""Gates: pods that wait for room, let in one after the other as accounts free something.
+"""Scheduling gates: pods that exceed a quota wait, and are admitted when accounts free amounts.
 
-Where a policy says so, a pod without room is created all the same, behind a scheduling gate, and
-counts nothing. Here the oldest of a namespace is asked for first; when the ledger has reserved what
-it asks for, its gate is removed. A pod that could never fit does not hold up those behind it.
-Namespaces take turns, so that none waits for the queue of another.
+Where a policy requires it, a pod that exceeds a quota is created behind a scheduling gate and
+charged nothing. The gate of the oldest pod of a namespace is removed first, once the ledger has
+reserved its demand. A pod that can never fit does not block those behind it. Namespaces take turns,
+so that none waits for the queue of another.
 """
 
 import asyncio
-import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
+
+import structlog
 
 from ledger.core.model import events
 from ledger.core.model.commands import Reserve
@@ -20,20 +21,19 @@ from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError, Conflict, NotFound
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import GATE
-from ledger.kube.api.ports import Writes
 from ledger.kube.client.event_queue import EventQueue
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.tasks.backoff import Backoff
-from webhook.context.policies import Policies
+from ledger.tasks.periodic import run_periodically
 from webhook.gates.gate_queue import GateQueue, WaitingPod
 from webhook.gates.waiting_events import Obstacle, PodWait, WaitingEvents
 from webhook.settlement.observation import ObservedObject, is_reserved
 from webhook.settlement.settlement_session import WATCHED, SettlementSession
 
 TRIES_MAX: Final = 64
-"""Pods that are asked for in one round."""
+"""Reservations that are attempted in one round."""
 
 SUBMIT_SECONDS: Final = 30.0
 """Deadline of one reservation, well above the ledger's own."""
@@ -44,56 +44,62 @@ RETRY_SECONDS_MAX: Final = 60.0
 _UNDECIDED: Final = frozenset(
     {Reason.OVERLOADED, Reason.LOG_FULL, Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED}
 )
-_ALWAYS: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_log: Final = logging.getLogger(__name__)
+_NO_TIMESTAMP: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_log: Final = structlog.get_logger("webhook")
 
 
 class GateOpener:
-    """Lets waiting pods in. `waiting` is how many there are."""
+    """Reserves for waiting pods and removes their gates."""
 
-    def __init__(
-        self, tenure: SettlementSession, ledger: Ledger, writes: Writes, policies: Policies
-    ) -> None:
-        self._tenure = tenure
+    def __init__(self, session: SettlementSession, ledger: Ledger) -> None:
+        """Prepare; `start` begins the tasks. `ledger` answers each reservation."""
+        self._session = session
         self._ledger = ledger
-        self._writes = writes
-        self._policies = policies
+        self._cluster = session.cluster
+        self._policies = session.context.policies
         self._queues: dict[str, GateQueue] = {}
-        self._queued = EventQueue(writes, "settlement", tenure.count)
+        self._queued = EventQueue(session.cluster, "settlement", session.count)
         self._events = WaitingEvents(self._queued, self._waits)
         self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin to remove gates, and to write the events of waiting pods."""
+        tick = self._session.tick_seconds
+        tasks.create_task(run_periodically(tick, self.settle))
+        tasks.create_task(run_periodically(tick, self.write_events))
+        tasks.create_task(self._queued.run())
+
     @property
     def waiting(self) -> int:
-        """How many pods wait."""
+        """The number of waiting pods."""
         return sum(len(queue.pods) for queue in self._queues.values())
 
     def waiting_seconds_max(self) -> float:
-        """Return for how long the oldest of them exists, 0 when none waits."""
+        """Return the age of the oldest waiting pod in seconds, 0 if none waits."""
         pods = (one for queue in self._queues.values() for one in queue.pods.values())
         oldest = min((one.created for one in pods), default=None)
         if oldest is None:
             return 0.0
-        return max(0.0, self._tenure.now() / 1e6 - oldest.timestamp())
+        return max(0.0, self._session.now() / 1e6 - oldest.timestamp())
 
     def note(self, pod: Pod, seen: ObservedObject) -> None:
-        """Take note of a pod that was seen: it waits, or waits no longer."""
+        """Take note of an observed pod, which may wait or not."""
         if not seen.gated or seen.cause or seen.problem or pod.metadata.deletion_timestamp:
             self._forget(seen.namespace, seen.uid)
             return
-        demand = demand_of(pod, self._tenure.rules)
+        demand = demand_of(pod, self._session.context.rules)
         unknown = demand.unknown if isinstance(demand, Demand) else ""
-        created = pod.metadata.creation_timestamp or _ALWAYS
+        created = pod.metadata.creation_timestamp or _NO_TIMESTAMP
         queue = self._queues.setdefault(seen.namespace, GateQueue())
         queue.pods[seen.uid] = WaitingPod(seen, created, unknown)
         self._events.note((seen.namespace, seen.uid), asyncio.get_running_loop().time())
 
     def begin_anew(self) -> None:
-        """Forget everybody: all pods are about to be told again."""
+        """Forget all pods, because all of them are about to be noted again."""
         self._queues.clear()
 
     def follow(self, record: Record) -> None:
-        """Wake the namespaces that wait for what a record has freed."""
+        """Wake the namespaces that wait for accounts that a record changes."""
         asleep = [queue for queue in self._queues.values() if queue.accounts]
         if not asleep:
             return
@@ -102,33 +108,29 @@ class GateOpener:
             if not queue.accounts.isdisjoint(changed):
                 queue.wake()
 
-    async def run_events(self) -> None:
-        """Bring events to the API server until cancelled."""
-        await self._queued.run()
-
     async def write_events(self) -> None:
-        """Have the events written that are due."""
+        """Queue the events that are due."""
         self._events.write(asyncio.get_running_loop().time())
 
     async def settle(self) -> None:
-        """Ask for pods until all namespaces sleep, a bound is reached, or something fails."""
+        """Admit pods until all namespaces sleep, `TRIES_MAX` is reached, or a reservation fails."""
         if not self._backoff.is_over():
             return
         for queue, one in islice(self._turns(), TRIES_MAX):
-            if not await self._let_in(queue, one):
+            if not await self._admit(queue, one):
                 self._backoff.failed()
                 return
         self._backoff.reset()
 
     def _turns(self) -> Iterator[tuple[GateQueue, WaitingPod]]:
-        """Yield whose turn it is in one namespace after the other, as long as any has somebody.
+        """Yield the next pod of one namespace after the other, while any has one.
 
         A namespace goes to the end before its turn, so the next round begins with those that had
-        none, also when this one ends early.
+        no turn in this one, also if this one ends early.
         """
-        clock, anybody = asyncio.get_running_loop().time, True
-        while anybody:
-            anybody = False
+        clock, has_more = asyncio.get_running_loop().time, True
+        while has_more:
+            has_more = False
             for namespace in list(self._queues):
                 queue = self._queues.pop(namespace, None)
                 if queue is None:
@@ -136,13 +138,13 @@ class GateOpener:
                 self._queues[namespace] = queue
                 one = queue.first(clock())
                 if one is not None:
-                    anybody = True
+                    has_more = True
                     yield queue, one
 
-    async def _let_in(self, queue: GateQueue, one: WaitingPod) -> bool:
-        """Ask for a pod and remove its gate; return whether to go on with others."""
+    async def _admit(self, queue: GateQueue, one: WaitingPod) -> bool:
+        """Reserve for a pod and remove its gate; return whether to continue with other pods."""
         seen = one.seen
-        entry = self._tenure.entry(seen.namespace, seen.key)
+        entry = self._session.entry(seen.namespace, seen.key)
         if seen.demand and not is_reserved(entry, seen):
             denial = await self._reserve(queue, one)
             if denial is not None:
@@ -164,15 +166,15 @@ class GateOpener:
             forced=policy.mode != "enforce",
             own_holders=policy.foreign_holders == "none",
         )
-        # The denial of a pod that was refused before is kept already: a dry run keeps no other.
-        denial = await self._ask(command, dry_run=True) if seen.uid in queue.refused else None
+        # The first denial of a pod is kept in the log already; a dry run adds no other.
+        denial = await self._submit(command, dry_run=True) if seen.uid in queue.refused else None
         if denial is None:
-            denial = await self._ask(command)
+            denial = await self._submit(command)
             if denial is not None and denial.reason not in _UNDECIDED:
                 queue.refused.add(seen.uid)
         return denial
 
-    async def _ask(self, command: Reserve, *, dry_run: bool = False) -> Denial | None:
+    async def _submit(self, command: Reserve, *, dry_run: bool = False) -> Denial | None:
         try:
             async with asyncio.timeout(SUBMIT_SECONDS):
                 answer = await self._ledger.submit(command, dry_run=dry_run)
@@ -181,7 +183,7 @@ class GateOpener:
         return answer if isinstance(answer, Denial) else None
 
     def _refused(self, queue: GateQueue, one: WaitingPod, denial: Denial) -> bool:
-        """Let a pod wait on; return whether to go on with others."""
+        """Keep a pod waiting; return whether to continue with other pods."""
         if denial.reason in _UNDECIDED:
             return False
         now = asyncio.get_running_loop().time()
@@ -196,25 +198,25 @@ class GateOpener:
         return True
 
     async def _open(self, queue: GateQueue, one: WaitingPod) -> bool:
-        """Remove a pod's gate; return whether to go on with others."""
+        """Remove a pod's gate; return whether to continue with other pods."""
         queue.pods.pop(one.seen.uid, None)
         namespace = local_name(one.seen.namespace)
         try:
-            await self._writes.remove_gate(namespace, one.name, GATE, one.seen.version)
+            await self._cluster.remove_gate(namespace, one.name, GATE, one.seen.version)
         except (Conflict, NotFound):
             queue.refused.discard(one.seen.uid)
-            return True  # the watch is about to tell what it is now
+            return True  # the watch is about to report the change
         except ClusterError as error:
             queue.pods.setdefault(one.seen.uid, one)
-            extra = {"namespace": one.seen.namespace, "key": one.seen.key, "reason": str(error)}
-            _log.warning("gate_not_removed", extra=extra)
+            where = {"namespace": one.seen.namespace, "key": one.seen.key}
+            _log.warning("gate_not_removed", **where, reason=str(error))
             return False
         queue.refused.discard(one.seen.uid)
         return True
 
     def _freed(self, record: Record) -> set[str]:
-        """Return the accounts of which a record has freed something or changed the limits."""
-        names, freed = self._tenure.view.state.names, set[str]()
+        """Return the accounts of which a record frees an amount or changes the limits."""
+        names, freed = self._session.view.state.names, set[str]()
         for item in record.items:
             if isinstance(item.event, events.LimitSet | events.AccountClosed):
                 freed.add(item.event.account)
@@ -232,7 +234,7 @@ class GateOpener:
                 del self._queues[namespace]
 
     def _waits(self, namespace: str, uid: str) -> PodWait | None:
-        """Return what is known of a pod for its event, None when it waits no more."""
+        """Return the wait of a pod for its event, None if it no longer waits."""
         queue = self._queues.get(namespace)
         one = queue.pods.get(uid) if queue is not None else None
         if queue is None or one is None:

@@ -1,7 +1,7 @@
-"""Descriptions: what universe quotas select this cluster and its namespaces by.
+"""Labels of this cluster and its namespaces, by which universe quotas select them.
 
-A namespace that was deleted is forgotten: it goes by its name alone, as one that nobody has
-described yet.
+The labels of a deleted namespace are removed from the ledger. It is then selected by its name
+alone, as a namespace whose labels the ledger has not received yet.
 """
 
 from typing import Final
@@ -15,59 +15,61 @@ from ledger.tasks.periodic import CooperativeYield
 from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 NAMESPACES: Final = "namespaces"
-"""What their watch is called in readiness."""
+"""Name of the informer of namespaces in readiness."""
 
-GONE: Final = ""
-"""The description of what is to be forgotten."""
+REMOVED: Final = ""
+"""The traits that remove a namespace's labels from the ledger."""
 
-TELL_SECONDS: Final = 10.0
-"""How often it is looked whether the ledger knows the cluster as the settings describe it: what a
-replica of older settings said may arrive after what one of newer ones did."""
+SEND_SECONDS: Final = 10.0
+"""Period of the check of the cluster's traits in the ledger.
+
+The command of a replica with older settings may arrive after that of one with newer settings.
+"""
 
 
 class ClusterLabels:
-    """Keeps what the ledger knows of the labels of one cluster and of its namespaces."""
+    """Keeps the ledger's labels of one cluster and of its namespaces up to date."""
 
-    def __init__(self, tenure: SettlementSession) -> None:
-        self._tenure = tenure
+    def __init__(self, session: SettlementSession) -> None:
+        self._session = session
 
-    async def tell_cluster(self) -> None:
-        """Tell the traits of the cluster itself."""
-        traits = self._tenure.settings.cluster_traits
+    async def send_cluster(self) -> None:
+        """Queue the traits of the cluster itself, if the ledger has others."""
+        traits = self._session.settings.cluster_traits
         if traits is not None:
-            await self._tell(self._tenure.name, traits, WATCHED, 0)
+            await self._send(self._session.name, traits, WATCHED, 0)
 
     async def take(self, change: Change[Workload]) -> None:
-        """Tell the ledger what a change of the watch of namespaces means."""
+        """Queue the commands that follow from a change of the watch of namespaces."""
         if isinstance(change, Listed):
             await self._recount(change)
         elif isinstance(change, Changed):
             meta = change.object.metadata
-            traits = GONE if change.deleted else _traits(meta)
-            await self._tell(self._subject(meta.name), traits, WATCHED, change.version)
+            traits = REMOVED if change.deleted else _traits(meta)
+            await self._send(self._subject(meta.name), traits, WATCHED, change.version)
 
     async def _recount(self, listed: Listed[Workload]) -> None:
-        tenure, stride = self._tenure, CooperativeYield()
-        await tenure.catch_up()
+        session, stride = self._session, CooperativeYield()
+        await session.catch_up()
         present = {self._subject(one.metadata.name) for one in listed.objects}
-        for subject in [one for one in tenure.view.state.described if tenure.owns(one)]:
+        for subject in [one for one in session.view.state.described if session.owns(one)]:
             await stride.step()
             if subject not in present:
-                await self._tell(subject, GONE, RECOUNTED, listed.version)
+                await self._send(subject, REMOVED, RECOUNTED, listed.version)
         for meta in (one.metadata for one in listed.objects):
             await stride.step()
-            with tenure.failures.taking(NAMESPACES, meta.full_name()):
-                await self._tell(self._subject(meta.name), _traits(meta), RECOUNTED, meta.version())
-        await tenure.courier.flush()
+            with session.failures.taking(NAMESPACES, meta.full_name()):
+                await self._send(self._subject(meta.name), _traits(meta), RECOUNTED, meta.version())
+        await session.commands.flush()
 
-    async def _tell(self, subject: str, traits: str, actor: str, version: int) -> None:
-        tenure = self._tenure
-        known = tenure.view.state.described.get(subject, GONE)
-        if known != traits or tenure.courier.is_pending(subject, ""):
-            await tenure.courier.send(Describe(subject, traits, actor, version))
+    async def _send(self, subject: str, traits: str, actor: str, version: int) -> None:
+        session = self._session
+        known = session.view.state.described.get(subject, REMOVED)
+        if known != traits or session.commands.is_pending(subject, ""):
+            await session.commands.send(Describe(subject, traits, actor, version))
 
     def _subject(self, namespace: str) -> str:
-        return qualified(self._tenure.name, namespace)
+        return qualified(self._session.name, namespace)
 
 
 def _traits(meta: ObjectMeta) -> str:

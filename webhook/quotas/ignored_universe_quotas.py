@@ -1,14 +1,15 @@
-"""Universe quotas that do not count: those of a cluster that is not to supply them.
+"""Universe quotas of a cluster that does not supply them: their status shows that they are ignored.
 
-They change nothing in the ledger. Their status says so, or somebody would rely on them.
+They change nothing in the ledger. Without that status, users would rely on them.
 """
 
-import logging
 from typing import Final
+
+import structlog
 
 from ledger.kube.api.errors import ClusterError, NotFound
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.ports import Change, Changed, Listed, Writes
+from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.tasks.backoff import Backoff
 from webhook.quotas.status_conditions import Condition, QuotaStatusConditions
 from webhook.quotas.universe_quota_status import (
@@ -27,58 +28,56 @@ NOT_IN_EFFECT: Final = Condition(
     " (universe_authority). Create it in the cluster that does.",
 )
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("webhook")
 
 
 class IgnoredUniverseQuotas:
-    """Says of this cluster's UniverseResourceQuotas, in their status, that they do not count."""
+    """Writes the condition `NOT_IN_EFFECT` to this cluster's UniverseResourceQuotas."""
 
-    def __init__(self, tenure: SettlementSession, writes: Writes) -> None:
-        self._tenure = tenure
-        self._writes = writes
-        self._untold: dict[str, Workload] = {}
+    def __init__(self, session: SettlementSession) -> None:
+        self._session = session
+        self._due: dict[str, Workload] = {}
         self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
     async def take(self, change: Change[Workload]) -> None:
-        """Note the quotas whose status does not say it yet."""
+        """Take note of the quotas whose status lacks the condition."""
         if isinstance(change, Listed):
-            self._untold.clear()
+            self._due.clear()
             for quota in change.objects:
                 self._note(quota)
         elif isinstance(change, Changed) and change.deleted:
-            self._untold.pop(change.object.metadata.name, None)
+            self._due.pop(change.object.metadata.name, None)
         elif isinstance(change, Changed):
             self._note(change.object)
 
     async def write(self) -> None:
-        """Write what is still to be said, unless writing has just failed."""
+        """Write the statuses that are due, unless a write has just failed."""
         if not self._backoff.is_over():
             return
-        for name, quota in list(self._untold.items()):
+        for name, quota in list(self._due.items()):
             try:
-                await self._writes.patch_universe_status(name, self._status(quota))
+                await self._session.cluster.patch_universe_status(name, self._status(quota))
             except NotFound:
-                pass  # the watch is about to tell that it is gone
+                pass  # the watch is about to report the deletion
             except ClusterError as error:
-                extra = {"key": name, "reason": str(error)}
-                _log.warning("universe_status_not_written", extra=extra)
-                self._tenure.count("status_writes_total", RESOURCE, "failed")
+                _log.warning("universe_status_not_written", key=name, reason=str(error))
+                self._session.count("status_writes_total", RESOURCE, "failed")
                 self._backoff.failed()
                 return
             else:
-                self._tenure.count("status_writes_total", RESOURCE, "done")
-            self._untold.pop(name, None)
+                self._session.count("status_writes_total", RESOURCE, "done")
+            self._due.pop(name, None)
         self._backoff.reset()
 
     def _note(self, quota: Workload) -> None:
         name, known = quota.metadata.name, quota.status or {}
         if known.get("conditions") == self._status(quota)["conditions"]:
-            self._untold.pop(name, None)
+            self._due.pop(name, None)
             return
-        _log.warning("quota_ignored", extra={"key": name, "reason": NOT_IN_EFFECT.message})
-        self._untold[name] = quota
+        _log.warning("quota_ignored", key=name, reason=NOT_IN_EFFECT.message)
+        self._due[name] = quota
 
     def _status(self, quota: Workload) -> QuotaStatusConditions:
-        generation, now = quota.metadata.generation, self._tenure.now()
+        generation, now = quota.metadata.generation, self._session.now()
         shown = NOT_IN_EFFECT.shown(quota.status or {}, generation, now)
         return {"hard": {}, "used": {}, "clusters": [], "conditions": [shown]}

@@ -1,32 +1,33 @@
 """Warnings about stored quotas: logged once, counted, and shown by readiness."""
 
-import logging
 from collections.abc import Collection
 from itertools import islice
 from typing import Final
 
-SHOWN_MAX: Final = 8
-"""Quotas that readiness names; of the others it gives the number."""
+import structlog
 
-_log: Final = logging.getLogger(__name__)
+SHOWN_MAX: Final = 8
+"""Quotas that readiness names; the others are counted."""
+
+_log: Final = structlog.get_logger("webhook")
 
 
 class QuotaWarnings:
-    """What is odd about the quotas that exist, by account."""
+    """The warnings about existing quotas, by account."""
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[str, ...]] = {}
 
     def __len__(self) -> int:
-        """Return how many quotas are odd."""
+        """Return how many quotas have warnings."""
         return len(self._of)
 
     def of(self, account: str) -> tuple[str, ...]:
-        """Return what is odd about a quota."""
+        """Return the warnings about a quota."""
         return self._of.get(account, ())
 
     def note(self, account: str, warnings: tuple[str, ...]) -> None:
-        """Take note of a quota as it is; what is new is logged, not each change of a status."""
+        """Keep the warnings about a quota; log them if they have changed."""
         if warnings == self.of(account):
             return
         if not warnings:
@@ -34,10 +35,10 @@ class QuotaWarnings:
             return
         self._of[account] = warnings
         for warning in warnings:
-            _log.warning("quota_not_understood", extra={"account": account, "reason": warning})
+            _log.warning("quota_not_understood", account=account, reason=warning)
 
     def forget(self, account: str) -> None:
-        """Forget a quota that is gone."""
+        """Forget a deleted quota."""
         self._of.pop(account, None)
 
     def keep(self, accounts: Collection[str]) -> None:

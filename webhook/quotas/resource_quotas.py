@@ -23,8 +23,8 @@ class ResourceQuotaAccounts:
     `warnings` has what is odd about each.
     """
 
-    def __init__(self, tenure: SettlementSession) -> None:
-        self._tenure = tenure
+    def __init__(self, session: SettlementSession) -> None:
+        self._session = session
         self.warnings = QuotaWarnings()
 
     async def take(self, change: Change[ResourceQuota]) -> None:
@@ -38,43 +38,43 @@ class ResourceQuotaAccounts:
 
     async def _recount(self, quotas: list[ResourceQuota]) -> None:
         """Set every account anew and close those whose quota is gone."""
-        await self._tenure.catch_up()
+        await self._session.catch_up()
         stride = CooperativeYield()
         for quota in quotas:
-            with self._tenure.failures.taking(QUOTAS, quota.metadata.full_name()):
+            with self._session.failures.taking(QUOTAS, quota.metadata.full_name()):
                 await self._set(quota, RECOUNTED)
             await stride.step()
         present = {self._account(quota) for quota in quotas}
         self.warnings.keep(present)
-        for account in self._tenure.quota_accounts():
+        for account in self._session.quota_accounts():
             if account not in present:
                 await self._close(account, RECOUNTED)
-        await self._tenure.courier.flush()
+        await self._session.commands.flush()
 
     async def _set(self, quota: ResourceQuota, actor: str) -> None:
         """Set an account's limits; a quota that limits nothing managed has no account."""
-        tenure = self._tenure
+        session = self._session
         account, meta = self._account(quota), quota.metadata
-        settings = tenure.settings
+        settings = session.settings
         read = limits_of(quota, settings.rules, zero_is_unlimited=settings.zero_is_unlimited)
         self.warnings.note(account, read.warnings)
         if not read.limits:
             await self._close(account, actor, forget=False)
             return
-        covers = (qualified(tenure.name, meta.namespace),)
+        covers = (qualified(session.name, meta.namespace),)
         command = SetLimits(
             account, covers, read.limits, actor, meta.version(), selects=read.selects
         )
-        if tenure.courier.is_pending("", account) or not has_limits(tenure.view.state, command):
-            await tenure.courier.send(command)
+        if session.commands.is_pending("", account) or not has_limits(session.view.state, command):
+            await session.commands.send(command)
 
     async def _close(self, account: str, actor: str, *, forget: bool = True) -> None:
         if forget:
             self.warnings.forget(account)
-        is_open = account in self._tenure.view.state.accounts
-        if is_open or self._tenure.courier.is_pending("", account):
-            await self._tenure.courier.send(CloseAccount(account, actor))
+        is_open = account in self._session.view.state.accounts
+        if is_open or self._session.commands.is_pending("", account):
+            await self._session.commands.send(CloseAccount(account, actor))
 
     def _account(self, quota: ResourceQuota) -> str:
         meta = quota.metadata
-        return accounts.quota(self._tenure.name, meta.namespace, meta.name)
+        return accounts.quota(self._session.name, meta.namespace, meta.name)

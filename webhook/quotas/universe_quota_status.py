@@ -1,18 +1,18 @@
-"""The status of UniverseResourceQuotas: limits, usage in all, by cluster and by namespace.
+"""The status of UniverseResourceQuotas: limits and usage in total, by cluster and by namespace.
 
-Written by the cluster whose universe quotas are the ledger's, on change only and every few seconds
-at most. It is a copy for people.
+Only the cluster whose universe quotas are the ledger's writes it, on change and every few seconds
+at most. The status is for people; no decision reads it.
 """
 
-import logging
 from collections import defaultdict
 from typing import Final
+
+import structlog
 
 from ledger.core.model import accounts
 from ledger.core.model.state import Account
 from ledger.kube.api.errors import ClusterError, NotFound
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.ports import Writes
 from ledger.kube.quotas import hard_limits
 from ledger.tasks.backoff import Backoff
 from webhook.quotas.status_conditions import Condition, QuotaStatusConditions
@@ -21,46 +21,45 @@ from webhook.quotas.usage_by_namespace import NamespaceUsage, UsageByNamespace
 from webhook.settlement.settlement_session import SettlementSession
 
 WRITE_SECONDS: Final = 5.0
-"""How often it is looked what has changed."""
+"""Period of the writes."""
 
 NAMESPACES_MAX: Final = 1_000
-"""Namespaces that are named in a status, those that use most; all are in their cluster's sum."""
+"""Namespaces in a status, those that use most; all are in their cluster's sum."""
 
 RETRY_SECONDS: Final = 5.0
 RETRY_SECONDS_MAX: Final = 120.0
 
 RESOURCE: Final = "universeresourcequotas"
-"""What these statuses are counted under."""
+"""The label of these writes in metrics."""
 
 IN_EFFECT: Final = "InEffect"
-"""The type of the condition that says whether a quota limits anything."""
+"""The type of the condition that shows whether a quota limits anything."""
 
 _UNDERSTOOD: Final = "Understood"
 _MESSAGE_MAX: Final = 4_096
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("webhook")
 
 
-class UniverseQuotaStatus:
-    """Keeps the status of this cluster's UniverseResourceQuotas at what the ledger counts."""
+class UniverseQuotaStatusWriter:
+    """Writes the amounts that the ledger counts to this cluster's UniverseResourceQuotas."""
 
     def __init__(
         self,
-        tenure: SettlementSession,
-        writes: Writes,
-        universe: UniverseQuotaAccounts,
-        breakdown: UsageByNamespace,
+        session: SettlementSession,
+        *,
+        universe_quotas: UniverseQuotaAccounts,
+        usage: UsageByNamespace,
     ) -> None:
-        self._tenure = tenure
-        self._writes = writes
-        self._universe = universe
-        self._breakdown = breakdown
+        self._session = session
+        self._universe_quotas = universe_quotas
+        self._usage = usage
         self._written: dict[str, QuotaStatusConditions] = {}
         self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
     async def write(self) -> None:
-        """Write what has changed, unless writing has just failed."""
-        existing = self._universe.existing
+        """Write the statuses that have changed, unless a write has just failed."""
+        existing = self._universe_quotas.existing
         self._written = {name: one for name, one in self._written.items() if name in existing}
         if not self._backoff.is_over():
             return
@@ -74,30 +73,30 @@ class UniverseQuotaStatus:
         self._backoff.reset()
 
     async def _write(self, name: str, status: QuotaStatusConditions) -> bool:
-        """Write one status; return whether to go on with others."""
+        """Write one status; return whether to continue with other quotas."""
         try:
-            await self._writes.patch_universe_status(name, status)
+            await self._session.cluster.patch_universe_status(name, status)
         except NotFound:
-            return True  # the watch is about to tell that it is gone
+            return True  # the watch is about to report the deletion
         except ClusterError as error:
-            _log.warning("universe_status_not_written", extra={"key": name, "reason": str(error)})
-            self._tenure.count("status_writes_total", RESOURCE, "failed")
+            _log.warning("universe_status_not_written", key=name, reason=str(error))
+            self._session.count("status_writes_total", RESOURCE, "failed")
             return False
         self._written[name] = status
-        self._tenure.count("status_writes_total", RESOURCE, "done")
+        self._session.count("status_writes_total", RESOURCE, "done")
         return True
 
     async def _status(self, name: str, quota: Workload) -> QuotaStatusConditions | None:
-        """Return the status a quota should have, None while it is changing."""
+        """Return the status that a quota should have, None while its account is changing."""
         name_ = accounts.universe(name)
-        account = self._tenure.view.state.accounts.get(name_)
+        account = self._session.view.state.accounts.get(name_)
         conditions = self._conditions(name, quota, in_effect=account is not None)
         if account is None:
             return {"hard": {}, "used": {}, "clusters": [], "conditions": conditions}
-        shares = await self._breakdown.of(name_)
-        if shares is None or self._tenure.view.state.accounts.get(name_) is not account:
+        shares = await self._usage.of(name_)
+        if shares is None or self._session.view.state.accounts.get(name_) is not account:
             return None
-        state = self._tenure.view.state
+        state = self._session.view.state
         limits = {line: state.limit[line] for line in account.lines.values()}
         used = {line: state.used[line] for line in account.lines.values()}
         return {
@@ -108,7 +107,7 @@ class UniverseQuotaStatus:
         }
 
     def _clusters(self, account: Account, shares: NamespaceUsage) -> list[QuotaStatusConditions]:
-        """Return what each cluster and each of its namespaces uses, those that use anything."""
+        """Return the usage of each cluster and namespace that uses anything."""
         using = {name: share for name, share in shares.items() if any(share.values())}
         most = sorted(using, key=lambda name: (-max(using[name].values()), name))[:NAMESPACES_MAX]
         sums: dict[str, dict[int, int]] = defaultdict(dict)
@@ -130,7 +129,7 @@ class UniverseQuotaStatus:
         ]
 
     def _shown(self, account: Account, amounts: dict[int, int]) -> dict[str, str]:
-        rules = self._tenure.settings.rules
+        rules = self._session.settings.rules
         return {
             key: hard_limits.quantity(key, amounts.get(account.lines[key], 0), rules)
             for key in sorted(account.lines)
@@ -139,7 +138,7 @@ class UniverseQuotaStatus:
     def _conditions(
         self, name: str, quota: Workload, *, in_effect: bool
     ) -> list[QuotaStatusConditions]:
-        warnings = self._universe.warnings.of(accounts.universe(name))
+        warnings = self._universe_quotas.warnings.of(accounts.universe(name))
         known = self._written.get(name) or quota.status or {}
         effect = Condition(IN_EFFECT, "True", "Enforced", "Its limits hold.")
         if not in_effect:
@@ -149,5 +148,5 @@ class UniverseQuotaStatus:
         if warnings:
             message = "; ".join(warnings)[:_MESSAGE_MAX]
             understood = Condition(_UNDERSTOOD, "False", "Warnings", message)
-        generation, now = quota.metadata.generation, self._tenure.now()
+        generation, now = quota.metadata.generation, self._session.now()
         return [one.shown(known, generation, now) for one in (effect, understood)]

@@ -27,10 +27,10 @@ class UniverseQuotaAccounts:
     at all limits what it limited before.
     """
 
-    def __init__(self, tenure: SettlementSession) -> None:
+    def __init__(self, session: SettlementSession) -> None:
         self.existing: dict[str, Workload] = {}
         self.warnings = QuotaWarnings()
-        self._tenure = tenure
+        self._session = session
 
     async def take(self, change: Change[Workload]) -> None:
         """Tell the ledger what a change of the watch means."""
@@ -43,21 +43,21 @@ class UniverseQuotaAccounts:
 
     async def _recount(self, quotas: list[Workload]) -> None:
         """Set every account anew and close those whose quota is gone."""
-        await self._tenure.catch_up()
+        await self._session.catch_up()
         present = {quota.metadata.name for quota in quotas}
         for name in [name for name in self.existing if name not in present]:
             await self._forget(name, RECOUNTED)
         for quota in quotas:
-            with self._tenure.failures.taking(UNIVERSE, quota.metadata.full_name()):
+            with self._session.failures.taking(UNIVERSE, quota.metadata.full_name()):
                 await self._set(quota, RECOUNTED)
         prefix = accounts.universe("")
-        for account in list(self._tenure.view.state.accounts):
+        for account in list(self._session.view.state.accounts):
             if account.startswith(prefix) and account.removeprefix(prefix) not in present:
                 await self._close(account, RECOUNTED)
-        await self._tenure.courier.flush()
+        await self._session.commands.flush()
 
     async def _set(self, quota: Workload, actor: str) -> None:
-        tenure, meta = self._tenure, quota.metadata
+        session, meta = self._session, quota.metadata
         account = accounts.universe(meta.name)
         self.existing[meta.name] = quota
         read = self._read(quota)
@@ -76,12 +76,12 @@ class UniverseQuotaAccounts:
             read.selects,
             asked_only=True,
         )
-        if tenure.courier.is_pending("", account) or not has_limits(tenure.view.state, command):
-            await tenure.courier.send(command)
+        if session.commands.is_pending("", account) or not has_limits(session.view.state, command):
+            await session.commands.send(command)
 
     def _read(self, quota: Workload) -> UniverseLimits | None:
         """Return what a quota limits, None when that cannot be read: it then limits as before."""
-        settings, account = self._tenure.settings, accounts.universe(quota.metadata.name)
+        settings, account = self._session.settings, accounts.universe(quota.metadata.name)
         try:
             read = limits_of_universe(
                 spec_of(quota.spec), settings.rules, zero_is_unlimited=settings.zero_is_unlimited
@@ -98,6 +98,6 @@ class UniverseQuotaAccounts:
         await self._close(accounts.universe(name), actor)
 
     async def _close(self, account: str, actor: str) -> None:
-        is_open = account in self._tenure.view.state.accounts
-        if is_open or self._tenure.courier.is_pending("", account):
-            await self._tenure.courier.send(CloseAccount(account, actor))
+        is_open = account in self._session.view.state.accounts
+        if is_open or self._session.commands.is_pending("", account):
+            await self._session.commands.send(CloseAccount(account, actor))

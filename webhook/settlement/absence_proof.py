@@ -6,13 +6,13 @@ that began too early or failed. One list serves all the attempts of a kind in a 
 """
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
+import structlog
 
 from ledger.core.model.commands import AnyCommand
 from ledger.kube.api.errors import ClusterError, Unavailable
@@ -34,7 +34,7 @@ RETRY_SECONDS_MAX: Final = 30.0
 ATTEMPTS_MAX: Final = 4_096
 """Attempts that are looked at in one round, the oldest first."""
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("webhook")
 
 Place = tuple[str, str]
 """A qualified namespace and the name of a kind in it, as keys begin: `pods`, `jobs.batch`."""
@@ -54,7 +54,7 @@ class ListResult(msgspec.Struct, frozen=True):
 class ObjectLister(Protocol):
     """Lists the objects of one kind."""
 
-    async def look(self, namespace: str, keys: Collection[str]) -> ListResult:
+    async def list_keys(self, namespace: str, keys: Collection[str]) -> ListResult:
         """Look for keys of a namespace, linearizably. Raises ClusterError: nothing is known."""
         ...
 
@@ -64,20 +64,21 @@ class AbsenceProver:
 
     def __init__(
         self,
-        tenure: SettlementSession,
+        session: SettlementSession,
         ages: AttemptAges,
-        looking: Callable[[str], ObjectLister | None],
+        *,
+        lister_of: Callable[[str], ObjectLister | None],
     ) -> None:
-        """`looking` returns who lists the kind of a name, None when it is not served."""
-        self._tenure = tenure
+        """`lister_of` returns the lister of a kind by name, None if the kind is not watched."""
+        self._session = session
         self._ages = ages
-        self._looking = looking
+        self._lister_of = lister_of
         self._backoffs: dict[Place, Backoff] = {}
 
     async def settle(self) -> None:
         """Go through the places that have attempts beyond the bound."""
         clock = asyncio.get_running_loop().time
-        bound = self._tenure.settings.settle_seconds
+        bound = self._session.settings.settle_seconds
         waiting: dict[Place, list[OpenAttempt]] = defaultdict(list)
         for attempt in islice(self._ages.at_least(bound, clock()), ATTEMPTS_MAX):
             waiting[attempt.namespace, attempt.key.partition("/")[0]].append(attempt)
@@ -88,50 +89,50 @@ class AbsenceProver:
 
     async def _settle(self, place: Place, attempts: list[OpenAttempt]) -> None:
         begun = asyncio.get_running_loop().time()
-        self._tenure.count("settle_lists_total")
+        self._session.count("settle_lists_total")
         keys: dict[str, list[OpenAttempt]] = defaultdict(list)
         for attempt in attempts:
             keys[attempt.key].append(attempt)
         try:
-            looked = await self._look(place, keys)
+            listed = await self._list(place, keys)
         except ClusterError as error:
-            self._tenure.count("settle_failures_total")
+            self._session.count("settle_failures_total")
             self._postpone(place, str(error))
             return
         except Exception as error:  # noqa: BLE001 - a defect may not cost the service
-            self._tenure.failures.note(place[1], f"of namespace {place[0]}", error)
+            self._session.failures.note(place[1], f"of namespace {place[0]}", error)
             self._postpone(place, str(error))
             return
         self._backoffs.pop(place, None)
-        for key, asked in keys.items():
-            found = self._judge(place[0], key, looked, begun)
-            self._ask_later(place[0], key, asked)
+        for key, proved in keys.items():
+            found = self._commands(place[0], key, listed, begun)
+            self._restart_ages(place[0], key, proved)
             for command in found:
-                await self._tenure.courier.send(command)
+                await self._session.commands.send(command)
 
-    async def _look(self, place: Place, keys: Collection[str]) -> ListResult:
+    async def _list(self, place: Place, keys: Collection[str]) -> ListResult:
         namespace, kind = place
-        looking = self._looking(kind)
-        if looking is None:
+        lister = self._lister_of(kind)
+        if lister is None:
             raise Unavailable(f"it is not known where {kind} are served")
-        return await looking.look(namespace, keys)
+        return await lister.list_keys(namespace, keys)
 
-    def _judge(
-        self, namespace: str, key: str, looked: ListResult, begun: float
+    def _commands(
+        self, namespace: str, key: str, listed: ListResult, begun: float
     ) -> list[AnyCommand]:
-        """Return what a list that was begun at `begun` monotonic seconds says of a key."""
-        tenure = self._tenure
-        entry = tenure.entry(namespace, key)
+        """Return the commands about a key that follow from a list begun at monotonic `begun`."""
+        session = self._session
+        entry = session.entry(namespace, key)
         if entry is None:
             return []
 
         def proven(attempt: Attempt) -> bool:
             # Asked anew for every key: a hold that was raised since the list began is young again.
             age = self._ages.of(OpenAttempt(namespace, key, *attempt), begun)
-            return age >= tenure.settings.settle_seconds
+            return age >= session.settings.settle_seconds
 
-        uid, seen = looked.present.get(key, ""), looked.seen.get(key)
-        version = looked.version
+        uid, seen = listed.present.get(key, ""), listed.seen.get(key)
+        version = listed.version
         found: list[AnyCommand] = [
             *end_missing(namespace, key, entry, uid, version, WATCHED, proven)
         ]
@@ -141,9 +142,9 @@ class AbsenceProver:
             found += refute_unwritten(entry, seen, WATCHED, proven)
         return found
 
-    def _ask_later(self, namespace: str, key: str, attempts: list[OpenAttempt]) -> None:
+    def _restart_ages(self, namespace: str, key: str, attempts: list[OpenAttempt]) -> None:
         """Give what was judged another whole bound to settle, and forget what is not open."""
-        entry, now = self._tenure.entry(namespace, key), asyncio.get_running_loop().time()
+        entry, now = self._session.entry(namespace, key), asyncio.get_running_loop().time()
         held = {(hold.uid, hold.base) for hold in entry.holds} if entry is not None else set()
         for attempt in attempts:
             if (attempt.uid, attempt.base) in held:
@@ -155,5 +156,4 @@ class AbsenceProver:
         """A list that failed proves nothing: try again later, and later still."""
         backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
         self._backoffs.setdefault(place, backoff).failed()
-        extra = {"namespace": place[0], "kind": place[1], "reason": reason}
-        _log.warning("barrier_postponed", extra=extra)
+        _log.warning("barrier_postponed", namespace=place[0], kind=place[1], reason=reason)

@@ -1,31 +1,44 @@
-"""Drift: truth that the ledger did not expect, by cause."""
+"""Drift: stored objects that the ledger did not expect, counted by cause."""
 
 from typing import Final
 
 from ledger.core.model.events import AnyEvent, Cause, Observed, Released
 from ledger.core.model.qualified_names import local_name
-from webhook.context.cluster_and_context import Beyond
+from ledger.core.model.traits import is_unread
+from ledger.runtime.counter_protocol import Count
+from webhook.context.policies import Policies
 from webhook.settlement.settlement_session import RECOUNTED
 
 UNENFORCED: Final = "unenforced"
-"""The cause where a policy has switched the reviews off: nobody was to be asked."""
+"""The cause where a policy has switched the reviews off."""
 
 _UNEXPECTED: Final = frozenset({Cause.UNRESERVED, Cause.LATE})
 
 
-def drift_of(event: AnyEvent, beyond: Beyond | None) -> str:
-    """Return why an event of settlement is drift, empty when it is none.
+class DriftCounter:
+    """Counts drift and unread labels of events in metrics."""
 
-    Unexpected are objects seen without a hold, and charges that only a recount found to be over.
-    """
-    if isinstance(event, Observed) and event.cause in _UNEXPECTED:
-        return UNENFORCED if _is_off(event.namespace, beyond) else str(event.cause)
-    if isinstance(event, Released) and event.actor == RECOUNTED and event.cause != Cause.MOVED:
-        return str(event.cause)
-    return ""
+    def __init__(self, policies: Policies, count: Count) -> None:
+        self._policies = policies
+        self._count = count
 
+    def follow(self, event: AnyEvent) -> None:
+        """Count an event of settlement if it is drift, or if it has unread labels."""
+        cause = self._cause(event)
+        if cause:
+            self._count("drift_total", cause)
+        traits = getattr(event, "traits", ())
+        if traits and is_unread(traits):
+            self._count("labels_unread_total")
 
-def _is_off(namespace: str, beyond: Beyond | None) -> bool:
-    if beyond is None:
-        return False
-    return beyond.context.policies.of(local_name(namespace)).mode == "off"
+    def _cause(self, event: AnyEvent) -> str:
+        """Return why an event is drift, empty if it is not.
+
+        Drift is an object without a hold, and a charge that only a recount found to be over.
+        """
+        if isinstance(event, Observed) and event.cause in _UNEXPECTED:
+            policy = self._policies.of(local_name(event.namespace))
+            return UNENFORCED if policy.mode == "off" else str(event.cause)
+        if isinstance(event, Released) and event.actor == RECOUNTED and event.cause != Cause.MOVED:
+            return str(event.cause)
+        return ""

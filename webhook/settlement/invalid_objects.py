@@ -1,11 +1,12 @@
 """Objects whose request cannot be understood: nothing is charged for them; that is said once."""
 
-import logging
 from typing import Final
+
+import structlog
 
 from webhook.settlement.observation import ObservedObject
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("webhook")
 
 
 class InvalidObjects:
@@ -26,7 +27,9 @@ class InvalidObjects:
             self._keys[seen.uid] = seen.key
             _log.warning(
                 "request_not_understood",
-                extra={"namespace": seen.namespace, "key": seen.key, "reason": seen.problem},
+                namespace=seen.namespace,
+                key=seen.key,
+                reason=seen.problem,
             )
 
     def clear(self, prefix: str) -> None:

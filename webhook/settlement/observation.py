@@ -12,8 +12,9 @@ from ledger.core.model import amounts
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import CREATE, End, Observe, Refute
 from ledger.core.model.events import Cause
-from ledger.core.model.state import Entry, Hold, Object
+from ledger.core.model.state import Entry, Hold, Object, State
 from ledger.core.model.traits import Traits
+from webhook.context.assumed_demand import promised_demand
 
 Attempt = tuple[str, int]
 """`(uid, base)`: one possible write of a key."""
@@ -81,6 +82,13 @@ def holds_uid(entry: Entry | None, uid: str) -> bool:
     """Return whether an entry is charged for the object of this uid, or holds something for it."""
     stored, attempts = _known(entry, uid)
     return stored is not None or bool(attempts)
+
+
+def with_promised_demand(state: State, seen: ObservedObject) -> ObservedObject:
+    """Return an observation with the demand that its object is charged; see `promised_demand`."""
+    place = seen.namespace, seen.key, seen.uid
+    demand = promised_demand(state, place, seen.demand, seen.assumed)
+    return seen if demand == seen.demand else msgspec.structs.replace(seen, demand=demand)
 
 
 def is_reserved(entry: Entry | None, seen: ObservedObject) -> bool:

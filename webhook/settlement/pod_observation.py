@@ -1,4 +1,4 @@
-"""Sighting pods: what a pod counts, until when, and what quotas select it by. Pure."""
+"""Observations of pods: what a pod counts, until when, and its traits. Pure."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -15,7 +15,7 @@ from ledger.kube.requests.pod_traits import fitting, traits_of
 from webhook.settlement.observation import ObservedObject
 
 POD_KEYS: Final = "pods/"
-"""How the keys of pods begin."""
+"""Prefix of the keys of pods."""
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -24,25 +24,48 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def observe_pod(
     pod: Pod, cluster: str, rules: DemandRules, now: int, *, deleted: bool
 ) -> ObservedObject:
-    """Read a pod as the ledger sees it at `now`, in µs of Unix time.
+    """Return the observation of a pod at `now`, in µs of Unix time, without its root.
 
-    Its root is left out: that takes looking at its controllers.
+    The root depends on the pod's controllers, which are other objects.
     """
+    ended = observe_ended_pod(pod, cluster, now, deleted=deleted)
+    return ended if ended is not None else observe_counted_pod(pod, cluster, rules)
+
+
+def observe_ended_pod(pod: Pod, cluster: str, now: int, *, deleted: bool) -> ObservedObject | None:
+    """Return the observation of a pod that no longer counts, without its demand.
+
+    None if the pod counts at `now`, in µs of Unix time.
+    """
+    grace_ends = _grace_ends(pod)
+    has_ended = pod.status.has_ended() or 0 < grace_ends < now
+    if not has_ended and not deleted:
+        return None
+    meta = pod.metadata
+    return ObservedObject(
+        namespace=qualified(cluster, meta.namespace),
+        key=POD_KEYS + meta.name,
+        uid=meta.uid,
+        version=meta.version(),
+        demand={},
+        cause=Cause.DELETED if deleted else Cause.FINISHED,
+        grace_ends=grace_ends,
+    )
+
+
+def observe_counted_pod(pod: Pod, cluster: str, rules: DemandRules) -> ObservedObject:
+    """Return the observation of a pod that counts, without its root."""
     demand = demand_of(pod, rules)
-    problem = sentence(demand) if isinstance(demand, Denial) else ""
     amounts = {} if isinstance(demand, Denial) else demand.amounts
     meta = pod.metadata
-    grace_ends = _grace_ends(pod)
-    finished = pod.status.has_ended() or 0 < grace_ends < now
     return ObservedObject(
-        qualified(cluster, meta.namespace),
-        POD_KEYS + meta.name,
-        meta.uid,
-        meta.version(),
-        amounts,
-        Cause.DELETED if deleted else Cause.FINISHED if finished else "",
-        grace_ends,
-        problem,
+        namespace=qualified(cluster, meta.namespace),
+        key=POD_KEYS + meta.name,
+        uid=meta.uid,
+        version=meta.version(),
+        demand=amounts,
+        grace_ends=_grace_ends(pod),
+        problem=sentence(demand) if isinstance(demand, Denial) else "",
         traits=pod_traits(pod, rules) if amounts else (),
         gated=is_gated(pod.spec),
         assumed=() if isinstance(demand, Denial) else demand.assumed,
@@ -50,16 +73,16 @@ def observe_pod(
 
 
 def pod_traits(pod: Pod, rules: DemandRules) -> Traits:
-    """Return the traits of a pod as the ledger keeps them; none if there is nothing to select."""
+    """Return the traits of a pod as events record them, () if quotas cannot select it by any."""
     text = traits_of(pod, rules.labels)
     return fitting((text,)) if text else ()
 
 
 def _grace_ends(pod: Pod) -> int:
-    """Return when a terminating pod stops counting: the rule of Kubernetes' own quota.
+    """Return when a terminating pod stops counting in µs of Unix time, 0 for never.
 
-    A pod whose node is lost is never confirmed as deleted. It counts until its grace period has
-    passed after its deletion timestamp.
+    This is the rule of Kubernetes' own quota: the deletion of a pod on a lost node is never
+    confirmed, so the pod counts until its grace period after its deletion timestamp is over.
     """
     meta = pod.metadata
     if meta.deletion_timestamp is None or meta.deletion_grace_period_seconds is None:

@@ -1,7 +1,7 @@
-"""Pods: what the watch tells becomes commits, releases and, after every list, a recount."""
+"""Pods: changes of their watch become commits and releases; each list becomes a recount."""
 
-from collections.abc import Callable, Collection
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
@@ -10,7 +10,6 @@ from ledger.core.model.qualified_names import local_name, qualified
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.tasks.periodic import CooperativeYield
-from webhook.context.assumed_demand import with_promised_demand
 from webhook.settlement import recount
 from webhook.settlement.absence_proof import ListResult
 from webhook.settlement.attempt_ages import AttemptAges
@@ -20,8 +19,9 @@ from webhook.settlement.observation import (
     command_for,
     command_if_changed,
     holds_uid,
+    with_promised_demand,
 )
-from webhook.settlement.pod_observation import POD_KEYS, observe_pod
+from webhook.settlement.pod_observation import POD_KEYS, observe_counted_pod, observe_ended_pod
 from webhook.settlement.recount import Present
 from webhook.settlement.root_lookup import (
     LIST_READ_SECONDS,
@@ -32,137 +32,179 @@ from webhook.settlement.root_lookup import (
 from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 PODS: Final = "pods"
-"""What their watch is called in readiness."""
+"""Name of the informer of pods in readiness."""
 
-PodObserver = Callable[[Pod, ObservedObject], None]
+PLACEMENTS: Final = "placements"
+"""Name in readiness of what the listeners settle."""
 
 
-def _ignore(_: Pod, __: ObservedObject) -> None:
-    """Hear of a pod and do nothing."""
+class PodGates(Protocol):
+    """The pods that wait behind a scheduling gate."""
+
+    def begin_anew(self) -> None:
+        """Forget all pods, because all of them are about to be noted again."""
+        ...
+
+    def note(self, pod: Pod, seen: ObservedObject) -> None:
+        """Take note of an observed pod, which may wait or not."""
+        ...
+
+
+class PodListener(Protocol):
+    """A second consumer of the informer of pods."""
+
+    async def run(self) -> None:
+        """Settle until cancelled."""
+        ...
+
+    async def take(self, change: Change[Pod]) -> None:
+        """Handle a change, after its commands are queued."""
+        ...
 
 
 class PodReconciler:
-    """Follows the pods of one cluster."""
+    """Reconciles the ledger with the pods of one cluster."""
 
     def __init__(
-        self, tenure: SettlementSession, ages: AttemptAges, puzzling: InvalidObjects
+        self,
+        session: SettlementSession,
+        gates: PodGates,
+        *,
+        ages: AttemptAges,
+        invalid_objects: InvalidObjects,
+        listeners: Sequence[PodListener],
     ) -> None:
-        self._tenure = tenure
+        self._session = session
+        self._gates = gates
         self._ages = ages
-        self._lineage = RootLookup(tenure)
+        self._invalid_objects = invalid_objects
+        self._listeners = listeners
+        self._root_lookup = RootLookup(session)
         self._terminating: dict[str, ObservedObject] = {}
-        self._puzzling = puzzling
 
-    async def take(self, change: Change[Pod], hear: PodObserver = _ignore) -> None:
-        """Tell the ledger what a change of the watch means; `hear` is told of every pod."""
+    async def take(self, change: Change[Pod]) -> None:
+        """Queue the commands that follow from a change; then hand it to the listeners."""
         if isinstance(change, Listed):
-            await self._recount(change, hear)
+            self._gates.begin_anew()
+            await self._recount(change)
         elif isinstance(change, Changed):
             seen = await self._see(change.object, deleted=change.deleted)
-            hear(change.object, seen)
-            await self._tell(seen)
+            await self._send(seen)
+        for listener in self._listeners:
+            with self._session.failures.taking(PLACEMENTS, "of pods"):
+                await listener.take(change)
 
     async def end_elapsed(self) -> None:
-        """End what terminating pods are charged once their grace period is over."""
-        now = self._tenure.now()
+        """Release terminating pods whose grace period is over."""
+        now = self._session.now()
         for seen in [one for one in self._terminating.values() if one.grace_ends < now]:
             del self._terminating[seen.uid]
-            await self._tell(msgspec.structs.replace(seen, cause=Cause.FINISHED))
+            await self._send(msgspec.structs.replace(seen, cause=Cause.FINISHED))
 
-    async def look_again(self, pods: list[Pod]) -> None:
-        """Tell where pods count now that have not changed themselves.
+    async def recheck(self, pods: list[Pod]) -> None:
+        """Queue the commands about listed pods whose charge has changed with their root.
 
-        A pod that the ledger does not know may be gone since the list, so it is left alone.
+        A pod that is not in the ledger may have been deleted since the list, so it is skipped.
         """
         stride, deadline = CooperativeYield(), loop_time_after(LIST_READ_SECONDS)
         for pod in pods:
             await stride.step()
-            with self._tenure.failures.taking(PODS, pod.metadata.full_name()):
-                await self._look_again(pod, deadline)
+            with self._session.failures.taking(PODS, pod.metadata.full_name()):
+                seen = await self._observe(pod, deadline=deadline)
+                entry = self._session.entry(seen.namespace, seen.key)
+                if holds_uid(entry, seen.uid) and not seen.cause:
+                    await self._send_if_changed(seen, WATCHED)
 
-    async def _look_again(self, pod: Pod, deadline: float) -> None:
-        seen = await self._sighting(pod, deadline=deadline)
-        entry = self._tenure.entry(seen.namespace, seen.key)
-        if holds_uid(entry, seen.uid) and not seen.cause:
-            command = command_if_changed(entry, seen, WATCHED)
-            if command is not None:
-                await self._tenure.courier.send(command)
+    def take_unresolved(self) -> list[str]:
+        """Return and forget the namespaces of pods whose root could not be read."""
+        namespaces = list(self._root_lookup.unresolved)
+        self._root_lookup.unresolved.clear()
+        return namespaces
 
-    def astray(self) -> list[str]:
-        """Return, once, the namespaces of pods whose root could not be found: it may be later."""
-        found = list(self._lineage.astray)
-        self._lineage.astray.clear()
-        return found
-
-    async def look(self, namespace: str, keys: Collection[str]) -> ListResult:
-        """Look for pods of a qualified namespace, linearizably. Raises ClusterError."""
-        listed = await self._tenure.cluster.list_pods(local_name(namespace))
+    async def list_keys(self, namespace: str, keys: Collection[str]) -> ListResult:
+        """List keys of a qualified namespace, linearizably. Raises ClusterError."""
+        listed = await self._session.cluster.list_pods(local_name(namespace))
         pods = {POD_KEYS + pod.metadata.name: pod for pod in listed.objects}
-        found, deadline = (
-            [pods[key] for key in keys if key in pods],
-            loop_time_after(LIST_READ_SECONDS),
-        )
-        sightings = [await self._sighting(pod, deadline=deadline) for pod in found]
-        seen = {one.key: one for one in sightings}
+        deadline = loop_time_after(LIST_READ_SECONDS)
+        seen = {
+            key: await self._observe(pods[key], deadline=deadline) for key in keys if key in pods
+        }
         return ListResult(listed.version, {key: one.uid for key, one in seen.items()}, seen)
 
-    async def _sighting(
+    async def _observe(
         self, pod: Pod, *, deleted: bool = False, deadline: float = 0.0
     ) -> ObservedObject:
-        """Read a pod, with its root; see `RootLookup.of_pod`."""
-        tenure = self._tenure
-        seen = observe_pod(pod, tenure.name, tenure.rules, tenure.now(), deleted=deleted)
-        seen = await self._lineage.of_pod(seen, pod.metadata, deadline)
-        return with_promised_demand(tenure.view.state, seen)
+        """Return the observation of a pod, with its root unless it has ended.
 
-    async def _see(self, pod: Pod, *, deleted: bool, deadline: float = 0.0) -> ObservedObject:
-        """Read a pod, and remember what has to be remembered about it."""
-        seen = await self._sighting(pod, deleted=deleted, deadline=deadline)
+        Owners that are not cached are read until loop time `deadline`; see `RootLookup.of_pod`.
+        """
+        session = self._session
+        ended = observe_ended_pod(pod, session.name, session.now(), deleted=deleted)
+        if ended is not None:
+            return ended
+        seen = observe_counted_pod(pod, session.name, session.context.rules)
+        seen = await self._root_lookup.of_pod(seen, pod.metadata, deadline)
+        return with_promised_demand(session.view.state, seen)
+
+    async def _see(
+        self, pod: Pod, *, deleted: bool = False, deadline: float = 0.0
+    ) -> ObservedObject:
+        """Return the observation of a pod, after it was noted wherever that matters."""
+        seen = await self._observe(pod, deleted=deleted, deadline=deadline)
         if seen.grace_ends and not seen.cause:
             self._terminating[seen.uid] = seen
         else:
             self._terminating.pop(seen.uid, None)
-        self._puzzling.note(seen)
+        self._invalid_objects.note(seen)
+        self._gates.note(pod, seen)
         return seen
 
-    async def _tell(self, seen: ObservedObject) -> None:
-        """Tell the ledger, unless it knows and nothing is on its way that could change that."""
-        tenure = self._tenure
-        if tenure.courier.is_pending(seen.namespace, seen.key) and not seen.gated:
-            await tenure.courier.send(command_for(seen, WATCHED))
-            return
-        command = command_if_changed(tenure.entry(seen.namespace, seen.key), seen, WATCHED)
+    async def _send(self, seen: ObservedObject) -> None:
+        """Queue the command about a pod unless the ledger agrees with it.
+
+        Commands that are pending may change the ledger's entry, so the command is then queued in
+        any case.
+        """
+        session = self._session
+        entry = session.view.state.entry(seen.namespace, seen.key)
+        command = command_if_changed(entry, seen, WATCHED)
+        if command is None and not seen.gated:
+            if not session.commands.is_pending(seen.namespace, seen.key):
+                return
+            command = command_for(seen, WATCHED)
         if command is not None:
-            await tenure.courier.send(command)
+            await session.commands.send(command)
 
-    async def _recount(self, listed: Listed[Pod], hear: PodObserver) -> None:
-        """Compare the ledger with everything that exists at one version, and tell what differs."""
-        await self._tenure.catch_up()
+    async def _send_if_changed(self, seen: ObservedObject, actor: str) -> None:
+        """Queue the command about a pod unless the ledger agrees with it."""
+        command = command_if_changed(self._session.entry(seen.namespace, seen.key), seen, actor)
+        if command is not None:
+            await self._session.commands.send(command)
+
+    async def _recount(self, listed: Listed[Pod]) -> None:
+        """Compare the ledger with all pods at one version, and queue what differs."""
+        await self._session.catch_up()
         self._terminating.clear()
-        self._puzzling.clear(POD_KEYS)
-        present = await self._tell_present(listed.objects, hear)
-        await self._tell_missing(present, listed.version)
-        await recount.start_open_attempt_ages(self._tenure, self._ages, POD_KEYS)
-        await self._tenure.courier.flush()
+        self._invalid_objects.clear(POD_KEYS)
+        present = await self._send_present(listed.objects)
+        await self._release_missing(present, listed.version)
+        await recount.start_open_attempt_ages(self._session, self._ages, POD_KEYS)
+        await self._session.commands.flush()
 
-    async def _tell_present(self, pods: list[Pod], hear: PodObserver) -> Present:
-        """Tell what exists; return the uids by namespace and key."""
-        tenure, stride = self._tenure, CooperativeYield()
+    async def _send_present(self, pods: list[Pod]) -> Present:
+        """Queue the commands about listed pods; return their uids by namespace and key."""
+        session, stride = self._session, CooperativeYield()
         deadline = loop_time_after(RECOUNT_READ_SECONDS)
         present: Present = {}
         for pod in pods:
             meta = pod.metadata
-            where = qualified(tenure.name, meta.namespace), POD_KEYS + meta.name
-            present[where] = meta.uid
-            with tenure.failures.taking(PODS, meta.full_name()):
-                seen = await self._see(pod, deleted=False, deadline=deadline)
-                hear(pod, seen)
-                command = command_if_changed(tenure.entry(*where), seen, RECOUNTED)
-                if command is not None:
-                    await tenure.courier.send(command)
+            present[qualified(session.name, meta.namespace), POD_KEYS + meta.name] = meta.uid
+            with session.failures.taking(PODS, meta.full_name()):
+                seen = await self._see(pod, deadline=deadline)
+                await self._send_if_changed(seen, RECOUNTED)
             await stride.step()
         return present
 
-    async def _tell_missing(self, present: Present, version: int) -> None:
-        """End what the ledger still counts and the list does not hold."""
-        await recount.release_missing(self._tenure, POD_KEYS, present, version)
+    async def _release_missing(self, present: Present, version: int) -> None:
+        """Release the pods that the ledger counts and a list at `version` does not hold."""
+        await recount.release_missing(self._session, POD_KEYS, present, version)

@@ -1,14 +1,15 @@
-"""Looking again: pods that have not changed themselves, but may count elsewhere now.
+"""Namespaces whose pods are listed again, because their roots may have changed.
 
-A root ends before its pods, a ReplicaSet loses its Deployment, or an owner could not be read: then
-one list of the namespace says where its pods belong. It waits a moment, because mostly the pods go
-as well.
+A root ends before its pods, a ReplicaSet loses its Deployment, or an owner cannot be read. Then one
+list of the namespace shows from which roots its pods draw now. The list is delayed, because in most
+cases the pods are deleted soon after their root.
 """
 
 import asyncio
-import logging
 from itertools import islice
 from typing import Final
+
+import structlog
 
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError
@@ -16,49 +17,44 @@ from webhook.settlement.pod_reconciler import PodReconciler
 from webhook.settlement.settlement_session import SettlementSession
 
 DELAY_SECONDS: Final = 2.0
-"""How long after the cause a namespace is listed."""
+"""Time from the cause to the list of a namespace."""
 
-AGAIN_SECONDS: Final = 10.0
-"""How long after a list, or the reading of an owner, that failed it is tried again."""
+RETRY_SECONDS: Final = 10.0
+"""Pause after a list, or the reading of an owner, failed."""
 
 NAMESPACES_MAX: Final = 8
 """Namespaces that are listed in one round."""
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("webhook")
 
 
 class RecheckQueue:
-    """The namespaces to look at; as many as there are at most, and each once."""
+    """The namespaces to list, each once, with the loop times at which they are due."""
 
-    def __init__(
-        self, tenure: SettlementSession, pods: PodReconciler, delay: float = DELAY_SECONDS
-    ) -> None:
-        """List a namespace `delay` seconds after it was asked for."""
-        self._tenure = tenure
+    def __init__(self, session: SettlementSession, pods: PodReconciler) -> None:
+        self._session = session
         self._pods = pods
-        self._delay = delay
         self._due: dict[str, float] = {}
 
-    def ask(self, namespace: str) -> None:
-        """Have the pods of a qualified namespace looked at."""
-        self._due.setdefault(namespace, asyncio.get_running_loop().time() + self._delay)
+    def add(self, namespace: str) -> None:
+        """Have the pods of a qualified namespace rechecked after `DELAY_SECONDS`."""
+        self._due.setdefault(namespace, asyncio.get_running_loop().time() + DELAY_SECONDS)
 
     async def settle(self) -> None:
-        """Look at the namespaces whose time has come."""
+        """Recheck the namespaces that are due."""
         now = asyncio.get_running_loop().time()
-        for namespace in self._pods.astray():
-            self._due.setdefault(namespace, now + AGAIN_SECONDS)
+        for namespace in self._pods.take_unresolved():
+            self._due.setdefault(namespace, now + RETRY_SECONDS)
         due = (name for name, when in self._due.items() if when <= now)
         for namespace in list(islice(due, NAMESPACES_MAX)):
             del self._due[namespace]
-            await self._look(namespace)
+            await self._recheck(namespace)
 
-    async def _look(self, namespace: str) -> None:
+    async def _recheck(self, namespace: str) -> None:
         try:
-            listed = await self._tenure.cluster.list_pods(local_name(namespace))
+            listed = await self._session.cluster.list_pods(local_name(namespace))
         except ClusterError as error:
-            self._due[namespace] = asyncio.get_running_loop().time() + AGAIN_SECONDS
-            extra = {"namespace": namespace, "reason": str(error)}
-            _log.warning("pods_not_looked_at", extra=extra)
+            self._due[namespace] = asyncio.get_running_loop().time() + RETRY_SECONDS
+            _log.warning("pods_not_looked_at", namespace=namespace, reason=str(error))
             return
-        await self._pods.look_again(listed.objects)
+        await self._pods.recheck(listed.objects)

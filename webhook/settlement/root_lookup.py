@@ -31,13 +31,11 @@ RECOUNT_READ_SECONDS: Final = 30.0
 class RootLookup:
     """Finds the roots of objects of one cluster."""
 
-    def __init__(self, tenure: SettlementSession) -> None:
-        self.astray: dict[str, None] = {}
+    def __init__(self, session: SettlementSession) -> None:
+        self.unresolved: dict[str, None] = {}
         """Qualified namespaces of pods whose root should be known and could not be found."""
-        self._tenure = tenure
-        self._owner_chains = (
-            tenure.beyond.context.owner_chains if tenure.beyond is not None else None
-        )
+        self._session = session
+        self._owner_chains = session.context.owner_chains
 
     async def of_pod(
         self, seen: ObservedObject, meta: ObjectMeta, deadline: float = 0.0
@@ -46,9 +44,9 @@ class RootLookup:
 
         Without a deadline, owners that are not remembered are read in `READ_SECONDS`.
         """
-        if self._owner_chains is None or not seen.demand or seen.cause or meta.controller() is None:
+        if not seen.demand or seen.cause or meta.controller() is None:
             return seen
-        recorded = recorded_root(self._tenure.entry(seen.namespace, seen.key), seen.uid)
+        recorded = recorded_root(self._session.entry(seen.namespace, seen.key), seen.uid)
         if recorded == BARRED:
             return msgspec.structs.replace(seen, root=BARRED)
         found = self._owner_chains.known_root_of(meta.namespace, meta)
@@ -57,7 +55,7 @@ class RootLookup:
                 meta.namespace, meta, deadline=deadline or loop_time_after(READ_SECONDS)
             )
             if found is None and self._owner_chains.controller_kind(meta) is not None:
-                self.astray[seen.namespace] = None
+                self.unresolved[seen.namespace] = None
         elif recorded and not self._is_charged(seen.namespace, found):
             return msgspec.structs.replace(seen, root=recorded)
         return msgspec.structs.replace(seen, root=found.key) if found is not None else seen
@@ -71,10 +69,10 @@ class RootLookup:
         that is over. What names a controller that does not exist, or no longer does, is about to
         be removed, and is not charged anew.
         """
-        seen, tenure = one.seen, self._tenure
-        if self._owner_chains is None or one.controller is None or seen.cause:
+        seen, session = one.seen, self._session
+        if one.controller is None or seen.cause:
             return seen, False
-        entry, meta = tenure.entry(seen.namespace, seen.key), one.metadata()
+        entry, meta = session.entry(seen.namespace, seen.key), one.metadata()
         if recorded_root(entry, seen.uid) == BARRED:
             return msgspec.structs.replace(seen, root=BARRED), False
         above = self._owner_chains.known_root_of(meta.namespace, meta)
@@ -89,7 +87,7 @@ class RootLookup:
 
     def _is_charged(self, namespace: str, root: OwningRoot | None) -> bool:
         """Return whether the ledger has an entry for a root."""
-        return root is not None and holds_uid(self._tenure.entry(namespace, root.key), root.uid)
+        return root is not None and holds_uid(self._session.entry(namespace, root.key), root.uid)
 
 
 def loop_time_after(seconds: float) -> float:

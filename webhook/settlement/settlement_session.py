@@ -1,7 +1,10 @@
-"""A tenure: one period in which this replica is the active one, and what its parts share."""
+"""The session of settlement: one period in which this replica is the active one.
+
+All parts of settlement and of the quota accounts share its state, cluster and command queue.
+"""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -9,30 +12,36 @@ from ledger.core.model import accounts
 from ledger.core.model.commands import End
 from ledger.core.model.events import Cause
 from ledger.core.model.state import Entry
-from ledger.kube.api.ports import Cluster
-from ledger.kube.requests.demand_rules import DemandRules, Recording
-from ledger.kube.requests.pod_traits import Labels
+from ledger.kube.api.ports import Cluster, Governed, Kept, Workloads, Writes
+from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch.failed_objects import Failures
 from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import StateView
-from ledger.runtime.counter_protocol import Count, uncounted
-from webhook.context.cluster_and_context import Beyond
+from ledger.runtime.counter_protocol import Count
+from webhook.context.cluster_context import ClusterContext
 
 WATCHED: Final = "settlement"
-"""The actor of commands that follow from the watch or from a proof."""
+"""The actor of commands that follow from a watch or an absence proof."""
 
 RECOUNTED: Final = "recount"
-"""The actor of commands that follow from comparing everything with a list."""
+"""The actor of commands that follow from a recount."""
+
+TICK_SECONDS: Final = 1.0
+"""Period of the checks of grace periods and open attempts; shorter if the bound is short."""
+
+
+class SettledCluster(Cluster, Workloads, Kept, Governed, Writes, Protocol):
+    """The ports of a cluster that settlement reads and writes."""
 
 
 class SettlementSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of settlement, in seconds, and how requests and quotas are read.
+    """Bounds of settlement in seconds, and how requests and quotas are read.
 
     `settle_seconds` must be longer than any admission and etcd write can take: 34 s is the API
-    server's cap on a request, and its etcd client may add some seconds. `cluster_traits` is what
-    universe quotas select this cluster by, None: its name alone. `universe_authority` says whether
-    this cluster's universe quotas are the ledger's, `write_quota_status` whether ResourceQuotas are
-    told what the ledger counts.
+    server's cap on a request, and its etcd client may add some seconds. Universe quotas select this
+    cluster by `cluster_traits`; None stands for its name alone. With `universe_authority` this
+    cluster's universe quotas are the ledger's. With `write_quota_status` the amounts that the
+    ledger counts are written to the status of ResourceQuotas.
     """
 
     rules: DemandRules = DemandRules()
@@ -45,76 +54,68 @@ class SettlementSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Site(msgspec.Struct, frozen=True):
-    """The cluster that is settled, and its name in the ledger.
+    """The cluster that is settled, and the context in which its objects are read."""
 
-    Without `beyond`, only its pods and ResourceQuotas are.
-    """
-
-    cluster: Cluster
-    name: str
-    beyond: Beyond | None = None
+    cluster: SettledCluster
+    context: ClusterContext
 
 
 class SettlementSession:
-    """What the parts of settlement work with: the state, the cluster, and a way to the ledger."""
+    """The state, the cluster with its context, and the queue of commands to the ledger.
+
+    `name` is the cluster's name in the ledger. `settled_kinds` begin the keys that settlement
+    commits and releases: `pods`, and the kinds that can be roots. `tick_seconds` is the period of
+    the checks.
+    """
 
     def __init__(
         self,
         view: StateView,
         site: Site,
+        *,
         settings: SettlementSettings,
         now: Callable[[], int],
-        courier: CommandQueue,
-        count: Count = uncounted,
+        commands: CommandQueue,
+        count: Count,
     ) -> None:
-        """`now` tells µs of Unix time."""
+        """Begin a session. `now` returns µs of Unix time."""
         self.view = view
         self.cluster = site.cluster
-        self.name = site.name
-        self.beyond = beyond = site.beyond
+        self.context = site.context
+        self.name = site.context.name
         self.settings = settings
         self.now = now
-        self.courier = courier
+        self.commands = commands
         self.count = count
         self.failures = Failures(count)
-        self._recording = Recording()
-        roots = beyond.context.catalog.roots if beyond is not None else ()
-        self._settled = frozenset(("pods", *(kind.name for kind in roots)))
+        self.tick_seconds = min(TICK_SECONDS, settings.settle_seconds / 4)
+        self.namespace_prefix = f"{self.name}/"
+        self.settled_kinds = frozenset(
+            ("pods", *(kind.name for kind in self.context.catalog.roots))
+        )
 
     async def catch_up(self) -> None:
-        """Wait until all that was sent has arrived and the state is as new as the log was before.
+        """Wait until the queue is empty and the state is as new as the log was before.
 
-        A list is compared with the state: one that is behind does not show what has to end.
+        A list is compared with the state. A state that is behind does not show what has to end.
         """
-        await self.courier.send(End(f"{self.name}/", "", "", 0, Cause.DELETED, RECOUNTED))
-        await self.courier.flush()
-
-    @property
-    def rules(self) -> DemandRules:
-        """How requests become amounts, as reviews read them too."""
-        if self.beyond is not None:
-            return self.beyond.context.rules
-        return self._recording.rules(self.settings.rules, self.view.state.labels)
-
-    @property
-    def labels(self) -> Labels:
-        """The labels that are recorded as of now."""
-        return self.rules.labels
+        await self.commands.send(End(self.namespace_prefix, "", "", 0, Cause.DELETED, RECOUNTED))
+        await self.commands.flush()
 
     def settles(self, key: str) -> bool:
-        """Return whether settlement speaks for a key: that of a pod, or of a kind of roots."""
-        return key.partition("/")[0] in self._settled
+        """Return whether settlement commits and releases a key."""
+        return key.partition("/")[0] in self.settled_kinds
 
     def owns(self, namespace: str) -> bool:
         """Return whether a qualified namespace belongs to this cluster."""
-        return namespace.startswith(f"{self.name}/")
+        return namespace.startswith(self.namespace_prefix)
 
     def namespaces(self) -> list[str]:
-        """Return the qualified namespaces of this cluster that the ledger knows."""
+        """Return the qualified namespaces of this cluster in the ledger."""
         return [name for name in self.view.state.namespaces if self.owns(name)]
 
     def entry(self, namespace: str, key: str) -> Entry | None:
-        """Return what the ledger knows of a key now."""
+        """Return the ledger's entry of a key, None if it has none."""
         return self.view.state.entry(namespace, key)
 
     def keys(self, namespace: str) -> list[str]:
@@ -123,7 +124,7 @@ class SettlementSession:
         return list(space.entries) if space is not None else []
 
     def members(self, namespace: str, root: str) -> int:
-        """Return how many pods of a qualified namespace draw from a root, which may be gone."""
+        """Return how many pods of a qualified namespace draw from a root, which may be deleted."""
         space = self.view.state.namespaces.get(namespace)
         return len(space.members.get(root, ())) if space is not None else 0
 

@@ -7,7 +7,7 @@ import typer
 from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Format, Output, flag, number, show_one, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
-from webhook.settlement.manual_settlement import ObjectOutcome
+from webhook.settlement.operator_outcomes import ObjectOutcome
 
 _SETTLED = (
     text("UID", "uid"),

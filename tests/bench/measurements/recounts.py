@@ -25,6 +25,7 @@ from ledger.log.command_queue import CommandQueue
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning
+from ledger.runtime.counter_protocol import uncounted
 from tests.bench.harness import ledgers
 from tests.bench.harness.fresh_process import fresh, start
 from tests.bench.harness.process_memory import forget_peak, peak, resident
@@ -32,8 +33,8 @@ from tests.bench.harness.results import Goal, Result, result
 from tests.bench.load import list_server
 from tests.bench.objects import fleet_commands
 from tests.bench.objects.fleet import Fleet, workload
-from webhook.context.cluster_and_context import Beyond
 from webhook.context.cluster_context import ClusterContext
+from webhook.gates.gate_opener import GateOpener
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.invalid_objects import InvalidObjects
 from webhook.settlement.pod_reconciler import PodReconciler
@@ -116,20 +117,26 @@ async def measure(fleet: dict[str, int], store: str, address: str) -> dict[str, 
 
 
 async def _recount(
-    writer: Writer, tenure: SettlementSession, roots: list[WorkloadReconciler]
+    writer: Writer, session: SettlementSession, roots: list[WorkloadReconciler]
 ) -> dict[str, float]:
     """List and compare; `growth` is how far the process grew meanwhile, in bytes."""
     events: list[int] = []
     writer.subscribe(lambda record: events.append(len(record.items)))
-    assert tenure.beyond is not None
     gc_tuning.freeze_existing()
     forget_peak()
     before, started, computed = resident(), time.perf_counter(), time.process_time()
     for one in roots:
-        async with aclosing(tenure.beyond.cluster.watch_kept(one.resource, one.keep)) as changes:
+        async with aclosing(session.cluster.watch_kept(one.resource, one.keep)) as changes:
             await one.take(await anext(changes))
-    async with aclosing(tenure.cluster.watch_pods()) as pods:
-        await PodReconciler(tenure, AttemptAges(), InvalidObjects()).take(await anext(pods))
+    async with aclosing(session.cluster.watch_pods()) as pods:
+        reconciler = PodReconciler(
+            session,
+            GateOpener(session, writer),
+            ages=AttemptAges(),
+            invalid_objects=InvalidObjects(),
+            listeners=(),
+        )
+        await reconciler.take(await anext(pods))
     return {
         "seconds": time.perf_counter() - started,
         "computed": time.process_time() - computed,
@@ -153,29 +160,36 @@ async def _settling(
             seen = (workload(make(root)) for root in range(fleet.roots))
             parents = [around.parents.parent_of(resource, one) for one in seen]
             await around.parents.feed(resource, Listed(1, parents))
-        site = Site(cluster, ledgers.CLUSTER, Beyond(cluster, around))
-        courier = CommandQueue(writer)
+        site = Site(cluster, around)
+        commands = CommandQueue(writer)
         settings = SettlementSettings(rules=rules)
-        tenure = SettlementSession(writer, site, settings, lambda: time.time_ns() // 1_000, courier)
-        delivering = asyncio.create_task(courier.run())
+        session = SettlementSession(
+            writer,
+            site,
+            settings=settings,
+            now=lambda: time.time_ns() // 1_000,
+            commands=commands,
+            count=uncounted,
+        )
+        delivering = asyncio.create_task(commands.run())
         try:
-            yield tenure, [_roots(tenure, resource) for resource in _KINDS]
+            yield session, [_roots(session, resource) for resource in _KINDS]
         finally:
             delivering.cancel()
             await asyncio.gather(delivering, return_exceptions=True)
 
 
-def _roots(tenure: SettlementSession, resource: Resource) -> WorkloadReconciler:
+def _roots(session: SettlementSession, resource: Resource) -> WorkloadReconciler:
     kind = fleet_commands.CATALOG.of_resource(resource.group, resource.plural)
     assert kind is not None
     return WorkloadReconciler(
         kind,
         resource,
-        tenure,
-        AttemptAges(),
-        InvalidObjects(),
-        ChargingModes(tenure),
-        relook=lambda _: None,
+        session=session,
+        ages=AttemptAges(),
+        invalid_objects=InvalidObjects(),
+        charging_modes=ChargingModes(session.context.policies),
+        recheck=lambda _: None,
     )
 
 

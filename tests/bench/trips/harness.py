@@ -25,6 +25,7 @@ from ledger.kube.client.api_cluster import KubernetesCluster
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.writer.writer import Writer
+from ledger.runtime.counter_protocol import uncounted
 from projections.projector.projector import Projector
 from projections.store.store_writer import Store
 from tests.bench.trips.api_server_stub import ApiServerStub
@@ -34,10 +35,9 @@ from webhook import app as webhook_app
 from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.context.cluster_and_context import Beyond
 from webhook.context.cluster_context import ClusterContext
 from webhook.kinds.catalog import KindCatalog
-from webhook.settlement.settlement_session import Site
+from webhook.settlement.settlement_session import SettlementSettings, Site
 from webhook.settlement_controller import Settlement
 
 CLUSTER: Final = "here"
@@ -94,13 +94,15 @@ async def settlement(server: ApiServerStub) -> AsyncIterator[Writer]:
     async with writing() as writer:
         around = _context(writer, server)
         assert around.informers is not None
-        cluster = _cluster(server)
         settlement = Settlement(
             writer,
             writer,
-            Site(cluster, CLUSTER, Beyond(cluster, around)),
+            site=Site(_cluster(server), around),
             now=lambda: NOW,
             is_active=lambda: True,
+            settings=SettlementSettings(rules=_RULES),
+            count=uncounted,
+            listeners=(),
         )
         async with _running(around.informers.run()), _running(settlement.run()):
             await asyncio.sleep(LISTED_SECONDS)

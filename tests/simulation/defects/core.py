@@ -56,7 +56,7 @@ def _timer_alone(put: Put) -> None:
         for one in attempts:
             self._ages.end(one)
             command = Refute(one.namespace, one.key, one.uid, one.base, actor=WATCHED)
-            await self._tenure.courier.send(command)
+            await self._session.commands.send(command)
 
     put(AbsenceProver, "_settle", settle)
 
@@ -188,10 +188,10 @@ def _recount_overrules_news(put: Put) -> None:
 
 
 def _gaps_forgotten(put: Put) -> None:
-    async def tell_missing(*_: Any) -> None:
+    async def release_missing(*_: Any) -> None:
         return
 
-    put(PodReconciler, "_tell_missing", tell_missing)
+    put(PodReconciler, "_release_missing", release_missing)
 
 
 def _grace_never_ends(put: Put) -> None:

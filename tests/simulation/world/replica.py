@@ -41,7 +41,6 @@ from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_review import AdmissionRequest, AdmissionResponse
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.context.cluster_and_context import Beyond
 from webhook.context.cluster_context import ClusterContext
 from webhook.settlement.settlement_session import SettlementSettings, Site
 from webhook.settlement_controller import Settlement
@@ -171,12 +170,12 @@ class Replica:
         self._settlement = Settlement(
             ReadYourWritesLedger(ledger, self.writer),
             self.writer,
-            Site(cluster, where, Beyond(cluster, context)),
+            site=Site(cluster, context),
             now=self.now,
             is_active=lambda: self.name in self._lease.settlers,
             settings=self._settings(),
             count=_raise_failures,
-            beside=placing.settlement.begin if placing is not None else None,
+            listeners=[placing.settlement.begin] if placing is not None else [],
         )
 
     def _settings(self) -> SettlementSettings:

@@ -2,26 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
 from support.fakes.apiserver import ApiServer, ModelCluster, Object
-from support.harness.replicas import running
-from support.harness.settlement import CLUSTER, RULES, World, settling
 
-from ledger.core.model.state import Entry
 from ledger.kube.api.errors import ClusterError, Conflict, NotFound, NotServed
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, PodEvent
 from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
-from ledger.kube.requests import place_traits
-from ledger.kube.requests.card_sizes import Sizes
-from ledger.log.memory_log import MemoryStore
-from webhook.context.cluster_and_context import Beyond
-from webhook.context.cluster_context import ClusterContext
-from webhook.kinds.catalog import KindCatalog
-from webhook.settlement.settlement_session import SettlementSettings
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 REPLICASETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
@@ -178,68 +168,6 @@ class EveryCluster(ModelCluster):
                             await upcoming
                 version, change, body = upcoming.result()
                 yield Changed(version, keep(_workload(body)), deleted=change == "DELETED")
-
-
-class FullWorld(World):
-    """A world in which everything is settled."""
-
-    def __init__(self, writer, settings: SettlementSettings) -> None:
-        self.every = EveryCluster(ApiServer())
-        self.context = ClusterContext(
-            KindCatalog.load(),
-            settings.rules,
-            writer,
-            CLUSTER,
-            cluster=self.every,
-            current=Sizes(writer, CLUSTER, settings.rules).rules,
-        )
-        super().__init__(writer, settings, Beyond(self.every, self.context), self.every)
-
-    def root(self, key: str, namespace: str = f"{CLUSTER}/red") -> Entry | None:
-        """Return what the ledger knows of a key, such as `deployments.apps/web`."""
-        return self.state.entry(namespace, key)
-
-    def used(self, account: str, key: str) -> int:
-        """Return what is used of a line of an account."""
-        return self.state.used[self.state.accounts[account].lines[key]]
-
-
-@contextlib.asynccontextmanager
-async def full_world(
-    *,
-    settle_seconds: float = 60.0,
-    recount_seconds: float = 600.0,
-    store: MemoryStore | None = None,
-    **settings: Any,
-) -> AsyncIterator[FullWorld]:
-    """Make a world with everything; settlement does not run yet."""
-    found = SettlementSettings(
-        settle_seconds=settle_seconds,
-        recount_seconds=recount_seconds,
-        **{
-            "rules": RULES,
-            "cluster_traits": place_traits.of_cluster(CLUSTER, "", None),
-            "universe_authority": True,
-            "write_quota_status": True,
-        }
-        | settings,
-    )
-    async with running(store or MemoryStore()) as writer:
-        yield FullWorld(writer, found)
-
-
-@contextlib.asynccontextmanager
-async def settling_everything(one: FullWorld) -> AsyncIterator[None]:
-    """Run settlement and what it looks around with until the block ends."""
-    assert one.context.informers is not None
-    task = asyncio.create_task(one.context.informers.run())
-    try:
-        async with settling(one):
-            yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def template(gpu: int = 1, gpumem: int = 1000, **labels: str) -> Object:

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from support.fakes.apiserver import ApiServer, ModelCluster, Object, pod_body
+from support.fakes.apiserver import ApiServer, Object, pod_body
+from support.fakes.full_cluster import EveryCluster
 from support.harness.replicas import running
 from support.harness.settlement import CLUSTER, RULES, World, settling
 
@@ -27,8 +28,7 @@ from ledger.kube.hami.placement_annotations import annotations_of
 from ledger.log.ledger import Accepted
 from ledger.log.memory_log import MemoryStore
 from ledger.log.writer.writer import Writer
-from webhook.settlement.settlement_session import SettlementSettings, Site
-from webhook.settlement_controller import Settlement
+from webhook.settlement.settlement_session import SettlementSettings
 
 REGISTER = annotation_names.WORDS["nvidia"].register
 ALLOCATED = annotation_names.WORDS["nvidia"].allocated
@@ -58,7 +58,7 @@ def node_body(name: str, *, text: str | None = None, ready: bool = True, **annot
     }
 
 
-class CardedCluster(ModelCluster):
+class CardedCluster(EveryCluster):
     """The model behind the ports of nodes and of binding.
 
     `writes` are patches of nodes, `allocations` the names of pods whose annotations were written;
@@ -135,9 +135,7 @@ class CardWorld(World):
         rules: NodeRules,
     ) -> None:
         cluster = CardedCluster(ApiServer())
-        super().__init__(writer, settings, cluster=cluster)
-        self.nodes = cluster
-        self.cards = CardSettlement(
+        card_settlement = CardSettlement(
             writer,
             cluster,
             CLUSTER,
@@ -146,16 +144,9 @@ class CardWorld(World):
             rules=rules,
             count=self.count,
         )
-        self.settlement = Settlement(
-            self,
-            writer,
-            Site(cluster, CLUSTER),
-            now=lambda: self.now,
-            is_active=lambda: self.active,
-            settings=settings,
-            count=self.count,
-            beside=self.cards.begin,
-        )
+        super().__init__(writer, settings, cluster, [card_settlement.begin])
+        self.nodes = cluster
+        self.cards = card_settlement
 
     def add_node(self, name: str, **fields: Any) -> Object:
         return self.server.create("nodes", "", node_body(name, **fields))

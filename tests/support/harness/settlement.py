@@ -1,25 +1,35 @@
-"""A real writer, a model of an API server, and settlement between the two."""
+"""A real writer, a model of a cluster, and settlement between the two."""
 
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
-from support.fakes.apiserver import ApiServer, ModelCluster
+from support.fakes.apiserver import ApiServer
+from support.fakes.full_cluster import EveryCluster
 from support.harness.replicas import running
 
 from ledger.core.model import accounts, commands
 from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.state import Entry, State
+from ledger.kube.requests import place_traits
+from ledger.kube.requests.card_sizes import Sizes
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch import failed_objects
-from ledger.log.ledger import Accepted
+from ledger.log.command_queue import CommandQueue
+from ledger.log.ledger import Accepted, Ledger
 from ledger.log.memory_log import MemoryStore
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
-from webhook.context.cluster_and_context import Beyond
-from webhook.settlement.settlement_session import SettlementSettings, Site
-from webhook.settlement_controller import Settlement
+from webhook.context.cluster_context import ClusterContext
+from webhook.gates.gate_opener import GateOpener
+from webhook.kinds.catalog import KindCatalog
+from webhook.settlement.attempt_ages import AttemptAges
+from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.pod_reconciler import PodReconciler
+from webhook.settlement.settlement_session import SettlementSession, SettlementSettings, Site
+from webhook.settlement_controller import Settlement, StartListener
 
 CLUSTER = "c"
 DEMAND = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 10, "nvidia.com/gpumem": 1000}
@@ -34,12 +44,21 @@ class World:
         self,
         writer: Writer,
         settings: SettlementSettings,
-        beyond: Beyond | None = None,
-        cluster: ModelCluster | None = None,
+        cluster: EveryCluster | None = None,
+        listeners: Sequence[StartListener] = (),
     ) -> None:
         self.writer = writer
-        self.cluster = cluster or ModelCluster(ApiServer())
+        self.settings = settings
+        self.cluster = cluster or EveryCluster(ApiServer())
         self.server = self.cluster.server
+        self.context = ClusterContext(
+            KindCatalog.load(),
+            settings.rules,
+            writer,
+            CLUSTER,
+            cluster=self.cluster,
+            current=Sizes(writer, CLUSTER, settings.rules).rules,
+        )
         self.active = True
         self.now = 1_800_000_000_000_000
         self.asked: list[AnyCommand] = []
@@ -49,11 +68,12 @@ class World:
         self.settlement = Settlement(
             self,
             writer,
-            Site(self.cluster, CLUSTER, beyond),
+            site=Site(self.cluster, self.context),
             now=lambda: self.now,
             is_active=lambda: self.active,
             settings=settings,
             count=self.count,
+            listeners=listeners,
         )
         self._applied = asyncio.Event()
         writer.subscribe(self._wake)
@@ -84,6 +104,14 @@ class World:
 
     def entry(self, name: str, namespace: str = f"{CLUSTER}/red") -> Entry | None:
         return self.state.entry(namespace, f"pods/{name}")
+
+    def root(self, key: str, namespace: str = f"{CLUSTER}/red") -> Entry | None:
+        """Return the ledger's entry of a key, such as `deployments.apps/web`."""
+        return self.state.entry(namespace, key)
+
+    def used(self, account: str, key: str) -> int:
+        """Return the used amount of a line of an account."""
+        return self.state.used[self.state.accounts[account].lines[key]]
 
     def limits(self, quota: str) -> dict[str, int] | None:
         account = self.state.accounts.get(accounts.quota(CLUSTER, "red", quota))
@@ -124,13 +152,79 @@ async def world(
 
 
 @contextlib.asynccontextmanager
+async def full_world(
+    *,
+    settle_seconds: float = 60.0,
+    recount_seconds: float = 600.0,
+    store: MemoryStore | None = None,
+    **settings: Any,
+) -> AsyncIterator[World]:
+    """Make a world with traits, universe quotas and statuses; settlement does not run yet."""
+    found = SettlementSettings(
+        settle_seconds=settle_seconds,
+        recount_seconds=recount_seconds,
+        **{
+            "rules": RULES,
+            "cluster_traits": place_traits.of_cluster(CLUSTER, "", None),
+            "universe_authority": True,
+            "write_quota_status": True,
+        }
+        | settings,
+    )
+    async with running(store or MemoryStore()) as writer:
+        yield World(writer, found)
+
+
+@contextlib.asynccontextmanager
 async def settling(one: World) -> AsyncIterator[None]:
-    """Run settlement until the block ends."""
-    task = asyncio.create_task(one.settlement.run())
+    """Run settlement and the informers of its context until the block ends."""
+    assert one.context.informers is not None
+    tasks = [
+        asyncio.create_task(one.context.informers.run()),
+        asyncio.create_task(one.settlement.run()),
+    ]
     try:
         yield
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
     assert one.fails or not [what for what, *_ in one.counted if what == failed_objects.METRIC]
+
+
+@contextlib.asynccontextmanager
+async def session_of(one: World, view: Writer | None = None) -> AsyncIterator[SettlementSession]:
+    """Begin a session of settlement, and deliver its commands until the block ends.
+
+    It sees the state of `view`, which also decides the commands; by default that is the writer.
+    """
+    commands = CommandQueue(view or one.writer)
+    delivery = asyncio.create_task(commands.run())
+    try:
+        yield SettlementSession(
+            view or one.writer,
+            Site(one.cluster, one.context),
+            settings=one.settings,
+            now=lambda: one.now,
+            commands=commands,
+            count=one.count,
+        )
+    finally:
+        delivery.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await delivery
+
+
+def pod_reconciler(
+    session: SettlementSession, ledger: Ledger, ages: AttemptAges | None = None
+) -> PodReconciler:
+    """Return a reconciler of pods without listeners."""
+    return PodReconciler(
+        session,
+        GateOpener(session, ledger),
+        ages=ages or AttemptAges(),
+        invalid_objects=InvalidObjects(),
+        listeners=(),
+    )

@@ -11,8 +11,8 @@ BOUNDS = {
     "mutate": 28,
     "filter": 42,
     "prioritize": 39,
-    "bind": 173,
-    "release": 92,
+    "bind": 156,
+    "release": 67,
     "project": 80,
 }
 """The most moves between files that a trip may take; lower a bound when its trip is shorter."""

@@ -340,7 +340,7 @@ async def test_a_pod_whose_request_makes_no_sense_charges_nothing_and_is_counted
         persist(one, "last")
         await one.until(lambda: committed(one, "last"))
         assert one.entry("p") is None
-        assert one.settlement.puzzling == 1
+        assert one.settlement.invalid_objects == 1
         with contextlib.suppress(KeyError):
             one.server.delete("pods", "red", "p")
-        await one.until(lambda: one.settlement.puzzling == 0)
+        await one.until(lambda: one.settlement.invalid_objects == 0)

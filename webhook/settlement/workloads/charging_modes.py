@@ -1,34 +1,30 @@
-"""Manners: how the roots of each namespace are charged, as its policy says."""
+"""How the workloads of each namespace are charged, by its policy."""
 
-from webhook.context.policies import NamespacePolicy
-from webhook.settlement.settlement_session import SettlementSession
-from webhook.settlement.workloads.workload_observation import DEFAULT_MODE, ChargingMode
+from webhook.context.policies import Policies
+from webhook.settlement.workloads.workload_observation import ChargingMode
 
 
 class ChargingModes:
-    """Remembers how each namespace was treated, to notice when that is over."""
+    """The charging modes that were used, to notice when a policy changes one."""
 
-    def __init__(self, session: SettlementSession) -> None:
-        self._policies = session.beyond.context.policies if session.beyond is not None else None
-        self._known: dict[str, set[ChargingMode]] = {}
+    def __init__(self, policies: Policies) -> None:
+        self._policies = policies
+        self._used: dict[str, set[ChargingMode]] = {}
 
     def of(self, namespace: str) -> ChargingMode:
-        """Return how roots of a namespace are charged now."""
-        found = self._look_up(namespace)
-        self._known.setdefault(namespace, set()).add(found)
-        return found
+        """Return the current charging mode of a namespace, and remember that it was used."""
+        mode = self._current(namespace)
+        self._used.setdefault(namespace, set()).add(mode)
+        return mode
 
     def changed(self) -> bool:
-        """Return whether any namespace asked about before is treated otherwise now."""
-        return any(known != {self._look_up(name)} for name, known in self._known.items())
+        """Return whether the current mode of any namespace differs from one that was used."""
+        return any(used != {self._current(name)} for name, used in self._used.items())
 
     def forget(self) -> None:
-        """Begin anew: everything is about to be listed again."""
-        self._known.clear()
+        """Forget the used modes, because everything is listed again."""
+        self._used.clear()
 
-    def _look_up(self, namespace: str) -> ChargingMode:
-        return DEFAULT_MODE if self._policies is None else _manner(self._policies.of(namespace))
-
-
-def _manner(policy: NamespacePolicy) -> ChargingMode:
-    return ChargingMode(policy.surge, not policy.charges_roots, policy.elastic_max)
+    def _current(self, namespace: str) -> ChargingMode:
+        policy = self._policies.of(namespace)
+        return ChargingMode(policy.surge, not policy.charges_roots, policy.elastic_max)

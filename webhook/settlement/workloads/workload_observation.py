@@ -1,10 +1,8 @@
-"""Sighting roots: what an object of any kind may run, as little of it as has to be remembered.
+"""Observations of workloads: the part of an object that settlement keeps. Pure.
 
-This is applied to every object while a list is read, so that a list of large objects is never in
-memory in full. Pure.
+Every object is reduced to its observation while a list is read, so that a list of large objects is
+never in memory in full.
 """
-
-from typing import Final
 
 import msgspec
 
@@ -19,9 +17,10 @@ from webhook.settlement.observation import ObservedObject
 
 
 class ChargingMode(msgspec.Struct, frozen=True):
-    """How the roots of a namespace are charged: `pods_only` means not at all.
+    """How the workloads of a namespace are charged.
 
-    With `elastic_max` the most counts that an autoscaler may make of them.
+    With `pods_only` they are charged nothing. With `elastic_max` they are charged the most that an
+    autoscaler may make of them.
     """
 
     surge: Surge = "opportunistic"
@@ -29,21 +28,18 @@ class ChargingMode(msgspec.Struct, frozen=True):
     elastic_max: bool = False
 
 
-DEFAULT_MODE: Final = ChargingMode()
-
-
 class ObservedWorkload(msgspec.Struct, frozen=True, gc=False):
-    """A root as the ledger sees it, and the controller that may make it part of another root.
+    """A workload and its controller, which may make it part of another root.
 
-    `unread` is why it could not be read: it then stays charged as it is.
+    `unreadable` is the error with which its spec could not be read. Its charge then stays.
     """
 
     seen: ObservedObject
     controller: OwnerReference | None = None
-    unread: Exception | None = None
+    unreadable: Exception | None = None
 
     def metadata(self) -> ObjectMeta:
-        """Return what the object's ancestors are looked up by."""
+        """Return the metadata by which the owners are looked up."""
         _, _, name = self.seen.key.rpartition("/")
         _, namespace = split_qualified(self.seen.namespace)
         references = [self.controller] if self.controller is not None else None
@@ -52,14 +48,14 @@ class ObservedWorkload(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-def unread_root(
-    kind: WorkloadKind, workload: Workload, cluster: str, why: Exception
+def unreadable_workload(
+    kind: WorkloadKind, workload: Workload, cluster: str, error: Exception
 ) -> ObservedWorkload:
-    """Return what is remembered of an object that could not be read: which one it is, and why."""
+    """Return the identity of an object whose spec could not be read, and the error."""
     meta = workload.metadata
     namespace = qualified(cluster, meta.namespace)
     seen = ObservedObject(namespace, key_of(kind, meta.name), meta.uid, 0, {})
-    return ObservedWorkload(seen, meta.controller(), why)
+    return ObservedWorkload(seen, meta.controller(), error)
 
 
 def observe_workload(
@@ -67,16 +63,14 @@ def observe_workload(
     workload: Workload,
     cluster: str,
     rules: DemandRules,
-    charged: ChargingMode = DEFAULT_MODE,
+    mode: ChargingMode,
 ) -> ObservedWorkload:
-    """Read an object of a kind as the ledger sees it.
+    """Return the observation of an object of a kind.
 
-    Raises ValueError when its resourceVersion is none.
+    Raises ValueError if its resourceVersion is no number.
     """
     meta = workload.metadata
-    envelope = envelope_of(
-        kind, workload, rules, surge=charged.surge, elastic_max=charged.elastic_max
-    )
+    envelope = envelope_of(kind, workload, rules, surge=mode.surge, elastic_max=mode.elastic_max)
     seen = ObservedObject(
         qualified(cluster, meta.namespace),
         key_of(kind, meta.name),
@@ -90,11 +84,11 @@ def observe_workload(
     elif envelope.finished:
         seen = msgspec.structs.replace(seen, cause=Cause.FINISHED)
     elif not envelope.traits:
-        # It asks for nothing any more; pods that it has made before count by what they are.
+        # It no longer requests anything. Its existing pods count by themselves.
         seen = msgspec.structs.replace(seen, cause=Cause.MOVED)
     else:
-        # Quotas go on selecting its pods by its traits where the ledger has known it otherwise.
-        demand = {} if charged.pods_only else envelope.demand
+        # Its traits are kept: quotas select its pods by them if it was charged before.
+        demand = {} if mode.pods_only else envelope.demand
         seen = msgspec.structs.replace(
             seen, demand=demand, traits=envelope.traits, assumed=envelope.assumed
         )

@@ -19,7 +19,9 @@ from projections.queries.drift_report import (
 )
 from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.tables.drift_table import RECOUNT
-from webhook.settlement.drift_counter import drift_of
+from webhook.context.namespaces import Namespaces
+from webhook.context.policies import NamespacePolicy, Policies
+from webhook.settlement.drift_counter import DriftCounter
 from webhook.settlement.settlement_session import RECOUNTED
 
 GPU = "nvidia.com/gpu"
@@ -105,10 +107,13 @@ async def test_small_pages_together_are_the_whole(path: Path) -> None:
 
 async def test_the_metric_counts_what_is_told(path: Path) -> None:
     state, counted = State(), list[tuple[int, str]]()
+    policies = Policies(NamespacePolicy(), Namespaces(None))
     for position, payload in enumerate(payloads(), start=1):
+        drift_counter = DriftCounter(
+            policies, lambda _, cause="", at=position: counted.append((at, cause))
+        )
         for item in records.fold(state, position, payload).items:
-            cause = drift_of(item.event, None)
-            counted += [(position, cause)] if cause else []
+            drift_counter.follow(item.event)
     assert counted == [(one.position, one.cause) for one in reversed(await told(path))]
 
 

@@ -5,14 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 from support.fakes.apiserver import Object, pod_body
-from support.fakes.full_cluster import (
-    DEPLOYMENTS,
-    FullWorld,
-    full_world,
-    settling_everything,
-    workload,
-)
-from support.harness.settlement import CLUSTER
+from support.fakes.full_cluster import DEPLOYMENTS, workload
+from support.harness.settlement import CLUSTER, World, full_world, settling
 
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
@@ -25,8 +19,7 @@ from ledger.core.model.traits import Reach, Requirement
 from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import CardSize, DemandRules
 from ledger.log.ledger import Accepted
-from webhook.context.assumed_demand import with_promised_demand
-from webhook.settlement.observation import ObservedObject, command_if_changed
+from webhook.settlement.observation import ObservedObject, command_if_changed, with_promised_demand
 from webhook.settlement.pod_observation import observe_pod
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
@@ -109,7 +102,7 @@ def test_what_stands_of_a_placed_pod_is_what_it_is_charged() -> None:
     assert with_promised_demand(state, seen(8000)).demand[MEMORY] == 40_000
 
 
-async def register(one: FullWorld, node: str, memory: int) -> None:
+async def register(one: World, node: str, memory: int) -> None:
     card = Card(f"GPU-{node}", 0, "A100", memory, 100, 10)
     command = RegisterCards(f"{CLUSTER}/{node}", "hami", (card,))
     assert isinstance(await one.writer.submit(command), Accepted)
@@ -122,7 +115,7 @@ def whole_card(name: str) -> Object:
 async def test_a_larger_node_raises_neither_pods_nor_workloads_that_are_settled() -> None:
     memory = {"p": 16_000, "later": 80_000}
     web = "deployments.apps/web"
-    async with full_world(rules=DemandRules()) as one, settling_everything(one):
+    async with full_world(rules=DemandRules()) as one, settling(one):
         await one.synced()
         await register(one, "n1", 16_000)
         one.server.create("pods", "red", whole_card("p"))

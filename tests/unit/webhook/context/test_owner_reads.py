@@ -1,30 +1,16 @@
 """Owners that cannot be read: one list waits for all of them together, not for each."""
 
 import asyncio
-import contextlib
 
 import msgspec
 import pytest
 from support.fakes.apiserver import pod_body
-from support.fakes.full_cluster import (
-    REPLICASETS,
-    FullWorld,
-    full_world,
-    reference,
-    template,
-    workload,
-)
-from support.harness.settlement import CLUSTER, RULES
+from support.fakes.full_cluster import REPLICASETS, reference, template, workload
+from support.harness.settlement import CLUSTER, World, full_world, pod_reconciler, session_of
 
 from ledger.core.model.commands import Reserve
 from ledger.kube.api.objects import Pod
-from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import Accepted
-from webhook.context.cluster_and_context import Beyond
-from webhook.settlement.attempt_ages import AttemptAges
-from webhook.settlement.invalid_objects import InvalidObjects
-from webhook.settlement.pod_reconciler import PodReconciler
-from webhook.settlement.settlement_session import SettlementSession, SettlementSettings, Site
 
 NAMESPACE = f"{CLUSTER}/red"
 PODS = 20
@@ -34,7 +20,7 @@ async def never(*_: object) -> None:
     await asyncio.Event().wait()
 
 
-async def owned_pods(one: FullWorld) -> list[Pod]:
+async def owned_pods(one: World) -> list[Pod]:
     """Return pods of as many owners that nobody remembers, all of them known to the ledger."""
     found = []
     for number in range(PODS):
@@ -52,21 +38,13 @@ async def owned_pods(one: FullWorld) -> list[Pod]:
 @pytest.mark.parametrize("looking", ["again", "behind the barrier"])
 async def test_the_owners_of_one_list_are_waited_for_together(looking, monkeypatch):
     monkeypatch.setattr("webhook.settlement.pod_reconciler.LIST_READ_SECONDS", 0.5)
-    async with full_world() as one:
-        one.every.get_object = never
-        site = Site(one.every, CLUSTER, Beyond(one.every, one.context))
-        courier = CommandQueue(one.writer)
-        tenure = SettlementSession(
-            one.writer, site, SettlementSettings(rules=RULES), lambda: 0, courier
-        )
-        pods, found = PodReconciler(tenure, AttemptAges(), InvalidObjects()), await owned_pods(one)
-        task = asyncio.create_task(courier.run())
+    async with full_world() as one, session_of(one) as session:
+        one.cluster.get_object = never
+        pods, found = pod_reconciler(session, one.writer), await owned_pods(one)
+        keys = [f"pods/p{number}" for number in range(PODS)]
         async with asyncio.timeout(0.5 * PODS / 2):
             if looking == "again":
-                await pods.look_again(found)
+                await pods.recheck(found)
             else:
-                looked = await pods.look(NAMESPACE, [f"pods/p{number}" for number in range(PODS)])
-                assert len(looked.seen) == PODS
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+                listed = await pods.list_keys(NAMESPACE, keys)
+                assert len(listed.seen) == PODS

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from support.fakes.apiserver import pod_body, quota_body
-from support.fakes.full_cluster import FullWorld, full_world, settling_everything
+from support.harness.settlement import World, full_world, settling
 
 from ledger.core.model.commands import Reserve
 from ledger.kube.api.errors import Unavailable
@@ -27,23 +27,23 @@ def waiting_pod(name: str, age: int = 0, gpu: int = 1) -> dict:
     return body
 
 
-def wait(one: FullWorld, name: str, age: int = 0, gpu: int = 1, namespace: str = "red") -> dict:
+def wait(one: World, name: str, age: int = 0, gpu: int = 1, namespace: str = "red") -> dict:
     return one.server.create("pods", namespace, waiting_pod(name, age, gpu), f"uid-{name}")
 
 
-def is_gated(one: FullWorld, name: str, namespace: str = "red") -> bool:
+def is_gated(one: World, name: str, namespace: str = "red") -> bool:
     found = one.server.objects["pods", namespace, name]["spec"]["schedulingGates"]
     return {"name": GATE} in found
 
 
-async def limited(one: FullWorld, gpu: int, namespace: str = "red") -> None:
+async def limited(one: World, gpu: int, namespace: str = "red") -> None:
     one.server.create("resourcequotas", namespace, quota_body("q", **{GPUS: str(gpu)}))
     account = f"quota/c/{namespace}/q"
     await one.until(lambda: account in one.state.accounts)
 
 
 async def test_a_pod_with_room_is_reserved_and_its_gate_is_removed():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         await limited(one, 1)
         wait(one, "p")
@@ -56,7 +56,7 @@ async def test_a_pod_with_room_is_reserved_and_its_gate_is_removed():
 
 
 async def test_a_pod_without_room_counts_nothing_until_something_is_freed():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         await limited(one, 1)
         one.server.create("pods", "red", pod_body("first"))
@@ -71,7 +71,7 @@ async def test_a_pod_without_room_counts_nothing_until_something_is_freed():
 
 
 async def test_it_is_known_how_many_pods_wait_and_for_how_long():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         assert (one.settlement.waiting, one.settlement.waiting_seconds_max) == (0, 0.0)
         await limited(one, 0)
@@ -84,7 +84,7 @@ async def test_it_is_known_how_many_pods_wait_and_for_how_long():
 
 
 async def test_a_pod_without_room_is_not_asked_for_again_and_again():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         await limited(one, 1)
         one.server.create("pods", "red", pod_body("first"))
@@ -97,7 +97,7 @@ async def test_a_pod_without_room_is_not_asked_for_again_and_again():
 
 async def test_what_nobody_saw_change_is_asked_for_again_in_time(monkeypatch):
     monkeypatch.setattr(gate_queue, "SLOW_SECONDS", 0.5)
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         await limited(one, 0)
         wait(one, "p", gpu=1)
@@ -107,7 +107,7 @@ async def test_what_nobody_saw_change_is_asked_for_again_in_time(monkeypatch):
 async def test_one_denial_is_kept_for_each_pod_that_waits_however_long(monkeypatch):
     monkeypatch.setattr(gate_queue, "SLOW_SECONDS", 0.05)
     store = MemoryStore()
-    async with full_world(store=store) as one, settling_everything(one):
+    async with full_world(store=store) as one, settling(one):
         await one.synced()
         await limited(one, 0)
         for name in ("p", "q"):
@@ -128,7 +128,7 @@ async def test_the_oldest_of_a_namespace_goes_first_and_holds_up_the_younger_one
             wait(one, name, age, gpu)
         one.server.create("resourcequotas", "red", quota_body("q", **{GPUS: "2"}))
         one.server.create("pods", "red", pod_body("first"))
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             await one.until(lambda: any(isinstance(told, Reserve) for told in one.asked))
             await asyncio.sleep(1.2)
@@ -143,7 +143,7 @@ async def test_a_pod_that_can_never_fit_does_not_hold_up_the_others():
         for name, age, gpu in (("a-young", 1, 1), ("z-old", 9, 5)):
             wait(one, name, age, gpu)
         one.server.create("resourcequotas", "red", quota_body("q", **{GPUS: "2"}))
-        async with settling_everything(one):
+        async with settling(one):
             await one.until(lambda: not is_gated(one, "a-young"))
             assert is_gated(one, "z-old")
             raised = {"hard": {GPUS: "6"}}
@@ -158,10 +158,10 @@ async def test_namespaces_take_turns(tries, monkeypatch):
         for number in range(5):
             wait(one, f"r{number}", 100 - number)
         wait(one, "b", namespace="blue")
-        async with settling_everything(one):
+        async with settling(one):
             await one.until(lambda: not is_gated(one, "b", "blue"))
             await one.until(lambda: not is_gated(one, "r4"))
-        opened = [write[2] for write in one.every.writes if write[0] == "gate"]
+        opened = [write[2] for write in one.cluster.writes if write[0] == "gate"]
         assert opened.index("b") <= 1
         assert [name for name in opened if name != "b"] == [f"r{number}" for number in range(5)]
 
@@ -170,7 +170,7 @@ async def test_where_limits_do_not_hold_nobody_waits():
     async with full_world() as one:
         policy = {"metadata": {"name": "p"}, "spec": {"namespaces": ["red"], "mode": "warn"}}
         one.server.create(POLICIES.name, "", policy)
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             await limited(one, 0)
             wait(one, "p")
@@ -180,19 +180,19 @@ async def test_where_limits_do_not_hold_nobody_waits():
 
 async def test_a_gate_that_cannot_be_removed_is_tried_again_and_charged_once(monkeypatch):
     monkeypatch.setattr(gate_opener, "RETRY_SECONDS", 0.1)
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
-        one.every.refusing = Unavailable("the API server is down")
+        one.cluster.refusing = Unavailable("the API server is down")
         wait(one, "p")
         await one.until(lambda: one.entry("p") is not None)
-        one.every.refusing = None
+        one.cluster.refusing = None
         await one.until(lambda: not is_gated(one, "p"))
         await one.until(lambda: one.entry("p").committed is not None)
         assert sum(isinstance(told, Reserve) for told in one.asked) == 1
 
 
 async def test_a_pod_that_is_deleted_while_it_waits_is_forgotten():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         await limited(one, 0)
         wait(one, "p")
@@ -206,7 +206,7 @@ async def test_a_pod_that_is_deleted_while_it_waits_is_forgotten():
 
 
 async def test_a_pod_that_went_without_a_word_is_forgotten_at_the_next_list():
-    async with full_world(recount_seconds=0.5) as one, settling_everything(one):
+    async with full_world(recount_seconds=0.5) as one, settling(one):
         await one.synced()
         await limited(one, 0)
         wait(one, "p")
@@ -222,12 +222,12 @@ async def test_a_pod_that_went_without_a_word_is_forgotten_at_the_next_list():
 @pytest.mark.parametrize("held", [False, True])
 async def test_after_a_recount_waiting_pods_count_if_something_is_reserved_for_them(held):
     async with full_world() as one:
-        one.every.refusing = Unavailable("the API server is down")
+        one.cluster.refusing = Unavailable("the API server is down")
         if held:
             await one.reserve("p", "uid-p")
         one.server.create("resourcequotas", "red", quota_body("q", **{GPUS: "0"}))
         wait(one, "p")
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             assert (one.entry("p") is not None) is held
             if held:
@@ -235,7 +235,7 @@ async def test_after_a_recount_waiting_pods_count_if_something_is_reserved_for_t
 
 
 async def test_a_change_that_was_never_written_lets_no_pod_in():
-    async with full_world(settle_seconds=0.5) as one, settling_everything(one):
+    async with full_world(settle_seconds=0.5) as one, settling(one):
         await one.synced()
         await limited(one, 0)
         version = int(wait(one, "p")["metadata"]["resourceVersion"])
@@ -249,7 +249,7 @@ async def test_a_change_that_was_never_written_lets_no_pod_in():
 
 async def test_pods_that_wait_have_events_that_say_what_for(monkeypatch):
     monkeypatch.setattr(waiting_events, "FIRST_SECONDS", 0.0)
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         await limited(one, 2)
         one.server.create("pods", "red", pod_body("holder", gpu=2))
@@ -257,39 +257,39 @@ async def test_pods_that_wait_have_events_that_say_what_for(monkeypatch):
         wait(one, "first", age=9, gpu=2)
         wait(one, "second", age=5, gpu=1)
         wait(one, "never", age=10, gpu=3)
-        await one.until(lambda: len(one.every.events) >= 3)
-        notes = {event.name: event.note for event in one.every.events}
+        await one.until(lambda: len(one.cluster.events) >= 3)
+        notes = {event.name: event.note for event in one.cluster.events}
         assert notes["first"].startswith("waits for room: ")
         assert notes["second"].startswith("waits behind pod first, which waits for room: ")
         assert "at most 2" in notes["never"], notes
-        assert all(event.reason == "WaitingForQuota" for event in one.every.events)
-        assert all(event.uid == f"uid-{event.name}" for event in one.every.events)
+        assert all(event.reason == "WaitingForQuota" for event in one.cluster.events)
+        assert all(event.uid == f"uid-{event.name}" for event in one.cluster.events)
         one.server.delete("pods", "red", "holder")
         await one.until(lambda: not is_gated(one, "first"))
         await asyncio.sleep(2.5)  # some rounds, to give a needless event its chance
-        assert len(one.every.events) == 3
+        assert len(one.cluster.events) == 3
 
 
 async def test_a_pod_that_is_let_in_at_once_has_no_event():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         await limited(one, 1)
         wait(one, "p")
         await one.until(lambda: not is_gated(one, "p"))
-        assert one.every.events == []
+        assert one.cluster.events == []
 
 
 async def test_events_that_cannot_be_written_are_counted_and_hold_up_no_gate(monkeypatch):
     monkeypatch.setattr(waiting_events, "FIRST_SECONDS", 0.0)
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         await limited(one, 1)
         one.server.create("pods", "red", pod_body("holder"))
         await one.until(lambda: one.entry("holder") is not None)
-        one.every.refusing = Unavailable("no answer")
+        one.cluster.refusing = Unavailable("no answer")
         wait(one, "p")
         dropped = "events_dropped_total", "settlement", "refused"
         await one.until(lambda: one.counted[dropped] == 1)
-        one.every.refusing = None
+        one.cluster.refusing = None
         one.server.delete("pods", "red", "holder")
         await one.until(lambda: not is_gated(one, "p"))

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from support.fakes.full_cluster import FullWorld, full_world, settling_everything
+from support.harness.settlement import World, full_world, settling
 
 from ledger.kube.api.errors import Forbidden
 from ledger.kube.api.resources import NAMESPACES, POLICIES
@@ -15,20 +15,20 @@ HARD = {GPUS: "4"}
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(default_quotas, "MAKE_SECONDS", 0.05)
+    monkeypatch.setattr(default_quotas, "CREATE_SECONDS", 0.05)
     monkeypatch.setattr(default_quotas, "RETRY_SECONDS", 0.2)
 
 
-def policy(one: FullWorld, **selects) -> None:
+def policy(one: World, **selects) -> None:
     spec = {"defaultQuota": {"name": "given", "hard": HARD}} | selects
     one.server.create(POLICIES.name, "", {"metadata": {"name": "p"}, "spec": spec})
 
 
-def namespace(one: FullWorld, name: str) -> None:
+def namespace(one: World, name: str) -> None:
     one.server.create(NAMESPACES.name, "", {"metadata": {"name": name}})
 
 
-def quotas(one: FullWorld) -> set[tuple[str, str]]:
+def quotas(one: World) -> set[tuple[str, str]]:
     return {(where, name) for kind, where, name in one.server.objects if kind == "resourcequotas"}
 
 
@@ -37,7 +37,7 @@ async def test_every_namespace_that_a_policy_selects_gets_its_quota():
         namespace(one, "red")
         namespace(one, "blue")
         policy(one, namespaces=["red", "green"])
-        async with settling_everything(one):
+        async with settling(one):
             await one.until(lambda: quotas(one) == {("red", "given")})
             await one.until(lambda: one.limits("given") == {GPUS: 4})
             namespace(one, "green")
@@ -50,18 +50,18 @@ async def test_a_quota_of_that_name_stays_as_it_is():
         body = {"metadata": {"name": "given"}, "spec": {"hard": {GPUS: "1"}}}
         one.server.create("resourcequotas", "red", body)
         policy(one)
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             await one.until(lambda: one.limits("given") == {GPUS: 1})
             await asyncio.sleep(0.3)  # some rounds, to give a wrong write its chance
-            assert [write for write in one.every.writes if write[0] == "quota"] == []
+            assert [write for write in one.cluster.writes if write[0] == "quota"] == []
 
 
 async def test_a_quota_that_is_deleted_by_hand_comes_again():
     async with full_world() as one:
         namespace(one, "red")
         policy(one)
-        async with settling_everything(one):
+        async with settling(one):
             await one.until(lambda: one.limits("given") == {GPUS: 4})
             one.server.delete("resourcequotas", "red", "given")
             await one.until(lambda: not quotas(one))
@@ -72,11 +72,11 @@ async def test_a_namespace_that_refuses_is_tried_again_after_a_pause():
     async with full_world() as one:
         namespace(one, "red")
         policy(one)
-        one.every.refusing = Forbidden("the namespace is being terminated")
-        async with settling_everything(one):
+        one.cluster.refusing = Forbidden("the namespace is being terminated")
+        async with settling(one):
             await one.synced()
             await asyncio.sleep(0.3)
-            one.every.refusing = None
+            one.cluster.refusing = None
             await one.until(lambda: quotas(one) == {("red", "given")})
 
 
@@ -85,7 +85,7 @@ async def test_a_default_quota_in_bytes_is_made_with_the_number_that_it_means():
     async with full_world() as one:
         namespace(one, "red")
         policy(one, defaultQuota={"name": "given", "hard": {memory: "16Gi", "pods": "3"}})
-        async with settling_everything(one):
+        async with settling(one):
             await one.until(lambda: one.limits("given") == {memory: 16_384})
             made = one.server.objects["resourcequotas", "red", "given"]
             assert made["spec"]["hard"] == {memory: "16384", "pods": "3"}

@@ -1,7 +1,7 @@
 """Quotas that nobody refused and that are odd: what they limit, and where that is shown."""
 
 import pytest
-from support.fakes.full_cluster import full_world, settling_everything
+from support.harness.settlement import full_world, settling
 
 from ledger.core.model import accounts
 from ledger.kube.api.resources import UNIVERSE_QUOTAS
@@ -17,7 +17,7 @@ def body(name: str, value: str) -> dict:
 async def test_a_stored_quota_in_bytes_counts_as_mebibytes_and_is_shown_until_it_is_mended():
     async with full_world() as one:
         one.server.create("resourcequotas", "red", body("q", "16Gi"))
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             assert one.limits("q") == {MEM: 16_384}
             assert one.settlement.odd_quotas == 1
@@ -31,7 +31,7 @@ async def test_a_stored_quota_in_bytes_counts_as_mebibytes_and_is_shown_until_it
 
 
 async def test_a_universe_quota_in_bytes_counts_as_mebibytes_and_is_shown_until_it_is_gone():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         one.server.create(UNIVERSE_QUOTAS.name, "", body("all", "16Gi"))
         await one.until(lambda: accounts.universe("all") in one.state.accounts)
@@ -44,7 +44,7 @@ async def test_a_universe_quota_in_bytes_counts_as_mebibytes_and_is_shown_until_
 
 @pytest.mark.parametrize("value", ["8200Ti", "1e400", "10e399", "-1", "0.5", "1e3", "", "9" * 400])
 async def test_no_amount_of_a_quota_keeps_the_other_quotas_from_being_followed(value: str):
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         one.server.create("resourcequotas", "red", body("odd", value))
         one.server.create(UNIVERSE_QUOTAS.name, "", body("odd", value))

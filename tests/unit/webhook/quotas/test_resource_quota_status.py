@@ -5,8 +5,7 @@ import asyncio
 import msgspec
 import pytest
 from support.fakes.apiserver import pod_body
-from support.fakes.full_cluster import FullWorld, full_world, settling_everything
-from support.harness.settlement import RULES
+from support.harness.settlement import RULES, World, full_world, settling
 
 from ledger.kube.api.errors import Conflict, Unavailable
 from ledger.kube.quotas import hard_limits
@@ -25,23 +24,23 @@ def quick(monkeypatch):
     monkeypatch.setattr(resource_quota_status, "RETRY_SECONDS", 0.1)
 
 
-def quota(one: FullWorld, name: str = "q", **hard: str) -> None:
+def quota(one: World, name: str = "q", **hard: str) -> None:
     body = {"metadata": {"name": name}, "spec": {"hard": hard}, "status": {"used": {NATIVE: "7"}}}
     one.server.create("resourcequotas", "red", body)
 
 
-def used(one: FullWorld, name: str = "q") -> dict:
+def used(one: World, name: str = "q") -> dict:
     return one.server.objects["resourcequotas", "red", name]["status"]["used"]
 
 
-def outcomes(one: FullWorld, resource: str = "resourcequotas") -> dict[str, int]:
+def outcomes(one: World, resource: str = "resourcequotas") -> dict[str, int]:
     """Return how often statuses were written, by outcome."""
     name = "status_writes_total"
     return {key[2]: many for key, many in one.counted.items() if key[:2] == (name, resource)}
 
 
 async def test_what_is_charged_is_shown_by_the_keys_that_kubernetes_does_not_count():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         quota(one, **{GPUS: "4", MEMORY: "8000", NATIVE: "9"})
         await one.until(lambda: used(one) == {NATIVE: "7", GPUS: "0", MEMORY: "0"})
@@ -52,29 +51,29 @@ async def test_what_is_charged_is_shown_by_the_keys_that_kubernetes_does_not_cou
 
 
 async def test_nothing_is_written_while_nothing_changes():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         quota(one, **{GPUS: "4", MEMORY: "64000"})
         await one.until(lambda: GPUS in used(one))
         one.server.update("resourcequotas", "red", "q", status={"used": {GPUS: 0, MEMORY: "0k"}})
         await asyncio.sleep(0.3)  # some rounds, to give a needless write its chance
-        assert len(one.every.writes) == 1
+        assert len(one.cluster.writes) == 1
 
 
 async def test_without_the_setting_nothing_is_written():
-    async with full_world(write_quota_status=False) as one, settling_everything(one):
+    async with full_world(write_quota_status=False) as one, settling(one):
         await one.synced()
         quota(one, **{GPUS: "4"})
         one.server.create("pods", "red", pod_body("p"))
         await one.until(lambda: one.entry("p") is not None)
         await asyncio.sleep(0.2)
-        assert one.every.writes == []
+        assert one.cluster.writes == []
 
 
 async def test_a_quota_that_somebody_else_has_written_holds_up_no_other():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
-        honest, conflicts = one.every.patch_quota_status, []
+        honest, conflicts = one.cluster.patch_quota_status, []
 
         async def conflicting(namespace, name, used, version):
             if name == "q" and len(conflicts) < 100:
@@ -82,7 +81,7 @@ async def test_a_quota_that_somebody_else_has_written_holds_up_no_other():
                 raise Conflict("somebody was faster")
             await honest(namespace, name, used, version)
 
-        one.every.patch_quota_status = conflicting
+        one.cluster.patch_quota_status = conflicting
         quota(one, **{GPUS: "4"})
         quota(one, "r", **{GPUS: "4"})
         await one.until(lambda: used(one, "r").get(GPUS) == "0")
@@ -93,15 +92,15 @@ async def test_a_quota_that_somebody_else_has_written_holds_up_no_other():
 
 
 async def test_a_failure_is_tried_again_after_a_pause():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
-        one.every.refusing = Unavailable("the API server is down")
+        one.cluster.refusing = Unavailable("the API server is down")
         quota(one, **{GPUS: "4"})
         await one.until(lambda: one.limits("q") == {GPUS: 4})
         await asyncio.sleep(0.2)
         assert GPUS not in used(one)
         assert outcomes(one)["failed"] >= 1
-        one.every.refusing = None
+        one.cluster.refusing = None
         await one.until(lambda: used(one).get(GPUS) == "0")
 
 

@@ -5,8 +5,7 @@ from collections import Counter
 
 import pytest
 from support.fakes.apiserver import pod_body
-from support.fakes.full_cluster import FullWorld, full_world, settling_everything
-from support.harness.settlement import CLUSTER
+from support.harness.settlement import CLUSTER, World, full_world, settling
 
 from ledger.core.model import accounts
 from ledger.core.model.commands import Describe, Observe, SetLimits
@@ -22,28 +21,28 @@ GPUS = "limits.nvidia.com/gpu"
 ALL = accounts.universe("all")
 
 
-def universe(one: FullWorld, name: str = "all", limit: str = "8", **spec) -> None:
+def universe(one: World, name: str = "all", limit: str = "8", **spec) -> None:
     body = {"metadata": {"name": name, "generation": 1}, "spec": {"hard": {GPUS: limit}} | spec}
     one.server.create(UNIVERSE_QUOTAS.name, "", body)
 
 
-def namespace(one: FullWorld, name: str, **labels: str) -> None:
+def namespace(one: World, name: str, **labels: str) -> None:
     one.server.create(NAMESPACES.name, "", {"metadata": {"name": name, "labels": labels}})
 
 
-def limits(one: FullWorld, name: str = "all") -> dict | None:
+def limits(one: World, name: str = "all") -> dict | None:
     account = one.state.accounts.get(accounts.universe(name))
     if account is None:
         return None
     return {key: one.state.limit[line] for key, line in account.lines.items()}
 
 
-def pod(one: FullWorld, where: str, name: str) -> None:
+def pod(one: World, where: str, name: str) -> None:
     one.server.create("pods", where, pod_body(name))
 
 
 async def test_accounts_follow_the_universe_quotas_of_the_authority():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         universe(one)
         await one.until(lambda: limits(one) == {GPUS: 8})
@@ -56,7 +55,7 @@ async def test_accounts_follow_the_universe_quotas_of_the_authority():
 async def test_accounts_whose_quota_went_while_nobody_looked_are_closed():
     async with full_world() as one:
         await one.writer.submit(SetLimits(accounts.universe("old"), (), {GPUS: 1}, reach=Reach()))
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             assert limits(one, "old") is None
 
@@ -65,14 +64,14 @@ async def test_another_cluster_than_the_authority_leaves_universe_accounts_alone
     async with full_world(universe_authority=False) as one:
         await one.writer.submit(SetLimits(accounts.universe("old"), (), {GPUS: 1}, reach=Reach()))
         universe(one)
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             assert limits(one, "old") == {GPUS: 1}
             assert limits(one) is None
 
 
 async def test_a_quota_that_cannot_be_read_limits_what_it_limited_before():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         universe(one)
         await one.until(lambda: limits(one) == {GPUS: 8})
@@ -83,7 +82,7 @@ async def test_a_quota_that_cannot_be_read_limits_what_it_limited_before():
 
 
 async def test_labels_of_namespaces_say_what_is_reached_as_soon_as_they_change():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         universe(one, namespaceSelector={"matchLabels": {"team": "a"}})
         namespace(one, "red", team="a")
@@ -99,9 +98,9 @@ async def test_labels_of_namespaces_say_what_is_reached_as_soon_as_they_change()
 
 
 async def test_an_older_replicas_word_on_the_cluster_does_not_stand(monkeypatch):
-    monkeypatch.setattr(cluster_labels, "TELL_SECONDS", 0.1)
+    monkeypatch.setattr(cluster_labels, "SEND_SECONDS", 0.1)
     traits = place_traits.of_cluster(CLUSTER, "eu", None)
-    async with full_world(cluster_traits=traits) as one, settling_everything(one):
+    async with full_world(cluster_traits=traits) as one, settling(one):
         await one.until(lambda: one.state.described.get(CLUSTER) == traits)
         await one.writer.submit(Describe(CLUSTER, f"!name={CLUSTER}"))
         await one.until(lambda: one.state.described.get(CLUSTER) == traits)
@@ -111,13 +110,13 @@ async def test_what_is_known_of_cluster_and_namespaces_is_told_once():
     traits = place_traits.of_cluster(CLUSTER, "eu", {"tier": "prod"})
     async with full_world(cluster_traits=traits) as one:
         namespace(one, "red", team="a")
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             await one.until(lambda: one.state.described.get(CLUSTER) == traits)
             one.server.update(NAMESPACES.name, "", "red", metadata={"annotations": {"a": "b"}})
             namespace(one, "last")
             await one.until(lambda: f"{CLUSTER}/last" in one.state.described)
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
         subjects = Counter(told.subject for told in one.asked if isinstance(told, Describe))
         assert subjects == {CLUSTER: 1, f"{CLUSTER}/red": 1, f"{CLUSTER}/last": 1}
@@ -126,7 +125,7 @@ async def test_what_is_known_of_cluster_and_namespaces_is_told_once():
 async def test_a_namespace_that_is_deleted_is_forgotten():
     async with full_world() as one:
         namespace(one, "red", team="a")
-        async with settling_everything(one):
+        async with settling(one):
             await one.until(lambda: f"{CLUSTER}/red" in one.state.described)
             one.server.delete(NAMESPACES.name, "", "red")
             await one.until(lambda: f"{CLUSTER}/red" not in one.state.described)
@@ -137,23 +136,23 @@ async def test_a_namespace_that_went_while_nobody_looked_is_forgotten():
     async with full_world() as one:
         await one.writer.submit(Describe(f"{CLUSTER}/red", "!name=red,team=a"))
         await one.writer.submit(Describe("other/red", "!name=red,team=a"))
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             assert f"{CLUSTER}/red" not in one.state.described
             assert one.state.described["other/red"] == "!name=red,team=a"
 
 
-def status(one: FullWorld, name: str = "all") -> dict:
+def status(one: World, name: str = "all") -> dict:
     return one.server.objects[UNIVERSE_QUOTAS.name, "", name].get("status", {})
 
 
-def outcomes(one: FullWorld) -> set[str]:
+def outcomes(one: World) -> set[str]:
     """Return how writing statuses came out, each way once."""
     where = ("status_writes_total", "universeresourcequotas")
     return {key[2] for key in one.counted if key[:2] == where}
 
 
-def condition(one: FullWorld, kind: str) -> dict:
+def condition(one: World, kind: str) -> dict:
     found = [one for one in status(one).get("conditions", []) if one["type"] == kind]
     return found[0] if found else {}
 
@@ -164,7 +163,7 @@ def quick(monkeypatch):
 
 
 async def test_the_status_says_who_uses_how_much(quick):
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         universe(one)
         for where, name in (("red", "p"), ("red", "q"), ("blue", "r")):
@@ -195,16 +194,16 @@ async def test_the_status_says_who_uses_how_much(quick):
 
 
 async def test_the_status_is_written_when_something_has_changed_and_not_otherwise(quick):
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         universe(one)
         await one.until(lambda: status(one).get("used") == {GPUS: "0"})
         await asyncio.sleep(0.3)  # some rounds, to give a needless write its chance
-        assert len(one.every.writes) == 1
+        assert len(one.cluster.writes) == 1
 
 
 async def test_conditions_say_what_is_odd_and_since_when(quick):
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         universe(one)
         await one.until(lambda: condition(one, "InEffect").get("status") == "True")
@@ -221,7 +220,7 @@ async def test_conditions_say_what_is_odd_and_since_when(quick):
 
 
 async def test_a_quota_that_limits_nothing_says_so(quick):
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         body = {"metadata": {"name": "all"}, "spec": {"hard": {"pods": "3"}}}
         one.server.create(UNIVERSE_QUOTAS.name, "", body)
@@ -231,26 +230,26 @@ async def test_a_quota_that_limits_nothing_says_so(quick):
 
 async def test_a_status_that_cannot_be_written_is_tried_again_later(quick, monkeypatch):
     monkeypatch.setattr(universe_quota_status, "RETRY_SECONDS", 0.1)
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
-        one.every.refusing = Unavailable("the API server is down")
+        one.cluster.refusing = Unavailable("the API server is down")
         universe(one)
         await one.until(lambda: limits(one) is not None)
         await asyncio.sleep(0.3)
-        one.every.refusing = None
+        one.cluster.refusing = None
         await one.until(lambda: status(one).get("used") == {GPUS: "0"})
         assert outcomes(one) == {"failed", "done"}
 
 
 async def test_a_quota_of_another_cluster_than_the_authority_says_that_it_does_not_count(quick):
-    async with full_world(universe_authority=False) as one, settling_everything(one):
+    async with full_world(universe_authority=False) as one, settling(one):
         await one.synced()
         universe(one)
         await one.until(lambda: condition(one, "InEffect").get("status") == "False")
         assert condition(one, "InEffect")["reason"] == "NotTheAuthority"
         assert status(one)["used"] == {}
         await asyncio.sleep(0.3)  # some rounds, to give a needless write its chance
-        assert len(one.every.writes) == 1
+        assert len(one.cluster.writes) == 1
         assert limits(one) is None
 
 
@@ -259,21 +258,21 @@ async def test_a_status_from_the_time_as_authority_is_replaced(quick):
         universe(one)
         old = {"used": {GPUS: "3"}, "conditions": [{"type": "InEffect", "status": "True"}]}
         one.server.update(UNIVERSE_QUOTAS.name, "", "all", status=old)
-        async with settling_everything(one):
+        async with settling(one):
             await one.until(lambda: condition(one, "InEffect").get("reason") == "NotTheAuthority")
             assert status(one)["used"] == {}
 
 
 async def test_what_could_not_be_said_of_an_ignored_quota_is_said_later(quick, monkeypatch):
     monkeypatch.setattr(ignored_universe_quotas, "RETRY_SECONDS", 0.1)
-    async with full_world(universe_authority=False) as one, settling_everything(one):
+    async with full_world(universe_authority=False) as one, settling(one):
         await one.synced()
-        one.every.refusing = Unavailable("the API server is down")
+        one.cluster.refusing = Unavailable("the API server is down")
         universe(one, "gone")
         universe(one)
         await asyncio.sleep(0.3)
         one.server.delete(UNIVERSE_QUOTAS.name, "", "gone")
-        one.every.refusing = None
+        one.cluster.refusing = None
         await one.until(lambda: condition(one, "InEffect").get("reason") == "NotTheAuthority")
         assert outcomes(one) == {"failed", "done"}
 

@@ -1,27 +1,21 @@
 """The barrier's negative controls: what is not proof."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
 from support.fakes.apiserver import pod_body
-from support.harness.settlement import CLUSTER, DEMAND, RULES, World, world
+from support.harness.settlement import CLUSTER, DEMAND, World, pod_reconciler, session_of, world
 
 from ledger.core.model.commands import CREATE, Observe, Reserve
 from ledger.kube.api.errors import Forbidden
-from ledger.log.command_queue import CommandQueue
 from webhook.settlement.absence_proof import AbsenceProver
 from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
-from webhook.settlement.invalid_objects import InvalidObjects
-from webhook.settlement.pod_reconciler import PodReconciler
 from webhook.settlement.recount import start_open_attempt_ages
 from webhook.settlement.settlement_session import (
     RECOUNTED,
     WATCHED,
     SettlementSession,
-    SettlementSettings,
-    Site,
 )
 
 BOUND = 60.0
@@ -30,21 +24,13 @@ BOUND = 60.0
 class Scene:
     """A barrier over a world, with ages that a test sets."""
 
-    def __init__(self, one: World, courier: CommandQueue) -> None:
+    def __init__(self, one: World, session: SettlementSession) -> None:
         self.world = one
-        self.courier = courier
+        self.session = session
+        self.commands = session.commands
         self.ages = AttemptAges()
-        settings = SettlementSettings(rules=RULES, settle_seconds=BOUND)
-        self.tenure = SettlementSession(
-            one.writer,
-            Site(one.cluster, CLUSTER),
-            settings,
-            lambda: one.now,
-            self.courier,
-            one.count,
-        )
-        pods = PodReconciler(self.tenure, self.ages, InvalidObjects())
-        self.barrier = AbsenceProver(self.tenure, self.ages, {"pods": pods}.get)
+        pods = pod_reconciler(session, one.writer, self.ages)
+        self.barrier = AbsenceProver(session, self.ages, lister_of={"pods": pods}.get)
         one.writer.subscribe(self._follow)
 
     async def hold(self, name: str, uid: str, *, age: float, base: int = CREATE) -> OpenAttempt:
@@ -55,7 +41,7 @@ class Scene:
 
     async def settle(self) -> None:
         await self.barrier.settle()
-        await self.courier.flush()
+        await self.commands.flush()
 
     def _follow(self, record) -> None:
         for item in record.items:
@@ -64,13 +50,8 @@ class Scene:
 
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
-    async with world() as one:
-        courier = CommandQueue(one.writer)
-        task = asyncio.create_task(courier.run())
-        yield Scene(one, courier)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    async with world(settle_seconds=BOUND) as one, session_of(one) as session:
+        yield Scene(one, session)
 
 
 async def test_an_attempt_beyond_the_bound_that_a_list_does_not_show_is_released(scene):
@@ -161,7 +142,7 @@ async def test_a_namespace_that_cannot_be_listed_does_not_hold_up_the_others(sce
 async def test_ages_begin_at_zero_when_a_tenure_begins(scene):
     attempt = await scene.hold("p", "u1", age=BOUND + 1)
     fresh = AttemptAges()
-    await start_open_attempt_ages(scene.tenure, fresh)
+    await start_open_attempt_ages(scene.session, fresh)
     assert len(fresh) == 1
     assert fresh.of(attempt, asyncio.get_running_loop().time()) < BOUND
 

@@ -5,8 +5,8 @@ No object is known to do that, so a defect is planted.
 
 import pytest
 from support.fakes.apiserver import pod_body
-from support.fakes.full_cluster import DEPLOYMENTS, deployment, full_world, settling_everything
-from support.harness.settlement import DEMAND
+from support.fakes.full_cluster import DEPLOYMENTS, deployment
+from support.harness.settlement import DEMAND, full_world, settling
 
 from ledger.kube.watch import failed_objects
 from ledger.kube.watch.failed_objects import Failures
@@ -38,13 +38,13 @@ def quota(value: str) -> dict:
 @pytest.mark.parametrize("listed", [True, False], ids=["listed", "changed"])
 async def test_a_pod_that_cannot_be_taken_in_is_passed_over_and_named(monkeypatch, listed):
     with monkeypatch.context() as patch:
-        defective(patch, pod_reconciler, "observe_pod", lambda pod, *_: pod)
+        defective(patch, pod_reconciler, "observe_counted_pod", lambda pod, *_: pod)
         async with full_world() as one:
             one.fails = True
             if listed:
                 one.server.create("pods", "red", pod_body("bad"))
                 one.server.create("pods", "red", pod_body("good"))
-            async with settling_everything(one):
+            async with settling(one):
                 await one.synced()
                 if not listed:
                     one.server.create("pods", "red", pod_body("bad"))
@@ -66,14 +66,14 @@ async def test_what_a_pod_was_charged_stays_while_it_cannot_be_taken_in(monkeypa
         one.fails = True
         body = one.server.create("pods", "red", pod_body("bad"))
         await one.reserve("bad", body["metadata"]["uid"])
-        defective(monkeypatch, pod_reconciler, "observe_pod", lambda pod, *_: pod)
-        async with settling_everything(one):
+        defective(monkeypatch, pod_reconciler, "observe_counted_pod", lambda pod, *_: pod)
+        async with settling(one):
             await one.synced()
             assert one.entry("bad").charge == DEMAND
 
 
 async def test_a_quota_that_cannot_be_taken_in_keeps_its_limits(monkeypatch):
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         one.fails = True
         one.server.create("resourcequotas", "red", quota("3"))
@@ -99,7 +99,7 @@ async def test_a_workload_that_cannot_be_read_stays_charged_as_it_is(monkeypatch
     async with full_world() as one:
         one.fails = True
         one.server.create(DEPLOYMENTS.name, "red", deployment("bad"))
-        async with settling_everything(one):
+        async with settling(one):
             await one.until(lambda: one.root(key) is not None)
             charged = dict(one.root(key).charge)
             if not listed:
@@ -107,7 +107,7 @@ async def test_a_workload_that_cannot_be_read_stays_charged_as_it_is(monkeypatch
                 await _misread(one, monkeypatch)
                 assert one.root(key).charge == charged
         if listed:
-            async with settling_everything(one):
+            async with settling(one):
                 await _misread(one, monkeypatch)
                 assert one.root(key).charge == charged
 
@@ -136,7 +136,7 @@ async def test_a_list_that_cannot_be_taken_in_is_asked_for_again(monkeypatch):
     async with full_world() as one:
         one.fails = True
         one.server.create("pods", "red", pod_body("good"))
-        async with settling_everything(one):
+        async with settling(one):
             await one.until(lambda: any(DEFECT in line for line in one.settlement.problems()))
             await one.until(lambda: one.entry("good") is not None)
             await one.synced()

@@ -1,16 +1,8 @@
 """Settling labels: only those that some quota selects by are recorded, and all of them are read."""
 
 from support.fakes.apiserver import pod_body
-from support.fakes.full_cluster import (
-    DEPLOYMENTS,
-    FullWorld,
-    full_world,
-    reference,
-    settling_everything,
-    template,
-    workload,
-)
-from support.harness.settlement import DEMAND
+from support.fakes.full_cluster import DEPLOYMENTS, reference, template, workload
+from support.harness.settlement import DEMAND, World, full_world, settling
 
 from ledger.core.model import accounts
 from ledger.core.model.commands import SetLimits
@@ -23,26 +15,26 @@ HUGE = {f"filler-{number}": "x" * 63 for number in range(16_000)}
 """1.2 MB of labels."""
 
 
-def pod(one: FullWorld, name: str, labels: dict[str, str], uid: str = "") -> None:
+def pod(one: World, name: str, labels: dict[str, str], uid: str = "") -> None:
     body = pod_body(name)
     body["metadata"]["labels"] = labels
     one.server.create("pods", "red", body, uid)
 
 
-def quota(one: FullWorld, name: str = "selected", **labels: str) -> None:
+def quota(one: World, name: str = "selected", **labels: str) -> None:
     """Create a universe quota that selects by labels."""
     spec = {"hard": {CARDS: "8"}, "objectSelector": {"matchLabels": labels}}
     body = {"metadata": {"name": name, "generation": 1}, "spec": spec}
     one.server.create(UNIVERSE_QUOTAS.name, "", body)
 
 
-def used(one: FullWorld, name: str = "selected") -> int | None:
+def used(one: World, name: str = "selected") -> int | None:
     account = accounts.universe(name)
     return one.used(account, CARDS) if account in one.state.accounts else None
 
 
 async def test_pods_with_a_megabyte_of_labels_are_charged_whatever_they_are() -> None:
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         quota(one, team="a")
         await one.until(lambda: used(one) == 0)
         for name in ("p-1", "p-2", "p-3"):
@@ -56,7 +48,7 @@ async def test_pods_with_a_megabyte_of_labels_are_charged_whatever_they_are() ->
 
 
 async def test_more_selected_labels_than_fit_are_charged_by_every_quota_and_counted() -> None:
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         keys = [f"{number}.{'x' * 200}/{'k' * 60}" for number in range(40)]
         selection = tuple(Requirement(key, "In", ("never",)) for key in keys)
@@ -74,7 +66,7 @@ async def test_more_selected_labels_than_fit_are_charged_by_every_quota_and_coun
 async def test_a_new_label_counts_everything_until_what_exists_was_read_again() -> None:
     async with full_world() as one:
         await one.reserve("held", "u-held", traits=())
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             pod(one, "a", {"team": "a"})
             pod(one, "b", {"team": "b"})
@@ -92,7 +84,7 @@ async def test_a_new_label_counts_everything_until_what_exists_was_read_again() 
 
 
 async def test_changes_of_labels_are_told_once_and_others_never() -> None:
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         quota(one, team="a")
         await one.until(lambda: used(one) == 0)
         pod(one, "p", {"team": "b"})
@@ -109,7 +101,7 @@ async def test_changes_of_labels_are_told_once_and_others_never() -> None:
 
 
 async def test_pods_whose_workload_asks_for_nothing_any_more_count_by_their_own_labels() -> None:
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         quota(one, team="a")
         await one.until(lambda: used(one) == 0)
         made = workload(DEPLOYMENTS, "web", replicas=2, template=template(team="a"))

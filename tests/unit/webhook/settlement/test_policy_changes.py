@@ -2,15 +2,8 @@
 
 import asyncio
 
-from support.fakes.full_cluster import (
-    DEPLOYMENTS,
-    deployment,
-    full_world,
-    settling_everything,
-    template,
-    workload,
-)
-from support.harness.settlement import CLUSTER
+from support.fakes.full_cluster import DEPLOYMENTS, deployment, template, workload
+from support.harness.settlement import CLUSTER, full_world, settling
 
 from ledger.kube.api.resources import NAMESPACES, POLICIES, Resource
 from webhook.settlement.drift_counter import UNENFORCED
@@ -33,7 +26,7 @@ def charged(one, key: str = WEB) -> dict | None:
 
 
 async def test_where_pods_alone_count_workloads_are_charged_nothing_until_that_is_over():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         one.server.create(DEPLOYMENTS.name, "red", deployment("web"))
         await one.until(lambda: charged(one) == TWO)
@@ -45,17 +38,17 @@ async def test_where_pods_alone_count_workloads_are_charged_nothing_until_that_i
 
 async def test_workloads_are_told_only_when_it_is_known_how_they_are_treated():
     async with full_world() as one:
-        known, honest = asyncio.Event(), one.every.watch_policies
+        known, honest = asyncio.Event(), one.cluster.watch_policies
 
         async def watch_policies():
             await known.wait()
             async for change in honest():
                 yield change
 
-        one.every.watch_policies = watch_policies
+        one.cluster.watch_policies = watch_policies
         policy(one, podsOnly=True)
         one.server.create(DEPLOYMENTS.name, "red", deployment("web"))
-        async with settling_everything(one):
+        async with settling(one):
             await one.until(lambda: CLUSTER in one.state.described)
             await asyncio.sleep(0.3)  # to give a list that comes too early its chance
             known.set()
@@ -65,7 +58,7 @@ async def test_workloads_are_told_only_when_it_is_known_how_they_are_treated():
 
 
 async def test_where_pods_wait_for_room_workloads_are_charged_nothing():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         one.server.create(DEPLOYMENTS.name, "red", deployment("web"))
         await one.until(lambda: charged(one) == TWO)
@@ -76,7 +69,7 @@ async def test_where_pods_wait_for_room_workloads_are_charged_nothing():
 async def test_surge_is_charged_where_it_is_reserved():
     async with full_world() as one:
         policy(one, surge="reserve")
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             body = deployment("web")
             body["metadata"]["generation"] = 2
@@ -90,9 +83,9 @@ async def test_surge_is_charged_where_it_is_reserved():
 
 async def test_the_most_that_an_autoscaler_may_make_is_charged_where_policy_says_so():
     async with full_world() as one:
-        one.every.kinds[RAYS.name] = RAYS
+        one.cluster.kinds[RAYS.name] = RAYS
         policy(one, elastic="max")
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             group = {"replicas": 1, "maxReplicas": 3, "template": template()}
             body = workload(RAYS, "r", enableInTreeAutoscaling=True, workerGroupSpecs=[group])
@@ -108,7 +101,7 @@ async def test_a_label_of_a_namespace_changes_the_policy_that_holds():
         }
         one.server.create(POLICIES.name, "", body)
         one.server.create(NAMESPACES.name, "", {"metadata": {"name": "red"}})
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             one.server.create(DEPLOYMENTS.name, "red", deployment("web"))
             await one.until(lambda: charged(one) == TWO)
@@ -119,7 +112,7 @@ async def test_a_label_of_a_namespace_changes_the_policy_that_holds():
 async def test_what_nobody_was_asked_about_is_told_apart_from_drift():
     async with full_world() as one:
         policy(one, mode="off")
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             one.server.create(DEPLOYMENTS.name, "red", deployment("web"))
             await one.until(lambda: charged(one) == TWO)

@@ -1,7 +1,5 @@
 """How roots are charged is noticed to be over, whoever was told of it first."""
 
-from types import SimpleNamespace
-
 from webhook.context.policies import NamespacePolicy
 from webhook.settlement.workloads.charging_modes import ChargingModes
 
@@ -18,8 +16,7 @@ class Policies:
 
 def charging_modes() -> tuple[ChargingModes, Policies]:
     policies = Policies()
-    context = SimpleNamespace(policies=policies)
-    return ChargingModes(SimpleNamespace(beyond=SimpleNamespace(context=context))), policies
+    return ChargingModes(policies), policies
 
 
 def test_nothing_has_changed_while_everything_is_treated_as_before() -> None:

@@ -8,12 +8,10 @@ from support.fakes.full_cluster import (
     JOBSETS,
     REPLICASETS,
     deployment,
-    full_world,
-    settling_everything,
     template,
     workload,
 )
-from support.harness.settlement import CLUSTER
+from support.harness.settlement import CLUSTER, full_world, settling
 
 from ledger.core.model.commands import Reserve
 from ledger.core.model.events import Cause
@@ -35,9 +33,9 @@ def charged(one, key: str) -> dict:
 
 async def test_a_kind_that_is_defined_later_is_found(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
-        one.every.kinds[JOBSETS.name] = JOBSETS
+        one.cluster.kinds[JOBSETS.name] = JOBSETS
         one.server.create(JOBSETS.name, "red", BODY)
         await one.until(lambda: charged(one, KEY) == TWO)
         await one.until(lambda: one.settlement.problems() == [])
@@ -46,12 +44,12 @@ async def test_a_kind_that_is_defined_later_is_found(monkeypatch):
 async def test_objects_of_a_kind_end_when_its_definition_is_proved_gone(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world() as one:
-        one.every.kinds[JOBSETS.name] = JOBSETS
-        async with settling_everything(one):
+        one.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(one):
             await one.synced()
             one.server.create(JOBSETS.name, "red", BODY, "js-uid")
             await one.until(lambda: charged(one, KEY) == TWO)
-            del one.every.kinds[JOBSETS.name]
+            del one.cluster.kinds[JOBSETS.name]
             await one.until(lambda: one.root(KEY) is None)
             assert one.state.ended["js-uid"].cause == Cause.DELETED
             await one.until(lambda: one.settlement.problems() == [])
@@ -60,39 +58,39 @@ async def test_objects_of_a_kind_end_when_its_definition_is_proved_gone(monkeypa
 async def test_a_kind_that_is_absent_without_proof_deletes_nothing(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world(recount_seconds=0.3) as one:
-        one.every.kinds[JOBSETS.name] = JOBSETS
-        async with settling_everything(one):
+        one.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(one):
             await one.synced()
             one.server.create(JOBSETS.name, "red", BODY)
             await one.until(lambda: charged(one, KEY) == TWO)
-            one.every.unproved = True
-            del one.every.kinds[JOBSETS.name]
+            one.cluster.unproved = True
+            del one.cluster.kinds[JOBSETS.name]
             await asyncio.sleep(1.0)  # some recounts, to give a wrong release its chance
             assert charged(one, KEY) == TWO
 
 
 async def test_a_kind_that_was_removed_while_nobody_looked_is_proved_gone():
     async with full_world() as one:
-        one.every.kinds[JOBSETS.name] = JOBSETS
-        async with settling_everything(one):
+        one.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(one):
             await one.synced()
             one.server.create(JOBSETS.name, "red", BODY)
             await one.until(lambda: charged(one, KEY) == TWO)
-        del one.every.kinds[JOBSETS.name]
-        async with settling_everything(one):
+        del one.cluster.kinds[JOBSETS.name]
+        async with settling(one):
             await one.until(lambda: one.root(KEY) is None)
 
 
 async def test_a_kind_that_is_served_in_another_version_is_watched_in_that(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world() as one:
-        one.every.kinds[JOBSETS.name] = JOBSETS
-        async with settling_everything(one):
+        one.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(one):
             await one.synced()
             one.server.create(JOBSETS.name, "red", BODY)
             await one.until(lambda: charged(one, KEY) == TWO)
-            one.every.unproved = True
-            one.every.kinds[JOBSETS.name] = msgspec.structs.replace(JOBSETS, version="v1")
+            one.cluster.unproved = True
+            one.cluster.kinds[JOBSETS.name] = msgspec.structs.replace(JOBSETS, version="v1")
             one.server.update(JOBSETS.name, "red", "js", spec={"suspend": True})
             await one.until(lambda: charged(one, KEY) == {})
 
@@ -100,10 +98,10 @@ async def test_a_kind_that_is_served_in_another_version_is_watched_in_that(monke
 async def test_a_creation_of_a_kind_that_is_gone_is_released_by_that_proof(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world(settle_seconds=0.3) as one:
-        one.every.kinds[JOBSETS.name] = JOBSETS
-        async with settling_everything(one):
+        one.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(one):
             await one.synced()
-            del one.every.kinds[JOBSETS.name]
+            del one.cluster.kinds[JOBSETS.name]
             await one.writer.submit(Reserve(f"{CLUSTER}/red", KEY, "js-uid", TWO))
             await one.until(lambda: one.root(KEY) is None)
             assert one.state.ended["js-uid"].cause == Cause.ABSENT
@@ -111,11 +109,11 @@ async def test_a_creation_of_a_kind_that_is_gone_is_released_by_that_proof(monke
 
 async def test_a_creation_of_a_kind_that_is_absent_without_proof_stays():
     async with full_world(settle_seconds=0.1) as one:
-        one.every.kinds[JOBSETS.name] = JOBSETS
-        async with settling_everything(one):
+        one.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(one):
             await one.synced()
-            one.every.unproved = True
-            del one.every.kinds[JOBSETS.name]
+            one.cluster.unproved = True
+            del one.cluster.kinds[JOBSETS.name]
             await one.writer.submit(Reserve(f"{CLUSTER}/red", KEY, "js-uid", TWO))
             await one.until(lambda: one.counted["settle_failures_total",] > 0)
             assert one.root(KEY).holds
@@ -124,19 +122,19 @@ async def test_a_creation_of_a_kind_that_is_absent_without_proof_stays():
 async def test_readiness_says_that_kinds_are_not_known_and_why(monkeypatch):
     monkeypatch.setattr(workload_informers, "RETRY_SECONDS", 0.05)
     async with full_world() as one:
-        one.every.undiscovered = Unavailable("the API server is down")
-        async with settling_everything(one):
+        one.cluster.undiscovered = Unavailable("the API server is down")
+        async with settling(one):
             expected = "kinds: the API server is down"
             await one.until(lambda: expected in one.settlement.warnings())
-            one.every.undiscovered = None
+            one.cluster.undiscovered = None
             await one.synced()
 
 
 async def test_a_kind_that_may_not_be_read_is_told_and_keeps_nothing_else_from_working():
     async with full_world() as one:
-        one.every.forbidden[JOBSETS.name] = "403 Forbidden"
-        one.every.kinds[JOBSETS.name] = JOBSETS
-        async with settling_everything(one):
+        one.cluster.forbidden[JOBSETS.name] = "403 Forbidden"
+        one.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(one):
             expected = [f"{JOBSETS.name}: 403 Forbidden"]
             await one.until(lambda: one.settlement.warnings() == expected)
             await one.until(lambda: one.settlement.problems() == [])
@@ -144,9 +142,9 @@ async def test_a_kind_that_may_not_be_read_is_told_and_keeps_nothing_else_from_w
 
 async def test_universe_quotas_that_are_not_defined_are_no_problem():
     async with full_world() as one:
-        one.every.unproved = True
-        del one.every.kinds[UNIVERSE_QUOTAS.name]
-        async with settling_everything(one):
+        one.cluster.unproved = True
+        del one.cluster.kinds[UNIVERSE_QUOTAS.name]
+        async with settling(one):
             await one.synced()
             assert one.settlement.problems() == []
 
@@ -160,19 +158,19 @@ async def test_pods_wait_for_what_owns_them_and_find_their_roots_without_asking(
             body = workload(DEPLOYMENTS, f"web-1-{number}", made)
             body["spec"] = template()["spec"]
             one.server.create("pods", "red", body)
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             assert {one.entry(f"web-1-{number}").root for number in range(60)} == {
                 "deployments.apps/web"
             }
-            assert one.every.reads == 0
+            assert one.cluster.reads == 0
 
 
 async def test_pods_wait_until_their_owners_are_remembered():
     async with full_world() as one:
         remembered = False
         one.context.parents.is_current = lambda _: remembered
-        async with settling_everything(one):
+        async with settling(one):
             expected = ["pods: not listed yet"]
             await one.until(lambda: one.settlement.problems() == expected)
             await asyncio.sleep(0.3)  # to give a list that comes too early its chance
@@ -186,7 +184,7 @@ async def test_pods_are_told_in_time_although_their_owners_are_not(monkeypatch):
     monkeypatch.setattr(root_lookup, "READ_SECONDS", 0.2)
     async with full_world() as one:
         one.context.parents.is_current = lambda _: False
-        async with settling_everything(one):
+        async with settling(one):
             body = workload(DEPLOYMENTS, "p")
             body["spec"] = template()["spec"]
             one.server.create("pods", "red", body)

@@ -1,8 +1,5 @@
 """Settling workloads of any kind, with the pods that draw from them."""
 
-import asyncio
-import contextlib
-
 import msgspec
 import pytest
 from support.fakes.apiserver import pod_body
@@ -11,15 +8,20 @@ from support.fakes.full_cluster import (
     JOBS,
     JOBSETS,
     REPLICASETS,
-    FullWorld,
     deployment,
-    full_world,
     reference,
-    settling_everything,
     template,
     workload,
 )
-from support.harness.settlement import CLUSTER, RULES
+from support.harness.settlement import (
+    CLUSTER,
+    RULES,
+    World,
+    full_world,
+    pod_reconciler,
+    session_of,
+    settling,
+)
 
 from ledger.core.model.commands import BARRED, Observe, Reserve
 from ledger.core.model.events import Cause
@@ -27,15 +29,11 @@ from ledger.core.model.state import State
 from ledger.kube.api.errors import NotServed, Unavailable
 from ledger.kube.api.objects import Pod, Workload
 from ledger.kube.api.ports import Listed
-from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import Accepted
-from webhook.context.cluster_and_context import Beyond
 from webhook.kinds.catalog import KindCatalog
 from webhook.settlement import recheck_queue
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.invalid_objects import InvalidObjects
-from webhook.settlement.pod_reconciler import PodReconciler
-from webhook.settlement.settlement_session import SettlementSession, SettlementSettings, Site
 from webhook.settlement.workloads.charging_modes import ChargingModes
 from webhook.settlement.workloads.workload_observation import ChargingMode, observe_workload
 from webhook.settlement.workloads.workload_reconciler import WorkloadReconciler
@@ -45,24 +43,24 @@ ONE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1000}
 TWO = {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 2000}
 
 
-def create(one: FullWorld, resource, body, uid: str = ""):
+def create(one: World, resource, body, uid: str = ""):
     return one.server.create(resource.name, "red", body, uid)
 
 
-def change(one: FullWorld, resource, name: str, *, generation: int = 0, **parts) -> None:
+def change(one: World, resource, name: str, *, generation: int = 0, **parts) -> None:
     if generation:
         parts["metadata"] = parts.get("metadata", {}) | {"generation": generation}
     one.server.update(resource.name, "red", name, **parts)
 
 
-def pod(one: FullWorld, name: str, owner=None, uid: str = ""):
+def pod(one: World, name: str, owner=None, uid: str = ""):
     body = pod_body(name, gpucores=0)
     if owner is not None:
         body["metadata"]["ownerReferences"] = [reference(owner)]
     return one.server.create("pods", "red", body, uid)
 
 
-def web_with_pods(one: FullWorld, pods: int = 2):
+def web_with_pods(one: World, pods: int = 2):
     """Create a Deployment with its ReplicaSet and pods; return the ReplicaSet."""
     web = create(one, DEPLOYMENTS, deployment("web", pods), "web-uid")
     owned = workload(REPLICASETS, "web-1", web, replicas=pods, template=template())
@@ -72,23 +70,23 @@ def web_with_pods(one: FullWorld, pods: int = 2):
     return made
 
 
-def committed(one: FullWorld, key: str):
+def committed(one: World, key: str):
     entry = one.root(key)
     return entry.committed if entry is not None and not entry.holds else None
 
 
-def charged(one: FullWorld, key: str) -> dict:
+def charged(one: World, key: str) -> dict:
     stored = committed(one, key)
     return stored.demand if stored is not None else {}
 
 
-async def reserve(one: FullWorld, key: str, uid: str, demand=TWO, base: int = 0, **fields) -> None:
+async def reserve(one: World, key: str, uid: str, demand=TWO, base: int = 0, **fields) -> None:
     command = Reserve(f"{CLUSTER}/red", key, uid, demand, base, **fields)
     assert isinstance(await one.writer.submit(command), Accepted)
 
 
 async def test_a_reserved_workload_is_committed_when_it_is_seen():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         await reserve(one, WEB, "web-uid")
         create(one, DEPLOYMENTS, deployment("web"), "web-uid")
@@ -99,7 +97,7 @@ async def test_a_reserved_workload_is_committed_when_it_is_seen():
 
 
 async def test_a_workload_that_nobody_reserved_is_charged_and_counted_as_drift():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         create(one, DEPLOYMENTS, deployment("web"))
         await one.until(lambda: charged(one, WEB) == TWO)
@@ -107,7 +105,7 @@ async def test_a_workload_that_nobody_reserved_is_charged_and_counted_as_drift()
 
 
 async def test_pods_draw_from_the_envelope_of_their_deployment():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         web_with_pods(one)
         await one.until(lambda: one.entry("web-1-1") is not None)
@@ -119,7 +117,7 @@ async def test_pods_draw_from_the_envelope_of_their_deployment():
 
 
 async def test_a_decrease_frees_and_a_status_never_raises():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         body = workload(JOBS, "train", parallelism=2, completions=4, template=template())
         create(one, JOBS, body, "job-uid")
@@ -135,7 +133,7 @@ async def test_a_decrease_frees_and_a_status_never_raises():
 
 
 async def test_a_finished_job_ends_and_a_suspended_one_is_charged_nothing():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         spec = {"parallelism": 2, "completions": 2, "template": template()}
         create(one, JOBS, workload(JOBS, "a", **spec), "a-uid")
@@ -151,7 +149,7 @@ async def test_a_finished_job_ends_and_a_suspended_one_is_charged_nothing():
 
 
 async def test_changes_of_status_alone_ask_nothing_of_the_ledger():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         create(one, DEPLOYMENTS, deployment("web"))
         await one.until(lambda: charged(one, WEB) == TWO)
@@ -164,7 +162,7 @@ async def test_changes_of_status_alone_ask_nothing_of_the_ledger():
 
 
 async def test_a_workload_that_asks_for_nothing_counted_costs_nothing():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         before = len(one.asked)
         plain = {"metadata": {}, "spec": {"containers": [{"name": "main"}]}}
@@ -175,31 +173,31 @@ async def test_a_workload_that_asks_for_nothing_counted_costs_nothing():
 
 
 async def test_a_creation_that_never_appears_is_released_by_one_list_of_its_kind():
-    async with full_world(settle_seconds=0.2) as one, settling_everything(one):
+    async with full_world(settle_seconds=0.2) as one, settling(one):
         await one.synced()
         await reserve(one, WEB, "web-uid")
         await one.until(lambda: one.root(WEB) is None)
         assert one.state.ended["web-uid"].cause == Cause.ABSENT
-        assert ("deployments.apps", "red") in one.every.lists
+        assert ("deployments.apps", "red") in one.cluster.lists
         assert one.drift == {}
 
 
 async def test_a_kind_that_is_back_before_it_is_proved_gone_releases_nothing():
-    async with full_world(settle_seconds=0.2) as one, settling_everything(one):
+    async with full_world(settle_seconds=0.2) as one, settling(one):
         await one.synced()
         create(one, DEPLOYMENTS, deployment("other"))
 
         async def not_served(*_):
             raise NotServed("for a moment")
 
-        one.every.list_objects = not_served
+        one.cluster.list_objects = not_served
         await reserve(one, WEB, "web-uid")
         await one.until(lambda: one.counted["settle_failures_total",] > 0)
         assert one.root(WEB).holds
 
 
 async def test_an_update_that_was_not_written_is_released_and_its_workload_stays():
-    async with full_world(settle_seconds=0.2) as one, settling_everything(one):
+    async with full_world(settle_seconds=0.2) as one, settling(one):
         await one.synced()
         created = create(one, DEPLOYMENTS, deployment("web"), "web-uid")
         await one.until(lambda: charged(one, WEB) == TWO)
@@ -211,7 +209,7 @@ async def test_an_update_that_was_not_written_is_released_and_its_workload_stays
 
 async def test_what_happened_while_nobody_looked_is_recounted():
     async with full_world() as one:
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             create(one, DEPLOYMENTS, deployment("stays"), "stays")
             create(one, DEPLOYMENTS, deployment("goes"), "goes")
@@ -221,7 +219,7 @@ async def test_what_happened_while_nobody_looked_is_recounted():
         change(one, DEPLOYMENTS, "stays", generation=2, spec={"replicas": 1})
         web_with_pods(one)
         one.counted.clear()
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             assert charged(one, "deployments.apps/stays") == ONE
             assert one.root("deployments.apps/goes") is None
@@ -231,7 +229,7 @@ async def test_what_happened_while_nobody_looked_is_recounted():
 
 
 async def test_orphans_move_to_the_replicaset_that_is_left():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         web_with_pods(one)
         await one.until(lambda: charged(one, WEB) == TWO and one.entry("web-1-1") is not None)
@@ -245,7 +243,7 @@ async def test_orphans_move_to_the_replicaset_that_is_left():
 
 
 async def test_pods_follow_a_replicaset_that_its_deployment_released():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         web_with_pods(one)
         await one.until(lambda: charged(one, WEB) == TWO and one.entry("web-1-1") is not None)
@@ -256,39 +254,29 @@ async def test_pods_follow_a_replicaset_that_its_deployment_released():
 
 
 async def test_a_pod_whose_owner_could_not_be_read_is_looked_at_again(monkeypatch):
-    monkeypatch.setattr(recheck_queue, "AGAIN_SECONDS", 0.1)
-    async with full_world() as one, settling_everything(one):
+    monkeypatch.setattr(recheck_queue, "RETRY_SECONDS", 0.1)
+    async with full_world() as one, settling(one):
         await one.synced()
         monkeypatch.setattr(one.context.parents, "get", lambda _: None)
-        honest = one.every.get_object
+        honest = one.cluster.get_object
 
         async def unread(*_):
             raise Unavailable("no answer")
 
-        one.every.get_object = unread
+        one.cluster.get_object = unread
         web_with_pods(one)
         await one.until(lambda: one.entry("web-1-0") is not None)
         assert one.entry("web-1-0").root == ""
-        one.every.get_object = honest
+        one.cluster.get_object = honest
         await one.until(lambda: {one.entry(f"web-1-{at}").root for at in range(2)} == {WEB})
 
 
 async def test_looking_again_charges_nothing_that_may_be_gone():
-    async with full_world() as one:
-        courier = CommandQueue(one.writer)
-        site = Site(one.every, CLUSTER, Beyond(one.every, one.context))
-        tenure = SettlementSession(
-            one.writer, site, SettlementSettings(rules=RULES), lambda: 0, courier
-        )
-        task = asyncio.create_task(courier.run())
-        pods = PodReconciler(tenure, AttemptAges(), InvalidObjects())
+    async with full_world() as one, session_of(one) as session:
         gone = pod(one, "gone")
-        await pods.look_again([msgspec.convert(gone, Pod)])
-        await courier.flush()
+        await pod_reconciler(session, one.writer).recheck([msgspec.convert(gone, Pod)])
+        await session.commands.flush()
         assert one.entry("gone") is None
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 class Behind:
@@ -311,26 +299,23 @@ async def test_a_list_is_compared_with_a_state_that_is_as_new():
         await reserve(one, WEB, "web-uid")
         seen = Observe(f"{CLUSTER}/red", WEB, "web-uid", 5, TWO)
         assert isinstance(await one.writer.submit(seen), Accepted)
-        behind = Behind(one.writer)
-        courier = CommandQueue(behind)
-        site = Site(one.every, CLUSTER, Beyond(one.every, one.context))
-        tenure = SettlementSession(
-            behind, site, SettlementSettings(rules=RULES), lambda: 0, courier
-        )
-        task = asyncio.create_task(courier.run())
         kind = KindCatalog.load().of_resource("apps", "deployments")
-        roots = WorkloadReconciler(
-            kind, DEPLOYMENTS, tenure, AttemptAges(), InvalidObjects(), ChargingModes(tenure), print
-        )
-        await roots.take(Listed(9, []))
+        async with session_of(one, Behind(one.writer)) as session:
+            roots = WorkloadReconciler(
+                kind,
+                DEPLOYMENTS,
+                session=session,
+                ages=AttemptAges(),
+                invalid_objects=InvalidObjects(),
+                charging_modes=ChargingModes(one.context.policies),
+                recheck=print,
+            )
+            await roots.take(Listed(9, []))
         assert one.root(WEB) is None
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_an_adopted_replicaset_is_charged_no_longer_and_its_pods_follow():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         web = create(one, DEPLOYMENTS, deployment("web"), "web-uid")
         lone = create(
@@ -350,7 +335,7 @@ async def test_an_adopted_replicaset_is_charged_no_longer_and_its_pods_follow():
 async def test_an_adoption_that_nobody_saw_is_no_drift():
     async with full_world() as one:
         key = "replicasets.apps/web-1"
-        async with settling_everything(one):
+        async with settling(one):
             await one.synced()
             lone = workload(REPLICASETS, "web-1", replicas=2, template=template())
             create(one, REPLICASETS, lone)
@@ -358,13 +343,13 @@ async def test_an_adoption_that_nobody_saw_is_no_drift():
             await one.until(lambda: charged(one, WEB) == TWO == charged(one, key))
         change(one, REPLICASETS, "web-1", metadata={"ownerReferences": [reference(web)]})
         one.counted.clear()
-        async with settling_everything(one):
+        async with settling(one):
             await one.until(lambda: one.root(key) is None)
             assert one.drift == {}
 
 
 async def test_pods_of_a_deleted_deployment_keep_its_key_until_they_are_gone():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         web_with_pods(one)
         await one.until(lambda: charged(one, WEB) == TWO and one.entry("web-1-1") is not None)
@@ -372,7 +357,7 @@ async def test_pods_of_a_deleted_deployment_keep_its_key_until_they_are_gone():
         await one.until(lambda: one.root(WEB) is None)
         change(one, REPLICASETS, "web-1", status={"replicas": 2})
         one.server.update("pods", "red", "web-1-0", status={"phase": "Running"})
-        await one.until(lambda: ("pods", "red") in one.every.lists)
+        await one.until(lambda: ("pods", "red") in one.cluster.lists)
         pod(one, "last")
         await one.until(lambda: one.entry("last") is not None)
         assert one.entry("web-1-0").root == WEB
@@ -383,7 +368,7 @@ async def test_pods_of_a_deleted_deployment_keep_its_key_until_they_are_gone():
 
 
 async def test_a_barred_object_stays_on_its_own_and_its_pods_draw_from_it():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         web = create(one, DEPLOYMENTS, deployment("web"), "web-uid")
         key = "replicasets.apps/forged"
@@ -399,7 +384,7 @@ async def test_a_barred_object_stays_on_its_own_and_its_pods_draw_from_it():
 
 
 async def test_a_barred_pod_stays_barred_when_its_status_changes():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         made = web_with_pods(one, 1)
         await reserve(one, "pods/forged", "p-uid", ONE, root=BARRED)
@@ -412,7 +397,7 @@ async def test_a_barred_pod_stays_barred_when_its_status_changes():
 
 
 async def test_a_reference_whose_uid_is_not_that_of_its_name_leads_nowhere():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         made = web_with_pods(one, 1)
         stranger = {**made, "metadata": {**made["metadata"], "uid": "another"}}
@@ -423,8 +408,8 @@ async def test_a_reference_whose_uid_is_not_that_of_its_name_leads_nowhere():
 
 async def test_jobs_of_a_jobset_are_part_of_it_and_those_of_a_cronjob_are_not():
     async with full_world() as one:
-        one.every.kinds[JOBSETS.name] = JOBSETS
-        async with settling_everything(one):
+        one.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(one):
             await one.synced()
             job = {"parallelism": 2, "completions": 2, "template": template()}
             replicated = [{"name": "w", "replicas": 1, "template": {"spec": job}}]
@@ -442,14 +427,14 @@ async def test_jobs_of_a_jobset_are_part_of_it_and_those_of_a_cronjob_are_not():
 
 
 async def test_what_is_left_behind_by_a_deleted_owner_is_not_charged_anew():
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         gone = {**deployment("gone"), "metadata": {"name": "gone", "uid": "gone-uid"}}
         left = workload(REPLICASETS, "gone-1", gone, replicas=2, template=template())
         create(one, REPLICASETS, left)
         create(one, DEPLOYMENTS, deployment("last"))
         await one.until(lambda: charged(one, "deployments.apps/last") == TWO)
-        await one.until(lambda: one.every.reads > 0)
+        await one.until(lambda: one.cluster.reads > 0)
         assert one.root("replicasets.apps/gone-1") is None
 
 
@@ -458,7 +443,7 @@ async def test_a_workload_that_is_charged_nothing_keeps_what_quotas_select_it_by
     assert kind is not None
     body = deployment("web")
     found = msgspec.convert(body | {"metadata": {"name": "web", "namespace": "red"}}, Workload)
-    usual = observe_workload(kind, found, CLUSTER, RULES)
+    usual = observe_workload(kind, found, CLUSTER, RULES, ChargingMode())
     free = observe_workload(kind, found, CLUSTER, RULES, ChargingMode(pods_only=True))
     assert free.seen.traits == usual.seen.traits != ()
     assert (usual.seen.demand, free.seen.demand) == (TWO, {})
@@ -467,18 +452,18 @@ async def test_a_workload_that_is_charged_nothing_keeps_what_quotas_select_it_by
 async def test_a_workload_whose_request_makes_no_sense_charges_nothing_and_is_counted():
     odd = template()
     odd["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpumem"] = "16Gi"
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         create(one, DEPLOYMENTS, workload(DEPLOYMENTS, "odd", replicas=1, template=odd))
-        await one.until(lambda: one.settlement.puzzling == 1)
+        await one.until(lambda: one.settlement.invalid_objects == 1)
         assert one.root("deployments.apps/odd") is None
         one.server.delete(DEPLOYMENTS.name, "red", "odd")
-        await one.until(lambda: one.settlement.puzzling == 0)
+        await one.until(lambda: one.settlement.invalid_objects == 0)
 
 
 @pytest.mark.parametrize("cause", ["deleted", "recreated"])
 async def test_a_deployment_that_is_gone_is_released(cause):
-    async with full_world() as one, settling_everything(one):
+    async with full_world() as one, settling(one):
         await one.synced()
         create(one, DEPLOYMENTS, deployment("web"), "web-uid")
         await one.until(lambda: charged(one, WEB) == TWO)

@@ -5,11 +5,11 @@ from support.harness.settlement import CLUSTER, DEMAND, World, world
 
 from ledger.core.model.commands import Reserve
 from ledger.core.model.events import Cause
-from webhook.settlement.manual_settlement import NothingToSettle, ObjectOutcome, commands_of
+from webhook.settlement.operator_outcomes import NothingToSettle, ObjectOutcome, outcome_commands
 
 
 async def settle(one: World, uid: str, fate: ObjectOutcome) -> None:
-    for command in commands_of(one.state, uid, fate, "ann"):
+    for command in outcome_commands(one.state, uid, fate, "ann"):
         await one.writer.submit(command)
 
 
@@ -56,7 +56,7 @@ async def test_a_deleted_object_is_released_whether_seen_or_not():
 async def test_an_unknown_uid_is_named_with_what_to_look_at(fate):
     async with world() as one:
         with pytest.raises(NothingToSettle, match=r"uid u9; `gpuledger holds`"):
-            commands_of(one.state, "u9", fate, "ann")
+            outcome_commands(one.state, "u9", fate, "ann")
 
 
 async def test_a_settled_object_has_no_open_attempt_left_to_settle():
@@ -65,7 +65,7 @@ async def test_a_settled_object_has_no_open_attempt_left_to_settle():
         await settle(one, "u1", ObjectOutcome.PERSISTED)
         for fate in (ObjectOutcome.PERSISTED, ObjectOutcome.ABSENT):
             with pytest.raises(NothingToSettle, match="open attempt"):
-                commands_of(one.state, "u1", fate, "ann")
+                outcome_commands(one.state, "u1", fate, "ann")
 
 
 async def test_a_persisted_workload_stays_under_its_root_and_keeps_its_traits():
