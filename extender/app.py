@@ -12,8 +12,8 @@ import msgspec
 from starlette.routing import Route
 
 from extender.scheduler_api import extender_wire
-from extender.scheduler_api.extender_wire import BadRequest
-from extender.scheduler_extender import Extender, ExtenderUnavailable
+from extender.scheduler_api.extender_wire import BadRequest, ExtenderUnavailable
+from extender.scheduler_extender import Extender
 from ledger.runtime.http.json_endpoint import BodyBudget, BodyLimits, JsonEndpoint
 
 Args = TypeVar("Args")

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from extender.fit.after_eviction import fits_after
-from extender.fit.inventory_fit import FitEngine
+from extender.fit.inventory_fit import InventoryFit
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.evolve.placements import bookings_of
 from ledger.core.model.cards import Placement
@@ -33,25 +33,25 @@ class Victim(msgspec.Struct, frozen=True):
 
 
 def victims(
-    selecting: FitEngine, asked: SchedulingRequest, node: str, there: Residents
+    fit: InventoryFit, request: SchedulingRequest, node: str, there: Residents
 ) -> list[Victim]:
     """Return pods of a node that leave enough room for another one; none where that is in vain."""
     ordered = sorted(there, key=lambda place: (_memory(there[place]), place))[:TRIED_MAX]
     return [
         Victim(local_name(namespace), key.partition("/")[2], _memory(there[namespace, key]))
-        for namespace, key in _leaving(selecting, asked, node, there, ordered)
+        for namespace, key in _leaving(fit, request, node, there, ordered)
     ]
 
 
 def _leaving(
-    selecting: FitEngine,
-    asked: SchedulingRequest,
+    fit: InventoryFit,
+    request: SchedulingRequest,
     node: str,
     there: Residents,
     ordered: Sequence[tuple[str, str]],
 ) -> list[tuple[str, str]]:
     def suffice(places: Sequence[tuple[str, str]]) -> bool:
-        return fits_after(selecting, asked, node, [there[place] for place in places])
+        return fits_after(fit, request, node, [there[place] for place in places])
 
     if not suffice(ordered):
         return []

@@ -1,41 +1,51 @@
-"""Binding: a pod gets cards of the asked node in the ledger, then its Binding, or neither.
+"""The verb `bind`: a pod gets cards of the node in the ledger, then its Binding, or neither.
 
-First the ledger, then the API server. What ends this between the two leaves a placement without a
-Binding: the next bind of the pod takes it up; or another extender fences its Binding, gives the
-cards back and begins anew; or settlement proves that there is none and gives the cards back. Only
-the extender that has placed a pod binds it.
+First the ledger, then the API server. A crash between the two leaves a placement without a Binding:
+the next bind of the pod takes it up; or another extender fences its Binding, gives the cards back
+and begins anew; or settlement proves that there is none and gives the cards back. Only the extender
+that has placed a pod binds it.
 """
 
 import contextlib
-import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import structlog
+
 from extender.bind.binding_attempt import BindingOutcome, BindingState, BindingWriter
 from extender.bind.binding_fence import BindingFence
+from extender.bind.event_recorder import BINDING_FAILED, BINDING_SUCCEED, EventRecorder
 from extender.bind.hami_node_lock import HamiNodeLock
-from extender.bind.placement_service import Origin, PlacementResult, PlacementService
-from extender.scheduler_api.scheduling_request import SchedulingRequest, version_of
-from ledger.core.model.cards import HAMI, Card, Placement
+from extender.bind.placement_service import Origin, PlacementResult, PlacementService, placement_of
+from extender.inventory.inventory_loading import until_loaded
+from extender.scheduler_api.extender_ports import ExtenderPorts
+from extender.scheduler_api.extender_wire import BindingArgs, BindingResult, ExtenderUnavailable
+from extender.scheduler_api.scheduling_request import (
+    SchedulingRequest,
+    SchedulingRequests,
+    version_of,
+)
+from ledger.core.model.cards import HAMI, Placement
+from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
+from ledger.kube.api.ports import BindingApi
 from ledger.kube.hami.placement_annotations import annotations_of, labels_of
-from ledger.log.ledger import StateView
 from ledger.log.record_signal import RecordSignal
 
-ATTACH_MAX: Final = 3
-"""How often a pod is bound that has changed meanwhile, without wanting other cards."""
+BIND_TRIES_MAX: Final = 3
+"""How often a pod is bound that has changed meanwhile, without a request for other cards."""
 
 LOCK_AGAIN_SECONDS: Final = 0.5
-"""Pause before a node is looked at again that is locked for another pod."""
+"""Pause before the next try to lock a node that is locked for another pod."""
 
 SEND_SECONDS: Final = 25.0
 """How long after a pod was placed its Binding may still be sent.
 
 Settlement gives the cards back `settle_seconds` after the placement if the pod is not bound then,
-and the API server may take 34 s over a Binding: one that is sent later might be stored when the
-cards are another pod's. `bind_wait_seconds` is no more than this.
+and the API server may take 34 s over a Binding. A Binding that is sent later might be stored when
+the cards belong to another pod. `bind_wait_seconds` is no more than this.
 """
 
 LATE: Final = "no Binding is sent so long after the pod was given its cards: try again"
@@ -44,132 +54,173 @@ UNDER_WAY: Final = "another bind of the pod may be under way; it is being settle
 
 NOT_FENCED: Final = "the fence did not change the pod, so that bind may still come through"
 
-OTHER_WISH: Final = "the pod has changed and asks for other cards now: try again"
+OTHER_REQUEST: Final = "the pod has changed and asks for other cards now: try again"
 
-Again = Callable[[Pod], SchedulingRequest | None]
-"""Reads a pod that has changed; None when it cannot be understood any more."""
-
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("extender")
 
 
 class BindResult(NamedTuple):
-    """What became of a bind, in a word for metrics, and why the pod is not bound."""
+    """The outcome of a bind, one word for metrics, and the problem if the pod is not bound."""
 
     outcome: str
     problem: str = ""
 
 
-class ClusterWrites(NamedTuple):
-    """The three things that a bind does to a cluster."""
-
-    attaching: BindingWriter
-    locking: HamiNodeLock
-    fencing: BindingFence
-
-
 class Binder:
-    """Binds pods of one cluster."""
+    """Answers the verb `bind` about the pods of one cluster."""
 
     def __init__(
         self,
-        view: StateView,
-        proposing: PlacementService,
-        cluster: ClusterWrites,
-        news: RecordSignal,
-        clock: Callable[[], float],
+        ports: ExtenderPorts,
+        cluster: BindingApi,
+        *,
+        requests: SchedulingRequests,
+        placements: PlacementService,
+        recorder: EventRecorder,
+        signal: RecordSignal,
+        wait_seconds: float,
         now: Callable[[], float],
     ) -> None:
-        """`clock` is the time of the loop, `now` Unix time, both in seconds."""
-        self._view, self._proposing, self._news = view, proposing, news
-        self._attaching, self._locking, self._fencing = cluster
-        self._clock, self._now = clock, now
+        """Wait at most `wait_seconds` for obstacles that pass; `now` is Unix time in seconds."""
+        self._ports, self._cluster, self._requests = ports, cluster, requests
+        self._placements, self._recorder, self._signal = placements, recorder, signal
+        self._writer, self._fence = BindingWriter(cluster), BindingFence(cluster)
+        self._node_lock = HamiNodeLock(cluster, now)
+        self._wait_seconds, self._now, self._clock = wait_seconds, now, placements.clock
+        self._being_bound: set[str] = set()
 
-    async def bind(
-        self, asked: SchedulingRequest, node: str, until: float, again: Again
-    ) -> BindResult:
-        """Bind a pod to a node; waiting, for what passes, ends at loop time `until`."""
-        if not asked.wish.wants_cards():
-            return await self._bound_without_cards(asked, node, again)
-        for _ in range(ATTACH_MAX):
-            proposed = await self._proposing.place(asked, node, until)
-            if proposed.standing is not None:
-                found = await self._fenced(asked, node, proposed.standing)
+    async def bind(self, args: BindingArgs) -> BindingResult:
+        """Bind a pod to a node; the answer has the problem if it is not bound."""
+        until = self._clock() + self._wait_seconds
+        try:
+            if not self._placements.fit.inventory.loaded:
+                await until_loaded(self._placements.fit.inventory, self._clock)
+            request = self._requests.newest.get(args.pod_uid) or await self._read(args)
+            bound = await self._bind_once(request, args.node, until)
+        except ExtenderUnavailable as error:
+            bound = BindResult("unavailable", str(error))
+        self._ports.count("extender_answers_total", "bind", bound.outcome)
+        return BindingResult(bound.problem)
+
+    async def _read(self, args: BindingArgs) -> SchedulingRequest:
+        """Read the pod of a bind that was not filtered here. Raises ExtenderUnavailable."""
+        try:
+            pod = await self._cluster.get_pod(args.pod_namespace, args.pod_name)
+        except ClusterError as error:
+            raise ExtenderUnavailable(f"the pod cannot be read: {error}") from error
+        if pod is None or (args.pod_uid and pod.metadata.uid != args.pod_uid):
+            raise ExtenderUnavailable(f"pod {args.pod_namespace}/{args.pod_name} is gone")
+        request = self._requests.read(pod)
+        if isinstance(request, Denial):
+            raise ExtenderUnavailable(sentence(request))
+        return request
+
+    async def _bind_once(self, request: SchedulingRequest, node: str, until: float) -> BindResult:
+        """Bind a pod that no other call binds, and record an event of it."""
+        if request.pod.spec.node_name == node:
+            return BindResult("bound")
+        if request.uid in self._being_bound:
+            raise ExtenderUnavailable(f"{request.key} is being bound already")
+        self._being_bound.add(request.uid)
+        try:
+            if request.needs_cards:
+                bound = await self._bind_to_cards(request, node, until)
             else:
-                found = await self._bound(asked, node, until, proposed)
+                bound = await self._bind_without_cards(request, node)
+        finally:
+            self._being_bound.discard(request.uid)
+        if bound.problem:
+            note = f"node {node}: {bound.problem}"
+            self._recorder.record(request.pod, BINDING_FAILED, note, warning=True)
+        else:
+            self._requests.newest.pop(request.uid, None)
+            note = f"bound to node {node} with its cards"
+            self._recorder.record(request.pod, BINDING_SUCCEED, note)
+        return bound
+
+    async def _bind_to_cards(
+        self, request: SchedulingRequest, node: str, until: float
+    ) -> BindResult:
+        """Bind a pod to cards; a pod that has changed meanwhile is tried again."""
+        for _ in range(BIND_TRIES_MAX):
+            found = await self._try(request, node, until)
             if isinstance(found, BindResult):
                 return found
-            anew = again(found)
-            if anew is None or anew.wish != asked.wish:
-                return BindResult("refused", OTHER_WISH)
-            asked = anew
+            again = self._requests.read(found)
+            if isinstance(again, Denial) or again.wish != request.wish:
+                return BindResult("refused", OTHER_REQUEST)
+            request = again
         return BindResult("changed", "the pod changes too often: try again")
 
-    async def _bound(
-        self, asked: SchedulingRequest, node: str, until: float, proposed: PlacementResult
-    ) -> BindResult | Pod:
-        """Bind a pod to the cards that it was given; return the pod where it has changed."""
-        if proposed.problem:
-            return BindResult("lost", proposed.problem)
-        if proposed.origin is Origin.BOUND:
+    async def _try(self, request: SchedulingRequest, node: str, until: float) -> BindResult | Pod:
+        """Place a pod and write its Binding; return the pod if it has changed."""
+        placed = await self._placements.place(request, node, until)
+        if placed.standing is not None:
+            return await self._fenced(request, node, placed.standing)
+        if placed.problem:
+            return BindResult("lost", placed.problem)
+        if placed.origin is Origin.BOUND:
             return BindResult("bound")
-        if proposed.origin is Origin.OTHERS:
+        if placed.origin is Origin.OTHERS:
             return BindResult("unclear", UNDER_WAY)
-        problem = await self._locked(asked, node, until)
-        if problem:
-            await self._undo(asked, node, proposed)
-            return BindResult("locked", problem)
-        attached = await self._attached(asked, node, proposed)
-        if attached.outcome is BindingState.CHANGED and attached.pod is not None:
-            await self._give_back(asked, asked.of(node), asked.version)
-            return attached.pod
-        if attached.outcome in (BindingState.REFUSED, BindingState.CHANGED):
-            await self._undo(asked, node, proposed)
-        if attached.outcome is BindingState.UNCLEAR:
-            self._proposing.keep(asked, proposed)
-        return _told(attached)
+        return await self._write_binding(request, node, until, placed)
 
-    async def _attached(
-        self, asked: SchedulingRequest, node: str, proposed: PlacementResult
-    ) -> BindingOutcome:
-        """Write the one Binding of a placement, unless it is too late for that."""
-        if self._clock() > proposed.since + SEND_SECONDS:
-            return BindingOutcome(BindingState.REFUSED, LATE, asked.pod)
-        cards = self._cards(asked, node)
-        annotations = annotations_of(proposed.parts, node, cards, self._now())
-        return await self._attaching.attach(asked.pod, node, annotations, labels_of(node))
+    async def _write_binding(
+        self, request: SchedulingRequest, node: str, until: float, placed: PlacementResult
+    ) -> BindResult | Pod:
+        """Lock the node if it has locks, and write the one Binding of a placement, if in time."""
+        where = f"{request.cluster}/{node}"
+        known = self._ports.view.state.nodes.get(where)
+        if known is not None and known.keeper == HAMI:
+            problem = await self._locked(request, node, until)
+            if problem:
+                await self._undo(request, where, placed)
+                return BindResult("locked", problem)
+        if self._clock() > placed.since + SEND_SECONDS:
+            written = BindingOutcome(BindingState.REFUSED, LATE, request.pod)
+        else:
+            cards = (*known.cards, *known.lost) if known is not None else ()
+            annotations = annotations_of(placed.parts, node, cards, self._now())
+            written = await self._writer.write(request.pod, node, annotations, labels_of(node))
+        if written.outcome is BindingState.CHANGED and written.pod is not None:
+            await self._give_back(request, where, request.version)
+            return written.pod
+        if written.outcome in (BindingState.REFUSED, BindingState.CHANGED):
+            await self._undo(request, where, placed)
+        if written.outcome is BindingState.UNCLEAR:
+            self._placements.keep(request, placed)
+        return _result_of(written)
 
-    async def _bound_without_cards(
-        self, asked: SchedulingRequest, node: str, again: Again
-    ) -> BindResult:
-        """Write the Binding of a pod without cards, and again where the pod has changed."""
-        pod = asked.pod
-        for _ in range(ATTACH_MAX):
-            attached = await self._attaching.attach(pod, node, {}, {})
-            if attached.outcome is not BindingState.CHANGED or attached.pod is None:
+    async def _bind_without_cards(self, request: SchedulingRequest, node: str) -> BindResult:
+        """Write the Binding of a pod without cards, and again if the pod has changed."""
+        pod = request.pod
+        for _ in range(BIND_TRIES_MAX):
+            written = await self._writer.write(pod, node, {}, {})
+            if written.outcome is not BindingState.CHANGED or written.pod is None:
                 break
-            pod = attached.pod
-            found = again(pod)
-            if found is None or found.wish != asked.wish:
+            pod = written.pod
+            again = self._requests.read(pod)
+            if isinstance(again, Denial) or again.wish != request.wish:
                 break
-        return _told(attached)
+        return _result_of(written)
 
     async def _fenced(
-        self, asked: SchedulingRequest, node: str, standing: Placement
+        self, request: SchedulingRequest, node: str, standing: Placement
     ) -> BindResult | Pod:
-        """Give back the cards of another call's placement, once its Binding cannot come any more.
+        """Give back the cards of another call's placement once its Binding cannot come any more.
 
         Returns the pod to begin anew with.
         """
-        if self._clock() < self._proposing.fences_at(asked, standing):
+        if self._clock() < self._placements.fences_at(request, standing):
             return BindResult("unclear", UNDER_WAY)
         try:
-            found = await self._fencing.fence(asked.pod, standing.version)
+            found = await self._fence.fence(request.pod, standing.version)
         except ClusterError as error:
             return BindResult("unclear", f"{UNDER_WAY} ({error})")
         if found is None:
             return BindResult("refused", "the pod is gone")
-        if found.spec.node_name:
-            where = found.spec.node_name
+        where = found.spec.node_name
+        if where:
             return (
                 BindResult("bound")
                 if where == node
@@ -177,65 +228,49 @@ class Binder:
             )
         if version_of(found) <= standing.version:
             return BindResult("unclear", f"{UNDER_WAY} ({NOT_FENCED})")
-        if await self._give_back(asked, standing.node, standing.version):
-            self._proposing.fenced(asked)
-            _log.info("binding_fenced", extra={"namespace": asked.namespace, "key": asked.key})
+        if await self._give_back(request, standing.node, standing.version):
+            self._placements.note_fence(request)
+            _log.info("binding_fenced", namespace=request.namespace, key=request.key)
         return found
 
-    async def _locked(self, asked: SchedulingRequest, node: str, until: float) -> str:
-        """Lock a node that hands cards out to one pod at a time; return why not."""
-        if not self._is_hamis(asked.of(node)):
-            return ""
+    async def _locked(self, request: SchedulingRequest, node: str, until: float) -> str:
+        """Lock a node that hands out cards to one pod at a time; return the problem, if any."""
         while True:
             try:
-                problem = await self._locking.lock(asked.pod, node)
+                problem = await self._node_lock.lock(request.pod, node)
             except ClusterError as error:
                 problem = f"node {node} cannot be locked: {error}"
             if not problem or self._clock() >= until:
                 return problem
-            await self._news.wait(LOCK_AGAIN_SECONDS)
+            await self._signal.wait(LOCK_AGAIN_SECONDS)
 
-    async def _undo(self, asked: SchedulingRequest, node: str, proposed: PlacementResult) -> None:
-        """Give back what this call took; what an earlier one took, its Binding may still need."""
-        if proposed.origin is Origin.NEW:
-            await self._give_back(asked, asked.of(node), asked.version)
+    async def _undo(self, request: SchedulingRequest, where: str, placed: PlacementResult) -> None:
+        """Give back the cards that this call took; the Binding of an earlier call may need its."""
+        if placed.origin is Origin.NEW:
+            await self._give_back(request, where, request.version)
 
-    async def _give_back(self, asked: SchedulingRequest, where: str, version: int) -> bool:
+    async def _give_back(self, request: SchedulingRequest, where: str, version: int) -> bool:
         """Give back the cards and the lock of a placement whose Binding cannot come any more.
 
-        Another extender may have fenced it as well, and have placed the pod anew: then what stands
-        now is that extender's, and so is the lock of the node. False when there was nothing left.
+        Another extender may have fenced it as well, and have placed the pod anew: then placement
+        and lock are that extender's. Returns False when there was nothing left.
         """
-        given = await self._proposing.unplace(asked, where, version)
-        standing = self._proposing.standing(asked)
-        if standing is None or standing.node != where or standing.version == version:
-            await self._unlock(asked, where)
+        given = await self._placements.unplace(request, where, version)
+        state = self._ports.view.state
+        standing, known = placement_of(state, request), state.nodes.get(where)
+        others = standing is not None and standing.node == where and standing.version != version
+        if not others and known is not None and known.keeper == HAMI:
+            # A lock that stays is that of a pod without cards: it expires, or settlement ends it.
+            with contextlib.suppress(ClusterError):
+                await self._node_lock.unlock(request.pod, local_name(where))
         return given
 
-    async def _unlock(self, asked: SchedulingRequest, where: str) -> None:
-        """Give a pod's lock of a qualified node back, where nodes have locks.
 
-        A lock that stays is one of a pod without cards: it expires, or settlement ends it.
-        """
-        if self._is_hamis(where):
-            with contextlib.suppress(ClusterError):
-                await self._locking.unlock(asked.pod, local_name(where))
-
-    def _is_hamis(self, where: str) -> bool:
-        known = self._view.state.nodes.get(where)
-        return known is not None and known.keeper == HAMI
-
-    def _cards(self, asked: SchedulingRequest, node: str) -> tuple[Card, ...]:
-        known = self._view.state.nodes.get(asked.of(node))
-        return (*known.cards, *known.lost) if known is not None else ()
-
-
-def _told(attached: BindingOutcome) -> BindResult:
-    if attached.outcome is BindingState.BOUND:
-        return BindResult(attached.outcome.value)
-    if attached.outcome is BindingState.UNCLEAR:
+def _result_of(written: BindingOutcome) -> BindResult:
+    if written.outcome is BindingState.BOUND:
+        return BindResult("bound")
+    if written.outcome is BindingState.UNCLEAR:
         remedy = "its cards are kept for it, and the next try takes them up"
-        return BindResult(
-            attached.outcome.value, f"whether it is bound is not known: {attached.reason}; {remedy}"
-        )
-    return BindResult(attached.outcome.value, attached.reason)
+        problem = f"whether it is bound is not known: {written.reason}; {remedy}"
+        return BindResult("unclear", problem)
+    return BindResult(written.outcome.value, written.reason)

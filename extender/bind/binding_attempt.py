@@ -52,7 +52,7 @@ class BindingWriter:
         """Write to a cluster."""
         self._cluster = cluster
 
-    async def attach(
+    async def write(
         self,
         pod: Pod,
         node: str,

@@ -34,12 +34,12 @@ class EventRecorder:
     def __init__(self, cluster: BindingApi, count: Count = uncounted) -> None:
         """Nothing is told yet."""
         self._events = EventQueue(cluster, "extender", count)
-        self._told: BoundedCache[tuple[str, str]] = BoundedCache(RECORDED_MAX)
+        self._last: BoundedCache[tuple[str, str]] = BoundedCache(RECORDED_MAX)
 
-    def tell(self, pod: Pod, reason: str, note: str, *, warning: bool = False) -> None:
+    def record(self, pod: Pod, reason: str, note: str, *, warning: bool = False) -> None:
         """Have an event told, unless it is what was told of this pod last."""
         meta = pod.metadata
-        if self._told.get(meta.uid) == (reason, note):
+        if self._last.get(meta.uid) == (reason, note):
             return
         event = PodEvent(
             namespace=meta.namespace,
@@ -51,7 +51,7 @@ class EventRecorder:
             warning=warning,
         )
         if self._events.put(event):
-            self._told.put(meta.uid, (reason, note))
+            self._last[meta.uid] = (reason, note)
 
     async def run(self) -> None:
         """Tell what waits until cancelled; what cannot be told is dropped."""

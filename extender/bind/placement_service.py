@@ -4,8 +4,8 @@ What is proposed was chosen on arrays that are a moment old, or are missing what
 does. The ledger decides; when it finds a card taken, another card of the same node may do, so the
 choice is made again on what has become known since.
 
-A pod may be asked to be bound twice, by two extenders or again after an unclear answer. Its Binding
-is sent by the extender that placed it and by no other one: otherwise one could give the cards back
+Two binds of one pod may arrive, at two extenders or again after an unclear answer. Its Binding is
+sent by the extender that placed it and by no other one: otherwise one could give the cards back
 while the other's Binding is on its way. The others wait for the outcome. After a crash there is
 none, so they wait for a few seconds, fence the Bindings of that placement
 (`extender.bind.binding_fence`), give its cards back and begin anew.
@@ -22,17 +22,18 @@ from typing import Final
 
 import msgspec
 
-from extender.fit.inventory_fit import ChosenCards, FitEngine
+from extender.fit.inventory_fit import ChosenCards, InventoryFit
 from extender.inventory.assumed_placements import PLACING_SECONDS, AssumedPlacements
+from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_api.scheduling_request import PODS_MAX, BoundedCache, SchedulingRequest
 from ledger.core.model.cards import Parts, Placement, Stage
 from ledger.core.model.commands import Place, Unplace
 from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import local_name
-from ledger.kube.requests.demand_rules import DemandRules
+from ledger.core.model.state import State
 from ledger.kube.requests.placed_demand import placement_overrides
-from ledger.log.ledger import Accepted, Ledger, StateView
+from ledger.log.ledger import Accepted
 from ledger.log.record_signal import RecordSignal
 
 ACTOR: Final = "extender"
@@ -132,76 +133,75 @@ class _UnclearBinding(msgspec.Struct, frozen=True):
         return (self.version, self.time) == (placed.version, placed.time)
 
 
+def placement_of(state: State, request: SchedulingRequest) -> Placement | None:
+    """Return the placement of a pod that has cards already; None if it has none."""
+    placed = state.placement(request.namespace, request.key)
+    if placed is None or placed.uid != request.uid or not placed.node:
+        return None
+    return placed
+
+
 class PlacementService:
-    """Places pods, through a ledger whose state `view` shows."""
+    """Places pods through the ledger."""
 
     def __init__(
         self,
-        ledger: Ledger,
-        view: StateView,
-        selecting: FitEngine,
-        guessing: AssumedPlacements,
-        news: RecordSignal,
-        rules: Callable[[], DemandRules],
+        ports: ExtenderPorts,
+        *,
+        fit: InventoryFit,
+        assumed: AssumedPlacements,
+        signal: RecordSignal,
         clock: Callable[[], float],
         fence_seconds: float = FENCE_SECONDS,
     ) -> None:
-        """Propose what `selecting` chooses; `clock` is the time of the loop in seconds.
+        """`clock` is the time of the loop in seconds.
 
-        Another extender's Binding is waited for `fence_seconds`.
+        The Binding of another extender is waited for `fence_seconds`.
         """
-        self._ledger, self._view, self._rules = ledger, view, rules
-        self._selecting, self._guessing = selecting, guessing
-        self._news, self._clock = news, clock
+        self.fit, self.clock = fit, clock
+        self._ports, self._assumed, self._signal = ports, assumed, signal
         self._fence_seconds = fence_seconds
         self._kept: BoundedCache[_UnclearBinding] = BoundedCache(PODS_MAX)
         self._waited_for: BoundedCache[_UnclearBinding] = BoundedCache(PODS_MAX)
         self._fences: BoundedCache[int] = BoundedCache(PODS_MAX)
 
-    def standing(self, asked: SchedulingRequest) -> Placement | None:
-        """Return where a pod has cards already, as far as this replica knows."""
-        placed = self._view.state.placement(asked.namespace, asked.key)
-        if placed is None or placed.uid != asked.uid or not placed.node:
-            return None
-        return placed
-
-    async def place(self, asked: SchedulingRequest, node: str, until: float) -> PlacementResult:
+    async def place(self, request: SchedulingRequest, node: str, until: float) -> PlacementResult:
         """Have a pod placed on a node, by loop time `until`."""
         refused, tried = "", None
         for _ in range(CHOICES_MAX):
-            placed = await self._awaited(asked, until)
+            placed = await self._awaited(request, until)
             if placed is not None:
-                return self._taken_up(asked, node, placed)
-            chosen = self._selecting.choose_cards(asked, node)
+                return self._taken_up(request, node, placed)
+            chosen = self.fit.choose_cards(request, node)
             if isinstance(chosen, str):
                 return PlacementResult(problem=refused or chosen)
             # Nothing that would change the answer has become known.
-            if tried == (chosen.parts, self._selecting.inventory.position):
+            if tried == (chosen.parts, self.fit.inventory.position):
                 break
-            tried = chosen.parts, self._selecting.inventory.position
-            self._guessing.guess(asked, node, chosen.parts, PLACING_SECONDS)
-            since = self._clock()
-            answer = await self._decided(self._command(asked, node, chosen), until)
+            tried = chosen.parts, self.fit.inventory.position
+            self._assumed.assume(request, node, chosen.parts, PLACING_SECONDS)
+            since = self.clock()
+            answer = await self._decided(self._command(request, node, chosen), until)
             if isinstance(answer, Denial):
                 refused = sentence(answer)
                 if answer.reason not in _TRY_AGAIN:
                     break
             elif answer.changed:
                 return PlacementResult(chosen.parts, Origin.NEW, since)
-            if self._clock() >= until:
+            if self.clock() >= until:
                 break
-            await self._news.wait(CATCH_UP_SECONDS)
-        self._guessing.forget(asked)
+            await self._signal.wait(CATCH_UP_SECONDS)
+        self._assumed.forget(request)
         return PlacementResult(problem=refused)
 
-    def keep(self, asked: SchedulingRequest, proposed: PlacementResult) -> None:
+    def keep(self, request: SchedulingRequest, proposed: PlacementResult) -> None:
         """Leave it to the next call to bind a pod: what became of the Binding is not known."""
-        placed = self.standing(asked)
-        if placed is None or proposed.origin is not Origin.NEW or placed.version != asked.version:
+        placed = placement_of(self._ports.view.state, request)
+        if placed is None or proposed.origin is not Origin.NEW or placed.version != request.version:
             return
-        self._kept.put(asked.uid, _UnclearBinding(placed.version, placed.time, proposed.since))
+        self._kept[request.uid] = _UnclearBinding(placed.version, placed.time, proposed.since)
 
-    def fences_at(self, asked: SchedulingRequest, placed: Placement) -> float:
+    def fences_at(self, request: SchedulingRequest, placed: Placement) -> float:
         """Return the loop time from which another call's Binding is to be fenced.
 
         That is at once (-inf) where the pod has changed since: no Binding comes through any more.
@@ -210,101 +210,103 @@ class PlacementService:
         """
         if not placed.version:
             return math.inf
-        if asked.version > placed.version:
+        if request.version > placed.version:
             return -math.inf
-        known = self._waited_for.get(asked.uid)
+        known = self._waited_for.get(request.uid)
         if known is None or not known.is_of(placed):
-            known = _UnclearBinding(placed.version, placed.time, self._clock())
-            self._waited_for.put(asked.uid, known)
-        doublings = min(self._fences.get(asked.uid) or 0, FENCE_DOUBLINGS_MAX)
+            known = _UnclearBinding(placed.version, placed.time, self.clock())
+            self._waited_for[request.uid] = known
+        doublings = min(self._fences.get(request.uid) or 0, FENCE_DOUBLINGS_MAX)
         return known.since + self._fence_seconds * (1 << doublings)
 
-    def fenced(self, asked: SchedulingRequest) -> None:
+    def note_fence(self, request: SchedulingRequest) -> None:
         """Take note that another call's Binding of a pod was fenced here."""
-        self._fences.put(asked.uid, (self._fences.get(asked.uid) or 0) + 1)
+        self._fences[request.uid] = (self._fences.get(request.uid) or 0) + 1
 
-    async def unplace(self, asked: SchedulingRequest, node: str, version: int) -> bool:
+    async def unplace(self, request: SchedulingRequest, node: str, version: int) -> bool:
         """Give back the cards of a pod's placement of that version on a qualified node.
 
         Returns when this replica has applied that, or after a while. False when there is none any
         more, or when the ledger did not take it and settlement will.
         """
-        where = asked.namespace, asked.key, asked.uid, node
+        where = request.namespace, request.key, request.uid, node
         command = Unplace(*where, Cause.UNBOUND, ACTOR, version=version)
-        self._guessing.forget(asked)
+        self._assumed.forget(request)
         for _ in range(UNPLACE_TRIES_MAX):
-            answer = await self._ledger.submit(command)
+            answer = await self._ports.ledger.submit(command)
             if not isinstance(answer, Denial):
                 await self._applied(answer.position)
                 return answer.changed
-            await self._news.wait(CATCH_UP_SECONDS)
+            await self._signal.wait(CATCH_UP_SECONDS)
         return False
 
     async def _applied(self, position: int) -> None:
         """Wait until this replica has applied a position: another one may have decided it."""
-        until = self._clock() + APPLIED_SECONDS
-        while self._view.state.position < position and (left := until - self._clock()) > 0:
-            await self._news.wait(left)
+        until = self.clock() + APPLIED_SECONDS
+        while self._ports.view.state.position < position and (left := until - self.clock()) > 0:
+            await self._signal.wait(left)
 
-    async def _awaited(self, asked: SchedulingRequest, until: float) -> Placement | None:
+    async def _awaited(self, request: SchedulingRequest, until: float) -> Placement | None:
         """Return where a pod has cards; wait for another's Binding until then, or the fence."""
         while True:
-            placed = self.standing(asked)
-            if placed is None or self._origin(asked, placed) is not Origin.OTHERS:
+            placed = placement_of(self._ports.view.state, request)
+            if placed is None or self._origin(request, placed) is not Origin.OTHERS:
                 return placed
-            left = min(until, self.fences_at(asked, placed)) - self._clock()
+            left = min(until, self.fences_at(request, placed)) - self.clock()
             if left <= 0:
                 return placed
-            await self._news.wait(left)
+            await self._signal.wait(left)
 
-    def _origin(self, asked: SchedulingRequest, placed: Placement) -> Origin:
+    def _origin(self, request: SchedulingRequest, placed: Placement) -> Origin:
         if placed.stage > Stage.PROPOSED:
             return Origin.BOUND
-        kept = self._kept.get(asked.uid)
-        if kept is None or not kept.is_of(placed) or asked.version != placed.version:
+        kept = self._kept.get(request.uid)
+        if kept is None or not kept.is_of(placed) or request.version != placed.version:
             return Origin.OTHERS
-        return Origin.KEPT if self._clock() - kept.since < TAKE_UP_SECONDS else Origin.OTHERS
+        return Origin.KEPT if self.clock() - kept.since < TAKE_UP_SECONDS else Origin.OTHERS
 
-    def _taken_up(self, asked: SchedulingRequest, node: str, placed: Placement) -> PlacementResult:
-        origin = self._origin(asked, placed)
+    def _taken_up(
+        self, request: SchedulingRequest, node: str, placed: Placement
+    ) -> PlacementResult:
+        origin = self._origin(request, placed)
         if origin is Origin.OTHERS:
             return PlacementResult(standing=placed)
-        if placed.node != asked.of(node):
+        if placed.node != f"{request.cluster}/{node}":
             return PlacementResult(problem=f"{Reason.POD_PLACED}: it has cards of {placed.node}")
-        kept = self._kept.get(asked.uid)
+        kept = self._kept.get(request.uid)
         return PlacementResult(placed.parts, origin, kept.since if kept is not None else 0.0)
 
-    def _command(self, asked: SchedulingRequest, node: str, chosen: ChosenCards) -> Place:
-        name = asked.of(node)
-        known = self._view.state.nodes.get(name)
+    def _command(self, request: SchedulingRequest, node: str, chosen: ChosenCards) -> Place:
+        name = f"{request.cluster}/{node}"
+        known = self._ports.view.state.nodes.get(name)
         cards = known.cards if known is not None else ()
         return Place(
-            asked.namespace,
-            asked.key,
-            asked.uid,
+            request.namespace,
+            request.key,
+            request.uid,
             name,
             chosen.parts,
-            placement_overrides(chosen.parts, asked.wish, self._rules(), cards),
+            placement_overrides(chosen.parts, request.wish, self._ports.rules(), cards),
             chosen.unused_only,
             actor=ACTOR,
-            version=asked.version,
+            version=request.version,
         )
 
     async def _decided(self, command: Place, until: float) -> Accepted | Denial:
         """Have a command decided; while something that passes is in the way, wait and try again."""
         while True:
-            answer = await self._ledger.submit(command)
+            answer = await self._ports.ledger.submit(command)
             if not isinstance(answer, Denial) or answer.reason not in _WAIT_FOR:
                 return answer
-            left = until - self._clock()
+            left = until - self.clock()
             if left <= 0:
                 return answer
-            await self._news.wait(left)
-            await asyncio.sleep(max(0.0, min(AGAIN_SECONDS, until - self._clock())))
+            await self._signal.wait(left)
+            await asyncio.sleep(max(0.0, min(AGAIN_SECONDS, until - self.clock())))
             await self._idle(command.node, until)
 
     async def _idle(self, node: str, until: float) -> None:
         """Wait until a node, as far as is known here, is handing cards out to nobody."""
         short = local_name(node)
-        while self._selecting.is_busy(short) and self._clock() < until:
-            await self._news.wait(until - self._clock())
+        while self.fit.hands_out(short) and self.clock() < until:
+            await self._signal.wait(until - self.clock())

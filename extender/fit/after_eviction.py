@@ -1,9 +1,4 @@
-"""Preempting: of the nodes where the scheduler would evict pods, those where that makes room.
-
-The scheduler asks only where it sees a shortage itself, so never for resources that it leaves to
-its extender. It has chosen the victims; nothing is added to them. They leave room on the very cards
-that the ledger gave them.
-"""
+"""The fit of a pod on a node once placements there have ended."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -11,45 +6,32 @@ from contextlib import contextmanager
 import numpy as np
 
 from extender.fit.fit_nodes import chosen_parts
-from extender.fit.inventory_fit import FitEngine
+from extender.fit.inventory_fit import InventoryFit
 from extender.inventory.arrays import Arrays
 from extender.inventory.rows import ALL_SLICES, slices_of
-from extender.scheduler_api.extender_wire import MetaPod, MetaVictims, PreemptionArgs
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.evolve.placements import bookings_of
 from ledger.core.model.cards import Parts, Placement, exclusive_on
 
 
-def nominated(args: PreemptionArgs) -> dict[str, MetaVictims]:
-    """Return the victims of each node by uid, in whichever form they were sent."""
-    if args.node_name_to_meta_victims:
-        return args.node_name_to_meta_victims
-    return {
-        node: MetaVictims(
-            [MetaPod(pod.metadata.uid) for pod in victims.pods or ()], victims.num_pdb_violations
-        )
-        for node, victims in (args.node_name_to_victims or {}).items()
-    }
-
-
 def fits_after(
-    selecting: FitEngine, asked: SchedulingRequest, node: str, leaving: Collection[Placement]
+    fit: InventoryFit, request: SchedulingRequest, node: str, leaving: Collection[Placement]
 ) -> bool:
     """Return whether a pod fits on a node once these placements there have ended."""
-    return cards_after(selecting, asked, node, leaving) is not None
+    return cards_after(fit, request, node, leaving) is not None
 
 
 def cards_after(
-    selecting: FitEngine, asked: SchedulingRequest, node: str, leaving: Collection[Placement]
+    fit: InventoryFit, request: SchedulingRequest, node: str, leaving: Collection[Placement]
 ) -> Parts | None:
     """Return the cards of a node that a pod would get once these placements there have ended."""
-    row = selecting.inventory.rows.get(node)
+    row = fit.inventory.rows.get(node)
     if row is None:
         return None
-    arrays = selecting.inventory.arrays
+    arrays = fit.inventory.arrays
     with _left(arrays, row, leaving):
-        fits = selecting.fits(asked, np.array([row], np.int64))
-    return chosen_parts(fits, 0, arrays, asked.wish) if fits.feasible[0] else None
+        fits = fit.fits(request, np.array([row], np.int64))
+    return chosen_parts(fits, 0, arrays, request.wish) if fits.feasible[0] else None
 
 
 @contextmanager

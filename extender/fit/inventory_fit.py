@@ -55,20 +55,20 @@ class QuotaHeadroom:
         """Look at the view and the rules at each question."""
         self._view, self._rules = view, rules
 
-    def of(self, asked: SchedulingRequest, *, cut: bool) -> int:
+    def of(self, request: SchedulingRequest, *, cut: bool) -> int:
         """Return how many MiB quotas allow a pod at most, `NO_BOUND` where they do not matter.
 
         They do where cards decide: for parts of cards, and for all pods where cards are `cut`,
         since an instance may be larger than what was asked for. A pod with cards of several vendors
         is not bounded here: their memory is counted apart.
         """
-        vendors = {card.vendor for wish in asked.wish.wishes for card in wish.cards}
-        if len(vendors) != 1 or not (cut or _wants_parts(asked.wish)):
+        vendors = {card.vendor for wish in request.wish.wishes for card in wish.cards}
+        if len(vendors) != 1 or not (cut or _wants_parts(request.wish)):
             return NO_BOUND
-        place = asked.namespace, asked.key, asked.uid
+        place = request.namespace, request.key, request.uid
         rooms = [
             most(self._view.state, *place, resource)
-            for resource in self._memory(vendors.pop(), asked.wish.types)
+            for resource in self._memory(vendors.pop(), request.wish.types)
         ]
         return min((room for room in rooms if room is not None), default=NO_BOUND)
 
@@ -86,88 +86,93 @@ class ChosenCards(NamedTuple):
     unused_only: bool
 
 
-class FitEngine:
+class InventoryFit:
     """Selects nodes and cards from an inventory and what lies over it."""
 
     def __init__(
         self,
         inventory: ClusterInventory,
         preferences: FitPreferences,
+        *,
         clock: Callable[[], float],
-        rooms: QuotaHeadroom | None = None,
+        headroom: QuotaHeadroom | None = None,
     ) -> None:
         """Prefer what the settings say; `clock` is the time of the loop in seconds.
 
-        Without `rooms` it is not asked what quotas allow.
+        Without `headroom`, quotas are ignored.
         """
         self.inventory = inventory
         self._preferences = preferences
         self._clock = clock
-        self._rooms = rooms
+        self._headroom = headroom
 
-    def rows_among(self, names: Sequence[str]) -> Integers:
+    def rows_of(self, names: Sequence[str]) -> Integers:
         """Return the row of each node, `UNKNOWN` for one that announced no cards."""
         rows = map(self.inventory.rows.get, names, repeat(UNKNOWN))
         return np.fromiter(rows, np.int64, len(names))
 
-    def is_busy(self, name: str) -> bool:
+    def hands_out(self, name: str) -> bool:
         """Return whether a node is handing out cards and can do so for one pod at a time only."""
         row = self.inventory.rows.get(name)
         arrays = self.inventory.arrays
         return row is not None and arrays.keepers[row] == HAMI and bool(arrays.waiting[row])
 
-    def busy(self, asked: SchedulingRequest, rows: Integers) -> Booleans:
+    def rows_handing_out(self, request: SchedulingRequest, rows: Integers) -> Booleans:
         """Return on which of these rows a pod would have to wait for another to get its cards.
 
         Or probably would: another one may be on its way there.
         """
         arrays, overlay = self.inventory.arrays, self.inventory.overlay
         taken: Booleans = arrays.waiting[rows] > 0
-        going_to = overlay.going_to(but=asked.uid)
+        going_to = overlay.going_to(but=request.uid)
         if going_to:
             taken |= np.isin(rows, list(going_to))
         for place in np.nonzero(taken)[0].tolist():
             taken[place] = arrays.keepers[rows[place]] == HAMI
         return taken
 
-    def tight(self, asked: SchedulingRequest, fits: FitResult) -> Booleans:
+    def nearly_full(self, request: SchedulingRequest, fits: FitResult) -> Booleans:
         """Return on which rows a pod fits that have no room for several like it.
 
         While others place pods, too, such a node is lost in the moment until the pod is bound.
         Where no node has room for so many, fewer will do.
         """
         for times in SPARE_TIMES:
-            tight = self._without_room_for(times, asked, fits)
+            tight = self._without_room_for(times, request, fits)
             if (fits.feasible & ~tight).any():
                 return tight
         return np.zeros_like(fits.feasible)
 
-    def _without_room_for(self, times: int, asked: SchedulingRequest, fits: FitResult) -> Booleans:
+    def _without_room_for(
+        self, times: int, request: SchedulingRequest, fits: FitResult
+    ) -> Booleans:
         found = fits.feasible.copy()
-        several = msgspec.structs.replace(asked.wish, wishes=_several(asked.wish.wishes, times))
+        several = msgspec.structs.replace(request.wish, wishes=_several(request.wish.wishes, times))
         question = msgspec.structs.replace(
-            self.question(asked, fits.rows[found]), wish=several, memory_room=NO_BOUND
+            self.question(request, fits.rows[found]), wish=several, memory_room=NO_BOUND
         )
         over = self.inventory.overlay
-        with over.without(asked.uid, self._clock()):
+        with over.without(request.uid, self._clock()):
             found[found] = ~fit(self.inventory.arrays, over, question).feasible
         return found
 
-    def imagining(self, nodes: Sequence[NodeMeta]) -> "FitEngine":
+    def of_simulated(self, nodes: Sequence[NodeMeta]) -> "InventoryFit":
         """Return a selection among nodes that are empty and have what they announce themselves."""
         inventory = simulated_inventory(self.inventory.cluster, nodes)
-        return FitEngine(inventory, self._preferences, self._clock, self._rooms)
+        return InventoryFit(
+            inventory, self._preferences, clock=self._clock, headroom=self._headroom
+        )
 
-    def fits(self, asked: SchedulingRequest, rows: Integers) -> FitResult:
+    def fits(self, request: SchedulingRequest, rows: Integers) -> FitResult:
         """Return which of these rows a pod fits on, how well, and why not."""
-        return self._answered(asked, self.question(asked, rows))
+        return self._answered(request, self.question(request, rows))
 
-    def _answered(self, asked: SchedulingRequest, question: FitQuestion) -> FitResult:
+    def _answered(self, request: SchedulingRequest, question: FitQuestion) -> FitResult:
         over = self.inventory.overlay
-        with over.without(asked.uid, self._clock()):
+        with over.without(request.uid, self._clock()):
             return fit(self.inventory.arrays, over, question)
 
-    def choose_cards(self, asked: SchedulingRequest, node: str) -> ChosenCards | str:
+    def choose_cards(self, request: SchedulingRequest, node: str) -> ChosenCards | str:
         """Return the cards of one node that a pod should have, or why it fits there on none.
 
         Where only assumed placements are in the way they are ignored: the ledger decides.
@@ -175,32 +180,32 @@ class FitEngine:
         row = self.inventory.rows.get(node)
         if row is None:
             return str(Reason.NODE_UNREGISTERED)
-        question, arrays = self.question(asked, np.array([row], np.int64)), self.inventory.arrays
-        fits = self._answered(asked, question)
+        question, arrays = self.question(request, np.array([row], np.int64)), self.inventory.arrays
+        fits = self._answered(request, question)
         if not fits.feasible[0]:
             fits = fit(arrays, Overlay(arrays.rows, arrays.columns), question)
         if not fits.feasible[0]:
             return reason_of(fits, 0)
-        parts = chosen_parts(fits, 0, arrays, asked.wish)
+        parts = chosen_parts(fits, 0, arrays, request.wish)
         return ChosenCards(parts, UNUSED_ONLY in question.card_policies)
 
-    def question(self, asked: SchedulingRequest, rows: Integers) -> FitQuestion:
+    def question(self, request: SchedulingRequest, rows: Integers) -> FitQuestion:
         """Return what fitting is asked: what the pod says, and the settings where it does not."""
-        preferences, wish = self._preferences, asked.wish
+        preferences, wish = self._preferences, request.wish
         return FitQuestion(
             wish=wish,
             rows=rows,
             node_policy=wish.node_policy or preferences.node_policy,
             card_policies=wish.card_policies or preferences.card_policies,
             weights=wish.weights or preferences.weights,
-            memory_room=self._room(asked),
+            memory_room=self._room(request),
             node_score=None if wish.node_policy else preferences.node_score,
         )
 
-    def _room(self, asked: SchedulingRequest) -> int:
-        if self._rooms is None:
+    def _room(self, request: SchedulingRequest) -> int:
+        if self._headroom is None:
             return NO_BOUND
-        return self._rooms.of(asked, cut=MIG in self.inventory.arrays.modes)
+        return self._headroom.of(request, cut=MIG in self.inventory.arrays.modes)
 
 
 def _several(

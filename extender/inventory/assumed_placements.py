@@ -1,121 +1,148 @@
-"""Guessing: which cards pods are probably on their way to, here and with other extenders.
+"""Assumed placements: the cards that pods are probably on their way to.
 
-Between the moment a pod is scored and the moment the ledger has placed it, its cards look free. Who
-scored it guesses where it goes, and tells the other extenders, so that they do not send theirs to
-the same cards. Guesses only steer filter and prioritize; the ledger decides without them.
+Between the moment a pod is scored and the moment the ledger has placed it, its cards look free. The
+extender that scored it assumes where it goes and publishes that to the other extenders, so that
+they do not send their pods to the same cards. Assumed placements only steer filter and prioritize:
+the ledger decides without them.
+
+Any client that may publish on the subject can write anything there, and an extender of another
+version may write something else. A hint that is not an assumed placement is refused as a whole.
 """
 
 import math
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 import structlog
 
-from extender.inventory import shared_assumption as guesses
 from extender.inventory.inventory import ClusterInventory
-from extender.inventory.shared_assumption import Assumption
+from extender.scheduler_api.extender_ports import Publish
 from extender.scheduler_api.scheduling_request import SchedulingRequest
-from ledger.core.model.cards import Parts, booked, exclusive_on
+from ledger.core.model.amounts import AMOUNT_MAX
+from ledger.core.model.cards import Booking, Parts, booked, exclusive_on
 from ledger.runtime.counter_protocol import Count, uncounted
 
 ASSUMED_SECONDS: Final = 8.0
-"""How long a pod is taken to be on its way to the node that was best for it.
+"""How long a pod is assumed to be on its way to the node that was best for it.
 
-In a crowded cluster it may be seconds until its bind, which says itself where it goes. A guess that
-ends before loses binds: of 3,000 pods on two busy cores 0.6 to 1.3 % with 3 s, 0.3 to 0.5 % so.
+In a crowded cluster its bind, which chooses anew, may be seconds away. A shorter time loses binds:
+of 3,000 pods on two busy cores 0.6 to 1.3 % with 3 s, 0.3 to 0.5 % with 8 s.
 """
 
 PLACING_SECONDS: Final = 30.0
-"""How long the cards that a bind has chosen are taken; the ledger says sooner what became of it."""
+"""How long the cards that a bind has chosen are assumed to be taken; the ledger answers sooner."""
 
 CONTESTED_SECONDS: Final = 2.0
-"""How long after others placed a pod, or were about to, it is thought that there will be more."""
+"""How long after another extender placed a pod, or was about to, more of that is expected."""
 
 WARNING_SECONDS: Final = 30.0
-"""Shortest time between two warnings that somebody tells what is no guess."""
+"""Shortest time between two warnings about refused hints."""
 
-Publish = Callable[[bytes], None]
-"""Tells other extenders a guess, perhaps."""
-
-_logger: Final = structlog.get_logger("extender.inventory.assumed_placements")
+_log: Final = structlog.get_logger("extender")
 
 
-def unpublished(_: bytes) -> None:
-    """Tell nobody."""
+class Assumption(msgspec.Struct, frozen=True, array_like=True):
+    """A pod, by its names in the ledger, and its probable bookings on the cards of a node.
+
+    `alone` are the cards that it wants for itself. This is also the form in which extenders publish
+    assumed placements.
+    """
+
+    cluster: str
+    namespace: str
+    key: str
+    uid: str
+    node: str
+    bookings: dict[str, Booking]
+    alone: list[str]
+
+    def __post_init__(self) -> None:
+        """Refuse amounts that no card can have. Raises ValueError."""
+        for uuid, booking in self.bookings.items():
+            if not all(0 <= amount <= AMOUNT_MAX for amount in booking):
+                raise ValueError(f"{tuple(booking)} of card {uuid}")
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Assumption)
 
 
 class AssumedPlacements:
-    """Guesses about the pods of one inventory, laid over it."""
+    """The assumed placements of the pods of one inventory, kept in its overlay."""
 
     def __init__(
         self,
         inventory: ClusterInventory,
+        *,
         clock: Callable[[], float],
-        tell: Publish = unpublished,
+        publish: Publish | None = None,
         count: Count = uncounted,
     ) -> None:
-        """Tell others through `tell`; `clock` is the time of the loop in seconds."""
+        """`publish` sends to the other extenders; `clock` is the time of the loop in seconds."""
         self._inventory, self._clock = inventory, clock
-        self._tell, self._count = tell, count
+        self._publish, self._count = publish, count
         self._surprises = inventory.surprises
         self._contested_until = -math.inf
         self._refused, self._silent_until = 0, -math.inf
 
-    def guess(self, asked: SchedulingRequest, node: str, parts: Parts, seconds: float) -> None:
-        """Take a pod to be on its way to these cards, for so long, and tell others."""
-        guess = Assumption(
-            self._inventory.cluster,
-            asked.namespace,
-            asked.key,
-            asked.uid,
+    def assume(self, request: SchedulingRequest, node: str, parts: Parts, seconds: float) -> None:
+        """Assume for so long that a pod is on its way to these cards, and publish that."""
+        assumption = Assumption(
+            request.cluster,
+            request.namespace,
+            request.key,
+            request.uid,
             node,
             booked(parts),
             sorted(exclusive_on(parts)),
         )
-        if self._lay(guess, seconds):
-            self._tell(guesses.encode(guess))
+        if self._lay_over(assumption, seconds) and self._publish is not None:
+            self._publish(_encoder.encode(assumption))
 
-    def forget(self, asked: SchedulingRequest) -> None:
-        """Take a pod to be on its way nowhere; others forget it by themselves."""
-        self._inventory.overlay.drop(asked.uid)
+    def forget(self, request: SchedulingRequest) -> None:
+        """Assume nothing about a pod any more; other extenders forget it at its deadline."""
+        self._inventory.overlay.drop(request.uid)
 
-    def hear(self, hint: bytes) -> None:
-        """Take over what another extender guesses; what is over, or cannot be true, is nothing."""
+    def receive(self, hint: bytes) -> None:
+        """Take over an assumed placement of another extender, unless it is over or impossible."""
         try:
-            guess = guesses.decode(hint)
-        except guesses.BadAssumption as error:
+            assumption = _decoder.decode(hint)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self._refuse(error)
             return
-        if guess.cluster != self._inventory.cluster:
+        if assumption.cluster != self._inventory.cluster:
             return
         self._contested_until = self._clock() + CONTESTED_SECONDS
-        if not self._inventory.has_placed(guess.namespace, guess.key, guess.uid):
-            self._lay(guess, ASSUMED_SECONDS)
+        if not self._inventory.has_placed(assumption.namespace, assumption.key, assumption.uid):
+            self._lay_over(assumption, ASSUMED_SECONDS)
 
     def contested(self) -> bool:
-        """Return whether others place pods, too, or have done so lately."""
+        """Return whether other extenders place pods now, or did so lately."""
         if self._surprises != self._inventory.surprises:
             self._surprises = self._inventory.surprises
             self._contested_until = self._clock() + CONTESTED_SECONDS
         return self._clock() < self._contested_until
 
-    def _refuse(self, why: guesses.BadAssumption) -> None:
-        """Count a hint that is no guess, and warn now and then with how many there were."""
+    def _refuse(self, why: Exception) -> None:
+        """Count a refused hint, and log the number of them from time to time."""
         self._refused += 1
         self._count("hints_refused_total")
         if self._clock() >= self._silent_until:
             self._silent_until = self._clock() + WARNING_SECONDS
-            _logger.warning("hint_refused", refused=self._refused, reason=str(why))
+            _log.warning("hint_refused", refused=self._refused, reason=str(why))
 
-    def _lay(self, guess: Assumption, seconds: float) -> bool:
-        """Lay a guess over the inventory; return whether its node is known."""
-        row = self._inventory.rows.get(guess.node)
+    def _lay_over(self, assumption: Assumption, seconds: float) -> bool:
+        """Add an assumed placement to the overlay; return whether its node is known."""
+        row = self._inventory.rows.get(assumption.node)
         if row is None:
             return False
         uuids = self._inventory.arrays.uuids[row]
         at = {uuid: column for column, uuid in enumerate(uuids) if uuid}
-        bookings = {at[uuid]: booking for uuid, booking in guess.bookings.items() if uuid in at}
-        alone = {at[uuid] for uuid in guess.alone if uuid in at}
+        bookings = {
+            at[uuid]: booking for uuid, booking in assumption.bookings.items() if uuid in at
+        }
+        alone = {at[uuid] for uuid in assumption.alone if uuid in at}
         until = self._clock() + seconds
-        self._inventory.overlay.add(guess.uid, row, bookings, alone, until)
+        self._inventory.overlay.add(assumption.uid, row, bookings, alone, until)
         return True

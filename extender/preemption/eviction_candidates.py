@@ -5,20 +5,16 @@ and what protects it, only the API server knows.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from extender.preemption.victims import Candidate, Subject
+from extender.scheduler_api.extender_ports import PreemptionCluster
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.decide.card_checks import residents
 from ledger.core.model.cards import Placement
 from ledger.core.model.state import State
-from ledger.kube.api import ports
 from ledger.kube.api.disruption_budgets import Budget
 from ledger.kube.api.objects import Pod
-
-
-class PreemptionCluster(ports.BindingApi, ports.EvictionApi, Protocol):
-    """What making room needs of a cluster."""
 
 
 class EvictionCandidates(NamedTuple):
@@ -33,7 +29,7 @@ class EvictionCandidates(NamedTuple):
 
 
 class DisruptionBudgets:
-    """The PodDisruptionBudgets of the namespaces that were asked for, each read once."""
+    """The PodDisruptionBudgets of the namespaces seen so far, each read once."""
 
     def __init__(self, cluster: PreemptionCluster) -> None:
         """Read nothing yet."""
@@ -54,7 +50,7 @@ class DisruptionBudgets:
 async def eviction_candidates(
     cluster: PreemptionCluster,
     state: State,
-    asked: SchedulingRequest,
+    request: SchedulingRequest,
     node: str,
     budgets: DisruptionBudgets,
 ) -> EvictionCandidates:
@@ -66,13 +62,13 @@ async def eviction_candidates(
     listed = await cluster.list_pods_on(node)
     pods = {pod.metadata.uid: pod for pod in listed.objects}
     found = EvictionCandidates([], [], budgets.allowed)
-    for subject, placed in list(_theirs(state, asked, asked.of(node))):
+    for subject, placed in list(_theirs(state, request, f"{request.cluster}/{node}")):
         pod = pods.get(placed.uid)
         if pod is None:
             continue
         if is_leaving(pod):
             found.leaving.append((subject, placed))
-        elif not placed.observed and priority_of(pod) < priority_of(asked.pod):
+        elif not placed.observed and priority_of(pod) < priority_of(request.pod):
             protecting = await budgets.of(pod)
             found.candidates.append(Candidate(subject, placed, priority_of(pod), protecting))
     return found
@@ -84,23 +80,23 @@ def priority_of(pod: Pod) -> int:
 
 
 def is_leaving(pod: Pod) -> bool:
-    """Return whether a pod gives its cards back without being asked."""
+    """Return whether a pod gives its cards back without being request."""
     return pod.metadata.deletion_timestamp is not None or pod.status.has_ended()
 
 
 def _theirs(
-    state: State, asked: SchedulingRequest, node: str
+    state: State, request: SchedulingRequest, node: str
 ) -> Iterator[tuple[Subject, Placement]]:
     """Yield what is placed on a node and does not leave it for others, by pod."""
     promised = {
         victim
         for claim in state.claims.get(node, ())
-        if claim.uid != asked.uid
+        if claim.uid != request.uid
         for victim in claim.victims
     }
     for namespace, key, placed in residents(state, node):
         subject = namespace, key, placed.uid
-        if subject not in promised and placed.uid != asked.uid:
+        if subject not in promised and placed.uid != request.uid:
             yield subject, placed
 
 

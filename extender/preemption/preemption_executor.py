@@ -1,7 +1,7 @@
 """Making room: a claim for a pod, and then the evictions of those that it names.
 
 The intent is in the log before anybody is evicted: the claim keeps the cards for the pod while its
-victims leave. Whoever is asked about the pod next goes on with its claim, also after a crash;
+victims leave. The next try for the pod goes on with its claim, also after a crash;
 settlement withdraws it in the end.
 """
 
@@ -12,10 +12,11 @@ import structlog
 
 from extender.bind.event_recorder import PREEMPTED, PREEMPTION_STARTED, EventRecorder
 from extender.bind.placement_service import ACTOR, CATCH_UP_SECONDS
-from extender.fit.inventory_fit import UNKNOWN, FitEngine
-from extender.preemption.eviction_candidates import PreemptionCluster, is_leaving, priority_of
+from extender.fit.inventory_fit import UNKNOWN, InventoryFit
+from extender.preemption.eviction_candidates import is_leaving, priority_of
 from extender.preemption.preemption_plan import preemption_plans
 from extender.preemption.victims import Subject
+from extender.scheduler_api.extender_ports import ExtenderPorts, PreemptionCluster
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.model.cards import Claim, Parts
 from ledger.core.model.commands import MakeRoom, Withdraw
@@ -25,14 +26,12 @@ from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import BudgetExhausted, Conflict, NotFound
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.resources import PODS
-from ledger.log.ledger import Ledger, StateView
 from ledger.log.record_signal import RecordSignal
-from ledger.runtime.counter_protocol import Count
 
 FITS: Final = "fits"
 """What became of making room where there is some, or only guesses are in the way."""
 
-_logger: Final = structlog.get_logger("extender.preemption.preemption_executor")
+_log: Final = structlog.get_logger("extender")
 
 
 class PreemptionOutcome(NamedTuple):
@@ -55,95 +54,95 @@ class PreemptionExecutor:
 
     def __init__(
         self,
-        view: StateView,
-        ledger: Ledger,
+        ports: ExtenderPorts,
         cluster: PreemptionCluster,
-        selecting: FitEngine,
-        telling: EventRecorder,
-        news: RecordSignal,
+        *,
+        fit: InventoryFit,
+        recorder: EventRecorder,
+        signal: RecordSignal,
         clock: Callable[[], float],
-        count: Count,
     ) -> None:
-        """Claim cards through a ledger; `clock` is the time of the loop in seconds."""
-        self._view, self._ledger, self._cluster = view, ledger, cluster
-        self._selecting, self._telling, self._news = selecting, telling, news
-        self._clock, self._count = clock, count
+        """Evict in a cluster; `clock` is the time of the loop in seconds."""
+        self._ports, self._cluster, self._fit = ports, cluster, fit
+        self._recorder, self._signal, self._clock = recorder, signal, clock
 
     async def make(
-        self, asked: SchedulingRequest, nodes: Sequence[str], looked_at: Sequence[str]
+        self, request: SchedulingRequest, nodes: Sequence[str], chosen: Sequence[str]
     ) -> PreemptionOutcome:
         """Go on with what is claimed for a pod, or claim something on a node that is looked at.
 
         `nodes` are all that it could come to. Raises ClusterError.
         """
-        pod = await self._cluster.get_pod(asked.pod.metadata.namespace, asked.pod.metadata.name)
-        if not _waits(pod, asked.uid):
+        pod = await self._cluster.get_pod(request.pod.metadata.namespace, request.pod.metadata.name)
+        if not _waits(pod, request.uid):
             return PreemptionOutcome("gone")
-        known = self._standing(asked)
+        known = self._standing(request)
         if known is not None:
             # Claimed once more, it is stored for certain, and not only about to be.
-            if not await self._claim(asked, known):
+            if not await self._claim(request, known):
                 return PreemptionOutcome("overtaken")
-            return await self._evict(asked, known)
-        if self._fits(asked, nodes):
+            return await self._evict(request, known)
+        if self._fits(request, nodes):
             return PreemptionOutcome(FITS)
-        made = await self._claim_cheapest(asked, looked_at)
-        return await self._evict(asked, made) if made is not None else PreemptionOutcome("nowhere")
+        made = await self._claim_cheapest(request, chosen)
+        return (
+            await self._evict(request, made) if made is not None else PreemptionOutcome("nowhere")
+        )
 
     def is_claimed_for(self, uid: str) -> bool:
         """Return whether cards are kept for the pod of a uid."""
-        claims = self._view.state.claims.values()
+        claims = self._ports.view.state.claims.values()
         return any(claim.uid == uid for kept in claims for claim in kept)
 
-    def _standing(self, asked: SchedulingRequest) -> HeldClaim | None:
+    def _standing(self, request: SchedulingRequest) -> HeldClaim | None:
         """Return what is kept for a pod."""
-        for node, claims in self._view.state.claims.items():
+        for node, claims in self._ports.view.state.claims.items():
             for claim in claims:
-                if _is_for(claim, asked):
+                if _is_for(claim, request):
                     return HeldClaim(node, claim.parts, claim.victims)
         return None
 
-    def _fits(self, asked: SchedulingRequest, nodes: Sequence[str]) -> bool:
+    def _fits(self, request: SchedulingRequest, nodes: Sequence[str]) -> bool:
         """Return whether the pod fits somewhere meanwhile, or only guesses are in its way."""
-        rows = self._selecting.rows_among(nodes)
-        with self._selecting.inventory.overlay.without_assumed():
-            fits = self._selecting.fits(asked, rows[rows != UNKNOWN])
+        rows = self._fit.rows_of(nodes)
+        with self._fit.inventory.overlay.without_assumed():
+            fits = self._fit.fits(request, rows[rows != UNKNOWN])
         return bool(fits.feasible.any())
 
     async def _claim_cheapest(
-        self, asked: SchedulingRequest, nodes: Sequence[str]
+        self, request: SchedulingRequest, nodes: Sequence[str]
     ) -> HeldClaim | None:
         """Claim what costs least and the ledger takes, unless somebody else was faster."""
-        state = self._view.state
-        for one in await preemption_plans(self._cluster, self._selecting, state, asked, nodes):
-            wanted = HeldClaim(asked.of(one.node), one.parts, one.subjects())
-            if self._standing(asked) is not None:
+        state = self._ports.view.state
+        for one in await preemption_plans(self._cluster, self._fit, state, request, nodes):
+            wanted = HeldClaim(f"{request.cluster}/{one.node}", one.parts, one.subjects())
+            if self._standing(request) is not None:
                 break
-            if await self._claim(asked, wanted):
+            if await self._claim(request, wanted):
                 note = f"evicting {len(one.evicted)} pods of lower priority from node {one.node}"
-                self._telling.tell(asked.pod, PREEMPTION_STARTED, note)
+                self._recorder.record(request.pod, PREEMPTION_STARTED, note)
                 return wanted
         return None
 
-    async def _claim(self, asked: SchedulingRequest, wanted: HeldClaim) -> bool:
+    async def _claim(self, request: SchedulingRequest, wanted: HeldClaim) -> bool:
         """Have the ledger keep cards for a pod; return whether it does, and this replica knows."""
-        who = asked.namespace, asked.key, asked.uid
-        answer = await self._ledger.submit(MakeRoom(*who, *wanted, ACTOR))
+        who = request.namespace, request.key, request.uid
+        answer = await self._ports.ledger.submit(MakeRoom(*who, *wanted, ACTOR))
         if isinstance(answer, Denial):
-            _logger.info("no_room_claimed", pod=asked.key, reason=sentence(answer))
+            _log.info("no_room_claimed", pod=request.key, reason=sentence(answer))
             return False
         until = self._clock() + CATCH_UP_SECONDS
-        while self._view.state.position < answer.position and self._clock() < until:
-            await self._news.wait(until - self._clock())
+        while self._ports.view.state.position < answer.position and self._clock() < until:
+            await self._signal.wait(until - self._clock())
         return True
 
-    async def _evict(self, asked: SchedulingRequest, claimed: HeldClaim) -> PreemptionOutcome:
+    async def _evict(self, request: SchedulingRequest, claimed: HeldClaim) -> PreemptionOutcome:
         """Evict the victims of a claim that are there still, as long as it stands."""
         node = local_name(claimed.node)
         for subject in claimed.victims:
-            if self._standing(asked) != claimed:
+            if self._standing(request) != claimed:
                 return PreemptionOutcome("overtaken")
-            pod = await self._victim(asked, subject)
+            pod = await self._victim(request, subject)
             if pod is None:
                 continue
             try:
@@ -151,34 +150,34 @@ class PreemptionExecutor:
             except (NotFound, Conflict):
                 continue  # it is gone, or another one has its name
             except BudgetExhausted as error:
-                _logger.info("eviction_refused", pod=subject[1], reason=str(error))
-                await self._withdraw(asked)
+                _log.info("eviction_refused", pod=subject[1], reason=str(error))
+                await self._withdraw(request)
                 return PreemptionOutcome("protected", node)
-            self._tell_preempted(asked, pod, node)
+            self._tell_preempted(request, pod, node)
         return PreemptionOutcome("evicted")
 
-    async def _victim(self, asked: SchedulingRequest, subject: Subject) -> Pod | None:
+    async def _victim(self, request: SchedulingRequest, subject: Subject) -> Pod | None:
         """Read a victim; None when it is gone, leaves already, or is more important."""
         namespace, key, uid = subject
         name = key.removeprefix(f"{PODS.name}/")
         pod = await self._cluster.get_pod(local_name(namespace), name)
         if pod is None or pod.metadata.uid != uid or is_leaving(pod):
             return None
-        return pod if priority_of(pod) < priority_of(asked.pod) else None
+        return pod if priority_of(pod) < priority_of(request.pod) else None
 
-    async def _withdraw(self, asked: SchedulingRequest) -> None:
+    async def _withdraw(self, request: SchedulingRequest) -> None:
         """Keep nothing for a pod; where the ledger does not take that, settlement does it."""
-        who = asked.namespace, asked.key, asked.uid
-        await self._ledger.submit(Withdraw(*who, Cause.PROTECTED, ACTOR))
+        who = request.namespace, request.key, request.uid
+        await self._ports.ledger.submit(Withdraw(*who, Cause.PROTECTED, ACTOR))
 
-    def _tell_preempted(self, asked: SchedulingRequest, pod: Pod, node: str) -> None:
-        self._count("pods_preempted_total")
-        by = f"pod {asked.uid} of priority {priority_of(asked.pod)}"
-        self._telling.tell(pod, PREEMPTED, f"by {by}, for want of cards on node {node}")
+    def _tell_preempted(self, request: SchedulingRequest, pod: Pod, node: str) -> None:
+        self._ports.count("pods_preempted_total")
+        by = f"pod {request.uid} of priority {priority_of(request.pod)}"
+        self._recorder.record(pod, PREEMPTED, f"by {by}, for want of cards on node {node}")
 
 
-def _is_for(claim: Claim, asked: SchedulingRequest) -> bool:
-    return (claim.namespace, claim.key, claim.uid) == (asked.namespace, asked.key, asked.uid)
+def _is_for(claim: Claim, request: SchedulingRequest) -> bool:
+    return (claim.namespace, claim.key, claim.uid) == (request.namespace, request.key, request.uid)
 
 
 def _waits(pod: Pod | None, uid: str) -> bool:

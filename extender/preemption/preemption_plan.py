@@ -4,15 +4,15 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from extender.fit import after_eviction
-from extender.fit.inventory_fit import FitEngine
+from extender.fit.inventory_fit import InventoryFit
 from extender.preemption import victims
 from extender.preemption.eviction_candidates import (
     DisruptionBudgets,
     EvictionCandidates,
-    PreemptionCluster,
     eviction_candidates,
 )
 from extender.preemption.victims import Candidate, Cost, Subject
+from extender.scheduler_api.extender_ports import PreemptionCluster
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.model.cards import Parts
 from ledger.core.model.state import State
@@ -44,24 +44,24 @@ class PreemptionPlan(NamedTuple):
 
 async def preemption_plans(
     cluster: PreemptionCluster,
-    selecting: FitEngine,
+    fit: InventoryFit,
     state: State,
-    asked: SchedulingRequest,
+    request: SchedulingRequest,
     nodes: Iterable[str],
 ) -> list[PreemptionPlan]:
     """Return what would help on these nodes, the cheapest first. Raises ClusterError."""
     budgets = DisruptionBudgets(cluster)
     found = []
     for node in nodes:
-        there = await eviction_candidates(cluster, state, asked, node, budgets)
-        one = _sacrifice(selecting, asked, node, there)
+        there = await eviction_candidates(cluster, state, request, node, budgets)
+        one = _plan(fit, request, node, there)
         if one is not None:
             found.append(one)
     return sorted(found, key=lambda one: (one.cost(), one.node))
 
 
-def _sacrifice(
-    selecting: FitEngine, asked: SchedulingRequest, node: str, there: EvictionCandidates
+def _plan(
+    fit: InventoryFit, request: SchedulingRequest, node: str, there: EvictionCandidates
 ) -> PreemptionPlan | None:
     """Return who leaves a node, and what the pod gets there then; None if it is no use.
 
@@ -71,12 +71,12 @@ def _sacrifice(
 
     def cards(leaving: Sequence[Candidate]) -> Parts | None:
         placed = [*gone, *(one.placed for one in leaving)]
-        return after_eviction.cards_after(selecting, asked, node, placed)
+        return after_eviction.cards_after(fit, request, node, placed)
 
     def fits(leaving: Sequence[Candidate]) -> bool:
         return cards(leaving) is not None
 
-    with selecting.inventory.overlay.without_assumed():
+    with fit.inventory.overlay.without_assumed():
         evicted = victims.choose(there.candidates, there.allowed, fits)
         parts = cards(evicted) if evicted is not None else None
     if evicted is None or parts is None:

@@ -21,7 +21,7 @@ from ledger.runtime.counter_protocol import Count
 from ledger.tasks.backoff import Backoff
 
 PENDING_MAX: Final = 256
-"""Pods that want room at a time; what comes then is taken when it is asked for again."""
+"""Pods that want room at a time; what comes then is taken when the scheduler asks again."""
 
 NODES_MAX: Final = 32
 """Nodes that are looked at in one try; the next ones come with the next."""
@@ -32,7 +32,7 @@ PAUSE_SECONDS_MAX: Final = 60.0
 of the nodes and go on with the others."""
 
 ASKED_SECONDS: Final = 330.0
-"""How long the nodes hold that were asked about. The scheduler takes up a pod that fits nowhere
+"""How long the nodes of the last filter hold. The scheduler takes up a pod that fits nowhere
 after 300 s at the latest."""
 
 NEVER: Final = "Never"
@@ -41,10 +41,10 @@ NEVER: Final = "Never"
 GIVEN_UP: Final = "given up"
 
 _OVER: Final = ("gone", GIVEN_UP)
-"""Outcomes after which nothing is to be done until the pod is asked about again. That it `fits` is
-none: nobody can tell the scheduler so, and what is free may be taken before it asks."""
+"""Outcomes after which the pod is left alone until the scheduler asks about it again. `fits` is not
+one of them: the scheduler cannot be notified, and the room may be taken before it asks."""
 
-_logger: Final = structlog.get_logger("extender.preemption.preemptor")
+_log: Final = structlog.get_logger("extender")
 
 
 class _PendingPod(msgspec.Struct):
@@ -54,7 +54,7 @@ class _PendingPod(msgspec.Struct):
     looked at in this round. It `fits` when the last try found room for it.
     """
 
-    asked: SchedulingRequest
+    request: SchedulingRequest
     nodes: Sequence[str]
     due: float
     until: float
@@ -69,36 +69,36 @@ class Preemptor:
     """Has room made for the pods that want it, as long as `run` runs."""
 
     def __init__(
-        self, making: PreemptionExecutor, clock: Callable[[], float], count: Count
+        self, executor: PreemptionExecutor, *, clock: Callable[[], float], count: Count
     ) -> None:
         """No pod wants room yet; `clock` is the time of the loop in seconds."""
-        self._making, self._clock, self._count = making, clock, count
-        self._wanting: dict[str, _PendingPod] = {}
+        self._executor, self._clock, self._count = executor, clock, count
+        self._pending: dict[str, _PendingPod] = {}
         self._wake = asyncio.Event()
 
-    def want(self, asked: SchedulingRequest, nodes: Sequence[str]) -> None:
+    def want(self, request: SchedulingRequest, nodes: Sequence[str]) -> None:
         """Have room made for a pod that fits nowhere, on one of the nodes where that is possible.
 
         A pod that is known already is tried no sooner for it, but for one that had room meanwhile.
         """
-        if not nodes or asked.pod.spec.preemption_policy == NEVER:
+        if not nodes or request.pod.spec.preemption_policy == NEVER:
             return
         now = self._clock()
-        known = self._wanting.get(asked.uid)
+        known = self._pending.get(request.uid)
         if known is not None and not known.fits:
-            known.asked, known.nodes, known.until = asked, nodes, now + ASKED_SECONDS
-        elif known is not None or len(self._wanting) < PENDING_MAX:
-            self._wanting[asked.uid] = _PendingPod(asked, nodes, now, now + ASKED_SECONDS)
+            known.request, known.nodes, known.until = request, nodes, now + ASKED_SECONDS
+        elif known is not None or len(self._pending) < PENDING_MAX:
+            self._pending[request.uid] = _PendingPod(request, nodes, now, now + ASKED_SECONDS)
         self._wake.set()
 
     def is_claimed_for(self, uid: str) -> bool:
         """Return whether cards are kept for the pod of a uid."""
-        return self._making.is_claimed_for(uid)
+        return self._executor.is_claimed_for(uid)
 
     async def run(self) -> None:
         """Make room for one pod after the other until cancelled."""
         while True:
-            one = min(self._wanting.values(), key=lambda one: one.due, default=None)
+            one = min(self._pending.values(), key=lambda one: one.due, default=None)
             left = one.due - self._clock() if one is not None else None
             if one is not None and left is not None and left <= 0:
                 await self._try(one)
@@ -112,7 +112,7 @@ class Preemptor:
         """Look at the next nodes, and decide when to try again."""
         made = await self._make(one) if self._clock() < one.until else PreemptionOutcome(GIVEN_UP)
         if made.outcome in _OVER:
-            del self._wanting[one.asked.uid]
+            del self._pending[one.request.uid]
         one.fits = made.outcome == FITS
         one.due = self._clock() + one.backoff.seconds
         self._count("preemptions_total", made.outcome)
@@ -124,9 +124,9 @@ class Preemptor:
             one.backoff.lengthen()
         chosen = [node for node in one.nodes if node not in one.seen][:NODES_MAX]
         try:
-            made = await self._making.make(one.asked, one.nodes, chosen)
+            made = await self._executor.make(one.request, one.nodes, chosen)
         except ClusterError as error:
-            _logger.warning("no_room_made", pod=one.asked.key, reason=str(error))
+            _log.warning("no_room_made", pod=one.request.key, reason=str(error))
             made = PreemptionOutcome("unavailable")
         if made.outcome == "nowhere":
             one.seen = one.seen.union(chosen)

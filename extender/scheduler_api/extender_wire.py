@@ -26,6 +26,10 @@ class BadRequest(Exception):
         self.field = field
 
 
+class ExtenderUnavailable(Exception):
+    """The request cannot be answered now; the message is the reason."""
+
+
 class NodeMeta(msgspec.Struct, frozen=True, gc=False):
     """Of a Node's metadata: its name and what it announces."""
 

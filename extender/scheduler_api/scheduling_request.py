@@ -1,112 +1,111 @@
-"""Asking: a pod that is being scheduled, what it wants, and what the last answers about it were.
+"""A pod that is being scheduled: its device request, and its names in the ledger.
 
-kube-scheduler asks about one pod several times, in one order: filter, prioritize, bind. What was
-worked out for one answer is kept for the next, as long as there is room; without it, the answer is
-the same and takes longer.
+kube-scheduler sends one pod several times: filter, prioritize, bind. What was read for one answer
+is kept for the next ones, as long as there is room. Without it the answer is the same but takes
+longer.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from functools import cached_property
-from itertools import compress
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import msgspec
 
-from extender.fit.fit_nodes import FitResult
-from extender.fit.node_score_expression import Floats
-from extender.inventory.arrays import Booleans
-from ledger.kube.api.objects import Pod
+from ledger.core.model.denials import Denial
+from ledger.kube.api.objects import VERSION_DIGITS_MAX, Pod
 from ledger.kube.api.resources import PODS
+from ledger.kube.hami import annotation_names
+from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.requests.device_request_parser import device_request_of
 from ledger.kube.requests.device_requests import PodDeviceRequest
 
 PODS_MAX: Final = 4_096
-"""Pods that are remembered between filter and bind; more than one scheduler has on its way."""
-
-FITS_MAX: Final = 16
-"""Pods whose fits are remembered between filter and prioritize, which follow at once."""
+"""Pods that are remembered between filter and bind; more than schedulers bind at a time."""
 
 T = TypeVar("T")
 
+_PODS: Final = PODS.name
+
 
 class SchedulingRequest(msgspec.Struct, frozen=True):
-    """A pod and its wish, under the names by which the ledger knows it."""
+    """A pod and its device request.
+
+    `namespace` and `key` are the pod's names in the ledger: the namespace is qualified by the
+    `cluster`. `version` is the pod's resourceVersion, 0 if it is unknown. The device request
+    was read by `rules`.
+    """
 
     pod: Pod
     wish: PodDeviceRequest
+    cluster: str
     namespace: str
     key: str
-
-    @property
-    def uid(self) -> str:
-        """Return the uid of the pod."""
-        return self.pod.metadata.uid
-
-    @property
-    def version(self) -> int:
-        """Return the resourceVersion of the pod, 0 when it is not known."""
-        return version_of(self.pod)
-
-    def of(self, node: str) -> str:
-        """Return the name under which the ledger knows a node of the pod's cluster."""
-        return f"{self.namespace.partition('/')[0]}/{node}"
+    uid: str
+    version: int
+    needs_cards: bool
+    rules: DemandRules | None = None
 
 
-class FilteredNodes(msgspec.Struct, frozen=True, dict=True):
-    """Where a pod fits, and how well: `score` and `feasible` are about the nodes `names`.
-
-    `fits` is about the nodes that the ledger knows, which come first; the others are imagined.
-    """
-
-    fits: FitResult
-    names: Sequence[str]
-    score: Floats
-    feasible: Booleans
-
-    @cached_property
-    def passed(self) -> list[str]:
-        """The names of the nodes where it fits, which is what is asked about next."""
-        return list(compress(self.names, self.feasible.tolist()))
-
-    @cached_property
-    def places(self) -> dict[str, int]:
-        """Where in `score` and `feasible` a node is."""
-        return dict(zip(self.names, range(len(self.names)), strict=True))
+def request_for(
+    pod: Pod, wish: PodDeviceRequest, cluster: str, rules: DemandRules | None = None
+) -> SchedulingRequest:
+    """Return the request to schedule a pod of a cluster."""
+    meta = pod.metadata
+    return SchedulingRequest(
+        pod,
+        wish,
+        cluster,
+        f"{cluster}/{meta.namespace}",
+        f"{_PODS}/{meta.name}",
+        meta.uid,
+        version_of(pod),
+        any(container.cards for container in wish.wishes),
+        rules,
+    )
 
 
 def version_of(pod: Pod) -> int:
-    """Return the resourceVersion of a pod, 0 when it has none or one that is not a number."""
-    try:
-        return pod.metadata.version()
-    except ValueError:
+    """Return the resourceVersion of a pod, 0 if it has none or one that is not a number."""
+    text = pod.metadata.resource_version
+    if len(text) > VERSION_DIGITS_MAX or not (text.isascii() and text.isdigit()):
         return 0
+    return int(text)
 
 
-def request_for(pod: Pod, wish: PodDeviceRequest, cluster: str) -> SchedulingRequest:
-    """Name a pod as the ledger does."""
-    meta = pod.metadata
-    return SchedulingRequest(pod, wish, f"{cluster}/{meta.namespace}", f"{PODS.name}/{meta.name}")
-
-
-class BoundedCache(Generic[T]):
-    """The newest values by the uid of a pod, and no more than `most`."""
+class BoundedCache(OrderedDict[str, T]):
+    """The newest values by the uid of a pod, and no more than `most`; the oldest is dropped."""
 
     def __init__(self, most: int) -> None:
-        """Remember nothing yet."""
+        """Hold nothing yet."""
+        super().__init__()
         self._most = most
-        self._known: OrderedDict[str, T] = OrderedDict()
 
-    def put(self, uid: str, value: T) -> None:
-        """Remember a value; the oldest goes where there is no room."""
-        self._known[uid] = value
-        self._known.move_to_end(uid)
-        if len(self._known) > self._most:
-            self._known.popitem(last=False)
+    def __setitem__(self, uid: str, value: T) -> None:
+        super().__setitem__(uid, value)
+        self.move_to_end(uid)
+        if len(self) > self._most:
+            self.popitem(last=False)
 
-    def get(self, uid: str) -> T | None:
-        """Return what is remembered about a pod."""
-        return self._known.get(uid)
 
-    def pop(self, uid: str) -> T | None:
-        """Return what is remembered about a pod, and forget it."""
-        return self._known.pop(uid, None)
+class SchedulingRequests:
+    """Makes the requests for the pods of one cluster; `newest` has them by the pod's uid."""
+
+    def __init__(self, cluster: str, rules: Callable[[], DemandRules]) -> None:
+        """Read pods by the rules that `rules` returns at that time."""
+        self._cluster, self._rules = cluster, rules
+        self.newest: BoundedCache[SchedulingRequest] = BoundedCache(PODS_MAX)
+
+    def read(self, pod: Pod) -> SchedulingRequest | Denial:
+        """Return the request for a pod, or why its device request is invalid."""
+        rules, known = self._rules(), self.newest.get(pod.metadata.uid)
+        if known is not None and known.rules is rules and known.pod == pod:
+            self.newest.move_to_end(known.uid)
+            return known
+        wish = device_request_of(pod, rules)
+        if isinstance(wish, Denial):
+            return wish
+        # Nodes announce no cards of the other vendors: the scheduler itself counts those.
+        wish = wish.among(annotation_names.WORDS)
+        request = request_for(pod, wish, self._cluster, rules)
+        self.newest[request.uid] = request
+        return request

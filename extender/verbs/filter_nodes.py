@@ -1,31 +1,58 @@
-"""Filtering: on which of the asked nodes a pod fits, and for every other one why not.
+"""The verb `filter`: the nodes on which a pod fits, and for every other node the reason.
 
 A pod that has cards of a node already, because its bind was cut short, fits on that node alone:
 its cards wait for it there until it is bound or proved not to be.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
+from extender.bind.event_recorder import FILTERING_FAILED, EventRecorder
+from extender.bind.placement_service import placement_of
 from extender.fit.failed_nodes import reasons_of, resolvable
-from extender.fit.fit_nodes import FitResult
-from extender.fit.inventory_fit import UNKNOWN, FitEngine
-from extender.inventory.arrays import Integers
+from extender.fit.fit_nodes import FitResult, chosen_parts
+from extender.fit.inventory_fit import UNKNOWN, InventoryFit
+from extender.fit.node_score_expression import Floats
+from extender.inventory.arrays import Booleans, Integers
+from extender.inventory.assumed_placements import ASSUMED_SECONDS, AssumedPlacements
+from extender.inventory.inventory_loading import until_loaded
+from extender.preemption.preemptor import Preemptor
+from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_api.extender_wire import (
     ExtenderArgs,
+    ExtenderUnavailable,
     FilterResult,
     NodeMeta,
     RawNodeList,
     read_node,
 )
-from extender.scheduler_api.scheduling_request import FilteredNodes, SchedulingRequest
+from extender.scheduler_api.scheduling_request import (
+    BoundedCache,
+    SchedulingRequest,
+    SchedulingRequests,
+)
+from extender.verbs.filter_wait import FilterWaitBudget
 from ledger.core.model.denials import Denial, Reason
+from ledger.core.model.qualified_names import local_name
+from ledger.kube.api.objects import Pod
+from ledger.log.record_signal import RecordSignal
 
 UNREGISTERED: Final = str(Reason.NODE_UNREGISTERED)
+
+ANSWERS_MAX: Final = 16
+"""Answers that are kept for prioritize, which follows at once."""
+
+RETRY_SECONDS: Final = 0.1
+"""Pause between a record and a new fit of all nodes: a busy log has many records a second."""
+
+REASONS_MAX: Final = 5
+"""Reasons that an event sums up; the most frequent ones."""
 
 
 class Candidates(NamedTuple):
@@ -37,11 +64,108 @@ class Candidates(NamedTuple):
 
 
 class Verdicts(NamedTuple):
-    """Where a pod fits, by candidate, and by node why it does not."""
+    """For each candidate whether the pod fits, and by node the reasons why it does not."""
 
     passed: list[bool]
     failed: dict[str, str]
     unresolvable: dict[str, str]
+
+
+class FilteredNodes(msgspec.Struct, frozen=True):
+    """The feasibility and score of the nodes `names`.
+
+    `fits` is about the nodes that the ledger knows, which come first; the others are simulated.
+    """
+
+    fits: FitResult
+    names: Sequence[str]
+    score: Floats
+    feasible: Booleans
+
+
+class NodeFilter:
+    """Answers the verb `filter` about the pods of one cluster.
+
+    `answers` has the last answers, by the uid of the pod, for pods that fit on several nodes.
+    """
+
+    def __init__(
+        self,
+        ports: ExtenderPorts,
+        *,
+        requests: SchedulingRequests,
+        fit: InventoryFit,
+        assumed: AssumedPlacements,
+        preemptor: Preemptor | None,
+        recorder: EventRecorder | None,
+        signal: RecordSignal,
+        clock: Callable[[], float],
+    ) -> None:
+        """`clock` is the time of the loop in seconds."""
+        self.answers: BoundedCache[FilteredNodes] = BoundedCache(ANSWERS_MAX)
+        self._ports, self._requests, self._fit, self._assumed = ports, requests, fit, assumed
+        self._preemptor, self._recorder = preemptor, recorder
+        self._signal, self._clock = signal, clock
+        self._waits = FilterWaitBudget(clock())
+
+    async def filter(self, args: ExtenderArgs) -> FilterResult:
+        """Return the nodes on which a pod fits, and the reasons of the others. Raises BadRequest.
+
+        A pod that fits nowhere, and for which cards may become free in a moment, is tried again
+        soon after the ledger moves on.
+        """
+        nodes = candidates(args)
+        try:
+            if not self._fit.inventory.loaded:
+                await until_loaded(self._fit.inventory, self._clock)
+        except ExtenderUnavailable as error:
+            return FilterResult(error=str(error))
+        assert args.pod is not None, "requests without a pod were refused"
+        verdicts, now = self._verdicts(args.pod, nodes), self._clock()
+        if not any(verdicts.passed):
+            until = now + self._wait_seconds(args.pod.metadata.uid, now)
+            while not any(verdicts.passed) and (left := until - self._clock()) > 0:
+                await self._signal.wait(left)
+                await asyncio.sleep(max(0.0, min(RETRY_SECONDS, until - self._clock())))
+                verdicts = self._verdicts(args.pod, nodes)
+        fits = any(verdicts.passed)
+        if not fits and self._recorder is not None:
+            note = _nowhere_note(verdicts)
+            self._recorder.record(args.pod, FILTERING_FAILED, note, warning=True)
+        answer = result(args, nodes, verdicts)
+        self._ports.count("extender_answers_total", "filter", "fits" if fits else "nowhere")
+        return answer
+
+    def _wait_seconds(self, uid: str, now: float) -> float:
+        claimed = self._preemptor is not None and self._preemptor.is_claimed_for(uid)
+        return self._waits.seconds_for(uid, now, is_claimed=claimed)
+
+    def _verdicts(self, pod: Pod, nodes: Candidates) -> Verdicts:
+        request = self._requests.read(pod)
+        if isinstance(request, Denial):
+            return nowhere(nodes, request)
+        if not request.needs_cards:
+            return everywhere(nodes)
+        placed = placement_of(self._ports.view.state, request)
+        if placed is not None:
+            return only(nodes, local_name(placed.node))
+        verdicts, answer = filtered(self._fit, request, nodes)
+        passed = sum(verdicts.passed)
+        if passed == 0 and self._preemptor is not None:
+            self._preemptor.want(request, list(verdicts.failed))
+        if passed == 1:
+            # The pod goes there: prioritize is not asked about a single node.
+            self._assume(request, answer, nodes.names[verdicts.passed.index(True)])
+        if passed > 1:
+            self.answers[request.uid] = answer
+        return verdicts
+
+    def _assume(self, request: SchedulingRequest, answer: FilteredNodes, node: str) -> None:
+        place = answer.names.index(node)
+        if place < len(answer.fits.rows):
+            arrays = self._fit.inventory.arrays
+            parts = chosen_parts(answer.fits, place, arrays, request.wish)
+            self._assumed.assume(request, node, parts, ASSUMED_SECONDS)
 
 
 def candidates(args: ExtenderArgs) -> Candidates:
@@ -49,95 +173,102 @@ def candidates(args: ExtenderArgs) -> Candidates:
     if args.nodes is None:
         return Candidates(args.node_names or ())
     raw = args.nodes.items or []
-    read = [read_node(one) for one in raw]
-    return Candidates([one.name for one in read], raw, read)
+    read = [read_node(node) for node in raw]
+    return Candidates([node.name for node in read], raw, read)
 
 
-def result(args: ExtenderArgs, found: Candidates, verdicts: Verdicts) -> FilterResult:
+def result(args: ExtenderArgs, nodes: Candidates, verdicts: Verdicts) -> FilterResult:
     """Return the answer in the form of the request."""
     if args.nodes is None:
-        names = list(compress(found.names, verdicts.passed))
+        names = list(compress(nodes.names, verdicts.passed))
         return FilterResult(None, names, verdicts.failed, verdicts.unresolvable)
-    nodes = RawNodeList(args.nodes.metadata, list(compress(found.raw, verdicts.passed)))
-    return FilterResult(nodes, None, verdicts.failed, verdicts.unresolvable)
+    passed = RawNodeList(args.nodes.metadata, list(compress(nodes.raw, verdicts.passed)))
+    return FilterResult(passed, None, verdicts.failed, verdicts.unresolvable)
 
 
-def everywhere(found: Candidates) -> Verdicts:
+def everywhere(nodes: Candidates) -> Verdicts:
     """Let all nodes pass: the pod wants no card."""
-    return Verdicts([True] * len(found.names), {}, {})
+    return Verdicts([True] * len(nodes.names), {}, {})
 
 
-def nowhere(found: Candidates, denial: Denial) -> Verdicts:
+def nowhere(nodes: Candidates, denial: Denial) -> Verdicts:
     """Let no node pass: no node and no eviction helps."""
     reason = f"{denial.reason}: {denial.message}"
-    return Verdicts([False] * len(found.names), {}, dict.fromkeys(found.names, reason))
+    return Verdicts([False] * len(nodes.names), {}, dict.fromkeys(nodes.names, reason))
 
 
-def only(found: Candidates, node: str) -> Verdicts:
+def only(nodes: Candidates, node: str) -> Verdicts:
     """Let the node pass where the pod has cards already."""
     reason = f"{Reason.POD_PLACED}: it has cards of {node}, where its bind may be under way"
-    passed = [name == node for name in found.names]
-    failed = {name: reason for name in found.names if name != node}
+    passed = [name == node for name in nodes.names]
+    failed = {name: reason for name in nodes.names if name != node}
     return Verdicts(passed, failed, {})
 
 
 def filtered(
-    selecting: FitEngine, asked: SchedulingRequest, found: Candidates
+    fit: InventoryFit, request: SchedulingRequest, nodes: Candidates
 ) -> tuple[Verdicts, FilteredNodes]:
-    """Ask for all nodes at once; those that announced nothing yet are taken at their word."""
-    rows = selecting.rows_among(found.names)
-    strange = np.nonzero(rows == UNKNOWN)[0]
-    if not len(strange):
-        fits = selecting.fits(asked, rows)
+    """Fit all nodes at once; unknown nodes are judged by the annotations in the request."""
+    rows = fit.rows_of(nodes.names)
+    unknown = np.nonzero(rows == UNKNOWN)[0]
+    if not len(unknown):
+        fits = fit.fits(request, rows)
         verdicts = Verdicts(fits.feasible.tolist(), {}, {})
-        _enter_reasons(verdicts, found.names, fits)
-        return verdicts, FilteredNodes(fits, found.names, fits.score, fits.feasible)
-    fits = selecting.fits(asked, rows[rows != UNKNOWN])
-    verdicts = Verdicts([False] * len(found.names), {}, {})
-    names = _enter(verdicts, found, np.nonzero(rows != UNKNOWN)[0], fits)
-    fitted = FilteredNodes(fits, names, fits.score, fits.feasible)
-    return verdicts, _with_strangers(selecting, asked, found, verdicts, strange, fitted)
+        _enter_reasons(verdicts, nodes.names, fits)
+        return verdicts, FilteredNodes(fits, nodes.names, fits.score, fits.feasible)
+    fits = fit.fits(request, rows[rows != UNKNOWN])
+    verdicts = Verdicts([False] * len(nodes.names), {}, {})
+    names = _enter(verdicts, nodes, np.nonzero(rows != UNKNOWN)[0], fits)
+    answer = FilteredNodes(fits, names, fits.score, fits.feasible)
+    return verdicts, _with_simulated(fit, request, nodes, verdicts, unknown, answer)
 
 
-def _with_strangers(
-    selecting: FitEngine,
-    asked: SchedulingRequest,
-    found: Candidates,
+def _with_simulated(
+    fit: InventoryFit,
+    request: SchedulingRequest,
+    nodes: Candidates,
     verdicts: Verdicts,
-    strange: Integers,
-    fitted: FilteredNodes,
+    unknown: Integers,
+    answer: FilteredNodes,
 ) -> FilteredNodes:
-    """Judge nodes that the ledger does not know by what they announce, if that was sent."""
-    imagined = selecting.imagining([found.read[place] for place in strange] if found.read else [])
-    rows = imagined.rows_among([found.names[place] for place in strange])
-    for place in strange[rows == UNKNOWN]:
-        verdicts.unresolvable[found.names[place]] = UNREGISTERED
+    """Judge nodes that the ledger does not know by their annotations, if those were sent."""
+    simulated = fit.of_simulated([nodes.read[place] for place in unknown] if nodes.read else [])
+    rows = simulated.rows_of([nodes.names[place] for place in unknown])
+    for place in unknown[rows == UNKNOWN]:
+        verdicts.unresolvable[nodes.names[place]] = UNREGISTERED
     if not (rows != UNKNOWN).any():
-        return fitted
-    fits = imagined.fits(asked, rows[rows != UNKNOWN])
-    names = _enter(verdicts, found, strange[rows != UNKNOWN], fits)
+        return answer
+    fits = simulated.fits(request, rows[rows != UNKNOWN])
+    names = _enter(verdicts, nodes, unknown[rows != UNKNOWN], fits)
     return FilteredNodes(
-        fitted.fits,
-        [*fitted.names, *names],
-        np.concatenate((fitted.score, fits.score)),
-        np.concatenate((fitted.feasible, fits.feasible)),
+        answer.fits,
+        [*answer.names, *names],
+        np.concatenate((answer.score, fits.score)),
+        np.concatenate((answer.feasible, fits.feasible)),
     )
 
 
 def _enter(
-    verdicts: Verdicts, found: Candidates, places: Integers, fits: FitResult
+    verdicts: Verdicts, nodes: Candidates, places: Integers, fits: FitResult
 ) -> Sequence[str]:
-    """Enter what was found out about the nodes at these places; return their names."""
+    """Enter the answers about the nodes at these places; return their names."""
     for place in places[fits.feasible].tolist():
         verdicts.passed[place] = True
-    names = [found.names[place] for place in places.tolist()]
+    names = [nodes.names[place] for place in places.tolist()]
     _enter_reasons(verdicts, names, fits)
     return names
 
 
 def _enter_reasons(verdicts: Verdicts, names: Sequence[str], fits: FitResult) -> None:
-    """Enter why the pod does not fit on some of these nodes."""
+    """Enter the reasons why the pod does not fit on some of these nodes."""
     reasons = reasons_of(fits)
     for at in np.nonzero(~fits.feasible)[0].tolist():
         where = verdicts.failed if resolvable(fits, at) else verdicts.unresolvable
         where[names[at]] = reasons[at]
+
+
+def _nowhere_note(verdicts: Verdicts) -> str:
+    reasons = [*verdicts.failed.values(), *verdicts.unresolvable.values()]
+    counted = Counter(reasons).most_common(REASONS_MAX)
+    summed = "; ".join(f"{many} nodes: {reason}" for reason, many in counted)
+    return f"no available node, {len(reasons)} nodes do not meet: {summed}"

@@ -36,10 +36,10 @@ class FilterWaitBudget:
         self._again = _Allowance(AGAIN_EVERY_SECONDS, now)
         self._nowhere: BoundedCache[bool] = BoundedCache(PODS_MAX)
 
-    def of(self, uid: str, now: float, *, is_claimed: bool) -> float:
+    def seconds_for(self, uid: str, now: float, *, is_claimed: bool) -> float:
         """Return how long to wait for a pod, which cards are kept for if it `is_claimed`."""
-        was_told = self._nowhere.get(uid) is not None
-        self._nowhere.put(uid, True)
+        was_told = uid in self._nowhere
+        self._nowhere[uid] = True
         if is_claimed and self._freed.take(now):
             return FREED_SECONDS
         return AGAIN_SECONDS if was_told and self._again.take(now) else 0.0

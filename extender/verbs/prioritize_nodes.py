@@ -1,20 +1,28 @@
-"""Prioritizing: how good each node is for a pod, the best one 10.
+"""The verb `prioritize`: how good each node is for a pod, the best one 10.
 
-Some nodes come after all others, however good they are: one that hands cards out to one pod at a
-time, and is doing so, lets the next one wait; and of one that has just room enough, while others
-place pods, too, it is not sure that it still has when the pod is bound.
+Some nodes come after all others, however good they are: a node that hands out cards to one pod at a
+time and is doing so, because the pod would wait; and, while other extenders place pods, a node that
+has only just enough room, because it may be gone when the pod is bound.
 """
 
+from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Final
 
 import numpy as np
 
-from extender.fit.node_score_expression import Floats
+from extender.fit.fit_nodes import chosen_parts
+from extender.fit.inventory_fit import InventoryFit
 from extender.fit.scores import scaled
 from extender.inventory.arrays import Booleans, Integers
-from extender.scheduler_api.extender_wire import SCORE_MAX, HostPriority
-from extender.scheduler_api.scheduling_request import FilteredNodes
-from extender.verbs.filter_nodes import Candidates
+from extender.inventory.assumed_placements import ASSUMED_SECONDS, AssumedPlacements
+from extender.inventory.inventory_loading import until_loaded
+from extender.scheduler_api.extender_wire import SCORE_MAX, ExtenderArgs, HostPriority
+from extender.scheduler_api.scheduling_request import BoundedCache, SchedulingRequests
+from extender.verbs import filter_nodes
+from extender.verbs.filter_nodes import FilteredNodes
+from ledger.core.model.denials import Denial
+from ledger.runtime.counter_protocol import Count
 
 FIRST_WORST: Final = 5
 """The score of the worst node that does not come later, if others do."""
@@ -23,30 +31,73 @@ LATER_BEST: Final = 4
 """The score of the best node that comes later, if others do not."""
 
 
-def prioritized(fitted: FilteredNodes, later: Booleans, found: Candidates) -> list[HostPriority]:
-    """Score the nodes that were asked about; one where the pod does not fit has 0.
+class NodePrioritizer:
+    """Answers the verb `prioritize` about the pods of one cluster."""
 
-    `later` are those that come after the others, of the nodes in the order of `fitted.fits`.
+    def __init__(
+        self,
+        *,
+        requests: SchedulingRequests,
+        fit: InventoryFit,
+        assumed: AssumedPlacements,
+        filtered: BoundedCache[FilteredNodes],
+        clock: Callable[[], float],
+        count: Count,
+    ) -> None:
+        """`filtered` are the last answers of the filter; `clock` is loop time in seconds."""
+        self._requests, self._fit, self._assumed = requests, fit, assumed
+        self._filtered, self._clock, self._count = filtered, clock, count
+
+    async def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
+        """Return how good each node is for a pod. Raises BadRequest and ExtenderUnavailable.
+
+        The pod is then assumed to be on its way to the best node; the scheduler adds scores of its
+        own, so that it may go elsewhere.
+        """
+        nodes = filter_nodes.candidates(args)
+        if not self._fit.inventory.loaded:
+            await until_loaded(self._fit.inventory, self._clock)
+        assert args.pod is not None, "requests without a pod were refused"
+        request = self._requests.read(args.pod)
+        if isinstance(request, Denial) or not request.needs_cards:
+            return [HostPriority(name, 0) for name in nodes.names]
+        filtered = self._filtered.pop(request.uid, None)
+        if filtered is None:
+            _, filtered = filter_nodes.filtered(self._fit, request, nodes)
+        later = self._fit.rows_handing_out(request, filtered.fits.rows)
+        if self._assumed.contested():
+            later |= self._fit.nearly_full(request, filtered.fits)
+        scores = node_scores(filtered, later, nodes.names)
+        if SCORE_MAX in scores:
+            place = filtered.names.index(nodes.names[scores.index(SCORE_MAX)])
+            if place < len(filtered.fits.rows):
+                arrays = self._fit.inventory.arrays
+                parts = chosen_parts(filtered.fits, place, arrays, request.wish)
+                self._assumed.assume(request, filtered.names[place], parts, ASSUMED_SECONDS)
+        self._count("extender_answers_total", "prioritize", "scored")
+        return list(map(HostPriority, nodes.names, scores))
+
+
+def node_scores(filtered: FilteredNodes, later: Booleans, names: Sequence[str]) -> list[int]:
+    """Return the score of each of these nodes, 0 for one where the pod does not fit.
+
+    `later` marks the nodes that come after the others, in the order of `filtered.fits`.
     """
-    if found.names == fitted.passed:
-        at = np.nonzero(fitted.feasible)[0]
+    if list(names) == list(compress(filtered.names, filtered.feasible.tolist())):
+        at = np.nonzero(filtered.feasible)[0]
     else:
-        # What is not known is looked up at the end, where there is nothing that fits.
-        at = np.array([fitted.places.get(name, -1) for name in found.names], np.int64)
-    behind = np.zeros(len(fitted.score) + 1, np.bool_)
+        # An unknown node is looked up at index -1, where nothing fits.
+        places = dict(zip(filtered.names, range(len(filtered.names)), strict=True))
+        at = np.array([places.get(name, -1) for name in names], np.int64)
+    behind = np.zeros(len(filtered.score) + 1, np.bool_)
     behind[: len(later)] = later
-    scores = _points(np.append(fitted.score, 0.0)[at], _with_nothing(fitted)[at], behind[at])
-    return list(map(HostPriority, found.names, scores.tolist()))
-
-
-def _with_nothing(fitted: FilteredNodes) -> Booleans:
-    """Return where it fits, and at the end that it does not."""
-    return np.append(fitted.feasible, np.False_)
-
-
-def _points(scores: Floats, feasible: Booleans, later: Booleans) -> Integers:
-    first, rest = feasible & ~later, feasible & later
+    scores, feasible = (
+        np.append(filtered.score, 0.0)[at],
+        np.append(filtered.feasible, np.False_)[at],
+    )
+    first, rest = feasible & ~behind[at], feasible & behind[at]
     if not (first.any() and rest.any()):
-        return scaled(scores, feasible)
-    best = scaled(scores, first, FIRST_WORST, SCORE_MAX)
-    return best + scaled(scores, rest, 0, LATER_BEST)
+        found: Integers = scaled(scores, feasible)
+    else:
+        found = scaled(scores, first, FIRST_WORST, SCORE_MAX) + scaled(scores, rest, 0, LATER_BEST)
+    return list(found.tolist())

@@ -17,7 +17,7 @@ from extender.analysis.node_draining import Victim
 from extender.analysis.relaxations import Relaxation
 from extender.fit.failed_nodes import reasons_of
 from extender.fit.fit_nodes import FitResult, chosen_parts, priorities
-from extender.fit.inventory_fit import FitEngine, FitPreferences
+from extender.fit.inventory_fit import FitPreferences, InventoryFit
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
 from extender.scheduler_api.scheduling_request import SchedulingRequest, request_for
@@ -175,7 +175,7 @@ class _FitTrial:
         self._cluster, self._state, self._preferences = cluster, recalled.state, preferences
         self._inventory = ClusterInventory(cluster, Overlay())
         self._inventory.load(recalled.state)
-        self._selecting = FitEngine(self._inventory, preferences, lambda: 0.0)
+        self._selecting = InventoryFit(self._inventory, preferences, clock=lambda: 0.0)
         self._names = sorted(self._inventory.rows)
         rows = [self._inventory.rows[name] for name in self._names]
         self._rows = np.array(rows, np.int64)

@@ -9,8 +9,8 @@ from starlette.routing import Route
 from extender import app
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
-from extender.preemption.eviction_candidates import PreemptionCluster
-from extender.scheduler_extender import Extender, ExtenderPorts
+from extender.scheduler_api.extender_ports import ExtenderPorts, PreemptionCluster
+from extender.scheduler_extender import Extender
 from gpuledger.server.replica import LedgerReplica
 from gpuledger.wiring import extender_preferences
 from ledger.kube.requests.demand_rules import DemandRules
@@ -44,9 +44,11 @@ class ExtenderServer:
         tell = replica.hints.tell
         service = ExtenderPorts(ledger, replica, cluster, rules, telemetry.count, evicting, tell)
         self._extender = Extender(
-            self.inventory, service, extender_preferences.extender_settings(settings)
+            self.inventory,
+            service,
+            settings=extender_preferences.extender_settings(settings),
         )
-        replica.hints.on_hint(self._extender.hear)
+        replica.hints.on_hint(self._extender.receive)
         telemetry.read("extender_guesses", lambda: len(self.inventory.overlay))
         telemetry.read("extender_nodes", lambda: len(self.inventory.rows))
         telemetry.read("extender_reloads", lambda: self.inventory.reloads)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-_VERSION_DIGITS_MAX: Final = 18
+VERSION_DIGITS_MAX: Final = 18
 
 Quantities = dict[str, str | int]
 """Resource name to quantity, as text (the API server's canonical form) or as a JSON integer."""
@@ -64,7 +64,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
         text = self.resource_version
         if not text:
             return 0
-        if not (text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS_MAX):
+        if not (text.isascii() and text.isdigit() and len(text) <= VERSION_DIGITS_MAX):
             raise ValueError(f"metadata.resourceVersion {text[:32]!r} is not a version number")
         return int(text)
 

@@ -21,7 +21,8 @@ from starlette.types import Receive, Scope, Send
 from extender.app import routes
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
-from extender.scheduler_extender import Extender, ExtenderPorts
+from extender.scheduler_api.extender_ports import ExtenderPorts
+from extender.scheduler_extender import Extender
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State

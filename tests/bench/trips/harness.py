@@ -15,7 +15,8 @@ from starlette.applications import Starlette
 from extender import app as extender_app
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
-from extender.scheduler_extender import Extender, ExtenderPorts
+from extender.scheduler_api.extender_ports import ExtenderPorts
+from extender.scheduler_extender import Extender
 from ledger.core.model import accounts
 from ledger.core.model.cards import OWN, Card
 from ledger.core.model.commands import AnyCommand, RegisterCards, Reserve, SetLimits

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from extender.scheduler_api.extender_wire import BindingArgs, ExtenderArgs
+from extender.scheduler_api.extender_wire import ExtenderUnavailable as NotReady
 from extender.scheduler_extender import Extender
-from extender.scheduler_extender import ExtenderUnavailable as NotReady
 from ledger.kube.api.objects import Pod
 from simulation.model.apiserver import counts
 from simulation.players.writes import Writing, now

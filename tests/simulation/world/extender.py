@@ -9,7 +9,8 @@ import msgspec
 from extender.fit.inventory_fit import FitPreferences
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
-from extender.scheduler_extender import Extender, ExtenderPorts, ExtenderSettings
+from extender.scheduler_api.extender_ports import ExtenderPorts
+from extender.scheduler_extender import Extender, ExtenderSettings
 from extender.settlement.card_session import CardSettings
 from extender.settlement.card_settlement import CardSettlement
 from ledger.log.ledger import Ledger
@@ -52,7 +53,7 @@ class Placing:
         preferences = FitPreferences(card_policies=POLICIES[number % len(POLICIES)])
         settings = msgspec.structs.replace(EXTENDER, preferences=preferences)
         self.extender = Extender(
-            self._inventory, service, settings, now=lambda: now() / 1e6, clock=clock
+            self._inventory, service, settings=settings, now=lambda: now() / 1e6, clock=clock
         )
 
     async def run(self) -> None:

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from support.harness.replicas import running
 
-from extender.inventory.assumed_placements import Publish, unpublished
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
+from extender.scheduler_api.extender_ports import ExtenderPorts, Publish
 from extender.scheduler_api.extender_wire import BindingArgs, ExtenderArgs, NodeMeta
-from extender.scheduler_extender import Extender, ExtenderPorts, ExtenderSettings
+from extender.scheduler_extender import Extender, ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Placement
 from ledger.core.model.denials import Denial
@@ -174,7 +174,7 @@ class Replica:
         settings: ExtenderSettings,
         ledger: Ledger,
         evicting: Any = None,
-        tell: Publish = unpublished,
+        tell: Publish | None = None,
     ) -> None:
         self.writer = writer
         self.inventory = ClusterInventory(CLUSTER, Overlay())
@@ -198,7 +198,7 @@ class Replica:
         self.extender = Extender(
             self.inventory,
             service,
-            settings,
+            settings=settings,
             now=lambda: self.now,
             clock=lambda: time.monotonic() + self.ahead,
         )
@@ -265,7 +265,7 @@ async def replica(
     settings: ExtenderSettings | None = None,
     ledger: Any = None,
     evicting: Any = None,
-    tell: Publish = unpublished,
+    tell: Publish | None = None,
 ) -> AsyncIterator[Replica]:
     """Run an extender for the block; `ledger` may stand in front of its writer.
 

@@ -9,9 +9,9 @@ from tests.bench.trips.trip_report import TITLES
 BOUNDS = {
     "review": 138,
     "mutate": 28,
-    "filter": 42,
-    "prioritize": 39,
-    "bind": 156,
+    "filter": 36,
+    "prioritize": 17,
+    "bind": 151,
     "release": 67,
     "project": 80,
 }

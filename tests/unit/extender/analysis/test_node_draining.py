@@ -6,7 +6,7 @@ import pytest
 from support.builders.card_nodes import NODE, TEAM, after, card, place, pod, register, share
 
 from extender.analysis.node_draining import victims
-from extender.fit.inventory_fit import FitEngine, FitPreferences
+from extender.fit.inventory_fit import FitPreferences, InventoryFit
 from extender.inventory.inventory import ClusterInventory
 from extender.inventory.overlay import Overlay
 from extender.scheduler_api.scheduling_request import request_for
@@ -32,7 +32,7 @@ def leaving(memory: int, *held: tuple[int, int], uuids: tuple[str, ...] = ()) ->
     wanted = DeviceRequest("nvidia", 1, memory, 0, 0, False, choice)
     wish = PodDeviceRequest((ContainerDeviceRequests("main", Phase.APP, (wanted,)),))
     there = {place: state.namespaces[TEAM].placed[place[1]] for place in state.residents[NODE]}
-    selecting = FitEngine(inventory, FitPreferences(), lambda: 0.0)
+    selecting = InventoryFit(inventory, FitPreferences(), lambda: 0.0)
     return [one.pod for one in victims(selecting, request_for(Pod(), wish, "c1"), "n1", there)]
 
 

@@ -212,7 +212,7 @@ async def test_an_extender_that_was_only_slow_takes_nothing_from_the_one_that_fe
 
 def slow_settings(slow: Replica) -> None:
     """Have an extender wait before it fences, so that the two do not take turns."""
-    proposing: Any = slow.extender._proposing
+    proposing: Any = slow.extender.placements
     proposing._fence_seconds = 60.0
 
 

@@ -59,21 +59,21 @@ async def test_a_card_that_another_extender_is_about_to_give_away_is_taken() -> 
     async with both() as (one, other, told):
         await scored(one, THEIRS, "n1")
         assert await other.places(OURS, "n1") == ["n1"], "nothing was heard yet"
-        other.extender.hear(told[-1])
+        other.extender.receive(told[-1])
         assert await other.places(OURS, "n1") == []
 
 
 async def test_the_pod_itself_is_not_kept_out_by_what_is_guessed_about_it() -> None:
     async with both() as (one, other, told):
         await scored(one, THEIRS, "n1")
-        other.extender.hear(told[-1])
+        other.extender.receive(told[-1])
         assert await other.places(THEIRS, "n1") == ["n1"]
 
 
 async def test_what_others_guess_ends_by_itself() -> None:
     async with both() as (one, other, told):
         await scored(one, THEIRS, "n1")
-        other.extender.hear(told[-1])
+        other.extender.receive(told[-1])
         other.ahead += ASSUMED_SECONDS
         assert await other.places(OURS, "n1") == ["n1"]
 
@@ -84,7 +84,7 @@ async def test_what_is_heard_after_the_pod_was_placed_is_not_taken_twice() -> No
         await scored(one, THEIRS, "n2")
         assert await one.bind(THEIRS, "n2") == ""
         await other.caught_up(one)
-        other.extender.hear(told[-1])
+        other.extender.receive(told[-1])
         assert len(other.inventory.overlay) == 0
 
 
@@ -94,7 +94,7 @@ async def test_who_hears_of_others_leaves_nodes_that_have_room_for_one_more_only
         await scored(one, THEIRS, "n2")
         await other.caught_up(one)
         assert (await scored(other, OURS, "n1", "n2"))["n1"] == 10
-        other.extender.hear(told[-1])
+        other.extender.receive(told[-1])
         assert (await scored(other, OURS, "n1", "n2"))["n2"] == 10
         other.ahead += CONTESTED_SECONDS
         assert (await scored(other, OURS, "n1", "n2"))["n1"] == 10
@@ -141,13 +141,13 @@ async def test_a_hint_that_cannot_be_right_is_counted_told_and_changes_nothing(
 ) -> None:
     async with both() as (_, other, _):
         with capture_logs() as logs:
-            other.extender.hear(wrong)
+            other.extender.receive(wrong)
         assert other.counted == [("hints_refused_total",)]
         assert [one["event"] for one in logs] == ["hint_refused"]
         assert not other.inventory.overlay.memory.any()
         assert len(other.inventory.overlay) == 0
         assert await other.places(OURS, "n1") == ["n1"]
-        other.extender.hear(hint())
+        other.extender.receive(hint())
         assert await other.places(OURS, "n1") == [], "what is heard later is taken into account"
 
 
@@ -155,9 +155,9 @@ async def test_many_hints_that_cannot_be_right_are_counted_and_told_once_in_a_wh
     async with both() as (_, other, _):
         with capture_logs() as logs:
             for _ in range(50):
-                other.extender.hear(b"no guess")
+                other.extender.receive(b"no guess")
             other.ahead += WARNING_SECONDS
-            other.extender.hear(b"no guess")
+            other.extender.receive(b"no guess")
         assert len(other.counted) == 51
         assert [one["refused"] for one in logs] == [1, 51]
 
@@ -169,6 +169,6 @@ async def test_a_hint_about_what_is_not_known_here_is_no_fault(
     other_place: dict[str, Any],
 ) -> None:
     async with both() as (_, other, _):
-        other.extender.hear(hint(**other_place))
+        other.extender.receive(hint(**other_place))
         assert not other.inventory.overlay.memory.any()
         assert not other.counted

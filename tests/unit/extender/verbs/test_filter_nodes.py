@@ -9,12 +9,13 @@ from support.harness.extender_harness import CLUSTER, ModelServer, announcing, c
 from extender.fit.inventory_fit import FitPreferences
 from extender.scheduler_api.extender_wire import (
     ExtenderArgs,
+    ExtenderUnavailable,
     MetaPod,
     MetaVictims,
     PreemptionArgs,
     RawNodeList,
 )
-from extender.scheduler_extender import LOOK_AGAIN_SECONDS, ExtenderSettings, ExtenderUnavailable
+from extender.scheduler_extender import ExtenderSettings
 from extender.verbs import filter_nodes
 from extender.verbs.filter_wait import AGAIN_SECONDS
 from ledger.core.model.cards import HAMI, MIG, OWN, Card, Profile
@@ -161,7 +162,7 @@ async def test_a_pod_that_fits_on_one_node_is_on_its_way_there():
 
 
 async def test_until_the_cards_are_known_nothing_is_answered(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("extender.scheduler_extender.READY_SECONDS", 0.05)
+    monkeypatch.setattr("extender.inventory.inventory_loading.READY_SECONDS", 0.05)
     async with replica() as found:
         found.inventory.loaded = False
         answer = await found.extender.filter(ExtenderArgs(WANTS, None, ["n1"]))
@@ -380,4 +381,4 @@ async def test_who_waits_does_not_look_at_all_nodes_after_every_record(
         for number in range(20):
             await found.create(pod(f"p-{number}"))
         assert await asked == []
-    assert len(looked) <= 2 + AGAIN_SECONDS / LOOK_AGAIN_SECONDS + 1
+    assert len(looked) <= 2 + AGAIN_SECONDS / filter_nodes.RETRY_SECONDS + 1

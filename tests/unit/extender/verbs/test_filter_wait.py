@@ -14,13 +14,13 @@ from extender.verbs.filter_wait import (
 
 def test_a_pod_is_waited_for_only_once_it_has_been_asked_about_before():
     patience = FilterWaitBudget(0.0)
-    assert patience.of("a", 0.0, is_claimed=False) == 0.0
-    assert patience.of("b", 0.0, is_claimed=False) == 0.0
-    assert patience.of("a", 0.0, is_claimed=False) == AGAIN_SECONDS
+    assert patience.seconds_for("a", 0.0, is_claimed=False) == 0.0
+    assert patience.seconds_for("b", 0.0, is_claimed=False) == 0.0
+    assert patience.seconds_for("a", 0.0, is_claimed=False) == AGAIN_SECONDS
 
 
 def test_a_pod_that_others_are_evicted_for_is_waited_for_at_once_and_longer():
-    assert FilterWaitBudget(0.0).of("a", 0.0, is_claimed=True) == FREED_SECONDS
+    assert FilterWaitBudget(0.0).seconds_for("a", 0.0, is_claimed=True) == FREED_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,9 @@ def test_of_many_pods_few_are_waited_for_and_one_more_after_each_pause(
     patience = FilterWaitBudget(0.0)
 
     def waits(now: float) -> int:
-        found = [patience.of(f"p-{number}", now, is_claimed=is_claimed) for number in range(20)]
+        found = [
+            patience.seconds_for(f"p-{number}", now, is_claimed=is_claimed) for number in range(20)
+        ]
         longest = FREED_SECONDS if is_claimed else AGAIN_SECONDS
         return found.count(longest)
 
