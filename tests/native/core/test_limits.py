@@ -71,8 +71,8 @@ BAD = {
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, ledger_program: Callable[[str], Path]) -> Ledger:
-    return Ledger(tmp_path, ledger_program)
+def ledger(tmp_path: Path, core_program: Callable[[str], Path]) -> Ledger:
+    return Ledger(tmp_path, core_program)
 
 
 def asked(ledger: Ledger, *words: object, **settings: str) -> tuple[list[int], str]:

@@ -25,8 +25,8 @@ LIMITED = [1, 0, 600 * MIB]
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, ledger_program: Callable[[str], Path]) -> Ledger:
-    return Ledger(tmp_path, ledger_program, {"CUDA_DEVICE_MEMORY_LIMIT": "1000m"})
+def ledger(tmp_path: Path, core_program: Callable[[str], Path]) -> Ledger:
+    return Ledger(tmp_path, core_program, {"CUDA_DEVICE_MEMORY_LIMIT": "1000m"})
 
 
 @pytest.fixture
@@ -301,7 +301,7 @@ def test_whatever_a_tenant_writes_no_process_crashes_or_gets_too_much(
     words = ("reserve", "600m", *ASK, "limit", "device", 1, "reserve", "5m", "used")
     for _ in range(30 if seed == 1 else 2000):
         ledger.region.write_bytes(scribbled(good, numbers))
-        done = ledger.run("ask", *words, kind="address", ASAN_OPTIONS="detect_leaks=0")
+        done = ledger.run("ask", *words, kind="shipped-address", ASAN_OPTIONS="detect_leaks=0")
         granted = [int(line) for line in done.stdout.split()][:3]
         assert sum(granted) <= 1, "600 MiB fit once, or never beside a lie"
 

@@ -12,8 +12,8 @@ SOON = 40
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, ledger_program: Callable[[str], Path]) -> Ledger:
-    return Ledger(tmp_path, ledger_program, dict(LIMIT))
+def ledger(tmp_path: Path, core_program: Callable[[str], Path]) -> Ledger:
+    return Ledger(tmp_path, core_program, dict(LIMIT))
 
 
 def test_what_fits_is_granted_and_what_does_not_is_refused(ledger: Ledger) -> None:
@@ -27,7 +27,8 @@ def test_what_was_released_can_be_reserved_again(ledger: Ledger) -> None:
 
 
 def test_a_release_too_many_ends_at_zero_and_is_said(ledger: Ledger) -> None:
-    done = ledger.run("ask", "reserve", "5m", "release", "6m", "used", "reserve", "1000m")
+    words = ("reserve", "5m", "release", "6m", "used", "reserve", "1000m")
+    done = ledger.run("ask", *words, kind="shipped-plain")
     assert done.stdout.split() == ["1", "0", "1"]
     assert "more of device 0 was given back" in done.stderr
 
@@ -126,7 +127,7 @@ def test_a_kill_at_each_instruction_leaves_nothing_behind(
 
 
 def check_steps(ledger: Ledger, what: str, stride: int) -> None:
-    found = ledger.measured("step", stride, what)
+    found = ledger.measured("step", stride, what, kind="shipped-plain")
     print(found)
     assert found["wrong"] == 0
     assert found["steps"] > 100
@@ -170,7 +171,7 @@ def test_signals_while_somebody_holds_the_gate_do_not_change_errno(ledger: Ledge
     ledger.run("interrupted", CUDA_DEVICE_MEMORY_LIMIT="100m")
 
 
-@pytest.mark.parametrize("kind", ["plain", "address", "thread"])
+@pytest.mark.parametrize("kind", ["shipped-plain", "plain", "address", "thread"])
 def test_threads_share_one_slot_from_their_first_call_on(ledger: Ledger, kind: str) -> None:
     assert ledger.run("threads", 8, 3000, kind=kind).stdout == ""
 

@@ -57,11 +57,18 @@ RULES = (
 Program = Callable[[str], Path]
 
 
+@pytest.fixture(params=["native", "shipped"])
+def each_build(request: pytest.FixtureRequest) -> Path:
+    """Return the directory of the checked build, and of the build that ships."""
+    build: Path = request.getfixturevalue(request.param)
+    return build
+
+
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_each_allocator_gets_the_limit_and_no_more(
-    allocator: str, native: Path, program: Program, tmp_path: Path
+    allocator: str, each_build: Path, program: Program, tmp_path: Path
 ) -> None:
-    environ = environment(native, tmp_path, "100m")
+    environ = environment(each_build, tmp_path, "100m")
     run(environ, program("memory_limit"), allocator, str(3 * MIB))
 
 

@@ -9,7 +9,7 @@ import pytest
 from native.harness.builds import NATIVE
 
 MUTANTS = NATIVE / "tests" / "mutants"
-NAMES = sorted(path.stem for path in MUTANTS.glob("*.patch"))
+PATCHES = {path.stem: path for path in sorted(MUTANTS.rglob("*.patch"))}
 TESTS = Path(__file__).parents[1]
 
 
@@ -19,11 +19,11 @@ def apply(patch: Path, output: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PATCHES)
 def test_a_mutant_differs_from_the_sources_in_the_files_of_its_patch(
     name: str, tmp_path: Path
 ) -> None:
-    patch = MUTANTS / f"{name}.patch"
+    patch = PATCHES[name]
     done = apply(patch, tmp_path / "src")
     assert done.returncode == 0, done.stderr
     changed = {
@@ -36,8 +36,9 @@ def test_a_mutant_differs_from_the_sources_in_the_files_of_its_patch(
 
 def test_every_mutant_is_named_by_a_test() -> None:
     texts = [path.read_text() for path in TESTS.rglob("test_*.py")]
-    assert [name for name in NAMES if not any(f'"{name}"' in text for text in texts)] == []
-    assert len(NAMES) >= 9
+    assert [name for name in PATCHES if not any(f'"{name}"' in text for text in texts)] == []
+    assert len(PATCHES) >= 30
+    assert len(PATCHES) == len(list(MUTANTS.rglob("*.patch"))), "two patches have one name"
 
 
 def test_a_patch_that_no_longer_applies_names_the_lines(tmp_path: Path) -> None:

@@ -283,10 +283,10 @@ def test_a_queue_of_long_kernels_does_not_overrun_the_limit(
 
 
 def test_a_library_that_charges_work_when_it_has_ended_overruns(
-    native: Path, make: Make, program: Program, tmp_path: Path
+    native: Path, make_checked: Make, program: Program, tmp_path: Path
 ) -> None:
     broken = native / "time" / "uncharged_queue" / "libvgpu.so"
-    make(str(broken))
+    make_checked(str(broken))
     assert overrun(Container(native, tmp_path, broken), program) > 25
 
 
@@ -294,11 +294,11 @@ def test_a_library_that_charges_work_when_it_has_ended_overruns(
     ("kind", "seconds"), [("plain", 1), ("lost_charges", 1), ("two_begin", 60)]
 )
 def test_the_budget_counts_each_charge_once_and_lets_one_process_begin(
-    kind: str, seconds: int, native: Path, make: Make
+    kind: str, seconds: int, native: Path, make_checked: Make
 ) -> None:
     """Though processes are killed, and though they ask at the same time."""
     budget = native / "time" / kind / "budget"
-    make(str(budget))
+    make_checked(str(budget))
     command = [str(budget), str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode == 0) == (kind == "plain"), done.stdout
@@ -306,10 +306,10 @@ def test_the_budget_counts_each_charge_once_and_lets_one_process_begin(
 
 @pytest.mark.parametrize(("kind", "exact"), [("plain", True), ("lost_launches", False)])
 def test_threads_make_as_many_launches_as_are_paid_for(
-    kind: str, exact: bool, native: Path, make: Make
+    kind: str, exact: bool, native: Path, make_checked: Make
 ) -> None:
     costs = native / "time" / kind / "kernel_costs"
-    make(str(costs))
+    make_checked(str(costs))
     done = subprocess.run([costs], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode == 0) == exact, done.stdout
 

@@ -13,6 +13,7 @@
 #include "core/process.h"
 #include "core/region.h"
 #include "core/slots.h"
+#include "util/assert.h"
 #include "util/futex.h"
 #include "vgpu.h"
 
@@ -82,11 +83,28 @@ static bool control_disabled(void) {
   return false;
 }
 
+/* Whether the slot is one of the region's, or the process is denied memory. */
+static bool has_slot_or_is_denied(void) {
+  const struct vgpu_mapped *mapped = &own->mapped;
+  if (own->deny_memory) return mapped->slot != NULL;
+  return mapped->region && mapped->slot >= mapped->region->slot &&
+         mapped->slot < mapped->region->slot + VGPU_SLOTS_MAX && vgpu_slot_lives(mapped->slot);
+}
+
+static bool uses_nothing(void) {
+  uint64_t any = 0;
+  for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) any |= own->unslotted_bytes[i];
+  return !any;
+}
+
 static enum vgpu_state attach(void) {
+  VGPU_ASSERT(!own->mapped.region && !own->mapped.slot && !own->owner && !own->deny_memory);
+  VGPU_ASSERT_EXPENSIVE(uses_nothing());
   vgpu_limits_open();
   if (control_disabled()) return VGPU_OFF;
   if (!attach_shared() && !attach_private()) own->mapped = (struct vgpu_mapped){NULL, without_slot()};
   own->owner = __atomic_load_n(&own->mapped.slot->owner, __ATOMIC_RELAXED);
+  VGPU_ASSERT(has_slot_or_is_denied());
   if (own->mapped.region) vgpu_entries_reclaim(own->mapped.region);
   return VGPU_ON;
 }

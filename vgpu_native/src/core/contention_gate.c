@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <time.h>
 
+#include "util/assert.h"
+
 enum { LEASE_NS = 20000000, PAUSE_NS = 20000, YIELDS = 50, ATTEMPTS = 500 };
 
 static uint64_t now(void) {
@@ -35,5 +37,6 @@ uint64_t vgpu_gate_take(uint64_t *gate) {
 }
 
 void vgpu_gate_leave(uint64_t *gate, uint64_t taken) {
+  VGPU_ASSERT(taken);
   __atomic_compare_exchange_n(gate, &taken, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }

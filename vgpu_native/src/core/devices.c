@@ -7,6 +7,8 @@
 
 #include "core/limits/environment.h"
 #include "core/process.h"
+#include "util/assert.h"
+#include "util/lock_order.h"
 #include "vgpu.h"
 
 enum { UUID = 16, WORDS = 5 }; /* `GPU-` and 36 letters are five words; the sixth stays zero */
@@ -23,6 +25,7 @@ static struct {
 static bool known(int entry) { return __atomic_load_n(&entries[entry].known, __ATOMIC_ACQUIRE); }
 
 const struct vgpu_source *vgpu_source_of(int entry) {
+  VGPU_ASSERT(entry >= 0 && entry < VGPU_DEVICES_MAX);
   return known(entry) ? &entries[entry].source : NULL;
 }
 
@@ -81,7 +84,13 @@ static void limits_from_environment(struct vgpu_source *source, unsigned ordinal
   __atomic_store_n(&source->cores, vgpu_environment_cores(ordinal), __ATOMIC_RELAXED);
 }
 
+/* Whether an entry's place in the region holds its uuid. */
+static bool is_claimed(const vgpu_region *region, int entry) {
+  return !memcmp(region->uuid[entry], entries[entry].text, WORDS * sizeof(word));
+}
+
 static int register_device(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
+  VGPU_ASSERT(vgpu_rank_held(VGPU_RANK_DEVICES));
   vgpu_region *region = vgpu_process.mapped.region;
   char text[VGPU_UUID_BYTES];
   write_text(uuid, text);
@@ -100,6 +109,8 @@ static int register_device(const unsigned char uuid[UUID], unsigned ordinal, boo
   if (!paged) limits_from_environment(&entries[entry].source, ordinal);
   entries[entry].guessed = guessed;
   __atomic_store_n(&entries[entry].known, true, __ATOMIC_RELEASE);
+  VGPU_ASSERT(is_claimed(region, entry));
+  VGPU_ASSERT_EXPENSIVE(find(uuid) == entry);
   return entry;
 }
 
@@ -118,9 +129,11 @@ static int look_up(const unsigned char uuid[UUID], unsigned ordinal, bool guesse
   bool sure = entry >= 0 && !__atomic_load_n(&entries[entry].guessed, __ATOMIC_ACQUIRE);
   if (sure) return entry;
   uint32_t *registering = &vgpu_process.registering;
+  vgpu_rank_take(VGPU_RANK_DEVICES);
   while (__atomic_exchange_n(registering, 1, __ATOMIC_ACQUIRE)) sched_yield();
   entry = find_or_register(uuid, ordinal, guessed);
   __atomic_store_n(registering, 0, __ATOMIC_RELEASE);
+  vgpu_rank_leave(VGPU_RANK_DEVICES);
   return entry;
 }
 

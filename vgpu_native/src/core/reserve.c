@@ -12,6 +12,7 @@
 #include "core/process.h"
 #include "core/slots.h"
 #include "util/arithmetic.h"
+#include "util/assert.h"
 #include "vgpu.h"
 
 enum { TRIES = 4 };
@@ -45,6 +46,7 @@ static inline const struct vgpu_source *limits_source(int entry) {
 
 static inline uint64_t *own_of(int entry) {
   const struct vgpu_mapped *mapped = &vgpu_process.mapped;
+  VGPU_ASSERT(entry >= 0 && entry < VGPU_DEVICES_MAX);
   if (region_unusable()) return &vgpu_process.unslotted_bytes[entry];
   return &mapped->region->used[entry].slot[mapped->slot - mapped->region->slot];
 }
@@ -64,6 +66,15 @@ static uint64_t sum_of_all(int entry) {
   return any < SLOT_BYTES_MAX ? total : UINT64_MAX;
 }
 
+/* Whether no process has published anything in a slot that sums do not look at. */
+static bool is_clear_above_high(int entry) {
+  const uint64_t *uses = region()->used[entry].slot;
+  unsigned last = 0;
+  for (unsigned i = 0; i < VGPU_SLOTS_MAX; i++)
+    if (__atomic_load_n(&uses[i], __ATOMIC_SEQ_CST)) last = i + 1;
+  return last <= vgpu_slots_high(region());
+}
+
 /* The same without the dead, which needs a second look at each slot. */
 static uint64_t sum_of_living(int entry) {
   uint64_t total = 0;
@@ -77,7 +88,8 @@ static uint64_t sum_of_living(int entry) {
 }
 
 static void publish(uint64_t *own, uint64_t bytes) {
-  __atomic_fetch_add(own, bytes, __ATOMIC_SEQ_CST);
+  uint64_t before = __atomic_fetch_add(own, bytes, __ATOMIC_SEQ_CST);
+  VGPU_ASSERT(before + bytes >= before);
 }
 
 /* Never below zero: a release too many must not look like memory that is used for ever. */
@@ -105,6 +117,8 @@ static inline bool try_reserve(const struct request *request, summing *sum, uint
   if (expected > most && sum(request->entry) > most) return false;
   publish(request->own, request->bytes);
   uint64_t all = sum(request->entry);
+  VGPU_ASSERT(all >= request->bytes || region_unusable()); /* the sum includes its own slot */
+  VGPU_ASSERT_EXPENSIVE(is_clear_above_high(request->entry));
   __atomic_store_n(&last_sum[request->entry], all, __ATOMIC_RELAXED);
   if (all <= room) return true;
   retract(request->own, request->bytes);
@@ -144,8 +158,9 @@ static uint64_t *own_count(int entry) {
 
 void vgpu_release(int entry, uint64_t bytes) {
   uint64_t *own = own_count(entry);
-  if (own && !retract(own, bytes))
-    vgpu_log(VGPU_WARNING, "more of device %d was given back than was reserved", entry);
+  if (!own || retract(own, bytes)) return;
+  vgpu_log(VGPU_WARNING, "more of device %d was given back than was reserved", entry);
+  VGPU_ASSERT(region_unusable());
 }
 
 void vgpu_reserve_forced(int entry, uint64_t bytes) {

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/assert.h"
 #include "util/futex.h"
 
 enum { STACK = 64 * 1024 };
@@ -73,12 +74,30 @@ static void raise_high(vgpu_region *region, uint64_t high) {
   }
 }
 
+/* Whether the kernel marks the slot as dead when this thread ends. */
+static bool is_announced(const vgpu_slot *slot) {
+  return head.list.next == &node && !head.list_op_pending &&
+         (uintptr_t)&node + (uintptr_t)head.futex_offset == (uintptr_t)&slot->owner;
+}
+
+/* Whether nothing is counted for a slot. */
+static bool is_clear(const vgpu_region *region, unsigned number) {
+  uint64_t any = 0;
+  for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++)
+    any |= region->used[i].slot[number] | region->slot[number].busy[i];
+  return !any;
+}
+
 static vgpu_slot *own_any(vgpu_region *region, uint32_t thread) {
   for (unsigned i = 0; i < VGPU_SLOTS_MAX; i++) {
     vgpu_slot *slot = &region->slot[i];
     if (!try_own(slot, thread)) continue;
     clear_slot(region, i);
     raise_high(region, i + 1);
+    VGPU_ASSERT(slot->owner == thread && vgpu_slot_lives(slot));
+    VGPU_ASSERT(is_announced(slot));
+    VGPU_ASSERT(vgpu_slots_high(region) > i);
+    VGPU_ASSERT_EXPENSIVE(is_clear(region, i));
     return slot;
   }
   return NULL;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "driver.h"
+#include "util/assert.h"
+#include "util/lock_order.h"
 #include "vgpu.h"
 
 /* A symbol that replaces the driver's. Everything else stays inside the library. */
@@ -21,4 +23,8 @@ static inline bool vgpu_enter(void) {
   return true;
 }
 
-static inline void vgpu_leave(void) { vgpu_inside = false; }
+/* No lock of this library outlives a hook. */
+static inline void vgpu_leave(void) {
+  VGPU_ASSERT(vgpu_inside && vgpu_holds_no_lock());
+  vgpu_inside = false;
+}

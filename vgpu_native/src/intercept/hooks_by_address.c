@@ -8,6 +8,7 @@
 
 #include "intercept/driver_functions.h"
 #include "intercept/hook_table.h"
+#include "util/assert.h"
 
 /* The text itself and not a pointer, which the loader would relocate in every process. */
 static const struct query {
@@ -31,6 +32,12 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int by_address(const void *left, const void *right) {
   const void *a = ((const struct hook_address *)left)->real, *b = ((const struct hook_address *)right)->real;
   return (a > b) - (a < b);
+}
+
+static bool is_sorted(void) {
+  for (size_t i = 1; i < address_count; i++)
+    if (hook_addresses[i - 1].real > hook_addresses[i].real) return false;
+  return true;
 }
 
 static const struct vgpu_hook *find(const void *real, size_t count) {
@@ -69,6 +76,8 @@ static void collect_addresses(void) {
     if (real && !find(real, symbols)) hook_addresses[address_count++] = (struct hook_address){real, hook_addresses[i].hook};
   }
   qsort(hook_addresses, address_count, sizeof *hook_addresses, by_address);
+  VGPU_ASSERT(address_count <= sizeof hook_addresses / sizeof *hook_addresses);
+  VGPU_ASSERT_EXPENSIVE(is_sorted());
 }
 
 const struct vgpu_hook *vgpu_hook_of(const void *real) {

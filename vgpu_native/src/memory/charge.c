@@ -5,6 +5,7 @@
 
 #include "intercept/current_context.h"
 #include "memory/pools.h"
+#include "util/assert.h"
 #include "util/cancellation.h"
 
 struct vgpu_map vgpu_memory;
@@ -13,12 +14,15 @@ struct vgpu_map vgpu_arrays;
 /* Pauses of 1, 2, 4 and 8 ms. */
 #define ATTEMPTS 4
 
+static int entry_in(uint64_t note) { return (int)(note & 0xff); }
+static bool is_in(uint64_t note, CUcontext context) { return note >> 8 == (uint64_t)(uintptr_t)context; }
+
 /* An item's note: the context in the upper 56 bits, of which pointers use 47, and the entry. */
 static uint64_t note_of(const struct vgpu_charge *charge) {
-  return (uint64_t)(uintptr_t)charge->context << 8 | (uint64_t)charge->entry;
+  uint64_t note = (uint64_t)(uintptr_t)charge->context << 8 | (uint64_t)charge->entry;
+  VGPU_ASSERT(entry_in(note) == charge->entry && is_in(note, charge->context));
+  return note;
 }
-
-static int entry_in(uint64_t note) { return (int)(note & 0xff); }
 
 bool vgpu_charge_device(struct vgpu_charge *charge, int entry, uint64_t bytes) {
   *charge = (struct vgpu_charge){.entry = entry, .bytes = bytes};
@@ -75,7 +79,7 @@ void vgpu_charge_freed(struct vgpu_map *map, const struct vgpu_item *item, CUres
 }
 
 static bool release_if_ended(const struct vgpu_item *item, const void *context) {
-  if (item->note >> 8 != (uint64_t)(uintptr_t)context) return false;
+  if (!is_in(item->note, (CUcontext)context)) return false;
   vgpu_release(entry_in(item->note), item->bytes);
   return true;
 }

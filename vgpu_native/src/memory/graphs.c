@@ -5,6 +5,7 @@
 #include "intercept/hook.h"
 #include "memory/graph_need.h"
 #include "memory/pools.h"
+#include "util/assert.h"
 #include "util/cancellation.h"
 #include "util/fork_handlers.h"
 #include "util/handle_map.h"
@@ -22,7 +23,7 @@ static struct card {
   uint64_t charged;
   uint64_t launches; /* how many launches of graphs that need memory of it began */
   CUdevice device;
-} cards[VGPU_DEVICES_MAX] = {[0 ... VGPU_DEVICES_MAX - 1] = {.lock = {.mutex = PTHREAD_MUTEX_INITIALIZER}}};
+} cards[VGPU_DEVICES_MAX] = {[0 ... VGPU_DEVICES_MAX - 1] = {.lock = VGPU_UNLOCKED(VGPU_RANK_GRAPHS)}};
 
 static struct vgpu_map needs; /* executable graph to what it needs */
 static bool watched;
@@ -30,7 +31,7 @@ bool vgpu_graphs_had_memory;
 
 static void forget(void) {
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
-    cards[i] = (struct card){.lock = VGPU_UNLOCKED};
+    cards[i] = (struct card){.lock = VGPU_UNLOCKED(VGPU_RANK_GRAPHS)};
   }
   vgpu_graphs_had_memory = false;
 }
@@ -54,6 +55,7 @@ static uint64_t kept(const struct card *card) {
 
 /* Charge what graphs keep of a device, of which `held` is charged already. What that is. */
 static uint64_t update_charge(int entry, uint64_t held) {
+  VGPU_ASSERT(entry >= 0 && entry < VGPU_DEVICES_MAX);
   struct card *card = &cards[entry];
   vgpu_lock(&card->lock);
   uint64_t now = kept(card), before = card->charged + held;
@@ -114,6 +116,7 @@ static bool hold_all(struct graph_hold *hold) {
 
 static void update_charges(struct graph_hold *hold, CUresult result) {
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+    VGPU_ASSERT(hold->held[i] <= hold->need->bytes[i]);
     if (!hold->need->bytes[i]) continue;
     uint64_t now = update_charge(i, hold->held[i]);
     hold->need->kept[i] = result == CUDA_SUCCESS ? now : 0;

@@ -5,6 +5,7 @@
 
 #include "intercept/device_lookup.h"
 #include "util/arithmetic.h"
+#include "util/assert.h"
 #include "util/cancellation.h"
 #include "util/fork_handlers.h"
 #include "vgpu.h"
@@ -32,12 +33,12 @@ static struct vgpu_map pools;    /* handle to pool */
 static struct vgpu_map pointers; /* pointer to pool */
 static struct vgpu_pool *first;
 
-static struct vgpu_lock making = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+static struct vgpu_lock making = VGPU_UNLOCKED(VGPU_RANK_POOL_LIST);
 static bool watched;
 
 static void forget(void) {
   first = NULL;
-  making = VGPU_UNLOCKED;
+  making = (struct vgpu_lock)VGPU_UNLOCKED(VGPU_RANK_POOL_LIST);
 }
 
 bool vgpu_pools_exist(void) { return __atomic_load_n(&first, __ATOMIC_ACQUIRE) != NULL; }
@@ -56,6 +57,7 @@ static struct vgpu_pool *reuse(CUmemoryPool handle, int entry) {
     vgpu_lock(&pool->lock);
     bool usable = pool->ended && !pool->live;
     if (usable) {
+      VGPU_ASSERT(!pool->charged);
       pool->ended = false;
       pool->handle = handle;
       __atomic_store_n(&pool->entry, entry, __ATOMIC_RELAXED);
@@ -69,7 +71,7 @@ static struct vgpu_pool *reuse(CUmemoryPool handle, int entry) {
 static struct vgpu_pool *allocate(CUmemoryPool handle, int entry) {
   struct vgpu_pool *pool = calloc(1, sizeof *pool);
   if (!pool) return NULL;
-  pool->lock = VGPU_UNLOCKED;
+  pool->lock = (struct vgpu_lock)VGPU_UNLOCKED(VGPU_RANK_POOL);
   pool->handle = handle;
   pool->entry = entry;
   push(pool);
@@ -77,6 +79,7 @@ static struct vgpu_pool *allocate(CUmemoryPool handle, int entry) {
 }
 
 static struct vgpu_pool *add_pool(CUmemoryPool handle, int entry) {
+  VGPU_ASSERT(vgpu_rank_held(VGPU_RANK_POOL_LIST));
   struct vgpu_pool *pool = reuse(handle, entry);
   if (!pool) pool = allocate(handle, entry);
   if (!pool) return NULL;
@@ -145,6 +148,7 @@ static void set_charged(struct vgpu_pool *pool, uint64_t bytes) {
 
 /* Charge a pool for what it keeps, of which `held` is charged already. Whether it grew beyond that. */
 static bool update_charge(struct vgpu_pool *pool, uint64_t held) {
+  VGPU_ASSERT(vgpu_rank_held(VGPU_RANK_POOL));
   uint64_t now = read_kept(pool), before = pool->charged + held;
   if (now > before) vgpu_reserve_forced(pool->entry, now - before);
   if (now < before) vgpu_release(pool->entry, before - now);
@@ -233,6 +237,7 @@ bool vgpu_pool_end_growth(struct vgpu_growth *growth, CUresult result, const CUd
   if (!pool) return true;
   vgpu_lock(&pool->lock);
   /* What other threads hold for this pool at the moment may be in what it keeps by now. */
+  VGPU_ASSERT(pool->asked >= growth->asked && pool->held >= growth->held);
   pool->asked -= growth->asked;
   uint64_t others = __atomic_sub_fetch(&pool->held, growth->held, __ATOMIC_RELAXED);
   bool grew = update_charge(pool, growth->held);

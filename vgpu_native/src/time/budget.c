@@ -4,6 +4,8 @@
 
 #include <time.h>
 
+#include "util/assert.h"
+
 /* The most that may be owed, as time that must pass. More is no debt but a clock of another boot, or
  * a tenant that wrote into the region. */
 #define DEBT_MAX_NS (600 * 1000000000LL)
@@ -26,8 +28,11 @@ static int64_t used_until(uint64_t word, int64_t now) {
 
 /* The same after so much more was used. */
 static uint64_t used_after(uint64_t word, int64_t now, int64_t ns, unsigned share) {
+  VGPU_ASSERT(share >= 1 && share < 100);
   int64_t must_pass = clamped(ns, -DEBT_MAX_NS, DEBT_MAX_NS) * 100 / (share ? share : 1);
-  return (uint64_t)clamped(used_until(word, now) + must_pass, now - VGPU_BURST_NS, now + DEBT_MAX_NS);
+  int64_t after = clamped(used_until(word, now) + must_pass, now - VGPU_BURST_NS, now + DEBT_MAX_NS);
+  VGPU_ASSERT(ns < 0 ? after <= used_until(word, now) : after >= used_until(word, now));
+  return (uint64_t)after;
 }
 
 static bool replace(vgpu_budget *budget, uint64_t *before, uint64_t after) {

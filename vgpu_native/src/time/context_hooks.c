@@ -15,12 +15,12 @@
 
 /* Held while contexts are made and ended: the driver may give the address of one that has ended to a
  * new one, of which nothing must be uncharged. */
-static struct vgpu_lock lock = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+static struct vgpu_lock lock = VGPU_UNLOCKED(VGPU_RANK_CONTEXTS);
 static CUcontext primary[DEVICES]; /* while it lives, as far as it was seen to begin */
 static bool watched;
 
 static void forget(void) {
-  lock = VGPU_UNLOCKED;
+  lock = (struct vgpu_lock)VGPU_UNLOCKED(VGPU_RANK_CONTEXTS);
   for (int i = 0; i < DEVICES; i++) primary[i] = NULL;
 }
 

@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "util/assert.h"
+
 #define LEAST_NS 500    /* timers of devices tell no less apart */
 #define AHEAD_NS 500000 /* for so much time of a device is paid ahead at most */
 #define AHEAD_MAX 127   /* and for so many launches */
@@ -40,6 +42,7 @@ static void begin(struct vgpu_cost *cost, uint64_t key) {
 
 /* Which of several has to leave goes round, so that no two take turns to drive each other out. */
 struct vgpu_cost *vgpu_cost_place(uint64_t key) {
+  VGPU_ASSERT(key); /* 0 marks a free place */
   static unsigned next;
   struct vgpu_cost *cost = seek(key, key);
   if (cost) return cost;
@@ -52,6 +55,7 @@ struct vgpu_cost *vgpu_cost_place(uint64_t key) {
 static uint64_t least(uint64_t one, uint64_t other) { return one < other ? one : other; }
 
 uint64_t vgpu_cost_ahead(const struct vgpu_cost *cost, uint64_t ns) {
+  VGPU_ASSERT(ns >= LEAST_NS);
   return least(least(AHEAD_MAX, AHEAD_NS / ns), get(&cost->paid) / SHARE_AHEAD);
 }
 

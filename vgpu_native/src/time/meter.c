@@ -10,6 +10,7 @@
 
 #include "intercept/hook.h"
 #include "time/budget.h"
+#include "util/assert.h"
 #include "util/futex.h"
 
 #define PERIOD_NS 1000000
@@ -45,8 +46,15 @@ static bool is_doubtful(const struct vgpu_sample *sample) {
   return doubts;
 }
 
+/* Whether no more was taken off than was added. */
+static bool is_balanced(const struct vgpu_work *work) {
+  return __atomic_load_n(&work->queued, __ATOMIC_RELAXED) >= 0 &&
+         __atomic_load_n(&work->unknown, __ATOMIC_RELAXED) >= 0;
+}
+
 /* A sample has ended after so much work, or 0: nobody knows, and what was charged stands. */
 static void sample_ended(const struct vgpu_sample *sample, uint64_t ns) {
+  VGPU_ASSERT(sample->entry >= 0 && sample->entry < VGPU_DEVICES_MAX);
   struct vgpu_work *work = &vgpu_device_work[sample->entry];
   uint64_t took = sample->charged;
   if (ns && !is_doubtful(sample)) {
@@ -57,6 +65,7 @@ static void sample_ended(const struct vgpu_sample *sample, uint64_t ns) {
   count(sample->entry, took);
   __atomic_fetch_sub(&work->queued, (int64_t)sample->queued, __ATOMIC_RELAXED);
   if (sample->first) __atomic_fetch_sub(&work->unknown, 1, __ATOMIC_RELAXED);
+  VGPU_ASSERT(is_balanced(work));
 }
 
 /* Sleep until there is a sample that was not there when `seen` was read. */
@@ -129,17 +138,26 @@ void vgpu_meter_check_fork(void) {
   __atomic_store_n(&owner, 0, __ATOMIC_RELEASE);
 }
 
-bool vgpu_streams_try(void) { return pthread_mutex_trylock(&streams) == 0; }
-void vgpu_streams_leave(void) { pthread_mutex_unlock(&streams); }
+bool vgpu_streams_try(void) {
+  if (pthread_mutex_trylock(&streams) != 0) return false;
+  vgpu_rank_take(VGPU_RANK_STREAMS);
+  return true;
+}
+
+void vgpu_streams_leave(void) {
+  vgpu_rank_leave(VGPU_RANK_STREAMS);
+  pthread_mutex_unlock(&streams);
+}
 
 void vgpu_meter_forget_stream(CUstream stream) {
   vgpu_meter_check_fork();
+  vgpu_rank_take(VGPU_RANK_STREAMS);
   pthread_mutex_lock(&streams);
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
     CUstream last = __atomic_load_n(&vgpu_device_work[i].last, __ATOMIC_RELAXED);
     if (last && (!stream || stream == last)) __atomic_store_n(&vgpu_device_work[i].last, NULL, __ATOMIC_RELAXED);
   }
-  pthread_mutex_unlock(&streams);
+  vgpu_streams_leave();
 }
 
 void vgpu_meter_forget_context(CUcontext context) {

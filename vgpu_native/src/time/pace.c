@@ -14,6 +14,7 @@
 #include "intercept/current_context.h"
 #include "intercept/hook.h"
 #include "time/budget.h"
+#include "util/assert.h"
 #include "util/cancellation.h"
 
 #define SAMPLE_NS 1000000 /* of a device, and of each kind: as much work is between two samples */
@@ -33,10 +34,17 @@ static const uint64_t unread;
 const uint64_t *vgpu_limit_changes = &unread;
 uint64_t vgpu_no_time_limits;
 
+/* Whether the number of changes has not fallen: the agent only raises it. */
+static bool changes_rise(const uint64_t *changes, const uint64_t *seen) {
+  uint64_t before = __atomic_load_n(seen, __ATOMIC_ACQUIRE);
+  return __atomic_load_n(changes, __ATOMIC_ACQUIRE) + 1 >= before;
+}
+
 /* At the first launch on a device, and at the first one after each change: whether it has a limit. */
 static __attribute__((noinline)) bool reread_limits(int entry) {
   static uint64_t seen;
   const uint64_t *changes = vgpu_limits_changes();
+  VGPU_ASSERT(changes_rise(changes, &seen));
   uint64_t now = __atomic_load_n(changes, __ATOMIC_ACQUIRE);
   bool limited = vgpu_cores(entry) < 100;
   __atomic_store_n(&vgpu_limit_changes, changes, __ATOMIC_RELAXED);

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "time/budget.h"
+#include "util/assert.h"
+#include "util/lock_order.h"
 
 enum { FREE, TAKEN, WAITING };
 enum { COUNT = 128 };
@@ -18,6 +20,20 @@ static unsigned last; /* the one that was taken last: most often it is free agai
 
 /* Held while the driver is asked about samples that wait, so that no context ends meanwhile. */
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
+
+static void lock_reading(void) {
+  vgpu_rank_take(VGPU_RANK_SAMPLES);
+  pthread_mutex_lock(&reading);
+}
+
+static void unlock_reading(void) {
+  vgpu_rank_leave(VGPU_RANK_SAMPLES);
+  pthread_mutex_unlock(&reading);
+}
+
+static bool is_in(const struct vgpu_sample *sample, uint32_t state) {
+  return __atomic_load_n(&sample->state, __ATOMIC_RELAXED) == state;
+}
 
 static bool try_take(struct vgpu_sample *sample, uint32_t from) {
   return __atomic_compare_exchange_n(&sample->state, &from, TAKEN, false, __ATOMIC_ACQUIRE,
@@ -118,6 +134,7 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_stream stream, CUstream last) 
 }
 
 void vgpu_sample_launch(struct vgpu_sample *sample) {
+  VGPU_ASSERT(is_in(sample, TAKEN) && sample->context);
   /* An event that has passed already did not wait for other work, and the device waits for this. */
   bool idle = REAL(cuEventQuery)(sample->begin) == CUDA_SUCCESS;
   sample->idle = idle ? vgpu_monotonic() - sample->begun : 0;
@@ -129,9 +146,15 @@ bool vgpu_sample_end(struct vgpu_sample *sample, struct vgpu_stream stream) {
   return recorded;
 }
 
-void vgpu_sample_keep(struct vgpu_sample *sample) { put(sample, WAITING); }
+void vgpu_sample_keep(struct vgpu_sample *sample) {
+  VGPU_ASSERT(is_in(sample, TAKEN));
+  put(sample, WAITING);
+}
 
-void vgpu_sample_drop(struct vgpu_sample *sample) { put(sample, FREE); }
+void vgpu_sample_drop(struct vgpu_sample *sample) {
+  VGPU_ASSERT(is_in(sample, TAKEN));
+  put(sample, FREE);
+}
 
 static double elapsed_ns(CUevent from, CUevent to) {
   float ms = 0;
@@ -152,6 +175,7 @@ static uint64_t busy_ns(const struct vgpu_sample *sample) {
 
 /* Read one sample that waits; true: it has ended. */
 static bool read_one(struct vgpu_sample *sample, vgpu_sample_ended *ended) {
+  VGPU_ASSERT(is_in(sample, WAITING) && vgpu_rank_held(VGPU_RANK_SAMPLES));
   CUcontext current = NULL;
   REAL(cuCtxGetCurrent)(&current);
   if (current != sample->context) REAL(cuCtxSetCurrent)(sample->context);
@@ -167,12 +191,12 @@ unsigned vgpu_samples_read(vgpu_sample_ended *ended) {
   CUcontext before = NULL, after = NULL;
   CUstreamCaptureMode mode = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
   REAL(cuCtxGetCurrent)(&before);
-  pthread_mutex_lock(&reading);
+  lock_reading();
   for (unsigned i = 0; i < COUNT; i++) {
     if (__atomic_load_n(&samples[i].state, __ATOMIC_ACQUIRE) != WAITING) continue;
     waiting += !read_one(&samples[i], ended);
   }
-  pthread_mutex_unlock(&reading);
+  unlock_reading();
   /* The thread may be one of the program's. */
   REAL(cuCtxGetCurrent)(&after);
   if (after != before) REAL(cuCtxSetCurrent)(before);
@@ -181,7 +205,7 @@ unsigned vgpu_samples_read(vgpu_sample_ended *ended) {
 }
 
 void vgpu_samples_forget(CUcontext context, vgpu_sample_ended *ended) {
-  pthread_mutex_lock(&reading);
+  lock_reading();
   for (unsigned i = 0; i < COUNT; i++) {
     struct vgpu_sample *sample = &samples[i];
     CUcontext has = __atomic_load_n(&sample->context, __ATOMIC_RELAXED);
@@ -192,7 +216,7 @@ void vgpu_samples_forget(CUcontext context, vgpu_sample_ended *ended) {
     sample->context = NULL;
     put(sample, FREE);
   }
-  pthread_mutex_unlock(&reading);
+  unlock_reading();
 }
 
 void vgpu_samples_reset(void) {

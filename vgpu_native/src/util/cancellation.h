@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 
+#include "util/lock_order.h"
+
 /* From here on the thread is not cancelled; what it was before, for vgpu_restore_cancellation. */
 static inline int vgpu_defer_cancellation(void) {
   int before;
@@ -17,18 +19,29 @@ static inline void vgpu_restore_cancellation(int before) { pthread_setcancelstat
 struct vgpu_lock {
   pthread_mutex_t mutex;
   int cancel_state; /* its holder's */
+#if VGPU_CHECKS
+  enum vgpu_lock_rank rank;
+#endif
 };
 
-#define VGPU_UNLOCKED ((struct vgpu_lock){.mutex = PTHREAD_MUTEX_INITIALIZER})
+#if VGPU_CHECKS
+#define VGPU_UNLOCKED(lock_rank) {.mutex = PTHREAD_MUTEX_INITIALIZER, .rank = lock_rank}
+#define VGPU_RANK_OF(lock) ((lock)->rank)
+#else
+#define VGPU_UNLOCKED(lock_rank) {.mutex = PTHREAD_MUTEX_INITIALIZER}
+#define VGPU_RANK_OF(lock) VGPU_RANK_CONTEXTS
+#endif
 
 static inline void vgpu_lock(struct vgpu_lock *lock) {
   int before = vgpu_defer_cancellation();
+  vgpu_rank_take(VGPU_RANK_OF(lock));
   pthread_mutex_lock(&lock->mutex);
   lock->cancel_state = before;
 }
 
 static inline void vgpu_unlock(struct vgpu_lock *lock) {
   int before = lock->cancel_state;
+  vgpu_rank_leave(VGPU_RANK_OF(lock));
   pthread_mutex_unlock(&lock->mutex);
   vgpu_restore_cancellation(before);
 }

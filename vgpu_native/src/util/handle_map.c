@@ -4,10 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/assert.h"
 #include "util/fork_handlers.h"
+#include "util/lock_order.h"
 
 #define SMALLEST_BITS 4
 #define SPINS 200
+#define SOUND_BITS_MAX 8
 
 static struct vgpu_map *maps;
 static bool watched;
@@ -45,10 +48,14 @@ static __attribute__((noinline)) void wait_for(struct vgpu_shard *shard) {
 }
 
 static inline void lock(struct vgpu_shard *shard) {
+  vgpu_rank_take(VGPU_RANK_MAP);
   if (!try_lock(shard)) wait_for(shard);
 }
 
-static void unlock(struct vgpu_shard *shard) { __atomic_store_n(&shard->lock, 0, __ATOMIC_RELEASE); }
+static void unlock(struct vgpu_shard *shard) {
+  vgpu_rank_leave(VGPU_RANK_MAP);
+  __atomic_store_n(&shard->lock, 0, __ATOMIC_RELEASE);
+}
 
 /* Addresses are multiples of 512 or more: a multiplication carries what differs to the top. */
 static uint64_t hash(uint64_t key) { return (key ^ key >> 32) * 0x9e3779b97f4a7c15ULL; }
@@ -71,6 +78,19 @@ static inline struct vgpu_item *place_of(const struct vgpu_shard *shard, uint64_
   return &shard->items[at];
 }
 
+/* Whether a search finds each item of a shard, and the count of items is exact. Large tables are too
+ * slow to walk after each change. */
+static bool is_sound(const struct vgpu_shard *shard) {
+  uint64_t items = 0;
+  if (!shard->items || shard->bits > SOUND_BITS_MAX) return true;
+  for (uint64_t i = 0; i <= mask_of(shard); i++) {
+    if (!shard->items[i].key) continue;
+    if (place_of(shard, shard->items[i].key) != &shard->items[i]) return false;
+    items++;
+  }
+  return items == shard->used;
+}
+
 static bool grow(struct vgpu_shard *shard) {
   /* Not a copy: others are trying the lock in it. */
   struct vgpu_shard larger = {.bits = shard->items ? shard->bits + 1 : SMALLEST_BITS};
@@ -82,12 +102,14 @@ static bool grow(struct vgpu_shard *shard) {
   free(shard->items);
   shard->bits = larger.bits;
   shard->items = larger.items;
+  VGPU_ASSERT_EXPENSIVE(is_sound(shard));
   return true;
 }
 
 /* Free a place, and move up what was pushed behind it, so that no search ends too early. */
 static void clear(struct vgpu_shard *shard, uint64_t hole) {
   uint64_t mask = mask_of(shard);
+  VGPU_ASSERT(shard->used > 0 && shard->items[hole].key != 0);
   for (uint64_t at = (hole + 1) & mask; shard->items[at].key; at = (at + 1) & mask) {
     uint64_t home = home_of(shard, shard->items[at].key);
     if (((at - home) & mask) < ((at - hole) & mask)) continue;
@@ -96,6 +118,7 @@ static void clear(struct vgpu_shard *shard, uint64_t hole) {
   }
   shard->items[hole].key = 0;
   shard->used--;
+  VGPU_ASSERT_EXPENSIVE(is_sound(shard));
 }
 
 bool vgpu_map_put(struct vgpu_map *map, struct vgpu_item item, struct vgpu_item *old) {
@@ -111,6 +134,8 @@ bool vgpu_map_put(struct vgpu_map *map, struct vgpu_item item, struct vgpu_item 
     if (place->key) *old = *place;
     else shard->used++;
     *place = item;
+    VGPU_ASSERT(shard->used <= mask_of(shard)); /* a search ends at a free place */
+    VGPU_ASSERT_EXPENSIVE(is_sound(shard));
   }
   unlock(shard);
   return done;
@@ -146,6 +171,7 @@ bool vgpu_map_count(struct vgpu_map *map, uint64_t key, int delta, struct vgpu_i
   lock(shard);
   struct vgpu_item *place = found(shard, key, item);
   if (place) {
+    VGPU_ASSERT((uint32_t)place->note > 0);
     uint32_t count = (uint32_t)place->note + (uint32_t)delta;
     place->note = (place->note & ~0xffffffffULL) | count;
     *item = *place;

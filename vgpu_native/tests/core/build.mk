@@ -8,5 +8,5 @@ KIND_thread := -fsanitize=thread -Wno-tsan
 $(BUILD)/core/%: tests/core/$$(notdir $$*).c tests/core/common.h $(CORE) $(CORE_HEADERS) $(MADE)/layout.h \
 		$$(call ready_of,$$(notdir $$(@D)))
 	mkdir -p $(dir $@)
-	$(CC) -D_GNU_SOURCE -I include -iquote $(call sources_of,$(notdir $(@D))) -I $(MADE) $(CFLAGS) \
+	$(CC) -D_GNU_SOURCE -DVGPU_CHECKS=$(CHECKS) -I include -iquote $(call sources_of,$(notdir $(@D))) -I $(MADE) $(CFLAGS) \
 		$(KIND_$(notdir $(@D))) $< $(patsubst src/%,$(call sources_of,$(notdir $(@D)))/%,$(CORE)) -o $@

@@ -1,13 +1,16 @@
-# build/mutants/NAME/src: the sources with the one defect that tests/mutants/NAME.patch describes. A
-# test must fail with each. Rules that build a kind of something take `plain` or a mutant as kind.
-MUTANTS := $(patsubst tests/mutants/%.patch,%,$(wildcard tests/mutants/*.patch))
+# build/mutants/NAME/src: the sources with the one defect that NAME.patch, here or in a folder here,
+# describes. A test must fail with each. Rules that build a kind take `plain` or a mutant as the kind.
+PATCHES := $(wildcard tests/mutants/*.patch tests/mutants/*/*.patch)
+MUTANTS := $(patsubst %.patch,%,$(notdir $(PATCHES)))
 ALL_SOURCES := $(wildcard src/*/*.[chS] src/*/*/*.[chS])
+patch_of = $(filter %/$(1).patch,$(PATCHES))
 
-$(BUILD)/mutants/%/.ready: tests/mutants/%.patch tests/mutants/apply.py $(ALL_SOURCES)
+.SECONDEXPANSION:
+$(BUILD)/mutants/%/.ready: $$(call patch_of,$$*) tests/mutants/apply.py $(ALL_SOURCES)
 	mkdir -p $(@D)
-	$(PYTHON) tests/mutants/apply.py $< src $(@D)/src
+	$(PYTHON) tests/mutants/apply.py $(filter %.patch,$^) src $(@D)/src
 	touch $@
 
-# Where the sources of a kind are, and what has to be made before them.
+# The sources of a kind, and the files that must be built before them.
 sources_of = $(if $(filter $(1),$(MUTANTS)),$(BUILD)/mutants/$(1)/src,src)
 ready_of = $(if $(filter $(1),$(MUTANTS)),$(BUILD)/mutants/$(1)/.ready)

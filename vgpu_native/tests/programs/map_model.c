@@ -1,5 +1,6 @@
 /* map_model SEED: the map against a list that is searched from one end to the other, with keys that
  * fall together, and then by several threads at once, each with its own keys and all with one. */
+#include "util/assert.c"
 #include "util/handle_map.c"
 
 #include <stdio.h>

@@ -13,9 +13,9 @@ TIME_NEEDS := $(wildcard tests/time/*.c src/time/*.c) $(INCLUDES)
 $(TIME)/%/budget: $(TIME_NEEDS) $$(call ready_of,$$*)
 	mkdir -p $(@D)
 	$(CC) -iquote $(call sources_of,$*) $(CPPFLAGS) $(CFLAGS) tests/time/budget.c \
-		$(call sources_of,$*)/time/budget.c -o $@
+		$(call sources_of,$*)/time/budget.c $(call sources_of,$*)/util/assert.c -o $@
 
 $(TIME)/%/kernel_costs: $(TIME_NEEDS) $$(call ready_of,$$*)
 	mkdir -p $(@D)
 	$(CC) -iquote $(call sources_of,$*) $(CPPFLAGS) $(CFLAGS) tests/time/kernel_costs.c \
-		$(call sources_of,$*)/time/kernel_costs.c -o $@
+		$(call sources_of,$*)/time/kernel_costs.c $(call sources_of,$*)/util/assert.c -o $@

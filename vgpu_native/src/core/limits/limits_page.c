@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/limits/environment.h"
+#include "util/assert.h"
 #include "util/statx_compat.h"
 #include "vgpu.h"
 
@@ -77,7 +78,13 @@ int vgpu_limits_find(char *uuid) {
   return -1;
 }
 
+/* Whether a source is a device of the page, or of the environment where there is no page. */
+static bool is_of_page(const struct vgpu_source *source) {
+  return source->page < 0 || (page && source->page < VGPU_DEVICES_MAX && page->uuid[source->page][0]);
+}
+
 uint64_t vgpu_limits_memory(const struct vgpu_source *source) {
+  VGPU_ASSERT(is_of_page(source));
   return source->page < 0 ? source->memory : read_word(&page->memory[source->page]);
 }
 
