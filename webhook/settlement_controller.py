@@ -104,7 +104,7 @@ class Settlement:
         self._count = count
         self._listeners = listeners
         self._active: _ActiveTasks | None = None
-        self._unregistered = "the ledger has not been told of this cluster yet"
+        self._unregistered = "the cluster is not registered in the ledger yet"
         self.registered = asyncio.Event()
         view.subscribe(self._follow)
 
@@ -225,4 +225,4 @@ class Settlement:
         if self._active is not None:
             self._active.settlement.follow(record, asyncio.get_running_loop().time())
             self._active.gates.follow(record)
-            self._active.quotas.follow(record)
+            self._active.quotas.usage.follow(record)

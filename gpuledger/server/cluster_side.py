@@ -126,7 +126,9 @@ class ClusterSide:
         if self._settings.register_webhook:
             await self._write_registration(authority)
         rules, schedulers = self.context.rules, service_parts.card_schedulers(self._settings)
-        narrowing = MutatingCondition(self._client, self.context.policies, rules, schedulers)
+        narrowing = MutatingCondition(
+            self._client, self.context.policies, rules=rules, schedulers=schedulers
+        )
         selected = SelectedLabels(self._client, lambda: self.context.rules.labels)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(narrowing.run())

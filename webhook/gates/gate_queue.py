@@ -1,4 +1,4 @@
-"""Queues: the pods of one namespace that wait behind the gate, and whose turn it is when."""
+"""The queue of one namespace: pods behind the scheduling gate, in the order of their turns."""
 
 from datetime import datetime
 from typing import Final
@@ -9,11 +9,11 @@ from webhook.gates.waiting_events import Obstacle
 from webhook.settlement.observation import ObservedObject
 
 SLOW_SECONDS: Final = 30.0
-"""After so long a pod is asked for again although nothing it waits for was seen to change."""
+"""Time after which a pod is tried again although none of its accounts has changed."""
 
 
 class WaitingPod(msgspec.Struct, frozen=True, gc=False):
-    """A pod behind the gate; `unknown` is a resource of which it takes an unknown amount."""
+    """A pod behind the gate. Its demand for the resource `unknown` is unknown; empty for none."""
 
     seen: ObservedObject
     created: datetime
@@ -21,17 +21,17 @@ class WaitingPod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """Its name within its namespace."""
+        """The pod's name within its namespace."""
         return self.seen.key.partition("/")[2]
 
 
 class GateQueue:
-    """The pods of one namespace that wait, and what the first of them waits for.
+    """The waiting pods of one namespace, and the accounts for which they wait.
 
-    Until loop time `asleep_until` nothing is asked for, nor are those that could never fit until
-    the times in `hopeless`, unless one of `accounts` changes. `refused` are those of which a denial
-    is kept. `obstacles` say why those wait that were asked for, by uid, and `blocking` is the one
-    that holds up the others.
+    No pod is tried until loop time `asleep_until`, and no pod that could never fit until its time
+    in `hopeless`, unless one of `accounts` changes. `refused` are the uids of pods with a recorded
+    denial. `obstacles` are the reasons of the waits by uid. `blocking` is the pod behind which the
+    others wait.
     """
 
     def __init__(self) -> None:
@@ -44,14 +44,14 @@ class GateQueue:
         self.blocking: WaitingPod | None = None
 
     def first(self, now: float) -> WaitingPod | None:
-        """Return the pod whose turn it is, None when there is none to be asked for now."""
+        """Return the pod to try next, None if none is due."""
         if now < self.asleep_until:
             return None
         candidates = (one for uid, one in self.pods.items() if self.hopeless.get(uid, 0.0) <= now)
         return min(candidates, key=lambda one: (one.created, one.seen.key), default=None)
 
     def obstacle(self, uid: str) -> Obstacle | None:
-        """Return why a pod waits, None while that is not known."""
+        """Return why a pod waits, None if it was not tried yet."""
         own, first = self.obstacles.get(uid), self.blocking
         if own is not None or first is None:
             return own
@@ -66,18 +66,18 @@ class GateQueue:
         self.pods.pop(uid, None)
 
     def sleep(self, one: WaitingPod, now: float, accounts: frozenset[str]) -> None:
-        """Ask for nothing until one of these accounts changes, or it was long enough."""
+        """Try no pod until one of these accounts changes, or for `SLOW_SECONDS`."""
         self.blocking = one
         self.asleep_until = now + SLOW_SECONDS
         self.accounts |= accounts
 
     def set_aside(self, one: WaitingPod, now: float, accounts: frozenset[str]) -> None:
-        """Ask for the others first, until one of these accounts changes, or it was long enough."""
+        """Skip this pod until one of these accounts changes, or for `SLOW_SECONDS`."""
         self.hopeless[one.seen.uid] = now + SLOW_SECONDS
         self.accounts |= accounts
 
     def wake(self) -> None:
-        """Ask again: something has changed."""
+        """Try all pods again, because an account has changed."""
         self.blocking = None
         self.asleep_until, self.accounts = 0.0, frozenset()
         self.hopeless.clear()

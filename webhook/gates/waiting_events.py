@@ -1,9 +1,9 @@
-"""Events of pods that wait behind the gate, which say what they wait for.
+"""Events of pods behind the scheduling gate, with the reasons of their waits.
 
-An event is written soon after a pod began to wait, again when it waits for something else, and
-every half hour besides; the API server forgets events after an hour. In one round no more pods are
-looked at than events may be written. What is due for different causes takes turns, so that a tenant
-with many pods of one cause does not keep others from their events.
+An event is written soon after a pod begins to wait, when its reason changes, and every half hour;
+the API server deletes events after an hour. In one round no more pods are checked than events may
+be written. The causes of events take turns, so that a tenant with many pods of one cause does not
+delay the events of others.
 """
 
 import math
@@ -19,24 +19,24 @@ from ledger.kube.client.event_queue import EventQueue
 REASON: Final = "WaitingForQuota"
 
 ROUND_MAX: Final = 64
-"""Pods that are looked at, and events that are written, in one round."""
+"""Pods that are checked, and events that are written, in one round."""
 
 FIRST_SECONDS: Final = 3.0
-"""How long a pod waits before its first event: most are let in at once."""
+"""Time before the first event of a pod, because most pods are admitted at once."""
 
 AGAIN_SECONDS: Final = 1_800.0
-"""How long after an event another one is written although nothing has changed."""
+"""Period of the events of a pod whose reason does not change."""
 
 CHANGED_SECONDS: Final = 60.0
-"""How long after an event the next one is written at the earliest, whatever changes."""
+"""Least time between two events of a pod."""
 
 _ACTION: Final = "Admitting"
 
 
 class Obstacle(msgspec.Struct, frozen=True, gc=False):
-    """Why a pod waits, in words, and what of it makes another event when it changes.
+    """Why a pod waits. Another event is due when the `kind` changes.
 
-    Amounts that others use change all the time, so the `kind` has none of them.
+    The amounts that other pods use change all the time, so the `kind` has none of them.
     """
 
     text: str
@@ -44,20 +44,20 @@ class Obstacle(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, denial: Denial) -> "Obstacle":
-        """Return what a denial says."""
+        """Return the obstacle of a denial."""
         lines = ",".join(f"{one.account} {one.resource}" for one in denial.shortages)
         text = f"waits for room: {brief(denial)}"
         return cls(text, f"{denial.reason} {denial.transient} {lines}")
 
     def behind(self, name: str) -> "Obstacle":
-        """Return why those wait that are behind the pod of this name."""
+        """Return the obstacle of the pods behind the pod of this name."""
         return Obstacle(f"waits behind pod {name}, which {self.text}", f"behind {self.kind}")
 
 
 class PodWait(msgspec.Struct, frozen=True, gc=False):
-    """A pod that waits, by the name of its namespace in the cluster, and its obstacle.
+    """A waiting pod, by the name of its namespace in the cluster, and its obstacle.
 
-    There is no obstacle as long as the ledger was not asked.
+    The obstacle is None until a reservation was tried.
     """
 
     namespace: str
@@ -66,14 +66,14 @@ class PodWait(msgspec.Struct, frozen=True, gc=False):
 
 
 Find = Callable[[str, str], PodWait | None]
-"""Returns what is known of a pod by qualified namespace and uid, None when it waits no more."""
+"""Returns the wait of a pod by qualified namespace and uid, None if it no longer waits."""
 
 Pod = tuple[str, str]
 """A qualified namespace and the uid of a pod."""
 
 
 class WaitingEvents:
-    """Which waiting pods have had which event, and when."""
+    """The last events of waiting pods."""
 
     def __init__(self, events: EventQueue, find: Find) -> None:
         self._events = events
@@ -84,29 +84,29 @@ class WaitingEvents:
         self._told: dict[Pod, tuple[float, str]] = {}
 
     def __len__(self) -> int:
-        """Return how many pods are remembered."""
+        """Return the number of remembered pods."""
         return len(self._new) + len(self._unknown) + len(self._told)
 
     def note(self, pod: Pod, now: float) -> None:
-        """Take note of a pod that waits, at `now` seconds of the loop."""
+        """Take note of a waiting pod, at `now` seconds of the loop."""
         if pod not in self._told and pod not in self._unknown:
             self._new.setdefault(pod, now)
 
     def note_obstacle(self, pod: Pod, obstacle: Obstacle) -> None:
-        """Take note of why a pod waits: another event is due when that has changed."""
+        """Take note of the reason of a wait; an event is due if it has changed."""
         told = self._told.get(pod)
         if told is not None and told[1] != obstacle.kind:
             self._changed.setdefault(pod, told[0] + CHANGED_SECONDS)
 
     def forget(self, pod: Pod) -> None:
-        """Forget a pod that waits no more."""
+        """Forget a pod that no longer waits."""
         self._new.pop(pod, None)
         self._unknown.pop(pod, None)
         self._changed.pop(pod, None)
         self._told.pop(pod, None)
 
     def write(self, now: float) -> None:
-        """Write the events that are due, up to the bounds; the others are due in later rounds."""
+        """Queue the events that are due, up to the bounds; the others follow in later rounds."""
         for _, pod in zip(range(ROUND_MAX), self._due(now), strict=False):
             if self._events.full:
                 return
@@ -115,7 +115,7 @@ class WaitingEvents:
     def _due(self, now: float) -> Iterator[Pod]:
         """Yield the pods whose event is due, of each cause in turn.
 
-        Each must have been written or forgotten before the next one is asked for.
+        Write or forget each pod before the next one is taken.
         """
         found = True
         while found:

@@ -24,7 +24,7 @@ NOT_IN_EFFECT: Final = Condition(
     IN_EFFECT,
     "False",
     "NotTheAuthority",
-    "It limits nothing: this cluster was told not to supply universe quotas"
+    "It limits nothing: this cluster does not supply universe quotas"
     " (universe_authority). Create it in the cluster that does.",
 )
 

@@ -7,7 +7,6 @@ from ledger.kube.api.objects import ResourceQuota, Workload
 from ledger.kube.api.ports import Change
 from ledger.kube.api.resources import UNIVERSE_QUOTAS
 from ledger.kube.watch.informers import Watches
-from ledger.log.records import Record
 from ledger.tasks.periodic import run_periodically
 from webhook.quotas import (
     cluster_labels,
@@ -28,20 +27,23 @@ from webhook.settlement.settlement_session import SettlementSession
 
 
 class QuotaTasks:
-    """Quota accounts and the status of quotas in one session."""
+    """Quota accounts and the status of quotas in one session.
+
+    `usage` follows the records of the ledger.
+    """
 
     def __init__(self, session: SettlementSession, informers: Watches) -> None:
         """Prepare; `start` begins the tasks."""
         self._session = session
         self._informers = informers
-        self._usage = UsageByNamespace(session.view)
+        self.usage = UsageByNamespace(session.view)
         self._cluster_labels = ClusterLabels(session)
         self._defaults = DefaultQuotas(session)
         self._resource_quotas = ResourceQuotaAccounts(session)
         self._resource_status = ResourceQuotaStatusWriter(session)
         self._universe_quotas = UniverseQuotaAccounts(session)
         self._universe_status = UniverseQuotaStatusWriter(
-            session, universe_quotas=self._universe_quotas, usage=self._usage
+            session, universe_quotas=self._universe_quotas, usage=self.usage
         )
         self._ignored = IgnoredUniverseQuotas(session)
         informers.expect(NAMESPACES)
@@ -73,10 +75,6 @@ class QuotaTasks:
     def warnings(self) -> list[QuotaWarnings]:
         """Return the warnings about ResourceQuotas and about universe quotas."""
         return [self._resource_quotas.warnings, self._universe_quotas.warnings]
-
-    def follow(self, record: Record) -> None:
-        """Take note of the amounts that a record posts."""
-        self._usage.follow(record)
 
     def _watch_universe(self) -> AsyncGenerator[Change[Workload], None]:
         return self._session.cluster.watch_objects(UNIVERSE_QUOTAS)

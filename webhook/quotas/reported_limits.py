@@ -1,4 +1,4 @@
-"""Limits as the ledger has them, compared with what an object says."""
+"""The ledger's limits of an account, compared with those of a command."""
 
 from ledger.core.evolve.coverage import unnumbered
 from ledger.core.model.commands import SetLimits
@@ -6,7 +6,7 @@ from ledger.core.model.state import State
 
 
 def has_limits(state: State, command: SetLimits) -> bool:
-    """Return whether an account is already as a command would have it."""
+    """Return whether an account already has the limits of a command."""
     known = state.accounts.get(command.account)
     if known is None or known.asked_only != command.asked_only:
         return False

@@ -1,4 +1,4 @@
-"""Quota accounts: every ResourceQuota with managed keys is an account of its namespace."""
+"""Accounts of ResourceQuotas: each one with managed keys limits its namespace."""
 
 from typing import Final
 
@@ -14,21 +14,18 @@ from webhook.quotas.reported_limits import has_limits
 from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 QUOTAS: Final = "quotas"
-"""What their watch is called in readiness."""
+"""Name of the informer of ResourceQuotas in readiness."""
 
 
 class ResourceQuotaAccounts:
-    """Keeps the accounts of one cluster at what its ResourceQuotas say.
-
-    `warnings` has what is odd about each.
-    """
+    """Keeps the accounts of one cluster's ResourceQuotas up to date, with their `warnings`."""
 
     def __init__(self, session: SettlementSession) -> None:
         self._session = session
         self.warnings = QuotaWarnings()
 
     async def take(self, change: Change[ResourceQuota]) -> None:
-        """Tell the ledger what a change of the watch means."""
+        """Queue the commands that follow from a change of the watch."""
         if isinstance(change, Listed):
             await self._recount(change.objects)
         elif isinstance(change, Changed) and change.deleted:
@@ -37,7 +34,7 @@ class ResourceQuotaAccounts:
             await self._set(change.object, WATCHED)
 
     async def _recount(self, quotas: list[ResourceQuota]) -> None:
-        """Set every account anew and close those whose quota is gone."""
+        """Set every account again, and close the accounts of deleted quotas."""
         await self._session.catch_up()
         stride = CooperativeYield()
         for quota in quotas:
@@ -52,7 +49,7 @@ class ResourceQuotaAccounts:
         await self._session.commands.flush()
 
     async def _set(self, quota: ResourceQuota, actor: str) -> None:
-        """Set an account's limits; a quota that limits nothing managed has no account."""
+        """Set an account's limits; a quota without managed keys has no account."""
         session = self._session
         account, meta = self._account(quota), quota.metadata
         settings = session.settings

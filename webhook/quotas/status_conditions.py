@@ -1,4 +1,4 @@
-"""Conditions: what the status of an object says about it, in Kubernetes' own form."""
+"""Conditions of a quota's status, in the form of Kubernetes."""
 
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -9,7 +9,7 @@ _MICROSECONDS: Final = 1_000_000
 
 
 class Condition(NamedTuple):
-    """A condition of a type, "True" or "False", with a reason in one word and a message."""
+    """A condition of a type: "True" or "False", a reason in one word, and a message."""
 
     type: str
     status: str
@@ -19,9 +19,9 @@ class Condition(NamedTuple):
     def shown(
         self, known: QuotaStatusConditions, generation: int, now: int
     ) -> QuotaStatusConditions:
-        """Return the condition about a generation, at `now` in µs of Unix time.
+        """Return the condition as an object about a generation, at `now` in µs of Unix time.
 
-        It holds since it does according to the status that is `known`.
+        The time of its last transition is that of the `known` status, if the condition is the same.
         """
         return {
             **self._asdict(),
@@ -31,7 +31,7 @@ class Condition(NamedTuple):
 
 
 def _since(known: QuotaStatusConditions, kind: str, status: str) -> str:
-    """Return since when a condition has a status according to what is known of it, or nothing."""
+    """Return the last transition of a condition in a known status, empty if it differs."""
     conditions = known.get("conditions")
     for one in conditions if isinstance(conditions, list) else ():
         if isinstance(one, dict) and (one.get("type"), one.get("status")) == (kind, status):

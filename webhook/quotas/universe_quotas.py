@@ -1,8 +1,9 @@
-"""Universe accounts: every UniverseResourceQuota with managed keys is an account.
+"""Accounts of UniverseResourceQuotas: each one with managed keys limits many namespaces.
 
-Only one cluster's UniverseResourceQuotas are the ledger's; settlement of the others leaves these
-accounts alone. Many namespaces share such an account, so a workload counts on it only as far as it
-was asked for: a change that no review saw must not take the room of others before any pod runs.
+Only one cluster's UniverseResourceQuotas are the ledger's; settlement of the other clusters leaves
+these accounts alone. Many namespaces share such an account, so a workload counts on it only as far
+as a review reserved it: an unreviewed change must not use up the others' headroom before a pod
+runs.
 """
 
 from typing import Final
@@ -17,14 +18,14 @@ from webhook.quotas.reported_limits import has_limits
 from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 UNIVERSE: Final = "universe quotas"
-"""What their watch is called in readiness."""
+"""Name of the informer of universe quotas in readiness."""
 
 
 class UniverseQuotaAccounts:
-    """Keeps the universe accounts at what the UniverseResourceQuotas of this cluster say.
+    """Keeps the universe accounts of this cluster's UniverseResourceQuotas up to date.
 
-    `existing` has the quotas by name, `warnings` what is odd about each. One that cannot be read
-    at all limits what it limited before.
+    `existing` are the quotas by name. The account of a quota that cannot be read keeps its limits,
+    and the quota has one of the `warnings`.
     """
 
     def __init__(self, session: SettlementSession) -> None:
@@ -33,7 +34,7 @@ class UniverseQuotaAccounts:
         self._session = session
 
     async def take(self, change: Change[Workload]) -> None:
-        """Tell the ledger what a change of the watch means."""
+        """Queue the commands that follow from a change of the watch."""
         if isinstance(change, Listed):
             await self._recount(change.objects)
         elif isinstance(change, Changed) and change.deleted:
@@ -42,7 +43,7 @@ class UniverseQuotaAccounts:
             await self._set(change.object, WATCHED)
 
     async def _recount(self, quotas: list[Workload]) -> None:
-        """Set every account anew and close those whose quota is gone."""
+        """Set every account again, and close the accounts of deleted quotas."""
         await self._session.catch_up()
         present = {quota.metadata.name for quota in quotas}
         for name in [name for name in self.existing if name not in present]:
@@ -80,7 +81,7 @@ class UniverseQuotaAccounts:
             await session.commands.send(command)
 
     def _read(self, quota: Workload) -> UniverseLimits | None:
-        """Return what a quota limits, None when that cannot be read: it then limits as before."""
+        """Return the limits of a quota, None if they cannot be read."""
         settings, account = self._session.settings, accounts.universe(quota.metadata.name)
         try:
             read = limits_of_universe(

@@ -1,7 +1,7 @@
-"""Breakdown: which namespace uses how much of a universe account.
+"""The usage of universe accounts by namespace.
 
-Worked out once from everything that is charged, and kept up to date from the postings of every
-record after that, because the whole is too much to add up again for every change.
+It is summed up once from all charges, and then kept up to date from the postings of each record,
+because summing up all charges for every change takes too long.
 """
 
 from ledger.core.evolve import charges
@@ -16,22 +16,22 @@ NamespaceUsage = dict[str, dict[int, int]]
 
 
 class UsageByNamespace:
-    """The shares of the accounts that were asked for."""
+    """The usage of the accounts for which it was requested."""
 
     def __init__(self, view: StateView) -> None:
         self._view = view
         self._shares: dict[str, NamespaceUsage] = {}
-        self._whole: set[str] = set()
+        self._complete: set[str] = set()
         self._accounts: dict[int, str] = {}
 
     async def of(self, account: str) -> NamespaceUsage | None:
-        """Return the shares of an open account; None while what it covers is changing."""
-        if account not in self._whole and not await self._work_out(account):
+        """Return the usage of an open account; None while its namespaces are changing."""
+        if account not in self._complete and not await self._sum_up(account):
             return None
         return self._shares.get(account)
 
     def follow(self, record: Record) -> None:
-        """Take note of what a record has posted."""
+        """Take note of the postings of a record."""
         for item in record.items:
             event = item.event
             if isinstance(event, events.LimitSet | events.AccountClosed):
@@ -48,12 +48,12 @@ class UsageByNamespace:
             shares = self._shares.get(account) if account is not None else None
             if shares is None:
                 continue
-            # A namespace that has not been added up yet will be, with this in it.
+            # The sum of a namespace that is not complete yet will include this posting.
             share = shares.setdefault(namespace, {})
             share[postings[index]] = share.get(postings[index], 0) + postings[index + 1]
 
-    async def _work_out(self, account: str) -> bool:
-        """Add up the shares of an account; return whether nothing has changed under way."""
+    async def _sum_up(self, account: str) -> bool:
+        """Sum up the usage of an account; return whether its namespaces stayed the same."""
         known = self._view.state.accounts.get(account)
         if known is None:
             return False
@@ -67,13 +67,13 @@ class UsageByNamespace:
             shares[namespace] = _share(self._view.state, namespace, lines)
         covering = self._view.state.accounts.get(account)
         if covering is None or covering.covers != known.covers:
-            self._forget(account)  # a namespace has come under way
+            self._forget(account)  # a namespace was added meanwhile
             return False
-        self._whole.add(account)
+        self._complete.add(account)
         return True
 
     def _forget(self, account: str) -> None:
-        self._whole.discard(account)
+        self._complete.discard(account)
         if self._shares.pop(account, None) is not None:
             self._accounts = {
                 line: known for line, known in self._accounts.items() if known != account

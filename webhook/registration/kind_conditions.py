@@ -1,12 +1,12 @@
-"""Which reviews of a kind the API server sends: CEL conditions made from its template paths.
+"""CEL conditions of the reviews of a kind, made from its template paths.
 
-An object is selected when it, or what it was before, asks in any template for one of the resources;
-an update only when it changes the spec or the labels that quotas select by, or annotations by
-which the kind counts its pods, or names a controller that the object did not have, so that a client
-that writes a finalizer does not depend on this service being up.
+The API server sends a review if any template of the object, or of the object before an update,
+requests one of the resources. It sends an update only if the update changes the spec, the labels
+by which quotas select, or annotations by which the kind counts its pods, or if it adds a
+controller. A client that writes a finalizer thus does not depend on this service.
 
-Every field may be absent, so all of them are read as optional ones. CEL has those since Kubernetes
-1.29; an expression that fails counts as a failed webhook.
+Every field may be absent, so all fields are read as optional ones. CEL has those since Kubernetes
+1.29. An expression that fails counts as a failed webhook.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from webhook.registration import resource_request_cel
 
 
 def conditions(kind: WorkloadKind, resources: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the match conditions of a kind, all of which hold for what is sent."""
+    """Return the match conditions of a kind. A review is sent if all of them hold."""
     return [
         {"name": "asks-for-what-is-counted", "expression": _concerned(kind, resources)},
         {"name": "changes-what-is-judged", "expression": _changed(kind)},
@@ -46,7 +46,7 @@ def _pod_set_asks(pods: PodSet, names: str) -> str:
 
 
 def _asks(pods: PodSet, holder: str, names: str) -> str:
-    """Return whether what a path leads to asks for something."""
+    """Return the condition that the value of a path requests one of `names`."""
     if pods.resources is not None:
         return resource_request_cel.any_of(resource_request_cel.maps(holder), names)
     return resource_request_cel.asks(

@@ -1,14 +1,14 @@
-"""Narrowing: the mutating webhook is asked about pods only where it has something to write.
+"""The condition of the mutating webhook: it receives only the pods that it changes.
 
-Those are pods of schedulers that place on cards which leave something out that it completes, pods
-of the default scheduler where a setting names another, and, where any policy has pods wait for
-room, all that ask for cards. A
-registration begins wide, with a condition that always holds: when it is written, the policies are
-not known. This replica then replaces that condition, and does so again whenever a policy changes
-what it has to be. A registration that was written by hand is narrowed alike.
+It changes incomplete pods of schedulers that place on cards, pods of the default scheduler if a
+setting names another one, and, if any policy lets pods wait, all pods that request cards.
 
-A condition that is too narrow for a moment costs a convenience and no limit: the validating webhook
-is asked about every pod, and charges what the mutating one would have written.
+A registration begins wide, with a condition that always holds, because the policies are not known
+when it is written. This replica then replaces that condition, and replaces it again whenever a
+policy changes it. The condition of a registration that was written by hand is replaced as well.
+
+A condition that is too narrow for a moment weakens no limit: the validating webhook reviews every
+pod, and charges what the mutating one would have written.
 """
 
 import asyncio
@@ -27,22 +27,22 @@ from webhook.context.policies import Policies
 from webhook.registration import resource_request_cel
 
 CONDITION: Final = "has-something-to-write"
-"""The match condition that is replaced."""
+"""Name of the match condition that is replaced."""
 
 WIDE: Final = "true"
-"""What it is at first."""
+"""The condition of a new registration."""
 
 WEBHOOK: Final = "pods.mutate.gpuledger.io"
 PATH: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gpuledger"
 
 LOOK_SECONDS: Final = 1.0
-"""How often it is looked whether a policy has changed what the condition has to be."""
+"""Period of the check whether a policy has changed the condition."""
 
 AGAIN_SECONDS: Final = 300.0
-"""After how long the condition is written again: an operator may have applied the wide one."""
+"""Period after which the condition is written again: an operator may have applied the wide one."""
 
 RETRY_SECONDS: Final = 2.0
-"""After how long a condition that could not be written is tried again."""
+"""Pause after writing the condition failed."""
 
 PATCH_SECONDS: Final = 15.0
 
@@ -51,10 +51,10 @@ _log: Final = structlog.get_logger("webhook")
 
 
 class MutatingCondition:
-    """Keeps the condition of one cluster's mutating webhook as its policies need it."""
+    """Keeps the condition of one cluster's mutating webhook up to date with its policies."""
 
     def __init__(
-        self, client: Client, policies: Policies, rules: DemandRules, schedulers: CardSchedulers
+        self, client: Client, policies: Policies, *, rules: DemandRules, schedulers: CardSchedulers
     ) -> None:
         """Narrow to pods of `schedulers`, which place on cards."""
         self._client = client
@@ -65,16 +65,16 @@ class MutatingCondition:
         self._problem = ""
 
     async def run(self) -> None:
-        """Write the condition whenever it has to change, until cancelled.
+        """Write the condition whenever it changes, until cancelled.
 
-        Not before the policies are known: until then the wide one is right.
+        The wide condition stays until the policies are listed.
         """
         await self._policies.listed.wait()
         while True:
-            await self._look()
+            await self._update()
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _look(self) -> None:
+    async def _update(self) -> None:
         now = asyncio.get_running_loop().time()
         wanted = WIDE if self._policies.have_pods_wait() else self._narrow
         if wanted == self._written and now < self._again:
@@ -105,9 +105,9 @@ class MutatingCondition:
 
 
 def condition(rules: DemandRules, schedulers: CardSchedulers) -> str:
-    """Return, as CEL, whether the mutating webhook has to write something into a new pod.
+    """Return the CEL condition that the mutating webhook changes a new pod.
 
-    That a policy has pods wait is not asked here. A pod that names its node stays as it is.
+    It does not cover policies that let pods wait. A pod that names its node is not changed.
     """
     missing = [_leaves_out(vendor) for vendor in rules.vendors if vendor.completed]
     either = []
@@ -123,7 +123,7 @@ def condition(rules: DemandRules, schedulers: CardSchedulers) -> str:
 
 
 def _leaves_out(vendor: Vendor) -> str:
-    """Return whether a container asks for a vendor's cards without their count or their cores."""
+    """Return the condition that a container requests a vendor's cards without count or cores."""
     lists = "[object.spec.?containers.orValue([]), object.spec.?initContainers.orValue([])]"
     missing = [f"!({_named(vendor.count)})"] if vendor.count else []
     if vendor.cores and vendor.default_cores:
@@ -138,14 +138,14 @@ def _leaves_out(vendor: Vendor) -> str:
 
 
 def _named(*names: str) -> str:
-    """Return whether container `c` asks for one of these resources."""
+    """Return the condition that container `c` requests one of these resources."""
     return resource_request_cel.any_of(
         resource_request_cel.maps("c.?resources"), _literal(list(names))
     )
 
 
 def _shares(vendor: Vendor) -> str:
-    """Return whether container `c` asks for less than whole cards: those get all their cores."""
+    """Return the condition that container `c` requests less than whole cards."""
     either = []
     if vendor.memory:
         either.append(f"r == {_literal(vendor.memory)} && string(m[r]) != '0'")
@@ -157,7 +157,7 @@ def _shares(vendor: Vendor) -> str:
 
 
 def _is_of(names: Sequence[str]) -> str:
-    """Return whether a pod names one of these schedulers; who names none has the default one."""
+    """Return the condition that a pod has one of these schedulers; without a name, the default."""
     known = ["", *names] if DEFAULT in names else list(names)
     return f"object.spec.?schedulerName.orValue('') in {_literal(known)}"
 

@@ -1,9 +1,9 @@
-"""Which reviews the API server sends: CEL conditions, so that only what concerns us waits for us.
+"""CEL conditions of the reviews of pods: other pods do not wait for this service.
 
-An object is selected when it, or what it was before, asks for a managed resource or carries an
-annotation of an allocation. An update is selected only when it changes something that is judged: a
-client that writes finalizers and labels that no quota selects by, for example the Job controller,
-must not depend on this service being up.
+The API server sends a review if the pod, or the pod before an update, requests a managed resource
+or has an annotation of an allocation. It sends an update only if the update changes a reviewed
+field: a client that writes finalizers, or labels by which no quota selects, for example the Job
+controller, must not depend on this service.
 
 An expression that fails counts as a failed webhook, so every field that may be absent is guarded.
 """
@@ -20,13 +20,13 @@ _ALLOCATION_PREFIXES: Final = ("gpuledger.io/", "hami.io/")
 _NODE_LABEL: Final = "hami.io/vgpu-node"
 
 CHANGED: Final = "changes-what-is-judged"
-"""The condition that names labels of pods."""
+"""Name of the condition that depends on the labels of pods."""
 
 
 def conditions(resources: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the match conditions, all of which hold for what is sent.
+    """Return the match conditions of pods. A review is sent if all of them hold.
 
-    A change of any label is sent until it is known by which of them quotas select.
+    A change of any label is sent until the labels are known by which quotas select.
     """
     return [
         {"name": "concerns-accelerators", "expression": _concerned(resources)},
@@ -37,8 +37,9 @@ def conditions(resources: Sequence[str]) -> list[dict[str, Any]]:
 def claims(trusted: Sequence[str]) -> list[dict[str, Any]]:
     """Return the match conditions of Bindings and statuses of pods.
 
-    Only what writes an annotation or label of an allocation is sent, so no kubelet and no scheduler
-    waits for this service. `trusted` are the user names that may write them, who are not asked.
+    A review is sent only if it writes an annotation or label of an allocation, so kubelets and
+    schedulers do not wait for this service. `trusted` are the user names that may write them, whose
+    requests are not reviewed.
     """
     return [
         {
@@ -52,7 +53,7 @@ def claims(trusted: Sequence[str]) -> list[dict[str, Any]]:
 def debugging(resources: Sequence[str]) -> list[dict[str, Any]]:
     """Return the match conditions of ephemeral containers.
 
-    Only a privileged one is looked at; others are added while this service is down.
+    Only a privileged one is reviewed; others can be added while this service is down.
     """
     privileged = "c.?securityContext.?privileged.orValue(false)"
     return [
@@ -106,9 +107,9 @@ def _labelled(holder: str) -> str:
 
 
 def changed(labels: Sequence[str] | None) -> str:
-    """Return whether an update changes anything that is judged.
+    """Return the condition that an update changes a reviewed field.
 
-    `labels` are the keys that quotas select by, None when they are not known.
+    `labels` are the keys by which quotas select, None if they are not known.
     """
     either = (
         "request.operation != 'UPDATE'",
@@ -124,10 +125,10 @@ def changed(labels: Sequence[str] | None) -> str:
 
 
 def _relabelled(labels: Sequence[str] | None) -> str:
-    """Return whether an update changes labels that quotas select by.
+    """Return the condition that an update changes labels by which quotas select.
 
-    Until these are known, that is any label but the fence: it means nothing, and it is written when
-    a replica was killed, perhaps the one that would be asked.
+    Until these are known, it holds for any label but the fence. No quota selects by the fence, and
+    it is written after a replica was killed, which may be the one that would review it.
     """
     mine, before = (
         f"(has({one}.metadata.labels) ? {one}.metadata.labels : {{}})"
@@ -144,7 +145,7 @@ def _relabelled(labels: Sequence[str] | None) -> str:
 
 
 def _adopted() -> str:
-    """Return whether an update names a controller that the object did not have."""
+    """Return the condition that an update adds a controller."""
     references = "has({0}.metadata.ownerReferences) ? {0}.metadata.ownerReferences : []"
     mine, before = references.format("object"), references.format("oldObject")
     controls = "has({0}.controller) && {0}.controller"

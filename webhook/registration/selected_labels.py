@@ -1,11 +1,11 @@
-"""Selected labels: the API server sends changes of those labels of pods that quotas select by.
+"""The condition of the validating webhook on labels: those by which quotas select pods.
 
-Which these are follows from the universe quotas, so no registration can know them: it begins with
-changes of any label. This replica then names the labels in the condition, also in a registration
-that was written by hand, and does so again whenever quotas select by others.
+The labels follow from the universe quotas, so a registration begins with changes of any label. This
+replica then writes the labels into the condition, also of a registration that was written by hand,
+and writes them again whenever quotas select by others.
 
-A condition that is too narrow for a moment lets a change pass unreviewed; it is charged as it is as
-soon as settlement sees it.
+A condition that is too narrow for a moment lets a change pass without a review. Settlement charges
+the change as soon as it observes it.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ WEBHOOK: Final = "pods.validate.gpuledger.io"
 PATH: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
 
 LOOK_SECONDS: Final = 0.5
-"""How often it is looked whether quotas select by other labels."""
+"""Period of the check whether quotas select by other labels."""
 
 AGAIN_SECONDS: Final = 300.0
-"""After how long the condition is written again: another registration may have been applied."""
+"""Period after which the condition is written again: a registration may have been applied."""
 
 RETRY_SECONDS: Final = 2.0
 PATCH_SECONDS: Final = 15.0
@@ -37,10 +37,10 @@ _log: Final = structlog.get_logger("webhook")
 
 
 class SelectedLabels:
-    """Keeps the condition of one cluster's validating webhook at the labels of its quotas."""
+    """Keeps the condition of one cluster's validating webhook up to date with its quotas."""
 
     def __init__(self, client: Client, labels: Callable[[], Labels]) -> None:
-        """`labels` returns those that are recorded as of now."""
+        """`labels` returns the labels by which quotas select now."""
         self._client = client
         self._labels = labels
         self._written: tuple[str, ...] | None = None
@@ -48,12 +48,12 @@ class SelectedLabels:
         self._problem = ""
 
     async def run(self) -> None:
-        """Write the condition whenever it has to change, until cancelled."""
+        """Write the condition whenever it changes, until cancelled."""
         while True:
-            await self._look()
+            await self._update()
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _look(self) -> None:
+    async def _update(self) -> None:
         now, wanted = asyncio.get_running_loop().time(), self._labels().keys
         if wanted == self._written and now < self._again:
             return

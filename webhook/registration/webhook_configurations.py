@@ -1,13 +1,14 @@
-"""Registration: the two webhook configurations, shown as YAML or written to a cluster.
+"""The two webhook configurations, printed as YAML or written to a cluster.
 
-Validating of pods and workloads fails closed, or a quota would be advice; it has the API server's
-longest time, because a log that changes its leader takes seconds. Mutating fails open and quickly:
-what it adds is convenience, and validating judges the result anyway.
-`webhook.registration.mutating_conditions` says about which pods it is asked. Pods and namespaces
-with HAMi's label `hami.io/webhook: ignore` are left as they are, and charged all the same. Scales
-fail open, because no condition can tell which of them matter, and the pods that follow are
-validated. So do definitions of limits: an amount that makes no sense is read as what was probably
-meant where nobody refused it.
+The validating webhook of pods and workloads fails closed, because a quota that fails open enforces
+nothing. Its timeout is the longest of the API server's, because the log may need seconds to elect a
+leader. The mutating webhook fails open and quickly, because the validating one reviews its result;
+`webhook.registration.mutating_conditions` selects its pods. It leaves pods and namespaces with
+HAMi's label `hami.io/webhook: ignore` unchanged; they are charged all the same.
+
+Scales fail open, because no condition can select those of charged workloads, and the pods that
+follow are validated. Definitions of limits fail open, because a malformed amount that was not
+refused is read by the documented rules.
 """
 
 import base64
@@ -57,7 +58,7 @@ _IGNORED: Final = {"key": IGNORING_LABEL, "operator": "NotIn", "values": [IGNORI
 
 
 class ServiceReference(msgspec.Struct, frozen=True):
-    """A Service of the cluster that leads to the webhook."""
+    """A Service of the cluster in front of the webhook."""
 
     namespace: str
     name: str
@@ -65,17 +66,17 @@ class ServiceReference(msgspec.Struct, frozen=True):
 
 
 class WebhookAddress(msgspec.Struct, frozen=True):
-    """Where the API server reaches the webhook: a base URL or a Service, and the CA (PEM)."""
+    """The webhook's address for the API server: a base URL or a Service, and the CA (PEM)."""
 
     target: str | ServiceReference
     authority: bytes
 
 
 class ReviewScope(msgspec.Struct, frozen=True):
-    """What is to be reviewed: the names of managed resources, the kinds, and where not.
+    """The scope of reviews: names of managed resources, kinds, and exempt namespaces.
 
-    The exempt namespaces must hold the one that the service itself runs in, or its own pods would
-    wait for it. `trusted` are the user names whose Bindings and statuses of pods are not reviewed.
+    The namespace of this service must be exempt, because its own pods would wait for it otherwise.
+    `trusted` are the user names whose Bindings and statuses of pods are not reviewed.
     """
 
     resources: Sequence[str]
@@ -120,7 +121,7 @@ def configurations(
 
 
 class _Spelled(yaml.SafeDumper):
-    """Writes out what stands in several places, instead of referring to it."""
+    """Repeats values instead of writing YAML aliases."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -132,7 +133,7 @@ def render(found: Sequence[Configuration]) -> str:
 
 
 async def register(client: Client, found: Sequence[Configuration]) -> None:
-    """Create or update the configurations by server-side apply, owning what they say.
+    """Create or update the configurations by server-side apply, as owner of their fields.
 
     Needs the verbs create and patch. Raises ClusterError.
     """
@@ -163,7 +164,7 @@ def _pods(verb: str, reviewed: ReviewScope, *further: dict[str, Any]) -> Webhook
 
 
 def _claims(reviewed: ReviewScope) -> WebhookEntry:
-    """Return the entry of what writes annotations of pods besides the pods' own requests."""
+    """Return the entry of requests that write annotations of pods through subresources."""
     return (
         _entry("claims.validate", pod_conditions.claims(sorted(set(reviewed.trusted))))
         | _governed(reviewed)
@@ -178,7 +179,7 @@ def _claims(reviewed: ReviewScope) -> WebhookEntry:
 
 
 def _ephemeral(reviewed: ReviewScope) -> WebhookEntry:
-    """Return the entry of privileged ephemeral containers of pods that ask for cards."""
+    """Return the entry of privileged ephemeral containers of pods that request cards."""
     return (
         _entry("ephemeralcontainers.validate", pod_conditions.debugging(reviewed.resources))
         | _governed(reviewed)
@@ -188,9 +189,9 @@ def _ephemeral(reviewed: ReviewScope) -> WebhookEntry:
 
 
 def _workloads(kind: WorkloadKind, reviewed: ReviewScope) -> WebhookEntry:
-    """Return the entry of one kind, whose conditions follow from where its templates are.
+    """Return the entry of one kind, with the conditions of its template paths.
 
-    What is only looked at must not wait for this service: what it makes is judged in any case.
+    A kind that is no root fails open, because the objects that it creates are reviewed.
     """
     conditions = kinds_matching.conditions(kind, reviewed.resources)
     return (
@@ -205,7 +206,7 @@ def _workloads(kind: WorkloadKind, reviewed: ReviewScope) -> WebhookEntry:
 
 
 def _scales(reviewed: ReviewScope) -> WebhookEntry:
-    """Return the entry of scales: no template tells whether they matter, so no condition can."""
+    """Return the entry of scales, without a condition, because a scale has no template."""
     groups: dict[str, list[str]] = {}
     for kind in reviewed.kinds.scalable:
         groups.setdefault(kind.group, []).append(f"{kind.resource}/scale")
@@ -222,7 +223,7 @@ def _scales(reviewed: ReviewScope) -> WebhookEntry:
 
 
 def _definitions() -> WebhookEntry:
-    """Return the entry of quotas and policies: not one of them waits for this service."""
+    """Return the entry of quotas and policies, which fails open."""
     found = [QUOTAS, UNIVERSE_QUOTAS, POLICIES]
     return _entry("definitions.validate", [_CHANGED]) | {
         "failurePolicy": "Ignore",
@@ -254,7 +255,7 @@ def _governed(reviewed: ReviewScope) -> WebhookEntry:
 
 
 def _unless_ignored(reviewed: ReviewScope) -> WebhookEntry:
-    """Return the selectors of pods that are not labelled to be left as they are, as HAMi's are."""
+    """Return the selectors of pods without HAMi's label to ignore them."""
     namespaces = _governed(reviewed)["namespaceSelector"]["matchExpressions"]
     return {
         "namespaceSelector": {"matchExpressions": [*namespaces, _IGNORED]},

@@ -1,8 +1,8 @@
-"""The barrier: proof that an attempt was not written and no longer can be.
+"""Absence proofs: an attempt was not written, and no longer can be.
 
-An attempt that is older than any request can last is dead if a linearizable list of its kind in its
-namespace, begun after that bound, does not show it. The age alone proves nothing, nor does a list
-that began too early or failed. One list serves all the attempts of a kind in a namespace.
+An attempt that is older than any request can be is dead if a linearizable list of its kind and
+namespace, begun after that bound, does not hold its object. Neither the age alone nor a list that
+began too early or failed is a proof. One list serves all attempts of a kind in a namespace.
 """
 
 import asyncio
@@ -29,21 +29,21 @@ from webhook.settlement.settlement_session import WATCHED, SettlementSession
 
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 30.0
-"""Pauses before a list that failed is tried again; they double."""
+"""Pauses after a list failed; they double."""
 
 ATTEMPTS_MAX: Final = 4_096
-"""Attempts that are looked at in one round, the oldest first."""
+"""Attempts that are checked in one round, the oldest first."""
 
 _log: Final = structlog.get_logger("webhook")
 
 Place = tuple[str, str]
-"""A qualified namespace and the name of a kind in it, as keys begin: `pods`, `jobs.batch`."""
+"""A qualified namespace and the prefix of a kind's keys, such as `pods` or `jobs.batch`."""
 
 
 class ListResult(msgspec.Struct, frozen=True):
-    """What a list at `version` shows at the keys that were asked about.
+    """The objects that a list at `version` holds at the requested keys.
 
-    `present` has the uids, `seen` what is to be told of them.
+    `present` has their uids by key, `seen` the observations of those that were read.
     """
 
     version: int
@@ -60,7 +60,7 @@ class ObjectLister(Protocol):
 
 
 class AbsenceProver:
-    """Proves open attempts of one cluster dead, or finds them alive."""
+    """Ends the open attempts of one cluster that were not written."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class AbsenceProver:
         self._backoffs: dict[Place, Backoff] = {}
 
     async def settle(self) -> None:
-        """Go through the places that have attempts beyond the bound."""
+        """List the places of attempts older than the bound, and end those that were not written."""
         clock = asyncio.get_running_loop().time
         bound = self._session.settings.settle_seconds
         waiting: dict[Place, list[OpenAttempt]] = defaultdict(list)
@@ -99,15 +99,15 @@ class AbsenceProver:
             self._session.count("settle_failures_total")
             self._postpone(place, str(error))
             return
-        except Exception as error:  # noqa: BLE001 - a defect may not cost the service
+        except Exception as error:  # noqa: BLE001 - a defect must not stop the service
             self._session.failures.note(place[1], f"of namespace {place[0]}", error)
             self._postpone(place, str(error))
             return
         self._backoffs.pop(place, None)
         for key, proved in keys.items():
-            found = self._commands(place[0], key, listed, begun)
+            commands = self._commands(place[0], key, listed, begun)
             self._restart_ages(place[0], key, proved)
-            for command in found:
+            for command in commands:
                 await self._session.commands.send(command)
 
     async def _list(self, place: Place, keys: Collection[str]) -> ListResult:
@@ -127,23 +127,23 @@ class AbsenceProver:
             return []
 
         def proven(attempt: Attempt) -> bool:
-            # Asked anew for every key: a hold that was raised since the list began is young again.
+            # Read for every key: the age of a hold that was raised since the list began is reset.
             age = self._ages.of(OpenAttempt(namespace, key, *attempt), begun)
             return age >= session.settings.settle_seconds
 
         uid, seen = listed.present.get(key, ""), listed.seen.get(key)
         version = listed.version
-        found: list[AnyCommand] = [
+        commands: list[AnyCommand] = [
             *end_missing(namespace, key, entry, uid, version, WATCHED, proven)
         ]
         if seen is not None:
             command = command_if_changed(entry, seen, WATCHED)
-            found += [command] if command is not None else []
-            found += refute_unwritten(entry, seen, WATCHED, proven)
-        return found
+            commands += [command] if command is not None else []
+            commands += refute_unwritten(entry, seen, WATCHED, proven)
+        return commands
 
     def _restart_ages(self, namespace: str, key: str, attempts: list[OpenAttempt]) -> None:
-        """Give what was judged another whole bound to settle, and forget what is not open."""
+        """Restart the ages of attempts that are still open, and forget the others."""
         entry, now = self._session.entry(namespace, key), asyncio.get_running_loop().time()
         held = {(hold.uid, hold.base) for hold in entry.holds} if entry is not None else set()
         for attempt in attempts:
@@ -153,7 +153,7 @@ class AbsenceProver:
                 self._ages.end(attempt)
 
     def _postpone(self, place: Place, reason: str) -> None:
-        """A list that failed proves nothing: try again later, and later still."""
+        """Lengthen the pause of a place whose list failed."""
         backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
         self._backoffs.setdefault(place, backoff).failed()
         _log.warning("barrier_postponed", namespace=place[0], kind=place[1], reason=reason)

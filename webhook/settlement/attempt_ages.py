@@ -1,7 +1,8 @@
-"""Ages: for how long this replica has seen each open attempt, on its own monotonic clock.
+"""Ages of open attempts: how long this replica has seen each one, by its monotonic clock.
 
-Monotonic clocks do not travel: after a restart or a change of owner every age starts from zero.
-A hold that is raised starts again too, because another request may still write at its base.
+Monotonic clocks of two processes are not comparable, so every age starts from zero after a restart
+or a change of the active replica. Raising a hold restarts its age too, because another request may
+still write at its base.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from webhook.settlement.settlement_session import RECOUNTED, WATCHED
 
 
 class OpenAttempt(msgspec.Struct, frozen=True, gc=False):
-    """Where an open attempt is: `namespace` is qualified."""
+    """The identity of an open attempt. `namespace` is qualified."""
 
     namespace: str
     key: str
@@ -22,7 +23,7 @@ class OpenAttempt(msgspec.Struct, frozen=True, gc=False):
 
 
 class AttemptAges:
-    """Open attempts, the one first seen longest ago first. Times are monotonic seconds."""
+    """Open attempts, oldest first. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._since: dict[OpenAttempt, float] = {}
@@ -31,16 +32,16 @@ class AttemptAges:
         return len(self._since)
 
     def start(self, attempt: OpenAttempt, now: float) -> None:
-        """Count an attempt's age from now on, also when it had one."""
+        """Start an attempt's age at zero, or restart it."""
         self._since.pop(attempt, None)
         self._since[attempt] = now
 
     def start_unless_known(self, attempt: OpenAttempt, now: float) -> None:
-        """Count an attempt's age from now on unless that has begun."""
+        """Start an attempt's age at zero unless it has one."""
         self._since.setdefault(attempt, now)
 
     def follow(self, event: AnyEvent, now: float) -> None:
-        """Take note of what an event opens, raises or ends."""
+        """Take note of the attempts that an event opens, raises or ends."""
         if isinstance(event, Reserved | Raised):
             self.start(OpenAttempt(event.namespace, event.key, event.uid, event.base), now)
         elif isinstance(event, Released | Committed | Observed):
@@ -50,19 +51,19 @@ class AttemptAges:
             self._doubt(event, now)
 
     def _doubt(self, event: Observed, now: float) -> None:
-        """Have an object looked for that a review has shown, as an attempt would be.
+        """Have the absence of a reviewed object checked, as that of an attempt.
 
-        The review may have waited while the object was deleted, and that was told of something
-        that the ledger did not know: nobody will tell it again.
+        The object may have been deleted while the review waited. The deletion was then observed
+        before the ledger had an entry, and no watch reports it again.
         """
         self.start(OpenAttempt(event.namespace, event.key, event.uid, event.version), now)
 
     def of(self, attempt: OpenAttempt, now: float) -> float:
-        """Return an attempt's age in seconds, 0 when it is not open."""
+        """Return an attempt's age in seconds, 0 if it is not open."""
         return now - self._since.get(attempt, now)
 
     def at_least(self, seconds: float, now: float) -> Iterator[OpenAttempt]:
-        """Yield the attempts of that age, oldest first. Change nothing while it runs."""
+        """Yield the attempts of at least this age, oldest first; change no age meanwhile."""
         for attempt, since in self._since.items():
             if now - since < seconds:
                 return

@@ -1,4 +1,4 @@
-"""Objects whose request cannot be understood: nothing is charged for them; that is said once."""
+"""Existing objects whose request is invalid: they are charged nothing, and logged once."""
 
 from typing import Final
 
@@ -10,17 +10,17 @@ _log: Final = structlog.get_logger("webhook")
 
 
 class InvalidObjects:
-    """The objects that exist and make no sense, by uid; as many as there are of them."""
+    """The existing objects with an invalid request, by uid."""
 
     def __init__(self) -> None:
         self._keys: dict[str, str] = {}
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of invalid objects."""
         return len(self._keys)
 
     def note(self, seen: ObservedObject) -> None:
-        """Remember an object that makes no sense, forget one that does or is over."""
+        """Remember an invalid object; forget it once it is valid or has ended."""
         if not seen.problem or seen.cause:
             self._keys.pop(seen.uid, None)
         elif seen.uid not in self._keys:
@@ -33,5 +33,5 @@ class InvalidObjects:
             )
 
     def clear(self, prefix: str) -> None:
-        """Forget those whose keys begin so: they are about to be told again."""
+        """Forget the objects with this prefix of keys, because they are listed again."""
         self._keys = {uid: key for uid, key in self._keys.items() if not key.startswith(prefix)}

@@ -1,7 +1,7 @@
-"""Sightings: what the API server told of an object, and what that means for the ledger.
+"""Observations of stored objects, and the commands that follow from them. Pure.
 
-Everything here is pure. An attempt is never ended because time has passed: either its object or a
-newer version was seen, or a list that began after the bound proves that it was not written.
+Time alone never ends an attempt. An attempt ends when its object or a newer version is observed, or
+when a list that began after the bound proves that it was not written.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,17 +20,16 @@ Attempt = tuple[str, int]
 """`(uid, base)`: one possible write of a key."""
 
 Proven = Callable[[Attempt], bool]
-"""Whether an attempt was open for longer than any request can last when a list began."""
+"""Whether an attempt was older than any request can be when a list began."""
 
 
 class ObservedObject(msgspec.Struct, frozen=True, gc=False):
-    """An object at a version. `cause` is empty while it counts, else why its charge ends.
+    """An object at a version. `cause` is empty while it counts, else the cause of its release.
 
-    `grace_ends` is when a terminating pod stops counting, in µs of Unix time, 0 for never.
-    `problem` says why its request cannot be understood; the demand is then nothing. `root`,
-    `traits` and `generation` are as in `commands.Observe`. `gated` says that a pod waits until
-    something is reserved for it: it does not count before. `assumed` are the resources of which the
-    demand rests on which cards there are now.
+    `grace_ends` is the time when a terminating pod stops counting, in µs of Unix time, 0 for never.
+    `problem` is the reason why a request is invalid; the demand is then empty. `root`, `traits` and
+    `generation` are as in `commands.Observe`. A `gated` pod counts only once its demand is
+    reserved. The demand for `assumed` resources depends on the cards that the cluster has now.
     """
 
     namespace: str
@@ -51,9 +50,9 @@ class ObservedObject(msgspec.Struct, frozen=True, gc=False):
 def command_if_changed(
     entry: Entry | None, seen: ObservedObject, actor: str
 ) -> Observe | End | None:
-    """Return the command that tells the ledger what was seen, None when it knows.
+    """Return the command about an observation, None if the ledger agrees with it.
 
-    Most writes of an object change its status only; they cost nothing.
+    Most writes of an object change only its status, and need no command.
     """
     stored, attempts = _known(entry, seen.uid)
     known = stored is not None or bool(attempts)
@@ -71,7 +70,7 @@ def command_if_changed(
 
 
 def command_for(seen: ObservedObject, actor: str) -> Observe | End:
-    """Return the command that says what was seen, whatever the ledger knows."""
+    """Return the command about an observation, whatever the ledger has."""
     where = (seen.namespace, seen.key, seen.uid, seen.version)
     if seen.cause:
         return End(*where, seen.cause, actor)
@@ -79,7 +78,7 @@ def command_for(seen: ObservedObject, actor: str) -> Observe | End:
 
 
 def holds_uid(entry: Entry | None, uid: str) -> bool:
-    """Return whether an entry is charged for the object of this uid, or holds something for it."""
+    """Return whether an entry has a charge or a hold for the object of this uid."""
     stored, attempts = _known(entry, uid)
     return stored is not None or bool(attempts)
 
@@ -92,10 +91,10 @@ def with_promised_demand(state: State, seen: ObservedObject) -> ObservedObject:
 
 
 def is_reserved(entry: Entry | None, seen: ObservedObject) -> bool:
-    """Return whether room is reserved for a gated pod as it was seen.
+    """Return whether the demand of a gated pod is reserved.
 
-    A change that was reviewed and not written, such as one that lost against another, may hold room
-    of quotas that do not count the pod as it is.
+    A hold counts only if it covers the observed pod. A reviewed change that was never written, for
+    example because of a conflict, may hold amounts of other quotas than those of the pod.
     """
     stored, attempts = _known(entry, seen.uid)
     return stored is not None or any(
@@ -110,7 +109,7 @@ def is_reserved(entry: Entry | None, seen: ObservedObject) -> bool:
 
 
 def recorded_root(entry: Entry | None, uid: str) -> str:
-    """Return the root that the ledger has recorded for an object, empty when it has none."""
+    """Return the recorded root of an object, empty if there is none."""
     stored, attempts = _known(entry, uid)
     if stored is not None:
         return stored.root
@@ -126,11 +125,11 @@ def end_missing(
     actor: str,
     proven: Proven | None = None,
 ) -> Iterator[End | Refute]:
-    """Yield the ends of what a list at `version` does not hold at this key.
+    """Yield the commands that end objects of a key that a list at `version` does not hold.
 
-    `present` is the uid that the list does hold there, or empty. Whatever was known to exist up to
-    that version is deleted; a creation that was never seen is refuted only when it is `proven`
-    that it can no longer be written.
+    `present` is the uid that the list holds at this key, or empty. An object that existed at or
+    before that version was deleted. A creation that was never observed is refuted only if it is
+    `proven` that it can no longer be written.
     """
     for uid in _uids(entry):
         if uid == present:
@@ -144,9 +143,10 @@ def end_missing(
 def refute_unwritten(
     entry: Entry, seen: ObservedObject, actor: str, proven: Proven
 ) -> Iterator[Refute]:
-    """Yield the ends of updates whose base is still what is stored, where that is `proven`.
+    """Yield the commands that refute updates whose base is still stored, where that is `proven`.
 
-    Of a pod that still waits, they end also where a newer version is stored: nothing commits it.
+    The updates of a waiting pod are refuted even if a newer version is stored, because nothing
+    commits them.
     """
     waits = seen.gated and not is_reserved(entry, seen)
     for hold in entry.holds:
@@ -157,7 +157,7 @@ def refute_unwritten(
 
 
 def _known(entry: Entry | None, uid: str) -> tuple[Object | None, list[Hold]]:
-    """Return what the ledger knows of the object of this uid: as stored, and its attempts."""
+    """Return the stored object of this uid and its open attempts, as the ledger has them."""
     if entry is None:
         return None, []
     stored = entry.committed
@@ -167,7 +167,7 @@ def _known(entry: Entry | None, uid: str) -> tuple[Object | None, list[Hold]]:
 
 
 def _is_as(stored: Object, seen: ObservedObject) -> bool:
-    """Return whether a sighting says what is known; a status alone never raises a demand."""
+    """Return whether a stored object agrees with an observation; a status never raises a demand."""
     if (stored.root, stored.traits) != (seen.root, seen.traits):
         return False
     if stored.demand == seen.demand:
@@ -178,22 +178,22 @@ def _is_as(stored: Object, seen: ObservedObject) -> bool:
 
 
 def _rising(stored: Object, seen: ObservedObject) -> ObservedObject:
-    """Return a sighting that may raise what was charged nothing.
+    """Return the observation without its generation if the stored demand is empty.
 
-    That the ledger charges a root nothing may come from a policy, which may change while the
-    object's generation stays.
+    The demand is then raised even if the generation is the stored one. An empty demand may come
+    from a policy, which can change while the object's generation stays.
     """
     return seen if stored.demand else msgspec.structs.replace(seen, generation=0)
 
 
 def _uids(entry: Entry) -> dict[str, None]:
-    """Return the uids that an entry names, each once, in order."""
+    """Return the uids of an entry, each once, in order."""
     uids = dict.fromkeys(hold.uid for hold in entry.holds)
     return uids if entry.committed is None else {entry.committed.uid: None, **uids}
 
 
 def _existed(entry: Entry, uid: str, version: int) -> bool:
-    """Return whether the object was known to exist at or before a version, and not after it."""
+    """Return whether the object last existed at or before a version, as the ledger has it."""
     if entry.committed is not None and entry.committed.uid == uid:
         return entry.committed.version <= version
     return any(hold.uid == uid and CREATE < hold.base <= version for hold in entry.holds)

@@ -42,11 +42,12 @@ def observe_ended_pod(pod: Pod, cluster: str, now: int, *, deleted: bool) -> Obs
     if not has_ended and not deleted:
         return None
     meta = pod.metadata
+    version = meta.version()
     return ObservedObject(
         namespace=qualified(cluster, meta.namespace),
         key=POD_KEYS + meta.name,
         uid=meta.uid,
-        version=meta.version(),
+        version=version,
         demand={},
         cause=Cause.DELETED if deleted else Cause.FINISHED,
         grace_ends=grace_ends,

@@ -1,4 +1,4 @@
-"""Recounting: the ledger compared with a list of everything of one kind at one version."""
+"""The recount: the ledger compared with a list of all objects of one kind at one version."""
 
 import asyncio
 
@@ -8,15 +8,15 @@ from webhook.settlement.observation import end_missing
 from webhook.settlement.settlement_session import RECOUNTED, SettlementSession
 
 Present = dict[tuple[str, str], str]
-"""The uids that a list holds, by qualified namespace and key."""
+"""The uids of listed objects, by qualified namespace and key."""
 
 
 async def release_missing(
     session: SettlementSession, prefix: str, present: Present, version: int
 ) -> None:
-    """End what the ledger still counts below `prefix` and the list at `version` does not hold.
+    """End the objects with this prefix of keys that a list at `version` does not hold.
 
-    The list may have begun before any bound, so creations never seen are not judged by it.
+    The list may have begun before the bound of an attempt, so it refutes no creation.
     """
     stride = CooperativeYield()
     for namespace in session.namespaces():
@@ -33,9 +33,9 @@ async def release_missing(
 async def start_open_attempt_ages(
     session: SettlementSession, ages: AttemptAges, prefix: str = ""
 ) -> None:
-    """Start the age of every open attempt below `prefix` that has none yet.
+    """Start the age of every open attempt with this prefix of keys that has none.
 
-    So it is when a tenure begins, and when something was missed.
+    A session begins with this, and so does settlement after a gap of the watch.
     """
     stride, clock = CooperativeYield(), asyncio.get_running_loop().time
     for namespace in session.namespaces():

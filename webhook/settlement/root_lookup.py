@@ -1,8 +1,7 @@
-"""Lineage: whose envelope an object counts in, as far as settlement is concerned.
+"""The root in whose envelope settlement counts an object.
 
-A root that the ledger has recorded stays until the object has no controller any more, or another
-object that is charged turns out to be its root: pods outlive their Deployment, and must not move
-because a cache does not know it any more.
+A recorded root stays until the object has no controller, or until another charged object is found
+to be its root. Pods outlive their Deployment, and must not move because a cache has dropped it.
 """
 
 import asyncio
@@ -19,10 +18,10 @@ from webhook.settlement.settlement_session import SettlementSession
 from webhook.settlement.workloads.workload_observation import ObservedWorkload
 
 READ_SECONDS: Final = 2.0
-"""Deadline of reading the owners of one object: the watch waits for it."""
+"""Deadline of reading the owners of one object, for which the watch waits."""
 
 LIST_READ_SECONDS: Final = 10.0
-"""Deadline of reading the owners of all objects that one list of a namespace holds."""
+"""Deadline of reading the owners of all objects of one list of a namespace."""
 
 RECOUNT_READ_SECONDS: Final = 30.0
 """Deadline of reading the owners of all objects of one recount."""
@@ -33,16 +32,16 @@ class RootLookup:
 
     def __init__(self, session: SettlementSession) -> None:
         self.unresolved: dict[str, None] = {}
-        """Qualified namespaces of pods whose root should be known and could not be found."""
+        """Qualified namespaces of pods that should have a root, which could not be read."""
         self._session = session
         self._owner_chains = session.context.owner_chains
 
     async def of_pod(
         self, seen: ObservedObject, meta: ObjectMeta, deadline: float = 0.0
     ) -> ObservedObject:
-        """Return the sighting of a pod with its root, reading until loop time `deadline`.
+        """Return the observation of a pod with its root, reading until loop time `deadline`.
 
-        Without a deadline, owners that are not remembered are read in `READ_SECONDS`.
+        Without a deadline, owners that are not cached are read in `READ_SECONDS`.
         """
         if not seen.demand or seen.cause or meta.controller() is None:
             return seen
@@ -63,11 +62,10 @@ class RootLookup:
     async def of_root(
         self, one: ObservedWorkload, *, was_part: bool, deadline: float = 0.0
     ) -> tuple[ObservedObject, bool]:
-        """Return the sighting of an object of a kind of roots, and whether it is part of another.
+        """Return the observation of a workload, and whether it is part of another root.
 
-        What is part of another root is charged nothing itself: should the ledger have charged it,
-        that is over. What names a controller that does not exist, or no longer does, is about to
-        be removed, and is not charged anew.
+        A part of another root is charged nothing itself, and an earlier charge of it is released.
+        A workload whose controller does not exist is about to be deleted, and gets no new charge.
         """
         seen, session = one.seen, self._session
         if one.controller is None or seen.cause:
@@ -86,10 +84,10 @@ class RootLookup:
         return seen, is_left_behind and not holds_uid(entry, seen.uid)
 
     def _is_charged(self, namespace: str, root: OwningRoot | None) -> bool:
-        """Return whether the ledger has an entry for a root."""
+        """Return whether the ledger charges a root, or holds something for it."""
         return root is not None and holds_uid(self._session.entry(namespace, root.key), root.uid)
 
 
 def loop_time_after(seconds: float) -> float:
-    """Return the loop time at which so many seconds will have passed."""
+    """Return the loop time in so many seconds."""
     return asyncio.get_running_loop().time() + seconds

@@ -39,7 +39,7 @@ class SettlementSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     `settle_seconds` must be longer than any admission and etcd write can take: 34 s is the API
     server's cap on a request, and its etcd client may add some seconds. Universe quotas select this
-    cluster by `cluster_traits`; None stands for its name alone. With `universe_authority` this
+    cluster by `cluster_traits`; None for its name alone. With `universe_authority` this
     cluster's universe quotas are the ledger's. With `write_quota_status` the amounts that the
     ledger counts are written to the status of ResourceQuotas.
     """

@@ -66,7 +66,9 @@ async def narrowed(
 ) -> AsyncIterator[None]:
     """Keep the registration narrow while the block runs."""
     async with await Client.connect(at.kubeconfig(ADMIN)) as client:
-        narrowing = MutatingCondition(client, policies, DemandRules(**rules), schedulers)
+        narrowing = MutatingCondition(
+            client, policies, rules=DemandRules(**rules), schedulers=schedulers
+        )
         task = asyncio.create_task(narrowing.run())
         yield
         task.cancel()

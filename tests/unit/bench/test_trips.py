@@ -11,8 +11,8 @@ BOUNDS = {
     "mutate": 28,
     "filter": 36,
     "prioritize": 17,
-    "bind": 151,
-    "release": 67,
+    "bind": 135,
+    "release": 65,
     "project": 80,
 }
 """The most moves between files that a trip may take; lower a bound when its trip is shorter."""

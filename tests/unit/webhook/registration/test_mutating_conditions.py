@@ -56,7 +56,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextlib.asynccontextmanager
 async def running(cluster: Cluster, policies: Policies) -> Any:
     task = asyncio.create_task(
-        MutatingCondition(cluster, policies, DemandRules(), CardSchedulers()).run()
+        MutatingCondition(cluster, policies, rules=DemandRules(), schedulers=CardSchedulers()).run()
     )
     yield task
     task.cancel()
