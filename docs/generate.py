@@ -25,7 +25,7 @@ from gpuledger.cli.exit_codes import Exit
 from gpuledger.command_line import build
 from ledger.core.model.denials import Reason
 from ledger.kube.vendors.managed_resources import managed_resources
-from ledger.kube.vendors.vendors import chosen
+from ledger.kube.vendors.vendors import select_vendors
 from ledger.runtime.metrics import METRICS
 from ledger.runtime.settings.setting_texts import documentation
 from ledger.runtime.settings.settings import Settings
@@ -191,7 +191,7 @@ def scheduler_settings() -> str:
     text = (HERE / SCHEDULER_SETTINGS).read_text()
     extender = tomllib.loads(yaml.safe_load(text)["data"]["extender.toml"])
     names = extender.get("vendors", Settings().vendors)
-    found = {"managedResources": msgspec.to_builtins(managed_resources(chosen(names)))}
+    found = {"managedResources": msgspec.to_builtins(managed_resources(select_vendors(names)))}
     block = textwrap.indent(yaml.safe_dump(found, sort_keys=False), MANAGED_INDENT)
     return MANAGED.sub(lambda _: block, text)
 

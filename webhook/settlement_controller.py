@@ -14,7 +14,7 @@ import structlog
 from ledger.core.model.commands import RegisterCluster
 from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.kube.api.errors import ClusterError
-from ledger.kube.watch.informers import Watches
+from ledger.kube.watch.informers import Informers
 from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import Ledger, StateView
 from ledger.log.records import Record
@@ -56,7 +56,7 @@ class _ActiveTasks:
     def __init__(
         self, session: SettlementSession, ledger: Ledger, *, listeners: Sequence[PodListener]
     ) -> None:
-        self.informers = Watches(session.settings.recount_seconds, session.failures)
+        self.informers = Informers(session.settings.recount_seconds, session.failures)
         self.gates = GateOpener(session, ledger)
         self.settlement = SettlementTasks(
             session, self.informers, gates=self.gates, listeners=listeners

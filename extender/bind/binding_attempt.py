@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from extender.scheduler_api.scheduling_request import version_of
-from ledger.kube.api.errors import ClusterError, Conflict, Unavailable
+from ledger.kube.api.errors import ClusterError, ClusterUnavailable, VersionConflict
 from ledger.kube.api.objects import Pod
-from ledger.kube.api.ports import Binding, BindingApi
+from ledger.kube.api.ports import BindingApi, PodBinding
 
 READS_MAX: Final = 3
 """How often a pod is read after an unclear Binding, until there is an answer."""
@@ -61,7 +61,7 @@ class BindingWriter:
     ) -> BindingOutcome:
         """Bind a pod to a node, as the version of it that is given; nothing is tried twice."""
         meta = pod.metadata
-        binding = Binding(
+        binding = PodBinding(
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,
@@ -72,7 +72,7 @@ class BindingWriter:
         )
         try:
             await self._cluster.bind(binding)
-        except Unavailable as error:
+        except ClusterUnavailable as error:
             found = await self._look(pod, node, str(error))
             return _overtaken(found, pod)
         except ClusterError as error:
@@ -84,7 +84,7 @@ class BindingWriter:
         found = await self._look(pod, node, str(error))
         if found.outcome is not BindingState.UNCLEAR or found.pod is None:
             return found
-        if isinstance(error, Conflict) and _changed(pod, found.pod):
+        if isinstance(error, VersionConflict) and _changed(pod, found.pod):
             return BindingOutcome(BindingState.CHANGED, str(error), found.pod)
         return BindingOutcome(BindingState.REFUSED, str(error), found.pod)
 

@@ -9,7 +9,7 @@ from typing import Final
 from extender.scheduler_api.scheduling_request import BoundedCache
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import BindingApi, PodEvent
-from ledger.kube.client.event_queue import EventQueue
+from ledger.kube.client.event_queue import PodEventQueue
 from ledger.runtime.counter_protocol import Count, uncounted
 
 RECORDED_MAX: Final = 4_096
@@ -33,7 +33,7 @@ class EventRecorder:
 
     def __init__(self, cluster: BindingApi, count: Count = uncounted) -> None:
         """Nothing is told yet."""
-        self._events = EventQueue(cluster, "extender", count)
+        self._events = PodEventQueue(cluster, "extender", count)
         self._last: BoundedCache[tuple[str, str]] = BoundedCache(RECORDED_MAX)
 
     def record(self, pod: Pod, reason: str, note: str, *, warning: bool = False) -> None:

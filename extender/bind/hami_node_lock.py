@@ -7,8 +7,8 @@ its plugin takes it away when the pod has its cards, and its scheduler waits for
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from ledger.kube.api.errors import Conflict
-from ledger.kube.api.objects import Node, Pod
+from ledger.kube.api.errors import VersionConflict
+from ledger.kube.api.objects import ApiNode, Pod
 from ledger.kube.api.ports import BindingApi
 from ledger.kube.hami import annotation_names, node_lock
 from ledger.kube.hami.node_lock import NodeLock
@@ -35,7 +35,7 @@ class HamiNodeLock:
             return f"node {name} is locked for {held.namespace}/{held.pod}"
         try:
             await self._take(node, pod)
-        except Conflict:
+        except VersionConflict:
             return f"node {name} has changed meanwhile"
         return ""
 
@@ -62,7 +62,7 @@ class HamiNodeLock:
             return True
         return await self._cluster.get_pod(held.namespace, held.pod) is not None
 
-    async def _take(self, node: Node, pod: Pod) -> None:
+    async def _take(self, node: ApiNode, pod: Pod) -> None:
         meta = pod.metadata
         text = node_lock.write(meta.namespace, meta.name, self._time())
         version = node.metadata.resource_version

@@ -14,14 +14,14 @@ from ledger.core.evolve.evolver import evolve
 from ledger.core.model.commands import RegisterCards
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.kube.hami.node_annotations import announced
+from ledger.kube.hami.node_annotations import read_announcement
 
 
 def simulated_inventory(cluster: str, nodes: Iterable[NodeMeta]) -> ClusterInventory:
     """Return an inventory of nothing but these nodes, as far as they announce cards."""
     state = State()
     for node in nodes:
-        found = announced(node.annotations or {})
+        found = read_announcement(node.annotations or {})
         if not found.cards:
             continue
         command = RegisterCards(f"{cluster}/{node.name}", found.keeper, found.cards)

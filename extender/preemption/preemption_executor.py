@@ -23,7 +23,7 @@ from ledger.core.model.commands import MakeRoom, Withdraw
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import local_name
-from ledger.kube.api.errors import BudgetExhausted, Conflict, NotFound
+from ledger.kube.api.errors import BudgetExhausted, NotFound, VersionConflict
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.resources import PODS
 from ledger.log.record_signal import RecordSignal
@@ -147,7 +147,7 @@ class PreemptionExecutor:
                 continue
             try:
                 await self._cluster.evict(pod.metadata.namespace, pod.metadata.name, subject[2])
-            except (NotFound, Conflict):
+            except (NotFound, VersionConflict):
                 continue  # it is gone, or another one has its name
             except BudgetExhausted as error:
                 _log.info("eviction_refused", pod=subject[1], reason=str(error))

@@ -105,7 +105,7 @@ class SchedulingRequests:
         if isinstance(wish, Denial):
             return wish
         # Nodes announce no cards of the other vendors: the scheduler itself counts those.
-        wish = wish.among(annotation_names.WORDS)
+        wish = wish.among(annotation_names.VENDOR_ANNOTATIONS)
         request = request_for(pod, wish, self._cluster, rules)
         self.newest[request.uid] = request
         return request

@@ -16,7 +16,7 @@ from ledger.core.evolve.charges import PODS
 from ledger.core.model.cards import Placement
 from ledger.core.model.events import AnyEvent, Resized
 from ledger.core.model.qualified_names import local_name
-from ledger.kube.api.errors import ClusterError, Conflict, NotFound, Unavailable
+from ledger.kube.api.errors import ClusterError, ClusterUnavailable, NotFound, VersionConflict
 from ledger.kube.api.objects import Pod
 from ledger.kube.hami.placement_annotations import allocated
 
@@ -79,11 +79,11 @@ class AllocationAnnotations:
                 await self._write(subject)
             except NotFound:
                 continue
-            except Conflict:
+            except VersionConflict:
                 self._due[subject] = before  # it has changed since it was read
             except ClusterError as error:
                 self._failed(subject, before, str(error))
-                if isinstance(error, Unavailable):
+                if isinstance(error, ClusterUnavailable):
                     break  # the others may get no answer either
 
     def _failed(self, subject: _Subject, before: _Waiting, reason: str) -> None:

@@ -21,7 +21,7 @@ from extender.settlement.unbound_placements import UnboundPlacements
 from ledger.kube.api import ports
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import Change, Listed
-from ledger.kube.watch.failed_objects import Failures
+from ledger.kube.watch.failed_objects import FailedObjects
 from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import StateView
 from ledger.log.records import Record
@@ -35,7 +35,7 @@ TOLD_MAX: Final = 3
 """Pods that a warning names, of all whose cards are not known."""
 
 
-class CardCluster(ports.Nodes, ports.AllocationApi, Protocol):
+class CardCluster(ports.NodeWatches, ports.AllocationApi, Protocol):
     """A cluster's nodes, to be followed, and what placing and resizing write."""
 
 
@@ -106,7 +106,7 @@ class CardSettlement:
         count: Count = uncounted,
     ) -> None:
         """`name` is the cluster's in the ledger; `now` tells µs of Unix time."""
-        self.nodes = NodeInformer(cluster, rules or NodeRules(), failures=Failures(count))
+        self.nodes = NodeInformer(cluster, rules or NodeRules(), failures=FailedObjects(count))
         self._view, self._cluster, self._name = view, cluster, name
         self._now, self._count = now, count
         self._settings = settings or CardSettings()

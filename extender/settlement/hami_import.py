@@ -20,8 +20,8 @@ from ledger.core.model.commands import AnyCommand, RegisterCards
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.qualified_names import local_name, qualified
 from ledger.core.model.state import State
-from ledger.kube.api.objects import Node, Pod
-from ledger.kube.hami.hami_accounts import Accounts
+from ledger.kube.api.objects import ApiNode, Pod
+from ledger.kube.hami.hami_accounts import HamiAccounts
 from ledger.kube.requests.demand_rules import DemandRules
 
 ACTOR: Final = "import"
@@ -69,7 +69,7 @@ class ImportReport(msgspec.Struct, frozen=True):
     pods_known: int
     problems: tuple[ImportProblem, ...]
     cards: tuple[CardTotal, ...]
-    accounts: Accounts | None = None
+    accounts: HamiAccounts | None = None
     settings: tuple[str, ...] = ()
 
 
@@ -94,7 +94,7 @@ class HamiImporter:
         self._by_hami: dict[tuple[str, str], HamiBooking] = {}
 
     async def take(
-        self, nodes: Sequence[Node], pods: Sequence[Pod], now: datetime, *, dry_run: bool
+        self, nodes: Sequence[ApiNode], pods: Sequence[Pod], now: datetime, *, dry_run: bool
     ) -> ImportReport:
         """Import nodes, then pods; `now` has a time zone."""
         for node in nodes:
@@ -113,7 +113,7 @@ class HamiImporter:
             tuple(totals),
         )
 
-    async def _node(self, node: Node, now: datetime) -> None:
+    async def _node(self, node: ApiNode, now: datetime) -> None:
         reading = node_reader.read(node, self._node_rules)
         if reading.announced.problem:
             self._problems.append(ImportProblem("node", reading.name, reading.announced.problem))

@@ -14,11 +14,11 @@ from typing import Final
 from extender.settlement import node_reader
 from extender.settlement.node_reader import NodeReading, NodeRules
 from ledger.kube.api import ports
-from ledger.kube.api.objects import Node
+from ledger.kube.api.objects import ApiNode
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.hami.link_scores import PairScores
-from ledger.kube.watch.failed_objects import Failures
-from ledger.kube.watch.informers import Watches
+from ledger.kube.watch.failed_objects import FailedObjects
+from ledger.kube.watch.informers import Informers
 from ledger.tasks.periodic import CooperativeYield
 
 WATCHED: Final = "nodes"
@@ -56,10 +56,10 @@ class NodeInformer:
 
     def __init__(
         self,
-        cluster: ports.Nodes,
+        cluster: ports.NodeWatches,
         rules: NodeRules,
         recount_seconds: float = RECOUNT_SECONDS,
-        failures: Failures | None = None,
+        failures: FailedObjects | None = None,
     ) -> None:
         """Know nothing; `run` follows, and notes in `failures` what cannot be taken in."""
         self.known: dict[str, NodeReading] = {}
@@ -67,7 +67,7 @@ class NodeInformer:
         self.listed = asyncio.Event()
         self.set_scores: SetScores = _ignore_scores
         self._cluster, self._rules = cluster, rules
-        self._watches = Watches(recount_seconds, failures)
+        self._watches = Informers(recount_seconds, failures)
         self._watches.expect(WATCHED)
         self._hear: OnNode = _ignore_node
 
@@ -97,7 +97,7 @@ class NodeInformer:
         more = self.not_understood - TOLD_MAX
         return [*found, f"and {more} more nodes cannot be read"] if more > 0 else found
 
-    async def _take(self, change: Change[Node]) -> None:
+    async def _take(self, change: Change[ApiNode]) -> None:
         if isinstance(change, Listed):
             await self._take_all(change)
         elif isinstance(change, Changed):
@@ -107,7 +107,7 @@ class NodeInformer:
             else:
                 self._note(change.object)
 
-    async def _take_all(self, listed: Listed[Node]) -> None:
+    async def _take_all(self, listed: Listed[ApiNode]) -> None:
         stride = CooperativeYield()
         present = {node.metadata.name for node in listed.objects}
         for name in [name for name in self.known if name not in present]:
@@ -119,7 +119,7 @@ class NodeInformer:
         self.version = listed.version
         self.listed.set()
 
-    def _note(self, node: Node) -> None:
+    def _note(self, node: ApiNode) -> None:
         reading = node_reader.read(node, self._rules)
         before = self.known.get(reading.name)
         self.known[reading.name] = reading

@@ -13,7 +13,7 @@ from extender.settlement.node_reader import NodeReading
 from ledger.core.evolve.charges import PODS
 from ledger.core.model.cards import Stage
 from ledger.core.model.qualified_names import local_name
-from ledger.kube.api.errors import ClusterError, Unavailable
+from ledger.kube.api.errors import ClusterError, ClusterUnavailable
 from ledger.kube.hami import annotation_names, node_lock
 from ledger.kube.hami.node_lock import NodeLock
 
@@ -42,7 +42,7 @@ class NodeLockCleaner:
             except ClusterError as error:
                 extra = {"node": reading.name, "reason": str(error)}
                 _log.warning("node_lock_not_settled", extra=extra)
-                if isinstance(error, Unavailable):
+                if isinstance(error, ClusterUnavailable):
                     return  # the others would get no answer either
 
     async def release(self, node: str, namespace: str, name: str) -> None:

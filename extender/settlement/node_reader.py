@@ -10,10 +10,10 @@ from msgspec import structs
 from extender.settlement.overcommit import CardScaling, scaled_cards
 from ledger.core.model import cards
 from ledger.core.model.cards import HAMI, OWN, Card
-from ledger.kube.api.objects import Node
+from ledger.kube.api.objects import ApiNode
 from ledger.kube.hami import annotation_names
 from ledger.kube.hami.handshake import handshake_alive
-from ledger.kube.hami.node_annotations import Announced, announced
+from ledger.kube.hami.node_annotations import NodeAnnouncement, read_announcement
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
 
 _NVIDIA: Final = NVIDIA.name
@@ -36,7 +36,7 @@ class NodeReading(msgspec.Struct, frozen=True):
 
     name: str
     version: int
-    announced: Announced
+    announced: NodeAnnouncement
     ready: bool
     allocatable: dict[str, int]
     handshake: str | None = None
@@ -47,10 +47,10 @@ class NodeReading(msgspec.Struct, frozen=True):
         return not self.ready or (self.handshake is not None and not self.allocatable.get(_NVIDIA))
 
 
-def read(node: Node, rules: NodeRules) -> NodeReading:
+def read(node: ApiNode, rules: NodeRules) -> NodeReading:
     """Read a node."""
     annotations = node.metadata.annotations or {}
-    found = announced(annotations, rules.keeper)
+    found = read_announcement(annotations, rules.keeper)
     if found.keeper == OWN:
         counted, warning = scaled_cards(
             found.cards, node.metadata.name, annotations, rules.scalings

@@ -17,7 +17,9 @@ from ledger.kube.hami.placement_reader import parts_of, phased
 from ledger.kube.hami.pod_devices import BadDeviceList
 from ledger.kube.requests.demand_rules import DemandRules
 
-_ALLOCATED: Final = frozenset(words.allocated for words in annotation_names.WORDS.values())
+_ALLOCATED: Final = frozenset(
+    words.allocated for words in annotation_names.VENDOR_ANNOTATIONS.values()
+)
 
 
 class PodReading(msgspec.Struct, frozen=True):

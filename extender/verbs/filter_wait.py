@@ -38,11 +38,11 @@ class FilterWaitBudget:
 
     def seconds_for(self, uid: str, now: float, *, is_claimed: bool) -> float:
         """Return how long to wait for a pod, which cards are kept for if it `is_claimed`."""
-        was_told = uid in self._nowhere
+        has_synced = uid in self._nowhere
         self._nowhere[uid] = True
         if is_claimed and self._freed.take(now):
             return FREED_SECONDS
-        return AGAIN_SECONDS if was_told and self._again.take(now) else 0.0
+        return AGAIN_SECONDS if has_synced and self._again.take(now) else 0.0
 
 
 class _Allowance:

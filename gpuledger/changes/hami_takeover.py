@@ -19,11 +19,11 @@ from ledger.core.model.commands import AnyCommand, RegisterCluster
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.kube.api.errors import ClusterError, NoCredentials
-from ledger.kube.api.objects import Node, Pod
+from ledger.kube.api.objects import ApiNode, Pod
 from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.hami import hami_accounts
-from ledger.kube.hami.hami_accounts import Accounts
+from ledger.kube.hami.hami_accounts import HamiAccounts
 from ledger.log.writer.writer import Writer
 from ledger.runtime.settings.settings import Settings
 from webhook.settlement import observation, pod_observation
@@ -43,7 +43,7 @@ async def import_hami(settings: Settings, *, dry_run: bool) -> ImportReport:
 
 
 async def _take(
-    settings: Settings, uid: str, nodes: list[Node], pods: list[Pod], *, dry_run: bool
+    settings: Settings, uid: str, nodes: list[ApiNode], pods: list[Pod], *, dry_run: bool
 ) -> ImportReport:
     if dry_run:
         state = await _copied(settings)
@@ -71,7 +71,7 @@ async def _copied(settings: Settings) -> State:
 
 
 def with_accounts(
-    settings: Settings, done: ImportReport, found: Accounts | ImportProblem
+    settings: Settings, done: ImportReport, found: HamiAccounts | ImportProblem
 ) -> ImportReport:
     """Return an import with HAMi's accounts, or with why these are not known."""
     if isinstance(found, ImportProblem):
@@ -94,10 +94,10 @@ def _line(name: str, before: Sequence[str], more: Sequence[str]) -> str:
     return f"{name} = [{', '.join(named)}]" if more else ""
 
 
-async def _accounts(client: Client) -> Accounts | ImportProblem:
+async def _accounts(client: ApiClient) -> HamiAccounts | ImportProblem:
     """Return HAMi's accounts, or why they cannot be known."""
     try:
-        return await hami_accounts.find(client)
+        return await hami_accounts.find_accounts(client)
     except (ClusterError, ConnectionError) as error:
         return ImportProblem(
             "accounts", "of HAMi", f"{error}; to find them, {hami_accounts.RIGHTS}"
@@ -106,11 +106,11 @@ async def _accounts(client: Client) -> Accounts | ImportProblem:
 
 async def _read(
     settings: Settings,
-) -> tuple[str, list[Node], list[Pod], Accounts | ImportProblem]:
+) -> tuple[str, list[ApiNode], list[Pod], HamiAccounts | ImportProblem]:
     """Return the cluster's identity, nodes, pods and HAMi's accounts. Raises ClusterError,
     CommandError."""
     try:
-        connected = await Client.connect(service_parts.kubeconfig(settings))
+        connected = await ApiClient.connect(service_parts.kubeconfig(settings))
     except NoCredentials as error:
         raise CommandError(
             Exit.USAGE, f"{error.problem}; name a readable kubeconfig with --kubeconfig"

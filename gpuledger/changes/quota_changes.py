@@ -60,7 +60,7 @@ def parse_limits(texts: Sequence[str], settings: Settings) -> dict[str, int]:
 
 def _limit(key: str, quantity: str, settings: Settings) -> dict[str, int]:
     rules = service_parts.demand_rules(settings)
-    for mistake in hard_limits.mistakes({key: quantity}, {}, rules):
+    for mistake in hard_limits.invalid_quantities({key: quantity}, {}, rules):
         raise CommandError(
             Exit.USAGE, f"{key} is {mistake.value}, which {mistake.why}; {mistake.remedy}"
         )

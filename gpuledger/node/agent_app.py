@@ -17,15 +17,15 @@ from gpuledger.node.agent_settings import AgentSettings
 from gpuledger.version import VERSION
 from ledger.core.model.cards import Card
 from ledger.runtime.http.health import Health
-from vgpu_native.agent.bypass_detection import Drift
-from vgpu_native.agent.card_inventory import Inventory
-from vgpu_native.agent.device_usage import Use
-from vgpu_native.agent.limits_writer import Limiter
-from vgpu_native.agent.log_follower import Follower
-from vgpu_native.agent.node_annotator import Announcer
+from vgpu_native.agent.bypass_detection import Bypass
+from vgpu_native.agent.card_inventory import CardInventory
+from vgpu_native.agent.device_usage import ContainerUse
+from vgpu_native.agent.limits_writer import LimitsWriter
+from vgpu_native.agent.log_follower import LogFollower
+from vgpu_native.agent.node_annotator import NodeAnnotator
 from vgpu_native.agent.node_metrics import AgentCollector
 from vgpu_native.nvml.nvml_port import Load
-from vgpu_native.plugin.server.plugin_server import Plugin
+from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 
 CONTAINERS: Final = "/v1/containers"
 
@@ -39,8 +39,8 @@ class NodeView(msgspec.Struct, frozen=True):
     position: int
     cards: tuple[Card, ...]
     loads: dict[str, Load]
-    containers: tuple[Use, ...]
-    drifts: tuple[Drift, ...]
+    containers: tuple[ContainerUse, ...]
+    drifts: tuple[Bypass, ...]
 
 
 class AgentApp:
@@ -51,10 +51,10 @@ class AgentApp:
         settings: AgentSettings,
         health: Health,
         *,
-        follower: Follower,
-        inventory: Inventory,
+        follower: LogFollower,
+        inventory: CardInventory,
         exported: AgentCollector,
-        limiter: Limiter,
+        limiter: LimitsWriter,
     ) -> None:
         """Serve what these parts know."""
         self._settings, self._health = settings, health
@@ -71,7 +71,9 @@ class AgentApp:
             ]
         )
 
-    def add_checks(self, plugin: Plugin | None, announcer: Announcer | None) -> None:
+    def add_checks(
+        self, plugin: DevicePluginServer | None, announcer: NodeAnnotator | None
+    ) -> None:
         """Add what readiness is about."""
         follower, inventory, limiter = self._follower, self._inventory, self._limiter
         self._health.add("ledger", lambda: (not follower.trouble, follower.trouble))
@@ -108,7 +110,7 @@ class AgentApp:
 class _ProcessCollector(Collector):
     """Metrics of the agent itself."""
 
-    def __init__(self, follower: Follower) -> None:
+    def __init__(self, follower: LogFollower) -> None:
         self._follower = follower
 
     def collect(self) -> list[Metric]:
@@ -136,7 +138,7 @@ class _ProcessCollector(Collector):
 class _RequestCollector(Collector):
     """Metrics of the calls for which the device plugin lets the kubelet wait."""
 
-    def __init__(self, plugin: Plugin) -> None:
+    def __init__(self, plugin: DevicePluginServer) -> None:
         self._plugin = plugin
 
     def collect(self) -> list[Metric]:
@@ -164,5 +166,5 @@ def _told(ill: dict[str, str]) -> str:
     return "; ".join(f"card {uuid}: {why}" for uuid, why in ill.items())
 
 
-def _unregistered(plugin: Plugin) -> str:
+def _unregistered(plugin: DevicePluginServer) -> str:
     return "" if plugin.registered else "the kubelet does not listen to the device plugin (yet)"

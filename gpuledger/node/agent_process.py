@@ -23,26 +23,26 @@ from gpuledger.node.agent_settings import BYPASSES, FORMS, WRONG_CARDS, AgentSet
 from gpuledger.wiring import service_parts
 from ledger.kube.client import pod_events
 from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.runtime import gc_tuning, log_setup
 from ledger.runtime.http import http_server
 from ledger.runtime.http.health import CheckResult, Health
 from ledger.runtime.settings.settings import Settings
-from vgpu_native.agent.bypass_detection import Comparer
-from vgpu_native.agent.bypass_reports import Reporter
-from vgpu_native.agent.card_inventory import Inventory
+from vgpu_native.agent.bypass_detection import BypassDetector
+from vgpu_native.agent.bypass_reports import BypassReporter
+from vgpu_native.agent.card_inventory import CardInventory
 from vgpu_native.agent.cgroups import ProcCgroups
-from vgpu_native.agent.device_usage import Observer
-from vgpu_native.agent.limits_writer import Limiter
-from vgpu_native.agent.log_follower import Follower
-from vgpu_native.agent.misallocation_reports import Mistakes
-from vgpu_native.agent.node_agent import Node
-from vgpu_native.agent.node_annotator import Announcer
+from vgpu_native.agent.device_usage import UsageObserver
+from vgpu_native.agent.limits_writer import LimitsWriter
+from vgpu_native.agent.log_follower import LogFollower
+from vgpu_native.agent.misallocation_reports import MisallocationReporter
+from vgpu_native.agent.node_agent import NodeAgent
+from vgpu_native.agent.node_annotator import NodeAnnotator
 from vgpu_native.agent.node_metrics import AgentCollector
 from vgpu_native.nvml.nvml_library import NvmlLibrary
-from vgpu_native.nvml.nvml_port import Driver
+from vgpu_native.nvml.nvml_port import NvmlDriver
 from vgpu_native.plugin.allocation.allocation_limits import flags
-from vgpu_native.plugin.server.plugin_server import Plugin
+from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 
 _log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
@@ -99,21 +99,21 @@ async def _wired(
     """Make all parts; return the HTTP side, its health, and what runs in the background."""
     cluster = await _cluster(settings, own.name, stack)
     nvml = NvmlLibrary()
-    driver = Driver(nvml)
+    driver = NvmlDriver(nvml)
     # A driver that hangs would hold up the end, too.
     stack.callback(lambda: None if driver.is_asking else nvml.close())
     stack.callback(driver.close)
-    inventory = Inventory(driver, own.offer())
+    inventory = CardInventory(driver, own.offer())
     log = AgentLog(settings)
     node = f"{settings.cluster}/{own.name}"
-    follower = Follower(node, log.connect, own.state / "placements")
-    plugin = Plugin(own.plugin_settings(), follower)
-    limiter = Limiter(flags(own.plugin_settings()))
+    follower = LogFollower(node, log.connect, own.state / "placements")
+    plugin = DevicePluginServer(own.plugin_settings(), follower)
+    limiter = LimitsWriter(flags(own.plugin_settings()))
     stack.callback(limiter.close)
     exported = AgentCollector(own.name, inventory)
-    observer = Observer(driver, ProcCgroups(), Comparer(own.slack_bytes))
-    reporter = Reporter(cluster, BYPASSES[own.bypass])
-    work = Node(
+    observer = UsageObserver(driver, ProcCgroups(), BypassDetector(own.slack_bytes))
+    reporter = BypassReporter(cluster, BYPASSES[own.bypass])
+    work = NodeAgent(
         inventory,
         follower,
         plugin.devices,
@@ -122,7 +122,7 @@ async def _wired(
         observer,
         exported,
         reporter,
-        Mistakes(cluster, WRONG_CARDS[own.wrong_cards]),
+        MisallocationReporter(cluster, WRONG_CARDS[own.wrong_cards]),
         look_seconds=own.look,
         overhead=own.overhead,
     )
@@ -131,7 +131,7 @@ async def _wired(
         background.append(plugin.run())
     announcer = None
     if cluster is not None and own.announce:
-        announcer = Announcer(cluster, own.name, inventory, own.offer(), FORMS[own.form])
+        announcer = NodeAnnotator(cluster, own.name, inventory, own.offer(), FORMS[own.form])
         background.append(announcer.run())
     health = Health()
     app = AgentApp(
@@ -147,7 +147,7 @@ async def _cluster(
     """Return the cluster of the settings, None without one. Raises ClusterError."""
     if not settings.kubernetes:
         return None
-    client = await Client.connect(service_parts.kubeconfig(settings))
+    client = await ApiClient.connect(service_parts.kubeconfig(settings))
     stack.push_async_callback(client.close)
     return KubernetesCluster(client, reporter=pod_events.agent_of(node))
 

@@ -11,9 +11,9 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.core.model.cards import WHOLE
 from ledger.runtime.addresses import PORT_MAX, port_of
 from ledger.runtime.settings.setting_patterns import HOST_PORT_PATTERN
-from vgpu_native.agent.bypass_reports import Bypass
-from vgpu_native.agent.card_mapping import Form, Offer
-from vgpu_native.agent.misallocation_reports import WrongCards
+from vgpu_native.agent.bypass_reports import BypassPolicy
+from vgpu_native.agent.card_mapping import AnnouncementForm, CardOffer
+from vgpu_native.agent.misallocation_reports import MisallocationPolicy
 from vgpu_native.plugin.plugin_settings import PluginSettings
 from vgpu_native.shared.limits_page import MEBIBYTE
 
@@ -28,9 +28,9 @@ PERCENT_MAX: Final = 1_000
 PRELOAD_BREAKS: Final = re.compile(r"[\s:#$]")
 """Characters that end a path in /etc/ld.so.preload, or are replaced there."""
 
-FORMS: Final[dict[str, Form]] = {"json": "json", "colons": "colons"}
-BYPASSES: Final[dict[str, Bypass]] = {"report": "report", "evict": "evict"}
-WRONG_CARDS: Final[dict[str, WrongCards]] = {"report": "report", "evict": "evict"}
+FORMS: Final[dict[str, AnnouncementForm]] = {"json": "json", "colons": "colons"}
+BYPASSES: Final[dict[str, BypassPolicy]] = {"report": "report", "evict": "evict"}
+WRONG_CARDS: Final[dict[str, MisallocationPolicy]] = {"report": "report", "evict": "evict"}
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,9 +73,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Bytes that a process may use beside those that it counts."""
         return self.slack * MEBIBYTE
 
-    def offer(self) -> Offer:
+    def offer(self) -> CardOffer:
         """Return the amounts offered of each card."""
-        return Offer(self.slots, self.memory_scaling, self.cores_scaling)
+        return CardOffer(self.slots, self.memory_scaling, self.cores_scaling)
 
     def plugin_settings(self) -> PluginSettings:
         """Return the settings of the device plugin."""

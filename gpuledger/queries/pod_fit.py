@@ -185,7 +185,7 @@ class _FitTrial:
         wish = device_request_of(pod, rules)
         if isinstance(wish, Denial):
             raise denied_error(wish)
-        wish = wish.among(annotation_names.WORDS)
+        wish = wish.among(annotation_names.VENDOR_ANNOTATIONS)
         if not wish.wants_cards():
             return PodFit(name, True, [], [])
         # Written down, so that what is asked for otherwise can be about a policy of the settings.

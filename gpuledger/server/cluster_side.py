@@ -14,7 +14,7 @@ from gpuledger.wiring import card_settlement_parts, service_parts
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.client.access_review import KubernetesReviewer
 from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.client.own_identity import own_name
 from ledger.kube.hami import hami_accounts
 from ledger.runtime.counter_protocol import Count
@@ -41,7 +41,7 @@ class ClusterSide:
     """
 
     def __init__(
-        self, settings: Settings, client: Client, *, replica: LedgerReplica, count: Count
+        self, settings: Settings, client: ApiClient, *, replica: LedgerReplica, count: Count
     ) -> None:
         """Use a client; `close` closes it."""
         self.reviewer = KubernetesReviewer(client)
@@ -73,7 +73,7 @@ class ClusterSide:
         cls, settings: Settings, replica: LedgerReplica, count: Count
     ) -> "ClusterSide":
         """Read the credentials; nothing is sent yet. Raises ClusterError."""
-        client = await Client.connect(service_parts.kubeconfig(settings))
+        client = await ApiClient.connect(service_parts.kubeconfig(settings))
         return cls(settings, client, replica=replica, count=count)
 
     def problems(self) -> list[str]:

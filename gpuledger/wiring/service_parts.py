@@ -15,7 +15,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import store_layout
 from gpuledger.wiring.pseudonym_key import recorded_names
 from ledger.kube.requests import gpu_types, place_traits
-from ledger.kube.requests.card_sizes import Sizes
+from ledger.kube.requests.card_sizes import CardSizes
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors import vendor_files, vendors
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
@@ -149,8 +149,8 @@ def demand_rules(settings: Settings) -> DemandRules:
     try:
         own = vendor_files.load(Path(settings.vendors_file)) if settings.vendors_file else ()
         rules = DemandRules(
-            vendors=vendors.chosen(settings.vendors, own),
-            types=gpu_types.read(settings.gpu_types),
+            vendors=vendors.select_vendors(settings.vendors, own),
+            types=gpu_types.parse_types(settings.gpu_types),
             type_annotations=settings.gpu_type_annotations,
             worst_card_memory=settings.worst_card_memory or None,
             managed=settings.managed_resources,
@@ -272,7 +272,7 @@ def cluster_context(
 ) -> ClusterContext:
     """Return the context of reviews. Raises as catalog and demand_rules."""
     rules = demand_rules(settings)
-    sizes = Sizes(view, settings.cluster, rules, settings.card_memory_max)
+    sizes = CardSizes(view, settings.cluster, rules, settings.card_memory_max)
     return ClusterContext(
         kind_catalog(settings),
         rules,

@@ -6,7 +6,7 @@ import structlog
 
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.ports import PodEvent
-from vgpu_native.plugin.allocation.allocation_store import Owner
+from vgpu_native.plugin.allocation.allocation_store import ContainerOwner
 
 _logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
@@ -23,7 +23,9 @@ class PodWrites(Protocol):
         ...
 
 
-async def tell(cluster: PodWrites | None, pod: Owner, reason: str, note: str, action: str) -> bool:
+async def report_event(
+    cluster: PodWrites | None, pod: ContainerOwner, reason: str, note: str, action: str
+) -> bool:
     """Write a warning about a pod; return whether nothing is left to be tried again."""
     if cluster is None:
         return True

@@ -20,7 +20,7 @@ Where = tuple[str, str]
 """A pod's uid, and a card."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class ReportedUsage(msgspec.Struct, frozen=True):
     """What the regions of a pod say that it uses of a card, bytes."""
 
     uid: str
@@ -28,7 +28,7 @@ class Said(msgspec.Struct, frozen=True):
     memory: int
 
 
-class Seen(msgspec.Struct, frozen=True):
+class DriverUsage(msgspec.Struct, frozen=True):
     """What the driver sees a pod use of a card: bytes, by how many processes."""
 
     uid: str
@@ -37,7 +37,7 @@ class Seen(msgspec.Struct, frozen=True):
     processes: int
 
 
-class Drift(msgspec.Struct, frozen=True):
+class Bypass(msgspec.Struct, frozen=True):
     """A pod uses more of a card than its regions say, for `seconds` by now; `excess` in bytes."""
 
     uid: str
@@ -52,7 +52,7 @@ class Drift(msgspec.Struct, frozen=True):
         return self.seen - self.said
 
 
-class Comparer:
+class BypassDetector:
     """Remembers since when each pod is beyond what it says."""
 
     def __init__(self, slack: int = SLACK) -> None:
@@ -63,8 +63,12 @@ class Comparer:
         self._overhead: dict[Where, int] = {}
 
     def compare(
-        self, said: Iterable[Said], seen: Iterable[Seen], now: float, silent: Container[str] = ()
-    ) -> tuple[Drift, ...]:
+        self,
+        said: Iterable[ReportedUsage],
+        seen: Iterable[DriverUsage],
+        now: float,
+        silent: Container[str] = (),
+    ) -> tuple[Bypass, ...]:
         """Return who is beyond what they say. `now` in seconds of a clock that only goes on.
 
         Who says nothing at all is not under the library, and nobody's drift. Of cards that are
@@ -78,12 +82,12 @@ class Comparer:
             memory = claimed.get(where)
             if memory is not None and one.memory - memory > self._slack * max(one.processes, 1):
                 since = self._since.get(where, now)
-                found.append(Drift(*where, memory, one.memory, now - since))
+                found.append(Bypass(*where, memory, one.memory, now - since))
         self._since = before | {(one.uid, one.card): now - one.seconds for one in found}
         return tuple(found)
 
     def overhead(
-        self, said: Mapping[Where, int], seen: Iterable[Seen], silent: Container[str] = ()
+        self, said: Mapping[Where, int], seen: Iterable[DriverUsage], silent: Container[str] = ()
     ) -> dict[Where, int]:
         """Return what was used beyond what is counted at this look and the one before, bytes.
 

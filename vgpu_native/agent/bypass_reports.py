@@ -11,12 +11,12 @@ from typing import Final, Literal
 import structlog
 
 from ledger.kube.api.errors import ClusterError, NotFound
-from vgpu_native.agent.agent_events import PodWrites, tell
-from vgpu_native.agent.bypass_detection import Drift
-from vgpu_native.plugin.allocation.allocation_store import Owner
+from vgpu_native.agent.agent_events import PodWrites, report_event
+from vgpu_native.agent.bypass_detection import Bypass
+from vgpu_native.plugin.allocation.allocation_store import ContainerOwner
 from vgpu_native.shared.limits_page import MEBIBYTE
 
-Bypass = Literal["report", "evict"]
+BypassPolicy = Literal["report", "evict"]
 
 TOLD_SECONDS: Final = 15.0
 """How long a drift must last before anybody is told."""
@@ -27,16 +27,16 @@ EVICT_SECONDS: Final = 60.0
 _logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
-class Reporter:
+class BypassReporter:
     """Tells of each drift once, and evicts by policy."""
 
-    def __init__(self, cluster: PodWrites | None, policy: Bypass) -> None:
+    def __init__(self, cluster: PodWrites | None, policy: BypassPolicy) -> None:
         """Without a cluster, drift is only logged."""
         self._cluster, self._policy = cluster, policy
         self._told: set[tuple[str, str]] = set()
         self._evicted: set[str] = set()
 
-    async def report(self, drifts: Iterable[Drift], owners: Iterable[Owner]) -> None:
+    async def report(self, drifts: Iterable[Bypass], owners: Iterable[ContainerOwner]) -> None:
         """Do what is to be done about the drifts of this moment."""
         pods = {one.uid: one for one in owners}
         lasting = [one for one in drifts if one.seconds >= TOLD_SECONDS and one.uid in pods]
@@ -48,7 +48,7 @@ class Reporter:
             if self._policy == "evict" and one.seconds >= EVICT_SECONDS:
                 await self._evict(one, pods[one.uid])
 
-    async def _tell(self, drift: Drift, pod: Owner) -> None:
+    async def _tell(self, drift: Bypass, pod: ContainerOwner) -> None:
         where = (drift.uid, drift.card)
         if where in self._told:
             return
@@ -65,9 +65,9 @@ class Reporter:
             said=drift.said,
             seen=drift.seen,
         )
-        await tell(self._cluster, pod, "GPUMemoryNotAccountedFor", note, "Account")
+        await report_event(self._cluster, pod, "GPUMemoryNotAccountedFor", note, "Account")
 
-    async def _evict(self, drift: Drift, pod: Owner) -> None:
+    async def _evict(self, drift: Bypass, pod: ContainerOwner) -> None:
         if pod.uid in self._evicted or self._cluster is None:
             return
         try:
@@ -82,4 +82,4 @@ class Reporter:
         self._evicted.add(pod.uid)
         _logger.warning("evicted", namespace=pod.namespace, pod=pod.pod, excess=drift.excess)
         note = f"Evicted for {drift.excess // MEBIBYTE} MiB of card {drift.card} past its limits"
-        await tell(self._cluster, pod, "EvictedForGPUMemory", note, "Evict")
+        await report_event(self._cluster, pod, "EvictedForGPUMemory", note, "Evict")

@@ -13,9 +13,9 @@ import structlog
 
 from ledger.core.model.cards import Card
 from ledger.kube.hami.link_scores import PairScores
-from vgpu_native.agent.card_mapping import Offer, cards_of
-from vgpu_native.nvml.nvml_port import Driver, Gpu, NvmlError, Xid
-from vgpu_native.shared.versioned import Changes
+from vgpu_native.agent.card_mapping import CardOffer, cards_of
+from vgpu_native.nvml.nvml_port import Gpu, NvmlDriver, NvmlError, Xid
+from vgpu_native.shared.versioned import ChangeCounter
 
 LISTEN_SECONDS: Final = 1.0
 """How long one wait for errors lasts, so that the agent can end."""
@@ -29,15 +29,15 @@ OF_PROGRAMS: Final = frozenset({13, 31, 43, 45, 68, 109})
 _logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
-class Inventory:
+class CardInventory:
     """The node's cards; `changes` counts whenever they, or how they are, become other ones.
 
     `trouble` says why nothing is known of cards now, and is empty when all is well.
     """
 
-    def __init__(self, driver: Driver, offer: Offer) -> None:
+    def __init__(self, driver: NvmlDriver, offer: CardOffer) -> None:
         """Know nothing yet; `run` looks."""
-        self.changes = Changes()
+        self.changes = ChangeCounter()
         self.trouble = "NVML has not been asked yet"
         self.ill: dict[str, str] = {}
         self.xids: dict[tuple[str, int], int] = {}

@@ -21,12 +21,12 @@ MODE: Final = "hami-core"
 
 _MAKER: Final = "NVIDIA"
 _SEPARATORS: Final = str.maketrans({",": " ", ":": " ", ";": " "})
-_WORDS: Final = annotation_names.WORDS["nvidia"]
+_WORDS: Final = annotation_names.VENDOR_ANNOTATIONS["nvidia"]
 
-Form = Literal["json", "colons"]
+AnnouncementForm = Literal["json", "colons"]
 
 
-class Offer(msgspec.Struct, frozen=True):
+class CardOffer(msgspec.Struct, frozen=True):
     """What is offered of each card: containers that share it, and percent of what it has."""
 
     slots: int = 10
@@ -34,7 +34,7 @@ class Offer(msgspec.Struct, frozen=True):
     cores_scaling: int = WHOLE
 
 
-def cards_of(gpus: Iterable[Gpu], offer: Offer, ill: Mapping[str, str]) -> tuple[Card, ...]:
+def cards_of(gpus: Iterable[Gpu], offer: CardOffer, ill: Mapping[str, str]) -> tuple[Card, ...]:
     """Return the cards that can be shared; those in `ill` are not healthy.
 
     A card in MIG mode is left out: its instances are not made here.
@@ -57,7 +57,7 @@ def cards_of(gpus: Iterable[Gpu], offer: Offer, ill: Mapping[str, str]) -> tuple
 
 
 def annotations(
-    cards: Sequence[Card], scores: PairScores, offer: Offer, form: Form
+    cards: Sequence[Card], scores: PairScores, offer: CardOffer, form: AnnouncementForm
 ) -> dict[str, str | None]:
     """Return the annotations by which a node announces its cards; None stands for none."""
     write = node_devices.announcement if form == "json" else node_devices.colon_announcement

@@ -10,30 +10,30 @@ from typing import Final
 import msgspec
 import structlog
 
-from vgpu_native.agent.bypass_detection import Comparer, Drift, Said, Seen
+from vgpu_native.agent.bypass_detection import Bypass, BypassDetector, DriverUsage, ReportedUsage
 from vgpu_native.agent.cgroups import Cgroups
-from vgpu_native.nvml.nvml_port import Driver, Load, NvmlError
-from vgpu_native.plugin.allocation.allocation_store import Allocation, Owner
+from vgpu_native.nvml.nvml_port import Load, NvmlDriver, NvmlError
+from vgpu_native.plugin.allocation.allocation_store import Allocation, ContainerOwner
 from vgpu_native.shared import usage_region
 from vgpu_native.shared.layout import NO_LIMIT
-from vgpu_native.shared.limits_page import BadPage, Limits
+from vgpu_native.shared.limits_page import BadLimitsPage, ContainerLimits
 from vgpu_native.shared.limits_page import read as read_page
-from vgpu_native.shared.usage_region import BadRegion, Region
+from vgpu_native.shared.usage_region import BadRegion, UsageRegion
 
 NANOSECONDS: Final = 1_000_000_000
 
 _logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
-class Held(msgspec.Struct, frozen=True):
+class LimitedContainer(msgspec.Struct, frozen=True):
     """Where a container's limits page and its region are."""
 
-    owner: Owner
+    owner: ContainerOwner
     page: Path
     region: Path
 
 
-class Use(msgspec.Struct, frozen=True):
+class ContainerUse(msgspec.Struct, frozen=True):
     """What a container uses of one of its cards: bytes, and seconds for which it kept it busy.
 
     `index` is the card's place among the container's. Without a limit, `memory_limit` is 0 bytes
@@ -56,33 +56,33 @@ class Use(msgspec.Struct, frozen=True):
     seen: int | None = None
 
 
-class Observation(msgspec.Struct, frozen=True):
+class UsageObservation(msgspec.Struct, frozen=True):
     """What was found at one look. `broken` says which regions cannot be read, and why.
 
     `within` names, by limits page and with the generation that was read, the cards of which a pod
     uses no more than its limits are now.
     """
 
-    uses: tuple[Use, ...] = ()
+    uses: tuple[ContainerUse, ...] = ()
     loads: dict[str, Load] = {}
-    drifts: tuple[Drift, ...] = ()
+    drifts: tuple[Bypass, ...] = ()
     overhead: dict[str, dict[str, int]] = {}
     broken: dict[str, str] = {}
     within: dict[str, tuple[int, tuple[str, ...]]] = {}
     time: float = 0.0
 
 
-def held_of(allocation: Allocation, page: Path, region: Path) -> Held | None:
+def limited_container(allocation: Allocation, page: Path, region: Path) -> LimitedContainer | None:
     """Return what a container holds; None for one that is not under limits, or not known."""
     if not allocation.tied or not allocation.limited or allocation.owner is None:
         return None
-    return Held(allocation.owner, page, region / "region")
+    return LimitedContainer(allocation.owner, page, region / "region")
 
 
-class Observer:
+class UsageObserver:
     """Looks at regions and at the driver, and compares the two."""
 
-    def __init__(self, driver: Driver, cgroups: Cgroups, comparer: Comparer) -> None:
+    def __init__(self, driver: NvmlDriver, cgroups: Cgroups, comparer: BypassDetector) -> None:
         """Nothing has been seen yet."""
         self._driver, self._cgroups, self._comparer = driver, cgroups, comparer
         self._busy: dict[tuple[Path, str], int] = {}
@@ -90,7 +90,9 @@ class Observer:
         self._blind = ""
         self._broken: frozenset[str] = frozenset()
 
-    async def look(self, holders: Sequence[Held], cards: Iterable[str]) -> Observation:
+    async def look(
+        self, holders: Sequence[LimitedContainer], cards: Iterable[str]
+    ) -> UsageObservation:
         """Return what containers and cards do now."""
         before = await asyncio.to_thread(_read_all, holders)
         asked = tuple(cards)
@@ -103,11 +105,14 @@ class Observer:
         uses = tuple(self._uses(holders, after, now, seen))
         overhead = self._comparer.overhead(said, seen.pods, silent)
         self._looked = now
-        return Observation(
+        return UsageObservation(
             uses,
             loads,
             self._comparer.compare(
-                [Said(*where, memory) for where, memory in said.items()], seen.pods, now, silent
+                [ReportedUsage(*where, memory) for where, memory in said.items()],
+                seen.pods,
+                now,
+                silent,
             ),
             _alone(holders, overhead),
             after.broken,
@@ -139,7 +144,7 @@ class Observer:
             _logger.warning("processes_not_seen", reason=reason)
         self._blind = reason
 
-    def _say_broken(self, holders: Sequence[Held], broken: dict[str, str]) -> None:
+    def _say_broken(self, holders: Sequence[LimitedContainer], broken: dict[str, str]) -> None:
         """Name whose files cannot be read, each once until it can be read again."""
         for held in holders:
             for path in {str(held.page), str(held.region)} & (broken.keys() - self._broken):
@@ -154,11 +159,11 @@ class Observer:
 
     def _uses(
         self,
-        holders: Sequence[Held],
+        holders: Sequence[LimitedContainer],
         read: "_Read",
         now: float,
         seen: "_Seen",
-    ) -> Iterable[Use]:
+    ) -> Iterable[ContainerUse]:
         busy: dict[tuple[Path, str], int] = {}
         for held in holders:
             limits, region = read.limits.get(held.page), read.regions.get(held.region)
@@ -168,7 +173,7 @@ class Observer:
                 busy[where] = spent
                 # Nobody who was not there at the look before was busy since.
                 worked = max(spent - self._busy.get(where, spent), 0) / NANOSECONDS
-                yield Use(
+                yield ContainerUse(
                     held.owner.namespace,
                     held.owner.pod,
                     held.owner.uid,
@@ -191,16 +196,16 @@ class _Seen:
 
     def __init__(self) -> None:
         self.cards: set[str] = set()
-        self._pods: dict[tuple[str, str], Seen] = {}
+        self._pods: dict[tuple[str, str], DriverUsage] = {}
 
     @property
-    def pods(self) -> tuple[Seen, ...]:
+    def pods(self) -> tuple[DriverUsage, ...]:
         return tuple(self._pods.values())
 
     def add(self, uid: str, card: str, memory: int) -> None:
         """Count a process."""
-        known = self._pods.get((uid, card), Seen(uid, card, 0, 0))
-        self._pods[uid, card] = Seen(uid, card, known.memory + memory, known.processes + 1)
+        known = self._pods.get((uid, card), DriverUsage(uid, card, 0, 0))
+        self._pods[uid, card] = DriverUsage(uid, card, known.memory + memory, known.processes + 1)
 
     def of(self, uid: str, card: str) -> int | None:
         """Return the bytes that a pod uses of a card, None where the driver does not tell."""
@@ -211,17 +216,17 @@ class _Seen:
 
 
 class _Read(msgspec.Struct):
-    regions: dict[Path, Region]
-    limits: dict[Path, Limits]
+    regions: dict[Path, UsageRegion]
+    limits: dict[Path, ContainerLimits]
     broken: dict[str, str]
 
 
-def _read_all(holders: Sequence[Held]) -> _Read:
+def _read_all(holders: Sequence[LimitedContainer]) -> _Read:
     read = _Read({}, {}, {})
     for held in holders:
         try:
             read.limits[held.page] = read_page(held.page)
-        except (BadPage, OSError) as error:
+        except (BadLimitsPage, OSError) as error:
             read.broken[str(held.page)] = str(error)
         try:
             read.regions[held.region] = usage_region.read(held.region)
@@ -233,7 +238,9 @@ def _read_all(holders: Sequence[Held]) -> _Read:
     return read
 
 
-def _said(holders: Sequence[Held], before: _Read, after: _Read) -> dict[tuple[str, str], int]:
+def _said(
+    holders: Sequence[LimitedContainer], before: _Read, after: _Read
+) -> dict[tuple[str, str], int]:
     """Return what pods say they use, by uid and card: the larger of two readings of each region.
 
     A container without a region, or with one that cannot be read, claims that it uses nothing. A
@@ -252,7 +259,7 @@ def _said(holders: Sequence[Held], before: _Read, after: _Read) -> dict[tuple[st
 
 
 def _within(
-    holders: Sequence[Held], read: _Read, seen: _Seen
+    holders: Sequence[LimitedContainer], read: _Read, seen: _Seen
 ) -> dict[str, tuple[int, tuple[str, ...]]]:
     """Return the cards, by limits page, of which the driver sees a pod use its limits at most."""
     limits: Counter[tuple[str, str]] = Counter()
@@ -274,12 +281,12 @@ def _within(
 
 
 def _alone(
-    holders: Sequence[Held], overhead: Mapping[tuple[str, str], int]
+    holders: Sequence[LimitedContainer], overhead: Mapping[tuple[str, str], int]
 ) -> dict[str, dict[str, int]]:
     """Return the overhead by limits page, of pods with one container: of others it is not known
     which of them has it.
     """
-    pods: dict[str, list[Held]] = {}
+    pods: dict[str, list[LimitedContainer]] = {}
     for held in holders:
         pods.setdefault(held.owner.uid, []).append(held)
     found: dict[str, dict[str, int]] = {}

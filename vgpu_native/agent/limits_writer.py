@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from vgpu_native.plugin.placement_source import Container
+from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.shared.container_limits import limits_of
-from vgpu_native.shared.limits_page import BadPage, Device, Limits, Page
+from vgpu_native.shared.limits_page import BadLimitsPage, ContainerLimits, DeviceLimits, LimitsPage
 
 _logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
@@ -23,17 +23,17 @@ Key = tuple[str, str]
 """A pod's uid, and a container's name."""
 
 
-class Limiter:
+class LimitsWriter:
     """The pages of this node's containers."""
 
     def __init__(self, flags: int = 0) -> None:
         """`flags` stand on every page."""
         self._flags = flags
-        self._pages: dict[Path, Page] = {}
+        self._pages: dict[Path, LimitsPage] = {}
         self._overhead: dict[Path, dict[str, int]] = {}
         self.troubles: dict[Key, str] = {}
 
-    def apply(self, pages: Mapping[Key, Path], containers: Iterable[Container]) -> list[Key]:
+    def apply(self, pages: Mapping[Key, Path], containers: Iterable[PlacedContainer]) -> list[Key]:
         """Bring pages up to date, and let go of all others; return whose limits have changed.
 
         `pages` are those of containers that are known for sure. A page that cannot be changed is
@@ -68,9 +68,9 @@ class Limiter:
         )
         return page.change(msgspec.structs.replace(page.limits, devices=devices))
 
-    def limits(self, path: Path) -> Limits | None:
+    def limits(self, path: Path) -> ContainerLimits | None:
         """Return what a page says, None when it cannot be read."""
-        with contextlib.suppress(BadPage, OSError):
+        with contextlib.suppress(BadLimitsPage, OSError):
             return self._page(path).limits
         return None
 
@@ -79,11 +79,11 @@ class Limiter:
         for path in list(self._pages):
             self._forget(path)
 
-    def _change(self, path: Path, container: Container) -> bool:
+    def _change(self, path: Path, container: PlacedContainer) -> bool:
         try:
             page = self._page(path)
             changed = page.change(self._with_overhead(path, self._wanted(page, container)))
-        except (BadPage, OSError, ValueError) as error:
+        except (BadLimitsPage, OSError, ValueError) as error:
             if self.troubles.get(container.key) != str(error):
                 _logger.error("limits_not_changed", container=str(container), reason=str(error))
             self.troubles[container.key] = str(error)
@@ -93,7 +93,7 @@ class Limiter:
             _logger.info("limits_changed", container=str(container), devices=_told(page.limits))
         return changed
 
-    def _wanted(self, page: Page, container: Container) -> Limits:
+    def _wanted(self, page: LimitsPage, container: PlacedContainer) -> ContainerLimits:
         """Return a container's limits in the order of its page, where it has those cards."""
         places = {one.uuid: place for place, one in enumerate(page.limits.devices)}
         shares = sorted(container.shares, key=lambda one: places.get(one.uuid, len(places)))
@@ -103,7 +103,7 @@ class Limiter:
         pairs = zip(page.limits.devices, wanted.devices, strict=True)
         return msgspec.structs.replace(wanted, devices=tuple(_granted(*pair) for pair in pairs))
 
-    def _with_overhead(self, path: Path, limits: Limits) -> Limits:
+    def _with_overhead(self, path: Path, limits: ContainerLimits) -> ContainerLimits:
         overhead = self._overhead.get(path, {})
         devices = tuple(
             msgspec.structs.replace(one, overhead=overhead.get(one.uuid, 0))
@@ -111,14 +111,14 @@ class Limiter:
         )
         return msgspec.structs.replace(limits, devices=devices)
 
-    def _page(self, path: Path) -> Page:
+    def _page(self, path: Path) -> LimitsPage:
         """Return a page, mapped once. Raises BadPage, OSError."""
         found = self._pages.get(path)
         if found is not None and not found.is_current():
             self._forget(path)
             found = None
         if found is None:
-            found = self._pages[path] = Page(path)
+            found = self._pages[path] = LimitsPage(path)
         return found
 
     def _forget(self, path: Path) -> None:
@@ -126,14 +126,14 @@ class Limiter:
         self._pages.pop(path).close()
 
 
-def _granted(before: Device, after: Device) -> Device:
+def _granted(before: DeviceLimits, after: DeviceLimits) -> DeviceLimits:
     """Return a device with the larger limit that it had before, which may be in use still."""
     return msgspec.structs.replace(after, granted=before.most if before.most > after.memory else 0)
 
 
-def _told(limits: Limits) -> list[str]:
+def _told(limits: ContainerLimits) -> list[str]:
     return [_of(device) for device in limits.devices]
 
 
-def _of(device: Device) -> str:
+def _of(device: DeviceLimits) -> str:
     return f"{device.uuid}: {device.memory} bytes, {device.cores} %"

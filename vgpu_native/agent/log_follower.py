@@ -21,10 +21,10 @@ from ledger.log.port import Log, LogError, Lost, Unreachable
 from ledger.log.records import NewerSchema
 from ledger.log.recovery import replay
 from ledger.log.recovery.head_witness import LogHead
-from vgpu_native.agent.node_placements import Image, Resident, Tracker, image_of
-from vgpu_native.plugin.placement_source import Container
+from vgpu_native.agent.node_placements import NodeImage, NodePlacements, PlacedPod, image_of
+from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.shared.atomic_file import write_whole
-from vgpu_native.shared.versioned import Changes
+from vgpu_native.shared.versioned import ChangeCounter
 
 RETRY_SECONDS: Final = 1.0
 """Wait before a log that could not be reached is tried again."""
@@ -50,7 +50,7 @@ Connect = Callable[[], Awaitable[Log]]
 """Connects to the log. Raises Unreachable."""
 
 
-class Follower:
+class LogFollower:
     """The placements of one node, as a `Placements` of the device plugin.
 
     `trouble` says why nothing is followed, and is empty while all is well.
@@ -60,11 +60,11 @@ class Follower:
         """`node` is qualified by its cluster; `file` keeps what is known. Raises OSError."""
         self.trouble = "the log has not been opened yet"
         self._connect, self._file = connect, file
-        self._tracker = Tracker(_kept(file, node))
+        self._tracker = NodePlacements(_kept(file, node))
         self._log: Log | None = None
         self._silent = False
         self._is_current = False
-        self._changes = Changes()
+        self._changes = ChangeCounter()
         self._containers = _containers(self._tracker.residents)
         self._kept_position = self._tracker.position
 
@@ -90,11 +90,11 @@ class Follower:
         return self._is_current
 
     @property
-    def residents(self) -> tuple[Resident, ...]:
+    def residents(self) -> tuple[PlacedPod, ...]:
         """The pods that are placed on the node."""
         return self._tracker.residents
 
-    def containers(self) -> Sequence[Container]:
+    def containers(self) -> Sequence[PlacedContainer]:
         """Return all containers with cards, of the pods that are placed on the node."""
         return self._containers
 
@@ -207,7 +207,7 @@ class Follower:
             return
         image = await _snapshot(log, tracker)
         if image is not None:
-            self._tracker = Tracker(image)
+            self._tracker = NodePlacements(image)
             self._change()
 
     def _tell(self, last: int) -> None:
@@ -239,7 +239,7 @@ class Follower:
         finally:
             self._note(self._tracker.image())
 
-    def _note(self, image: Image) -> None:
+    def _note(self, image: NodeImage) -> None:
         """Keep what is known; a disk that is full costs a longer start, and nothing else."""
         if image.position == self._kept_position:
             return
@@ -250,21 +250,21 @@ class Follower:
             _logger.warning("placements_not_kept", reason=str(error))
 
 
-def _kept(file: Path, node: str) -> Image:
+def _kept(file: Path, node: str) -> NodeImage:
     """Return what was kept of a node, nothing when it was of another or cannot be read."""
     with contextlib.suppress(FileNotFoundError):
         try:
-            image = msgspec.msgpack.decode(file.read_bytes(), type=Image)
+            image = msgspec.msgpack.decode(file.read_bytes(), type=NodeImage)
         except msgspec.MsgspecError as error:
             _logger.warning("placements_not_readable", file=str(file), reason=str(error))
         else:
             if image.node == node:
                 return image
             _logger.warning("placements_of_another_node", file=str(file), node=image.node)
-    return Image(node)
+    return NodeImage(node)
 
 
-async def _snapshot(log: Log, tracker: Tracker) -> Image | None:
+async def _snapshot(log: Log, tracker: NodePlacements) -> NodeImage | None:
     """Return what the newest snapshot says of the node, None when it says nothing newer."""
     try:
         stored = await log.load_snapshots()
@@ -284,10 +284,10 @@ async def _snapshot(log: Log, tracker: Tracker) -> Image | None:
     return None
 
 
-def _containers(residents: Sequence[Resident]) -> tuple[Container, ...]:
+def _containers(residents: Sequence[PlacedPod]) -> tuple[PlacedContainer, ...]:
     """Return the containers of pods, each with its place among those of its pod."""
     return tuple(
-        Container(
+        PlacedContainer(
             namespace=one.space,
             pod=one.name,
             uid=one.uid,

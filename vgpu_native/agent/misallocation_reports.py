@@ -11,18 +11,18 @@ from typing import Final, Literal
 import structlog
 
 from ledger.kube.api.errors import ClusterError, NotFound
-from vgpu_native.agent.agent_events import PodWrites, tell
-from vgpu_native.plugin.allocation.allocation_store import Allocation, Owner
+from vgpu_native.agent.agent_events import PodWrites, report_event
+from vgpu_native.plugin.allocation.allocation_store import Allocation, ContainerOwner
 
-WrongCards = Literal["report", "evict"]
+MisallocationPolicy = Literal["report", "evict"]
 
 _logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
-class Mistakes:
+class MisallocationReporter:
     """Tells of each wrong answer once, and evicts by policy; what fails is tried again."""
 
-    def __init__(self, cluster: PodWrites | None, policy: WrongCards) -> None:
+    def __init__(self, cluster: PodWrites | None, policy: MisallocationPolicy) -> None:
         """Without a cluster, wrong answers are only logged."""
         self._cluster, self._policy = cluster, policy
         self._logged: set[str] = set()
@@ -45,18 +45,18 @@ class Mistakes:
         self._told &= tokens
         self._evicted &= tokens
 
-    async def _tell(self, one: Allocation, pod: Owner) -> None:
+    async def _tell(self, one: Allocation, pod: ContainerOwner) -> None:
         if one.token not in self._logged:
             self._logged.add(one.token)
             _logger.warning(
                 "wrong_cards_answered", namespace=pod.namespace, pod=pod.pod, reason=one.problem
             )
-        if one.token not in self._told and await tell(
+        if one.token not in self._told and await report_event(
             self._cluster, pod, "WrongGPUsAnswered", one.problem, "Start"
         ):
             self._told.add(one.token)
 
-    async def _evict(self, one: Allocation, pod: Owner) -> None:
+    async def _evict(self, one: Allocation, pod: ContainerOwner) -> None:
         if one.token in self._evicted or self._cluster is None:
             return
         try:
@@ -70,4 +70,4 @@ class Mistakes:
         self._evicted.add(one.token)
         _logger.warning("evicted", namespace=pod.namespace, pod=pod.pod, reason=one.problem)
         note = "Evicted so that another pod is made: it was answered GPUs of another"
-        await tell(self._cluster, pod, "EvictedForWrongGPUs", note, "Evict")
+        await report_event(self._cluster, pod, "EvictedForWrongGPUs", note, "Evict")

@@ -7,16 +7,21 @@ from typing import Final
 
 import structlog
 
-from vgpu_native.agent.bypass_reports import Reporter
-from vgpu_native.agent.card_inventory import Inventory
-from vgpu_native.agent.device_usage import Held, Observation, Observer, held_of
-from vgpu_native.agent.limits_writer import Key, Limiter
-from vgpu_native.agent.log_follower import Follower
-from vgpu_native.agent.misallocation_reports import Mistakes
+from vgpu_native.agent.bypass_reports import BypassReporter
+from vgpu_native.agent.card_inventory import CardInventory
+from vgpu_native.agent.device_usage import (
+    LimitedContainer,
+    UsageObservation,
+    UsageObserver,
+    limited_container,
+)
+from vgpu_native.agent.limits_writer import Key, LimitsWriter
+from vgpu_native.agent.log_follower import LogFollower
+from vgpu_native.agent.misallocation_reports import MisallocationReporter
 from vgpu_native.agent.node_metrics import AgentCollector
-from vgpu_native.plugin.allocation.allocation_store import Allocations
-from vgpu_native.plugin.device_ids import Devices
-from vgpu_native.shared.limits_page import BadPage
+from vgpu_native.plugin.allocation.allocation_store import AllocationStore
+from vgpu_native.plugin.device_ids import AdvertisedDevices
+from vgpu_native.shared.limits_page import BadLimitsPage
 
 AGAIN_SECONDS: Final = 10.0
 """How often pages are compared with the ledger without news: somebody may have removed one."""
@@ -24,20 +29,20 @@ AGAIN_SECONDS: Final = 10.0
 _logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
-class Node:
+class NodeAgent:
     """One node's work."""
 
     def __init__(  # noqa: PLR0913 - the parts of an agent are so many
         self,
-        inventory: Inventory,
-        follower: Follower,
-        devices: Devices,
-        allocations: Allocations,
-        limiter: Limiter,
-        observer: Observer,
+        inventory: CardInventory,
+        follower: LogFollower,
+        devices: AdvertisedDevices,
+        allocations: AllocationStore,
+        limiter: LimitsWriter,
+        observer: UsageObserver,
         exported: AgentCollector,
-        reporter: Reporter,
-        mistakes: Mistakes,
+        reporter: BypassReporter,
+        mistakes: MisallocationReporter,
         *,
         look_seconds: float,
         overhead: bool,
@@ -115,29 +120,29 @@ class Node:
                 async with asyncio.timeout(AGAIN_SECONDS):
                     await changes.wait(version)
 
-    def _hold_against(self, found: Observation) -> None:
+    def _hold_against(self, found: UsageObservation) -> None:
         for page, overhead in found.overhead.items():
             try:
                 self._limiter.set_overhead(Path(page), overhead)
-            except (BadPage, OSError) as error:
+            except (BadLimitsPage, OSError) as error:
                 _logger.warning("overhead_not_written", page=page, reason=str(error))
 
-    def _settle(self, found: Observation) -> None:
+    def _settle(self, found: UsageObservation) -> None:
         """Let limits that were lowered be all that counts, where no more is in use."""
         for page, (generation, cards) in found.within.items():
             try:
                 self._limiter.settle(Path(page), generation, cards)
-            except (BadPage, OSError) as error:
+            except (BadLimitsPage, OSError) as error:
                 _logger.warning("limits_not_settled", page=page, reason=str(error))
 
     def _pages(self) -> dict[Key, Path]:
         """Return the limits pages of containers that are known for sure."""
         return {one.owner.key: one.page for one in self._holders()}
 
-    def _holders(self) -> list[Held]:
+    def _holders(self) -> list[LimitedContainer]:
         allocations = self._allocations
         found = (
-            held_of(one, allocations.page(one), allocations.region(one))
+            limited_container(one, allocations.page(one), allocations.region(one))
             for one in allocations.tied()
         )
         return [one for one in found if one is not None]

@@ -7,11 +7,11 @@ from typing import Final, Protocol
 
 import structlog
 
-from ledger.kube.api.errors import ClusterError, Conflict
-from ledger.kube.api.objects import Node
+from ledger.kube.api.errors import ClusterError, VersionConflict
+from ledger.kube.api.objects import ApiNode
 from ledger.kube.hami import annotation_names
-from vgpu_native.agent.card_inventory import Inventory
-from vgpu_native.agent.card_mapping import Form, Offer, annotations, answer, changes
+from vgpu_native.agent.card_inventory import CardInventory
+from vgpu_native.agent.card_mapping import AnnouncementForm, CardOffer, annotations, answer, changes
 
 LOOK_SECONDS: Final = 30.0
 """How often the Node is looked at without news: somebody may have changed it, or ask."""
@@ -25,7 +25,7 @@ _logger: Final = structlog.get_logger("gpuledger.node.agent_process")
 class NodeWrites(Protocol):
     """What of a cluster announcing needs; every call has a deadline and may raise ClusterError."""
 
-    async def get_node(self, name: str) -> Node | None:
+    async def get_node(self, name: str) -> ApiNode | None:
         """Read a node; None when it does not exist."""
         ...
 
@@ -36,11 +36,16 @@ class NodeWrites(Protocol):
         ...
 
 
-class Announcer:
+class NodeAnnotator:
     """Announces the cards of an inventory; `trouble` says why the Node does not say so yet."""
 
     def __init__(
-        self, cluster: NodeWrites, node: str, inventory: Inventory, offer: Offer, form: Form
+        self,
+        cluster: NodeWrites,
+        node: str,
+        inventory: CardInventory,
+        offer: CardOffer,
+        form: AnnouncementForm,
     ) -> None:
         """Write to the Node of this name."""
         self.trouble = "the cards have not been announced yet"
@@ -85,7 +90,7 @@ class Announcer:
         try:
             if await self.announce():
                 _logger.info("cards_announced", node=self._node, cards=len(self._inventory.cards))
-        except Conflict:
+        except VersionConflict:
             return CONFLICT_SECONDS
         except (ClusterError, TimeoutError) as error:
             reason = str(error) or "the API server does not answer in time"

@@ -11,14 +11,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ledger.core.model.cards import Card
-from vgpu_native.agent.card_inventory import Inventory
-from vgpu_native.agent.device_usage import Observation, Use
+from vgpu_native.agent.card_inventory import CardInventory
+from vgpu_native.agent.device_usage import ContainerUse, UsageObservation
 
 _CARD: Final = ("node", "device_index", "device_uuid", "device_type")
 _CONTAINER: Final = ("namespace", "pod", "container", "vdevice_index", "device_uuid")
 _POD: Final = ("uid", "device_uuid")
 
-_OF_CONTAINERS: Final[tuple[tuple[str, str, Callable[[Use], float]], ...]] = (
+_OF_CONTAINERS: Final[tuple[tuple[str, str, Callable[[ContainerUse], float]], ...]] = (
     (
         "hami_vgpu_memory_used_bytes",
         "Memory of a card that a container says it uses, bytes.",
@@ -53,17 +53,17 @@ LIMIT: Final = 10_000
 class AgentCollector(Collector):
     """What the agent found at its last look."""
 
-    def __init__(self, node: str, inventory: Inventory) -> None:
+    def __init__(self, node: str, inventory: CardInventory) -> None:
         """Export the cards of an inventory; `show` tells what containers do."""
         self._node, self._inventory = node, inventory
-        self._found = Observation()
+        self._found = UsageObservation()
 
     @property
-    def found(self) -> Observation:
+    def found(self) -> UsageObservation:
         """The last look."""
         return self._found
 
-    def show(self, found: Observation) -> None:
+    def show(self, found: UsageObservation) -> None:
         """Export this look from now on."""
         self._found = found
 
@@ -87,7 +87,7 @@ class AgentCollector(Collector):
         yield busy
         yield from _of_drift(found)
 
-    def _of_cards(self, found: Observation, cards: tuple[Card, ...]) -> Iterator[Metric]:
+    def _of_cards(self, found: UsageObservation, cards: tuple[Card, ...]) -> Iterator[Metric]:
         health = GaugeMetricFamily(
             "gpuledger_card_healthy", "1 while a card is healthy.", labels=_CARD
         )
@@ -125,7 +125,7 @@ class AgentCollector(Collector):
         return family
 
 
-def _of_drift(found: Observation) -> Iterator[Metric]:
+def _of_drift(found: UsageObservation) -> Iterator[Metric]:
     drift = GaugeMetricFamily(
         "gpuledger_pod_gpu_drift_bytes",
         "Memory of a card that a pod uses beyond what its containers say, bytes.",
@@ -141,5 +141,5 @@ def _of_drift(found: Observation) -> Iterator[Metric]:
     yield broken
 
 
-def _labels(use: Use) -> tuple[str, ...]:
+def _labels(use: ContainerUse) -> tuple[str, ...]:
     return (use.namespace, use.pod, use.container, str(use.index), use.card)

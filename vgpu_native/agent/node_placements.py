@@ -36,7 +36,7 @@ Place = tuple[str, str]
 """A qualified namespace, and a key in it."""
 
 
-class Resident(msgspec.Struct, frozen=True):
+class PlacedPod(msgspec.Struct, frozen=True):
     """A pod on the node and what its containers have of which cards.
 
     `namespace` is qualified by the cluster. `time`, when it was placed, in µs of Unix time.
@@ -61,34 +61,34 @@ class Resident(msgspec.Struct, frozen=True):
         return local_name(self.namespace)
 
 
-class Image(msgspec.Struct, frozen=True):
+class NodeImage(msgspec.Struct, frozen=True):
     """What is tracked, at a position: `node` is qualified, `hash` that of the record there."""
 
     node: str
     position: int = 0
     hash: bytes = bytes(32)
-    residents: tuple[Resident, ...] = ()
+    residents: tuple[PlacedPod, ...] = ()
 
 
-class Tracker:
+class NodePlacements:
     """The placements of a node at a position of the log."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: NodeImage) -> None:
         """Go on from an image."""
         self.node: Final = image.node
         self.position, self.hash = image.position, image.hash
-        self._residents: dict[Place, Resident] = {
+        self._residents: dict[Place, PlacedPod] = {
             (one.namespace, one.key): one for one in image.residents
         }
 
     @property
-    def residents(self) -> tuple[Resident, ...]:
+    def residents(self) -> tuple[PlacedPod, ...]:
         """The pods on the node, in the order in which they were placed."""
         return tuple(sorted(self._residents.values(), key=lambda one: (one.time, one.namespace)))
 
-    def image(self) -> Image:
+    def image(self) -> NodeImage:
         """Return what is tracked, to go on from later."""
-        return Image(self.node, self.position, self.hash, self.residents)
+        return NodeImage(self.node, self.position, self.hash, self.residents)
 
     def take(self, position: int, payload: bytes) -> bool:
         """Take the record at the next position; return whether anything on the node changed.
@@ -129,7 +129,7 @@ class Tracker:
         where = (event.namespace, event.key)
         if event.node == self.node:
             stage = Stage.BOUND if event.cause == Cause.SEEN else Stage.PROPOSED
-            self._residents[where] = Resident(*where, event.uid, event.parts, time, stage)
+            self._residents[where] = PlacedPod(*where, event.uid, event.parts, time, stage)
         else:
             self._residents.pop(where, None)
 
@@ -151,15 +151,15 @@ class Tracker:
             del self._residents[namespace, key]
 
 
-def image_of(state: State, node: str) -> Image:
+def image_of(state: State, node: str) -> NodeImage:
     """Return what a ledger's state says of a node, to go on from."""
-    return Image(node, state.position, state.hash, tuple(_residents(state, node)))
+    return NodeImage(node, state.position, state.hash, tuple(_residents(state, node)))
 
 
-def _residents(state: State, node: str) -> Iterable[Resident]:
+def _residents(state: State, node: str) -> Iterable[PlacedPod]:
     for namespace, key in state.residents.get(node, ()):
         placed = state.namespaces[namespace].placed[key]
-        yield Resident(
+        yield PlacedPod(
             namespace,
             key,
             placed.uid,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pynvml
 
-from vgpu_native.nvml.nvml_port import Gpu, Load, NvmlError, Process, Xid
+from vgpu_native.nvml.nvml_port import DriverProcess, Gpu, Load, NvmlError, Xid
 
 LINKS_MAX: Final = 18
 """NVLinks of one card."""
@@ -64,7 +64,7 @@ class NvmlLibrary:
                 busy, memory_busy = int(rates.gpu), int(rates.memory)
             return Load(used, busy, memory_busy)
 
-    def processes(self, uuid: str) -> tuple[Process, ...]:
+    def processes(self, uuid: str) -> tuple[DriverProcess, ...]:
         """Return the processes that compute or draw on a card. Raises NvmlError."""
         with self._calling(f"the processes of card {uuid}"):
             handle = self._handle(uuid)
@@ -76,7 +76,7 @@ class NvmlLibrary:
                 memory = one.usedGpuMemory
                 known = memory is not None and memory != NO_WHERE
                 found[int(one.pid)] = max(found.get(int(one.pid), 0), int(memory) if known else 0)
-            return tuple(Process(pid, memory) for pid, memory in sorted(found.items()))
+            return tuple(DriverProcess(pid, memory) for pid, memory in sorted(found.items()))
 
     def scores(self) -> dict[tuple[str, str], int]:
         """Return how well each two cards are linked. Raises NvmlError."""

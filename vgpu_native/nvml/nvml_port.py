@@ -1,6 +1,6 @@
 """NVML as the agent needs it: a port, and what may go wrong behind it.
 
-The calls block, as the driver does; `Driver` makes them in threads of its own, with deadlines.
+The calls block, as the driver does; `NvmlDriver` makes them in threads of its own, with deadlines.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from vgpu_native.nvml.worker_thread import Lane
+from vgpu_native.nvml.worker_thread import WorkerThread
 
 CALL_SECONDS: Final = 10.0
 """How long NVML may take for an answer; a driver that hangs takes for ever."""
@@ -44,7 +44,7 @@ class Load(msgspec.Struct, frozen=True):
     memory_busy: int
 
 
-class Process(msgspec.Struct, frozen=True):
+class DriverProcess(msgspec.Struct, frozen=True):
     """A process that uses a card, by its pid on the host, and the bytes it uses."""
 
     pid: int
@@ -69,7 +69,7 @@ class Nvml(Protocol):
         """Return how a card is used now."""
         ...
 
-    def processes(self, uuid: str) -> tuple[Process, ...]:
+    def processes(self, uuid: str) -> tuple[DriverProcess, ...]:
         """Return the processes that use a card."""
         ...
 
@@ -82,7 +82,7 @@ class Nvml(Protocol):
         ...
 
 
-class Driver:
+class NvmlDriver:
     """NVML behind threads, so that a driver that hangs holds up nothing else.
 
     Events are waited for in a thread, and all else is asked for in another, one after the other.
@@ -91,7 +91,7 @@ class Driver:
     def __init__(self, nvml: Nvml, seconds: float = CALL_SECONDS) -> None:
         """Ask `nvml`, for so many seconds at most."""
         self.nvml, self._seconds = nvml, seconds
-        self._asking, self._listening = Lane("nvml"), Lane("nvml-events")
+        self._asking, self._listening = WorkerThread("nvml"), WorkerThread("nvml-events")
         self._pending: asyncio.Future[object] | None = None
 
     async def ask(self, call: Callable[..., T], *given: object) -> T:

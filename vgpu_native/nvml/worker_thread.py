@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import Any
 
 
-class Lane:
+class WorkerThread:
     """One thread, which makes calls one after the other."""
 
     def __init__(self, name: str) -> None:

@@ -10,7 +10,7 @@ from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import (
     NUMANode,
     TopologyInfo,
 )
-from vgpu_native.shared.versioned import Changes
+from vgpu_native.shared.versioned import ChangeCounter
 
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
@@ -29,7 +29,7 @@ def card_of(device: str) -> str:
     return device.rpartition("-")[0]
 
 
-class Devices:
+class AdvertisedDevices:
     """The cards that are advertised. The agent says which; the kubelet is told of each change."""
 
     def __init__(self, *, numa: bool = False) -> None:
@@ -37,7 +37,7 @@ class Devices:
         self._numa = numa
         self._cards: tuple[Card, ...] = ()
         self._known: frozenset[str] = frozenset()
-        self.changes = Changes()
+        self.changes = ChangeCounter()
 
     @property
     def cards(self) -> tuple[Card, ...]:

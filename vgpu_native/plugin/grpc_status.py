@@ -11,7 +11,7 @@ from ledger.kube.requests.container_requests import shown
 IDS_SHOWN: Final = 8
 
 
-class Refused(Exception):
+class RejectedCall(Exception):
     """A call is answered by a status; the text names the field, its value and the remedy."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
@@ -20,22 +20,22 @@ class Refused(Exception):
         self.code = code
 
 
-def bad_request(message: str) -> Refused:
+def bad_request(message: str) -> RejectedCall:
     """Return the refusal of a call that the kubelet would have to make otherwise."""
-    return Refused(grpc.StatusCode.INVALID_ARGUMENT, message)
+    return RejectedCall(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
-def not_now(message: str) -> Refused:
+def unavailable(message: str) -> RejectedCall:
     """Return the refusal of a call that may succeed when it is made again."""
-    return Refused(grpc.StatusCode.UNAVAILABLE, message)
+    return RejectedCall(grpc.StatusCode.UNAVAILABLE, message)
 
 
-def wrong(message: str) -> Refused:
+def failed_precondition(message: str) -> RejectedCall:
     """Return the refusal of a call that somebody has to do something about."""
-    return Refused(grpc.StatusCode.FAILED_PRECONDITION, message)
+    return RejectedCall(grpc.StatusCode.FAILED_PRECONDITION, message)
 
 
-def named(ids: Iterable[str]) -> str:
+def shown_ids(ids: Iterable[str]) -> str:
     """Return ids as a status and a log show them: a caller may send any number, of any length."""
     first = [shown(one) for one in islice(ids, IDS_SHOWN + 1)]
     return ", ".join(first[:IDS_SHOWN] + ["…"] * (len(first) > IDS_SHOWN))

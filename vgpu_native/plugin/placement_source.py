@@ -11,7 +11,7 @@ import msgspec
 from ledger.core.model.cards import Share
 
 
-class Container(msgspec.Struct, frozen=True):
+class PlacedContainer(msgspec.Struct, frozen=True):
     """A container that was placed on this node and takes cards of it.
 
     `namespace` is the pod's as Kubernetes knows it, `order` the container's place in the order in
@@ -49,14 +49,14 @@ class Container(msgspec.Struct, frozen=True):
         return f"container {self.name} of pod {self.namespace}/{self.pod} ({self.uid})"
 
 
-class Placements(Protocol):
+class PlacementSource(Protocol):
     """Who was placed on this node. Answers come from memory and never fail."""
 
     @property
     def version(self) -> int:
         """A number that differs after every change."""
 
-    def containers(self) -> Sequence[Container]:
+    def containers(self) -> Sequence[PlacedContainer]:
         """Return all containers with cards of pods that have not ended, in any order."""
 
     async def wait(self, version: int) -> None:

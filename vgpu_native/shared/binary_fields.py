@@ -11,7 +11,7 @@ from vgpu_native.shared.layout import Field
 _CODES: Final = {4: "<I", 8: "<Q"}
 
 
-class Words:
+class RecordFields:
     """Fields of a record of a layout that begins at `base` of some bytes."""
 
     def __init__(self, content: bytes, base: int = 0) -> None:
@@ -35,9 +35,9 @@ class Words:
         found = self._content[start : start + field.width].split(b"\0", 1)[0]
         return found.decode() if all(33 <= one <= 126 for one in found) else ""
 
-    def at(self, field: Field, index: int) -> "Words":
+    def at(self, field: Field, index: int) -> "RecordFields":
         """Return the record that is one of a field's values."""
-        return Words(self._content, self._base + place(field, index))
+        return RecordFields(self._content, self._base + place(field, index))
 
 
 def place(field: Field, index: int = 0) -> int:

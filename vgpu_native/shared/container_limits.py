@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 from ledger.core.model.cards import WHOLE, Share
 from vgpu_native.shared.layout import NO_LIMIT
-from vgpu_native.shared.limits_page import MEBIBYTE, Device, Limits
+from vgpu_native.shared.limits_page import MEBIBYTE, ContainerLimits, DeviceLimits
 
 
-def limits_of(shares: Sequence[Share], flags: int = 0) -> Limits:
+def limits_of(shares: Sequence[Share], flags: int = 0) -> ContainerLimits:
     """Return the limits of a container with these shares, in the order in which it sees its cards.
 
     A share without memory or cores is not limited in them, as with HAMi. Cores beyond a whole card,
     which a scaled card can have, are all of it.
     """
-    return Limits(
+    return ContainerLimits(
         tuple(
-            Device(
+            DeviceLimits(
                 share.uuid,
                 share.memory * MEBIBYTE if share.memory else NO_LIMIT,
                 min(share.cores, WHOLE) or WHOLE,

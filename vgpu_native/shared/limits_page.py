@@ -17,7 +17,7 @@ import msgspec
 
 from vgpu_native.shared import layout
 from vgpu_native.shared.atomic_file import write_whole
-from vgpu_native.shared.binary_fields import Words, place, put_number, put_text
+from vgpu_native.shared.binary_fields import RecordFields, place, put_number, put_text
 from vgpu_native.shared.layout import (
     DEVICES_MAX,
     LIMITS,
@@ -37,11 +37,11 @@ _READABLE: Final = 0o644
 _NUMBERS: Final = ("memory", "cores", "overhead", "granted")
 
 
-class BadPage(Exception):
+class BadLimitsPage(Exception):
     """A file is no limits page of this version; the text says which file and why."""
 
 
-class Device(msgspec.Struct, frozen=True):
+class DeviceLimits(msgspec.Struct, frozen=True):
     """What a container may use of a device: bytes (`NO_LIMIT`: all), percent of its time.
 
     `overhead` are bytes that its processes use beyond what the library counts. `granted` are bytes
@@ -60,15 +60,15 @@ class Device(msgspec.Struct, frozen=True):
         return max(self.memory, self.granted)
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ContainerLimits(msgspec.Struct, frozen=True):
     """What a page says; `devices` in the order in which the container sees them."""
 
-    devices: tuple[Device, ...]
+    devices: tuple[DeviceLimits, ...]
     flags: int = 0
     generation: int = 1
 
 
-def encode(limits: Limits) -> bytes:
+def encode(limits: ContainerLimits) -> bytes:
     """Return the content of a page. Raises ValueError naming what has no place in one."""
     if len(limits.devices) > DEVICES_MAX:
         raise ValueError(f"{len(limits.devices)} devices: a container has {DEVICES_MAX} at most")
@@ -90,25 +90,29 @@ def encode(limits: Limits) -> bytes:
     return bytes(content)
 
 
-def decode(content: bytes, source: str = "the page") -> Limits:
+def decode(content: bytes, source: str = "the page") -> ContainerLimits:
     """Return what a page says. Raises BadPage."""
     if len(content) != LIMITS_SIZE:
-        raise BadPage(f"{source}: {len(content)} bytes are no limits page, which has {LIMITS_SIZE}")
-    words = Words(content)
+        raise BadLimitsPage(
+            f"{source}: {len(content)} bytes are no limits page, which has {LIMITS_SIZE}"
+        )
+    words = RecordFields(content)
     found = tuple(words.number(LIMITS[name]) for name in ("magic", "version", "size"))
     if found != (MAGIC, VERSION, LIMITS_SIZE):
-        raise BadPage(f"{source}: it begins with {found}: no limits page of version {VERSION}")
+        raise BadLimitsPage(
+            f"{source}: it begins with {found}: no limits page of version {VERSION}"
+        )
     count = words.number(LIMITS["devices"])
     if count > DEVICES_MAX:
-        raise BadPage(f"{source}: {count} devices, of {DEVICES_MAX} at most")
-    return Limits(
+        raise BadLimitsPage(f"{source}: {count} devices, of {DEVICES_MAX} at most")
+    return ContainerLimits(
         tuple(_device(words, index) for index in range(count)),
         words.number(LIMITS["flags"]),
         words.number(LIMITS["generation"]),
     )
 
 
-def write(path: Path, limits: Limits) -> None:
+def write(path: Path, limits: ContainerLimits) -> None:
     """Make a page, complete at any moment at which it is there. Raises OSError, ValueError.
 
     A page that is there already is replaced; who has mapped the old one keeps that.
@@ -116,7 +120,7 @@ def write(path: Path, limits: Limits) -> None:
     write_whole(path, encode(limits), _READABLE)
 
 
-def read(path: Path) -> Limits:
+def read(path: Path) -> ContainerLimits:
     """Return what a page says. Raises BadPage, OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -125,7 +129,7 @@ def read(path: Path) -> Limits:
         os.close(descriptor)
 
 
-class Page:
+class LimitsPage:
     """A page that is there, mapped, to be changed in place."""
 
     def __init__(self, path: Path) -> None:
@@ -143,11 +147,11 @@ class Page:
         self._words = memoryview(self._map).cast("B").cast("Q")
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ContainerLimits:
         """What the page says; nobody else writes it."""
         return self._limits
 
-    def change(self, limits: Limits) -> bool:
+    def change(self, limits: ContainerLimits) -> bool:
         """Let the page say something else of the same devices; return whether that is news.
 
         Raises ValueError when the devices are not the same, in the same order.
@@ -212,18 +216,18 @@ def flags_of(
     )
 
 
-def _numbers(device: Device) -> tuple[tuple[str, int], ...]:
+def _numbers(device: DeviceLimits) -> tuple[tuple[str, int], ...]:
     return tuple((name, getattr(device, name)) for name in _NUMBERS)
 
 
-def _device(words: Words, index: int) -> Device:
-    return Device(
+def _device(words: RecordFields, index: int) -> DeviceLimits:
+    return DeviceLimits(
         words.text(LIMITS["uuid"], index),
         *(words.number(LIMITS[name], index) for name in _NUMBERS),
     )
 
 
-def _check(device: Device) -> None:
+def _check(device: DeviceLimits) -> None:
     """Raise ValueError naming the field when a number has no place in a word."""
     if not device.uuid.isascii() or not device.uuid.isprintable() or not device.uuid:
         raise ValueError(f"uuid {device.uuid!r}: a device is named by visible ASCII")

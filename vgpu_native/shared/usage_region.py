@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from vgpu_native.shared.binary_fields import Words
+from vgpu_native.shared.binary_fields import RecordFields
 from vgpu_native.shared.layout import (
     BUDGET,
     DEVICES_MAX,
@@ -41,7 +41,7 @@ class BadRegion(Exception):
     """A file is no region of this version; the text says which file and why."""
 
 
-class Use(msgspec.Struct, frozen=True):
+class DeviceUse(msgspec.Struct, frozen=True):
     """What all processes of a container use of a device: bytes now, and nanoseconds ever."""
 
     uuid: str
@@ -49,19 +49,19 @@ class Use(msgspec.Struct, frozen=True):
     busy: int
 
 
-class Process(msgspec.Struct, frozen=True):
+class RegionProcess(msgspec.Struct, frozen=True):
     """One process that uses devices, by the pid it has in its container, and bytes per device."""
 
     pid: int
     memory: tuple[int, ...]
 
 
-class Region(msgspec.Struct, frozen=True):
+class UsageRegion(msgspec.Struct, frozen=True):
     """What a region claims. `generation` tells regions at the same path apart."""
 
     generation: int
-    devices: tuple[Use, ...]
-    processes: tuple[Process, ...]
+    devices: tuple[DeviceUse, ...]
+    processes: tuple[RegionProcess, ...]
 
     def memory_of(self, uuid: str) -> int:
         """Return the bytes that are used of a device."""
@@ -72,16 +72,16 @@ class Region(msgspec.Struct, frozen=True):
         return min(sum(one.busy for one in self.devices if one.uuid == uuid), LARGEST)
 
 
-def read(path: Path) -> Region:
+def read(path: Path) -> UsageRegion:
     """Return what a region claims. Raises BadRegion; FileNotFoundError before there is one."""
     return decode(_content(path), str(path))
 
 
-def decode(content: bytes, source: str = "the region") -> Region:
+def decode(content: bytes, source: str = "the region") -> UsageRegion:
     """Return what the content of a region claims. Raises BadRegion."""
     if len(content) != REGION_SIZE:
         raise BadRegion(f"{source}: {len(content)} bytes are no region, which has {REGION_SIZE}")
-    words = Words(content)
+    words = RecordFields(content)
     found = tuple(words.number(REGION[one]) for one in ("magic", "version", "size", "slots"))
     if found != (MAGIC, VERSION, REGION_SIZE, SLOTS_MAX):
         raise BadRegion(f"{source}: it begins with {found}: no region of version {VERSION}")
@@ -94,10 +94,10 @@ def decode(content: bytes, source: str = "the region") -> Region:
     used = [sum(column[at] for at in living) for column in columns]
     spent = [words.at(REGION["budget"], at).number(BUDGET["spent"]) for at in range(len(uuids))]
     devices = tuple(
-        Use(uuid, min(memory, LARGEST), min(busy, LARGEST))
+        DeviceUse(uuid, min(memory, LARGEST), min(busy, LARGEST))
         for uuid, memory, busy in zip(uuids, used, spent, strict=True)
     )
-    return Region(words.number(REGION["generation"]), devices, processes)
+    return UsageRegion(words.number(REGION["generation"]), devices, processes)
 
 
 def _content(path: Path) -> bytes:
@@ -141,7 +141,7 @@ def _whole(descriptor: int) -> bytes:
     return content
 
 
-def _uuids(words: Words) -> list[str]:
+def _uuids(words: RecordFields) -> list[str]:
     """Return the devices that the region names, up to the first that is none."""
     found: list[str] = []
     for index in range(DEVICES_MAX):
@@ -152,12 +152,12 @@ def _uuids(words: Words) -> list[str]:
     return found
 
 
-def _lives(slot: Words) -> bool:
+def _lives(slot: RecordFields) -> bool:
     """Return whether the slot's owner lives, by the word that the kernel keeps."""
     word = slot.number(SLOT["owner"])
     return bool(word & OWNER_THREAD) and not word & OWNER_DIED
 
 
-def _process(words: Words, at: int, columns: list[tuple[int, ...]]) -> Process:
+def _process(words: RecordFields, at: int, columns: list[tuple[int, ...]]) -> RegionProcess:
     pid = words.at(REGION["slot"], at).number(SLOT["pid"])
-    return Process(min(pid, LARGEST), tuple(min(column[at], LARGEST) for column in columns))
+    return RegionProcess(min(pid, LARGEST), tuple(min(column[at], LARGEST) for column in columns))

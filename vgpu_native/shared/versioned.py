@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Changes:
+class ChangeCounter:
     """Counts what changes, and wakes whoever waits for the next change. Of one event loop."""
 
     def __init__(self) -> None:

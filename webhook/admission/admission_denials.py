@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, Pod, PodSpec
-from ledger.kube.requests.container_requests import shown, takes_cards
+from ledger.kube.requests.container_requests import needs_cards, shown
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import invalid_device_request
 from ledger.kube.requests.pod_demand import Demand
@@ -34,7 +34,7 @@ def privileged_denial(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial |
 def _is_privileged(
     field: str, container: Container, taking: Container, rules: DemandRules
 ) -> Denial:
-    if takes_cards(container, rules):
+    if needs_cards(container, rules):
         where = "and asks for cards"
     else:
         where = f"beside container {shown(taking.name)}, which asks for cards"
@@ -61,7 +61,7 @@ def _taking_cards(spec: PodSpec, rules: DemandRules) -> Container | None:
     """Return the first container that takes cards, None where none does."""
     for _, containers in _containers(spec):
         for container in containers or ():
-            if takes_cards(container, rules):
+            if needs_cards(container, rules):
                 return container
     return None
 

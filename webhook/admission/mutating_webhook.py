@@ -15,7 +15,7 @@ import msgspec
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Container, Pod
 from ledger.kube.api.pod_gates import GATE, is_gated
-from ledger.kube.requests.container_requests import asks_for_cards, cards_of
+from ledger.kube.requests.container_requests import cards_of, names_cards
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
 from webhook.api.admission_review import AdmissionRequest, AdmissionResponse, required_pod
@@ -76,7 +76,7 @@ class MutatingWebhook:
         asking = False
         for kind, containers in _containers(pod):
             for number, container in enumerate(containers):
-                if asks_for_cards(container, self._context.rules):
+                if names_cards(container, self._context.rules):
                     asking = True
                     place = f"/spec/{kind}/{number}/resources/limits"
                     patch += _completed(container, place, self._context.rules)

@@ -7,8 +7,8 @@ from typing import Final
 from ledger.core.model.commands import Reserve
 from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import State
-from ledger.kube.requests.demand_rules import DemandRules, Recording
-from ledger.kube.watch.owner_cache import Parents
+from ledger.kube.requests.demand_rules import DemandRules, RecordedLabelRules
+from ledger.kube.watch.owner_cache import OwnerCache
 from webhook.context.context_informers import ContextInformers, ContextSource
 from webhook.context.namespaces import Namespaces
 from webhook.context.owner_chain import OwnerChains, StateSource
@@ -54,13 +54,13 @@ class ClusterContext:
         self.catalog = catalog
         self._current = current or (lambda: rules)
         self._doubts = doubts
-        self._recording = Recording()
+        self._recording = RecordedLabelRules()
         self.view = view
         self.name = name
         self.cluster = cluster
         self.identity = ""
         """The user name that this service has at the API server, empty while it is not known."""
-        self.parents: Parents[bytes] = Parents(owner_digest(catalog, rules))
+        self.parents: OwnerCache[bytes] = OwnerCache(owner_digest(catalog, rules))
         self.owner_chains = OwnerChains(catalog, self.parents, cluster, view, name)
         self.refused_hami_accounts = RefusedHamiAccounts(None)
         """Accounts that may be a HAMi's; without a cluster, none is kept."""

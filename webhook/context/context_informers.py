@@ -12,10 +12,10 @@ from typing import Final, Protocol
 
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.ports import Change, Governed, Kept, Workloads
+from ledger.kube.api.ports import Change, FilteredWatches, PolicyWatches, Workloads
 from ledger.kube.api.resources import NAMESPACES, POLICIES, Resource
-from ledger.kube.watch.failed_objects import Failures
-from ledger.kube.watch.owner_cache import Parents
+from ledger.kube.watch.failed_objects import FailedObjects
+from ledger.kube.watch.owner_cache import OwnerCache
 from webhook.context.namespaces import Namespaces
 from webhook.context.policies import Policies
 from webhook.kinds.catalog import KindCatalog
@@ -30,7 +30,7 @@ _ALL: Final = "as a whole"
 _log: Final = logging.getLogger(__name__)
 
 
-class ContextSource(Workloads, Kept, Governed, Protocol):
+class ContextSource(Workloads, FilteredWatches, PolicyWatches, Protocol):
     """What is watched of a cluster."""
 
 
@@ -41,7 +41,7 @@ class ContextInformers:
         self,
         cluster: ContextSource,
         catalog: KindCatalog,
-        parents: Parents[bytes],
+        parents: OwnerCache[bytes],
         namespaces: Namespaces,
         policies: Policies,
     ) -> None:
@@ -52,7 +52,7 @@ class ContextInformers:
         self._namespaces = namespaces
         self._policies = policies
         self._followed: dict[str, tuple[Resource, asyncio.Task[None]]] = {}
-        self._failures = Failures()
+        self._failures = FailedObjects()
         self._problem = "not asked yet which kinds are served"
 
     def problems(self) -> list[str]:

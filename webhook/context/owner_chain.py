@@ -24,7 +24,7 @@ from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import ObjectMeta, OwnerReference
 from ledger.kube.api.ports import Workloads
 from ledger.kube.api.resources import Resource
-from ledger.kube.watch.owner_cache import Parent, Parents
+from ledger.kube.watch.owner_cache import CachedOwner, OwnerCache
 from webhook.context.unrecognized_controllers import UnrecognizedControllers
 from webhook.kinds.catalog import KindCatalog
 from webhook.kinds.schema import WorkloadKind, key_of
@@ -54,7 +54,7 @@ class OwningRoot(msgspec.Struct, frozen=True):
     kind: WorkloadKind
     key: str
     uid: str
-    seen: Parent[bytes] | None = None
+    seen: CachedOwner[bytes] | None = None
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class _Wanted(msgspec.Struct, frozen=True):
     owner: OwnerReference
 
 
-_Walk = Generator[_Wanted, Parent[bytes] | None, OwningRoot | None]
+_Walk = Generator[_Wanted, CachedOwner[bytes] | None, OwningRoot | None]
 
 
 class OwnerChains:
@@ -73,7 +73,7 @@ class OwnerChains:
     def __init__(
         self,
         catalog: KindCatalog,
-        parents: Parents[bytes],
+        parents: OwnerCache[bytes],
         cluster: Workloads | None,
         view: StateSource,
         name: str,
@@ -180,13 +180,15 @@ class OwnerChains:
 
     def _remembered(
         self, resource: Resource, namespace: str, owner: OwnerReference
-    ) -> Parent[bytes] | None:
+    ) -> CachedOwner[bytes] | None:
         seen = self._parents.get(owner.uid)
         if seen is None or (seen.namespace, seen.name) != (namespace, owner.name):
             return None
         return seen if seen.resource.name == resource.name else None
 
-    async def _read(self, wanted: _Wanted, namespace: str, deadline: float) -> Parent[bytes] | None:
+    async def _read(
+        self, wanted: _Wanted, namespace: str, deadline: float
+    ) -> CachedOwner[bytes] | None:
         """Read an owner, None when it is not there or cannot be read in time."""
         if self._cluster is None:
             return None

@@ -14,7 +14,7 @@ from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.resources import Resource
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.watch.owner_cache import Parent
+from ledger.kube.watch.owner_cache import CachedOwner
 from webhook.kinds.catalog import KindCatalog
 from webhook.kinds.envelope import envelope_of
 
@@ -27,7 +27,7 @@ _decoder: Final = msgspec.json.Decoder(Workload)
 
 
 def owner_digest(catalog: KindCatalog, rules: DemandRules) -> Callable[[Resource, Workload], bytes]:
-    """Return what `ledger.kube.watch.owner_cache.Parents` is to keep of an object."""
+    """Return what `ledger.kube.watch.owner_cache.OwnerCache` is to keep of an object."""
 
     def digest(resource: Resource, seen: Workload) -> bytes:
         kind = catalog.of_resource(resource.group, resource.plural)
@@ -41,7 +41,7 @@ def owner_digest(catalog: KindCatalog, rules: DemandRules) -> Callable[[Resource
     return digest
 
 
-def cached_workload(parent: Parent[bytes]) -> Workload | None:
+def cached_workload(parent: CachedOwner[bytes]) -> Workload | None:
     """Return the object as it was seen, None when it asks for nothing that is counted."""
     if parent.digest == ASKS_NOTHING:
         return None

@@ -18,10 +18,10 @@ from ledger.core.model import events
 from ledger.core.model.commands import Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.qualified_names import local_name
-from ledger.kube.api.errors import ClusterError, Conflict, NotFound
+from ledger.kube.api.errors import ClusterError, NotFound, VersionConflict
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import GATE
-from ledger.kube.client.event_queue import EventQueue
+from ledger.kube.client.event_queue import PodEventQueue
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
@@ -58,7 +58,7 @@ class GateOpener:
         self._cluster = session.cluster
         self._policies = session.context.policies
         self._queues: dict[str, GateQueue] = {}
-        self._queued = EventQueue(session.cluster, "settlement", session.count)
+        self._queued = PodEventQueue(session.cluster, "settlement", session.count)
         self._events = WaitingEvents(self._queued, self._waits)
         self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
@@ -94,7 +94,7 @@ class GateOpener:
         queue.pods[seen.uid] = WaitingPod(seen, created, unknown)
         self._events.note((seen.namespace, seen.uid), asyncio.get_running_loop().time())
 
-    def begin_anew(self) -> None:
+    def relist(self) -> None:
         """Forget all pods, because all of them are about to be noted again."""
         self._queues.clear()
 
@@ -203,7 +203,7 @@ class GateOpener:
         namespace = local_name(one.seen.namespace)
         try:
             await self._cluster.remove_gate(namespace, one.name, GATE, one.seen.version)
-        except (Conflict, NotFound):
+        except (VersionConflict, NotFound):
             queue.refused.discard(one.seen.uid)
             return True  # the watch is about to report the change
         except ClusterError as error:

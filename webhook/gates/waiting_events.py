@@ -14,7 +14,7 @@ import msgspec
 
 from ledger.core.model.denials import Denial, brief
 from ledger.kube.api.ports import PodEvent
-from ledger.kube.client.event_queue import EventQueue
+from ledger.kube.client.event_queue import PodEventQueue
 
 REASON: Final = "WaitingForQuota"
 
@@ -75,7 +75,7 @@ Pod = tuple[str, str]
 class WaitingEvents:
     """The last events of waiting pods."""
 
-    def __init__(self, events: EventQueue, find: Find) -> None:
+    def __init__(self, events: PodEventQueue, find: Find) -> None:
         self._events = events
         self._find = find
         self._new: dict[Pod, float] = {}

@@ -14,7 +14,7 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.requests.container_requests import shown
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
-from ledger.kube.requests.pod_traits import Labels, fitting, traits_of_template
+from ledger.kube.requests.pod_traits import RecordedLabels, bounded_traits, traits_of_template
 from webhook.kinds.expressions import KindExpression
 from webhook.kinds.schema import WorkloadKind
 from webhook.kinds.templates import Template, names_of, templates_of
@@ -121,7 +121,7 @@ def _envelope(
     found: list[tuple[Template, Demand]],
     stage: _Stage,
     labels: dict[str, str] | None,
-    recorded: Labels,
+    recorded: RecordedLabels,
 ) -> Envelope:
     total: Amounts = {}
     traits: dict[str, None] = {}
@@ -139,7 +139,12 @@ def _envelope(
             raise _both_unknown(template.moved(demand.memory_unknown), unknown, demand.unknown)
     assumed = tuple({name: None for _, demand in found for name in demand.assumed})
     return Envelope(
-        without_zeros(total), fitting(traits), unknown, unknown_field, stage.finished, assumed
+        without_zeros(total),
+        bounded_traits(traits),
+        unknown,
+        unknown_field,
+        stage.finished,
+        assumed,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from ledger.kube.api.objects import ResourceQuota, Workload
 from ledger.kube.api.ports import Change
 from ledger.kube.api.resources import UNIVERSE_QUOTAS
-from ledger.kube.watch.informers import Watches
+from ledger.kube.watch.informers import Informers
 from ledger.tasks.periodic import run_periodically
 from webhook.quotas import (
     cluster_labels,
@@ -32,7 +32,7 @@ class QuotaTasks:
     `usage` follows the records of the ledger.
     """
 
-    def __init__(self, session: SettlementSession, informers: Watches) -> None:
+    def __init__(self, session: SettlementSession, informers: Informers) -> None:
         """Prepare; `start` begins the tasks."""
         self._session = session
         self._informers = informers

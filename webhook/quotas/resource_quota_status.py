@@ -13,7 +13,7 @@ import structlog
 
 from ledger.core.model import accounts
 from ledger.core.model.state import Account
-from ledger.kube.api.errors import ClusterError, Conflict, NotFound
+from ledger.kube.api.errors import ClusterError, NotFound, VersionConflict
 from ledger.kube.api.objects import ObjectMeta, Quantities, ResourceQuota
 from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.quotas import hard_limits
@@ -89,7 +89,7 @@ class ResourceQuotaStatusWriter:
             )
         except NotFound:
             return True  # the watch is about to report the deletion
-        except Conflict:
+        except VersionConflict:
             self._count("conflict")
             return True  # the watch is about to report the change
         except ClusterError as error:

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from ledger.kube.api.errors import ClusterError, NotFound
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import WHOLE, Vendor
 from webhook.api.card_schedulers import DEFAULT, CardSchedulers
@@ -54,7 +54,12 @@ class MutatingCondition:
     """Keeps the condition of one cluster's mutating webhook up to date with its policies."""
 
     def __init__(
-        self, client: Client, policies: Policies, *, rules: DemandRules, schedulers: CardSchedulers
+        self,
+        client: ApiClient,
+        policies: Policies,
+        *,
+        rules: DemandRules,
+        schedulers: CardSchedulers,
     ) -> None:
         """Narrow to pods of `schedulers`, which place on cards."""
         self._client = client

@@ -16,8 +16,8 @@ import msgspec
 import structlog
 
 from ledger.kube.api.errors import ClusterError, NotFound
-from ledger.kube.client.http_client import Client
-from ledger.kube.requests.pod_traits import Labels
+from ledger.kube.client.http_client import ApiClient
+from ledger.kube.requests.pod_traits import RecordedLabels
 from webhook.registration import pod_conditions
 
 WEBHOOK: Final = "pods.validate.gpuledger.io"
@@ -39,7 +39,7 @@ _log: Final = structlog.get_logger("webhook")
 class SelectedLabels:
     """Keeps the condition of one cluster's validating webhook up to date with its quotas."""
 
-    def __init__(self, client: Client, labels: Callable[[], Labels]) -> None:
+    def __init__(self, client: ApiClient, labels: Callable[[], RecordedLabels]) -> None:
         """`labels` returns the labels by which quotas select now."""
         self._client = client
         self._labels = labels

@@ -19,7 +19,7 @@ import msgspec
 import yaml
 
 from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from webhook.api.card_schedulers import IGNORING, IGNORING_LABEL
 from webhook.app import MUTATE_PATH, VALIDATE_PATH
 from webhook.kinds.catalog import KindCatalog
@@ -132,7 +132,7 @@ def render(found: Sequence[Configuration]) -> str:
     return yaml.dump_all(found, Dumper=_Spelled, sort_keys=False, width=100)
 
 
-async def register(client: Client, found: Sequence[Configuration]) -> None:
+async def register(client: ApiClient, found: Sequence[Configuration]) -> None:
     """Create or update the configurations by server-side apply, as owner of their fields.
 
     Needs the verbs create and patch. Raises ClusterError.

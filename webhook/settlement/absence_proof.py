@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from ledger.core.model.commands import AnyCommand
-from ledger.kube.api.errors import ClusterError, Unavailable
+from ledger.kube.api.errors import ClusterError, ClusterUnavailable
 from ledger.tasks.backoff import Backoff
 from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
 from webhook.settlement.observation import (
@@ -114,7 +114,7 @@ class AbsenceProver:
         namespace, kind = place
         lister = self._lister_of(kind)
         if lister is None:
-            raise Unavailable(f"it is not known where {kind} are served")
+            raise ClusterUnavailable(f"it is not known where {kind} are served")
         return await lister.list_keys(namespace, keys)
 
     def _commands(

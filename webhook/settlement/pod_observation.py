@@ -11,7 +11,7 @@ from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import is_gated
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
-from ledger.kube.requests.pod_traits import fitting, traits_of
+from ledger.kube.requests.pod_traits import bounded_traits, traits_of
 from webhook.settlement.observation import ObservedObject
 
 POD_KEYS: Final = "pods/"
@@ -76,7 +76,7 @@ def observe_counted_pod(pod: Pod, cluster: str, rules: DemandRules) -> ObservedO
 def pod_traits(pod: Pod, rules: DemandRules) -> Traits:
     """Return the traits of a pod as events record them, () if quotas cannot select it by any."""
     text = traits_of(pod, rules.labels)
-    return fitting((text,)) if text else ()
+    return bounded_traits((text,)) if text else ()
 
 
 def _grace_ends(pod: Pod) -> int:

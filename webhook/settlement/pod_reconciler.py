@@ -41,7 +41,7 @@ PLACEMENTS: Final = "placements"
 class PodGates(Protocol):
     """The pods that wait behind a scheduling gate."""
 
-    def begin_anew(self) -> None:
+    def relist(self) -> None:
         """Forget all pods, because all of them are about to be noted again."""
         ...
 
@@ -85,7 +85,7 @@ class PodReconciler:
     async def take(self, change: Change[Pod]) -> None:
         """Queue the commands that follow from a change; then hand it to the listeners."""
         if isinstance(change, Listed):
-            self._gates.begin_anew()
+            self._gates.relist()
             await self._recount(change)
         elif isinstance(change, Changed):
             seen = await self._see(change.object, deleted=change.deleted)

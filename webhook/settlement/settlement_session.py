@@ -12,9 +12,15 @@ from ledger.core.model import accounts
 from ledger.core.model.commands import End
 from ledger.core.model.events import Cause
 from ledger.core.model.state import Entry
-from ledger.kube.api.ports import Cluster, Governed, Kept, Workloads, Writes
+from ledger.kube.api.ports import (
+    FilteredWatches,
+    PolicyWatches,
+    StatusWrites,
+    WatchedCluster,
+    Workloads,
+)
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.watch.failed_objects import Failures
+from ledger.kube.watch.failed_objects import FailedObjects
 from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import StateView
 from ledger.runtime.counter_protocol import Count
@@ -30,7 +36,9 @@ TICK_SECONDS: Final = 1.0
 """Period of the checks of grace periods and open attempts; shorter if the bound is short."""
 
 
-class SettledCluster(Cluster, Workloads, Kept, Governed, Writes, Protocol):
+class SettledCluster(
+    WatchedCluster, Workloads, FilteredWatches, PolicyWatches, StatusWrites, Protocol
+):
     """The ports of a cluster that settlement reads and writes."""
 
 
@@ -87,7 +95,7 @@ class SettlementSession:
         self.now = now
         self.commands = commands
         self.count = count
-        self.failures = Failures(count)
+        self.failures = FailedObjects(count)
         self.tick_seconds = min(TICK_SECONDS, settings.settle_seconds / 4)
         self.namespace_prefix = f"{self.name}/"
         self.settled_kinds = frozenset(

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ledger.kube.api.resources import Resource
-from ledger.kube.watch.informers import Watches
+from ledger.kube.watch.informers import Informers
 from ledger.log.records import Record
 from ledger.tasks.periodic import run_periodically
 from webhook.kinds.schema import WorkloadKind
@@ -27,7 +27,7 @@ class SettlementTasks:
     def __init__(
         self,
         session: SettlementSession,
-        informers: Watches,
+        informers: Informers,
         *,
         gates: PodGates,
         listeners: Sequence[PodListener],
@@ -93,7 +93,7 @@ class SettlementTasks:
         read = self._session.context.rules.labels.read
         if read > self._labels_read:
             self._workloads.relist()
-            self._informers.begin_anew(PODS)
+            self._informers.relist(PODS)
         self._labels_read = read
 
     def _lister_of(self, kind: str) -> ObjectLister | None:

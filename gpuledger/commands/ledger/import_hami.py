@@ -11,7 +11,7 @@ from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
     from extender.settlement.hami_import import ImportReport
-    from ledger.kube.hami.hami_accounts import Accounts
+    from ledger.kube.hami.hami_accounts import HamiAccounts
 
 app = group(
     "Take over what another system has placed.",
@@ -110,7 +110,7 @@ def _tell(found: "ImportReport") -> None:
             typer.echo(sentence, err=True)
 
 
-def account_lines(accounts: "Accounts", settings: Sequence[str]) -> list[str]:
+def account_lines(accounts: "HamiAccounts", settings: Sequence[str]) -> list[str]:
     """Return in sentences which accounts HAMi has, and what to write into the settings."""
     found = [f"HAMi writes as {one.user} ({one.workload})." for one in accounts.proven]
     if not found:

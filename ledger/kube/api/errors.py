@@ -5,7 +5,7 @@ class ClusterError(Exception):
     """The cluster did not answer what was asked; the message names the address and the reason."""
 
 
-class Unavailable(ClusterError):
+class ClusterUnavailable(ClusterError):
     """No answer in time, a broken connection, an overloaded server: worth another try."""
 
 
@@ -25,11 +25,11 @@ class NotServed(NotFound):
     """There is no such API: the answer (404) names no object that it misses."""
 
 
-class Conflict(ClusterError):
+class VersionConflict(ClusterError):
     """The object is at another version than the one the write was meant for (409): read again."""
 
 
-class AlreadyExists(Conflict):
+class AlreadyExists(VersionConflict):
     """An object of that name is there already (409)."""
 
 

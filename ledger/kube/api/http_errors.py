@@ -8,30 +8,30 @@ from ledger.kube.api.errors import (
     AlreadyExists,
     BudgetExhausted,
     ClusterError,
-    Conflict,
+    ClusterUnavailable,
     Forbidden,
     Gone,
     NotFound,
     NotServed,
     Rejected,
-    Unavailable,
+    VersionConflict,
 )
-from ledger.kube.api.objects import Status
+from ledger.kube.api.objects import ApiStatus
 
 _CLASSES: Final[dict[int, type[ClusterError]]] = {
     401: Forbidden,
     403: Forbidden,
     404: NotFound,
-    408: Unavailable,
-    409: Conflict,
+    408: ClusterUnavailable,
+    409: VersionConflict,
     410: Gone,
-    429: Unavailable,
+    429: ClusterUnavailable,
 }
 
 _BUDGET: Final = "DisruptionBudget"
 """The cause by which the refusal of an eviction differs from that of an overloaded server."""
 
-_statuses: Final = msgspec.json.Decoder(Status)
+_statuses: Final = msgspec.json.Decoder(ApiStatus)
 
 
 def error_of(what: str, status: int, reason: str | None, body: bytes) -> ClusterError:
@@ -49,11 +49,11 @@ def error_of(what: str, status: int, reason: str | None, body: bytes) -> Cluster
         return BudgetExhausted(f"{message} {budget.message}".rstrip())
     if status in _CLASSES:
         return _CLASSES[status](message)
-    return Rejected(message, status) if 400 <= status < 500 else Unavailable(message)
+    return Rejected(message, status) if 400 <= status < 500 else ClusterUnavailable(message)
 
 
-def _status(body: bytes) -> Status:
+def _status(body: bytes) -> ApiStatus:
     try:
         return _statuses.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return Status()
+        return ApiStatus()

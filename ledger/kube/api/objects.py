@@ -276,7 +276,7 @@ class NodeStatus(msgspec.Struct, frozen=True, gc=False):
     conditions: list[NodeCondition] | None = None
 
 
-class Node(msgspec.Struct, frozen=True, gc=False):
+class ApiNode(msgspec.Struct, frozen=True, gc=False):
     """A node; its annotations may announce cards."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -306,7 +306,7 @@ class NodeList(msgspec.Struct, frozen=True, gc=False):
     """One page of nodes."""
 
     metadata: ListMeta = ListMeta()
-    items: list[Node] | None = None
+    items: list[ApiNode] | None = None
 
 
 class ResourceQuotaList(msgspec.Struct, frozen=True, gc=False):
@@ -317,7 +317,7 @@ class ResourceQuotaList(msgspec.Struct, frozen=True, gc=False):
 
 
 class WatchEvent(msgspec.Struct, frozen=True, gc=False):
-    """One line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK, or ERROR with a `Status`."""
+    """One line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK, or ERROR with a `ApiStatus`."""
 
     type: str
     object: msgspec.Raw
@@ -330,20 +330,20 @@ class Bookmark(msgspec.Struct, frozen=True, gc=False):
 
 
 class StatusCause(msgspec.Struct, frozen=True, gc=False):
-    """One reason, in a word and in a sentence, of a `Status`."""
+    """One reason, in a word and in a sentence, of a `ApiStatus`."""
 
     reason: str = ""
     message: str = ""
 
 
 class StatusDetails(msgspec.Struct, frozen=True, gc=False):
-    """What a `Status` is about; `name` is empty when it is about no object."""
+    """What a `ApiStatus` is about; `name` is empty when it is about no object."""
 
     name: str = ""
     causes: list[StatusCause] | None = None
 
 
-class Status(msgspec.Struct, frozen=True, gc=False):
+class ApiStatus(msgspec.Struct, frozen=True, gc=False):
     """The API server's answer to what failed, alone or inside an ERROR of a watch."""
 
     code: int = 0

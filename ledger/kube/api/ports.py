@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from ledger.kube.api.disruption_budgets import Budget
-from ledger.kube.api.objects import Node, Pod, Quantities, ResourceQuota, Workload
+from ledger.kube.api.objects import ApiNode, Pod, Quantities, ResourceQuota, Workload
 from ledger.kube.api.resources import Resource
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Interrupted(msgspec.Struct, frozen=True):
 Change = Listed[T] | Changed[T] | Reached | Interrupted
 
 
-class Cluster(Protocol):
+class WatchedCluster(Protocol):
     """One cluster as settlement sees it. Every call has a deadline of its own."""
 
     async def kube_system_uid(self) -> str:
@@ -104,7 +104,7 @@ class Workloads(Protocol):
         ...
 
     def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all objects, then their changes, like `Cluster.watch_pods`.
+        """Tell all objects, then their changes, like `WatchedCluster.watch_pods`.
 
         While the resource is not served, tells so once (`Interrupted.absent`), proves if it can
         that no object is left (an empty `Listed`), and looks for it every now and then.
@@ -116,7 +116,7 @@ class Workloads(Protocol):
         ...
 
 
-class Kept(Protocol):
+class FilteredWatches(Protocol):
     """Watching much and remembering little of it."""
 
     def watch_kept(
@@ -130,7 +130,7 @@ class Kept(Protocol):
         ...
 
 
-class Governed(Protocol):
+class PolicyWatches(Protocol):
     """A cluster whose namespaces may be under policies."""
 
     def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
@@ -156,7 +156,7 @@ class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
     warning: bool = False
 
 
-class Writes(Protocol):
+class StatusWrites(Protocol):
     """What is written. All may raise ClusterError: Conflict, NotFound and Forbidden among them."""
 
     async def patch_quota_status(
@@ -188,7 +188,7 @@ class Writes(Protocol):
         ...
 
 
-class Binding(msgspec.Struct, frozen=True, kw_only=True):
+class PodBinding(msgspec.Struct, frozen=True, kw_only=True):
     """A pod's binding to a node, with what is to be merged into the pod in the same write.
 
     It holds for the pod of this uid only and, unless `version` is empty, of this resourceVersion.
@@ -203,11 +203,11 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
 
 
-class Nodes(Protocol):
+class NodeWatches(Protocol):
     """The nodes of a cluster, to be followed."""
 
-    def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
-        """Tell all nodes, then their changes, like `Cluster.watch_pods`."""
+    def watch_nodes(self) -> AsyncGenerator[Change[ApiNode], None]:
+        """Tell all nodes, then their changes, like `WatchedCluster.watch_pods`."""
         ...
 
 
@@ -222,11 +222,11 @@ class BindingApi(Protocol):
         """Read a pod, linearizably; None when it does not exist."""
         ...
 
-    async def get_node(self, name: str) -> Node | None:
+    async def get_node(self, name: str) -> ApiNode | None:
         """Read a node, linearizably; None when it does not exist."""
         ...
 
-    async def bind(self, binding: Binding) -> None:
+    async def bind(self, binding: PodBinding) -> None:
         """Bind a pod that is not bound yet; raises Conflict for one that is.
 
         Raises Conflict unless it is the pod of that uid and version.

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from ledger.kube.api.errors import ClusterError
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 
 GROUP: Final = "gpuledger.io"
 
@@ -63,7 +63,7 @@ class _AccessReview(msgspec.Struct):
 class KubernetesReviewer:
     """Asks the API server. Raises ConnectionError where it gives no answer."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ApiClient) -> None:
         """Ask through this client, whose own identity needs the role `system:auth-delegator`."""
         self._client = client
 

@@ -10,8 +10,8 @@ from ledger.kube.api import resources
 from ledger.kube.api.disruption_budgets import Budget, BudgetList
 from ledger.kube.api.errors import Malformed, NotFound, NotServed
 from ledger.kube.api.objects import (
+    ApiNode,
     Bookmark,
-    Node,
     NodeList,
     Pod,
     PodList,
@@ -20,21 +20,23 @@ from ledger.kube.api.objects import (
     ResourceQuotaList,
     Workload,
 )
-from ledger.kube.api.ports import Binding, Change, Listed, PodEvent
+from ledger.kube.api.ports import Change, Listed, PodBinding, PodEvent
 from ledger.kube.api.resources import Resource
 from ledger.kube.client import binding_writes, pod_events, writes
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.watch import discovery, list_watch, optional_resources
-from ledger.kube.watch.list_watch import Source, watch_backoff, whole
+from ledger.kube.watch.list_watch import CollectionSource, watch_backoff, whole
 from ledger.kube.watch.optional_resources import Sleep
 
 K = TypeVar("K")
 T = TypeVar("T")
 
-_PODS: Final = Source(resources.PODS.collection(), Pod, PodList, whole)
-_QUOTAS: Final = Source(resources.QUOTAS.collection(), ResourceQuota, ResourceQuotaList, whole)
-_NODES: Final = Source(resources.NODES.collection(), Node, NodeList, whole)
-_BUDGETS: Final = Source(resources.BUDGETS.collection(), Budget, BudgetList, whole)
+_PODS: Final = CollectionSource(resources.PODS.collection(), Pod, PodList, whole)
+_QUOTAS: Final = CollectionSource(
+    resources.QUOTAS.collection(), ResourceQuota, ResourceQuotaList, whole
+)
+_NODES: Final = CollectionSource(resources.NODES.collection(), ApiNode, NodeList, whole)
+_BUDGETS: Final = CollectionSource(resources.BUDGETS.collection(), Budget, BudgetList, whole)
 _metadata: Final = msgspec.json.Decoder(Bookmark)
 _workloads: Final = msgspec.json.Decoder(Workload)
 
@@ -42,15 +44,15 @@ _workloads: Final = msgspec.json.Decoder(Workload)
 class KubernetesCluster:
     """A cluster through its API server. Errors and deadlines are those of the client.
 
-    Implements `Cluster`, `Workloads`, `Kept`, `Governed`, `Writes`, `Nodes`, `Allocates` and
-    `Evicts`, whose words hold here.
+    Implements `WatchedCluster`, `Workloads`, `FilteredWatches`, `PolicyWatches`, `StatusWrites`,
+    `NodeWatches`, `AllocationApi` and `EvictionApi`, whose docstrings apply here.
     """
 
     def __init__(
         self,
-        client: Client,
+        client: ApiClient,
         sleep: Sleep = asyncio.sleep,
-        reporter: pod_events.Reporter = pod_events.SERVICE,
+        reporter: pod_events.EventReporter = pod_events.SERVICE,
     ) -> None:
         """`sleep` waits so many seconds between attempts; `reporter` is who reports events."""
         self._client = client
@@ -98,15 +100,15 @@ class KubernetesCluster:
         """Read a pod as of now, linearizably; None without one. Raises ClusterError."""
         return await self._get(resources.PODS.object(namespace, name), _PODS.objects)
 
-    async def get_node(self, name: str) -> Node | None:
+    async def get_node(self, name: str) -> ApiNode | None:
         """Read a node as of now, linearizably; None without one. Raises ClusterError."""
         return await self._get(resources.NODES.object("", name), _NODES.objects)
 
-    async def list_nodes(self) -> Listed[Node]:
+    async def list_nodes(self) -> Listed[ApiNode]:
         """List all nodes as of now, linearizably. Raises ClusterError."""
         return await list_watch.list_all(self._client, _NODES)
 
-    def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
+    def watch_nodes(self) -> AsyncGenerator[Change[ApiNode], None]:
         """Tell all nodes and their changes, without end."""
         return list_watch.watch(self._client, _NODES, watch_backoff(self._sleep))
 
@@ -146,7 +148,7 @@ class KubernetesCluster:
         """Remove a pod's scheduling gate. Raises ClusterError."""
         await writes.remove_gate(self._client, namespace, name, gate, version)
 
-    async def bind(self, binding: Binding) -> None:
+    async def bind(self, binding: PodBinding) -> None:
         """Bind a pod to a node. Raises ClusterError."""
         await binding_writes.bind(self._client, binding)
 

@@ -9,9 +9,9 @@ that got no answer was stored can be read, and who does not read may do it twice
 from collections.abc import Mapping
 from typing import Final
 
-from ledger.kube.api.ports import Binding
+from ledger.kube.api.ports import PodBinding
 from ledger.kube.api.resources import NODES, PODS
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.client.writes import MERGE, send
 
 EVICTION: Final = "policy/v1"
@@ -22,7 +22,7 @@ EVICT_SECONDS: Final = 20.0
 conflicts, another uid among them, before it answers."""
 
 
-async def bind(client: Client, binding: Binding) -> None:
+async def bind(client: ApiClient, binding: PodBinding) -> None:
     """Bind a pod to a node. Raises ClusterError."""
     metadata = {
         "name": binding.name,
@@ -35,14 +35,14 @@ async def bind(client: Client, binding: Binding) -> None:
         metadata["resourceVersion"] = binding.version
     body = {
         "apiVersion": "v1",
-        "kind": "Binding",
+        "kind": "PodBinding",
         "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": NODES.kind, "name": binding.node},
     }
     await send(client, "POST", f"{PODS.object(binding.namespace, binding.name)}/binding", body)
 
 
-async def evict(client: Client, namespace: str, name: str, uid: str) -> None:
+async def evict(client: ApiClient, namespace: str, name: str, uid: str) -> None:
     """Evict the pod of this uid. Raises ClusterError, BudgetExhausted among them."""
     body = {
         "apiVersion": EVICTION,
@@ -55,7 +55,7 @@ async def evict(client: Client, namespace: str, name: str, uid: str) -> None:
 
 
 async def label_pod(
-    client: Client, namespace: str, name: str, labels: Mapping[str, str], version: str
+    client: ApiClient, namespace: str, name: str, labels: Mapping[str, str], version: str
 ) -> None:
     """Set labels of a pod that is at a version. Raises ClusterError."""
     metadata = {"labels": labels, "resourceVersion": version}
@@ -63,7 +63,7 @@ async def label_pod(
 
 
 async def patch_node_annotations(
-    client: Client, name: str, changes: Mapping[str, str | None], version: str
+    client: ApiClient, name: str, changes: Mapping[str, str | None], version: str
 ) -> None:
     """Set annotations of a node, and remove those that are None. Raises ClusterError."""
     metadata: dict[str, object] = {"annotations": changes}
@@ -73,7 +73,7 @@ async def patch_node_annotations(
 
 
 async def patch_pod_annotations(
-    client: Client, namespace: str, name: str, changes: Mapping[str, str], version: str
+    client: ApiClient, namespace: str, name: str, changes: Mapping[str, str], version: str
 ) -> None:
     """Set annotations of a pod that is at a version. Raises ClusterError."""
     metadata = {"annotations": changes, "resourceVersion": version}

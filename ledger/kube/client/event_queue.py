@@ -28,7 +28,7 @@ Count = Callable[..., None]
 _log: Final = logging.getLogger(__name__)
 
 
-class CreatesEvents(Protocol):
+class EventWrites(Protocol):
     """An API server, as far as events are written there."""
 
     async def create_event(self, event: PodEvent) -> None:
@@ -36,10 +36,10 @@ class CreatesEvents(Protocol):
         ...
 
 
-class EventQueue:
+class PodEventQueue:
     """Writes events of pods as long as `run` runs."""
 
-    def __init__(self, cluster: CreatesEvents, source: str, count: Count) -> None:
+    def __init__(self, cluster: EventWrites, source: str, count: Count) -> None:
         """`source` is the part of the service whose events these are, for metrics and log."""
         self._cluster, self._source, self._count = cluster, source, count
         self._waiting: asyncio.Queue[PodEvent] = asyncio.Queue(WAITING_MAX)

@@ -13,7 +13,7 @@ from typing import Final
 import aiohttp
 
 from ledger.kube.api import http_errors
-from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.client.credentials import Credentials
 from ledger.log.bounded_read import AnswerTooLong, read_whole
 
@@ -47,7 +47,7 @@ JSON: Final = "application/json"
 _HEADERS: Final = {"Accept": JSON, "User-Agent": "gpuledger"}
 
 
-class Client:
+class ApiClient:
     """Requests to one API server. Close it, or use it as an async context manager."""
 
     def __init__(self, credentials: Credentials) -> None:
@@ -57,14 +57,14 @@ class Client:
         self._watches = _session(WATCHES_MAX, tls)
 
     @classmethod
-    async def connect(cls, kubeconfig: Path | None) -> "Client":
+    async def connect(cls, kubeconfig: Path | None) -> "ApiClient":
         """Make a client from a kubeconfig file, or with None from the pod's service account.
 
         Nothing is sent yet. Raises Forbidden when there are no usable credentials.
         """
         return cls(await Credentials.load(kubeconfig))
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> "ApiClient":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -105,7 +105,7 @@ class Client:
                 await self._raise_for_status(response)
                 return await self._read(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unavailable(self._broken(method, path, error)) from error
+            raise ClusterUnavailable(self._broken(method, path, error)) from error
 
     async def watch(self, path: str, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
         """Stream a watch in chunks as they arrive, until the server ends it.
@@ -121,7 +121,7 @@ class Client:
                 async for chunk in response.content.iter_any():
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unavailable(self._broken("watch", path, error)) from error
+            raise ClusterUnavailable(self._broken("watch", path, error)) from error
 
     async def close(self) -> None:
         """Close every connection."""
@@ -168,7 +168,7 @@ class Client:
         try:
             return await read_whole(response.content, BODY_BYTES_MAX)
         except AnswerTooLong as error:
-            raise Unavailable(f"{response.url} answered {error}") from error
+            raise ClusterUnavailable(f"{response.url} answered {error}") from error
 
     def _broken(self, method: str, path: str, error: Exception) -> str:
         reason = str(error) or type(error).__name__

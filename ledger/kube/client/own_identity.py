@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from ledger.kube.api.errors import Malformed
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 
 REVIEW_SECONDS: Final = 5.0
 """Deadline of the question."""
@@ -26,7 +26,7 @@ class _Answer(msgspec.Struct):
     status: _Status
 
 
-async def own_name(client: Client) -> str:
+async def own_name(client: ApiClient) -> str:
     """Return the user name of a client, which every user may ask for. Raises ClusterError."""
     body = await client.request(
         "POST", _PATH, body=msgspec.json.encode(_QUESTION), seconds=REVIEW_SECONDS

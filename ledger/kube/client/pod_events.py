@@ -7,14 +7,14 @@ import msgspec
 
 from ledger.kube.api.ports import PodEvent
 from ledger.kube.api.resources import EVENTS, PODS
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.client.writes import send
 
 INSTANCE_MAX: Final = 128
 """Longest name of an instance that the API server takes."""
 
 
-class Reporter(msgspec.Struct, frozen=True):
+class EventReporter(msgspec.Struct, frozen=True):
     """Who reports events, as Kubernetes wants it named, and the labels of its events."""
 
     controller: str
@@ -22,13 +22,13 @@ class Reporter(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
 
 
-SERVICE: Final = Reporter("gpuledger.io/gpuledger", "gpuledger.io/gpuledger")
+SERVICE: Final = EventReporter("gpuledger.io/gpuledger", "gpuledger.io/gpuledger")
 
 
-def agent_of(node: str) -> Reporter:
+def agent_of(node: str) -> EventReporter:
     """Return the agent of a node; policies of the cluster look at its events by their label."""
     labels = {"gpuledger.io/reporter": "agent"}
-    return Reporter("gpuledger.io/agent", node[:INSTANCE_MAX], labels)
+    return EventReporter("gpuledger.io/agent", node[:INSTANCE_MAX], labels)
 
 
 NOTE_BYTES_MAX: Final = 1_024
@@ -37,7 +37,7 @@ NOTE_BYTES_MAX: Final = 1_024
 _CUT: Final = "…"
 
 
-async def create(client: Client, event: PodEvent, reporter: Reporter = SERVICE) -> None:
+async def create(client: ApiClient, event: PodEvent, reporter: EventReporter = SERVICE) -> None:
     """Report an event of a pod. Raises ClusterError.
 
     The name is left to the API server: two events are never one, whoever tells them.

@@ -12,7 +12,7 @@ import msgspec
 from ledger.kube.api.errors import AlreadyExists
 from ledger.kube.api.objects import Quantities
 from ledger.kube.api.resources import PODS, QUOTAS, UNIVERSE_QUOTAS
-from ledger.kube.client.http_client import JSON, Client
+from ledger.kube.client.http_client import JSON, ApiClient
 
 WRITE_SECONDS: Final = 10.0
 """Deadline of one write."""
@@ -31,7 +31,7 @@ _PATCH: Final = "application/json-patch+json"
 
 
 async def patch_quota_status(
-    client: Client, namespace: str, name: str, used: dict[str, str], version: int
+    client: ApiClient, namespace: str, name: str, used: dict[str, str], version: int
 ) -> None:
     """Merge usage into a ResourceQuota's status. Raises ValueError, ClusterError."""
     for key in used:
@@ -46,7 +46,7 @@ async def patch_quota_status(
     await send(client, "PATCH", path, patch, MERGE)
 
 
-async def patch_universe_status(client: Client, name: str, status: dict[str, Any]) -> None:
+async def patch_universe_status(client: ApiClient, name: str, status: dict[str, Any]) -> None:
     """Replace a UniverseResourceQuota's status. Raises ClusterError.
 
     Not merged, because keys and clusters that are no longer covered have to go.
@@ -55,7 +55,7 @@ async def patch_universe_status(client: Client, name: str, status: dict[str, Any
     await send(client, "PATCH", UNIVERSE_QUOTAS.object("", name) + "/status", patch, _PATCH)
 
 
-async def create_quota(client: Client, namespace: str, name: str, hard: Quantities) -> bool:
+async def create_quota(client: ApiClient, namespace: str, name: str, hard: Quantities) -> bool:
     """Create a ResourceQuota unless there is one of that name. Raises ClusterError."""
     quota = {
         "apiVersion": QUOTAS.api_version,
@@ -70,7 +70,9 @@ async def create_quota(client: Client, namespace: str, name: str, hard: Quantiti
     return True
 
 
-async def remove_gate(client: Client, namespace: str, name: str, gate: str, version: int) -> None:
+async def remove_gate(
+    client: ApiClient, namespace: str, name: str, gate: str, version: int
+) -> None:
     """Remove one scheduling gate of a pod. Raises ClusterError.
 
     A strategic merge patch names the gate itself, where a JSON patch would name its index, which
@@ -84,7 +86,7 @@ async def remove_gate(client: Client, namespace: str, name: str, gate: str, vers
 
 
 async def send(
-    client: Client,
+    client: ApiClient,
     method: str,
     path: str,
     body: object,

@@ -41,7 +41,7 @@ SUCCESS: Final = "success"
 """The phase of a pod that has its cards."""
 
 
-class Words(NamedTuple):
+class VendorAnnotations(NamedTuple):
     """What one maker's cards are called.
 
     `word` stands for the maker in device lists, `register` is the Node's annotation with its cards,
@@ -55,8 +55,8 @@ class Words(NamedTuple):
     allocated: str
 
 
-def _words(word: str, register: str, lists: str) -> Words:
-    return Words(
+def _words(word: str, register: str, lists: str) -> VendorAnnotations:
+    return VendorAnnotations(
         word,
         f"hami.io/{register}",
         f"hami.io/{lists}-devices-to-allocate",
@@ -64,16 +64,16 @@ def _words(word: str, register: str, lists: str) -> Words:
     )
 
 
-def _ascend(chip: str) -> Words:
+def _ascend(chip: str) -> VendorAnnotations:
     word = f"Ascend{chip}"
     return _words(word, f"node-register-{word}", word)
 
 
-def _iluvatar(chip: str) -> Words:
+def _iluvatar(chip: str) -> VendorAnnotations:
     return _words(chip, f"node-{chip}-register", chip)
 
 
-WORDS: Final = {
+VENDOR_ANNOTATIONS: Final = {
     "nvidia": _words("NVIDIA", "node-nvidia-register", "vgpu"),
     "amd": _words("AMD", "node-amd-register", "amd"),
     "ascend-310p": _ascend("310P"),

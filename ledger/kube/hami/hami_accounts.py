@@ -15,19 +15,19 @@ from typing import Final
 import msgspec
 
 from ledger.kube.api import resources
-from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.objects import ListMeta, ObjectMeta
 from ledger.kube.api.resources import Resource
 from ledger.kube.client.access_review import SERVICE_ACCOUNTS, KubernetesReviewer, service_account
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.watch import list_watch
-from ledger.kube.watch.list_watch import Source
+from ledger.kube.watch.list_watch import CollectionSource
 
 RIGHTS: Final = (
     "the user of the kubeconfig has to list Deployments and DaemonSets (apps) and to create"
     " SubjectAccessReviews (authorization.k8s.io), as ClusterRole gpuledger may"
 )
-"""What `find` needs, for people."""
+"""What `find_accounts` needs, for people."""
 
 FIND_SECONDS: Final = 120.0
 """Deadline of a whole search."""
@@ -47,7 +47,7 @@ _NAMED: Final = "--scheduler-name="
 _WRITTEN: Final = ("pods", "nodes")
 
 
-class Account(msgspec.Struct, frozen=True):
+class HamiAccount(msgspec.Struct, frozen=True):
     """A service account's user name, and a workload that runs as it: `Kind namespace/name`.
 
     `scheduler` is the name of the scheduler that the workload runs, empty for a device plugin.
@@ -58,7 +58,7 @@ class Account(msgspec.Struct, frozen=True):
     scheduler: str = ""
 
 
-class Accounts(msgspec.Struct, frozen=True):
+class HamiAccounts(msgspec.Struct, frozen=True):
     """What a search found.
 
     `proven` have the rights of HAMi's accounts. `unproven` are of workloads that look like HAMi's
@@ -66,8 +66,8 @@ class Accounts(msgspec.Struct, frozen=True):
     counts accounts beyond `ACCOUNTS_MAX`.
     """
 
-    proven: tuple[Account, ...] = ()
-    unproven: tuple[Account, ...] = ()
+    proven: tuple[HamiAccount, ...] = ()
+    unproven: tuple[HamiAccount, ...] = ()
     unproven_more: int = 0
     unasked: int = 0
 
@@ -92,7 +92,7 @@ class _WorkloadSpec(msgspec.Struct, frozen=True, gc=False):
     template: _Template = _Template()
 
 
-class Carrier(msgspec.Struct, frozen=True, gc=False):
+class HamiWorkload(msgspec.Struct, frozen=True, gc=False):
     """A Deployment or DaemonSet, as far as it says what it runs and as which account."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -116,7 +116,7 @@ class Carrier(msgspec.Struct, frozen=True, gc=False):
 
 class _CarrierList(msgspec.Struct, frozen=True, gc=False):
     metadata: ListMeta
-    items: list[Carrier] | None = None
+    items: list[HamiWorkload] | None = None
 
 
 async def may_allocate(reviewer: KubernetesReviewer, user: str) -> bool:
@@ -133,7 +133,7 @@ async def may_allocate(reviewer: KubernetesReviewer, user: str) -> bool:
     return True
 
 
-async def find(client: Client) -> Accounts:
+async def find_accounts(client: ApiClient) -> HamiAccounts:
     """Find HAMi's accounts in a cluster.
 
     Needs to list Deployments and DaemonSets and to create SubjectAccessReviews. Raises
@@ -145,12 +145,12 @@ async def find(client: Client) -> Accounts:
             asked = list(islice(_in_turn(found.values()), ACCOUNTS_MAX))
             proven = await _proofs(KubernetesReviewer(client), asked)
     except TimeoutError as error:
-        raise Unavailable(
+        raise ClusterUnavailable(
             f"HAMi's accounts were not found within {FIND_SECONDS:g} s; try again, or ask with"
             " `kubectl auth can-i patch nodes --as=ACCOUNT` yourself"
         ) from error
     others = [one for one, may in zip(asked, proven, strict=True) if not may]
-    return Accounts(
+    return HamiAccounts(
         tuple(one for one, may in zip(asked, proven, strict=True) if may),
         tuple(others[:UNPROVEN_MAX]),
         max(0, len(others) - UNPROVEN_MAX),
@@ -158,9 +158,9 @@ async def find(client: Client) -> Accounts:
     )
 
 
-async def _candidates(client: Client) -> dict[str, Account]:
+async def _candidates(client: ApiClient) -> dict[str, HamiAccount]:
     """Return the accounts of workloads that look like HAMi's, by user name."""
-    found: dict[str, Account] = {}
+    found: dict[str, HamiAccount] = {}
     for resource in (resources.DEPLOYMENTS, resources.DAEMON_SETS):
         listed = await list_watch.list_all(client, _source(resource))
         for account in listed.objects:
@@ -169,31 +169,31 @@ async def _candidates(client: Client) -> dict[str, Account]:
     return found
 
 
-def _source(resource: Resource) -> Source[Carrier, Account | None]:
-    def keep(seen: Carrier) -> Account | None:
+def _source(resource: Resource) -> CollectionSource[HamiWorkload, HamiAccount | None]:
+    def keep(seen: HamiWorkload) -> HamiAccount | None:
         return account_of(seen, resource.kind) if seen.looks_like_hami() else None
 
-    return Source(resource.collection(), Carrier, _CarrierList, keep)
+    return CollectionSource(resource.collection(), HamiWorkload, _CarrierList, keep)
 
 
-def account_of(carrier: Carrier, kind: str) -> Account:
+def account_of(carrier: HamiWorkload, kind: str) -> HamiAccount:
     """Return the account as which a workload's pods run."""
     space, name = carrier.metadata.namespace, carrier.metadata.name
     account = carrier.spec.template.spec.service_account_name or "default"
     user, workload = f"{SERVICE_ACCOUNTS}{space}:{account}", f"{kind} {space}/{name}"
-    return Account(user, workload, carrier.scheduler())
+    return HamiAccount(user, workload, carrier.scheduler())
 
 
-def _in_turn(accounts: Iterable[Account]) -> Iterable[Account]:
+def _in_turn(accounts: Iterable[HamiAccount]) -> Iterable[HamiAccount]:
     """Return the accounts so that one namespace's many do not come before another's first."""
-    spaces: dict[str, list[Account]] = {}
+    spaces: dict[str, list[HamiAccount]] = {}
     for account in accounts:
         spaces.setdefault(account.user.split(":")[2], []).append(account)
     rounds = zip_longest(*spaces.values())
     return (account for account in chain.from_iterable(rounds) if account is not None)
 
 
-async def _proofs(reviewer: KubernetesReviewer, accounts: Sequence[Account]) -> list[bool]:
+async def _proofs(reviewer: KubernetesReviewer, accounts: Sequence[HamiAccount]) -> list[bool]:
     """Return for each account whether it has the rights. Raises ConnectionError."""
     proofs: list[bool] = []
     for start in range(0, len(accounts), ASKED_AT_ONCE):

@@ -23,7 +23,7 @@ _KEEPERS: Final = (HAMI, OWN)
 _WHAT_TO_DO: Final = "What was known of the node's cards is kept: restart the device plugin there"
 
 
-class Announced(msgspec.Struct, frozen=True):
+class NodeAnnouncement(msgspec.Struct, frozen=True):
     """What a node announces.
 
     `cards` are in order of vendor, index and uuid, whatever order the node lists them in. `vendors`
@@ -40,26 +40,30 @@ class Announced(msgspec.Struct, frozen=True):
     warning: str = ""
 
 
-def announced(annotations: Mapping[str, str], keeper: str = HAMI) -> Announced:
+def read_announcement(annotations: Mapping[str, str], keeper: str = HAMI) -> NodeAnnouncement:
     """Return what the annotations of a Node announce; its keeper is `keeper` unless they say."""
     keeper = annotations.get(annotation_names.KEEPER, keeper)
     if keeper not in _KEEPERS:
-        return Announced(problem=_unknown_keeper(keeper))
+        return NodeAnnouncement(problem=_unknown_keeper(keeper))
     found: list[Card] = []
     vendors = tuple(
-        name for name, words in annotation_names.WORDS.items() if words.register in annotations
+        name
+        for name, words in annotation_names.VENDOR_ANNOTATIONS.items()
+        if words.register in annotations
     )
     for vendor in vendors:
-        register = annotation_names.WORDS[vendor].register
+        register = annotation_names.VENDOR_ANNOTATIONS[vendor].register
         try:
             found += node_devices.read(annotations[register], vendor)
         except BadCards as error:
-            return Announced(keeper=keeper, vendors=vendors, problem=_unreadable(register, error))
+            return NodeAnnouncement(
+                keeper=keeper, vendors=vendors, problem=_unreadable(register, error)
+            )
     problem = _at_odds(found)
     if problem:
-        return Announced(keeper=keeper, vendors=vendors, problem=problem)
+        return NodeAnnouncement(keeper=keeper, vendors=vendors, problem=problem)
     scores, warning = _scores(annotations)
-    return Announced(_in_order(found, annotations), keeper, vendors, scores, warning=warning)
+    return NodeAnnouncement(_in_order(found, annotations), keeper, vendors, scores, warning=warning)
 
 
 def _in_order(found: list[Card], annotations: Mapping[str, str]) -> tuple[Card, ...]:

@@ -31,7 +31,7 @@ def annotations_of(parts: Parts, node: str, cards: Iterable[Card], now: float) -
     }
     slots = _slots(parts, cards)
     for vendor, text in _texts(slots).items():
-        words = annotation_names.WORDS[vendor]
+        words = annotation_names.VENDOR_ANNOTATIONS[vendor]
         found |= {words.to_allocate: text, words.allocated: text}
     cut = mig_instances.write(slots.get(_NVIDIA, []))
     return found | {annotation_names.INSTANCES: cut} if cut else found
@@ -43,7 +43,10 @@ def allocated(parts: Parts, cards: Iterable[Card]) -> dict[str, str]:
     What the node has yet to hand out is not among them. Raises ValueError as `annotations_of`.
     """
     texts = _texts(_slots(parts, cards))
-    return {annotation_names.WORDS[vendor].allocated: text for vendor, text in texts.items()}
+    return {
+        annotation_names.VENDOR_ANNOTATIONS[vendor].allocated: text
+        for vendor, text in texts.items()
+    }
 
 
 def _slots(parts: Parts, cards: Iterable[Card]) -> dict[str, Slots]:
@@ -53,7 +56,7 @@ def _slots(parts: Parts, cards: Iterable[Card]) -> dict[str, Slots]:
 def _texts(slots: Mapping[str, Slots]) -> dict[str, str]:
     """Return the device list of each vendor."""
     return {
-        vendor: pod_devices.write(of_vendor, annotation_names.WORDS[vendor].word)
+        vendor: pod_devices.write(of_vendor, annotation_names.VENDOR_ANNOTATIONS[vendor].word)
         for vendor, of_vendor in slots.items()
     }
 

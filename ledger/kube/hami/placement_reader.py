@@ -41,7 +41,7 @@ def parts_of(
     containers = phased(pod)
     shares: list[list[Share]] = [[] for _ in containers]
     for vendor in vendors:
-        words = annotation_names.WORDS.get(vendor.name)
+        words = annotation_names.VENDOR_ANNOTATIONS.get(vendor.name)
         if words is None or words.allocated not in annotations:
             continue
         slots = _slots(annotations, vendor.name, words.allocated)

@@ -64,7 +64,7 @@ def read(
     return limits
 
 
-class Mistake(NamedTuple):
+class InvalidQuantity(NamedTuple):
     """A quantity that nobody can have meant: the key, the value, why, and what to write instead."""
 
     key: str
@@ -73,7 +73,9 @@ class Mistake(NamedTuple):
     remedy: str
 
 
-def mistakes(hard: Quantities, before: Quantities, rules: DemandRules) -> Iterator[Mistake]:
+def invalid_quantities(
+    hard: Quantities, before: Quantities, rules: DemandRules
+) -> Iterator[InvalidQuantity]:
     """Yield the quantities of managed keys that make no sense and are not as they were `before`.
 
     Those are quantities with a binary suffix, negative ones and texts that are none. The API server
@@ -86,11 +88,13 @@ def mistakes(hard: Quantities, before: Quantities, rules: DemandRules) -> Iterat
         try:
             _limit(hard[key], managed[key], strict=True)
         except BinarySuffix as error:
-            yield Mistake(key, shown(hard[key]), str(error), _instead(hard[key], managed[key]))
+            yield InvalidQuantity(
+                key, shown(hard[key]), str(error), _instead(hard[key], managed[key])
+            )
         except (NotAQuantity, Negative) as error:
             resource, _ = managed[key]
             remedy = f"{resource} counts {_unit(managed[key])}: write a whole number without a sign"
-            yield Mistake(key, shown(hard[key]), str(error), remedy)
+            yield InvalidQuantity(key, shown(hard[key]), str(error), remedy)
         except QuantityError:
             continue  # too large to be counted: it limits nothing, as was probably meant
 

@@ -14,7 +14,7 @@ from ledger.kube.quotas import hard_limits
 from ledger.kube.requests.demand_rules import DemandRules
 
 
-class Limits(msgspec.Struct, frozen=True):
+class QuotaLimits(msgspec.Struct, frozen=True):
     """What a quota limits, by quota key, of the objects that `selects` selects.
 
     `warnings` are sentences for whoever wrote it.
@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 def limits_of(
     quota: ResourceQuota, rules: DemandRules, *, zero_is_unlimited: bool = False
-) -> Limits:
+) -> QuotaLimits:
     """Return the limits of the managed resources that a quota sets, and what its scopes select.
 
     An explicit 0 is a limit of nothing, unless `zero_is_unlimited` asks for HAMi's older reading.
@@ -37,11 +37,11 @@ def limits_of(
         spec.hard or {}, rules, warnings.append, zero_is_unlimited=zero_is_unlimited
     )
     if not limits:
-        return Limits({}, tuple(warnings))
+        return QuotaLimits({}, tuple(warnings))
     selects = selectors.of_scopes(spec.scopes, spec.scope_selector, warnings.append)
     if selects is None:
-        return Limits({}, tuple(warnings))
-    return Limits(limits, tuple(warnings), selects)
+        return QuotaLimits({}, tuple(warnings))
+    return QuotaLimits(limits, tuple(warnings), selects)
 
 
 def lint(quota: ResourceQuota, rules: DemandRules) -> tuple[str, ...]:

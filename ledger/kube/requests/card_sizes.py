@@ -31,7 +31,7 @@ TYPE_MAX: Final = 64
 """Characters of a type that readiness shows."""
 
 
-def believed(nodes_with: Mapping[CardSize, int], most: int) -> tuple[CardSize, ...]:
+def confirmed_sizes(nodes_with: Mapping[CardSize, int], most: int) -> tuple[CardSize, ...]:
     """Return the size of each vendor and type that pods are charged by, in order.
 
     `nodes_with` counts, for each size, the nodes whose largest card of the type has it. Each node
@@ -59,7 +59,7 @@ def _second(sizes: Counter[int]) -> int:
     return max(rest, default=first)
 
 
-def eligible(rules: DemandRules, annotations: Mapping[str, str] | None) -> DemandRules:
+def with_accepted_sizes(rules: DemandRules, annotations: Mapping[str, str] | None) -> DemandRules:
     """Return the rules with the sizes of those cards alone that a pod's annotations accept.
 
     Where they accept none that is known, all cards of the vendor stand for what may still come.
@@ -87,7 +87,7 @@ def _accepts(choice: DeviceSelector, model: str) -> bool:
     return not choice.use_types or any(one.lower() in model for one in choice.use_types)
 
 
-class Sizes:
+class CardSizes:
     """The rules of a cluster with the sizes of its cards, kept up to date by the log."""
 
     def __init__(
@@ -167,6 +167,6 @@ class Sizes:
             self._of_node[node] = sizes
 
     def _tell(self) -> None:
-        sizes = believed(self._nodes_with, self._most)
+        sizes = confirmed_sizes(self._nodes_with, self._most)
         if sizes != self._rules.sizes:
             self._rules = structs.replace(self._base, sizes=sizes)

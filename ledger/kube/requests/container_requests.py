@@ -27,7 +27,7 @@ from ledger.kube.vendors.vendors import WHOLE, Vendor
 _SHOWN_MAX: Final = 64
 
 
-class Refusal(Exception):
+class InvalidRequest(Exception):
     """A container's request cannot be understood: which resource, its value, why and what to do."""
 
     def __init__(
@@ -80,17 +80,17 @@ class CardRequest(msgspec.Struct, frozen=True, gc=False):
         return self.percentage == WHOLE
 
 
-def asks_for_cards(container: Container, rules: DemandRules) -> bool:
+def names_cards(container: Container, rules: DemandRules) -> bool:
     """Return whether a container names any of the vendors' resources, understandable or not."""
     resources = container.resources
     return resources is not None and _names_any(resources, rules.of_cards)
 
 
-def takes_cards(container: Container, rules: DemandRules) -> bool:
+def needs_cards(container: Container, rules: DemandRules) -> bool:
     """Return whether a container asks for at least one card, or for what cannot be understood."""
     try:
         return bool(cards_of(container, rules))
-    except Refusal:
+    except InvalidRequest:
         return True
 
 
@@ -238,7 +238,7 @@ def _cores(resources: Resources, vendor: Vendor) -> int | None:
         return _percent(vendor.cores, value, 0, Reason.INVALID_CORES)
     cores = _integer(vendor.cores, value, Reason.INVALID_CORES, "cores of a card")
     if 0 < vendor.whole_cores < cores:
-        raise Refusal(
+        raise InvalidRequest(
             Reason.INVALID_CORES,
             vendor.cores,
             value,
@@ -254,11 +254,11 @@ def _percent(name: str, value: str | int, least: int, reason: Reason) -> int:
     try:
         percent = quantities.parse_integer(value)
     except (NotAQuantity, BinarySuffix, Fraction) as error:
-        raise Refusal(Reason.INVALID_QUANTITY, name, value, str(error), remedy) from error
+        raise InvalidRequest(Reason.INVALID_QUANTITY, name, value, str(error), remedy) from error
     except QuantityError as error:
-        raise Refusal(reason, name, value, str(error), remedy) from error
+        raise InvalidRequest(reason, name, value, str(error), remedy) from error
     if not least <= percent <= WHOLE:
-        raise Refusal(reason, name, value, f"is outside {least} to {WHOLE}", remedy)
+        raise InvalidRequest(reason, name, value, f"is outside {least} to {WHOLE}", remedy)
     return percent
 
 
@@ -268,13 +268,13 @@ def _integer(name: str, value: str | int, reason: Reason, unit: str) -> int:
         return quantities.parse_integer(value)
     except BinarySuffix as error:
         remedy = _instead_of_bytes(name, value, unit)
-        raise Refusal(reason, name, value, str(error), remedy) from error
+        raise InvalidRequest(reason, name, value, str(error), remedy) from error
     except (TooLarge, TooLong) as error:
         remedy = f"{name} counts {unit}: write {most_of(name)} at most"
-        raise Refusal(reason, name, value, str(error), remedy) from error
+        raise InvalidRequest(reason, name, value, str(error), remedy) from error
     except QuantityError as error:
         remedy = f"{name} counts {unit}: write a whole number without a fraction or a sign"
-        raise Refusal(reason, name, value, str(error), remedy) from error
+        raise InvalidRequest(reason, name, value, str(error), remedy) from error
 
 
 def _instead_of_bytes(name: str, value: str | int, unit: str) -> str:
@@ -296,11 +296,11 @@ def _native(name: str, value: str | int) -> int:
         return quantities.parse_scaled(value)
     except QuantityError as error:
         remedy = f"Write {name} as Kubernetes does, for example 500m processors or 2Gi of memory"
-        raise Refusal(Reason.INVALID_QUANTITY, name, value, str(error), remedy) from error
+        raise InvalidRequest(Reason.INVALID_QUANTITY, name, value, str(error), remedy) from error
 
 
-def _no_cards(vendor: Vendor, count: int | None) -> Refusal:
-    return Refusal(
+def _no_cards(vendor: Vendor, count: int | None) -> InvalidRequest:
+    return InvalidRequest(
         Reason.INVALID_COUNT,
         vendor.count,
         "not given" if count is None else count,

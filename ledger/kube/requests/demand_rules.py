@@ -8,7 +8,7 @@ import msgspec
 from ledger.kube.requests import gpu_types
 from ledger.kube.requests.device_selectors import selector_annotations
 from ledger.kube.requests.gpu_types import CardType
-from ledger.kube.requests.pod_traits import NONE, Labels, labels_of
+from ledger.kube.requests.pod_traits import NONE, RecordedLabels, labels_of
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
 
 
@@ -41,7 +41,7 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     sizes: tuple[CardSize, ...] = ()
     types: tuple[CardType, ...] = ()
     type_annotations: tuple[str, ...] = gpu_types.ANNOTATIONS
-    labels: Labels = NONE
+    labels: RecordedLabels = NONE
 
     @cached_property
     def by_name(self) -> dict[str, Vendor]:
@@ -96,7 +96,7 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {one.name: {name: f"{one.name}.{name}" for name in resources} for one in self.types}
 
 
-class Recording:
+class RecordedLabelRules:
     """Adds to rules which labels are recorded, and remembers the last it has made."""
 
     def __init__(self) -> None:

@@ -10,7 +10,12 @@ from msgspec import structs
 from ledger.core.model.cards import Phase
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Container, Pod, PodSpec
-from ledger.kube.requests.container_requests import CardRequest, Refusal, asks_for_cards, cards_of
+from ledger.kube.requests.container_requests import (
+    CardRequest,
+    InvalidRequest,
+    cards_of,
+    names_cards,
+)
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_requests import (
     ContainerDeviceRequests,
@@ -19,7 +24,7 @@ from ledger.kube.requests.device_requests import (
     PodDeviceRequest,
 )
 from ledger.kube.requests.device_selectors import selector_of
-from ledger.kube.requests.gpu_types import named
+from ledger.kube.requests.gpu_types import types_named
 from ledger.kube.requests.placement_preferences import KEYS, preferences_of
 
 
@@ -62,7 +67,7 @@ def invalid_device_request(pod: Pod, rules: DemandRules) -> Denial | None:
     annotations = pod.metadata.annotations
     if not annotations or not _says_something(annotations, rules):
         return None
-    if not any(asks_for_cards(one, rules) for one in _containers(pod.spec)):
+    if not any(names_cards(one, rules) for one in _containers(pod.spec)):
         return None
     preferred = preferences_of(annotations)
     if isinstance(preferred, Denial):
@@ -89,7 +94,7 @@ def _asked(spec: PodSpec, rules: DemandRules) -> _Asked | Denial:
         for number, one in enumerate(containers or ()):
             try:
                 found.append((one, _phase(field, one), cards_of(one, rules)))
-            except Refusal as refusal:
+            except InvalidRequest as refusal:
                 place = f"spec.{field}[{number}].resources"
                 return refusal.denial(place, f"container {one.name}")
     return found
@@ -138,5 +143,5 @@ def _wish(asked: CardRequest, choices: Mapping[str, DeviceSelector]) -> DeviceRe
 def _types(annotations: Mapping[str, str], rules: DemandRules) -> tuple[str, ...]:
     if not rules.types:
         return ()
-    found = named(annotations, rules.type_annotations, rules.known_types)
+    found = types_named(annotations, rules.type_annotations, rules.known_types)
     return tuple(one.name for one in found.types)

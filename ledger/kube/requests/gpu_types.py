@@ -27,7 +27,7 @@ class CardType(msgspec.Struct, frozen=True, gc=False):
     memory: int = 0
 
 
-class Named(msgspec.Struct, frozen=True):
+class NamedTypes(msgspec.Struct, frozen=True):
     """The types that a pod names; `unknown` is the first that nobody knows, in `annotation`.
 
     A pod that names several may come to run on any of them, so it is charged on each, and `memory`
@@ -45,10 +45,10 @@ class Named(msgspec.Struct, frozen=True):
         return max(sizes) if sizes and all(sizes) else 0
 
 
-NONE: Final = Named()
+NONE: Final = NamedTypes()
 
 
-def read(texts: Sequence[str]) -> tuple[CardType, ...]:
+def parse_types(texts: Sequence[str]) -> tuple[CardType, ...]:
     """Return the types that `name` or `name=MiB` texts tell of. Raises ValueError."""
     found: dict[str, CardType] = {}
     for text in texts:
@@ -65,11 +65,11 @@ def read(texts: Sequence[str]) -> tuple[CardType, ...]:
     return tuple(found.values())
 
 
-def named(
+def types_named(
     annotations: Mapping[str, str] | None,
     keys: Sequence[str],
     known: Mapping[str, CardType],
-) -> Named:
+) -> NamedTypes:
     """Return the types named under any of `keys`, separated by commas, in any case of letters."""
     found: dict[str, CardType] = {}
     for key in keys:
@@ -79,7 +79,7 @@ def named(
         for item in text.split(",", NAMED_MAX):
             name = item.strip().lower()
             if name and (name not in known or len(found) == NAMED_MAX):
-                return Named((), item.strip(), key)
+                return NamedTypes((), item.strip(), key)
             if name:
                 found[name] = known[name]
-    return Named(tuple(found.values())) if found else NONE
+    return NamedTypes(tuple(found.values())) if found else NONE

@@ -31,7 +31,7 @@ _TRUE: Final = frozenset({"1", "t", "true"})
 _FALSE: Final = frozenset({"0", "f", "false"})
 
 
-class Preferences(msgspec.Struct, frozen=True):
+class PlacementPreferences(msgspec.Struct, frozen=True):
     """What a pod says of how it is to be placed; the fields are those of `PodDeviceRequest`."""
 
     numa_bind: bool = False
@@ -55,7 +55,7 @@ class _Unclear(Exception):
         )
 
 
-def preferences_of(annotations: Mapping[str, str]) -> Preferences | Denial:
+def preferences_of(annotations: Mapping[str, str]) -> PlacementPreferences | Denial:
     """Return how a pod is to be placed, or why that cannot be understood.
 
     Words are read in any case of letters, and an annotation without text is none.
@@ -64,7 +64,7 @@ def preferences_of(annotations: Mapping[str, str]) -> Preferences | Denial:
         node = _words(annotations, NODE_POLICY, NODE_POLICIES)
         if len(node) > 1:
             raise _Unclear(NODE_POLICY, annotations[NODE_POLICY], "Write one word only")
-        return Preferences(
+        return PlacementPreferences(
             numa_bind=_truth(annotations, NUMA_BIND),
             node_policy=node[0] if node else "",
             card_policies=_words(annotations, CARD_POLICY, CARD_POLICIES),

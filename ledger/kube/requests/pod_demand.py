@@ -9,10 +9,10 @@ import msgspec
 from ledger.core.model.amounts import Amounts, largest, most_of, plus, without_zeros
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, Pod, PodSpec, Resources
-from ledger.kube.requests.card_sizes import eligible
-from ledger.kube.requests.container_requests import Refusal, cards_of, managed_of, shown
+from ledger.kube.requests.card_sizes import with_accepted_sizes
+from ledger.kube.requests.container_requests import InvalidRequest, cards_of, managed_of, shown
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.gpu_types import NONE, Named, named
+from ledger.kube.requests.gpu_types import NONE, NamedTypes, types_named
 
 __all__ = ["Demand", "DemandRules", "demand_of"]
 
@@ -43,8 +43,8 @@ def demand_of(pod: Pod, rules: DemandRules) -> Demand | Denial:
     """
     types = NONE
     if rules.types:
-        types = named(pod.metadata.annotations, rules.type_annotations, rules.known_types)
-    rules = eligible(rules, pod.metadata.annotations)
+        types = types_named(pod.metadata.annotations, rules.type_annotations, rules.known_types)
+    rules = with_accepted_sizes(rules, pod.metadata.annotations)
     reading = _Reading(rules, types.memory if types.types else 0)
     peak = reading.peak(pod.spec)
     if rules.besides and reading.denial is None:
@@ -96,7 +96,7 @@ class _Reading:
         counted = {key: overhead[key] for key in overhead if key[:7] != "limits." or key in peak}
         return plus(peak, counted)
 
-    def with_types(self, peak: Amounts, types: Named) -> Amounts:
+    def with_types(self, peak: Amounts, types: NamedTypes) -> Amounts:
         """Return the amounts with those of the types of cards that the pod names."""
         cards = [name for name in peak if name in self.rules.of_cards]
         if not cards:
@@ -118,7 +118,7 @@ class _Reading:
         try:
             found = cards_of(container, rules, self.card_memory)
             asks = managed_of(container.resources, rules) if rules.besides else {}
-        except Refusal as refusal:
+        except InvalidRequest as refusal:
             self._refuse(f"spec.{kind}[{number}].resources", f"container {container.name}", refusal)
             return {}
         for cards in found:
@@ -145,11 +145,11 @@ class _Reading:
     def _managed(self, field: str, resources: Resources | None) -> Amounts:
         try:
             return managed_of(resources, self.rules)
-        except Refusal as refusal:
+        except InvalidRequest as refusal:
             self._refuse(field, "the pod", refusal)
             return {}
 
-    def _refuse(self, field: str, who: str, refusal: Refusal) -> None:
+    def _refuse(self, field: str, who: str, refusal: InvalidRequest) -> None:
         if self.denial is None:
             self.denial = refusal.denial(field, who)
 
@@ -178,7 +178,7 @@ def _both_unknown(field: str, one: str, other: str) -> Denial:
     )
 
 
-def _no_type(types: Named, rules: DemandRules) -> Denial:
+def _no_type(types: NamedTypes, rules: DemandRules) -> Denial:
     return Denial(
         Reason.UNKNOWN_GPU_TYPE,
         f"{shown(types.unknown)} in the annotation {types.annotation} is no known type of card",

@@ -69,23 +69,23 @@ def is_recorded(label: str) -> bool:
     return label not in VOLATILE and not label.startswith(VOLATILE_PREFIXES)
 
 
-class Labels(msgspec.Struct, frozen=True):
+class RecordedLabels(msgspec.Struct, frozen=True):
     """The labels that are recorded: their keys, and the highest number that a key has got."""
 
     keys: tuple[str, ...] = ()
     read: int = 0
 
 
-NONE: Final = Labels()
+NONE: Final = RecordedLabels()
 
 
-def labels_of(numbers: Mapping[str, int]) -> Labels:
+def labels_of(numbers: Mapping[str, int]) -> RecordedLabels:
     """Return the labels to record, from the numbers that a state has for their keys."""
     keys = tuple(sorted(key for key in numbers if _is_key(key)))
-    return Labels(keys, numbers.get(traits.READ, 0))
+    return RecordedLabels(keys, numbers.get(traits.READ, 0))
 
 
-def traits_of(pod: Pod, labels: Labels = NONE) -> str:
+def traits_of(pod: Pod, labels: RecordedLabels = NONE) -> str:
     """Return the traits of a pod with its labels of these keys, as one text."""
     items = _scopes(pod.spec)
     carried = pod.metadata.labels
@@ -94,13 +94,13 @@ def traits_of(pod: Pod, labels: Labels = NONE) -> str:
     return _marked(items, labels)
 
 
-def fitting(texts: Iterable[str]) -> Traits:
+def bounded_traits(texts: Iterable[str]) -> Traits:
     """Return the texts of one object as they are recorded: themselves, or a digest of them all."""
     found = tuple(dict.fromkeys(texts))
     if sum(len(text) for text in found) <= RECORDED_MAX:
         return found
     items = {traits.UNREAD: digest_of("\n".join(found))}
-    return (_marked(items, Labels(read=traits.read_up_to(found))),)
+    return (_marked(items, RecordedLabels(read=traits.read_up_to(found))),)
 
 
 def digest_of(text: str) -> str:
@@ -112,7 +112,7 @@ def traits_of_template(
     metadata: ObjectMeta,
     spec: PodSpec,
     root_labels: Mapping[str, str] | None,
-    labels: Labels = NONE,
+    labels: RecordedLabels = NONE,
 ) -> str:
     """Return the traits of a pod template with its labels of these keys, as one text.
 
@@ -130,7 +130,7 @@ def traits_of_template(
     return _marked(items, labels)
 
 
-def _marked(items: dict[str, str], labels: Labels) -> str:
+def _marked(items: dict[str, str], labels: RecordedLabels) -> str:
     if labels.read:
         items[traits.READ] = str(labels.read)
     return traits.text_of(items)
@@ -171,21 +171,21 @@ def _names_compute(resources: Resources | None) -> bool:
     for given in (resources.requests, resources.limits):
         if given:
             for name in _COMPUTE:
-                if name in given and asks_for_some(given[name]):
+                if name in given and is_positive(given[name]):
                     return True
     return False
 
 
-def asks_for_some(quantity: str | int) -> bool:
+def is_positive(quantity: str | int) -> bool:
     """Return whether a quantity is not zero; what cannot be read will not be stored either."""
     if isinstance(quantity, str) and len(quantity) > quantities.LENGTH_MAX:
         return True
-    return is_some(quantity)
+    return is_positive_cached(quantity)
 
 
 @lru_cache(maxsize=quantities.REMEMBERED_MAX)
-def is_some(quantity: str | int) -> bool:
-    """Return what `asks_for_some` does, for quantities that a cache may keep."""
+def is_positive_cached(quantity: str | int) -> bool:
+    """Return what `is_positive` does, for quantities that a cache may keep."""
     try:
         return quantities.parse_scaled(quantity) > 0
     except QuantityError:

@@ -14,7 +14,7 @@ from ledger.kube.hami import annotation_names
 from ledger.kube.vendors.vendors import Vendor
 
 
-class Managed(msgspec.Struct, frozen=True, rename="camel"):
+class ManagedResource(msgspec.Struct, frozen=True, rename="camel"):
     """One entry of `managedResources` of a KubeSchedulerConfiguration's extender."""
 
     name: str
@@ -23,7 +23,7 @@ class Managed(msgspec.Struct, frozen=True, rename="camel"):
 
 def is_placed(vendor: Vendor) -> bool:
     """Return whether nodes announce single cards of a vendor, so that pods are placed on them."""
-    return vendor.name in annotation_names.WORDS
+    return vendor.name in annotation_names.VENDOR_ANNOTATIONS
 
 
 def counted_only(vendors: Iterable[Vendor]) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def counted_only(vendors: Iterable[Vendor]) -> tuple[str, ...]:
     return tuple(vendor.name for vendor in vendors if not is_placed(vendor))
 
 
-def managed_resources(vendors: Iterable[Vendor]) -> tuple[Managed, ...]:
+def managed_resources(vendors: Iterable[Vendor]) -> tuple[ManagedResource, ...]:
     """Return the resources that a scheduler of these vendors' cards leaves to the extender."""
     names = (
         name
@@ -40,4 +40,4 @@ def managed_resources(vendors: Iterable[Vendor]) -> tuple[Managed, ...]:
         for name in (*vendor.names(), vendor.priority)
         if name
     )
-    return tuple(Managed(name) for name in dict.fromkeys(names))
+    return tuple(ManagedResource(name) for name in dict.fromkeys(names))

@@ -179,7 +179,7 @@ BUILT_IN: Final = (
 )
 
 
-def chosen(names: Sequence[str], own: Sequence[Vendor] = ()) -> tuple[Vendor, ...]:
+def select_vendors(names: Sequence[str], own: Sequence[Vendor] = ()) -> tuple[Vendor, ...]:
     """Return the named vendors and all of one's `own`, which replace others of their name.
 
     A maker's name stands for all its products: `ascend` for every `ascend-…`. Raises ValueError

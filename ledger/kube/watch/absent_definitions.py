@@ -13,7 +13,7 @@ import msgspec
 from ledger.kube.api.errors import ClusterError, Malformed, NotServed
 from ledger.kube.api.objects import ListMeta
 from ledger.kube.api.resources import DEFINITIONS, Resource
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.watch import discovery
 
 
@@ -32,7 +32,7 @@ class _Definitions(msgspec.Struct, frozen=True):
 _lists: Final = msgspec.json.Decoder(_Definitions)
 
 
-async def is_served(client: Client, resource: Resource) -> bool:
+async def is_served(client: ApiClient, resource: Resource) -> bool:
     """Return whether the resource's path is known. Raises ClusterError for other failures."""
     try:
         await client.get(resource.collection(), {"limit": "1"})
@@ -41,7 +41,7 @@ async def is_served(client: Client, resource: Resource) -> bool:
     return True
 
 
-async def explain(client: Client, resource: Resource, before: Absence) -> Absence:
+async def explain(client: ApiClient, resource: Resource, before: Absence) -> Absence:
     """Find out what it means that the resource is not served. Never raises ClusterError.
 
     `before` is what was found last. If it was a proof, it holds for as long as nobody defines the
@@ -64,7 +64,7 @@ async def explain(client: Client, resource: Resource, before: Absence) -> Absenc
     return Absence(f"{what}: it has no CustomResourceDefinition {resource.name}", version)
 
 
-async def _defined(client: Client, resource: Resource) -> tuple[bool, int]:
+async def _defined(client: ApiClient, resource: Resource) -> tuple[bool, int]:
     """Return whether the resource has a definition, and the version at which that was true."""
     selector = {"fieldSelector": f"metadata.name={resource.name}"}
     body = await client.get(DEFINITIONS.collection(), selector)

@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from ledger.kube.api.errors import ClusterError, Malformed, Unavailable
+from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Malformed
 from ledger.kube.api.resources import Resource
-from ledger.kube.client.http_client import JSON, Client
+from ledger.kube.client.http_client import JSON, ApiClient
 
 DISCOVERY_SECONDS: Final = 30.0
 """Deadline of one discovery, however many requests it takes."""
@@ -113,7 +113,7 @@ class _PlainList(msgspec.Struct):
 T = TypeVar("T")
 
 
-async def discover(client: Client) -> Discovery:
+async def discover(client: ApiClient) -> Discovery:
     """Ask what is served. Raises ClusterError."""
     try:
         async with asyncio.timeout(DISCOVERY_SECONDS):
@@ -122,7 +122,7 @@ async def discover(client: Client) -> Discovery:
                 return await _one_by_one(client, root.groups or ())
             core = await _read(client, "/api", _Root)
     except TimeoutError as error:
-        raise Unavailable(
+        raise ClusterUnavailable(
             f"{client.address}: discovery took longer than {DISCOVERY_SECONDS:g} s"
         ) from error
     return _from_aggregated([*(core.items or ()), *(root.items or ())])
@@ -147,7 +147,7 @@ def _entries(group: str, version: _Version) -> Iterator[Resource]:
             yield Resource(group, version.version, one.resource, kind, namespaced)
 
 
-async def _one_by_one(client: Client, groups: Iterable[_ListedGroup]) -> Discovery:
+async def _one_by_one(client: ApiClient, groups: Iterable[_ListedGroup]) -> Discovery:
     """Ask every version of every group; the core group has version v1 alone."""
     asked = [("", "v1"), *((group.name, one) for group in groups for one in _preference(group))]
     if len(asked) > GROUP_VERSIONS_MAX:
@@ -173,7 +173,7 @@ def _preference(group: _ListedGroup) -> list[str]:
 
 
 async def _plain(
-    client: Client, slots: asyncio.Semaphore, group: str, version: str
+    client: ApiClient, slots: asyncio.Semaphore, group: str, version: str
 ) -> list[Resource] | None:
     """Return the resources of one version of a group, None when it does not answer."""
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
@@ -190,7 +190,7 @@ async def _plain(
     ]
 
 
-async def _read(client: Client, path: str, kind: type[T]) -> T:
+async def _read(client: ApiClient, path: str, kind: type[T]) -> T:
     body = await client.request("GET", path, accept=_ACCEPT, seconds=DISCOVERY_SECONDS)
     try:
         return msgspec.json.decode(body, type=kind)

@@ -29,7 +29,7 @@ def _uncounted(name: str, *labels: str) -> None:
     """Count nothing, where there are no metrics."""
 
 
-class Failures:
+class FailedObjects:
     """The objects that could not be taken in, by watch and name."""
 
     def __init__(self, count: Count = _uncounted) -> None:

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from ledger.kube.api.objects import ObjectMeta
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed
-from ledger.kube.watch.failed_objects import Failures
+from ledger.kube.watch.failed_objects import FailedObjects
 from ledger.kube.watch.list_watch import watch_backoff
 
 NOT_LISTED: Final = "not listed yet"
@@ -18,16 +18,16 @@ _REASON_MAX: Final = 200
 T = TypeVar("T")
 
 
-class Watches:
+class Informers:
     """What is watched and cannot be told at the moment, with the reasons: `waiting`.
 
     Without what is essential nothing can be settled. Of anything else it matters that it was tried
     to list it; a single kind that may not be read must not keep the whole service from serving.
     """
 
-    def __init__(self, recount_seconds: float, failures: Failures | None = None) -> None:
+    def __init__(self, recount_seconds: float, failures: FailedObjects | None = None) -> None:
         """Begin every watch anew with a list after so many seconds."""
-        self.failures = failures or Failures()
+        self.failures = failures or FailedObjects()
         self.waiting: dict[str, str] = {}
         self._recount_seconds = recount_seconds
         self._turns: dict[str, asyncio.Timeout] = {}
@@ -48,11 +48,11 @@ class Watches:
         found = [f"{what}: {why}" for what, why in self.waiting.items() if not self._matters(what)]
         return [*found, *self.failures.shown()]
 
-    def was_told(self, what: str) -> bool:
+    def has_synced(self, what: str) -> bool:
         """Return whether something was listed, or it was told why it cannot be."""
         return self.waiting.get(what) != NOT_LISTED
 
-    def begin_anew(self, what: str) -> None:
+    def relist(self, what: str) -> None:
         """Have a watch begin with a list now, before its time."""
         turn = self._turns.get(what)
         if turn is not None and not turn.expired():
@@ -99,7 +99,7 @@ class Watches:
         await take(change)
 
     def _matters(self, what: str) -> bool:
-        return what in self._essential or not self.was_told(what)
+        return what in self._essential or not self.has_synced(what)
 
     def _note(self, what: str, change: Change[T]) -> None:
         """Remember whether the cluster tells us anything; what is not served has no objects."""

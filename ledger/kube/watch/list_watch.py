@@ -14,10 +14,10 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from ledger.kube.api.errors import ClusterError, Gone, Malformed, NotServed, Unavailable
-from ledger.kube.api.objects import Bookmark, ListMeta, ObjectMeta, Status, WatchEvent
+from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Gone, Malformed, NotServed
+from ledger.kube.api.objects import ApiStatus, Bookmark, ListMeta, ObjectMeta, WatchEvent
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, Reached
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.tasks.backoff import Backoff
 
 PAGE_OBJECTS: Final = 200
@@ -41,7 +41,7 @@ BACKOFF_SECONDS_MAX: Final = 30.0
 _log: Final = logging.getLogger(__name__)
 _events: Final = msgspec.json.Decoder(WatchEvent)
 _bookmarks: Final = msgspec.json.Decoder(Bookmark)
-_errors: Final = msgspec.json.Decoder(Status)
+_errors: Final = msgspec.json.Decoder(ApiStatus)
 
 
 class Watchable(Protocol):
@@ -57,7 +57,7 @@ W = TypeVar("W")
 T_co = TypeVar("T_co", bound=Watchable, covariant=True)
 
 
-class Page(Protocol[T_co]):
+class ListPage(Protocol[T_co]):
     """One decoded page of a list."""
 
     @property
@@ -67,7 +67,7 @@ class Page(Protocol[T_co]):
     def items(self) -> Sequence[T_co] | None: ...
 
 
-class Source(Generic[T, K]):
+class CollectionSource(Generic[T, K]):
     """A collection of the API server: its path, how its objects are decoded, and what is kept.
 
     `keep` is applied to each object as soon as it is decoded, so that of a long list no more than
@@ -75,7 +75,7 @@ class Source(Generic[T, K]):
     """
 
     def __init__(
-        self, path: str, object_type: type[T], page_type: type[Page[T]], keep: Callable[[T], K]
+        self, path: str, object_type: type[T], page_type: type[ListPage[T]], keep: Callable[[T], K]
     ) -> None:
         self.path = path
         self.objects = msgspec.json.Decoder(object_type)
@@ -95,7 +95,7 @@ def watch_backoff(
     return Backoff(BACKOFF_SECONDS, BACKOFF_SECONDS_MAX, jitter=jitter, sleep=sleep)
 
 
-class Lines:
+class LineSplitter:
     """Splits chunks into lines, and refuses to gather a line without end."""
 
     def __init__(self, bytes_max: int = LINE_BYTES_MAX) -> None:
@@ -118,7 +118,7 @@ class Lines:
 
 
 async def list_all(
-    client: Client, source: Source[T, K], path: str | None = None, *, fields: str = ""
+    client: ApiClient, source: CollectionSource[T, K], path: str | None = None, *, fields: str = ""
 ) -> Listed[K]:
     """List a collection at one version, linearizably, page by page.
 
@@ -130,11 +130,13 @@ async def list_all(
             return await _pages(client, source, path or source.path, fields)
         except Gone as error:
             _log.info("cluster_list_expired", extra={"reason": str(error)})
-    raise Unavailable(f"{path or source.path}: the pages of the list expire before they are read")
+    raise ClusterUnavailable(
+        f"{path or source.path}: the pages of the list expire before they are read"
+    )
 
 
 async def watch(
-    client: Client, source: Source[T, K], backoff: Backoff
+    client: ApiClient, source: CollectionSource[T, K], backoff: Backoff
 ) -> AsyncGenerator[Change[K], None]:
     """Yield a list and every later change, without end. Close the generator to stop."""
     version = None
@@ -155,7 +157,7 @@ async def watch(
                 # A server that ends every watch at once must not be asked without a pause.
                 await backoff.wait_shortest()
         except ClusterError as error:
-            if not isinstance(error, Unavailable):
+            if not isinstance(error, ClusterUnavailable):
                 version = None
             absent = isinstance(error, NotServed)
             level = logging.INFO if absent else logging.WARNING
@@ -165,7 +167,9 @@ async def watch(
             await backoff.wait()
 
 
-async def _pages(client: Client, source: Source[T, K], path: str, fields: str) -> Listed[K]:
+async def _pages(
+    client: ApiClient, source: CollectionSource[T, K], path: str, fields: str
+) -> Listed[K]:
     params = {"limit": str(PAGE_OBJECTS)}
     if fields:
         params["fieldSelector"] = fields
@@ -178,7 +182,7 @@ async def _pages(client: Client, source: Source[T, K], path: str, fields: str) -
         params["continue"] = page.metadata.continue_
 
 
-async def _keep(source: Source[T, K], items: Sequence[T], objects: list[K]) -> None:
+async def _keep(source: CollectionSource[T, K], items: Sequence[T], objects: list[K]) -> None:
     """Add what is kept of the items of a page; where that takes work, let others have turns."""
     for start in range(0, len(items), KEEP_STRIDE):
         objects += map(source.keep, items[start : start + KEEP_STRIDE])
@@ -187,7 +191,7 @@ async def _keep(source: Source[T, K], items: Sequence[T], objects: list[K]) -> N
 
 
 async def _changes(
-    client: Client, source: Source[T, K], version: int
+    client: ApiClient, source: CollectionSource[T, K], version: int
 ) -> AsyncGenerator[Changed[K] | Reached, None]:
     """Yield what one watch request tells."""
     params = {
@@ -196,14 +200,14 @@ async def _changes(
         "resourceVersion": str(version),
         "timeoutSeconds": str(WATCH_SECONDS),
     }
-    lines = Lines()
+    lines = LineSplitter()
     async with aclosing(client.watch(source.path, params)) as chunks:
         async for chunk in chunks:
             for line in lines.feed(chunk):
                 yield _change(source, line)
 
 
-def _change(source: Source[T, K], line: bytes) -> Changed[K] | Reached:
+def _change(source: CollectionSource[T, K], line: bytes) -> Changed[K] | Reached:
     """Decode one line. Raises Gone, Unavailable, Malformed."""
     event = _decode(_events, line, source.path)
     if event.type == "BOOKMARK":
@@ -211,7 +215,7 @@ def _change(source: Source[T, K], line: bytes) -> Changed[K] | Reached:
         return Reached(_number(mark.metadata.resource_version, source.path))
     if event.type == "ERROR":
         status = _decode(_errors, event.object, source.path)
-        kind = Gone if status.code == 410 else Unavailable
+        kind = Gone if status.code == 410 else ClusterUnavailable
         raise kind(f"watch of {source.path}: {status.code} {status.message}")
     if event.type not in ("ADDED", "MODIFIED", "DELETED"):
         raise Malformed(f"watch of {source.path}: a line of unknown type {event.type[:32]!r}")

@@ -13,9 +13,9 @@ from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload, WorkloadList
 from ledger.kube.api.ports import Change, Interrupted, Listed
 from ledger.kube.api.resources import Resource
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.watch import absent_definitions, list_watch
-from ledger.kube.watch.list_watch import Source, watch_backoff
+from ledger.kube.watch.list_watch import CollectionSource, watch_backoff
 from ledger.tasks.backoff import Backoff
 
 K = TypeVar("K")
@@ -24,13 +24,13 @@ Sleep = Callable[[float], Awaitable[None]]
 _log: Final = logging.getLogger(__name__)
 
 
-def source_of(resource: Resource, keep: Callable[[Workload], K]) -> Source[Workload, K]:
+def source_of(resource: Resource, keep: Callable[[Workload], K]) -> CollectionSource[Workload, K]:
     """Return where the resource's objects are, how they are read and what is kept of them."""
-    return Source(resource.collection(), Workload, WorkloadList, keep)
+    return CollectionSource(resource.collection(), Workload, WorkloadList, keep)
 
 
 async def watch(
-    client: Client, resource: Resource, keep: Callable[[Workload], K], sleep: Sleep
+    client: ApiClient, resource: Resource, keep: Callable[[Workload], K], sleep: Sleep
 ) -> AsyncGenerator[Change[K], None]:
     """Yield a list and every later change, without end, as `port.Workloads.watch_objects` says."""
     source = source_of(resource, keep)
@@ -53,7 +53,7 @@ async def watch(
 
 
 async def _until_served(
-    client: Client, resource: Resource, backoff: Backoff
+    client: ApiClient, resource: Resource, backoff: Backoff
 ) -> AsyncGenerator[Listed[Any] | Interrupted, None]:
     """Tell why the resource is absent, with proof if there is any; end when it may be served."""
     told = absent_definitions.Absence("")
@@ -68,7 +68,7 @@ async def _until_served(
         await backoff.wait()
 
 
-async def _may_be_served(client: Client, resource: Resource) -> bool:
+async def _may_be_served(client: ApiClient, resource: Resource) -> bool:
     """Return whether to watch again, which also tells every other failure better than this."""
     try:
         return await absent_definitions.is_served(client, resource)

@@ -18,10 +18,10 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from ledger.kube.api.objects import OwnerReference, Workload
-from ledger.kube.api.ports import Change, Changed, Interrupted, Kept, Listed
+from ledger.kube.api.ports import Change, Changed, FilteredWatches, Interrupted, Listed
 from ledger.kube.api.resources import Resource
 
-PARENTS_MAX: Final = 200_000
+OWNERS_MAX: Final = 200_000
 """Objects remembered at most, of all resources together."""
 
 BYTES_MAX: Final = 512 * 1024**2
@@ -39,7 +39,7 @@ _LABEL_BYTES: Final = 128
 D = TypeVar("D")
 
 
-class Parent(msgspec.Struct, Generic[D], frozen=True, gc=False):
+class CachedOwner(msgspec.Struct, Generic[D], frozen=True, gc=False):
     """What is remembered of one object; `digest` is what the cache's owner made of it."""
 
     resource: Resource
@@ -53,13 +53,13 @@ class Parent(msgspec.Struct, Generic[D], frozen=True, gc=False):
     digest: D
 
 
-class Parents(Generic[D]):
+class OwnerCache(Generic[D]):
     """The objects of several resources, by uid and by name. One watch feeds each resource."""
 
     def __init__(
         self,
         digest: Callable[[Resource, Workload], D],
-        parents_max: int = PARENTS_MAX,
+        parents_max: int = OWNERS_MAX,
         bytes_max: int = BYTES_MAX,
     ) -> None:
         """`digest` says what to keep of an object besides its metadata; it must not raise.
@@ -71,19 +71,19 @@ class Parents(Generic[D]):
         self._digest = digest
         self._parents_max, self._bytes_max = parents_max, bytes_max
         self._bytes = 0
-        self._by_uid: dict[str, Parent[D]] = {}
-        self._by_address: dict[str, dict[str, Parent[D]]] = {}
+        self._by_uid: dict[str, CachedOwner[D]] = {}
+        self._by_address: dict[str, dict[str, CachedOwner[D]]] = {}
         self._current: set[str] = set()
 
     def __len__(self) -> int:
         """Return how many objects are remembered."""
         return len(self._by_uid)
 
-    def get(self, uid: str) -> Parent[D] | None:
+    def get(self, uid: str) -> CachedOwner[D] | None:
         """Return the object of this uid; None when it has to be read from the API server."""
         return self._by_uid.get(uid)
 
-    def by_name(self, resource: Resource, namespace: str, name: str) -> Parent[D] | None:
+    def by_name(self, resource: Resource, namespace: str, name: str) -> CachedOwner[D] | None:
         """Return the object of this name; None when it has to be read from the API server."""
         return self._of(resource).get(f"{namespace}/{name}")
 
@@ -91,13 +91,13 @@ class Parents(Generic[D]):
         """Return whether the resource was listed and its watch is not interrupted."""
         return resource.name in self._current
 
-    def parent_of(self, resource: Resource, seen: Workload) -> Parent[D]:
+    def parent_of(self, resource: Resource, seen: Workload) -> CachedOwner[D]:
         """Return what would be remembered of an object, for those that are read from elsewhere.
 
         Raises ValueError when its resourceVersion is none.
         """
         meta = seen.metadata
-        return Parent(
+        return CachedOwner(
             resource,
             intern(meta.namespace),
             meta.name,
@@ -109,10 +109,10 @@ class Parents(Generic[D]):
             self._digest(resource, seen),
         )
 
-    async def follow(self, cluster: Kept, resource: Resource) -> None:
+    async def follow(self, cluster: FilteredWatches, resource: Resource) -> None:
         """Remember a resource's objects as the cluster tells them, until cancelled."""
 
-        def keep(seen: Workload) -> Parent[D]:
+        def keep(seen: Workload) -> CachedOwner[D]:
             return self.parent_of(resource, seen)
 
         try:
@@ -122,7 +122,7 @@ class Parents(Generic[D]):
         finally:
             self._current.discard(resource.name)
 
-    async def feed(self, resource: Resource, change: Change[Parent[D]]) -> None:
+    async def feed(self, resource: Resource, change: Change[CachedOwner[D]]) -> None:
         """Take in what a watch tells. A long list lets others have their turn."""
         if isinstance(change, Interrupted):
             self._current.discard(resource.name)
@@ -133,7 +133,7 @@ class Parents(Generic[D]):
             self._take(change)
         self._current.add(resource.name)
 
-    async def _replace(self, resource: Resource, listed: list[Parent[D]]) -> None:
+    async def _replace(self, resource: Resource, listed: list[CachedOwner[D]]) -> None:
         """Remember what is listed and forget everything else of the resource."""
         left = {parent.uid for parent in self._of(resource).values()}
         left.difference_update(parent.uid for parent in listed)
@@ -144,13 +144,13 @@ class Parents(Generic[D]):
             self._remember(parent)
             await _turn(count)
 
-    def _take(self, change: Changed[Parent[D]]) -> None:
+    def _take(self, change: Changed[CachedOwner[D]]) -> None:
         if not change.deleted:
             self._remember(change.object)
         elif held := self._by_uid.get(change.object.uid):
             self._forget(held)
 
-    def _remember(self, parent: Parent[D]) -> None:
+    def _remember(self, parent: CachedOwner[D]) -> None:
         """Keep an object unless a newer version is known or there is no room."""
         held = self._by_uid.get(parent.uid)
         if held is not None and held.version > parent.version:
@@ -165,18 +165,18 @@ class Parents(Generic[D]):
         self._by_uid[parent.uid] = parent
         self._of(parent.resource)[f"{parent.namespace}/{parent.name}"] = parent
 
-    def _forget(self, parent: Parent[D]) -> None:
+    def _forget(self, parent: CachedOwner[D]) -> None:
         del self._by_uid[parent.uid]
         self._bytes -= _size_of(parent)
         names, address = self._of(parent.resource), f"{parent.namespace}/{parent.name}"
         if names.get(address) is parent:  # else the name is another object's by now
             del names[address]
 
-    def _of(self, resource: Resource) -> dict[str, Parent[D]]:
+    def _of(self, resource: Resource) -> dict[str, CachedOwner[D]]:
         return self._by_address.setdefault(resource.name, {})
 
 
-def _size_of(parent: Parent[D]) -> int:
+def _size_of(parent: CachedOwner[D]) -> int:
     """Return about how many bytes an object takes."""
     digest = len(parent.digest) if isinstance(parent.digest, bytes) else 0
     return (

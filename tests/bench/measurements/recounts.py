@@ -20,7 +20,7 @@ from ledger.core.model.qualified_names import qualified
 from ledger.kube.api.ports import Listed
 from ledger.kube.api.resources import Resource
 from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.log.command_queue import CommandQueue
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.writer.writer import Writer
@@ -152,7 +152,7 @@ async def _settling(
     """Settle the cluster at an address, its owners remembered, for the block."""
     kubeconfig = Path(store, "kubeconfig")
     list_server.write_kubeconfig(kubeconfig, address)
-    async with await Client.connect(kubeconfig) as client:
+    async with await ApiClient.connect(kubeconfig) as client:
         cluster = KubernetesCluster(client)
         catalog, rules = fleet_commands.CATALOG, fleet_commands.RULES
         around = ClusterContext(catalog, rules, writer, ledgers.CLUSTER, cluster=cluster)

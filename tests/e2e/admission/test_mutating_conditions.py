@@ -11,7 +11,7 @@ import pytest
 from support.fakes.owner_cluster import policy
 
 from ledger.kube.api.ports import Changed, Listed
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import NVIDIA
 from tests.e2e.admission.test_registration import BOTH, VALIDATE, Seen, Setting, plane, setting
@@ -65,7 +65,7 @@ async def narrowed(
     at: ControlPlane, policies: Policies, schedulers: CardSchedulers = PLAIN, **rules: Any
 ) -> AsyncIterator[None]:
     """Keep the registration narrow while the block runs."""
-    async with await Client.connect(at.kubeconfig(ADMIN)) as client:
+    async with await ApiClient.connect(at.kubeconfig(ADMIN)) as client:
         narrowing = MutatingCondition(
             client, policies, rules=DemandRules(**rules), schedulers=schedulers
         )

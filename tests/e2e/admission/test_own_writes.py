@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from ledger.kube.api.pod_gates import GATE
-from ledger.kube.api.ports import Binding, PodEvent
+from ledger.kube.api.ports import PodBinding, PodEvent
 from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.hami import annotation_names, node_lock
 from ledger.kube.hami.fence_label import LABEL
 from tests.e2e.conftest import _connected
@@ -42,7 +42,7 @@ UNIVERSE: Final = "/apis/gpuledger.io/v1alpha1/universeresourcequotas"
 OWNER: Final = {"apiVersion": "v1", "kind": "Namespace", "name": "gone", "uid": "0"}
 NOW: Final = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 KEY: Final = "limits.nvidia.com/gpu"
-ALLOCATED: Final = annotation_names.WORDS["nvidia"].allocated
+ALLOCATED: Final = annotation_names.VENDOR_ANNOTATIONS["nvidia"].allocated
 FOREIGN: Final = "example.com/gate"
 
 
@@ -104,7 +104,7 @@ async def client(service: Cluster, admin: Cluster, plane: ControlPlane, tmp_path
     config["users"][0]["user"] = {"token": await token(admin)}
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump(config))
-    async with await Client.connect(path) as connected:
+    async with await ApiClient.connect(path) as connected:
         yield connected
 
 
@@ -224,7 +224,7 @@ async def bind(service: Cluster, query: str = "", **metadata: Any) -> Answer:
         f"{TEAM}/pods/free/binding{query}",
         {
             "apiVersion": "v1",
-            "kind": "Binding",
+            "kind": "PodBinding",
             "metadata": {"name": "free", **metadata},
             "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
         },
@@ -399,14 +399,14 @@ async def evict(user: Cluster, namespace: str, name: str, uid: str) -> Answer:
 
 
 async def test_everything_that_the_service_writes_is_accepted(
-    admin: Cluster, client: Client
+    admin: Cluster, client: ApiClient
 ) -> None:
     port = KubernetesCluster(client)
     bound, told = await uid_of(admin, "bound"), await uid_of(admin, "p")
     names = {annotation_names.NODE: "n1"}
     notes = names | {ALLOCATED: "x"}
     of_pod = {"namespace": "team", "name": "bound", "uid": bound}
-    binding = Binding(**of_pod, node="n1", annotations=notes, labels=names)
+    binding = PodBinding(**of_pod, node="n1", annotations=notes, labels=names)
     event_of = PodEvent(
         namespace="team", name="p", uid=told, reason="Preempted", note="a note", action="Tell"
     )

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from support.servers.tls_server import serving_at
 
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.runtime.tls import own_authority, reloading_context
 from tests.e2e.conftest import _connected
 from tests.e2e.harness.cluster import Cluster, Manifest
@@ -114,7 +114,7 @@ async def setting(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Setting]
 async def register(plane: ControlPlane, base: str, authority: bytes) -> None:
     reviewed = ReviewScope(RESOURCES, KindCatalog.load(), EXEMPT)
     found = webhook_configurations.configurations(WebhookAddress(base, authority), reviewed)
-    async with await Client.connect(plane.kubeconfig(ADMIN)) as client:
+    async with await ApiClient.connect(plane.kubeconfig(ADMIN)) as client:
         await webhook_configurations.register(client, found)
 
 
@@ -450,7 +450,7 @@ async def test_kinds_that_are_taken_away_are_not_reviewed_any_more(plane: Contro
     found = webhook_configurations.configurations(
         WebhookAddress("https://one.example", b"one"), reviewed
     )
-    async with await Client.connect(plane.kubeconfig(ADMIN)) as client:
+    async with await ApiClient.connect(plane.kubeconfig(ADMIN)) as client:
         await webhook_configurations.register(client, found)
     async with _connected(plane) as cluster:
         path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"

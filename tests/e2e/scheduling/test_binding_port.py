@@ -9,12 +9,12 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from ledger.kube.api.errors import BudgetExhausted, Conflict, NotFound
-from ledger.kube.api.objects import Node, Pod
-from ledger.kube.api.ports import Binding, Change, Changed, Listed, PodEvent
+from ledger.kube.api.errors import BudgetExhausted, NotFound, VersionConflict
+from ledger.kube.api.objects import ApiNode, Pod
+from ledger.kube.api.ports import Change, Changed, Listed, PodBinding, PodEvent
 from ledger.kube.api.resources import NAMESPACES, NODES, PODS
 from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.hami.fence_label import LABEL
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
@@ -23,14 +23,14 @@ from tests.e2e.harness.kubectl import Kubectl
 pytestmark = pytest.mark.e2e
 
 SECONDS: Final = 30.0
-T = TypeVar("T", Node, Pod)
+T = TypeVar("T", ApiNode, Pod)
 
 CARDS: Final = "hami.io/node-nvidia-register"
 
 
 @pytest.fixture
 async def port(control_plane: ControlPlane) -> AsyncIterator[KubernetesCluster]:
-    async with await Client.connect(control_plane.kubeconfig(ADMIN)) as client:
+    async with await ApiClient.connect(control_plane.kubeconfig(ADMIN)) as client:
         yield KubernetesCluster(client)
 
 
@@ -76,7 +76,7 @@ async def test_a_second_binding_is_a_conflict_and_changes_nothing(
     await port.bind(binding(made, node))
     before = await port.get_pod(namespace, "p")
     for again in (node, "elsewhere"):
-        with pytest.raises(Conflict, match="already assigned"):
+        with pytest.raises(VersionConflict, match="already assigned"):
             await port.bind(binding(made, again, version=""))
     assert await port.get_pod(namespace, "p") == before
 
@@ -86,7 +86,7 @@ async def test_a_binding_of_another_pod_or_version_is_a_conflict(
     port: KubernetesCluster, cluster: Cluster, namespace: str, node: str, wrong: dict[str, str]
 ) -> None:
     made = await created(cluster, namespace)
-    with pytest.raises(Conflict):
+    with pytest.raises(VersionConflict):
         await port.bind(binding(made, node, **wrong))
     left = await port.get_pod(namespace, "p")
     assert left is not None
@@ -101,13 +101,13 @@ async def test_a_label_has_the_api_server_refuse_bindings_of_the_version_before(
     made = await created(cluster, namespace, labels={"mine": "stays"})
     version = made["metadata"]["resourceVersion"]
     await port.label_pod(namespace, "p", {LABEL: "1"}, version)
-    with pytest.raises(Conflict):
+    with pytest.raises(VersionConflict):
         await port.bind(binding(made, node))
     labelled = await port.get_pod(namespace, "p")
     assert labelled is not None
     assert labelled.metadata.labels == {"mine": "stays", LABEL: "1"}
     assert labelled.metadata.version() > int(version)
-    with pytest.raises(Conflict):
+    with pytest.raises(VersionConflict):
         await port.label_pod(namespace, "p", {LABEL: "2"}, version)
     now = labelled.metadata.resource_version
     await port.label_pod(namespace, "p", {LABEL: "1"}, now)
@@ -131,7 +131,7 @@ async def test_an_eviction_ends_the_pod_of_its_uid_only(
     port: KubernetesCluster, cluster: Cluster, namespace: str
 ) -> None:
     made = await created(cluster, namespace)
-    with pytest.raises(Conflict):
+    with pytest.raises(VersionConflict):
         await port.evict(namespace, "p", "u-of-another")
     assert await port.get_pod(namespace, "p") is not None
     await port.evict(namespace, "p", made["metadata"]["uid"])
@@ -170,7 +170,7 @@ async def test_annotations_of_a_node_are_set_and_removed_and_others_stay(
     version = before.metadata.resource_version
     kept = before.metadata.annotations or {}
     await port.patch_node_annotations(node, {"lock": "mine", CARDS: "[]"}, version)
-    with pytest.raises(Conflict):
+    with pytest.raises(VersionConflict):
         await port.patch_node_annotations(node, {"lock": "yours"}, version)
     await port.patch_node_annotations(node, {"lock": None})
     after = await port.get_node(node)
@@ -240,13 +240,13 @@ async def created(cluster: Cluster, namespace: str, **metadata: Any) -> Manifest
     return await cluster.must("POST", PODS.collection(namespace), manifest)
 
 
-def binding(made: Manifest, node: str, *, uid: str = "", version: str | None = None) -> Binding:
+def binding(made: Manifest, node: str, *, uid: str = "", version: str | None = None) -> PodBinding:
     """Return the binding of a pod as it was created.
 
     Its annotation is none of those that the product reserves, because an administrator binds here.
     """
     meta = made["metadata"]
-    return Binding(
+    return PodBinding(
         namespace=meta["namespace"],
         name=meta["name"],
         uid=uid or meta["uid"],

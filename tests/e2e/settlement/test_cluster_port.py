@@ -10,13 +10,13 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from ledger.kube.api.errors import Conflict, NotFound, NotServed
+from ledger.kube.api.errors import NotFound, NotServed, VersionConflict
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, Reached
 from ledger.kube.api.resources import DEFINITIONS, NAMESPACES, PODS, UNIVERSE_QUOTAS, Resource
 from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import Client
-from ledger.kube.watch.owner_cache import Parents
+from ledger.kube.client.http_client import ApiClient
+from ledger.kube.watch.owner_cache import OwnerCache
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.kubectl import Kubectl
@@ -42,7 +42,7 @@ async def port(control_plane: ControlPlane) -> AsyncIterator[KubernetesCluster]:
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(min(seconds, LOOK_SECONDS))
 
-    async with await Client.connect(control_plane.kubeconfig(ADMIN)) as client:
+    async with await ApiClient.connect(control_plane.kubeconfig(ADMIN)) as client:
         yield KubernetesCluster(client, sleep)
 
 
@@ -126,7 +126,7 @@ async def test_an_object_is_read_as_it_is_now(
 async def test_parents_are_remembered_up_to_the_root(
     port: KubernetesCluster, cluster: Cluster, namespace: str
 ) -> None:
-    parents: Parents[None] = Parents(lambda _, seen: None)
+    parents: OwnerCache[None] = OwnerCache(lambda _, seen: None)
     following = [
         asyncio.create_task(parents.follow(port, one)) for one in (DEPLOYMENTS, REPLICA_SETS)
     ]
@@ -170,7 +170,7 @@ async def test_kubernetes_keeps_the_usage_that_is_written_for_it(
     assert await port.create_quota(namespace, "gpu", {key: "100", "pods": "5"})
     quota = await quota_when(cluster, namespace, lambda used: used == {"pods": "0"})
     await port.patch_quota_status(namespace, "gpu", {key: "40"}, version_of(quota))
-    with pytest.raises(Conflict):
+    with pytest.raises(VersionConflict):
         await port.patch_quota_status(namespace, "gpu", {key: "41"}, version_of(quota))
 
     # The controller manager counts again after a pod came and went, and after the spec changed.
@@ -206,7 +206,7 @@ async def test_one_gate_is_removed_and_the_others_stay(
     manifest = plain_pod("gated")
     manifest["spec"]["schedulingGates"] = gates
     made = await cluster.must("POST", PODS.collection(namespace), manifest)
-    with pytest.raises(Conflict):
+    with pytest.raises(VersionConflict):
         await port.remove_gate(namespace, "gated", "gpuledger.io/quota", version_of(made) - 1)
     await port.remove_gate(namespace, "gated", "gpuledger.io/quota", version_of(made))
     left = await cluster.must("GET", PODS.object(namespace, "gated"))

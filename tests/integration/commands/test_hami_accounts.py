@@ -10,7 +10,7 @@ from support.fakes.apiserver import on_loopback
 
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.client.access_review import KubernetesReviewer
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.hami import hami_accounts
 
 LABELLED = {"app.kubernetes.io/component": "hami-scheduler"}
@@ -67,12 +67,15 @@ def server() -> Server:
 
 
 @pytest.fixture
-async def client(server: Server, tmp_path: Path) -> AsyncIterator[Client]:
+async def client(server: Server, tmp_path: Path) -> AsyncIterator[ApiClient]:
     app = web.Application()
     app.router.add_get("/apis/apps/v1/deployments", server.list)
     app.router.add_get("/apis/apps/v1/daemonsets", server.list)
     app.router.add_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", server.review)
-    async with on_loopback(app, tmp_path) as kubeconfig, await Client.connect(kubeconfig) as found:
+    async with (
+        on_loopback(app, tmp_path) as kubeconfig,
+        await ApiClient.connect(kubeconfig) as found,
+    ):
         yield found
 
 
@@ -93,12 +96,12 @@ def user(namespace: str, account: str) -> str:
     ],
 )
 async def test_hami_is_known_by_labels_and_by_images(
-    server: Server, client: Client, found: Any
+    server: Server, client: ApiClient, found: Any
 ) -> None:
     server.daemonsets = [found]
     server.rights = {user("gpu", "a"): {"pods", "nodes"}}
-    accounts = await hami_accounts.find(client)
-    assert accounts.proven == (hami_accounts.Account(user("gpu", "a"), "DaemonSet gpu/x"),)
+    accounts = await hami_accounts.find_accounts(client)
+    assert accounts.proven == (hami_accounts.HamiAccount(user("gpu", "a"), "DaemonSet gpu/x"),)
     assert server.asked[0]["groups"] == [
         "system:serviceaccounts",
         "system:serviceaccounts:gpu",
@@ -116,26 +119,26 @@ async def test_hami_is_known_by_labels_and_by_images(
     ],
 )
 async def test_what_is_no_hami_is_not_asked_about(
-    server: Server, client: Client, other: Any
+    server: Server, client: ApiClient, other: Any
 ) -> None:
     server.deployments = [other]
-    assert await hami_accounts.find(client) == hami_accounts.Accounts()
+    assert await hami_accounts.find_accounts(client) == hami_accounts.HamiAccounts()
     assert server.asked == []
 
 
 @pytest.mark.parametrize("rights", [set(), {"pods"}, {"nodes"}])
 async def test_an_account_without_hamis_rights_is_not_proven(
-    server: Server, client: Client, rights: set[str]
+    server: Server, client: ApiClient, rights: set[str]
 ) -> None:
     server.deployments = [workload("copy", "team", account="", labels=LABELLED)]
     server.rights = {user("team", "default"): rights}
-    accounts = await hami_accounts.find(client)
-    copied = hami_accounts.Account(user("team", "default"), "Deployment team/copy")
+    accounts = await hami_accounts.find_accounts(client)
+    copied = hami_accounts.HamiAccount(user("team", "default"), "Deployment team/copy")
     assert (accounts.proven, accounts.unproven) == ((), (copied,))
 
 
 async def test_many_copies_in_a_namespace_do_not_hide_hami(
-    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+    server: Server, client: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hami_accounts, "ACCOUNTS_MAX", 40)
     server.deployments = [
@@ -143,7 +146,7 @@ async def test_many_copies_in_a_namespace_do_not_hide_hami(
     ]
     server.daemonsets = [workload("real", "z", labels=LABELLED)]
     server.rights = {user("z", "a"): {"pods", "nodes"}}
-    accounts = await hami_accounts.find(client)
+    accounts = await hami_accounts.find_accounts(client)
     assert [one.user for one in accounts.proven] == [user("z", "a")]
     assert len(accounts.unproven) == hami_accounts.UNPROVEN_MAX
     assert accounts.unproven_more == 39 - hami_accounts.UNPROVEN_MAX
@@ -151,36 +154,36 @@ async def test_many_copies_in_a_namespace_do_not_hide_hami(
 
 
 async def test_an_api_server_that_answers_no_review_proves_nothing(
-    server: Server, client: Client
+    server: Server, client: ApiClient
 ) -> None:
     server.deployments = [workload("x", account=f"a{at}", labels=LABELLED) for at in range(9)]
     server.status = 403
     with pytest.raises(ConnectionError, match="403"):
-        await hami_accounts.find(client)
+        await hami_accounts.find_accounts(client)
 
 
 async def test_a_search_ends_at_its_deadline(
-    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+    server: Server, client: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hami_accounts, "FIND_SECONDS", 0.0)
     with pytest.raises(ClusterError, match="not found within 0 s"):
-        await hami_accounts.find(client)
+        await hami_accounts.find_accounts(client)
 
 
-async def test_the_scheduler_that_is_run_is_named(server: Server, client: Client) -> None:
+async def test_the_scheduler_that_is_run_is_named(server: Server, client: ApiClient) -> None:
     command = ["scheduler", "--http_bind=0.0.0.0:443", "--scheduler-name=theirs"]
     server.deployments = [
         workload("other", labels=LABELLED),
         workload("scheduler", labels=LABELLED, command=command),
     ]
     server.rights = {user("gpu", "a"): {"pods", "nodes"}}
-    [account] = (await hami_accounts.find(client)).proven
+    [account] = (await hami_accounts.find_accounts(client)).proven
     assert (account.workload, account.scheduler) == ("Deployment gpu/scheduler", "theirs")
 
 
 @pytest.mark.parametrize("name", ["ada", "system:serviceaccount:gpu", "system:serviceaccount::a"])
 async def test_only_service_accounts_are_asked_about(
-    server: Server, client: Client, name: str
+    server: Server, client: ApiClient, name: str
 ) -> None:
     server.rights = {name: {"pods", "nodes"}}
     assert not await hami_accounts.may_allocate(KubernetesReviewer(client), name)

@@ -19,8 +19,8 @@ from support.harness.device_plugin import Node, Placed, card, container, setting
 
 from ledger.core.model.cards import Share
 from vgpu_native.plugin.kubelet.checkpoint import MARK
-from vgpu_native.plugin.placement_source import Container
-from vgpu_native.plugin.server.plugin_server import Plugin
+from vgpu_native.plugin.placement_source import PlacedContainer
+from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 
 STEPS = 40
 WITNESSES = ("both", "checkpoint", "pod resources")
@@ -42,7 +42,7 @@ class Life:
         self.kubelet.writes_checkpoint = self.witness != "pod resources"
         self.kubelet.speaks_of_pods = self.witness != "checkpoint"
         self.placed = Placed()
-        self.plugin = Plugin(self.settings, self.placed)
+        self.plugin = DevicePluginServer(self.settings, self.placed)
         self.task: asyncio.Task[None] | None = None
         self.pods = 0
         self.admitted: set[str] = set()
@@ -51,7 +51,7 @@ class Life:
     async def start_plugin(self) -> None:
         """Run a plugin that knows what is on disk."""
         self.kubelet.lists.clear()
-        self.plugin = Plugin(self.settings, self.placed)
+        self.plugin = DevicePluginServer(self.settings, self.placed)
         self.plugin.devices.replace([card(0), card(1), card(2)])
         self.task = asyncio.create_task(self.plugin.run())
         await self.kubelet.wait_listed()
@@ -156,7 +156,7 @@ class Life:
         (chosen,) = self.random.choices([one for one, _ in what], [weight for _, weight in what])
         await chosen()
 
-    def _check(self, wanted: Container, answer: Any) -> None:
+    def _check(self, wanted: PlacedContainer, answer: Any) -> None:
         allocation = self.plugin.allocations.get(answer.annotations[MARK])
         assert allocation is not None
         assert allocation.owner is not None
@@ -177,7 +177,7 @@ class Life:
         memory = self.random.choice((10, 20, 30 + self.pods))
         return [share(one, memory, exclusive=alone) for one in cards]
 
-    def _of(self, uid: str) -> list[Container]:
+    def _of(self, uid: str) -> list[PlacedContainer]:
         return [one for one in self.placed.containers() if one.uid == uid]
 
     def _end(self, uid: str) -> None:

@@ -18,7 +18,7 @@ from support.harness.device_plugin import (
 )
 
 from vgpu_native.plugin.allocation import allocation_store
-from vgpu_native.shared.limits_page import Page
+from vgpu_native.shared.limits_page import LimitsPage
 
 
 async def test_an_answer_that_the_kubelet_never_got_is_nobodys(
@@ -72,7 +72,7 @@ async def test_a_container_that_restarts_keeps_the_page_that_the_agent_writes(
         await node.run("a")
         path = node.plugin.allocations.page(node.allocation("a-uid"))
         before = path.stat().st_ino
-        with Page(path):
+        with LimitsPage(path):
             await node.kubelet.start_container("a-uid", "main")
         assert path.stat().st_ino == before, "who has mapped it sees later changes"
 

@@ -12,7 +12,7 @@ from support.harness.device_plugin import Placed, card, node_in, plugged, runnin
 
 from vgpu_native.plugin.server import plugin_server as whole
 from vgpu_native.plugin.server import registration
-from vgpu_native.plugin.server.plugin_server import Plugin
+from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 
 
 async def test_a_socket_that_a_killed_plugin_left_is_replaced(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_a_kubelet_that_no_longer_listens_is_registered_with_again(
 async def test_the_plugin_waits_for_a_kubelet_that_comes_later(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     settings.plugins_dir.mkdir(parents=True)
-    plugin = Plugin(settings, Placed())
+    plugin = DevicePluginServer(settings, Placed())
     plugin.devices.replace([card(0)])
     async with running(plugin):
         await asyncio.sleep(0.2)
@@ -87,7 +87,7 @@ async def test_the_plugin_waits_for_a_kubelet_that_comes_later(tmp_path: Path) -
 async def test_nothing_is_registered_before_it_is_known_which_cards_there_are(
     tmp_path: Path,
 ) -> None:
-    plugin = Plugin(settings_in(tmp_path), Placed())
+    plugin = DevicePluginServer(settings_in(tmp_path), Placed())
     async with kubelet_in(tmp_path / "kubelet") as kubelet, running(plugin):
         await asyncio.sleep(0.3)
         assert not kubelet.registrations, "an empty list takes the cards from pods that run"

@@ -66,7 +66,7 @@ class Site:
 
     async def place(self, memory: int = 100) -> None:
         """Let the ledger know what the node announces, and place a pod there."""
-        found = node_annotations.announced(self.api.annotations)
+        found = node_annotations.read_announcement(self.api.annotations)
         assert found.keeper == OWN
         assert not found.problem
         await self.do(
@@ -79,7 +79,7 @@ class Site:
 
     async def place_later(self) -> None:
         """Place another pod, on another card."""
-        found = node_annotations.announced(self.api.annotations).cards
+        found = node_annotations.read_announcement(self.api.annotations).cards
         other = (Part("main", Phase.APP, (Share(found[1].uuid, 100, 50),)),)
         await self.do(
             commands.Reserve(SPACE, LATER, LATER_UID, {"nvidia.com/gpu": 1}),
@@ -335,7 +335,7 @@ async def test_a_card_that_fails_is_told_to_kubelet_and_ledger_within_seconds(si
 
 
 def healthy(site: Site) -> list[bool]:
-    return [card.healthy for card in node_annotations.announced(site.api.annotations).cards]
+    return [card.healthy for card in node_annotations.read_announcement(site.api.annotations).cards]
 
 
 def break_card(site: Site) -> None:

@@ -9,7 +9,7 @@ from aiohttp import web
 from support.fakes.apiserver import on_loopback
 
 from ledger.kube.client.access_review import KubernetesReviewer, Subject
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 
 
 class Reviews:
@@ -50,7 +50,10 @@ async def reviewer(reviews: Reviews, tmp_path: Path) -> AsyncIterator[Kubernetes
     app = web.Application()
     app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", reviews.token)
     app.router.add_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", reviews.subject)
-    async with on_loopback(app, tmp_path) as kubeconfig, await Client.connect(kubeconfig) as client:
+    async with (
+        on_loopback(app, tmp_path) as kubeconfig,
+        await ApiClient.connect(kubeconfig) as client,
+    ):
         yield KubernetesReviewer(client)
 
 

@@ -7,7 +7,7 @@ from aiohttp import web
 from support.fakes.apiserver import on_loopback
 
 from ledger.kube.api.errors import ClusterError
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.client.own_identity import own_name
 
 ASKED = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
@@ -22,7 +22,10 @@ async def named(answer: web.Response, folder: Path) -> str:
 
     app = web.Application()
     app.router.add_post("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
-    async with on_loopback(app, folder) as kubeconfig, await Client.connect(kubeconfig) as client:
+    async with (
+        on_loopback(app, folder) as kubeconfig,
+        await ApiClient.connect(kubeconfig) as client,
+    ):
         return await own_name(client)
 
 

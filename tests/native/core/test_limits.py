@@ -12,7 +12,7 @@ from native.harness.core_programs import GIB, MIB, NO_LIMIT, UUID, Ledger
 
 from vgpu_native.shared.binary_fields import place
 from vgpu_native.shared.layout import CORES_OFF, LIMITS, MAY_DISABLE, OVERSUBSCRIBE
-from vgpu_native.shared.limits_page import Device, Limits, encode
+from vgpu_native.shared.limits_page import ContainerLimits, DeviceLimits, encode
 
 LARGEST = NO_LIMIT - 1
 
@@ -222,16 +222,16 @@ def test_nobody_listening_to_the_log_ends_no_program(ledger: Ledger) -> None:
         assert process.wait() == 0
 
 
-def paged(ledger: Ledger, *devices: Device, flags: int = 0) -> Path:
+def paged(ledger: Ledger, *devices: DeviceLimits, flags: int = 0) -> Path:
     """Write a page and have the ledger look there."""
     page = ledger.directory / "limits"
-    page.write_bytes(encode(Limits(devices, flags)))
+    page.write_bytes(encode(ContainerLimits(devices, flags)))
     ledger.environment["GPULEDGER_LIMITS_FILE"] = str(page)
     return page
 
 
 def test_the_page_goes_before_the_environment(ledger: Ledger) -> None:
-    paged(ledger, Device(UUID.format(0), 5 * MIB, 40), Device(UUID.format(1)))
+    paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB, 40), DeviceLimits(UUID.format(1)))
     limits = {"CUDA_DEVICE_MEMORY_LIMIT": "9g", "CUDA_DEVICE_SM_LIMIT": "90"}
     words = ("limit", "cores", "device", 1, "limit", "cores", "reserve", "9g")
     found, said = asked(ledger, *words, **limits)
@@ -239,7 +239,7 @@ def test_the_page_goes_before_the_environment(ledger: Ledger) -> None:
 
 
 def test_a_change_of_the_page_holds_at_the_next_decision(ledger: Ledger) -> None:
-    page = paged(ledger, Device(UUID.format(0), 5 * MIB))
+    page = paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB))
     words = ["reserve", "5m", "reserve", "1m", "wait", "reserve", "1m", "limit", "wait"]
     words += ["limit", "reserve", "1", "used", "release", "6m", "reserve", "1m", "reserve", "1m"]
     with ledger.talking(*words, "wait") as process:
@@ -259,12 +259,12 @@ def put(page: Path, memory: int) -> None:
 
 
 def test_what_the_agent_saw_beyond_counts(ledger: Ledger) -> None:
-    paged(ledger, Device(UUID.format(0), 5 * MIB, overhead=3 * MIB))
+    paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB, overhead=3 * MIB))
     assert ledger.ask("used", "reserve", "3m", "reserve", "2m", "used") == [3 * MIB, 0, 1, 5 * MIB]
 
 
 def test_a_device_that_the_page_does_not_name_is_given_nothing(ledger: Ledger) -> None:
-    paged(ledger, Device(UUID.format(0), 5 * MIB))
+    paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB))
     words = ("device", 1, "entry", "limit", "reserve", 1, "charge", 5, "used", "cores")
     done = ledger.run("ask", *words)
     assert done.stdout.split() == ["16", "0", "0", "0", "100"]
@@ -272,23 +272,23 @@ def test_a_device_that_the_page_does_not_name_is_given_nothing(ledger: Ledger) -
 
 
 def test_a_part_of_a_card_is_found_by_its_uuid(ledger: Ledger) -> None:
-    paged(ledger, Device(UUID.format(0).replace("GPU-", "MIG-"), 5 * MIB))
+    paged(ledger, DeviceLimits(UUID.format(0).replace("GPU-", "MIG-"), 5 * MIB))
     assert ledger.ask("limit") == [5 * MIB]
     assert UUID.format(0).replace("GPU-", "MIG-").encode() in ledger.region.read_bytes()
 
 
 @pytest.mark.parametrize("flags", [0, MAY_DISABLE])
 def test_switches_count_with_a_page_only_if_it_allows_them(ledger: Ledger, flags: int) -> None:
-    paged(ledger, Device(UUID.format(0), 5 * MIB, 40), flags=flags)
+    paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB, 40), flags=flags)
     assert asked(ledger, "ready", CUDA_DISABLE_CONTROL="true")[0] == [0 if flags else 1]
     found = asked(ledger, "cores", GPU_CORE_UTILIZATION_POLICY="disable")[0]
     assert found == [100 if flags else 40]
 
 
 def test_the_page_can_switch_the_limit_of_time_off_and_allow_more_memory(ledger: Ledger) -> None:
-    paged(ledger, Device(UUID.format(0), 5 * MIB, 40), flags=CORES_OFF | OVERSUBSCRIBE)
+    paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB, 40), flags=CORES_OFF | OVERSUBSCRIBE)
     assert ledger.ask("cores", "oversubscribes") == [100, 1]
-    paged(ledger, Device(UUID.format(0), 5 * MIB, 40))
+    paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB, 40))
     assert ledger.ask("cores", "oversubscribes", CUDA_OVERSUBSCRIBE="true") == [40, 0]
 
 
@@ -296,7 +296,7 @@ def test_the_page_can_switch_the_limit_of_time_off_and_allow_more_memory(ledger:
     "what", ["missing", "short", "version", "magic", "devices", "directory", "pipe"]
 )
 def test_with_a_page_that_is_bad_nothing_is_given(ledger: Ledger, what: str) -> None:
-    page = paged(ledger, Device(UUID.format(0), 5 * MIB))
+    page = paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB))
     content = bytearray(page.read_bytes())
     if what in ("version", "magic", "devices"):
         content[place(LIMITS[what])] += 20

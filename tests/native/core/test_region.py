@@ -16,7 +16,7 @@ from native.harness.core_programs import MIB, UUID, Ledger
 from vgpu_native.shared import usage_region
 from vgpu_native.shared.binary_fields import place
 from vgpu_native.shared.layout import MAY_DISABLE, REGION, REGION_SIZE, USED_AT, USES, VERSION
-from vgpu_native.shared.limits_page import Device, Limits, encode
+from vgpu_native.shared.limits_page import ContainerLimits, DeviceLimits, encode
 
 GENERATION = place(REGION["generation"])
 ASK = ("reserve", "600m", "reserve", "600m", "used")
@@ -96,7 +96,9 @@ def container(tmp_path: Path) -> Callable[[int], list[str]]:
     script.write_text(_ENTER)
 
     def entering(flags: int) -> list[str]:
-        page.write_bytes(encode(Limits((Device(UUID.format(0), 1000 * MIB),), flags=flags)))
+        page.write_bytes(
+            encode(ContainerLimits((DeviceLimits(UUID.format(0), 1000 * MIB),), flags=flags))
+        )
         return ["unshare", "--mount", "sh", str(script), str(page)]
 
     if os.geteuid() or subprocess.run([*entering(0), "true"], check=False).returncode:

@@ -8,7 +8,7 @@ import pytest
 from native.harness.memory_user import MIB, OUT_OF_MEMORY, Shell, environment, run
 
 from vgpu_native.shared import limits_page
-from vgpu_native.shared.limits_page import Device, Limits, Page
+from vgpu_native.shared.limits_page import ContainerLimits, DeviceLimits, LimitsPage
 
 Program = Callable[[str], Path]
 UUIDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{index}" for index in range(2))
@@ -27,8 +27,8 @@ def shell(native: Path, program: Program, tmp_path: Path) -> Callable[..., Shell
 
 def page_with(path: Path, memory: tuple[int, ...], flags: int = 0) -> Path:
     """Write a limits page for the first devices."""
-    devices = tuple(Device(uuid, amount) for uuid, amount in zip(UUIDS, memory, strict=False))
-    limits_page.write(path, Limits(devices, flags=flags))
+    devices = tuple(DeviceLimits(uuid, amount) for uuid, amount in zip(UUIDS, memory, strict=False))
+    limits_page.write(path, ContainerLimits(devices, flags=flags))
     return path
 
 
@@ -108,13 +108,13 @@ def test_a_page_that_changes_is_obeyed_at_the_next_allocation(
     shell: Callable[..., Shell], tmp_path: Path
 ) -> None:
     path = page_with(tmp_path / "limits", (100 * MIB, 100 * MIB))
-    with shell("0", GPULEDGER_LIMITS_FILE=str(path)) as one, Page(path) as page:
+    with shell("0", GPULEDGER_LIMITS_FILE=str(path)) as one, LimitsPage(path) as page:
         assert one.take(90 * MIB) == 0
         assert one.take(20 * MIB) == OUT_OF_MEMORY
-        page.change(Limits(tuple(Device(uuid, 120 * MIB) for uuid in UUIDS)))
+        page.change(ContainerLimits(tuple(DeviceLimits(uuid, 120 * MIB) for uuid in UUIDS)))
         assert one.take(20 * MIB) == 0
         assert one.info() == (10 * MIB, 120 * MIB)
-        page.change(Limits(tuple(Device(uuid, 50 * MIB) for uuid in UUIDS)))
+        page.change(ContainerLimits(tuple(DeviceLimits(uuid, 50 * MIB) for uuid in UUIDS)))
         assert one.info() == (0, 50 * MIB)
         assert one.take(1) == OUT_OF_MEMORY
         assert one.used() == 110 * MIB
@@ -128,8 +128,8 @@ def test_limits_are_a_devices_whatever_its_ordinal(
     shell: Callable[..., Shell], tmp_path: Path
 ) -> None:
     path = tmp_path / "limits"
-    devices = (Device(UUIDS[1], 70 * MIB), Device(UUIDS[0], 50 * MIB))
-    limits_page.write(path, Limits(devices))
+    devices = (DeviceLimits(UUIDS[1], 70 * MIB), DeviceLimits(UUIDS[0], 50 * MIB))
+    limits_page.write(path, ContainerLimits(devices))
     with shell("0", GPULEDGER_LIMITS_FILE=str(path)) as first:
         assert first.info() == (50 * MIB, 50 * MIB)
     with shell("0", ordinal=1, GPULEDGER_LIMITS_FILE=str(path)) as second:
@@ -151,7 +151,9 @@ def test_what_the_agent_saw_beyond_the_counted_is_not_free(
     shell: Callable[..., Shell], tmp_path: Path
 ) -> None:
     path = tmp_path / "limits"
-    limits_page.write(path, Limits((Device(UUIDS[0], 100 * MIB, overhead=30 * MIB),)))
+    limits_page.write(
+        path, ContainerLimits((DeviceLimits(UUIDS[0], 100 * MIB, overhead=30 * MIB),))
+    )
     with shell("0", GPULEDGER_LIMITS_FILE=str(path)) as one:
         assert one.info() == (70 * MIB, 100 * MIB)
         assert one.take(71 * MIB) == OUT_OF_MEMORY

@@ -8,7 +8,7 @@ import pytest
 from native.harness.memory_user import MIB, environment, run
 
 from vgpu_native.shared import limits_page
-from vgpu_native.shared.limits_page import Device, Limits
+from vgpu_native.shared.limits_page import ContainerLimits, DeviceLimits
 
 UUID = "GPU-00000000-0000-0000-0000-00000000000"
 SHOW = """
@@ -77,8 +77,8 @@ def test_without_a_limit_nvml_says_what_it_says(say: Say) -> None:
 
 def test_devices_of_a_page_are_found_by_their_uuid(say: Say, tmp_path: Path) -> None:
     path = tmp_path / "limits"
-    devices = (Device(f"{UUID}1", 70 * MIB), Device(f"{UUID}0", 50 * MIB))
-    limits_page.write(path, Limits(devices))
+    devices = (DeviceLimits(f"{UUID}1", 70 * MIB), DeviceLimits(f"{UUID}0", 50 * MIB))
+    limits_page.write(path, ContainerLimits(devices))
     said = say(SHOW, "0", GPULEDGER_LIMITS_FILE=str(path))
     assert said[0] == [50, 50, 0]
     assert said[4] == [70, 70, 0]

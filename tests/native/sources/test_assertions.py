@@ -13,7 +13,7 @@ from native.harness.builds import BUILD, BUILDS, CHECKED, NATIVE
 from native.harness.core_programs import UUID
 from native.harness.memory_user import environment
 
-from vgpu_native.shared.limits_page import Device, Limits, write
+from vgpu_native.shared.limits_page import ContainerLimits, DeviceLimits, write
 
 CHEAP, EXPENSIVE = 1, 2
 FAILED = re.compile(r"gpuledger: assertion failed \(\d+\): (.*), in (\w+) at (\S+):\d+\n")
@@ -113,7 +113,7 @@ def ask(program: Path, defect: CoreDefect, directory: Path) -> list[str]:
         "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(directory / f"region-{program.parts[-4:-2]}"),
     }
     if defect.page:
-        write(directory / "limits", Limits((Device(UUID.format(0), 1 << 30),)))
+        write(directory / "limits", ContainerLimits((DeviceLimits(UUID.format(0), 1 << 30),)))
         environ["GPULEDGER_LIMITS_FILE"] = str(directory / "limits")
     if defect.before:
         assert failures_of([program, *defect.before], environ) == []

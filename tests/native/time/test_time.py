@@ -26,7 +26,7 @@ from native.harness.time_user import (
 )
 
 from vgpu_native.shared.layout import CORES_OFF
-from vgpu_native.shared.limits_page import Device, Limits, Page, write
+from vgpu_native.shared.limits_page import ContainerLimits, DeviceLimits, LimitsPage, write
 
 pytestmark = pytest.mark.alone
 
@@ -219,8 +219,8 @@ def test_a_killed_process_leaves_the_others_their_time(
 
 def paged(container: Container, path: Path, limit: int, flags: int = 0) -> None:
     """Give a container a limits page."""
-    device = Device("GPU-00000000-0000-0000-0000-000000000000", cores=limit)
-    write(path, Limits((device,), flags))
+    device = DeviceLimits("GPU-00000000-0000-0000-0000-000000000000", cores=limit)
+    write(path, ContainerLimits((device,), flags))
     container.environment["GPULEDGER_LIMITS_FILE"] = str(path)
 
 
@@ -236,9 +236,9 @@ def test_a_change_of_the_limit_holds_at_once(
         paged(container, path, before)
         process = container.start(program("time_load"), load)
         time.sleep(0.8)
-        with Page(path) as page:
+        with LimitsPage(path) as page:
             device = page.limits.devices[0]
-            page.change(Limits((Device(device.uuid, device.memory, cores=after),)))
+            page.change(ContainerLimits((DeviceLimits(device.uuid, device.memory, cores=after),)))
         return share_of(process)
 
     best_of(3, after, load, POINTS, changed)

@@ -15,7 +15,7 @@ from ledger.kube.requests import gpu_types
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import CardType
 from ledger.kube.requests.pod_demand import Demand, demand_of
-from ledger.kube.requests.pod_traits import Labels, traits_of
+from ledger.kube.requests.pod_traits import RecordedLabels, traits_of
 from ledger.kube.vendors.vendors import BUILT_IN
 
 RULES = DemandRules(vendors=BUILT_IN, worst_card_memory=10_000, managed=("cpu",))
@@ -102,7 +102,7 @@ def test_a_type_adds_its_own_keys_and_changes_nothing_else(
     assert typed.amounts == {**plain.amounts, **wanted}
 
 
-NAMED = Labels(("a", "b", "c"))
+NAMED = RecordedLabels(("a", "b", "c"))
 
 
 @given(labels, st.lists(st.tuples(st.sampled_from("abc"), operators), max_size=3))

@@ -12,7 +12,7 @@ from ledger.core.model.cards import Card, Part, Phase, Profile, Share
 from ledger.kube.api.objects import Container, Pod, PodSpec
 from ledger.kube.hami import annotation_names, node_lock
 from ledger.kube.hami.handshake import handshake_alive
-from ledger.kube.hami.node_annotations import announced
+from ledger.kube.hami.node_annotations import read_announcement
 from ledger.kube.hami.node_devices import announcement
 from ledger.kube.hami.placement_annotations import annotations_of
 from ledger.kube.hami.placement_reader import parts_of
@@ -43,7 +43,7 @@ CARDS = st.lists(
         memory=INT32,
         cores=INT32,
         slots=INT32,
-        vendor=st.sampled_from(sorted(annotation_names.WORDS)),
+        vendor=st.sampled_from(sorted(annotation_names.VENDOR_ANNOTATIONS)),
         numa=INT32,
         mode=WORDS,
         healthy=st.booleans(),
@@ -61,8 +61,8 @@ def test_cards_are_read_as_they_are_announced_in_whatever_order(cards, random) -
     annotations = {annotation_names.CORDON: ", ".join(card.uuid for card in cards if card.cordoned)}
     for vendor in {card.vendor for card in cards}:
         theirs = [card for card in cards if card.vendor == vendor]
-        annotations[annotation_names.WORDS[vendor].register] = announcement(theirs)
-    found = announced(annotations)
+        annotations[annotation_names.VENDOR_ANNOTATIONS[vendor].register] = announcement(theirs)
+    found = read_announcement(annotations)
     assert not found.problem
     assert found.cards == tuple(sorted(cards, key=lambda one: (one.vendor, one.index, one.uuid)))
 
@@ -74,7 +74,9 @@ def test_the_older_form_carries_all_but_profiles(cards) -> None:
         for card in cards
     ]
     text = announcement_in_colons(plain)
-    found = announced({annotation_names.WORDS["nvidia"].register: text} if plain else {})
+    found = read_announcement(
+        {annotation_names.VENDOR_ANNOTATIONS["nvidia"].register: text} if plain else {}
+    )
     assert not found.problem
     assert found.cards == tuple(sorted(plain, key=lambda one: (one.index, one.uuid)))
 
@@ -86,7 +88,7 @@ def placed(draw) -> tuple[tuple[Part, ...], list[Card]]:
         msgspec.structs.replace(card, vendor=draw(st.sampled_from(("nvidia", "amd", "hygon"))))
         for card in draw(CARDS)
     ]
-    by_vendor = list(annotation_names.WORDS).index
+    by_vendor = list(annotation_names.VENDOR_ANNOTATIONS).index
     phases = sorted(draw(st.lists(st.booleans(), min_size=1, max_size=5)))
     parts = []
     for number, app in enumerate(phases):
@@ -158,8 +160,8 @@ TEXTS = st.text(max_size=60) | JSONS | LISTS
 
 @given(TEXTS, TEXTS, TEXTS)
 def test_any_text_of_a_node_is_cards_or_a_problem(text, scores, cordon) -> None:
-    for words in annotation_names.WORDS.values():
-        found = announced(
+    for words in annotation_names.VENDOR_ANNOTATIONS.values():
+        found = read_announcement(
             {
                 words.register: text,
                 annotation_names.PAIR_SCORES: scores,
@@ -174,7 +176,7 @@ def test_any_text_of_a_node_is_cards_or_a_problem(text, scores, cordon) -> None:
 def test_any_text_of_a_pod_is_parts_or_the_named_error(text, instances) -> None:
     spec = PodSpec(containers=[Container("one"), Container("two")])
     annotations = {
-        annotation_names.WORDS["nvidia"].allocated: text,
+        annotation_names.VENDOR_ANNOTATIONS["nvidia"].allocated: text,
         annotation_names.INSTANCES: instances,
     }
     with suppress(BadDeviceList):

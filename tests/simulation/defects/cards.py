@@ -141,7 +141,10 @@ def _fence_without_proof(put: Put) -> None:
 
 
 def _binding_of_any_version(put: Put) -> None:
-    put(binding_attempt, "Binding", lambda **given: ports.Binding(**{**given, "version": ""}))
+    def bind(**given: Any) -> ports.PodBinding:
+        return ports.PodBinding(**{**given, "version": ""})
+
+    put(binding_attempt, "PodBinding", bind)
 
 
 DEFECTS_OF_CARDS: Final = (

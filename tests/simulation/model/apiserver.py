@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from ledger.kube.api.objects import (
-    Node,
+    ApiNode,
     ObjectMeta,
     Pod,
     ResourceQuota,
@@ -32,7 +32,7 @@ TERMINAL: Final = ("Succeeded", "Failed")
 Name = tuple[str, str]
 """Namespace, empty where there is none, and name."""
 
-T = TypeVar("T", Node, Pod, ResourceQuota, Workload)
+T = TypeVar("T", ApiNode, Pod, ResourceQuota, Workload)
 
 
 class Conflict(Exception):
@@ -117,7 +117,7 @@ class ApiServer:
         self.versions = Versions()
         self.pods: Collection[Pod] = Collection(self.versions)
         self.quotas: Collection[ResourceQuota] = Collection(self.versions)
-        self.nodes: Collection[Node] = Collection(self.versions)
+        self.nodes: Collection[ApiNode] = Collection(self.versions)
         self.others: dict[str, Collection[Workload]] = {
             one: Collection(self.versions) for one in kinds.RESOURCES
         }

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.kube.api.objects import Node, NodeCondition, NodeStatus, ObjectMeta, Pod, PodStatus
+from ledger.kube.api.objects import ApiNode, NodeCondition, NodeStatus, ObjectMeta, Pod, PodStatus
 from simulation.model import hami_annotations, kinds
 from simulation.model.apiserver import ApiServer, counts
 from simulation.model.hami_annotations import LOCK, PHASE
@@ -57,7 +57,7 @@ class Kubelets:
             told[LOCK] = lock
         ready = NodeStatus(conditions=[NodeCondition("Ready", str(operation.ready))])
         written = msgspec.structs.replace(meta, annotations=told)
-        self._server.nodes.write(Node(written, status=ready), meta.version())
+        self._server.nodes.write(ApiNode(written, status=ready), meta.version())
 
     def drop_node(self, operation: DropNode) -> None:
         """Delete a node."""

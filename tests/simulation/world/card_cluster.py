@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.kube.api.errors import Conflict, Forbidden, NotFound, Unavailable
-from ledger.kube.api.objects import Node, Pod
-from ledger.kube.api.ports import Binding, Change, PodEvent
+from ledger.kube.api.errors import ClusterUnavailable, Forbidden, NotFound, VersionConflict
+from ledger.kube.api.objects import ApiNode, Pod
+from ledger.kube.api.ports import Change, PodBinding, PodEvent
 from simulation.engine.processes import outside
 from simulation.model import apiserver
 from simulation.model.apiserver import ApiServer
@@ -79,14 +79,14 @@ class CardedCluster(WatchedCluster):
         super().calm()
         self._binding_trouble = self._label_trouble = 0.0
 
-    async def get_node(self, name: str) -> Node | None:
+    async def get_node(self, name: str) -> ApiNode | None:
         """Read a node as of some moment during the call. Raises Unavailable."""
         await self._answer()
         found = self._server.nodes.objects.get(("", name))
         await self._hop()
         return found
 
-    def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
+    def watch_nodes(self) -> AsyncGenerator[Change[ApiNode], None]:
         """Tell all nodes and their changes."""
         return self._watch(self._server.nodes, as_it_is)
 
@@ -96,10 +96,10 @@ class CardedCluster(WatchedCluster):
         found = self._server.pods.objects.get((namespace, name))
         await self._hop()
         if self._happens(self.lists_failing):
-            raise Unavailable("the read timed out")
+            raise ClusterUnavailable("the read timed out")
         return found
 
-    async def bind(self, binding: Binding) -> None:
+    async def bind(self, binding: PodBinding) -> None:
         """Bind a pod. Raises Unavailable, NotFound, Conflict, Forbidden."""
         await asyncio.shield(outside(self._bind(binding)))
 
@@ -117,7 +117,7 @@ class CardedCluster(WatchedCluster):
             self._label(namespace, name, {} if fate is LabelFate.STRIPPED else labels, version)
         await self._hop()
         if fate in (LabelFate.REQUEST_LOST, LabelFate.ANSWER_LOST):
-            raise Unavailable("the label was not answered")
+            raise ClusterUnavailable("the label was not answered")
 
     async def patch_node_annotations(
         self, name: str, changes: Mapping[str, str | None], version: str = ""
@@ -136,7 +136,7 @@ class CardedCluster(WatchedCluster):
                 int(version) if version else stored.metadata.version(),
             )
         except apiserver.Conflict as error:
-            raise Conflict(str(error)) from error
+            raise VersionConflict(str(error)) from error
 
     async def patch_pod_annotations(
         self, namespace: str, name: str, changes: Mapping[str, str], version: str
@@ -151,7 +151,7 @@ class CardedCluster(WatchedCluster):
         try:
             self._server.pods.write(msgspec.structs.replace(stored, metadata=meta), int(version))
         except apiserver.Conflict as error:
-            raise Conflict(str(error)) from error
+            raise VersionConflict(str(error)) from error
 
     async def create_event(self, event: PodEvent) -> None:
         """Take an event, which nobody reads. Raises Unavailable."""
@@ -165,13 +165,13 @@ class CardedCluster(WatchedCluster):
             raise NotFound(f"{namespace}/{name}")
         meta = stored.metadata
         if meta.resource_version != version:
-            raise Conflict(f"{name} is at {meta.resource_version}")
+            raise VersionConflict(f"{name} is at {meta.resource_version}")
         before = meta.labels or {}
         if {**before, **labels} != before:
             meta = msgspec.structs.replace(meta, labels={**before, **labels})
             self._server.write(msgspec.structs.replace(stored, metadata=meta), int(version))
 
-    async def _bind(self, binding: Binding) -> None:
+    async def _bind(self, binding: PodBinding) -> None:
         await self._hop()
         fate = self._source.choice(_BAD) if self._happens(self._binding_trouble) else Fate.DELIVERED
         if fate is Fate.REFUSED:
@@ -186,15 +186,15 @@ class CardedCluster(WatchedCluster):
             self._store(binding)
         await self._hop()
         if fate not in (Fate.DELIVERED, Fate.SLOW):
-            raise Unavailable("the Binding was not answered")
+            raise ClusterUnavailable("the Binding was not answered")
 
-    def _store_late(self, binding: Binding) -> None:
+    def _store_late(self, binding: PodBinding) -> None:
         try:
             self._store(binding)
-        except (Conflict, NotFound):
+        except (VersionConflict, NotFound):
             return
 
-    def _store(self, binding: Binding) -> None:
+    def _store(self, binding: PodBinding) -> None:
         """Write a Binding as an API server does, with all that it carries."""
         server = self._server
         stored = server.pods.objects.get((binding.namespace, binding.name))
@@ -202,9 +202,9 @@ class CardedCluster(WatchedCluster):
             raise NotFound(f"{binding.namespace}/{binding.name}")
         meta = stored.metadata
         if meta.uid != binding.uid or binding.version not in ("", meta.resource_version):
-            raise Conflict(f"{binding.name} is {meta.uid} at {meta.resource_version}")
+            raise VersionConflict(f"{binding.name} is {meta.uid} at {meta.resource_version}")
         if stored.spec.node_name or meta.deletion_timestamp is not None:
-            raise Conflict(f"{binding.name} is assigned to a node already, or going")
+            raise VersionConflict(f"{binding.name} is assigned to a node already, or going")
         server.bindings[meta.uid] = cards_in(binding.annotations)
         meta = msgspec.structs.replace(
             meta,

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ledger.kube.api.errors import Conflict, NotFound, Unavailable
+from ledger.kube.api.errors import ClusterUnavailable, NotFound, VersionConflict
 from ledger.kube.api.objects import Pod, Quantities, ResourceQuota, ResourceQuotaStatus, Workload
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, PodEvent, Reached
 from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
@@ -81,7 +81,7 @@ class WatchedCluster:
         found = self._server.others[resource.name].objects.get((namespace, name))
         await asyncio.sleep(self._source.random() * self.list_seconds)
         if self._happens(self.lists_failing):
-            raise Unavailable("the read timed out")
+            raise ClusterUnavailable("the read timed out")
         return found
 
     def watch_pods(self) -> AsyncGenerator[Change[Pod], None]:
@@ -122,7 +122,7 @@ class WatchedCluster:
         try:
             self._server.quotas.write(told, version)
         except apiserver.Conflict as error:
-            raise Conflict(str(error)) from error
+            raise VersionConflict(str(error)) from error
 
     async def patch_universe_status(self, name: str, status: dict[str, Any]) -> None:
         """Write the status of a UniverseResourceQuota. Raises Unavailable, NotFound."""
@@ -153,7 +153,7 @@ class WatchedCluster:
         try:
             self._server.write(msgspec.structs.replace(stored, spec=spec), version)
         except apiserver.Conflict as error:
-            raise Conflict(str(error)) from error
+            raise VersionConflict(str(error)) from error
 
     async def create_event(self, event: PodEvent) -> None:
         """Take an event, which nobody reads."""
@@ -165,7 +165,7 @@ class WatchedCluster:
         version = self._server.versions.version
         await asyncio.sleep(self._source.random() * self.list_seconds)
         if self._happens(self.lists_failing):
-            raise Unavailable("the list timed out")
+            raise ClusterUnavailable("the list timed out")
         return Listed(version, found)
 
     async def _watch(
@@ -201,7 +201,7 @@ class WatchedCluster:
     async def _answer(self) -> None:
         await self._hop()
         if self._happens(self.trouble):
-            raise Unavailable("the API server does not answer")
+            raise ClusterUnavailable("the API server does not answer")
 
     async def _delay(self) -> None:
         await self._hop()

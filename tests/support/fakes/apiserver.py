@@ -13,11 +13,11 @@ import yaml
 from aiohttp import web
 
 from ledger.kube.api.errors import ClusterError
-from ledger.kube.api.objects import Node, Pod, ResourceQuota
+from ledger.kube.api.objects import ApiNode, Pod, ResourceQuota
 from ledger.kube.api.ports import Change, Changed, Listed
 
 Object = dict[str, Any]
-KINDS = {"pods": Pod, "resourcequotas": ResourceQuota, "nodes": Node}
+KINDS = {"pods": Pod, "resourcequotas": ResourceQuota, "nodes": ApiNode}
 
 
 def pod_body(name: str, *, gpu: int = 1, gpumem: int = 1000, gpucores: int = 10) -> Object:

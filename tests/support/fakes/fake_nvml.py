@@ -2,7 +2,7 @@
 
 import queue
 
-from vgpu_native.nvml.nvml_port import Gpu, Load, NvmlError, Process, Xid
+from vgpu_native.nvml.nvml_port import DriverProcess, Gpu, Load, NvmlError, Xid
 
 GIB = 1024**3
 
@@ -25,7 +25,7 @@ class ModelNvml:
         self.listed: tuple[Gpu, ...] = gpus
         self.failing = ""
         self.failing_cards: dict[str, str] = {}
-        self.running: dict[str, tuple[Process, ...]] = {}
+        self.running: dict[str, tuple[DriverProcess, ...]] = {}
         self.loads: dict[str, Load] = {}
         self.linked: dict[tuple[str, str], int] = {}
         self.errors: queue.SimpleQueue[Xid] = queue.SimpleQueue()
@@ -40,7 +40,7 @@ class ModelNvml:
             raise NvmlError(self.failing_cards[uuid])
         return self.loads.get(uuid, Load(0, 0, 0))
 
-    def processes(self, uuid: str) -> tuple[Process, ...]:
+    def processes(self, uuid: str) -> tuple[DriverProcess, ...]:
         if self.failing:
             raise NvmlError(self.failing)
         return self.running.get(uuid, ())

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from support.fakes.apiserver import ApiServer, ModelCluster, Object
 
-from ledger.kube.api.errors import ClusterError, Conflict, NotFound, NotServed
+from ledger.kube.api.errors import ClusterError, NotFound, NotServed, VersionConflict
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, PodEvent
 from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
@@ -132,7 +132,7 @@ class EveryCluster(ModelCluster):
         if body is None:
             raise NotFound(f"{kind} {namespace}/{name}")
         if version and int(body["metadata"]["resourceVersion"]) != version:
-            raise Conflict(f"{kind} {namespace}/{name} is not at {version}")
+            raise VersionConflict(f"{kind} {namespace}/{name} is not at {version}")
         return body
 
     def _check(self, resource: Resource) -> None:

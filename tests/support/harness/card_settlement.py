@@ -20,8 +20,8 @@ from extender.settlement.node_reader import NodeRules
 from ledger.core.model import cards
 from ledger.core.model.cards import Parts, Placement
 from ledger.core.model.commands import Place
-from ledger.kube.api.errors import ClusterError, Conflict, NotFound
-from ledger.kube.api.objects import Node, Pod
+from ledger.kube.api.errors import ClusterError, NotFound, VersionConflict
+from ledger.kube.api.objects import ApiNode, Pod
 from ledger.kube.api.ports import Change
 from ledger.kube.hami import annotation_names
 from ledger.kube.hami.placement_annotations import annotations_of
@@ -30,8 +30,8 @@ from ledger.log.memory_log import MemoryStore
 from ledger.log.writer.writer import Writer
 from webhook.settlement.settlement_session import SettlementSettings
 
-REGISTER = annotation_names.WORDS["nvidia"].register
-ALLOCATED = annotation_names.WORDS["nvidia"].allocated
+REGISTER = annotation_names.VENDOR_ANNOTATIONS["nvidia"].register
+ALLOCATED = annotation_names.VENDOR_ANNOTATIONS["nvidia"].allocated
 NAMESPACE = f"{CLUSTER}/red"
 
 
@@ -73,12 +73,12 @@ class CardedCluster(EveryCluster):
         self.allocations: list[str] = []
         self.writes: list[tuple[str, Mapping[str, str | None], str]] = []
 
-    def watch_nodes(self) -> AsyncGenerator[Change[Node], None]:
+    def watch_nodes(self) -> AsyncGenerator[Change[ApiNode], None]:
         return self._watch("nodes")
 
-    async def get_node(self, name: str) -> Node | None:
+    async def get_node(self, name: str) -> ApiNode | None:
         body = self.server.objects.get(("nodes", "", name))
-        return None if body is None else msgspec.convert(body, Node)
+        return None if body is None else msgspec.convert(body, ApiNode)
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         self.reads.append(name)
@@ -94,7 +94,7 @@ class CardedCluster(EveryCluster):
         if body is None:
             raise NotFound(name)
         if version not in ("", body["metadata"]["resourceVersion"]):
-            raise Conflict(name)
+            raise VersionConflict(name)
         self.writes.append((name, dict(changes), version))
         annotations = {**body["metadata"].get("annotations", {}), **changes}
         kept = {key: value for key, value in annotations.items() if value is not None}
@@ -109,7 +109,7 @@ class CardedCluster(EveryCluster):
         if body is None:
             raise NotFound(name)
         if version != body["metadata"]["resourceVersion"]:
-            raise Conflict(name)
+            raise VersionConflict(name)
         self.allocations.append(name)
         annotations = {**body["metadata"].get("annotations", {}), **changes}
         self.server.update("pods", namespace, name, metadata={"annotations": annotations})

@@ -14,11 +14,11 @@ from vgpu_native.plugin.allocation import garbage
 from vgpu_native.plugin.allocation.allocation_store import Allocation
 from vgpu_native.plugin.kubelet.checkpoint import MARK
 from vgpu_native.plugin.kubelet.generated import deviceplugin_pb2 as api
-from vgpu_native.plugin.placement_source import Container
+from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.plugin_settings import PluginSettings
-from vgpu_native.plugin.server.plugin_server import Plugin
+from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 from vgpu_native.shared import limits_page
-from vgpu_native.shared.versioned import Changes
+from vgpu_native.shared.versioned import ChangeCounter
 
 CARDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{index}" for index in range(4))
 
@@ -38,22 +38,22 @@ def share(index: int, memory: int = 1_000, cores: int = 30, **told: Any) -> Shar
 
 def container(pod: str, *shares: Share, name: str = "main", order: int = 0, time: int = 0) -> Any:
     """Return a container of a pod in namespace `team`, whose uid is the pod's name with `-uid`."""
-    return Container("team", pod, f"{pod}-uid", name, order, shares, time)
+    return PlacedContainer("team", pod, f"{pod}-uid", name, order, shares, time)
 
 
 class Placed:
     """Placements that a test changes; with a `trouble`, the ledger is out of reach."""
 
-    def __init__(self, *containers: Container) -> None:
+    def __init__(self, *containers: PlacedContainer) -> None:
         self._containers = list(containers)
-        self._changes = Changes()
+        self._changes = ChangeCounter()
         self.trouble = ""
 
     @property
     def version(self) -> int:
         return self._changes.version
 
-    def containers(self) -> Sequence[Container]:
+    def containers(self) -> Sequence[PlacedContainer]:
         return tuple(self._containers)
 
     async def wait(self, version: int) -> None:
@@ -63,12 +63,12 @@ class Placed:
         while self.trouble:  # noqa: ASYNC110 - a test tells nobody
             await asyncio.sleep(0.01)
 
-    def replace(self, *containers: Container) -> None:
+    def replace(self, *containers: PlacedContainer) -> None:
         """Let these be all."""
         self._containers = list(containers)
         self._changes.tell()
 
-    def add(self, *containers: Container) -> None:
+    def add(self, *containers: PlacedContainer) -> None:
         """Place these, too."""
         self.replace(*self._containers, *containers)
 
@@ -76,7 +76,9 @@ class Placed:
 class Node:
     """A kubelet, a plugin and what was placed."""
 
-    def __init__(self, kubelet: Kubelet, plugin: Plugin, settings: PluginSettings, placed: Placed):
+    def __init__(
+        self, kubelet: Kubelet, plugin: DevicePluginServer, settings: PluginSettings, placed: Placed
+    ):
         self.kubelet, self.plugin, self.settings, self.placed = kubelet, plugin, settings, placed
 
     def allocation(self, uid: str, name: str = "main") -> Allocation:
@@ -128,7 +130,7 @@ def settings_in(directory: Path, **told: Any) -> PluginSettings:
 
 
 @asynccontextmanager
-async def running(plugin: Plugin) -> AsyncIterator[None]:
+async def running(plugin: DevicePluginServer) -> AsyncIterator[None]:
     """Run a plugin for a block."""
     task = asyncio.create_task(plugin.run())
     try:
@@ -139,7 +141,9 @@ async def running(plugin: Plugin) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def node_in(directory: Path, *containers: Container, **told: Any) -> AsyncIterator[Node]:
+async def node_in(
+    directory: Path, *containers: PlacedContainer, **told: Any
+) -> AsyncIterator[Node]:
     """Run a kubelet and a plugin with two cards that are registered."""
     settings, placed = settings_in(directory, **told), Placed(*containers)
     async with (
@@ -155,13 +159,13 @@ async def plugged(
 ) -> AsyncIterator[Node]:
     """Run a plugin with two cards, the first one or one after another, beside a kubelet."""
     known = len(kubelet.lists)
-    plugin = Plugin(settings, placed)
+    plugin = DevicePluginServer(settings, placed)
     plugin.devices.replace([card(0), card(1)])
     async with running(plugin):
         await kubelet.wait_listed(known + 1)
         yield Node(kubelet, plugin, settings, placed)
 
 
-def moved(one: Container, *shares: Share) -> Container:
+def moved(one: PlacedContainer, *shares: Share) -> PlacedContainer:
     """Return a container with other shares."""
     return msgspec.structs.replace(one, shares=shares)

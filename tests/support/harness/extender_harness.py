@@ -21,9 +21,9 @@ from extender.scheduler_extender import Extender, ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Placement
 from ledger.core.model.denials import Denial
-from ledger.kube.api.errors import ClusterError, Conflict, NotFound, Unavailable
-from ledger.kube.api.objects import Node, ObjectMeta, Pod
-from ledger.kube.api.ports import Binding, PodEvent
+from ledger.kube.api.errors import ClusterError, ClusterUnavailable, NotFound, VersionConflict
+from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
+from ledger.kube.api.ports import PodBinding, PodEvent
 from ledger.kube.hami.node_devices import announcement
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.ledger import Ledger
@@ -66,8 +66,8 @@ class ModelServer:
 
     def __init__(self) -> None:
         self.pods: dict[str, Pod] = {}
-        self.nodes: dict[str, Node] = {}
-        self.bindings: list[Binding] = []
+        self.nodes: dict[str, ApiNode] = {}
+        self.bindings: list[PodBinding] = []
         self.events: list[PodEvent] = []
         self.fates: deque[Any] = deque()
         self.read_fates: deque[ClusterError] = deque()
@@ -100,10 +100,10 @@ class ModelServer:
             raise self.read_fates.popleft()
         return self.pods.get(name)
 
-    async def get_node(self, name: str) -> Node | None:
+    async def get_node(self, name: str) -> ApiNode | None:
         return self.nodes.get(name)
 
-    async def bind(self, binding: Binding) -> None:
+    async def bind(self, binding: PodBinding) -> None:
         if self.before_bind is not None:
             await self.before_bind()
         self.bindings.append(binding)
@@ -122,7 +122,7 @@ class ModelServer:
         if name not in self.pods:
             raise NotFound(f"pods {name} not found")
         if self.pods[name].metadata.resource_version != version:
-            raise Conflict(f"pod {name} is at another version")
+            raise VersionConflict(f"pod {name} is at another version")
         before = self.pods[name].metadata.labels or {}
         kept = {} if self.strips_labels else labels
         if {**before, **kept} != before:
@@ -133,11 +133,11 @@ class ModelServer:
     ) -> None:
         node = self.nodes[name]
         if version and node.metadata.resource_version != version:
-            raise Conflict(f"node {name} is at another version")
+            raise VersionConflict(f"node {name} is at another version")
         self.written += 1
         kept = {**(node.metadata.annotations or {}), **changes}
         annotations = {key: value for key, value in kept.items() if value is not None}
-        self.nodes[name] = Node(
+        self.nodes[name] = ApiNode(
             ObjectMeta(name=name, annotations=annotations, resource_version=str(self.written))
         )
 
@@ -145,14 +145,14 @@ class ModelServer:
         self.events.append(event)
         self.told.release()
 
-    def _store(self, binding: Binding, node: str) -> None:
+    def _store(self, binding: PodBinding, node: str) -> None:
         one = self.pods.get(binding.name)
         if one is None:
             raise NotFound(f"pods {binding.name} not found")
         if one.metadata.uid != binding.uid or one.spec.node_name:
-            raise Conflict(f"pod {binding.name} is another one, or bound already")
+            raise VersionConflict(f"pod {binding.name} is another one, or bound already")
         if binding.version and one.metadata.resource_version != binding.version:
-            raise Conflict(f"pod {binding.name} is at another version")
+            raise VersionConflict(f"pod {binding.name} is at another version")
         annotations = {**(one.metadata.annotations or {}), **binding.annotations}
         self.change(binding.name, node=node, annotations=annotations)
 
@@ -160,7 +160,7 @@ class ModelServer:
 class Stored(msgspec.Struct, frozen=True):
     """The fate of a Binding that is stored, to `node` if that is given, and then gets an error."""
 
-    error: Any = Unavailable("the answer was lost")
+    error: Any = ClusterUnavailable("the answer was lost")
     node: str = ""
 
 

@@ -14,7 +14,7 @@ from ledger.core.model import accounts, commands
 from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.state import Entry, State
 from ledger.kube.requests import place_traits
-from ledger.kube.requests.card_sizes import Sizes
+from ledger.kube.requests.card_sizes import CardSizes
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch import failed_objects
 from ledger.log.command_queue import CommandQueue
@@ -57,7 +57,7 @@ class World:
             writer,
             CLUSTER,
             cluster=self.cluster,
-            current=Sizes(writer, CLUSTER, settings.rules).rules,
+            current=CardSizes(writer, CLUSTER, settings.rules).rules,
         )
         self.active = True
         self.now = 1_800_000_000_000_000

@@ -10,10 +10,10 @@ from support.harness.extender_over_http import CLUSTER, Yard, listed, yard
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Pod
-from ledger.kube.hami.node_annotations import announced
+from ledger.kube.hami.node_annotations import read_announcement
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
-from ledger.kube.vendors.vendors import chosen
+from ledger.kube.vendors.vendors import select_vendors
 
 Limits = dict[str, int | str]
 
@@ -68,7 +68,7 @@ EXPECTED: Final = ["given", "cards_given", "carries", "reason", "fits", "best", 
 
 async def run(example: Example, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return what really becomes of an example, for everything that it expects."""
-    rules = DemandRules(vendors=chosen(example.vendors))
+    rules = DemandRules(vendors=select_vendors(example.vendors))
     for module in ("support.harness.extender_harness", "support.harness.extender_over_http"):
         monkeypatch.setattr(f"{module}.RULES", rules)
     wanted = [name for name in EXPECTED if getattr(example, name) is not None]
@@ -99,7 +99,7 @@ async def _prepare(site: Yard, example: Example) -> None:
     if example.cards or example.register:
         nodes["n1"] = example.register or listed(*example.cards)
     for name, register in nodes.items():
-        told = announced(
+        told = read_announcement(
             {extender_over_http.WORDS.register: register, **example.announces},
             extender_over_http.OWN,
         )

@@ -11,7 +11,7 @@ from support.harness.settlement import CLUSTER, DEMAND, World, settling, world
 from ledger.core.model.commands import RegisterCluster, SetLimits
 from ledger.core.model.events import Cause
 from ledger.core.model.traits import Requirement, Selection
-from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.errors import ClusterUnavailable
 from webhook.settlement_controller import ClusterNameTaken
 
 GPUS = "limits.nvidia.com/gpu"
@@ -123,7 +123,7 @@ async def test_a_creation_that_never_appears_is_released_by_proof():
 async def test_time_alone_never_releases_while_lists_fail():
     async with world(settle_seconds=0.1) as one, settling(one):
         await one.synced()
-        one.server.failing = Unavailable("etcd is down")
+        one.server.failing = ClusterUnavailable("etcd is down")
         lists = one.server.lists
         await one.reserve("p", "u1")
         await one.until(lambda: one.server.lists > lists)

@@ -11,14 +11,17 @@ import structlog
 
 from vgpu_native.plugin.allocation import response
 from vgpu_native.plugin.allocation.allocation_limits import closed, is_limited
-from vgpu_native.plugin.allocation.allocation_store import Allocation, Allocations, owner_of
-from vgpu_native.plugin.allocation.candidates import Choice, candidates, choose
-from vgpu_native.plugin.allocation.owner_resolution import settle_by_entries, settle_by_holders
-from vgpu_native.plugin.allocation.wait_budget import Patience, Waiting
-from vgpu_native.plugin.grpc_status import not_now, wrong
+from vgpu_native.plugin.allocation.allocation_store import Allocation, AllocationStore, owner_of
+from vgpu_native.plugin.allocation.candidates import LikelyContainer, candidates, choose
+from vgpu_native.plugin.allocation.owner_resolution import (
+    correct_by_checkpoint,
+    correct_by_pod_resources,
+)
+from vgpu_native.plugin.allocation.wait_budget import AllocateWaitBudget, WaitingCall
+from vgpu_native.plugin.grpc_status import failed_precondition, unavailable
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import ContainerAllocateResponse
-from vgpu_native.plugin.kubelet.kubelet_state import Witness
-from vgpu_native.plugin.placement_source import Container, Placements
+from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
+from vgpu_native.plugin.placement_source import PlacedContainer, PlacementSource
 from vgpu_native.plugin.plugin_settings import PluginSettings
 from vgpu_native.shared import limits_page
 
@@ -28,22 +31,22 @@ AGAIN_SECONDS: Final = 0.25
 _logger: Final = structlog.get_logger("vgpu_native.plugin")
 
 
-class Allocating:
+class AllocateHandler:
     """Hands out cards."""
 
     def __init__(
         self,
         settings: PluginSettings,
-        placements: Placements,
-        allocations: Allocations,
-        witness: Witness,
+        placements: PlacementSource,
+        allocations: AllocationStore,
+        witness: KubeletState,
     ) -> None:
         """Answer from placements, and keep what was answered in allocations."""
         self._settings = settings
         self._placements = placements
         self._allocations = allocations
         self._witness = witness
-        self.patience = Patience(settings, placements)
+        self.patience = AllocateWaitBudget(settings, placements)
 
     async def allocate(self, ids: Sequence[str]) -> ContainerAllocateResponse:
         """Answer for one container with these ids. Raises Refused, OSError."""
@@ -61,7 +64,7 @@ class Allocating:
         found = await self._likeliest(count)
         return found.container.cards if found else ()
 
-    async def _chosen(self, count: int) -> Choice:
+    async def _chosen(self, count: int) -> LikelyContainer:
         """Return who is likely to be asking, waiting for the ledger if need be. Raises Refused."""
         await self._settle()
         if found := await self._likeliest(count):
@@ -69,7 +72,7 @@ class Allocating:
         with self.patience.waiting() as call:
             return await self._waited(count, call)
 
-    async def _waited(self, count: int, call: Waiting) -> Choice:
+    async def _waited(self, count: int, call: WaitingCall) -> LikelyContainer:
         """Return the likeliest as soon as there is one. Raises Refused when it takes too long."""
         pause = min(AGAIN_SECONDS, self._settings.allocate_seconds / 2)
         told = False
@@ -78,7 +81,11 @@ class Allocating:
             if found := await self._likeliest(count, again=call.again):
                 return found
             if over:
-                raise wrong(self._nobody(count)) if call.known else not_now(self._unknown(count))
+                raise (
+                    failed_precondition(self._nobody(count))
+                    if call.known
+                    else unavailable(self._unknown(count))
+                )
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._placements.wait(version), pause)
             if not told and not call.known:
@@ -88,11 +95,13 @@ class Allocating:
     async def _settle(self) -> None:
         entries = await self._witness.entries()
         if entries is not None:
-            settle_by_entries(self._allocations, self._witness, entries, _now())
+            correct_by_checkpoint(self._allocations, self._witness, entries, _now())
         elif self._allocations.all():
-            settle_by_holders(self._allocations, self._witness, await self._witness.holders() or ())
+            correct_by_pod_resources(
+                self._allocations, self._witness, await self._witness.holders() or ()
+            )
 
-    async def _likeliest(self, count: int, *, again: bool = False) -> Choice | None:
+    async def _likeliest(self, count: int, *, again: bool = False) -> LikelyContainer | None:
         """Return who is likely to be asking now; with `again` also of those who have answers."""
         entries = await self._witness.entries()
         given = self._allocations.given(_now(), entries)
@@ -101,7 +110,7 @@ class Allocating:
         found = (one for one in self._placements.containers() if again or not one.allocated)
         return choose(candidates(found, given, count, uid))
 
-    def _answer(self, ids: Sequence[str], choice: Choice) -> ContainerAllocateResponse:
+    def _answer(self, ids: Sequence[str], choice: LikelyContainer) -> ContainerAllocateResponse:
         settings, container = self._settings, choice.container
         allocation = self._record(ids, container)
         if not choice.same_cards:
@@ -117,7 +126,7 @@ class Allocating:
             response.mounts(page, region, settings, limited=limited),
         )
 
-    def _record(self, ids: Sequence[str], container: Container) -> Allocation:
+    def _record(self, ids: Sequence[str], container: PlacedContainer) -> Allocation:
         settings = self._settings
         made = msgspec.structs.replace(
             self._allocations.make(ids, cdi=False),

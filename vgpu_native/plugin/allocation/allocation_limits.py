@@ -2,25 +2,25 @@
 
 from collections.abc import Sequence
 
-from vgpu_native.plugin.placement_source import Container
+from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.plugin_settings import PluginSettings
 from vgpu_native.shared import container_limits
-from vgpu_native.shared.limits_page import Device, Limits, flags_of
+from vgpu_native.shared.limits_page import ContainerLimits, DeviceLimits, flags_of
 
 
-def is_limited(container: Container, settings: PluginSettings) -> bool:
+def is_limited(container: PlacedContainer, settings: PluginSettings) -> bool:
     """Return whether a container runs with the library: not one that has all its cards alone."""
     return settings.limit_whole_cards or not container.exclusive
 
 
-def limits_of(container: Container, settings: PluginSettings) -> Limits:
+def limits_of(container: PlacedContainer, settings: PluginSettings) -> ContainerLimits:
     """Return the limits of a container; the library finds its cards by uuid, in any order."""
     return container_limits.limits_of(container.shares, flags(settings))
 
 
-def closed(cards: Sequence[str], settings: PluginSettings) -> Limits:
+def closed(cards: Sequence[str], settings: PluginSettings) -> ContainerLimits:
     """Return limits under which nothing can be allocated: it is not known yet whose they are."""
-    return Limits(tuple(Device(uuid, memory=0) for uuid in cards), flags(settings))
+    return ContainerLimits(tuple(DeviceLimits(uuid, memory=0) for uuid in cards), flags(settings))
 
 
 def flags(settings: PluginSettings) -> int:

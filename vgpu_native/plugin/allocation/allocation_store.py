@@ -17,13 +17,13 @@ from typing import Final
 import msgspec
 import structlog
 
-from vgpu_native.plugin.allocation.region_filesystems import Slots, slot_in
+from vgpu_native.plugin.allocation.region_filesystems import RegionSlots, slot_in
 from vgpu_native.plugin.allocation.safe_removal import remove_tree
-from vgpu_native.plugin.grpc_status import wrong
-from vgpu_native.plugin.kubelet.checkpoint import Entry
-from vgpu_native.plugin.placement_source import Container
+from vgpu_native.plugin.grpc_status import failed_precondition
+from vgpu_native.plugin.kubelet.checkpoint import CheckpointEntry
+from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.shared.atomic_file import sync_directory, write_whole
-from vgpu_native.shared.versioned import Changes
+from vgpu_native.shared.versioned import ChangeCounter
 
 ALLOCATIONS_MAX: Final = 4_096
 """Most allocations that are kept; a kubelet runs some hundred pods."""
@@ -36,8 +36,8 @@ _NOBODY_ELSE: Final = 0o700
 _logger: Final = structlog.get_logger("vgpu_native.plugin")
 
 
-class Owner(msgspec.Struct, frozen=True):
-    """The container that an allocation is for, as `Container` names it."""
+class ContainerOwner(msgspec.Struct, frozen=True):
+    """The container that an allocation is for, as `PlacedContainer` names it."""
 
     namespace: str
     pod: str
@@ -64,26 +64,26 @@ class Allocation(msgspec.Struct, frozen=True):
     cards: tuple[str, ...] = ()
     limited: bool = True
     cdi: bool = False
-    owner: Owner | None = None
+    owner: ContainerOwner | None = None
     tied: bool = False
     problem: str = ""
 
 
-def owner_of(container: Container) -> Owner:
+def owner_of(container: PlacedContainer) -> ContainerOwner:
     """Return what an allocation notes of a container."""
-    return Owner(container.namespace, container.pod, container.uid, container.name)
+    return ContainerOwner(container.namespace, container.pod, container.uid, container.name)
 
 
-class Allocations:
+class AllocationStore:
     """All allocations of this node, in memory and on disk."""
 
-    def __init__(self, directory: Path, slots: Slots | None = None) -> None:
+    def __init__(self, directory: Path, slots: RegionSlots | None = None) -> None:
         """Keep them below a directory, and regions in slots. `load` reads what is there."""
         self._directory = directory
-        self.slots = slots or Slots(directory / "slots")
+        self.slots = slots or RegionSlots(directory / "slots")
         # In the order in which they were made: clocks are put back.
         self._known: dict[str, Allocation] = {}
-        self.changes = Changes()
+        self.changes = ChangeCounter()
 
     def load(self) -> None:
         """Read what was kept. Raises OSError. What cannot be read is left where it is."""
@@ -125,7 +125,7 @@ class Allocations:
         wanted = set(ids)
         return [one for one in reversed(self.all()) if set(one.ids) == wanted]
 
-    def given(self, now: int, entries: Sequence[Entry] | None) -> set[tuple[str, str]]:
+    def given(self, now: int, entries: Sequence[CheckpointEntry] | None) -> set[tuple[str, str]]:
         """Return the keys of the containers that have answers; `now` in µs of Unix time.
 
         The kubelet's checkpoint says who they are, with those whose answers it cannot have noted
@@ -153,14 +153,14 @@ class Allocations:
     def make(self, ids: Collection[str], *, cdi: bool) -> Allocation:
         """Return a new allocation with an empty directory and region. Raises OSError, Refused."""
         if len(self._known) >= ALLOCATIONS_MAX:
-            raise wrong(
+            raise failed_precondition(
                 f"{len(self._known)} allocations in {self._directory}: that is the most; those of"
                 " pods that have ended are removed when the kubelet's checkpoint can be read"
             )
         # Also those that were dropped keep their slots, until their directories are removed.
         slot = self.slots.free(one.name for one in self._directory.iterdir())
         if slot is None:
-            raise wrong(
+            raise failed_precondition(
                 f"all slots below {self.slots.directory} are taken: set SLOTS of the init container"
                 " `slots` in deploy/agent/daemonset.yaml higher"
             )

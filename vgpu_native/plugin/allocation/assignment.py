@@ -11,19 +11,19 @@ from vgpu_native.plugin.allocation import cdi, response
 from vgpu_native.plugin.allocation.allocation_limits import is_limited, limits_of
 from vgpu_native.plugin.allocation.allocation_store import (
     Allocation,
-    Allocations,
+    AllocationStore,
     is_plain_file,
     owner_of,
 )
 from vgpu_native.plugin.allocation.region_filesystems import slot_in
-from vgpu_native.plugin.grpc_status import not_now, wrong
-from vgpu_native.plugin.placement_source import Container
+from vgpu_native.plugin.grpc_status import failed_precondition, unavailable
+from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.plugin_settings import PluginSettings
 from vgpu_native.shared import limits_page
-from vgpu_native.shared.limits_page import BadPage
+from vgpu_native.shared.limits_page import BadLimitsPage
 
 
-def problem(allocation: Allocation, container: Container, settings: PluginSettings) -> str:
+def problem(allocation: Allocation, container: PlacedContainer, settings: PluginSettings) -> str:
     """Say why an answer is not right for a container; empty when it is."""
     if any(share.profile for share in container.shares):
         return f"{container} was placed on instances of cards, which this plugin does not make"
@@ -44,17 +44,17 @@ def problem(allocation: Allocation, container: Container, settings: PluginSettin
     return ""
 
 
-def tie(
-    allocations: Allocations,
+def assign(
+    allocations: AllocationStore,
     allocation: Allocation,
-    container: Container,
+    container: PlacedContainer,
     settings: PluginSettings,
 ) -> None:
     """Make an allocation a container's. Raises OSError, Refused when the answer is not right."""
     owner = owner_of(container)
     if found := problem(allocation, container, settings):
         allocations.put(msgspec.structs.replace(allocation, owner=owner, tied=False, problem=found))
-        raise wrong(found)
+        raise failed_precondition(found)
     known = allocation.tied and allocation.owner == owner
     if allocation.cdi:
         limited = is_limited(container, settings)
@@ -69,28 +69,28 @@ def tie(
 
 
 def _limit(
-    allocations: Allocations,
+    allocations: AllocationStore,
     allocation: Allocation,
-    container: Container,
+    container: PlacedContainer,
     settings: PluginSettings,
     *,
     known: bool,
 ) -> None:
     """Write the limits page, unless it is this container's already: then the agent keeps it."""
     if not is_plain_file(settings.library):
-        raise not_now(
+        raise unavailable(
             f"library {settings.library} is no file, so {container} cannot be limited: install it"
             " there; the container starts then"
         )
     slot = slot_in(allocation.token)
     if slot and not allocations.slots.is_mounted(slot):
-        raise not_now(
+        raise unavailable(
             f"slot {allocations.slots.path(slot)} is not mounted, so {container} has no place for"
             " its region: start the agent's pod again, whose init container mounts it"
         )
     page = allocations.page(allocation)
     if known:
-        with suppress(OSError, BadPage):
+        with suppress(OSError, BadLimitsPage):
             found = limits_page.read(page)
             if {device.uuid for device in found.devices} == set(container.cards):
                 return
@@ -98,9 +98,9 @@ def _limit(
 
 
 def _describe(
-    allocations: Allocations,
+    allocations: AllocationStore,
     allocation: Allocation,
-    container: Container,
+    container: PlacedContainer,
     settings: PluginSettings,
 ) -> None:
     limited = allocation.limited

@@ -9,32 +9,32 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from vgpu_native.plugin.device_ids import card_of
-from vgpu_native.plugin.placement_source import Container
+from vgpu_native.plugin.placement_source import PlacedContainer
 
 
-class Choice(msgspec.Struct, frozen=True):
+class LikelyContainer(msgspec.Struct, frozen=True):
     """A container that may be meant; with `alike` it makes no difference which of them it is.
 
     With `same_cards` only the amounts differ, which can be put right until the start.
     """
 
-    container: Container
+    container: PlacedContainer
     same_cards: bool
     alike: bool
 
 
 def candidates(
-    containers: Iterable[Container],
+    containers: Iterable[PlacedContainer],
     given: Collection[tuple[str, str]],
     count: int,
     latest: str = "",
-) -> list[Container]:
+) -> list[PlacedContainer]:
     """Return who may be asked for with so many devices, the likeliest first.
 
     `given` are the keys of containers that have their answers, `latest` is the uid of the pod that
     was answered last: the kubelet finishes one pod before it begins another.
     """
-    firsts: dict[str, Container] = {}
+    firsts: dict[str, PlacedContainer] = {}
     for one in containers:
         if one.shares and one.key not in given:
             first = firsts.get(one.uid)
@@ -46,12 +46,12 @@ def candidates(
     )
 
 
-def choose(found: Sequence[Container]) -> Choice | None:
+def choose(found: Sequence[PlacedContainer]) -> LikelyContainer | None:
     """Return the likeliest of candidates, None when there is none."""
     if not found:
         return None
     first = found[0]
-    return Choice(
+    return LikelyContainer(
         first,
         all(_cards(one) == _cards(first) for one in found),
         all(one.shares == first.shares for one in found),
@@ -81,5 +81,5 @@ def prefer(
     return [*chosen, *rest[: size - len(chosen)]]
 
 
-def _cards(container: Container) -> tuple[frozenset[str], bool]:
+def _cards(container: PlacedContainer) -> tuple[frozenset[str], bool]:
     return frozenset(container.cards), container.exclusive

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from vgpu_native.plugin.allocation.response import KIND, Mounted
+from vgpu_native.plugin.allocation.response import KIND, HostMount
 from vgpu_native.shared.atomic_file import write_whole
 
 VERSION: Final = "0.5.0"
@@ -22,7 +22,7 @@ def path_of(directory: Path, token: str) -> Path:
 
 
 def specification(
-    token: str, variables: Mapping[str, str], mounted: Sequence[Mounted]
+    token: str, variables: Mapping[str, str], mounted: Sequence[HostMount]
 ) -> dict[str, Any]:
     """Return what the file says."""
     edits = {
@@ -44,7 +44,7 @@ def specification(
 
 
 def write(
-    directory: Path, token: str, variables: Mapping[str, str], mounted: Sequence[Mounted]
+    directory: Path, token: str, variables: Mapping[str, str], mounted: Sequence[HostMount]
 ) -> None:
     """Describe an allocation. Raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)

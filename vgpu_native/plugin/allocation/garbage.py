@@ -9,8 +9,8 @@ from typing import Final
 import structlog
 
 from vgpu_native.plugin.allocation import cdi
-from vgpu_native.plugin.allocation.allocation_store import Allocation, Allocations
-from vgpu_native.plugin.kubelet.kubelet_state import Witness
+from vgpu_native.plugin.allocation.allocation_store import Allocation, AllocationStore
+from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
 YOUNG_MICROSECONDS: Final = 120_000_000
@@ -22,7 +22,9 @@ Key = tuple[str, str]
 _logger: Final = structlog.get_logger("vgpu_native.plugin")
 
 
-async def collect(allocations: Allocations, witness: Witness, settings: PluginSettings) -> int:
+async def collect(
+    allocations: AllocationStore, witness: KubeletState, settings: PluginSettings
+) -> int:
     """Remove allocations that the kubelet no longer has; return how many directories that were.
 
     The kubelet's checkpoint decides, and nothing is removed where it cannot be read: what it has
@@ -52,14 +54,14 @@ async def collect(allocations: Allocations, witness: Witness, settings: PluginSe
     return await asyncio.to_thread(_remove, allocations, paths) if paths else 0
 
 
-def _is_forgotten(one: Allocation, known: Set[Key], witness: Witness) -> bool:
+def _is_forgotten(one: Allocation, known: Set[Key], witness: KubeletState) -> bool:
     """Return whether a container may run on without the kubelet knowing of its devices."""
     if not one.tied or one.owner is None or one.owner.key in known:
         return False
     return witness.placed(*one.owner.key) is not None
 
 
-def _dropped(allocations: Allocations, one: Allocation, settings: PluginSettings) -> list[Path]:
+def _dropped(allocations: AllocationStore, one: Allocation, settings: PluginSettings) -> list[Path]:
     """Forget an allocation, and return the directory that is to be removed."""
     try:
         cdi.remove(settings.cdi_dir, one.token)
@@ -70,7 +72,7 @@ def _dropped(allocations: Allocations, one: Allocation, settings: PluginSettings
     return [allocations.directory(one)]
 
 
-def _remove(allocations: Allocations, directories: Sequence[Path]) -> int:
+def _remove(allocations: AllocationStore, directories: Sequence[Path]) -> int:
     """Remove directories with all they have, without following links; return how many."""
     removed = 0
     for directory in directories:

@@ -10,18 +10,21 @@ import msgspec
 
 from vgpu_native.plugin.allocation.allocation_store import (
     Allocation,
-    Allocations,
-    Owner,
+    AllocationStore,
+    ContainerOwner,
     is_fresh,
     owner_of,
 )
-from vgpu_native.plugin.kubelet.checkpoint import Entry
-from vgpu_native.plugin.kubelet.kubelet_state import Witness
-from vgpu_native.plugin.kubelet.pod_resources import Holder
+from vgpu_native.plugin.kubelet.checkpoint import CheckpointEntry
+from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
+from vgpu_native.plugin.kubelet.pod_resources import DeviceHolder
 
 
-def settle_by_entries(
-    allocations: Allocations, witness: Witness, entries: Sequence[Entry], now: int
+def correct_by_checkpoint(
+    allocations: AllocationStore,
+    witness: KubeletState,
+    entries: Sequence[CheckpointEntry],
+    now: int,
 ) -> None:
     """Let untied allocations be whose the checkpoint says; `now` in µs of Unix time.
 
@@ -38,8 +41,8 @@ def settle_by_entries(
             _give(allocations, one, None)
 
 
-def settle_by_holders(
-    allocations: Allocations, witness: Witness, holders: Iterable[Holder]
+def correct_by_pod_resources(
+    allocations: AllocationStore, witness: KubeletState, holders: Iterable[DeviceHolder]
 ) -> None:
     """Let untied allocations be whose the pod-resources API says. Raises OSError.
 
@@ -53,11 +56,11 @@ def settle_by_holders(
             _give(allocations, found[0], owner_of(container))
 
 
-def _owner(witness: Witness, entry: Entry) -> Owner:
+def _owner(witness: KubeletState, entry: CheckpointEntry) -> ContainerOwner:
     container = witness.placed(entry.uid, entry.container)
-    return owner_of(container) if container else Owner("", "", entry.uid, entry.container)
+    return owner_of(container) if container else ContainerOwner("", "", entry.uid, entry.container)
 
 
-def _give(allocations: Allocations, one: Allocation, owner: Owner | None) -> None:
+def _give(allocations: AllocationStore, one: Allocation, owner: ContainerOwner | None) -> None:
     if one.owner != owner:
         allocations.put(msgspec.structs.replace(one, owner=owner))

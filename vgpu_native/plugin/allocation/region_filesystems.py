@@ -28,7 +28,7 @@ def slot_in(token: str) -> str:
     return token.partition("-")[2]
 
 
-class Slots:
+class RegionSlots:
     """The slots below a directory. Where none is mounted, regions are on the disk."""
 
     def __init__(self, directory: Path) -> None:

@@ -26,7 +26,7 @@ REGION_AT: Final = "/run/gpuledger"
 PRELOAD_AT: Final = "/etc/ld.so.preload"
 
 
-class Mounted(NamedTuple):
+class HostMount(NamedTuple):
     """A path of the host, and where the container sees it."""
 
     host: str
@@ -54,21 +54,21 @@ def environment(
     return found | _amounts(cards, {share.uuid: share for share in shares})
 
 
-def mounts(page: Path, region: Path, settings: PluginSettings, *, limited: bool) -> list[Mounted]:
+def mounts(page: Path, region: Path, settings: PluginSettings, *, limited: bool) -> list[HostMount]:
     """Return what is mounted into a container with this limits page and this region."""
     if not limited:
         return []
     library = str(settings.library)
     return [
-        Mounted(library, library, True),
-        Mounted(str(settings.preload), PRELOAD_AT, True),
-        Mounted(str(page), LIMITS_AT, True),
-        Mounted(str(region), REGION_AT, False),
+        HostMount(library, library, True),
+        HostMount(str(settings.preload), PRELOAD_AT, True),
+        HostMount(str(page), LIMITS_AT, True),
+        HostMount(str(region), REGION_AT, False),
     ]
 
 
 def plain_answer(
-    token: str, variables: Mapping[str, str], mounted: Sequence[Mounted]
+    token: str, variables: Mapping[str, str], mounted: Sequence[HostMount]
 ) -> ContainerAllocateResponse:
     """Return an answer of variables and mounts, with its mark."""
     return ContainerAllocateResponse(

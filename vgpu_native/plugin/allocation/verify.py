@@ -4,30 +4,30 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from vgpu_native.plugin.allocation.allocation_store import Allocation, Allocations
-from vgpu_native.plugin.allocation.assignment import tie
-from vgpu_native.plugin.grpc_status import Refused, named, not_now, wrong
-from vgpu_native.plugin.kubelet.checkpoint import Entry
-from vgpu_native.plugin.kubelet.kubelet_state import Witness, with_ids
-from vgpu_native.plugin.kubelet.pod_resources import Holder
-from vgpu_native.plugin.placement_source import Container, Placements
+from vgpu_native.plugin.allocation.allocation_store import Allocation, AllocationStore
+from vgpu_native.plugin.allocation.assignment import assign
+from vgpu_native.plugin.grpc_status import RejectedCall, failed_precondition, shown_ids, unavailable
+from vgpu_native.plugin.kubelet.checkpoint import CheckpointEntry
+from vgpu_native.plugin.kubelet.kubelet_state import KubeletState, with_ids
+from vgpu_native.plugin.kubelet.pod_resources import DeviceHolder
+from vgpu_native.plugin.placement_source import PlacedContainer, PlacementSource
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
 AGAIN_SECONDS: Final = 0.25
 """How long to wait before kubelet and ledger are looked at again."""
 
-Pair = tuple[Allocation, Container]
+Pair = tuple[Allocation, PlacedContainer]
 
 
-class Verifying:
+class PreStartHandler:
     """Ties allocations to containers, by what the kubelet says and the ledger knows."""
 
     def __init__(
         self,
         settings: PluginSettings,
-        placements: Placements,
-        allocations: Allocations,
-        witness: Witness,
+        placements: PlacementSource,
+        allocations: AllocationStore,
+        witness: KubeletState,
     ) -> None:
         """Verify what is in allocations."""
         self._settings = settings
@@ -42,7 +42,7 @@ class Verifying:
         allocation of its own, and which of them starts makes no difference.
         """
         for allocation, container in await self._pairs(ids):
-            tie(self._allocations, allocation, container, self._settings)
+            assign(self._allocations, allocation, container, self._settings)
 
     async def _pairs(self, ids: Sequence[str]) -> list[Pair]:
         """Find who has these ids, for as long as there is time. Raises Refused."""
@@ -52,8 +52,8 @@ class Verifying:
             version = self._placements.version
             try:
                 return await self._found(ids)
-            except Refused as error:
-                if error.code != not_now("").code or loop.time() >= deadline:
+            except RejectedCall as error:
+                if error.code != unavailable("").code or loop.time() >= deadline:
                     raise
             try:
                 await asyncio.wait_for(self._placements.wait(version), AGAIN_SECONDS)
@@ -70,22 +70,22 @@ class Verifying:
         # Without the checkpoint; no two pods have a device in common.
         if holder := next((one for one in holders if one.ids & set(ids)), None):
             return self._by_holder(holder, ids)
-        raise not_now(
-            f"devices_ids {named(sorted(ids))}: neither the checkpoint of the kubelet"
+        raise unavailable(
+            f"devices_ids {shown_ids(sorted(ids))}: neither the checkpoint of the kubelet"
             f" ({self._settings.checkpoint}) nor its pod-resources API says yet which container"
             " has them; it asks again"
         )
 
-    def _by_entry(self, entry: Entry) -> Pair:
+    def _by_entry(self, entry: CheckpointEntry) -> Pair:
         container = self._witness.placed(entry.uid, entry.container)
         if container is None:
-            raise not_now(
+            raise unavailable(
                 f"container {entry.container} of pod {entry.uid}: the ledger has no placement of it"
                 " on this node; it starts when the placement is known"
             )
         return self._allocations.get(entry.token) or self._adopted(entry), container
 
-    def _by_holder(self, holder: Holder, ids: Sequence[str]) -> list[Pair]:
+    def _by_holder(self, holder: DeviceHolder, ids: Sequence[str]) -> list[Pair]:
         """Return who has these ids, of the pod of a holder.
 
         Init containers are not listed: what was answered before the last answer is believed to be
@@ -94,7 +94,7 @@ class Verifying:
         who = f"container {holder.container} of pod {holder.namespace}/{holder.pod}"
         container = self._witness.named(holder)
         if container is None:
-            raise not_now(
+            raise unavailable(
                 f"{who}: the ledger has no placement of it on this node; it starts when the"
                 " placement is known"
             )
@@ -107,23 +107,27 @@ class Verifying:
             if meant is not None and meant.uid == container.uid:
                 pairs.append((one, meant))
         if not pairs:
-            raise wrong(f"{who}: nothing is known of what it was answered; delete the pod")
+            raise failed_precondition(
+                f"{who}: nothing is known of what it was answered; delete the pod"
+            )
         return pairs
 
-    def _adopted(self, entry: Entry) -> Allocation:
+    def _adopted(self, entry: CheckpointEntry) -> Allocation:
         """Make an allocation again whose record was lost: the checkpoint has our answer."""
         return self._allocations.restore(
             entry.token, entry.ids, entry.cards, limited=entry.limited, cdi=entry.cdi
         )
 
-    def _agree(self, pairs: Sequence[Pair], holders: Sequence[Holder], ids: Sequence[str]) -> None:
+    def _agree(
+        self, pairs: Sequence[Pair], holders: Sequence[DeviceHolder], ids: Sequence[str]
+    ) -> None:
         """Raise Refused when the pod-resources API names another pod than the checkpoint."""
         pods = {(container.namespace, container.pod) for _, container in pairs}
         for holder in holders:
             if holder.ids & set(ids) and (holder.namespace, holder.pod) not in pods:
                 told = ", ".join("/".join(pod) for pod in sorted(pods))
-                raise not_now(
-                    f"devices_ids {named(sorted(ids))}: the kubelet's pod-resources API says"
+                raise unavailable(
+                    f"devices_ids {shown_ids(sorted(ids))}: the kubelet's pod-resources API says"
                     f" that {holder.namespace}/{holder.pod} has them, its checkpoint says {told};"
                     " it asks again"
                 )

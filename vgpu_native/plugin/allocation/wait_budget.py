@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from vgpu_native.plugin.placement_source import Placements
+from vgpu_native.plugin.placement_source import PlacementSource
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
 ROW_SECONDS: Final = 1.0
@@ -20,7 +20,7 @@ LEAST_SECONDS: Final = 1.0
 """How long each call may wait, however long those before it did."""
 
 
-class Waiting:
+class WaitingCall:
     """One call that waits. All times are those of the patience's clock."""
 
     def __init__(self, settings: PluginSettings, now: Callable[[], float], until: float) -> None:
@@ -54,13 +54,13 @@ class Waiting:
         return self._known_at is not None and self._now() - self._known_at >= seconds
 
 
-class Patience:
+class AllocateWaitBudget:
     """Of all calls of one kubelet."""
 
     def __init__(
         self,
         settings: PluginSettings,
-        placements: Placements,
+        placements: PlacementSource,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Wait for these placements; `now` in seconds."""
@@ -74,13 +74,13 @@ class Patience:
         return self._now() - self._began if self._calls else 0.0
 
     @contextmanager
-    def waiting(self) -> Iterator[Waiting]:
+    def waiting(self) -> Iterator[WaitingCall]:
         """Wait in a block; leaving it hands control to nobody else."""
         now = self._now()
         if not self._calls and now - self._ended > ROW_SECONDS:
             self._began = now
         until = max(self._began + self._settings.outage_seconds, now + LEAST_SECONDS)
-        call = Waiting(self._settings, self._now, until)
+        call = WaitingCall(self._settings, self._now, until)
         knowing = asyncio.create_task(self._know(call))
         self._calls += 1
         try:
@@ -90,6 +90,6 @@ class Patience:
             self._ended = self._now()
             knowing.cancel()
 
-    async def _know(self, call: Waiting) -> None:
+    async def _know(self, call: WaitingCall) -> None:
         await self._placements.caught_up()
         call.know()

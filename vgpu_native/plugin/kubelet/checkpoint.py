@@ -25,7 +25,7 @@ class BadCheckpoint(Exception):
     """The file is not what kubelets write; the text says where and why."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class CheckpointEntry(msgspec.Struct, frozen=True):
     """The devices of one container, and what it was answered; no `token`: that was not by us."""
 
     uid: str
@@ -65,7 +65,7 @@ def version(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def read(path: Path, resource: str) -> tuple[Entry, ...]:
+def read(path: Path, resource: str) -> tuple[CheckpointEntry, ...]:
     """Return who has devices of a resource. Raises BadCheckpoint, also when there is no file."""
     try:
         with path.open("rb") as file:
@@ -82,7 +82,7 @@ def read(path: Path, resource: str) -> tuple[Entry, ...]:
         raise BadCheckpoint(f"{path}: {error}") from error
 
 
-def _entry(found: _Devices) -> Entry:
+def _entry(found: _Devices) -> CheckpointEntry:
     devices = found.device_ids or ()
     lists = devices.values() if isinstance(devices, dict) else (devices,)
     answer = ContainerAllocateResponse.FromString(found.alloc_resp or b"")
@@ -90,8 +90,8 @@ def _entry(found: _Devices) -> Entry:
     token = answer.annotations.get(MARK, "")
     # The token becomes the name of a directory.
     if not _TOKEN.fullmatch(token):
-        return Entry(found.pod_uid, found.container_name, ids, "")
-    return Entry(
+        return CheckpointEntry(found.pod_uid, found.container_name, ids, "")
+    return CheckpointEntry(
         found.pod_uid,
         found.container_name,
         ids,

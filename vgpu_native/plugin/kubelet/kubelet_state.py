@@ -8,9 +8,9 @@ from typing import Final
 import structlog
 
 from vgpu_native.plugin.kubelet import checkpoint, pod_resources
-from vgpu_native.plugin.kubelet.checkpoint import BadCheckpoint, Entry
-from vgpu_native.plugin.kubelet.pod_resources import Holder, Silent
-from vgpu_native.plugin.placement_source import Container, Placements
+from vgpu_native.plugin.kubelet.checkpoint import BadCheckpoint, CheckpointEntry
+from vgpu_native.plugin.kubelet.pod_resources import DeviceHolder, KubeletSilent
+from vgpu_native.plugin.placement_source import PlacedContainer, PlacementSource
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
 READS_MAX: Final = 5
@@ -19,16 +19,16 @@ READS_MAX: Final = 5
 _logger: Final = structlog.get_logger("vgpu_native.plugin")
 
 
-class Witness:
+class KubeletState:
     """Asks the kubelet, in both ways there are."""
 
-    def __init__(self, settings: PluginSettings, placements: Placements) -> None:
+    def __init__(self, settings: PluginSettings, placements: PlacementSource) -> None:
         """Ask the kubelet of these settings."""
         self._settings = settings
         self._placements = placements
         self._said: dict[str, str] = {}
 
-    async def entries(self) -> tuple[Entry, ...] | None:
+    async def entries(self) -> tuple[CheckpointEntry, ...] | None:
         """Return who is in the kubelet's checkpoint; None when that cannot be read.
 
         It is read beside the event loop, and again when the kubelet has written it meanwhile: what
@@ -42,29 +42,29 @@ class Witness:
                 break
         return found
 
-    async def _read(self, path: Path) -> tuple[Entry, ...] | None:
+    async def _read(self, path: Path) -> tuple[CheckpointEntry, ...] | None:
         try:
             return await asyncio.to_thread(checkpoint.read, path, self._settings.resource)
         except BadCheckpoint as error:
             self._say("checkpoint_not_read", str(error))
             return None
 
-    async def holders(self) -> tuple[Holder, ...] | None:
+    async def holders(self) -> tuple[DeviceHolder, ...] | None:
         """Return who is in the pod-resources API; None when that does not answer in time."""
         try:
             return await pod_resources.holders(
                 self._settings.pod_resources, self._settings.resource
             )
-        except Silent as error:
+        except KubeletSilent as error:
             self._say("pod_resources_not_listed", str(error))
             return None
 
-    def placed(self, uid: str, name: str) -> Container | None:
+    def placed(self, uid: str, name: str) -> PlacedContainer | None:
         """Return the container of a pod's uid."""
         found = (one for one in self._placements.containers() if one.key == (uid, name))
         return next(found, None)
 
-    def named(self, holder: Holder) -> Container | None:
+    def named(self, holder: DeviceHolder) -> PlacedContainer | None:
         """Return the container that the pod-resources API means: of pods of a name, the newest."""
         found = (
             one
@@ -81,7 +81,9 @@ class Witness:
             _logger.warning(what, error=why)
 
 
-def with_ids(entries: Iterable[Entry] | None, ids: Iterable[str]) -> list[Entry]:
+def with_ids(
+    entries: Iterable[CheckpointEntry] | None, ids: Iterable[str]
+) -> list[CheckpointEntry]:
     """Return the entries of exactly these ids."""
     wanted = frozenset(ids)
     return [one for one in entries or () if one.ids == wanted]

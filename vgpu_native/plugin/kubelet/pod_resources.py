@@ -19,11 +19,11 @@ BYTES_MAX: Final = 16 * 1024**2
 """Largest answer, as the kubelet's own clients take it."""
 
 
-class Silent(Exception):
+class KubeletSilent(Exception):
     """The kubelet does not answer; the text says what was tried."""
 
 
-class Holder(msgspec.Struct, frozen=True):
+class DeviceHolder(msgspec.Struct, frozen=True):
     """A container, sidecar or app, and the devices it has."""
 
     namespace: str
@@ -32,7 +32,7 @@ class Holder(msgspec.Struct, frozen=True):
     ids: frozenset[str]
 
 
-async def holders(socket: Path, resource: str) -> tuple[Holder, ...]:
+async def holders(socket: Path, resource: str) -> tuple[DeviceHolder, ...]:
     """Return who has devices of a resource. Raises Silent."""
     options = [("grpc.max_receive_message_length", BYTES_MAX)]
     try:
@@ -41,11 +41,11 @@ async def holders(socket: Path, resource: str) -> tuple[Holder, ...]:
             answer = await stub.List(ListPodResourcesRequest(), timeout=LIST_SECONDS)
     except (TimeoutError, grpc.aio.AioRpcError) as error:
         why = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no answer"
-        raise Silent(f"pod-resources API of the kubelet at {socket}: {why}") from error
+        raise KubeletSilent(f"pod-resources API of the kubelet at {socket}: {why}") from error
     return _read(answer, resource)
 
 
-def _read(answer: ListPodResourcesResponse, resource: str) -> tuple[Holder, ...]:
+def _read(answer: ListPodResourcesResponse, resource: str) -> tuple[DeviceHolder, ...]:
     found = []
     for pod in answer.pod_resources:
         for container in pod.containers:
@@ -56,5 +56,5 @@ def _read(answer: ListPodResourcesResponse, resource: str) -> tuple[Holder, ...]
                 for one in devices.device_ids
             }
             if ids:
-                found.append(Holder(pod.namespace, pod.name, container.name, frozenset(ids)))
+                found.append(DeviceHolder(pod.namespace, pod.name, container.name, frozenset(ids)))
     return tuple(found)

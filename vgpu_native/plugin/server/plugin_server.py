@@ -13,19 +13,19 @@ from typing import Final
 import grpc
 import structlog
 
-from vgpu_native.plugin.allocation.allocate import Allocating
-from vgpu_native.plugin.allocation.allocation_store import Allocations
+from vgpu_native.plugin.allocation.allocate import AllocateHandler
+from vgpu_native.plugin.allocation.allocation_store import AllocationStore
 from vgpu_native.plugin.allocation.garbage import collect
-from vgpu_native.plugin.allocation.region_filesystems import Slots
-from vgpu_native.plugin.allocation.verify import Verifying
-from vgpu_native.plugin.device_ids import Devices
+from vgpu_native.plugin.allocation.region_filesystems import RegionSlots
+from vgpu_native.plugin.allocation.verify import PreStartHandler
+from vgpu_native.plugin.device_ids import AdvertisedDevices
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2_grpc import (
     add_DevicePluginServicer_to_server,
 )
-from vgpu_native.plugin.kubelet.kubelet_state import Witness
-from vgpu_native.plugin.placement_source import Placements
+from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
+from vgpu_native.plugin.placement_source import PlacementSource
 from vgpu_native.plugin.plugin_settings import PluginSettings
-from vgpu_native.plugin.server.plugin_service import Servicer
+from vgpu_native.plugin.server.plugin_service import DevicePluginService
 from vgpu_native.plugin.server.registration import NotRegistered, identity, register
 from vgpu_native.shared.atomic_file import write_whole
 
@@ -47,19 +47,19 @@ COLLECT_SECONDS: Final = 60.0
 _logger: Final = structlog.get_logger("vgpu_native.plugin")
 
 
-class Plugin:
+class DevicePluginServer:
     """A device plugin. `run` it; what it advertises is `devices`, what it knows `allocations`."""
 
-    def __init__(self, settings: PluginSettings, placements: Placements) -> None:
+    def __init__(self, settings: PluginSettings, placements: PlacementSource) -> None:
         """Hand out cards as these placements say."""
-        self.devices = Devices(numa=settings.numa)
-        slots = Slots(settings.state_dir / "slots")
-        self.allocations = Allocations(settings.state_dir / "allocations", slots)
+        self.devices = AdvertisedDevices(numa=settings.numa)
+        slots = RegionSlots(settings.state_dir / "slots")
+        self.allocations = AllocationStore(settings.state_dir / "allocations", slots)
         self._settings = settings
-        self._witness = Witness(settings, placements)
+        self._witness = KubeletState(settings, placements)
         parts = settings, placements, self.allocations, self._witness
-        self._allocating, self._verifying = Allocating(*parts), Verifying(*parts)
-        self._servicer: Servicer | None = None
+        self._allocating, self._verifying = AllocateHandler(*parts), PreStartHandler(*parts)
+        self._servicer: DevicePluginService | None = None
         self._registered: tuple[int, int, int] | None = None
 
     @property
@@ -110,7 +110,7 @@ class Plugin:
         A socket that a killed plugin has left is replaced.
         """
         server = grpc.aio.server(maximum_concurrent_rpcs=CALLS_MAX)
-        servicer = Servicer(self.devices, self._allocating, self._verifying)
+        servicer = DevicePluginService(self.devices, self._allocating, self._verifying)
         add_DevicePluginServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
         try:
             server.add_insecure_port(f"unix:{self._place}")

@@ -7,11 +7,11 @@ from typing import Final, Never, Protocol
 import grpc
 import structlog
 
-from vgpu_native.plugin.allocation.allocate import Allocating
+from vgpu_native.plugin.allocation.allocate import AllocateHandler
 from vgpu_native.plugin.allocation.candidates import prefer
-from vgpu_native.plugin.allocation.verify import Verifying
-from vgpu_native.plugin.device_ids import Devices
-from vgpu_native.plugin.grpc_status import Refused, bad_request, named
+from vgpu_native.plugin.allocation.verify import PreStartHandler
+from vgpu_native.plugin.device_ids import AdvertisedDevices
+from vgpu_native.plugin.grpc_status import RejectedCall, bad_request, shown_ids
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import (
     AllocateRequest,
     AllocateResponse,
@@ -44,10 +44,12 @@ class Context(Protocol):
         """End the call with a status."""
 
 
-class Servicer(DevicePluginServicer):
+class DevicePluginService(DevicePluginServicer):
     """Answers the kubelet."""
 
-    def __init__(self, devices: Devices, allocating: Allocating, verifying: Verifying) -> None:
+    def __init__(
+        self, devices: AdvertisedDevices, allocating: AllocateHandler, verifying: PreStartHandler
+    ) -> None:
         """Advertise devices, hand them out, and verify who has them."""
         self._devices = devices
         self._allocating = allocating
@@ -90,7 +92,7 @@ class Servicer(DevicePluginServicer):
                     for index, one in enumerate(request.container_requests)
                 ]
                 return PreferredAllocationResponse(container_responses=answers)
-        except Refused as refused:
+        except RejectedCall as refused:
             await context.abort(refused.code, str(refused))
 
     async def Allocate(  # noqa: N802
@@ -106,7 +108,7 @@ class Servicer(DevicePluginServicer):
                     for one in request.container_requests
                 ]
                 return AllocateResponse(container_responses=answers)
-        except Refused as refused:
+        except RejectedCall as refused:
             await context.abort(refused.code, str(refused))
 
     async def PreStartContainer(  # noqa: N802
@@ -120,7 +122,7 @@ class Servicer(DevicePluginServicer):
                 _check_ids(request.devices_ids, "devices_ids")
                 await self._verifying.verify(list(request.devices_ids))
                 return PreStartContainerResponse()
-        except Refused as refused:
+        except RejectedCall as refused:
             await context.abort(refused.code, str(refused))
 
     async def _preferred(
@@ -143,7 +145,7 @@ class Servicer(DevicePluginServicer):
         _check_ids(ids, field)
         if unknown := self._devices.unknown(ids):
             raise bad_request(
-                f"{field} {named(unknown)}: not advertised by this plugin; take ids of its"
+                f"{field} {shown_ids(unknown)}: not advertised by this plugin; take ids of its"
                 " last ListAndWatch"
             )
 
@@ -152,7 +154,7 @@ def _check_ids(ids: Sequence[str], field: str) -> None:
     if not 1 <= len(ids) <= DEVICES_MAX:
         raise bad_request(f"{field} has {len(ids)} ids; a container can have 1 to {DEVICES_MAX}")
     if len(set(ids)) != len(ids):
-        raise bad_request(f"{field} {named(ids)}: an id is named twice; name each once")
+        raise bad_request(f"{field} {shown_ids(ids)}: an id is named twice; name each once")
 
 
 @contextmanager
@@ -160,9 +162,9 @@ def _explained(call: str) -> Iterator[None]:
     """Log what is refused, and let what the file system refuses be a status too."""
     try:
         yield
-    except Refused as refused:
+    except RejectedCall as refused:
         _logger.warning("kubelet_refused", call=call, code=refused.code.name, reason=str(refused))
         raise
     except OSError as error:
         _logger.error("kubelet_failed", call=call, error=str(error))
-        raise Refused(grpc.StatusCode.INTERNAL, f"{call}: {error}") from error
+        raise RejectedCall(grpc.StatusCode.INTERNAL, f"{call}: {error}") from error

@@ -11,7 +11,7 @@ from mutating import Mutator
 from ledger.core.model.denials import Denial
 from ledger.kube.hami import annotation_names, node_lock, pod_devices
 from ledger.kube.hami.handshake import handshake_alive
-from ledger.kube.hami.node_annotations import announced
+from ledger.kube.hami.node_annotations import read_announcement
 from ledger.kube.hami.pod_devices import BadDeviceList
 from ledger.kube.requests import placement_preferences
 
@@ -22,8 +22,11 @@ INT32_MAX: Final = 2**31 - 1
 
 def cards(text: str) -> None:
     """Read the cards of a node."""
-    found = announced(
-        {annotation_names.WORDS["nvidia"].register: text, annotation_names.PAIR_SCORES: text}
+    found = read_announcement(
+        {
+            annotation_names.VENDOR_ANNOTATIONS["nvidia"].register: text,
+            annotation_names.PAIR_SCORES: text,
+        }
     )
     assert not (found.problem and found.cards), "a list with a problem has no cards"
     for card in found.cards:
@@ -52,7 +55,7 @@ def lock(text: str) -> None:
 def wishes(text: str) -> None:
     """Read how a pod wants to be placed."""
     found = placement_preferences.preferences_of(dict.fromkeys(placement_preferences.KEYS, text))
-    assert isinstance(found, Denial | placement_preferences.Preferences)
+    assert isinstance(found, Denial | placement_preferences.PlacementPreferences)
 
 
 READERS: Final[tuple[Callable[[str], None], ...]] = (cards, device_list, lock, wishes)

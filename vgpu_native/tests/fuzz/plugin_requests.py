@@ -20,13 +20,13 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
 
 from support.harness.device_plugin import Placed, card, container, settings_in, share
 
-from vgpu_native.plugin.allocation.allocate import Allocating
-from vgpu_native.plugin.allocation.allocation_store import Allocations
-from vgpu_native.plugin.allocation.verify import Verifying
-from vgpu_native.plugin.device_ids import Devices
+from vgpu_native.plugin.allocation.allocate import AllocateHandler
+from vgpu_native.plugin.allocation.allocation_store import AllocationStore
+from vgpu_native.plugin.allocation.verify import PreStartHandler
+from vgpu_native.plugin.device_ids import AdvertisedDevices
 from vgpu_native.plugin.kubelet.generated import deviceplugin_pb2 as api
-from vgpu_native.plugin.kubelet.kubelet_state import Witness
-from vgpu_native.plugin.server.plugin_service import Servicer
+from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
+from vgpu_native.plugin.server.plugin_service import DevicePluginService
 
 CALLS: Final[tuple[tuple[str, Any], ...]] = (
     ("Allocate", api.AllocateRequest),
@@ -71,7 +71,7 @@ def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
     return Mutator(seed, _corpus(ids)), one
 
 
-async def _call(servicer: Servicer, name: str, request: Any) -> None:
+async def _call(servicer: DevicePluginService, name: str, request: Any) -> None:
     try:
         async with asyncio.timeout(SECONDS_MAX):
             await getattr(servicer, name)(request, Context())
@@ -79,17 +79,19 @@ async def _call(servicer: Servicer, name: str, request: Any) -> None:
         pass
 
 
-def _plugin(folder: Path) -> tuple[Servicer, list[str]]:
+def _plugin(folder: Path) -> tuple[DevicePluginService, list[str]]:
     """Return a plugin's service with two cards, one of which is promised, and the devices' ids."""
     waits = {"allocate_seconds": WAIT_SECONDS, "verify_seconds": WAIT_SECONDS}
     settings = settings_in(folder, look_seconds=WAIT_SECONDS, **waits)
     settings.state_dir.mkdir(parents=True)
     placed = Placed(container("one", share(0)), container("two", share(0), share(1)))
-    devices = Devices()
+    devices = AdvertisedDevices()
     devices.replace([card(0), card(1)])
-    parts = settings, placed, Allocations(settings.state_dir / "allocations")
-    witness = Witness(settings, placed)
-    servicer = Servicer(devices, Allocating(*parts, witness), Verifying(*parts, witness))
+    parts = settings, placed, AllocationStore(settings.state_dir / "allocations")
+    witness = KubeletState(settings, placed)
+    servicer = DevicePluginService(
+        devices, AllocateHandler(*parts, witness), PreStartHandler(*parts, witness)
+    )
     return servicer, [one.ID for one in devices.listed().devices]
 
 

@@ -77,7 +77,7 @@ def _place(where: int, index: int, offset: int) -> int:
     return place(field, index % field.count) + inside.get(name, 0)
 
 
-def judge(region: usage_region.Region) -> None:
+def judge(region: usage_region.UsageRegion) -> None:
     """Assert that what was read is in bounds."""
     assert len(region.devices) <= DEVICES_MAX
     assert len(region.processes) <= SLOTS_MAX

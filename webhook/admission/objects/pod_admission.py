@@ -28,7 +28,7 @@ from ledger.core.model.qualified_names import local_name
 from ledger.core.model.traits import Traits
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import is_gated
-from ledger.kube.requests.container_requests import takes_cards
+from ledger.kube.requests.container_requests import needs_cards
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from webhook.admission import admission_denials
@@ -283,7 +283,7 @@ class PodAdmission:
 def _cards(pod: Pod, demand: Demand, rules: DemandRules) -> int:
     """Return how many cards a pod asks for, 0 where several containers do."""
     containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
-    asking = [one for one in containers if takes_cards(one, rules)]
+    asking = [one for one in containers if needs_cards(one, rules)]
     counts = [demand.amounts.get(vendor.count, 0) for vendor in rules.vendors if vendor.count]
     return max(counts, default=0) if len(asking) == 1 else 0
 

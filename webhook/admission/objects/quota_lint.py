@@ -9,7 +9,7 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Quantities
 from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS
 from ledger.kube.quotas import hard_limits, resource_quota, universe_quota
-from ledger.kube.quotas.hard_limits import Mistake
+from ledger.kube.quotas.hard_limits import InvalidQuantity
 from ledger.kube.requests.container_requests import shown
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.admission.verdict import UNTOUCHED, Verdict
@@ -42,7 +42,9 @@ def lint_quota(
     `universe_authority` says whether universe quotas of this cluster count.
     """
     found = list(
-        hard_limits.mistakes(_limits(request, name, "object"), _before(request, name), rules)
+        hard_limits.invalid_quantities(
+            _limits(request, name, "object"), _before(request, name), rules
+        )
     )
     if found:
         return Verdict(_denial(found, _DEFAULT_HARD if name == POLICIES.name else _HARD))
@@ -52,7 +54,7 @@ def lint_quota(
     return Verdict(warnings=warnings) if warnings else UNTOUCHED
 
 
-def _denial(found: list[Mistake], where: str) -> Denial:
+def _denial(found: list[InvalidQuantity], where: str) -> Denial:
     """Return the denial of a definition with amounts that make no sense."""
     first = found[0]
     return Denial(

@@ -15,7 +15,7 @@ import structlog
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.ports import Change
 from ledger.kube.api.resources import Resource
-from ledger.kube.watch.informers import Watches
+from ledger.kube.watch.informers import Informers
 from ledger.tasks.periodic import CooperativeYield
 from webhook.kinds.schema import WorkloadKind
 from webhook.settlement.settlement_session import SettlementSession
@@ -53,7 +53,7 @@ class WorkloadInformers:
     """One informer and one reconciler for each kind."""
 
     def __init__(
-        self, session: SettlementSession, informers: Watches, *, make: ReconcilerFactory
+        self, session: SettlementSession, informers: Informers, *, make: ReconcilerFactory
     ) -> None:
         """Prepare; `run` watches. `make` returns the reconciler of a kind as it is served."""
         self._session = session
@@ -95,7 +95,7 @@ class WorkloadInformers:
     def relist(self) -> None:
         """List every kind again."""
         for name in self._watched:
-            self._informers.begin_anew(name)
+            self._informers.relist(name)
 
     async def _wait_for_policies(self) -> None:
         """Wait until the policies of namespaces are listed, up to a bound.
@@ -109,13 +109,13 @@ class WorkloadInformers:
                 await context.policies.listed.wait()
 
     def _is_listed(self) -> bool:
-        if not self._informers.was_told(DISCOVERY):
+        if not self._informers.has_synced(DISCOVERY):
             return False
         return all(self._has_synced(name, kind) for name, kind in self._watched.items())
 
     def _has_synced(self, name: str, kind: WorkloadReconciler) -> bool:
         """Return whether a kind is listed here and for the owners, if it can be listed at all."""
-        if not self._informers.was_told(name):
+        if not self._informers.has_synced(name):
             return False
         if name in self._informers.waiting or name not in self._served:
             return True
@@ -150,7 +150,7 @@ class WorkloadInformers:
             tasks.create_task(self._follow(kind.name, watched))
         elif watched.resource != resource:
             watched.resource = resource
-            self._informers.begin_anew(kind.name)
+            self._informers.relist(kind.name)
 
     async def _follow(self, name: str, kind: WorkloadReconciler) -> None:
         def watch() -> AsyncGenerator[Change[ObservedWorkload], None]:

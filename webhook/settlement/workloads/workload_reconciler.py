@@ -14,7 +14,7 @@ import msgspec
 
 from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import local_name
-from ledger.kube.api.errors import NotServed, Unavailable
+from ledger.kube.api.errors import ClusterUnavailable, NotServed
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed
 from ledger.kube.api.resources import Resource
@@ -150,7 +150,9 @@ class WorkloadReconciler:
                         break
         except TimeoutError:
             pass
-        raise Unavailable(f"{where} is not served, and nothing proves that its objects are gone")
+        raise ClusterUnavailable(
+            f"{where} is not served, and nothing proves that its objects are gone"
+        )
 
     async def _send(self, one: ObservedWorkload, *, deleted: bool) -> None:
         """Queue the command about an object unless the ledger agrees with it.

@@ -12,8 +12,8 @@ from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import HAMI, Stage
 from ledger.core.model.denials import Denial
-from ledger.kube.api.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable
-from ledger.kube.api.objects import Node, ObjectMeta
+from ledger.kube.api import errors as kube_errors
+from ledger.kube.api.objects import ApiNode, ObjectMeta
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.memory_log import MemoryStore
 
@@ -21,11 +21,12 @@ QUICK = ExtenderSettings(bind_wait_seconds=0.2)
 PATIENT = ExtenderSettings(bind_wait_seconds=5.0)
 UNPLACED = commands.Unplace(f"{CLUSTER}/team", "pods/a", "uid-a", f"{CLUSTER}/n1", "unbound")
 """What settlement tells once it is proved that no Binding of the pod can come any more."""
+NO_ANSWER = kube_errors.ClusterUnavailable("no answer in time")
 REFUSALS = [
-    Forbidden("not permitted"),
-    Rejected("denied by a webhook", 422),
-    Conflict("someone was faster"),
-    NotFound("no such pod"),
+    kube_errors.Rejected("denied by a webhook", 422),
+    kube_errors.VersionConflict("someone was faster"),
+    kube_errors.NotFound("no such pod"),
+    kube_errors.Forbidden("not permitted"),
 ]
 
 
@@ -51,7 +52,7 @@ async def test_a_pod_that_was_filtered_is_not_read_again():
         await found.register("n1", cards("GPU-0"))
         await found.create(one)
         await found.places(one, "n1")
-        server.read_fates.append(Unavailable("must not be asked"))
+        server.read_fates.append(kube_errors.ClusterUnavailable("must not be asked"))
         server.add(one)
         assert await found.bind(one, "n1") == ""
         assert len(server.read_fates) == 1
@@ -120,7 +121,7 @@ async def test_an_unclear_binding_to_another_node_gives_the_cards_back():
 async def test_an_unclear_binding_that_may_still_come_keeps_its_cards_for_the_next_try():
     server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
-    server.fates.append(Unavailable("no answer in time"))
+    server.fates.append(NO_ANSWER)
     async with replica(server=server) as found:
         await found.register("n1", cards("GPU-0", "GPU-1"))
         await found.register("n2", cards("GPU-2"))
@@ -133,9 +134,7 @@ async def test_an_unclear_binding_that_may_still_come_keeps_its_cards_for_the_ne
         assert found.uuids("a") == kept
 
 
-@pytest.mark.parametrize(
-    "answer", [Unavailable("no answer in time"), Conflict("already assigned")], ids=["none", "no"]
-)
+@pytest.mark.parametrize("answer", [NO_ANSWER, kube_errors.VersionConflict("already assigned")])
 async def test_nothing_is_undone_while_the_pod_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch, answer: Exception
 ):
@@ -147,7 +146,7 @@ async def test_nothing_is_undone_while_the_pod_cannot_be_read(
         await found.register("n1", cards("GPU-0"))
         await found.create(one)
         await found.places(one, "n1")
-        server.read_fates.extend([Unavailable("unreachable")] * 3)
+        server.read_fates.extend([kube_errors.ClusterUnavailable("unreachable")] * 3)
         said = await found.bind(one, "n1")
         assert "is not known" in said
         assert "unreachable" in said
@@ -200,7 +199,7 @@ async def test_no_binding_is_sent_for_cards_that_another_bind_gives_back(lagging
         await left.register("n1", cards("GPU-0", "GPU-1"))
         await left.create(one)
         await right.caught_up(left)
-        server.fates.append(Forbidden("not permitted"))
+        server.fates.append(kube_errors.Forbidden("not permitted"))
         async with held(server, left, one) as bind:
             if not lagging:
                 await right.caught_up(left)
@@ -333,7 +332,7 @@ async def test_who_waits_does_not_ask_the_ledger_after_every_record():
 def hami() -> ModelServer:
     """A cluster whose node is kept by HAMi, with two pods."""
     server = ModelServer()
-    server.nodes["n1"] = Node(ObjectMeta(name="n1", resource_version="5"))
+    server.nodes["n1"] = ApiNode(ObjectMeta(name="n1", resource_version="5"))
     server.add(pod("a", gpu=1, gpumem=1000), pod("b", gpu=1, gpumem=1000))
     return server
 
@@ -391,7 +390,7 @@ async def test_a_lock_of_hamis_own_scheduler_is_waited_for_and_then_given_way_to
 
 
 async def test_a_refused_binding_unlocks_the_node(hami: ModelServer):
-    hami.fates.append(Forbidden("not permitted"))
+    hami.fates.append(kube_errors.Forbidden("not permitted"))
     async with replica(server=hami) as found:
         await found.register("n1", cards("GPU-0"), HAMI)
         await found.create(hami.pods["a"])
@@ -414,7 +413,7 @@ async def test_the_same_pod_is_not_bound_twice_at_once():
 async def test_who_took_a_placement_up_does_not_undo_what_another_may_still_bind():
     store, server, one = MemoryStore(), ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
-    server.fates.extend([Unavailable("no answer in time"), Forbidden("not permitted")])
+    server.fates.extend([NO_ANSWER, kube_errors.Forbidden("not permitted")])
     async with replica(store, server) as found:
         await found.register("n1", cards("GPU-0"))
         await found.create(one)
@@ -428,7 +427,7 @@ async def test_a_placement_that_settlement_is_about_to_undo_is_not_bound_any_mor
 ):
     server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
-    server.fates.append(Unavailable("no answer in time"))
+    server.fates.append(NO_ANSWER)
     async with replica(server=server, settings=QUICK) as found:
         await found.register("n1", cards("GPU-0"))
         await found.create(one)
@@ -461,7 +460,7 @@ async def test_no_binding_is_sent_when_a_lock_took_too_long(
 async def test_a_placement_that_was_kept_is_bound_in_its_own_time_only(
     hami: ModelServer, monkeypatch: pytest.MonkeyPatch
 ):
-    hami.fates.append(Unavailable("no answer in time"))
+    hami.fates.append(NO_ANSWER)
     async with replica(server=hami) as found:
         await found.register("n1", cards("GPU-0"), HAMI)
         await found.create(hami.pods["a"])
@@ -482,7 +481,7 @@ async def test_a_placement_that_was_kept_is_bound_in_its_own_time_only(
 async def test_events_tell_of_binds_as_users_know_them():
     server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
-    server.fates.append(Forbidden("not permitted"))
+    server.fates.append(kube_errors.Forbidden("not permitted"))
     async with replica(server=server) as found:
         await found.register("n1", cards("GPU-0"))
         await found.create(one)

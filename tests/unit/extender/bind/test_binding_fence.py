@@ -21,9 +21,9 @@ from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import HAMI
 from ledger.core.model.denials import Denial
-from ledger.kube.api.errors import ClusterError, Conflict, Forbidden, Unavailable
-from ledger.kube.api.objects import Node, ObjectMeta, Pod
-from ledger.kube.api.ports import Binding
+from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Forbidden, VersionConflict
+from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
+from ledger.kube.api.ports import PodBinding
 from ledger.kube.hami.fence_label import LABEL
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.memory_log import MemoryStore
@@ -67,10 +67,10 @@ async def prepared(by: Replica, one: Pod, keeper: str = "gpuledger") -> None:
     await by.create(one)
 
 
-def binding_of(one: Pod, found: Replica) -> Binding:
+def binding_of(one: Pod, found: Replica) -> PodBinding:
     """Return the Binding that the extender which placed a pod first would send."""
     meta = one.metadata
-    return Binding(
+    return PodBinding(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
@@ -97,7 +97,7 @@ async def test_a_killed_bind_is_begun_anew_and_its_binding_is_refused(
         assert await other.bind(one, node) == ""
         assert server.pods["a"].spec.node_name == node
         assert LABEL in labels(server)
-        with pytest.raises(Conflict):
+        with pytest.raises(VersionConflict):
             await server.bind(late)
         placed = other.placed("a")
         assert placed is not None
@@ -139,7 +139,9 @@ async def test_a_label_that_admission_takes_away_proves_nothing(
     await _nothing_is_proved(server, one)
 
 
-@pytest.mark.parametrize("error", [Forbidden("no"), Unavailable("no answer"), Conflict("changed")])
+@pytest.mark.parametrize(
+    "error", [Forbidden("no"), ClusterUnavailable("no answer"), VersionConflict("changed")]
+)
 async def test_a_label_that_is_not_written_proves_nothing(
     server: ModelServer, one: Pod, error: ClusterError
 ) -> None:
@@ -181,7 +183,7 @@ async def test_while_the_pod_cannot_be_read_nothing_is_proved(
         async with held(server, first, one):
             await other.caught_up(first)
             await other.places(one, "n1")
-            server.read_fates.append(Unavailable("unreachable"))
+            server.read_fates.append(ClusterUnavailable("unreachable"))
             assert "unreachable" in await other.bind(one, "n1")
             assert other.placed("a") is not None
 
@@ -239,7 +241,7 @@ async def test_extenders_that_fence_one_another_wait_longer_each_time(
 
 async def test_the_lock_of_hamis_node_goes_with_the_cards(server: ModelServer, one: Pod) -> None:
     store = MemoryStore()
-    server.nodes["n1"] = Node(ObjectMeta(name="n1", resource_version="5"))
+    server.nodes["n1"] = ApiNode(ObjectMeta(name="n1", resource_version="5"))
     async with replica(store, server) as killed:
         await prepared(killed, one, HAMI)
         async with held(server, killed, one):
@@ -253,7 +255,7 @@ async def test_the_lock_stays_with_the_extender_that_has_placed_the_pod_anew(
     server: ModelServer, one: Pod
 ) -> None:
     store = MemoryStore()
-    server.nodes["n1"] = Node(ObjectMeta(name="n1", resource_version="5"))
+    server.nodes["n1"] = ApiNode(ObjectMeta(name="n1", resource_version="5"))
     async with replica(store, server, AT_ONCE) as slow, replica(store, server, AT_ONCE) as other:
         await prepared(slow, one, HAMI)
         await other.caught_up(slow)

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from extender.bind.hami_node_lock import HamiNodeLock
-from ledger.kube.api.errors import Conflict
-from ledger.kube.api.objects import Node, ObjectMeta, Pod
+from ledger.kube.api.errors import VersionConflict
+from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
 from ledger.kube.hami import annotation_names
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -27,14 +27,14 @@ class OneNode:
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         return pod(name) if (namespace, name) in {("team", "ours"), ("team", "theirs")} else None
 
-    async def get_node(self, name: str) -> Node | None:
+    async def get_node(self, name: str) -> ApiNode | None:
         annotations = {annotation_names.LOCK: self.lock} if self.lock is not None else None
-        return Node(ObjectMeta(name="n1", resource_version="7", annotations=annotations))
+        return ApiNode(ObjectMeta(name="n1", resource_version="7", annotations=annotations))
 
     async def patch_node_annotations(self, name, changes, version="") -> None:
         assert (name, version) == ("n1", "7")
         if self.changed:
-            raise Conflict("changed")
+            raise VersionConflict("changed")
         self.lock = changes[annotation_names.LOCK]
 
 

@@ -5,12 +5,12 @@ from support.harness.extender_harness import ModelServer, cards, replica
 from support.harness.extender_over_http import container, pod
 
 from ledger.core.model.cards import HAMI
-from ledger.kube.api.objects import Node, ObjectMeta, Pod
+from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
 
 
 async def test_a_node_of_hami_is_locked_also_where_only_an_init_container_asks():
     server = ModelServer()
-    server.nodes["n1"] = Node(ObjectMeta(name="n1", resource_version="5"))
+    server.nodes["n1"] = ApiNode(ObjectMeta(name="n1", resource_version="5"))
     one = msgspec.convert(pod("a", container(), init=(container(gpu=1, gpumem=10),)), Pod)
     server.add(one)
     async with replica(server=server) as found:

@@ -19,8 +19,8 @@ from support.harness.replicas import running
 
 from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model.cards import HAMI
-from ledger.kube.api.errors import ClusterError, Forbidden, Unavailable
-from ledger.kube.api.objects import Node, ObjectMeta, Pod
+from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Forbidden
+from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
 from ledger.log.memory_log import Fault, MemoryStore
 
 AT_ONCE = ExtenderSettings(bind_wait_seconds=0.2, fence_seconds=0.0)
@@ -58,7 +58,7 @@ def one() -> Pod:
 async def yard(one: Pod) -> AsyncIterator[Yard]:
     server, store = ModelServer(), MemoryStore()
     server.add(one)
-    server.nodes["n1"] = Node(ObjectMeta(name="n1", resource_version="5"))
+    server.nodes["n1"] = ApiNode(ObjectMeta(name="n1", resource_version="5"))
     async with replica(store, server, AT_ONCE) as owner, _following(store, server, owner) as found:
         await owner.register("n1", cards("GPU-0", "GPU-1"), HAMI)
         await owner.create(one)
@@ -74,7 +74,7 @@ async def _following(
         yield Replica(writer, server, AT_ONCE, owner.writer)
 
 
-@pytest.mark.parametrize("error", [Forbidden("not now"), Unavailable("no answer")])
+@pytest.mark.parametrize("error", [Forbidden("not now"), ClusterUnavailable("no answer")])
 async def test_a_pod_that_has_changed_is_bound_by_the_same_call(
     yard: Yard, one: Pod, error: ClusterError
 ) -> None:
@@ -82,7 +82,7 @@ async def test_a_pod_that_has_changed_is_bound_by_the_same_call(
         await yard.told()
         yard.server.before_bind = None
         yard.server.change("a")
-        if isinstance(error, Unavailable):
+        if isinstance(error, ClusterUnavailable):
             yard.server.fates.append(error)
 
     yard.server.before_bind = change_first

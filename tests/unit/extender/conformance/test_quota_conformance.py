@@ -12,9 +12,9 @@ from ledger.core.model.commands import SetLimits
 from ledger.core.model.denials import Denial
 from ledger.kube.quotas import hard_limits
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.vendors.vendors import chosen
+from ledger.kube.vendors.vendors import select_vendors
 
-RULES = DemandRules(vendors=chosen(["nvidia", "cambricon", "ascend", "amd"]))
+RULES = DemandRules(vendors=select_vendors(["nvidia", "cambricon", "ascend", "amd"]))
 NVIDIA, MLU = "nvidia.com/", "cambricon.com/"
 ASCEND = "huawei.com/Ascend310P"
 MEMORY, CORES = "limits.nvidia.com/gpumem", "limits.nvidia.com/gpucores"

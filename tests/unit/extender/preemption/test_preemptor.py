@@ -23,7 +23,7 @@ from ledger.core.model import commands
 from ledger.core.model.cards import Claim
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.disruption_budgets import Budget, BudgetSpec, BudgetStatus
-from ledger.kube.api.errors import BudgetExhausted, Conflict, Unavailable
+from ledger.kube.api.errors import BudgetExhausted, ClusterUnavailable, VersionConflict
 from ledger.kube.api.objects import ObjectMeta, Pod
 from ledger.kube.api.ports import Listed
 from ledger.kube.api.selectors import LabelSelector
@@ -60,7 +60,7 @@ class EvictingServer(ModelServer):
             raise self.refusals[name]
         one = self.pods.get(name)
         if one is None or one.metadata.uid != uid:
-            raise Conflict(f"{name} is another one")
+            raise VersionConflict(f"{name} is another one")
         self.evicted.append(name)
         self.pods[name] = ending(one)
 
@@ -294,7 +294,7 @@ async def test_another_replica_goes_on_with_the_claim_of_one_that_died(site: Sit
     await site.running("one", 0, **WHOLE)
     await site.running("two", 0, **WHOLE)
     high = await site.waiting("high", 5, gpu=2, gpumem=CARD)
-    site.server.refusals = {"one": Unavailable("it died"), "two": Unavailable("it died")}
+    site.server.refusals = dict.fromkeys(("one", "two"), ClusterUnavailable("it died"))
     assert await site.asked(high) == "unavailable"
     before = site.claims()
     site.server.refusals = {}

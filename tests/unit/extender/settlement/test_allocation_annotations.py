@@ -8,7 +8,13 @@ from support.harness.card_settlement import ALLOCATED, NAMESPACE, CardWorld, car
 from extender.settlement import allocation_annotations
 from ledger.core.model.cards import Part, Parts, Phase, Share, Stage
 from ledger.core.model.commands import Resize
-from ledger.kube.api.errors import ClusterError, Conflict, Forbidden, Rejected, Unavailable
+from ledger.kube.api.errors import (
+    ClusterError,
+    ClusterUnavailable,
+    Forbidden,
+    Rejected,
+    VersionConflict,
+)
 from ledger.kube.hami import annotation_names
 from ledger.log.memory_log import MemoryStore
 
@@ -46,7 +52,10 @@ async def test_a_resize_is_written_into_the_annotation_and_nothing_else_is():
         await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
         after = one.server.objects["pods", "red", "p"]["metadata"]["annotations"]
         assert after == before | {ALLOCATED: "GPU-0,NVIDIA,500,10:;"}
-        assert after[annotation_names.WORDS["nvidia"].to_allocate] == "GPU-0,NVIDIA,1000,10:;"
+        assert (
+            after[annotation_names.VENDOR_ANNOTATIONS["nvidia"].to_allocate]
+            == "GPU-0,NVIDIA,1000,10:;"
+        )
         assert annotated(one, "q") == "GPU-0,NVIDIA,1000,10:;"
         assert one.nodes.allocations == ["p"]
 
@@ -63,7 +72,9 @@ async def test_an_annotation_that_a_crash_has_left_behind_is_repaired_at_the_sta
         assert one.nodes.allocations == ["p"]
 
 
-@pytest.mark.parametrize("error", [Conflict("changed"), Forbidden("no"), Unavailable("gone")])
+@pytest.mark.parametrize(
+    "error", [VersionConflict("changed"), Forbidden("no"), ClusterUnavailable("gone")]
+)
 async def test_a_write_that_fails_is_tried_again(
     error: Exception, caplog: pytest.LogCaptureFixture
 ):
@@ -74,7 +85,7 @@ async def test_a_write_that_fails_is_tried_again(
             await resize(one, "p", 500)
             await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
         told = caplog.messages.count("allocation_not_written")
-        assert told == (0 if isinstance(error, Conflict) else 1)
+        assert told == (0 if isinstance(error, VersionConflict) else 1)
 
 
 async def test_a_pod_that_may_not_be_written_holds_up_no_other():
@@ -89,7 +100,7 @@ async def test_a_pod_that_may_not_be_written_holds_up_no_other():
 
 @pytest.mark.parametrize(
     "error",
-    [Rejected("metadata.annotations: Too long", 422), Unavailable("failed calling webhook")],
+    [Rejected("metadata.annotations: Too long", 422), ClusterUnavailable("failed calling webhook")],
 )
 async def test_a_pod_whose_write_always_fails_delays_no_other(
     monkeypatch: pytest.MonkeyPatch, error: ClusterError

@@ -16,7 +16,7 @@ from ledger.core.evolve.evolver import evolve
 from ledger.core.model.cards import Part, Phase, Share
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.kube.api.objects import Node, Pod
+from ledger.kube.api.objects import ApiNode, Pod
 from ledger.kube.hami import annotation_names
 from webhook.settlement.observation import command_for
 from webhook.settlement.pod_observation import observe_pod
@@ -57,10 +57,10 @@ def ledger() -> Ledger:
     return Ledger()
 
 
-def node(name: str, **fields) -> Node:
+def node(name: str, **fields) -> ApiNode:
     body = node_body(name, **fields)
     body["metadata"]["resourceVersion"] = "7"
-    return msgspec.convert(body, Node)
+    return msgspec.convert(body, ApiNode)
 
 
 def pod(name: str, given: str, on: str = "n1", **more) -> Pod:

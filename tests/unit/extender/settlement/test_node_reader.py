@@ -6,19 +6,19 @@ import msgspec
 import pytest
 
 from extender.settlement.node_reader import NodeRules, cards_of, read
-from ledger.kube.api.objects import Node
+from ledger.kube.api.objects import ApiNode
 from ledger.kube.hami import annotation_names
-from ledger.kube.vendors.vendors import chosen
+from ledger.kube.vendors.vendors import select_vendors
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 OLD = "Requesting_2026-03-01 11:00:00"
-RULES = NodeRules(vendors=chosen(["nvidia", "hygon"]))
+RULES = NodeRules(vendors=select_vendors(["nvidia", "hygon"]))
 
 
 def health(vendor: str, handshake: str, allocatable: dict[str, str]) -> list[bool]:
     """Return how the cards of a node of one vendor are."""
     annotations = {
-        annotation_names.WORDS[vendor].register: "card-1,4,100,100,T,0,true:",
+        annotation_names.VENDOR_ANNOTATIONS[vendor].register: "card-1,4,100,100,T,0,true:",
         handshake: OLD,
     }
     body = {
@@ -28,7 +28,7 @@ def health(vendor: str, handshake: str, allocatable: dict[str, str]) -> list[boo
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
-    found = cards_of(read(msgspec.convert(body, Node), RULES), None, NOW, lost=False)
+    found = cards_of(read(msgspec.convert(body, ApiNode), RULES), None, NOW, lost=False)
     assert found is not None
     return [card.healthy for card in found[1]]
 

@@ -126,7 +126,7 @@ async def test_an_announcement_that_cannot_be_read_leaves_everything_as_it_was()
         await one.settles_nodes("n1", "n2")
         assert one.registered("n1") == before
         assert "n1" in one.cards.warnings()[0]
-        assert annotation_names.WORDS["nvidia"].register in one.cards.warnings()[0]
+        assert annotation_names.VENDOR_ANNOTATIONS["nvidia"].register in one.cards.warnings()[0]
 
 
 async def test_without_their_announcement_cards_stay_and_are_not_healthy():

@@ -14,7 +14,7 @@ from ledger.core.model.cards import OWN, Part, Phase, Placement, Share, Stage
 from ledger.core.model.commands import MakeRoom, Place, Resize, Unplace
 from ledger.core.model.denials import Denial
 from ledger.core.model.events import Cause
-from ledger.kube.api.errors import Rejected, Unavailable
+from ledger.kube.api.errors import ClusterUnavailable, Rejected
 from ledger.kube.api.objects import Pod
 from ledger.kube.hami import annotation_names, node_lock
 
@@ -236,7 +236,7 @@ async def test_a_placement_that_never_was_bound_is_undone_after_a_read_and_not_b
         await ready(one)
         uid = one.add_pod("p")
         await one.until(lambda: one.entry("p") is not None)
-        one.nodes.unreadable = Unavailable("later")
+        one.nodes.unreadable = ClusterUnavailable("later")
         await one.place("p", uid, "n1", ON_0)
         await one.until(lambda: one.nodes.reads == ["p"])
         assert one.placed("p") is not None

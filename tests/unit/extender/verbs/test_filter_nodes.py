@@ -20,10 +20,10 @@ from extender.verbs import filter_nodes
 from extender.verbs.filter_wait import AGAIN_SECONDS
 from ledger.core.model.cards import HAMI, MIG, OWN, Card, Profile
 from ledger.core.model.commands import End, RegisterCards, SetLimits
-from ledger.kube.api.objects import Node, ObjectMeta
+from ledger.kube.api.objects import ApiNode, ObjectMeta
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import CardType
-from ledger.kube.vendors.vendors import chosen
+from ledger.kube.vendors.vendors import select_vendors
 from ledger.log.memory_log import MemoryStore
 
 WANTS = pod("a", gpu=1, gpumem=8000)
@@ -70,7 +70,7 @@ async def test_cards_that_nodes_only_count_are_left_to_the_scheduler(
     monkeypatch: pytest.MonkeyPatch,
 ):
     """No node announces single cards of such a vendor, so the extender knows none of them."""
-    rules = DemandRules(vendors=chosen(["nvidia", "metax"]))
+    rules = DemandRules(vendors=select_vendors(["nvidia", "metax"]))
     monkeypatch.setattr("support.harness.extender_harness.RULES", rules)
     both = pod("a", gpu=1, gpumem=8000)
     [container] = both.spec.containers or []
@@ -280,7 +280,7 @@ async def test_a_node_where_the_pod_would_wait_for_another_comes_after_all_other
 ):
     server, one, other = ModelServer(), pod("a", gpu=1), pod("b", gpu=1, gpumem=1000)
     for name in ("n1", "n2", "n3"):
-        server.nodes[name] = Node(ObjectMeta(name=name, resource_version="5"))
+        server.nodes[name] = ApiNode(ObjectMeta(name=name, resource_version="5"))
     server.add(one, other)
     async with replica(server=server) as found:
         for name in ("n1", "n2", "n3"):

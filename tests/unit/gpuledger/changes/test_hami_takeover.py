@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from gpuledger.changes import hami_takeover
-from ledger.kube.api.objects import Node, ObjectMeta, Pod
+from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
 from ledger.kube.hami import annotation_names
-from ledger.kube.hami.hami_accounts import Accounts
+from ledger.kube.hami.hami_accounts import HamiAccounts
 from ledger.runtime.settings.settings import Settings
 
 CARD = (
@@ -19,9 +19,14 @@ CARD = (
 async def test_a_dry_run_shows_cards_before_there_is_a_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def read(_: Settings) -> tuple[str, list[Node], list[Pod], Accounts]:
-        register = {annotation_names.WORDS["nvidia"].register: CARD}
-        return "uid", [Node(metadata=ObjectMeta(name="n1", annotations=register))], [], Accounts()
+    async def read(_: Settings) -> tuple[str, list[ApiNode], list[Pod], HamiAccounts]:
+        register = {annotation_names.VENDOR_ANNOTATIONS["nvidia"].register: CARD}
+        return (
+            "uid",
+            [ApiNode(metadata=ObjectMeta(name="n1", annotations=register))],
+            [],
+            HamiAccounts(),
+        )
 
     monkeypatch.setattr(hami_takeover, "_read", read)
     store = tmp_path / "none"

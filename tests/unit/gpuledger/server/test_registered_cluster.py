@@ -10,7 +10,7 @@ from gpuledger.server.cluster_side import ClusterSide
 from gpuledger.server.ledger_decorators import RegisteredClusterLedger
 from ledger.core.model.commands import RegisterCluster, Reserve
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.errors import ClusterUnavailable
 from ledger.log.ledger import Accepted
 from ledger.log.memory_log import MemoryStore
 from ledger.log.writer.writer import Writer
@@ -27,11 +27,11 @@ class Namespaces:
 
     async def get(self, path: str, *_: object, **__: object) -> bytes:
         if not path.endswith("/kube-system"):
-            raise Unavailable("there is nothing else here")
+            raise ClusterUnavailable("there is nothing else here")
         return b'{"metadata": {"uid": "%s"}}' % UID.encode()
 
     async def request(self, *_: object, **__: object) -> bytes:
-        raise Unavailable("there is nothing else here")
+        raise ClusterUnavailable("there is nothing else here")
 
 
 class Replica:

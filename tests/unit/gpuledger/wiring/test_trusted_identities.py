@@ -9,7 +9,7 @@ from extender.settlement.hami_import import ImportProblem, ImportReport
 from gpuledger.changes.hami_takeover import with_accounts
 from gpuledger.commands.ledger.import_hami import account_lines
 from gpuledger.wiring import service_parts
-from ledger.kube.hami.hami_accounts import Account, Accounts
+from ledger.kube.hami.hami_accounts import HamiAccount, HamiAccounts
 from ledger.runtime.settings.settings import Settings
 from webhook.api.admission_settings import HAMI_IDENTITIES
 
@@ -18,9 +18,9 @@ OWN = (
     "system:serviceaccount:gpuledger-system:gpuledger",
     "system:serviceaccount:gpuledger-system:gpuledger-scheduler",
 )
-SCHEDULER = Account("system:serviceaccount:gpu:vgpu-hami-scheduler", "Deployment gpu/scheduler")
-PLUGIN = Account("system:serviceaccount:gpu:vgpu-hami-device-plugin", "DaemonSet gpu/plugin")
-COPY = Account("system:serviceaccount:team:default", "Deployment team/copy")
+SCHEDULER = HamiAccount("system:serviceaccount:gpu:vgpu-hami-scheduler", "Deployment gpu/scheduler")
+PLUGIN = HamiAccount("system:serviceaccount:gpu:vgpu-hami-device-plugin", "DaemonSet gpu/plugin")
+COPY = HamiAccount("system:serviceaccount:team:default", "Deployment team/copy")
 NOTHING = ImportReport(False, 0, 0, 0, 0, (), ())
 
 
@@ -40,10 +40,10 @@ def test_hamis_usual_accounts_can_be_left_out() -> None:
 
 def test_an_import_prints_the_whole_setting_with_what_it_has_already() -> None:
     settings = Settings(trusted_identities=(PLUGIN.user,))
-    found = with_accounts(settings, NOTHING, Accounts((SCHEDULER, PLUGIN), (COPY,)))
+    found = with_accounts(settings, NOTHING, HamiAccounts((SCHEDULER, PLUGIN), (COPY,)))
     [line] = found.settings
     assert tomllib.loads(line) == {"trusted_identities": [PLUGIN.user, SCHEDULER.user]}
-    said = account_lines(found.accounts or Accounts(), found.settings)
+    said = account_lines(found.accounts or HamiAccounts(), found.settings)
     assert said == [
         f"HAMi writes as {SCHEDULER.user} (Deployment gpu/scheduler).",
         f"HAMi writes as {PLUGIN.user} (DaemonSet gpu/plugin).",
@@ -56,26 +56,26 @@ def test_an_import_prints_the_whole_setting_with_what_it_has_already() -> None:
 def test_an_import_names_a_scheduler_of_another_name() -> None:
     trusted = Settings(trusted_identities=(SCHEDULER.user,), card_schedulers=("mine",))
     usual = replace(SCHEDULER, scheduler="hami-scheduler")
-    assert with_accounts(trusted, NOTHING, Accounts((usual,))).settings == ()
-    found = with_accounts(trusted, NOTHING, Accounts((replace(SCHEDULER, scheduler="theirs"),)))
+    assert with_accounts(trusted, NOTHING, HamiAccounts((usual,))).settings == ()
+    found = with_accounts(trusted, NOTHING, HamiAccounts((replace(SCHEDULER, scheduler="theirs"),)))
     assert found.settings == ('card_schedulers = ["mine", "theirs"]',)
-    assert account_lines(Accounts((SCHEDULER,)), found.settings)[1:] == [
+    assert account_lines(HamiAccounts((SCHEDULER,)), found.settings)[1:] == [
         "The webhooks take HAMi's scheduler for one without cards until they have:",
         *found.settings,
     ]
 
 
 def test_an_import_prints_no_setting_where_all_are_trusted() -> None:
-    usual = Account(HAMI_IDENTITIES[0], "Deployment kube-system/hami-scheduler")
-    found = with_accounts(Settings(), NOTHING, Accounts((usual,)))
+    usual = HamiAccount(HAMI_IDENTITIES[0], "Deployment kube-system/hami-scheduler")
+    found = with_accounts(Settings(), NOTHING, HamiAccounts((usual,)))
     assert found.settings == ()
-    assert account_lines(found.accounts or Accounts(), ())[-1] == (
+    assert account_lines(found.accounts or HamiAccounts(), ())[-1] == (
         "The webhooks let these accounts write."
     )
 
 
 def test_an_import_says_what_it_did_not_look_at() -> None:
-    said = account_lines(Accounts(unproven_more=3, unasked=7), ())
+    said = account_lines(HamiAccounts(unproven_more=3, unasked=7), ())
     assert said == [
         "No HAMi was found: no Deployment or DaemonSet with its labels or image has its rights.",
         "Not HAMi's, without these rights: 3 more accounts.",
@@ -92,9 +92,9 @@ def test_an_import_that_may_not_look_for_accounts_says_so() -> None:
 def test_the_page_shows_what_an_import_prints() -> None:
     pairs = (("scheduler", "Deployment"), ("device-plugin", "DaemonSet"))
     names = [(kind, f"vgpu-hami-{part}") for part, kind in pairs]
-    accounts = Accounts(
+    accounts = HamiAccounts(
         tuple(
-            Account(f"system:serviceaccount:gpu-tools:{name}", f"{kind} gpu-tools/{name}")
+            HamiAccount(f"system:serviceaccount:gpu-tools:{name}", f"{kind} gpu-tools/{name}")
             for kind, name in names
         )
     )

@@ -4,7 +4,7 @@ import pytest
 from support.fakes.apiserver import on_loopback
 from support.fakes.canned_apiserver import Answers
 
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 
 
 @pytest.fixture
@@ -16,6 +16,6 @@ def answers() -> Answers:
 async def client(answers, tmp_path):
     async with (
         on_loopback(answers.app(), tmp_path) as kubeconfig,
-        await Client.connect(kubeconfig) as client,
+        await ApiClient.connect(kubeconfig) as client,
     ):
         yield client

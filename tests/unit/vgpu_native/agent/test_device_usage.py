@@ -12,24 +12,30 @@ from support.fakes.fake_nvml import ModelNvml, gpu
 from ledger.core.model.cards import Share
 from ledger.kube.api.errors import BudgetExhausted, NotFound
 from ledger.kube.api.ports import PodEvent
-from vgpu_native.agent.bypass_detection import SLACK, Comparer, Drift, Said, Seen
-from vgpu_native.agent.bypass_reports import Reporter
-from vgpu_native.agent.card_inventory import Inventory
-from vgpu_native.agent.card_mapping import Offer
+from vgpu_native.agent.bypass_detection import (
+    SLACK,
+    Bypass,
+    BypassDetector,
+    DriverUsage,
+    ReportedUsage,
+)
+from vgpu_native.agent.bypass_reports import BypassReporter
+from vgpu_native.agent.card_inventory import CardInventory
+from vgpu_native.agent.card_mapping import CardOffer
 from vgpu_native.agent.cgroups import ProcCgroups, pod_in
-from vgpu_native.agent.device_usage import Held, Observer
-from vgpu_native.agent.limits_writer import Limiter
+from vgpu_native.agent.device_usage import LimitedContainer, UsageObserver
+from vgpu_native.agent.limits_writer import LimitsWriter
 from vgpu_native.agent.node_metrics import AgentCollector
-from vgpu_native.nvml.nvml_port import Driver, Process
-from vgpu_native.plugin.allocation.allocation_store import Owner
-from vgpu_native.plugin.placement_source import Container
+from vgpu_native.nvml.nvml_port import DriverProcess, NvmlDriver
+from vgpu_native.plugin.allocation.allocation_store import ContainerOwner
+from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.shared import limits_page
 from vgpu_native.shared.container_limits import limits_of
 from vgpu_native.shared.limits_page import MEBIBYTE
 
 UID = "01234567-89ab-cdef-0123-456789abcdef"
 CARD = "GPU-0"
-POD = Owner("team", "p", UID, "main")
+POD = ContainerOwner("team", "p", UID, "main")
 
 
 class ModelCgroups:
@@ -60,32 +66,32 @@ def nvml() -> ModelNvml:
 
 
 @pytest.fixture
-def driver(nvml: ModelNvml) -> Iterator[Driver]:
-    driver = Driver(nvml, 2.0)
+def driver(nvml: ModelNvml) -> Iterator[NvmlDriver]:
+    driver = NvmlDriver(nvml, 2.0)
     yield driver
     driver.close()
 
 
 @pytest.fixture
-def observer(driver: Driver) -> Observer:
-    return Observer(driver, ModelCgroups(), Comparer())
+def observer(driver: NvmlDriver) -> UsageObserver:
+    return UsageObserver(driver, ModelCgroups(), BypassDetector())
 
 
 @pytest.fixture
-def held(tmp_path: Path) -> Held:
+def held(tmp_path: Path) -> LimitedContainer:
     limits_page.write(tmp_path / "limits", limits_of((Share(CARD, 100, 30),)))
-    return Held(POD, tmp_path / "limits", tmp_path / "region")
+    return LimitedContainer(POD, tmp_path / "limits", tmp_path / "region")
 
 
-def use(held: Held, *amounts: int, spent: int = 0) -> None:
+def use(held: LimitedContainer, *amounts: int, spent: int = 0) -> None:
     held.region.write_bytes(region({CARD: amounts}, spent=(spent,)))
 
 
 async def test_what_a_container_uses_is_beside_what_it_may(
-    observer: Observer, held: Held, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
 ) -> None:
     use(held, 3, 4, spent=5_000_000_000)
-    nvml.running[CARD] = (Process(1000, 50), Process(1001, 60), Process(7, 1000))
+    nvml.running[CARD] = (DriverProcess(1000, 50), DriverProcess(1001, 60), DriverProcess(7, 1000))
     [found] = (await observer.look([held], [CARD])).uses
     assert (found.memory_used, found.memory_limit, found.cores_limit) == (7, 100 * MEBIBYTE, 30)
     assert (found.busy_seconds, found.busy, found.processes, found.seen) == (5.0, 0.0, 2, 110)
@@ -96,7 +102,7 @@ async def test_what_a_container_uses_is_beside_what_it_may(
 
 
 async def test_a_container_without_a_region_uses_nothing_yet(
-    observer: Observer, held: Held
+    observer: UsageObserver, held: LimitedContainer
 ) -> None:
     found = await observer.look([held], [CARD])
     assert [one.memory_used for one in found.uses] == [0]
@@ -104,17 +110,17 @@ async def test_a_container_without_a_region_uses_nothing_yet(
 
 
 async def test_a_broken_region_is_told_and_claims_nothing(
-    observer: Observer, held: Held, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
 ) -> None:
     held.region.write_bytes(b"nonsense")
-    nvml.running[CARD] = (Process(1000, SLACK + 1),)
+    nvml.running[CARD] = (DriverProcess(1000, SLACK + 1),)
     found = await observer.look([held], [CARD])
     assert set(found.broken) == {str(held.region)}
     assert [(one.uid, one.card, one.said) for one in found.drifts] == [(UID, CARD, 0)]
 
 
 async def test_whose_files_cannot_be_read_is_logged_once_until_they_can(
-    observer: Observer, held: Held
+    observer: UsageObserver, held: LimitedContainer
 ) -> None:
     with capture_logs() as lines:
         for content in (b"nonsense", b"nonsense", None, b"nonsense"):
@@ -130,12 +136,12 @@ async def test_whose_files_cannot_be_read_is_logged_once_until_they_can(
 
 
 async def test_who_bypasses_the_library_is_drift_and_who_does_not_is_not(
-    observer: Observer, held: Held, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
 ) -> None:
     use(held, 7)
-    nvml.running[CARD] = (Process(1000, SLACK + 7), Process(8, 10 * SLACK))
+    nvml.running[CARD] = (DriverProcess(1000, SLACK + 7), DriverProcess(8, 10 * SLACK))
     assert not (await observer.look([held], [CARD])).drifts
-    nvml.running[CARD] = (Process(1000, SLACK + 8),)
+    nvml.running[CARD] = (DriverProcess(1000, SLACK + 8),)
     [drift] = (await observer.look([held], [CARD])).drifts
     assert (drift.excess, drift.seconds) == (SLACK + 1, 0.0)
 
@@ -144,11 +150,11 @@ GIBIBYTE = 1024 * MEBIBYTE
 
 
 async def test_a_region_that_claims_more_than_the_limit_hides_nothing(
-    observer: Observer, held: Held, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
 ) -> None:
     limits_page.write(held.page, limits_of((Share(CARD, 8 * 1024, 30),)))
     use(held, 80 * GIBIBYTE)
-    nvml.running[CARD] = (Process(1000, 80 * GIBIBYTE),)
+    nvml.running[CARD] = (DriverProcess(1000, 80 * GIBIBYTE),)
     found = await observer.look([held], [CARD])
     [drift] = found.drifts
     assert (drift.said, drift.seen) == (8 * GIBIBYTE, 80 * GIBIBYTE)
@@ -159,17 +165,17 @@ async def test_a_region_that_claims_more_than_the_limit_hides_nothing(
 
 
 async def test_what_is_in_use_when_a_limit_is_lowered_is_no_drift_until_it_was_given_back(
-    observer: Observer, held: Held, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
 ) -> None:
-    one = Container("team", "p", UID, "main", 0, (Share(CARD, 4096, 30),), 1)
-    limiter = Limiter()
+    one = PlacedContainer("team", "p", UID, "main", 0, (Share(CARD, 4096, 30),), 1)
+    limiter = LimitsWriter()
     for memory in (4096, 2048, 1024):
         smaller = msgspec.structs.replace(one, shares=(Share(CARD, memory, 30),))
         limiter.apply({one.key: held.page}, [smaller])
 
     async def drifts(used: int) -> int:
         use(held, used)
-        nvml.running[CARD] = (Process(1000, used),)
+        nvml.running[CARD] = (DriverProcess(1000, used),)
         found = await observer.look([held], [CARD])
         for page, (generation, cards) in found.within.items():
             limiter.settle(Path(page), generation, cards)
@@ -182,17 +188,19 @@ async def test_what_is_in_use_when_a_limit_is_lowered_is_no_drift_until_it_was_g
 
 
 async def test_what_the_containers_of_a_pod_say_is_summed(
-    observer: Observer, held: Held, nvml: ModelNvml, tmp_path: Path
+    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml, tmp_path: Path
 ) -> None:
-    other = Held(Owner("team", "p", UID, "second"), held.page, tmp_path / "second")
+    other = LimitedContainer(
+        ContainerOwner("team", "p", UID, "second"), held.page, tmp_path / "second"
+    )
     use(held, 100)
     use(other, 200)
-    nvml.running[CARD] = (Process(1000, SLACK + 301),)
+    nvml.running[CARD] = (DriverProcess(1000, SLACK + 301),)
     assert [one.said for one in (await observer.look([held, other], [CARD])).drifts] == [300]
 
 
 async def test_a_blind_driver_makes_nobody_drift(
-    observer: Observer, held: Held, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
 ) -> None:
     use(held, 7)
     nvml.failing = "no permission"
@@ -202,11 +210,11 @@ async def test_a_blind_driver_makes_nobody_drift(
 
 
 async def test_a_card_that_does_not_answer_hides_nobody_on_another(
-    observer: Observer, held: Held, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
 ) -> None:
     use(held, 7)
     nvml.failing_cards = {"GPU-lost": "the card is lost"}
-    nvml.running[CARD] = (Process(1000, SLACK + 8),)
+    nvml.running[CARD] = (DriverProcess(1000, SLACK + 8),)
     for cards in (["GPU-lost", CARD], [CARD, "GPU-lost"]):
         found = await observer.look([held], cards)
         assert [one.excess for one in found.drifts] == [SLACK + 1]
@@ -217,32 +225,38 @@ async def test_a_card_that_does_not_answer_hides_nobody_on_another(
 
 
 async def test_overhead_is_what_lasts_and_only_where_it_is_known_whose_it_is(
-    observer: Observer, held: Held, nvml: ModelNvml, tmp_path: Path
+    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml, tmp_path: Path
 ) -> None:
     use(held, 10)
-    nvml.running[CARD] = (Process(1000, 40),)
+    nvml.running[CARD] = (DriverProcess(1000, 40),)
     assert (await observer.look([held], [CARD])).overhead == {str(held.page): {CARD: 0}}
     assert (await observer.look([held], [CARD])).overhead == {str(held.page): {CARD: 30}}
-    nvml.running[CARD] = (Process(1000, 15),)
+    nvml.running[CARD] = (DriverProcess(1000, 15),)
     assert (await observer.look([held], [CARD])).overhead == {str(held.page): {CARD: 5}}
-    other = Held(Owner("team", "p", UID, "second"), held.page, tmp_path / "none")
+    other = LimitedContainer(
+        ContainerOwner("team", "p", UID, "second"), held.page, tmp_path / "none"
+    )
     assert (await observer.look([held, other], [CARD])).overhead == {}
 
 
 def test_a_drift_lasts_from_its_first_look_and_begins_anew_after_a_pause() -> None:
-    comparer = Comparer(slack=10)
-    said, much, little = [Said("u", "c", 5)], [Seen("u", "c", 16, 1)], [Seen("u", "c", 15, 1)]
+    comparer = BypassDetector(slack=10)
+    said, much, little = (
+        [ReportedUsage("u", "c", 5)],
+        [DriverUsage("u", "c", 16, 1)],
+        [DriverUsage("u", "c", 15, 1)],
+    )
     assert [one.seconds for one in comparer.compare(said, much, 100.0)] == [0.0]
     assert [one.seconds for one in comparer.compare(said, much, 107.0)] == [7.0]
     assert comparer.compare(said, little, 110.0) == ()
     assert [one.seconds for one in comparer.compare(said, much, 120.0)] == [0.0]
-    assert comparer.compare(said, [Seen("u", "c", 25, 2)], 121.0) == ()
+    assert comparer.compare(said, [DriverUsage("u", "c", 25, 2)], 121.0) == ()
     assert comparer.compare([], much, 122.0) == ()
 
 
 def test_a_drift_goes_on_and_an_overhead_stays_while_a_card_tells_nothing() -> None:
-    comparer, where = Comparer(slack=10), ("u", "c")
-    said, much = [Said("u", "c", 5)], [Seen("u", "c", 16, 1)]
+    comparer, where = BypassDetector(slack=10), ("u", "c")
+    said, much = [ReportedUsage("u", "c", 5)], [DriverUsage("u", "c", 16, 1)]
     comparer.compare(said, much, 100.0)
     assert comparer.compare(said, [], 105.0, {"c"}) == ()
     assert [one.seconds for one in comparer.compare(said, much, 107.0)] == [7.0]
@@ -256,23 +270,23 @@ def test_a_drift_goes_on_and_an_overhead_stays_while_a_card_tells_nothing() -> N
 
 
 async def test_the_overhead_of_a_card_that_does_not_answer_is_what_it_was(
-    observer: Observer, held: Held, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
 ) -> None:
     use(held, 10)
-    nvml.running[CARD] = (Process(1000, 40),)
+    nvml.running[CARD] = (DriverProcess(1000, 40),)
     for _ in range(2):
         await observer.look([held], [CARD])
     nvml.failing_cards[CARD] = "it does not answer"
     assert (await observer.look([held], [CARD])).overhead == {str(held.page): {CARD: 30}}
 
 
-def drift(seconds: float) -> Drift:
-    return Drift(UID, CARD, 5, 10 * MEBIBYTE, seconds)
+def drift(seconds: float) -> Bypass:
+    return Bypass(UID, CARD, 5, 10 * MEBIBYTE, seconds)
 
 
 async def test_a_drift_is_told_once_and_evicted_only_by_policy() -> None:
     pods = ModelPods()
-    reporter = Reporter(pods, "report")
+    reporter = BypassReporter(pods, "report")
     for seconds in (0.0, 14.0, 20.0, 100.0):
         await reporter.report([drift(seconds)], [POD])
     assert [one.reason for one in pods.events] == ["GPUMemoryNotAccountedFor"]
@@ -286,7 +300,7 @@ async def test_a_drift_is_told_once_and_evicted_only_by_policy() -> None:
 async def test_an_eviction_that_a_budget_forbids_is_tried_again() -> None:
     pods = ModelPods()
     pods.failing = [BudgetExhausted("not now")]
-    reporter = Reporter(pods, "evict")
+    reporter = BypassReporter(pods, "evict")
     for _ in range(3):
         await reporter.report([drift(61.0)], [POD])
     assert pods.evicted == [f"team/p/{UID}"]
@@ -299,14 +313,14 @@ async def test_an_eviction_that_a_budget_forbids_is_tried_again() -> None:
 async def test_a_pod_that_is_gone_is_not_evicted_again() -> None:
     pods = ModelPods()
     pods.failing = [NotFound("gone")]
-    reporter = Reporter(pods, "evict")
+    reporter = BypassReporter(pods, "evict")
     for _ in range(3):
         await reporter.report([drift(61.0)], [POD])
     assert not pods.evicted
 
 
 async def test_without_a_cluster_drift_is_only_logged() -> None:
-    await Reporter(None, "evict").report([drift(100.0)], [POD])
+    await BypassReporter(None, "evict").report([drift(100.0)], [POD])
 
 
 @pytest.mark.parametrize(
@@ -339,9 +353,9 @@ def test_a_process_is_in_the_pod_of_its_cgroup(tmp_path: Path, text: str, uid: s
 
 
 async def test_everything_is_exported_under_the_names_that_are_promised(
-    observer: Observer, held: Held, nvml: ModelNvml, driver: Driver
+    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml, driver: NvmlDriver
 ) -> None:
-    inventory = Inventory(driver, Offer())
+    inventory = CardInventory(driver, CardOffer())
     await inventory.look()
     use(held, 7)
     collector = AgentCollector("n0", inventory)

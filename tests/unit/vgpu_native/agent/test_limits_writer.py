@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from ledger.core.model.cards import Share
-from vgpu_native.agent.limits_writer import Limiter
-from vgpu_native.plugin.placement_source import Container
+from vgpu_native.agent.limits_writer import LimitsWriter
+from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.shared import limits_page
 from vgpu_native.shared.container_limits import limits_of
 from vgpu_native.shared.layout import MAY_DISABLE, NO_LIMIT
-from vgpu_native.shared.limits_page import MEBIBYTE, Device, Limits, Page
+from vgpu_native.shared.limits_page import MEBIBYTE, ContainerLimits, DeviceLimits, LimitsPage
 
 
-def container(*shares: Share, uid: str = "uid-1") -> Container:
-    return Container("team", "p", uid, "main", 0, shares, 1)
+def container(*shares: Share, uid: str = "uid-1") -> PlacedContainer:
+    return PlacedContainer("team", "p", uid, "main", 0, shares, 1)
 
 
 KEY = ("uid-1", "main")
@@ -30,14 +30,14 @@ def path(tmp_path: Path) -> Path:
 def test_shares_become_bytes_and_percent() -> None:
     shares = (Share("GPU-a", 100, 30), Share("GPU-b", 0, 0), Share("GPU-c", 1, 150))
     assert limits_of(shares).devices == (
-        Device("GPU-a", 100 * MEBIBYTE, 30),
-        Device("GPU-b", NO_LIMIT, 100),
-        Device("GPU-c", MEBIBYTE, 100),
+        DeviceLimits("GPU-a", 100 * MEBIBYTE, 30),
+        DeviceLimits("GPU-b", NO_LIMIT, 100),
+        DeviceLimits("GPU-c", MEBIBYTE, 100),
     )
 
 
 def test_a_resized_container_has_its_new_limits_in_the_page_it_has_mapped(path: Path) -> None:
-    limiter = Limiter()
+    limiter = LimitsWriter()
     inode = path.stat().st_ino
     assert limiter.apply({KEY: path}, [container(BEFORE)]) == []
     assert limiter.apply({KEY: path}, [container(Share("GPU-a", 200, 50))]) == [KEY]
@@ -48,7 +48,7 @@ def test_a_resized_container_has_its_new_limits_in_the_page_it_has_mapped(path: 
 
 
 def test_the_order_of_cards_is_that_of_the_page(path: Path) -> None:
-    limiter, other = Limiter(), Share("GPU-b", 5, 5)
+    limiter, other = LimitsWriter(), Share("GPU-b", 5, 5)
     limits_page.write(path, limits_of((other, BEFORE)))
     assert limiter.apply({KEY: path}, [container(Share("GPU-a", 9, 9), other)]) == [KEY]
     assert [one.uuid for one in limits_page.read(path).devices] == ["GPU-b", "GPU-a"]
@@ -56,7 +56,7 @@ def test_the_order_of_cards_is_that_of_the_page(path: Path) -> None:
 
 
 def test_a_placement_that_is_gone_leaves_the_limits(path: Path) -> None:
-    limiter = Limiter()
+    limiter = LimitsWriter()
     limiter.apply({KEY: path}, [container(Share("GPU-a", 200, 50))])
     limiter.apply({KEY: path}, [])
     assert limits_page.read(path).devices[0].memory == 200 * MEBIBYTE
@@ -64,14 +64,14 @@ def test_a_placement_that_is_gone_leaves_the_limits(path: Path) -> None:
 
 
 def test_a_page_is_changed_only_for_whom_it_is(path: Path) -> None:
-    limiter = Limiter()
+    limiter = LimitsWriter()
     assert limiter.apply({KEY: path}, [container(Share("GPU-a", 7, 7), uid="uid-2")]) == []
     assert limits_page.read(path) == limits_of((BEFORE,))
     limiter.close()
 
 
 def test_other_cards_are_a_trouble_until_the_page_is_another(path: Path) -> None:
-    limiter = Limiter()
+    limiter = LimitsWriter()
     moved = container(Share("GPU-b", 100, 30))
     assert limiter.apply({KEY: path}, [moved]) == []
     assert "keeps its devices" in limiter.troubles[KEY]
@@ -82,7 +82,7 @@ def test_other_cards_are_a_trouble_until_the_page_is_another(path: Path) -> None
 
 
 def test_a_page_that_is_gone_or_foreign_troubles_nobody_else(path: Path) -> None:
-    limiter, other = Limiter(), path.with_name("other")
+    limiter, other = LimitsWriter(), path.with_name("other")
     limits_page.write(other, limits_of((BEFORE,)))
     path.unlink()
     pages = {KEY: path, ("uid-2", "main"): other}
@@ -93,28 +93,28 @@ def test_a_page_that_is_gone_or_foreign_troubles_nobody_else(path: Path) -> None
 
 
 def test_overhead_stays_while_limits_change(path: Path) -> None:
-    limiter = Limiter(MAY_DISABLE)
+    limiter = LimitsWriter(MAY_DISABLE)
     assert limiter.set_overhead(path, {"GPU-a": 5})
     assert not limiter.set_overhead(path, {"GPU-a": 5})
     limiter.apply({KEY: path}, [container(Share("GPU-a", 200, 50))])
-    assert limits_page.read(path) == Limits(
-        (Device("GPU-a", 200 * MEBIBYTE, 50, 5),), MAY_DISABLE, generation=3
+    assert limits_page.read(path) == ContainerLimits(
+        (DeviceLimits("GPU-a", 200 * MEBIBYTE, 50, 5),), MAY_DISABLE, generation=3
     )
     limiter.close()
 
 
 def test_pages_of_containers_that_are_gone_are_let_go(path: Path) -> None:
-    limiter = Limiter()
+    limiter = LimitsWriter()
     limiter.apply({KEY: path}, [container(Share("GPU-a", 200, 50))])
     limiter.apply({}, [])
-    with Page(path) as page:
-        page.change(Limits((Device("GPU-a", 1, 1),)))
+    with LimitsPage(path) as page:
+        page.change(ContainerLimits((DeviceLimits("GPU-a", 1, 1),)))
     assert limiter.limits(path) == limits_page.read(path)
     limiter.close()
 
 
 def test_a_lowered_limit_is_remembered_until_it_is_settled_or_raised_again(path: Path) -> None:
-    limiter = Limiter()
+    limiter = LimitsWriter()
 
     def granted(memory: int) -> int:
         limiter.apply({KEY: path}, [container(Share("GPU-a", memory, 30))])
@@ -127,6 +127,6 @@ def test_a_lowered_limit_is_remembered_until_it_is_settled_or_raised_again(path:
     assert limiter.settle(path, generation, ["GPU-a"])
     assert granted(300) == 0
     limiter.close()
-    limiter = Limiter()
+    limiter = LimitsWriter()
     assert granted(100) == 300
     limiter.close()

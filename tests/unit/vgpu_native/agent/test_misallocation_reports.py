@@ -4,10 +4,10 @@ from msgspec.structs import replace
 
 from ledger.kube.api.errors import ClusterError, NotFound
 from ledger.kube.api.ports import PodEvent
-from vgpu_native.agent.misallocation_reports import Mistakes
-from vgpu_native.plugin.allocation.allocation_store import Allocation, Owner
+from vgpu_native.agent.misallocation_reports import MisallocationReporter
+from vgpu_native.plugin.allocation.allocation_store import Allocation, ContainerOwner
 
-POD = Owner("team", "p", "uid-p", "main")
+POD = ContainerOwner("team", "p", "uid-p", "main")
 WRONG = Allocation("a0", ("GPU-0-0",), 0, ("GPU-0",), owner=POD, problem="Delete the pod")
 
 
@@ -38,7 +38,7 @@ def told(pods: ModelPods) -> list[str]:
 
 async def test_a_wrong_answer_is_told_once_and_nobody_is_evicted() -> None:
     pods = ModelPods()
-    mistakes = Mistakes(pods, "report")
+    mistakes = MisallocationReporter(pods, "report")
     right = replace(WRONG, token="a1", problem="", tied=True)
     for _ in range(3):
         await mistakes.report([WRONG, right])
@@ -51,7 +51,7 @@ async def test_a_wrong_answer_is_told_once_and_nobody_is_evicted() -> None:
 
 async def test_by_policy_the_pod_is_evicted_once() -> None:
     pods = ModelPods()
-    mistakes = Mistakes(pods, "evict")
+    mistakes = MisallocationReporter(pods, "evict")
     for _ in range(3):
         await mistakes.report([WRONG])
     assert pods.evicted == [("team", "p", "uid-p")]
@@ -60,7 +60,7 @@ async def test_by_policy_the_pod_is_evicted_once() -> None:
 
 async def test_what_fails_is_tried_again() -> None:
     pods = ModelPods()
-    mistakes = Mistakes(pods, "evict")
+    mistakes = MisallocationReporter(pods, "evict")
     pods.failing = [ClusterError("not now"), ClusterError("not now")]
     await mistakes.report([WRONG])
     assert not pods.events
@@ -72,13 +72,13 @@ async def test_what_fails_is_tried_again() -> None:
 
 async def test_a_pod_that_is_gone_is_left_alone() -> None:
     pods = ModelPods()
-    mistakes = Mistakes(pods, "evict")
+    mistakes = MisallocationReporter(pods, "evict")
     await mistakes.report([replace(WRONG, owner=None)])
-    await mistakes.report([replace(WRONG, owner=Owner("", "", "uid-p", "main"))])
+    await mistakes.report([replace(WRONG, owner=ContainerOwner("", "", "uid-p", "main"))])
     assert not pods.events
-    await Mistakes(pods, "report").report([WRONG])
+    await MisallocationReporter(pods, "report").report([WRONG])
     pods.failing = [NotFound("gone")]
-    again = Mistakes(pods, "evict")
+    again = MisallocationReporter(pods, "evict")
     again._told.add(WRONG.token)
     for _ in range(2):
         await again.report([WRONG])
@@ -86,4 +86,4 @@ async def test_a_pod_that_is_gone_is_left_alone() -> None:
 
 
 async def test_without_a_cluster_it_is_only_logged() -> None:
-    await Mistakes(None, "evict").report([WRONG])
+    await MisallocationReporter(None, "evict").report([WRONG])

@@ -8,14 +8,20 @@ import pytest
 from support.fakes.fake_nvml import GIB, ModelNvml, gpu
 
 from ledger.core.model.cards import OWN
-from ledger.kube.api.errors import Conflict, Unavailable
-from ledger.kube.api.objects import Node, ObjectMeta
+from ledger.kube.api.errors import ClusterUnavailable, VersionConflict
+from ledger.kube.api.objects import ApiNode, ObjectMeta
 from ledger.kube.hami import annotation_names, node_annotations
 from vgpu_native.agent import node_annotator
-from vgpu_native.agent.card_inventory import Inventory
-from vgpu_native.agent.card_mapping import Form, Offer, annotations, answer, cards_of
-from vgpu_native.agent.node_annotator import Announcer
-from vgpu_native.nvml.nvml_port import Driver, Xid
+from vgpu_native.agent.card_inventory import CardInventory
+from vgpu_native.agent.card_mapping import (
+    AnnouncementForm,
+    CardOffer,
+    annotations,
+    answer,
+    cards_of,
+)
+from vgpu_native.agent.node_annotator import NodeAnnotator
+from vgpu_native.nvml.nvml_port import NvmlDriver, Xid
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -29,7 +35,7 @@ class ModelNode:
         self.exists, self.version = True, 1
         self.failing: list[Exception] = []
 
-    async def get_node(self, name: str) -> Node | None:
+    async def get_node(self, name: str) -> ApiNode | None:
         if self.failing:
             raise self.failing.pop()
         assert name == "n0"
@@ -38,7 +44,7 @@ class ModelNode:
         meta = ObjectMeta(
             name=name, annotations=dict(self.annotations), resource_version=str(self.version)
         )
-        return Node(meta)
+        return ApiNode(meta)
 
     async def patch_node_annotations(
         self, name: str, changes: dict[str, str | None], version: str = ""
@@ -58,23 +64,25 @@ def nvml() -> ModelNvml:
 
 
 @pytest.fixture
-def driver(nvml: ModelNvml) -> Iterator[Driver]:
-    driver = Driver(nvml, seconds=2.0)
+def driver(nvml: ModelNvml) -> Iterator[NvmlDriver]:
+    driver = NvmlDriver(nvml, seconds=2.0)
     yield driver
     driver.close()
 
 
 @pytest.fixture
-def inventory(driver: Driver) -> Inventory:
-    return Inventory(driver, Offer(slots=4))
+def inventory(driver: NvmlDriver) -> CardInventory:
+    return CardInventory(driver, CardOffer(slots=4))
 
 
 @pytest.mark.parametrize("form", ["json", "colons"])
-def test_the_ledger_reads_what_is_announced(form: Form) -> None:
-    cards = cards_of([gpu(1, numa=1), gpu(0, name="Tesla T4, 16G")], Offer(slots=4), {"GPU-1": "x"})
+def test_the_ledger_reads_what_is_announced(form: AnnouncementForm) -> None:
+    cards = cards_of(
+        [gpu(1, numa=1), gpu(0, name="Tesla T4, 16G")], CardOffer(slots=4), {"GPU-1": "x"}
+    )
     scores = {("GPU-0", "GPU-1"): 60, ("GPU-1", "GPU-0"): 60}
-    said = annotations(cards, scores, Offer(memory_scaling=150), form)
-    found = node_annotations.announced(
+    said = annotations(cards, scores, CardOffer(memory_scaling=150), form)
+    found = node_annotations.read_announcement(
         {key: text for key, text in said.items() if text is not None}
     )
     assert (found.problem, found.warning, found.keeper) == ("", "", OWN)
@@ -87,7 +95,7 @@ def test_the_ledger_reads_what_is_announced(form: Form) -> None:
 
 
 def test_a_card_in_mig_mode_is_not_offered() -> None:
-    assert [one.uuid for one in cards_of([gpu(0, cut=True), gpu(1)], Offer(), {})] == ["GPU-1"]
+    assert [one.uuid for one in cards_of([gpu(0, cut=True), gpu(1)], CardOffer(), {})] == ["GPU-1"]
 
 
 def test_a_question_is_answered_and_an_answer_is_not() -> None:
@@ -96,10 +104,10 @@ def test_a_question_is_answered_and_an_answer_is_not() -> None:
         assert answer(said, NOW) is None
 
 
-async def test_only_what_is_not_said_yet_is_written(inventory: Inventory) -> None:
+async def test_only_what_is_not_said_yet_is_written(inventory: CardInventory) -> None:
     node = ModelNode()
     node.annotations = {annotation_names.CORES_SCALING: "200", "another": "stays"}
-    announcer = Announcer(node, "n0", inventory, Offer(slots=4), "json")
+    announcer = NodeAnnotator(node, "n0", inventory, CardOffer(slots=4), "json")
     await inventory.look()
     assert await announcer.announce()
     assert not await announcer.announce()
@@ -116,9 +124,11 @@ async def test_only_what_is_not_said_yet_is_written(inventory: Inventory) -> Non
     assert set(node.writes[1]) == {annotation_names.HANDSHAKE}
 
 
-async def test_nothing_is_said_before_it_is_known(inventory: Inventory, nvml: ModelNvml) -> None:
+async def test_nothing_is_said_before_it_is_known(
+    inventory: CardInventory, nvml: ModelNvml
+) -> None:
     node, nvml.failing = ModelNode(), "no driver"
-    announcer = Announcer(node, "n0", inventory, Offer(), "json")
+    announcer = NodeAnnotator(node, "n0", inventory, CardOffer(), "json")
     await inventory.look()
     assert not await announcer.announce()
     assert "not known" in announcer.trouble
@@ -130,13 +140,13 @@ async def test_nothing_is_said_before_it_is_known(inventory: Inventory, nvml: Mo
 
 
 async def test_an_ill_card_is_announced_within_a_moment(
-    inventory: Inventory, nvml: ModelNvml, monkeypatch: pytest.MonkeyPatch
+    inventory: CardInventory, nvml: ModelNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_annotator, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(node_annotator, "CONFLICT_SECONDS", 0.01)
     node = ModelNode()
-    node.failing = [Conflict("somebody wrote"), Unavailable("no answer")]
-    announcer = Announcer(node, "n0", inventory, Offer(slots=4), "json")
+    node.failing = [VersionConflict("somebody wrote"), ClusterUnavailable("no answer")]
+    announcer = NodeAnnotator(node, "n0", inventory, CardOffer(slots=4), "json")
     tasks = [asyncio.create_task(one) for one in (inventory.run(), announcer.run())]
     try:
         await until(lambda: not announcer.trouble)
@@ -146,11 +156,11 @@ async def test_an_ill_card_is_announced_within_a_moment(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    found = node_annotations.announced(node.annotations)
+    found = node_annotations.read_announcement(node.annotations)
     assert [card.healthy for card in found.cards] == [True, False]
 
 
-async def test_errors_of_programs_make_no_card_ill(inventory: Inventory) -> None:
+async def test_errors_of_programs_make_no_card_ill(inventory: CardInventory) -> None:
     await inventory.look()
     before = inventory.changes.version
     for number in (13, 31, 43, 45, 68, 109):
@@ -159,14 +169,14 @@ async def test_errors_of_programs_make_no_card_ill(inventory: Inventory) -> None
     assert inventory.xids["GPU-0", 31] == 1
 
 
-async def test_an_error_of_no_known_card_is_one_of_all(inventory: Inventory) -> None:
+async def test_an_error_of_no_known_card_is_one_of_all(inventory: CardInventory) -> None:
     await inventory.look()
     inventory.hear(Xid("", 48))
     assert set(inventory.ill) == {"GPU-0", "GPU-1"}
 
 
 async def test_a_card_that_is_silent_is_ill_until_it_answers_and_one_that_failed_for_good(
-    inventory: Inventory, nvml: ModelNvml
+    inventory: CardInventory, nvml: ModelNvml
 ) -> None:
     await inventory.look()
     nvml.failing_cards = {"GPU-0": "GPU is lost"}
@@ -178,7 +188,9 @@ async def test_a_card_that_is_silent_is_ill_until_it_answers_and_one_that_failed
     assert inventory.ill == {"GPU-1": "XID 79"}
 
 
-async def test_a_card_that_is_gone_is_kept_as_ill(inventory: Inventory, nvml: ModelNvml) -> None:
+async def test_a_card_that_is_gone_is_kept_as_ill(
+    inventory: CardInventory, nvml: ModelNvml
+) -> None:
     await inventory.look()
     nvml.listed = (gpu(0),)
     await inventory.look()
@@ -194,8 +206,8 @@ async def test_a_card_that_is_gone_is_kept_as_ill(inventory: Inventory, nvml: Mo
 async def test_a_driver_that_hangs_is_not_waited_for(nvml: ModelNvml) -> None:
     held = asyncio.Event()
     loop = asyncio.get_running_loop()
-    driver = Driver(nvml, seconds=0.05)
-    inventory = Inventory(driver, Offer())
+    driver = NvmlDriver(nvml, seconds=0.05)
+    inventory = CardInventory(driver, CardOffer())
     await inventory.look()
     original = nvml.gpus
 
@@ -218,7 +230,7 @@ async def test_a_driver_that_hangs_is_not_waited_for(nvml: ModelNvml) -> None:
 
 
 def test_cards_have_mebibytes() -> None:
-    assert cards_of([gpu(0, memory=80 * GIB + 1)], Offer(), {})[0].memory == 80 * 1024
+    assert cards_of([gpu(0, memory=80 * GIB + 1)], CardOffer(), {})[0].memory == 80 * 1024
 
 
 async def until(condition: Callable[[], bool]) -> None:

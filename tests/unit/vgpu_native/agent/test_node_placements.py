@@ -9,7 +9,7 @@ from ledger.core.model.cards import OWN, Card, Part, Phase, Share, Stage
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.port import Lost
-from vgpu_native.agent.node_placements import Image, Resident, Tracker, image_of
+from vgpu_native.agent.node_placements import NodeImage, NodePlacements, PlacedPod, image_of
 
 SEEDS = range(40)
 STEPS = 150
@@ -25,7 +25,7 @@ def log_of(seed: int, state: State) -> list[bytes]:
     return made
 
 
-def at(one: Resident) -> tuple[str, str]:
+def at(one: PlacedPod) -> tuple[str, str]:
     return one.namespace, one.key
 
 
@@ -47,7 +47,7 @@ def odd_keys(state: State) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_node_has_the_placements_that_the_state_has(seed: int) -> None:
     folded, odd, most = State(), set[tuple[str, str]](), 0
-    trackers = [Tracker(Image(node)) for node in NODES]
+    trackers = [NodePlacements(NodeImage(node)) for node in NODES]
     for position, payload in enumerate(log_of(seed, State()), 1):
         records.fold(folded, position, payload)
         odd |= odd_keys(folded)
@@ -62,7 +62,7 @@ def test_a_node_has_the_placements_that_the_state_has(seed: int) -> None:
 
 def test_going_on_from_a_state_or_an_image_is_the_same_as_from_the_beginning() -> None:
     state, log = State(), log_of(3, State())
-    whole, parts = Tracker(Image(NODES[0])), Tracker(Image(NODES[0]))
+    whole, parts = NodePlacements(NodeImage(NODES[0])), NodePlacements(NodeImage(NODES[0]))
     stages = set()
     for position, payload in enumerate(log, 1):
         whole.take(position, payload)
@@ -71,13 +71,13 @@ def test_going_on_from_a_state_or_an_image_is_the_same_as_from_the_beginning() -
         assert parts.residents == whole.residents
         stages |= {one.stage for one in whole.residents}
         if position % 10 == 0:
-            parts = Tracker(image_of(state, NODES[0]) if position % 20 else parts.image())
+            parts = NodePlacements(image_of(state, NODES[0]) if position % 20 else parts.image())
     assert stages == set(Stage)
 
 
 def test_a_record_that_is_changed_missing_or_of_another_log_is_refused() -> None:
     log, other = log_of(1, State()), log_of(2, State())
-    tracker = Tracker(Image(NODES[0]))
+    tracker = NodePlacements(NodeImage(NODES[0]))
     for position in (1, 2, 3):
         tracker.take(position, log[position - 1])
     with pytest.raises(Lost, match="does not follow on 3"):
@@ -91,7 +91,7 @@ def test_a_record_that_is_changed_missing_or_of_another_log_is_refused() -> None
 
 @pytest.mark.parametrize("ending", ["unplaced", "deleted", "another pod of the name"])
 def test_a_pod_is_gone_when_it_has_ended_or_another_has_its_name(ending: str) -> None:
-    state, tracker = State(), Tracker(Image(NODES[0]))
+    state, tracker = State(), NodePlacements(NodeImage(NODES[0]))
     where = ("c1/red", "pods/p", "uid-1")
     parts = (Part("main", Phase.APP, (Share("GPU-a", 10, 10),)),)
     ends: dict[str, commands.AnyCommand] = {
@@ -111,7 +111,7 @@ def test_a_pod_is_gone_when_it_has_ended_or_another_has_its_name(ending: str) ->
     assert image_of(state, NODES[0]).residents == ()
 
 
-def take(tracker: Tracker, state: State, command: commands.AnyCommand) -> bool:
+def take(tracker: NodePlacements, state: State, command: commands.AnyCommand) -> bool:
     payload = record(state, [command], time=state.position)
     assert payload is not None, f"{command} is denied"
     return tracker.take(state.position, payload)

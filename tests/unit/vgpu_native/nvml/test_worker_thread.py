@@ -6,18 +6,18 @@ import threading
 
 import pytest
 
-from vgpu_native.nvml.worker_thread import Lane
+from vgpu_native.nvml.worker_thread import WorkerThread
 
 HANGING = """
 import asyncio, threading
-from vgpu_native.nvml.nvml_port import Driver, NvmlError
+from vgpu_native.nvml.nvml_port import NvmlDriver, NvmlError
 class Hanging:
     def gpus(self):
         threading.Event().wait()
     def xid(self, seconds):
         threading.Event().wait()
 async def main():
-    driver = Driver(Hanging(), 0.05)
+    driver = NvmlDriver(Hanging(), 0.05)
     listening = asyncio.create_task(driver.xid(1.0))
     for said in ("did not answer", "has not answered for long"):
         try:
@@ -40,7 +40,7 @@ def test_a_process_ends_though_its_driver_hangs() -> None:
 
 
 def test_calls_are_made_one_after_the_other_and_tell_what_went_wrong() -> None:
-    lane, made = Lane("test"), []
+    lane, made = WorkerThread("test"), []
     go_on = threading.Event()
     first = lane.submit(lambda: (go_on.wait(10), made.append(1)))
     second = lane.submit(lambda: made.append(2) or len(made))

@@ -11,19 +11,19 @@ from support.harness.device_plugin import CARDS, card, container, settings_in, s
 
 from vgpu_native.plugin.allocation import allocation_store as kept
 from vgpu_native.plugin.allocation import cdi, response
-from vgpu_native.plugin.allocation.allocation_store import Allocations, owner_of
-from vgpu_native.plugin.device_ids import Devices
-from vgpu_native.plugin.grpc_status import Refused
+from vgpu_native.plugin.allocation.allocation_store import AllocationStore, owner_of
+from vgpu_native.plugin.device_ids import AdvertisedDevices
+from vgpu_native.plugin.grpc_status import RejectedCall
 from vgpu_native.shared.atomic_file import write_whole
-from vgpu_native.shared.versioned import Changes
+from vgpu_native.shared.versioned import ChangeCounter
 
 
 def test_allocations_are_there_again_after_a_restart(tmp_path: Path) -> None:
-    first = Allocations(tmp_path)
+    first = AllocationStore(tmp_path)
     first.load()
     made = first.make([f"{CARDS[0]}-0"], cdi=False)
     first.put(made)
-    again = Allocations(tmp_path)
+    again = AllocationStore(tmp_path)
     again.load()
     assert again.all() == [made]
 
@@ -31,7 +31,7 @@ def test_allocations_are_there_again_after_a_restart(tmp_path: Path) -> None:
 def test_nobody_of_the_host_gets_to_what_containers_leave(tmp_path: Path) -> None:
     directory = tmp_path / "allocations"
     directory.mkdir(mode=0o755)
-    some = Allocations(directory)
+    some = AllocationStore(directory)
     some.load()
     made = some.make([f"{CARDS[0]}-0"], cdi=False)
     assert stat.S_IMODE(some.region(made).stat().st_mode) == 0o1777
@@ -39,12 +39,12 @@ def test_nobody_of_the_host_gets_to_what_containers_leave(tmp_path: Path) -> Non
 
 
 def test_a_record_that_cannot_be_read_harms_no_other_and_is_left_there(tmp_path: Path) -> None:
-    first = Allocations(tmp_path)
+    first = AllocationStore(tmp_path)
     first.load()
     good, bad = (first.make([f"{CARDS[0]}-{slot}"], cdi=False) for slot in range(2))
     first.put(good)
     (first.directory(bad) / "record").write_text("{")
-    again = Allocations(tmp_path)
+    again = AllocationStore(tmp_path)
     again.load()
     assert again.all() == [good]
     assert again.orphans(2**62) == []
@@ -53,10 +53,10 @@ def test_a_record_that_cannot_be_read_harms_no_other_and_is_left_there(tmp_path:
 
 def test_there_is_a_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "ALLOCATIONS_MAX", 1)
-    some = Allocations(tmp_path)
+    some = AllocationStore(tmp_path)
     some.load()
     some.put(some.make(["A-0"], cdi=False))
-    with pytest.raises(Refused, match=r"1 allocations in .*: that is the most"):
+    with pytest.raises(RejectedCall, match=r"1 allocations in .*: that is the most"):
         some.make(["A-1"], cdi=False)
 
 
@@ -113,14 +113,14 @@ def test_a_cdi_specification_says_all_that_an_answer_would(tmp_path: Path) -> No
 
 def test_devices_name_their_cards_numa_node_only_where_that_is_wanted() -> None:
     for numa in (True, False):
-        devices = Devices(numa=numa)
+        devices = AdvertisedDevices(numa=numa)
         devices.replace([card(0, numa=1)])
         (first, *_) = devices.listed().devices
         assert [node.ID for node in first.topology.nodes] == ([1] if numa else [])
 
 
 def test_the_same_cards_again_are_no_change() -> None:
-    devices = Devices()
+    devices = AdvertisedDevices()
     devices.replace([card(1), card(0)])
     version = devices.changes.version
     devices.replace([card(0), card(1)])
@@ -128,7 +128,7 @@ def test_the_same_cards_again_are_no_change() -> None:
 
 
 def test_a_uuid_too_long_for_the_kubelet_is_refused_and_the_old_cards_stay() -> None:
-    devices = Devices()
+    devices = AdvertisedDevices()
     devices.replace([card(0)])
     long = type(card(0))("G" * 62, 1, "NVIDIA", 1, 100, 1)
     with pytest.raises(ValueError, match="more than 63 characters"):
@@ -137,7 +137,7 @@ def test_a_uuid_too_long_for_the_kubelet_is_refused_and_the_old_cards_stay() -> 
 
 
 async def test_a_change_between_looking_and_waiting_is_not_missed() -> None:
-    changes = Changes()
+    changes = ChangeCounter()
     version = changes.version
     changes.tell()
     await asyncio.wait_for(changes.wait(version), 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vgpu_native.plugin.grpc_status import named
+from vgpu_native.plugin.grpc_status import shown_ids
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from vgpu_native.plugin.grpc_status import named
     ],
 )
 def test_ids_are_named_in_a_line_that_has_an_end(ids: list[str], shown: str) -> None:
-    assert named(ids) == shown
+    assert shown_ids(ids) == shown

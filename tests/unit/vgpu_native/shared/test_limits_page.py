@@ -9,10 +9,16 @@ from support.builders.region_files import compiled
 
 from vgpu_native.shared import limits_page
 from vgpu_native.shared.layout import DEVICES_MAX, LIMITS_SIZE, NO_LIMIT, VERSION
-from vgpu_native.shared.limits_page import BadPage, Device, Limits, Page, flags_of
+from vgpu_native.shared.limits_page import (
+    BadLimitsPage,
+    ContainerLimits,
+    DeviceLimits,
+    LimitsPage,
+    flags_of,
+)
 
-GPU = Device("GPU-00000000-0000-0000-0000-000000000000", 100 * 1024**2, 30)
-OTHER = Device("GPU-00000000-0000-0000-0000-000000000001")
+GPU = DeviceLimits("GPU-00000000-0000-0000-0000-000000000000", 100 * 1024**2, 30)
+OTHER = DeviceLimits("GPU-00000000-0000-0000-0000-000000000001")
 
 READER = r"""
 #include <inttypes.h>
@@ -58,14 +64,16 @@ int main(int argc, char **argv) {
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    limits = Limits((GPU, OTHER), flags_of(may_disable=True), 7)
+    limits = ContainerLimits((GPU, OTHER), flags_of(may_disable=True), 7)
     limits_page.write(tmp_path / "limits", limits)
     assert limits_page.read(tmp_path / "limits") == limits
 
 
 def test_c_reads_what_is_written(tmp_path: Path) -> None:
     program = compiled(tmp_path, READER)
-    limits_page.write(tmp_path / "limits", Limits((GPU, OTHER), flags_of(cores_off=True), 9))
+    limits_page.write(
+        tmp_path / "limits", ContainerLimits((GPU, OTHER), flags_of(cores_off=True), 9)
+    )
     done = subprocess.run(
         [program, tmp_path / "limits"], capture_output=True, text=True, timeout=20, check=True
     )
@@ -79,9 +87,9 @@ def test_c_reads_what_is_written(tmp_path: Path) -> None:
 def test_a_change_reaches_who_has_mapped_the_page_and_is_never_torn(tmp_path: Path) -> None:
     program = compiled(tmp_path, WATCHER)
     low, high = 0x1111111111111111, 0x2222222222222222
-    limits_page.write(tmp_path / "limits", Limits((Device(GPU.uuid, low),)))
+    limits_page.write(tmp_path / "limits", ContainerLimits((DeviceLimits(GPU.uuid, low),)))
     with (
-        Page(tmp_path / "limits") as page,
+        LimitsPage(tmp_path / "limits") as page,
         subprocess.Popen(
             [program, tmp_path / "limits"], stdout=subprocess.PIPE, text=True
         ) as watcher,
@@ -89,8 +97,8 @@ def test_a_change_reaches_who_has_mapped_the_page_and_is_never_torn(tmp_path: Pa
         assert watcher.stdout is not None
         assert watcher.stdout.readline() == "mapped\n"
         for turn in range(20_000):
-            page.change(Limits((Device(GPU.uuid, high if turn % 2 else low),)))
-        page.change(Limits((Device(GPU.uuid, 7),)))
+            page.change(ContainerLimits((DeviceLimits(GPU.uuid, high if turn % 2 else low),)))
+        page.change(ContainerLimits((DeviceLimits(GPU.uuid, 7),)))
         assert watcher.communicate(timeout=20)[0] == "0 1\n"
 
 
@@ -103,39 +111,42 @@ def test_a_page_is_never_there_by_halves(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "fsync", look)
     with pytest.raises(OSError, match="full"):
-        limits_page.write(tmp_path / "limits", Limits((GPU,)))
+        limits_page.write(tmp_path / "limits", ContainerLimits((GPU,)))
     assert seen == [[]]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_generation_rises_with_every_change_and_only_then(tmp_path: Path) -> None:
-    limits_page.write(tmp_path / "limits", Limits((GPU,), generation=3))
-    with Page(tmp_path / "limits") as page:
-        assert not page.change(Limits((GPU,)))
-        assert page.change(Limits((Device(GPU.uuid, 5, 50),)))
+    limits_page.write(tmp_path / "limits", ContainerLimits((GPU,), generation=3))
+    with LimitsPage(tmp_path / "limits") as page:
+        assert not page.change(ContainerLimits((GPU,)))
+        assert page.change(ContainerLimits((DeviceLimits(GPU.uuid, 5, 50),)))
         assert page.limits.generation == 4
     found = limits_page.read(tmp_path / "limits")
-    assert found == Limits((Device(GPU.uuid, 5, 50),), generation=4)
+    assert found == ContainerLimits((DeviceLimits(GPU.uuid, 5, 50),), generation=4)
 
 
 def test_a_page_keeps_its_devices(tmp_path: Path) -> None:
-    limits_page.write(tmp_path / "limits", Limits((GPU, OTHER)))
-    with Page(tmp_path / "limits") as page, pytest.raises(ValueError, match="keeps its devices"):
-        page.change(Limits((OTHER, GPU)))
+    limits_page.write(tmp_path / "limits", ContainerLimits((GPU, OTHER)))
+    with (
+        LimitsPage(tmp_path / "limits") as page,
+        pytest.raises(ValueError, match="keeps its devices"),
+    ):
+        page.change(ContainerLimits((OTHER, GPU)))
 
 
 def test_a_replaced_page_is_another_file(tmp_path: Path) -> None:
-    limits_page.write(tmp_path / "limits", Limits((GPU,)))
-    with Page(tmp_path / "limits") as page:
-        limits_page.write(tmp_path / "limits", Limits((OTHER,)))
-        page.change(Limits((Device(GPU.uuid, 1),)))
-    assert limits_page.read(tmp_path / "limits") == Limits((OTHER,))
+    limits_page.write(tmp_path / "limits", ContainerLimits((GPU,)))
+    with LimitsPage(tmp_path / "limits") as page:
+        limits_page.write(tmp_path / "limits", ContainerLimits((OTHER,)))
+        page.change(ContainerLimits((DeviceLimits(GPU.uuid, 1),)))
+    assert limits_page.read(tmp_path / "limits") == ContainerLimits((OTHER,))
 
 
 def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"secret")
     (tmp_path / "limits").symlink_to("secret")
-    limits_page.write(tmp_path / "limits", Limits((GPU,)))
+    limits_page.write(tmp_path / "limits", ContainerLimits((GPU,)))
     assert (tmp_path / "secret").read_bytes() == b"secret"
     assert not (tmp_path / "limits").is_symlink()
 
@@ -146,29 +157,34 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
         (b"", "0 bytes"),
         (b"\0" * LIMITS_SIZE, "no limits page"),
         (b"\0" * (LIMITS_SIZE + 1), "4097 bytes"),
-        (limits_page.encode(Limits((GPU,)))[:-1], "4095 bytes"),
-        (limits_page.encode(Limits((GPU,))).replace(b"\x02\0\0\0", b"\x03\0\0\0", 1), "version 2"),
+        (limits_page.encode(ContainerLimits((GPU,)))[:-1], "4095 bytes"),
+        (
+            limits_page.encode(ContainerLimits((GPU,))).replace(b"\x02\0\0\0", b"\x03\0\0\0", 1),
+            "version 2",
+        ),
     ],
 )
 def test_a_file_that_is_no_page_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
     (tmp_path / "limits").write_bytes(content)
-    with pytest.raises(BadPage, match=why):
+    with pytest.raises(BadLimitsPage, match=why):
         limits_page.read(tmp_path / "limits")
-    with pytest.raises(BadPage, match=why):
-        Page(tmp_path / "limits")
+    with pytest.raises(BadLimitsPage, match=why):
+        LimitsPage(tmp_path / "limits")
 
 
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        (Limits((GPU,) * (DEVICES_MAX + 1)), "17 devices"),
-        (Limits((Device("G" * 48),)), "room is for 47"),
-        (Limits((Device(GPU.uuid, -1),)), "memory -1"),
-        (Limits((Device(GPU.uuid, 2**64),)), "memory 18446744073709551616"),
-        (Limits((Device("GPU-\n"),)), "visible"),
+        (ContainerLimits((GPU,) * (DEVICES_MAX + 1)), "17 devices"),
+        (ContainerLimits((DeviceLimits("G" * 48),)), "room is for 47"),
+        (ContainerLimits((DeviceLimits(GPU.uuid, -1),)), "memory -1"),
+        (ContainerLimits((DeviceLimits(GPU.uuid, 2**64),)), "memory 18446744073709551616"),
+        (ContainerLimits((DeviceLimits("GPU-\n"),)), "visible"),
     ],
 )
-def test_what_has_no_place_in_a_page_is_refused(tmp_path: Path, limits: Limits, why: str) -> None:
+def test_what_has_no_place_in_a_page_is_refused(
+    tmp_path: Path, limits: ContainerLimits, why: str
+) -> None:
     with pytest.raises(ValueError, match=why):
         limits_page.write(tmp_path / "limits", limits)
     assert not (tmp_path / "limits").exists()

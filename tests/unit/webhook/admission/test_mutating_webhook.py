@@ -20,7 +20,7 @@ from support.fakes.owner_cluster import around
 
 from ledger.kube.api.pod_gates import GATE
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.vendors.vendors import chosen
+from ledger.kube.vendors.vendors import select_vendors
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.api.card_schedulers import CardSchedulers
 from webhook.context.policies import NamespacePolicy
@@ -161,7 +161,7 @@ async def test_a_pod_that_names_its_node_is_not_touched(name: str) -> None:
 
 
 async def test_nothing_is_asked_for_in_the_name_of_a_pod_that_other_vendors_may_not_serve() -> None:
-    rules = DemandRules(vendors=chosen(["hygon", "mthreads"]))
+    rules = DemandRules(vendors=select_vendors(["hygon", "mthreads"]))
     whole = {"hygon.com/dcunum": "1"}
     share = {"mthreads.com/sgpu-core": "2"}
     for asked in (whole, share):

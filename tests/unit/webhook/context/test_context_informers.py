@@ -17,7 +17,7 @@ from support.fakes.owner_cluster import (
     policy,
 )
 
-from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
 from ledger.kube.api.resources import PODS
@@ -104,7 +104,7 @@ async def test_a_discovery_that_fails_is_a_problem_until_it_works(
 ) -> None:
     monkeypatch.setattr(context_informers, "RETRY_SECONDS", 0.001)
     cluster = OwnedCluster()
-    cluster.failing = Unavailable("the API server is down")
+    cluster.failing = ClusterUnavailable("the API server is down")
     async with followed(cluster) as context:
         await until(lambda: cluster.discovered == 2)
         assert context.problems() == ["discovery: the API server is down"]
@@ -190,7 +190,7 @@ async def test_without_policies_no_namespace_is_read() -> None:
 @pytest.mark.parametrize("how", ["fails", "is silent", "does not know it"])
 async def test_a_namespace_that_cannot_be_read_has_no_labels(how: str) -> None:
     cluster = OwnedCluster()
-    cluster.failing = Unavailable("down") if how == "fails" else None
+    cluster.failing = ClusterUnavailable("down") if how == "fails" else None
     cluster.silent = how == "is silent"
     context = around(Viewed(), cluster)
     context.policies.take(

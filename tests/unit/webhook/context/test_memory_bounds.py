@@ -163,11 +163,11 @@ def test_texts_are_remembered_up_to_a_bound_of_bytes() -> None:
 
 
 def test_a_quantity_that_is_too_long_is_not_remembered() -> None:
-    pod_traits.is_some.cache_clear()
-    assert pod_traits.asks_for_some("9" * (quantities.LENGTH_MAX + 1))
-    assert pod_traits.is_some.cache_info().currsize == 0
-    assert pod_traits.asks_for_some("1")
-    assert pod_traits.is_some.cache_info().currsize == 1
+    pod_traits.is_positive_cached.cache_clear()
+    assert pod_traits.is_positive("9" * (quantities.LENGTH_MAX + 1))
+    assert pod_traits.is_positive_cached.cache_info().currsize == 0
+    assert pod_traits.is_positive("1")
+    assert pod_traits.is_positive_cached.cache_info().currsize == 1
 
 
 @pytest.mark.long

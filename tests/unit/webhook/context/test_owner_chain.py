@@ -26,7 +26,7 @@ from support.fakes.owner_cluster import (
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model.commands import BARRED, Observe, Reserve
-from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.objects import ObjectMeta
 from webhook.context.owner_chain import DEPTH_MAX
 from webhook.kinds.schema import WorkloadKind
@@ -195,7 +195,7 @@ async def test_an_owner_that_cannot_be_read_ends_the_walk_at_what_is_known(how: 
     broken = deepcopy(WEB)
     broken["metadata"]["resourceVersion"] = "x"
     cluster = OwnedCluster(broken)
-    cluster.failing = Unavailable("down") if how == "fails" else None
+    cluster.failing = ClusterUnavailable("down") if how == "fails" else None
     cluster.silent = how == "is silent"
     context = around(Viewed(), cluster)
     await remember(context, SETS, SET)

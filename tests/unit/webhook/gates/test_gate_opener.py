@@ -8,7 +8,7 @@ from support.fakes.apiserver import pod_body, quota_body
 from support.harness.settlement import World, full_world, settling
 
 from ledger.core.model.commands import Reserve
-from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.pod_gates import GATE
 from ledger.kube.api.resources import POLICIES
 from ledger.log.memory_log import MemoryStore
@@ -182,7 +182,7 @@ async def test_a_gate_that_cannot_be_removed_is_tried_again_and_charged_once(mon
     monkeypatch.setattr(gate_opener, "RETRY_SECONDS", 0.1)
     async with full_world() as one, settling(one):
         await one.synced()
-        one.cluster.refusing = Unavailable("the API server is down")
+        one.cluster.refusing = ClusterUnavailable("the API server is down")
         wait(one, "p")
         await one.until(lambda: one.entry("p") is not None)
         one.cluster.refusing = None
@@ -222,7 +222,7 @@ async def test_a_pod_that_went_without_a_word_is_forgotten_at_the_next_list():
 @pytest.mark.parametrize("held", [False, True])
 async def test_after_a_recount_waiting_pods_count_if_something_is_reserved_for_them(held):
     async with full_world() as one:
-        one.cluster.refusing = Unavailable("the API server is down")
+        one.cluster.refusing = ClusterUnavailable("the API server is down")
         if held:
             await one.reserve("p", "uid-p")
         one.server.create("resourcequotas", "red", quota_body("q", **{GPUS: "0"}))
@@ -286,7 +286,7 @@ async def test_events_that_cannot_be_written_are_counted_and_hold_up_no_gate(mon
         await limited(one, 1)
         one.server.create("pods", "red", pod_body("holder"))
         await one.until(lambda: one.entry("holder") is not None)
-        one.cluster.refusing = Unavailable("no answer")
+        one.cluster.refusing = ClusterUnavailable("no answer")
         wait(one, "p")
         dropped = "events_dropped_total", "settlement", "refused"
         await one.until(lambda: one.counted[dropped] == 1)

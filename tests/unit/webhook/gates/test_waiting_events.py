@@ -6,7 +6,7 @@ from ledger.core.model.denials import Denial, Reason, Shortage
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.ports import PodEvent
 from ledger.kube.client import event_queue
-from ledger.kube.client.event_queue import EventQueue
+from ledger.kube.client.event_queue import PodEventQueue
 from webhook.gates import waiting_events
 from webhook.gates.waiting_events import (
     AGAIN_SECONDS,
@@ -30,7 +30,7 @@ class Scene:
     def __init__(self) -> None:
         self.pods: dict[str, Obstacle | None] = {}
         self.looked = 0
-        self.queue = EventQueue(Nowhere(), "settlement", lambda *_: None)
+        self.queue = PodEventQueue(Nowhere(), "settlement", lambda *_: None)
         self.events = WaitingEvents(self.queue, self._find)
 
     def wait(self, uid: str, obstacle: Obstacle | None, now: float = 0.0) -> None:

@@ -12,7 +12,7 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Workload
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import CardType
-from ledger.kube.requests.pod_traits import Labels
+from ledger.kube.requests.pod_traits import RecordedLabels
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
 from webhook.admission.objects.scale_path import with_replicas
 from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
@@ -223,7 +223,7 @@ def test_traits_are_those_of_each_template_that_asks_below_the_labels_of_the_obj
     plain = {"metadata": {"labels": {"app": "ps"}}, "spec": {"containers": [{"name": "a"}]}}
     roles = {"Worker": {"template": POD}, "Chief": {"template": POD}, "PS": {"template": plain}}
     found = workload({"metadata": {"labels": {"team": "a"}}, "spec": {"tfReplicaSpecs": roles}})
-    rules = DemandRules(worst_card_memory=16_000, labels=Labels(("app", "team"), 2))
+    rules = DemandRules(worst_card_memory=16_000, labels=RecordedLabels(("app", "team"), 2))
     envelope = accepted(kind_named("tfjobs.kubeflow.org"), found, rules)
     assert envelope.traits == ("!best-effort,!read=2,app=web,team=a",)
 
@@ -237,7 +237,7 @@ def test_many_templates_with_labels_of_their_own_are_a_digest() -> None:
 
     found = workload({"spec": {"workerGroupSpecs": [role(one) for one in range(30)]}})
     rules = DemandRules(
-        worst_card_memory=16_000, labels=Labels(tuple(f"k{one}" for one in range(9)), 9)
+        worst_card_memory=16_000, labels=RecordedLabels(tuple(f"k{one}" for one in range(9)), 9)
     )
     envelope = accepted(kind_named("rayclusters.ray.io"), found, rules)
     [text] = envelope.traits

@@ -7,7 +7,7 @@ import pytest
 from support.fakes.apiserver import pod_body
 from support.harness.settlement import RULES, World, full_world, settling
 
-from ledger.kube.api.errors import Conflict, Unavailable
+from ledger.kube.api.errors import ClusterUnavailable, VersionConflict
 from ledger.kube.quotas import hard_limits
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import NVIDIA
@@ -78,7 +78,7 @@ async def test_a_quota_that_somebody_else_has_written_holds_up_no_other():
         async def conflicting(namespace, name, used, version):
             if name == "q" and len(conflicts) < 100:
                 conflicts.append(version)
-                raise Conflict("somebody was faster")
+                raise VersionConflict("somebody was faster")
             await honest(namespace, name, used, version)
 
         one.cluster.patch_quota_status = conflicting
@@ -94,7 +94,7 @@ async def test_a_quota_that_somebody_else_has_written_holds_up_no_other():
 async def test_a_failure_is_tried_again_after_a_pause():
     async with full_world() as one, settling(one):
         await one.synced()
-        one.cluster.refusing = Unavailable("the API server is down")
+        one.cluster.refusing = ClusterUnavailable("the API server is down")
         quota(one, **{GPUS: "4"})
         await one.until(lambda: one.limits("q") == {GPUS: 4})
         await asyncio.sleep(0.2)

@@ -10,7 +10,7 @@ from support.harness.settlement import CLUSTER, World, full_world, settling
 from ledger.core.model import accounts
 from ledger.core.model.commands import Describe, Observe, SetLimits
 from ledger.core.model.traits import NAME, Reach, Requirement
-from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.resources import NAMESPACES, UNIVERSE_QUOTAS
 from ledger.kube.requests import place_traits
 from ledger.tasks import periodic
@@ -232,7 +232,7 @@ async def test_a_status_that_cannot_be_written_is_tried_again_later(quick, monke
     monkeypatch.setattr(universe_quota_status, "RETRY_SECONDS", 0.1)
     async with full_world() as one, settling(one):
         await one.synced()
-        one.cluster.refusing = Unavailable("the API server is down")
+        one.cluster.refusing = ClusterUnavailable("the API server is down")
         universe(one)
         await one.until(lambda: limits(one) is not None)
         await asyncio.sleep(0.3)
@@ -267,7 +267,7 @@ async def test_what_could_not_be_said_of_an_ignored_quota_is_said_later(quick, m
     monkeypatch.setattr(ignored_universe_quotas, "RETRY_SECONDS", 0.1)
     async with full_world(universe_authority=False) as one, settling(one):
         await one.synced()
-        one.cluster.refusing = Unavailable("the API server is down")
+        one.cluster.refusing = ClusterUnavailable("the API server is down")
         universe(one, "gone")
         universe(one)
         await asyncio.sleep(0.3)

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from support.fakes.owner_cluster import policy
 
-from ledger.kube.api.errors import Forbidden, NotFound, Unavailable
+from ledger.kube.api.errors import ClusterUnavailable, Forbidden, NotFound
 from ledger.kube.api.ports import Changed, Listed
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.vendors.vendors import chosen
+from ledger.kube.vendors.vendors import select_vendors
 from webhook.api.card_schedulers import CardSchedulers
 from webhook.context.namespaces import Namespaces
 from webhook.context.policies import NamespacePolicy, Policies
@@ -20,7 +20,7 @@ from webhook.registration import mutating_conditions
 from webhook.registration.mutating_conditions import MutatingCondition, condition
 
 
-class Cluster(Client):
+class Cluster(ApiClient):
     """An API server that notes which conditions are written; it may refuse."""
 
     def __init__(self, refusal: Exception | None = None) -> None:
@@ -106,7 +106,7 @@ async def test_a_condition_that_could_not_be_written_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mutating_conditions, "RETRY_SECONDS", 0.01)
-    cluster, policies = Cluster(Unavailable("busy")), policies_of()
+    cluster, policies = Cluster(ClusterUnavailable("busy")), policies_of()
     policies.take(Listed(1, []))
     async with running(cluster, policies):
         await cluster.has(2)
@@ -130,4 +130,4 @@ async def test_what_cannot_be_narrowed_stays_wide_and_ends_nothing(refusal: Exce
 
 
 def test_where_nothing_is_completed_nobody_is_asked_about() -> None:
-    assert condition(DemandRules(vendors=chosen(["hygon"])), CardSchedulers()) == "false"
+    assert condition(DemandRules(vendors=select_vendors(["hygon"])), CardSchedulers()) == "false"

@@ -8,21 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger.kube.api.errors import Forbidden, NotFound, Unavailable
-from ledger.kube.client.http_client import Client
-from ledger.kube.requests.pod_traits import Labels
+from ledger.kube.api.errors import ClusterUnavailable, Forbidden, NotFound
+from ledger.kube.client.http_client import ApiClient
+from ledger.kube.requests.pod_traits import RecordedLabels
 from webhook.registration import pod_conditions, selected_labels
 from webhook.registration.selected_labels import SelectedLabels
 
 
-class Cluster(Client):
+class Cluster(ApiClient):
     """An API server that notes which conditions are written, and where; it may refuse."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
         self.named: set[tuple[str, str, str]] = set()
         self.refusal: Exception | None = None
-        self.labels = Labels()
+        self.labels = RecordedLabels()
 
     async def request(self, method: str, path: str, **options: Any) -> bytes:
         [webhook] = msgspec.json.decode(options["body"])["webhooks"]
@@ -57,7 +57,7 @@ async def test_the_condition_follows_the_labels_and_is_written_once_each_time() 
     cluster = Cluster()
     async with running(cluster):
         await cluster.has(1)
-        cluster.labels = Labels(("team", "tier"), 2)
+        cluster.labels = RecordedLabels(("team", "tier"), 2)
         await cluster.has(2)
         await asyncio.sleep(0.02)
     assert cluster.written == [pod_conditions.changed(()), pod_conditions.changed(("team", "tier"))]
@@ -81,7 +81,7 @@ async def test_a_condition_that_could_not_be_written_is_tried_again(
 ) -> None:
     monkeypatch.setattr(selected_labels, "RETRY_SECONDS", 0.01)
     cluster = Cluster()
-    cluster.refusal = Unavailable("busy")
+    cluster.refusal = ClusterUnavailable("busy")
     async with running(cluster):
         await cluster.has(3)
 
@@ -92,6 +92,6 @@ async def test_what_cannot_be_written_ends_nothing(refusal: Exception) -> None:
     cluster.refusal = refusal
     async with running(cluster) as task:
         await cluster.has(1)
-        cluster.labels = Labels(("tier",), 1)
+        cluster.labels = RecordedLabels(("tier",), 1)
         await cluster.has(2)
         assert not task.done()

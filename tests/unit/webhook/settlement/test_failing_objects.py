@@ -9,7 +9,7 @@ from support.fakes.full_cluster import DEPLOYMENTS, deployment
 from support.harness.settlement import DEMAND, full_world, settling
 
 from ledger.kube.watch import failed_objects
-from ledger.kube.watch.failed_objects import Failures
+from ledger.kube.watch.failed_objects import FailedObjects
 from webhook.quotas import resource_quotas
 from webhook.settlement import pod_reconciler
 from webhook.settlement.pod_reconciler import PodReconciler
@@ -146,7 +146,7 @@ async def test_a_list_that_cannot_be_taken_in_is_asked_for_again(monkeypatch):
 
 def test_what_fails_is_remembered_up_to_a_bound_and_named_up_to_another():
     counted = []
-    found = Failures(lambda *what: counted.append(what))
+    found = FailedObjects(lambda *what: counted.append(what))
     for number in range(failed_objects.REMEMBERED_MAX + 3):
         with found.taking("pods", f"red/{number}"):
             raise RuntimeError("x" * 1_000)

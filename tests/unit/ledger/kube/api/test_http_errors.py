@@ -7,13 +7,13 @@ from support.fakes.canned_apiserver import failure
 
 from ledger.kube.api.errors import (
     AlreadyExists,
-    Conflict,
+    ClusterUnavailable,
     Forbidden,
     Gone,
     NotFound,
     NotServed,
     Rejected,
-    Unavailable,
+    VersionConflict,
 )
 from ledger.kube.api.http_errors import error_of
 
@@ -25,12 +25,12 @@ from ledger.kube.api.http_errors import error_of
         (failure(403, "Forbidden"), Forbidden),
         (failure(404, "NotFound", name="web"), NotFound),
         (failure(404, "NotFound"), NotServed),
-        (failure(409, "Conflict"), Conflict),
+        (failure(409, "VersionConflict"), VersionConflict),
         (failure(409, "AlreadyExists"), AlreadyExists),
         (failure(410, "Expired"), Gone),
         (failure(422, "Invalid"), Rejected),
-        (failure(429, "TooManyRequests"), Unavailable),
-        (failure(500, "InternalError"), Unavailable),
+        (failure(429, "TooManyRequests"), ClusterUnavailable),
+        (failure(500, "InternalError"), ClusterUnavailable),
     ],
 )
 def test_each_answer_has_one_error(answer, kind):

@@ -5,15 +5,15 @@ from support.fakes.canned_apiserver import failure
 
 from ledger.kube.api.errors import (
     BudgetExhausted,
-    Conflict,
+    ClusterUnavailable,
     Forbidden,
     Malformed,
     NotFound,
     NotServed,
     Rejected,
-    Unavailable,
+    VersionConflict,
 )
-from ledger.kube.api.ports import Binding, Listed, PodEvent
+from ledger.kube.api.ports import Listed, PodBinding, PodEvent
 from ledger.kube.client.api_cluster import KubernetesCluster
 from ledger.kube.client.pod_events import NOTE_BYTES_MAX, agent_of
 
@@ -22,7 +22,7 @@ BINDING = f"{POD}/binding"
 EVICTION = f"{POD}/eviction"
 NODE = "/api/v1/nodes/n1"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/red/events"
-BOUND = Binding(
+BOUND = PodBinding(
     namespace="red",
     name="p",
     uid="u-1",
@@ -32,7 +32,7 @@ BOUND = Binding(
     version="7",
 )
 TOLD = PodEvent(
-    namespace="red", name="p", uid="u-1", reason="BindingSucceed", note="hm", action="Binding"
+    namespace="red", name="p", uid="u-1", reason="BindingSucceed", note="hm", action="PodBinding"
 )
 
 
@@ -48,7 +48,7 @@ async def test_a_binding_carries_all_that_it_was_decided_on(answers, cluster):
     assert asked.method == "POST"
     assert asked.body == {
         "apiVersion": "v1",
-        "kind": "Binding",
+        "kind": "PodBinding",
         "metadata": {
             "name": "p",
             "namespace": "red",
@@ -63,19 +63,19 @@ async def test_a_binding_carries_all_that_it_was_decided_on(answers, cluster):
 
 async def test_a_binding_of_any_version_names_none(answers, cluster):
     answers.by_path[BINDING] = (201, {})
-    await cluster.bind(Binding(namespace="red", name="p", uid="u-1", node="n1"))
+    await cluster.bind(PodBinding(namespace="red", name="p", uid="u-1", node="n1"))
     assert "resourceVersion" not in answers.asked[-1].body["metadata"]
 
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (failure(409, "Conflict", name="p"), Conflict),
+        (failure(409, "VersionConflict", name="p"), VersionConflict),
         (failure(404, "NotFound", name="p"), NotFound),
         (failure(403, "Forbidden"), Forbidden),
         (failure(422, "Invalid"), Rejected),
-        (failure(500, "InternalError"), Unavailable),
-        (failure(504, "Timeout"), Unavailable),
+        (failure(500, "InternalError"), ClusterUnavailable),
+        (failure(504, "Timeout"), ClusterUnavailable),
     ],
 )
 async def test_a_refused_binding_differs_from_an_unclear_one(answers, cluster, answer, kind):
@@ -103,7 +103,7 @@ async def test_a_budget_that_forbids_an_eviction_is_no_overload(answers, cluster
     with pytest.raises(BudgetExhausted, match="Cannot evict pod The disruption budget b needs 2"):
         await cluster.evict("red", "p", "u-1")
     answers.by_path[EVICTION] = failure(429, "TooManyRequests")
-    with pytest.raises(Unavailable):
+    with pytest.raises(ClusterUnavailable):
         await cluster.evict("red", "p", "u-1")
 
 

@@ -12,9 +12,9 @@ from support.fakes.apiserver import (
     quota_body,
 )
 
-from ledger.kube.api.ports import Changed, Cluster, Listed
+from ledger.kube.api.ports import Changed, Listed, WatchedCluster
 from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 
 
 @pytest.fixture
@@ -29,16 +29,20 @@ async def cluster(request, server, tmp_path):
         return
     async with (
         on_loopback(http_api(server), tmp_path) as kubeconfig,
-        await Client.connect(kubeconfig) as client,
+        await ApiClient.connect(kubeconfig) as client,
     ):
         yield KubernetesCluster(client)
 
 
-async def test_a_cluster_is_known_by_the_uid_of_kube_system(cluster: Cluster, server: ApiServer):
+async def test_a_cluster_is_known_by_the_uid_of_kube_system(
+    cluster: WatchedCluster, server: ApiServer
+):
     assert await cluster.kube_system_uid() == server.uid
 
 
-async def test_a_list_holds_the_pods_of_its_namespace_alone(cluster: Cluster, server: ApiServer):
+async def test_a_list_holds_the_pods_of_its_namespace_alone(
+    cluster: WatchedCluster, server: ApiServer
+):
     server.create("pods", "red", pod_body("mine"))
     server.create("pods", "blue", pod_body("other"))
     listed = await cluster.list_pods("red")
@@ -46,7 +50,9 @@ async def test_a_list_holds_the_pods_of_its_namespace_alone(cluster: Cluster, se
     assert listed.version == server.version
 
 
-async def test_a_watch_begins_with_everything_at_one_version(cluster: Cluster, server: ApiServer):
+async def test_a_watch_begins_with_everything_at_one_version(
+    cluster: WatchedCluster, server: ApiServer
+):
     server.create("pods", "red", pod_body("p"))
     async with contextlib.aclosing(cluster.watch_pods()) as changes:
         first = await anext(changes)
@@ -55,7 +61,9 @@ async def test_a_watch_begins_with_everything_at_one_version(cluster: Cluster, s
     assert [pod.metadata.name for pod in first.objects] == ["p"]
 
 
-async def test_a_watch_tells_creation_change_and_deletion(cluster: Cluster, server: ApiServer):
+async def test_a_watch_tells_creation_change_and_deletion(
+    cluster: WatchedCluster, server: ApiServer
+):
     async with contextlib.aclosing(cluster.watch_pods()) as changes:
         await anext(changes)
         created = server.create("pods", "red", pod_body("p"))
@@ -70,7 +78,7 @@ async def test_a_watch_tells_creation_change_and_deletion(cluster: Cluster, serv
     assert seen[-1].version == server.version
 
 
-async def test_quotas_are_watched_like_pods(cluster: Cluster, server: ApiServer):
+async def test_quotas_are_watched_like_pods(cluster: WatchedCluster, server: ApiServer):
     server.create("resourcequotas", "red", quota_body("q", **{"limits.nvidia.com/gpu": "2"}))
     async with contextlib.aclosing(cluster.watch_quotas()) as changes:
         listed = await anext(changes)

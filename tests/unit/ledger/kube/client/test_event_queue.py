@@ -9,7 +9,7 @@ from support.harness.waiting import until
 from ledger.kube.api.errors import ClusterError, Forbidden
 from ledger.kube.api.ports import PodEvent
 from ledger.kube.client import event_queue
-from ledger.kube.client.event_queue import EventQueue
+from ledger.kube.client.event_queue import PodEventQueue
 
 
 class Server:
@@ -31,7 +31,7 @@ def event(note: str) -> PodEvent:
 
 async def test_events_are_written_in_their_order() -> None:
     server = Server()
-    queue = EventQueue(server, "tests", _uncounted)
+    queue = PodEventQueue(server, "tests", _uncounted)
     task = asyncio.create_task(queue.run())
     for number in range(5):
         assert queue.put(event(str(number)))
@@ -44,7 +44,7 @@ async def test_events_beyond_the_bound_are_dropped_counted_and_logged_once_a_min
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     counted: list[tuple[str, ...]] = []
-    queue = EventQueue(Server(), "tests", lambda *what: counted.append(what))
+    queue = PodEventQueue(Server(), "tests", lambda *what: counted.append(what))
     with caplog.at_level(logging.WARNING):
         taken = [queue.put(event("e")) for _ in range(event_queue.WAITING_MAX + 7)]
         assert [record.message for record in caplog.records] == ["events_dropped"]
@@ -57,7 +57,7 @@ async def test_events_beyond_the_bound_are_dropped_counted_and_logged_once_a_min
 
 async def test_events_that_the_api_server_refuses_are_counted_and_hold_up_no_others() -> None:
     server, counted = Server(), list[tuple[str, ...]]()
-    queue = EventQueue(server, "tests", lambda *what: counted.append(what))
+    queue = PodEventQueue(server, "tests", lambda *what: counted.append(what))
     server.refusing = Forbidden("no rights")
     task = asyncio.create_task(queue.run())
     queue.put(event("refused"))

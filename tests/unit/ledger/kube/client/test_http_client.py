@@ -7,7 +7,7 @@ from aiohttp import web
 from support.fakes.apiserver import on_loopback
 
 from ledger.kube.client import http_client as clients
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 
 
 async def test_watches_take_no_connection_from_reads_and_writes(answers, tmp_path, monkeypatch):
@@ -23,7 +23,7 @@ async def test_watches_take_no_connection_from_reads_and_writes(answers, tmp_pat
     answers.by_path |= {"/watched": silence, "/read": {"a": 1}}
     async with contextlib.AsyncExitStack() as stack:
         kubeconfig = await stack.enter_async_context(on_loopback(answers.app(), tmp_path))
-        client = await stack.enter_async_context(await Client.connect(kubeconfig))
+        client = await stack.enter_async_context(await ApiClient.connect(kubeconfig))
         for _ in range(3):
             watch = await stack.enter_async_context(
                 contextlib.aclosing(client.watch("/watched", {"watch": "1"}))

@@ -3,7 +3,7 @@
 import pytest
 from support.fakes.canned_apiserver import failure
 
-from ledger.kube.api.errors import Conflict, Forbidden
+from ledger.kube.api.errors import Forbidden, VersionConflict
 from ledger.kube.client.api_cluster import KubernetesCluster
 
 QUOTA = "/api/v1/namespaces/red/resourcequotas/gpu/status"
@@ -36,8 +36,8 @@ async def test_what_kubernetes_counts_is_never_written(answers, cluster, key):
 
 
 async def test_a_write_at_another_version_is_a_conflict(answers, cluster):
-    answers.by_path[QUOTA] = failure(409, "Conflict", "the object has been modified")
-    with pytest.raises(Conflict, match="modified"):
+    answers.by_path[QUOTA] = failure(409, "VersionConflict", "the object has been modified")
+    with pytest.raises(VersionConflict, match="modified"):
         await cluster.patch_quota_status("red", "gpu", {MEMORY: "5"}, 7)
 
 
@@ -59,9 +59,9 @@ async def test_a_quota_that_is_there_stays_as_it_is(answers, cluster):
     assert not await cluster.create_quota("red", "default", {MEMORY: "5"})
 
 
-@pytest.mark.parametrize(("code", "kind"), [(409, Conflict), (403, Forbidden)])
+@pytest.mark.parametrize(("code", "kind"), [(409, VersionConflict), (403, Forbidden)])
 async def test_a_quota_that_could_not_be_made_is_not_taken_for_there(answers, cluster, code, kind):
-    answers.by_path["/api/v1/namespaces/red/resourcequotas"] = failure(code, "Conflict")
+    answers.by_path["/api/v1/namespaces/red/resourcequotas"] = failure(code, "VersionConflict")
     with pytest.raises(kind):
         await cluster.create_quota("red", "default", {MEMORY: "5"})
 

@@ -8,13 +8,13 @@ import pytest
 from ledger.core.decide.card_checks import SHARES_MAX
 from ledger.core.model.cards import HAMI, OWN, Card, Profile
 from ledger.kube.hami import annotation_names
-from ledger.kube.hami.node_annotations import Announced, announced
+from ledger.kube.hami.node_annotations import NodeAnnouncement, read_announcement
 from ledger.kube.hami.node_devices import TEXT_MAX, announcement
 from ledger.kube.vendors.vendors import BUILT_IN
 
-NVIDIA = annotation_names.WORDS["nvidia"].register
-AMD = annotation_names.WORDS["amd"].register
-HYGON = annotation_names.WORDS["hygon"].register
+NVIDIA = annotation_names.VENDOR_ANNOTATIONS["nvidia"].register
+AMD = annotation_names.VENDOR_ANNOTATIONS["amd"].register
+HYGON = annotation_names.VENDOR_ANNOTATIONS["hygon"].register
 
 A = Card("GPU-a", 0, "NVIDIA A10", 24_576, 100, 10, mode="hami-core")
 B = Card("GPU-b", 1, "NVIDIA A10", 24_576, 100, 10, numa=1, mode="hami-core")
@@ -25,12 +25,12 @@ def listed(**fields: Any) -> dict[str, Any]:
     return {"id": "GPU-a", "count": 10, "devmem": 100, "devcore": 100, "health": True, **fields}
 
 
-def read(*cards: dict[str, Any], **others: str) -> Announced:
-    return announced({NVIDIA: json.dumps(cards), **others})
+def read(*cards: dict[str, Any], **others: str) -> NodeAnnouncement:
+    return read_announcement({NVIDIA: json.dumps(cards), **others})
 
 
-def read_text(text: str) -> Announced:
-    return announced({NVIDIA: text})
+def read_text(text: str) -> NodeAnnouncement:
+    return read_announcement({NVIDIA: text})
 
 
 def test_cards_are_read_from_json_with_all_they_say() -> None:
@@ -40,7 +40,7 @@ def test_cards_are_read_from_json_with_all_they_say() -> None:
         '{"id":"GPU-b","index":1,"count":10,"devmem":24576,"devcore":100,"type":"NVIDIA A10",'
         '"numa":1,"mode":"hami-core","health":true}]'
     )
-    assert read_text(text) == Announced((A, B), HAMI, ("nvidia",))
+    assert read_text(text) == NodeAnnouncement((A, B), HAMI, ("nvidia",))
     assert announcement((A, B)) == text
 
 
@@ -60,7 +60,7 @@ def test_a_profile_that_may_lie_nowhere_is_what_go_writes_of_it() -> None:
         '[{"id":"GPU-a","mode":"mig","migProfiles":[{"name":"1g.5gb","memoryMB":4864,"core":14,'
         '"sliceCount":1,"placements":null}]},{"id":"GPU-b","index":1,"migProfiles":null}]'
     )
-    cut, whole = announced({"hami.io/node-nvidia-register": text}).cards
+    cut, whole = read_announcement({"hami.io/node-nvidia-register": text}).cards
     assert cut.profiles == (Profile("1g.5gb", 4864, 14, 1, ()),)
     assert whole.profiles == ()
 
@@ -82,7 +82,7 @@ def test_a_profile_that_may_lie_nowhere_is_what_go_writes_of_it() -> None:
     ],
 )
 def test_cards_are_read_from_the_older_form(text: str, cards: tuple[Card, ...]) -> None:
-    assert read_text(text) == Announced(cards, HAMI, ("nvidia",))
+    assert read_text(text) == NodeAnnouncement(cards, HAMI, ("nvidia",))
 
 
 def test_the_order_in_which_a_node_lists_its_cards_changes_nothing() -> None:
@@ -103,12 +103,12 @@ def test_the_order_in_which_a_node_lists_its_cards_changes_nothing() -> None:
 
 
 def test_an_empty_list_says_that_there_are_no_cards_and_no_list_says_nothing() -> None:
-    assert read_text("[]") == Announced((), HAMI, ("nvidia",))
-    assert announced({}) == Announced()
+    assert read_text("[]") == NodeAnnouncement((), HAMI, ("nvidia",))
+    assert read_announcement({}) == NodeAnnouncement()
 
 
 def test_cards_of_several_makers_are_told_apart() -> None:
-    found = announced(
+    found = read_announcement(
         {
             NVIDIA: json.dumps([listed()]),
             AMD: json.dumps([listed(id="amd-1", type="MI300X")]),
@@ -127,12 +127,12 @@ def test_cards_of_several_makers_are_told_apart() -> None:
 
 
 def test_every_maker_whose_cards_have_words_is_known_as_a_vendor() -> None:
-    assert set(annotation_names.WORDS) <= {vendor.name for vendor in BUILT_IN}
-    assert len({words.register for words in annotation_names.WORDS.values()}) == len(
-        annotation_names.WORDS
+    assert set(annotation_names.VENDOR_ANNOTATIONS) <= {vendor.name for vendor in BUILT_IN}
+    assert len({words.register for words in annotation_names.VENDOR_ANNOTATIONS.values()}) == len(
+        annotation_names.VENDOR_ANNOTATIONS
     )
-    assert len({words.allocated for words in annotation_names.WORDS.values()}) == len(
-        annotation_names.WORDS
+    assert len({words.allocated for words in annotation_names.VENDOR_ANNOTATIONS.values()}) == len(
+        annotation_names.VENDOR_ANNOTATIONS
     )
 
 
@@ -146,10 +146,13 @@ def test_cards_are_cordoned_by_uuid_whatever_blanks_and_commas_there_are() -> No
 
 def test_the_keeper_is_who_the_node_says_else_who_the_setting_says() -> None:
     assert read(listed()).keeper == HAMI
-    assert announced({NVIDIA: "[]"}, keeper=OWN).keeper == OWN
-    assert announced({annotation_names.KEEPER: "gpuledger"}).keeper == OWN
-    assert announced({annotation_names.KEEPER: "hami"}, keeper=OWN).keeper == HAMI
-    assert "'me' is none of hami, gpuledger" in announced({annotation_names.KEEPER: "me"}).problem
+    assert read_announcement({NVIDIA: "[]"}, keeper=OWN).keeper == OWN
+    assert read_announcement({annotation_names.KEEPER: "gpuledger"}).keeper == OWN
+    assert read_announcement({annotation_names.KEEPER: "hami"}, keeper=OWN).keeper == HAMI
+    assert (
+        "'me' is none of hami, gpuledger"
+        in read_announcement({annotation_names.KEEPER: "me"}).problem
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,7 +205,7 @@ def test_what_cannot_be_read_is_a_problem_that_says_where_and_what_to_do(
 
 
 def test_one_makers_list_that_is_wrong_leaves_no_half_of_a_node() -> None:
-    found = announced({NVIDIA: json.dumps([listed()]), AMD: "[{}]"})
+    found = read_announcement({NVIDIA: json.dumps([listed()]), AMD: "[{}]"})
     assert found.cards == ()
     assert f"annotation {AMD}: card 0" in found.problem
     assert found.vendors == ("nvidia", "amd")
@@ -210,12 +213,12 @@ def test_one_makers_list_that_is_wrong_leaves_no_half_of_a_node() -> None:
 
 def test_two_makers_cannot_have_a_card_in_common() -> None:
     text = json.dumps([listed()])
-    assert "2 cards have the uuid GPU-a" in announced({NVIDIA: text, AMD: text}).problem
+    assert "2 cards have the uuid GPU-a" in read_announcement({NVIDIA: text, AMD: text}).problem
 
 
 def test_all_makers_together_have_no_more_cards_than_a_node_may_have() -> None:
     half = [listed(id=f"GPU-{number}") for number in range(SHARES_MAX)]
-    found = announced({NVIDIA: json.dumps(half), AMD: json.dumps([listed(id="amd-1")])})
+    found = read_announcement({NVIDIA: json.dumps(half), AMD: json.dumps([listed(id="amd-1")])})
     assert f"{SHARES_MAX + 1} cards are more than {SHARES_MAX}" in found.problem
 
 

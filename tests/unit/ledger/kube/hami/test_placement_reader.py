@@ -14,7 +14,7 @@ from ledger.kube.hami.placement_reader import parts_of
 from ledger.kube.hami.pod_devices import BadDeviceList
 from ledger.kube.vendors.vendors import BUILT_IN, Vendor
 
-GIVEN = annotation_names.WORDS["nvidia"].allocated
+GIVEN = annotation_names.VENDOR_ANNOTATIONS["nvidia"].allocated
 GPU = {"nvidia.com/gpu": "1"}
 DCU = {"hygon.com/dcunum": "1"}
 
@@ -123,7 +123,7 @@ def test_a_list_that_cannot_be_read_is_refused_with_its_annotation_and_place(
 
 
 def test_a_share_of_all_cores_is_exclusive_in_the_makers_own_unit() -> None:
-    ascend = annotation_names.WORDS["ascend-910b4"].allocated
+    ascend = annotation_names.VENDOR_ANNOTATIONS["ascend-910b4"].allocated
     spec = pod(container("main"))
     whole = given("GPU-a,NVIDIA,1,100:GPU-b,NVIDIA,1,99:;", spec, **{ascend: "npu,W,1,100:;"})
     assert whole == {
@@ -136,7 +136,7 @@ def test_a_share_of_all_cores_is_exclusive_in_the_makers_own_unit() -> None:
 
 
 def test_each_makers_list_has_slots_of_its_own() -> None:
-    dcu = annotation_names.WORDS["hygon"].allocated
+    dcu = annotation_names.VENDOR_ANNOTATIONS["hygon"].allocated
     spec = pod(container("one", GPU), container("two", DCU), container("three"))
     assert given("GPU-a,NVIDIA,4000,30:;", spec, **{dcu: "DCU-1,DCU,5,6:;"}) == {
         "one": (A,),
@@ -186,7 +186,7 @@ def test_instances_are_found_where_empty_slots_were_lost() -> None:
 
 def test_instances_are_of_the_cards_of_one_maker_only() -> None:
     others = {
-        annotation_names.WORDS["hygon"].allocated: ";DCU-1,DCU,5,6:;;",
+        annotation_names.VENDOR_ANNOTATIONS["hygon"].allocated: ";DCU-1,DCU,5,6:;;",
         annotation_names.INSTANCES: json.dumps([instance()]),
     }
     found = given(";GPU-a,NVIDIA,4000,100:;;", **others)

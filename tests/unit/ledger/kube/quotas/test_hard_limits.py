@@ -6,7 +6,7 @@ import pytest
 from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.kube.quotas import hard_limits
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.vendors.vendors import NVIDIA, chosen
+from ledger.kube.vendors.vendors import NVIDIA, select_vendors
 
 MEM = "limits.nvidia.com/gpumem"
 GPUS = "requests.nvidia.com/gpu"
@@ -22,7 +22,7 @@ def stored(value: str | int, key: str = MEM, rules: DemandRules = RULES) -> int 
 
 def refused(value: str | int, key: str = MEM, rules: DemandRules = RULES) -> str:
     """Return what is wrong with a value and what to write, empty when it is accepted."""
-    found = hard_limits.mistakes({key: value}, {}, rules)
+    found = hard_limits.invalid_quantities({key: value}, {}, rules)
     return "; ".join(f"{one.value} {one.why}: {one.remedy}" for one in found)
 
 
@@ -76,7 +76,7 @@ def test_bytes_are_divided_by_the_unit_of_the_memory_that_pods_ask_in() -> None:
     assert stored("1Gi", "limits.cambricon.com/mlu.smlu.vmemory", _CAMBRICON) == 1_024
 
 
-_CAMBRICON = DemandRules(vendors=chosen(["cambricon"]))
+_CAMBRICON = DemandRules(vendors=select_vendors(["cambricon"]))
 
 
 def test_a_binary_suffix_of_what_is_no_memory_is_refused_with_its_number() -> None:
@@ -128,8 +128,10 @@ def test_no_bytes_are_too_many_or_too_few_to_be_read(
 
 def test_what_stood_there_before_is_not_refused_again() -> None:
     now = {MEM: "16Gi", GPUS: "1Ki"}
-    assert [one.key for one in hard_limits.mistakes(now, {MEM: "16Gi"}, RULES)] == [GPUS]
-    assert [one.key for one in hard_limits.mistakes(now, {MEM: "8Gi", GPUS: "1Ki"}, RULES)] == [MEM]
+    assert [one.key for one in hard_limits.invalid_quantities(now, {MEM: "16Gi"}, RULES)] == [GPUS]
+    assert [
+        one.key for one in hard_limits.invalid_quantities(now, {MEM: "8Gi", GPUS: "1Ki"}, RULES)
+    ] == [MEM]
 
 
 def test_bytes_are_written_as_the_number_that_they_mean() -> None:

@@ -14,7 +14,7 @@ from ledger.kube.api.objects import (
 from ledger.kube.quotas.resource_quota import limits_of, lint
 from ledger.kube.requests import gpu_types
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.vendors.vendors import NVIDIA, chosen
+from ledger.kube.vendors.vendors import NVIDIA, select_vendors
 
 MEM = "limits.nvidia.com/gpumem"
 RULES = DemandRules()
@@ -22,7 +22,7 @@ KIBI = DemandRules(vendors=(msgspec.structs.replace(NVIDIA, memory_factor=1024),
 """Memory is asked for in GiB."""
 
 
-TYPES = gpu_types.read(("v100=32768", "A100"))
+TYPES = gpu_types.parse_types(("v100=32768", "A100"))
 
 
 def selecting(*conditions) -> ScopeSelector:
@@ -219,7 +219,7 @@ def test_other_vendors_keys_hold_when_they_are_switched_on():
     hard = {"limits.cambricon.com/mlu.smlu.vmemory": "2", "limits.cambricon.com/vmlu": "2"}
     assert limits(hard) == {}
     assert "not a managed resource" in warnings(hard)
-    rules = DemandRules(vendors=chosen(["nvidia", "cambricon"]))
+    rules = DemandRules(vendors=select_vendors(["nvidia", "cambricon"]))
     assert limits({**hard, MEM: "5"}, rules) == {
         "limits.cambricon.com/mlu.smlu.vmemory": 512,
         "limits.cambricon.com/vmlu": 2,

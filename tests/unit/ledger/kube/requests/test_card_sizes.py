@@ -12,11 +12,11 @@ from ledger.core.model.commands import AnyCommand, RegisterCards, RemoveNode
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.kube.api.objects import Pod
-from ledger.kube.requests.card_sizes import CARD_MEMORY_MAX, Sizes
+from ledger.kube.requests.card_sizes import CARD_MEMORY_MAX, CardSizes
 from ledger.kube.requests.demand_rules import CardSize, DemandRules
 from ledger.kube.requests.gpu_types import CardType
 from ledger.kube.requests.pod_demand import Demand, demand_of
-from ledger.kube.vendors.vendors import NVIDIA, chosen
+from ledger.kube.vendors.vendors import NVIDIA, select_vendors
 from ledger.log.records import Item, Record
 
 GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"
@@ -61,7 +61,7 @@ def test_the_largest_card_of_each_type_counts_and_only_those_of_the_cluster() ->
     for node in ("east/n1", "east/n2"):
         log.do(RegisterCards(node, "hami", (SMALL, LARGE, other)))
     log.do(RegisterCards("east-2/n1", "hami", (Card("x", 0, "NVIDIA H200", 143_000, 100, 10),)))
-    assert Sizes(log, "east", DemandRules()).rules() == KNOWN
+    assert CardSizes(log, "east", DemandRules()).rules() == KNOWN
 
 
 def test_whole_cards_and_percentages_are_of_the_largest_card_there_is() -> None:
@@ -89,7 +89,7 @@ def test_who_accepts_no_card_that_there_is_may_come_to_run_on_any() -> None:
 
 
 def test_without_a_card_of_the_vendor_the_size_is_not_known() -> None:
-    rules = DemandRules(vendors=chosen(["nvidia", "hygon"]), sizes=SIZES)
+    rules = DemandRules(vendors=select_vendors(["nvidia", "hygon"]), sizes=SIZES)
     demand = asked({"hygon.com/dcunum": 1}, rules)
     assert (demand.unknown, demand.assumed) == ("hygon.com/dcumem", ())
 
@@ -109,7 +109,7 @@ def test_the_setting_a_vendor_and_a_type_go_before_what_there_is() -> None:
 
 def test_the_rules_follow_what_nodes_announce() -> None:
     log = Log()
-    sizes = Sizes(log, "east", DemandRules())
+    sizes = CardSizes(log, "east", DemandRules())
     assert sizes.rules() == DemandRules()
     for node in ("east/n1", "east/n2"):
         log.do(RegisterCards(node, "hami", (SMALL,)))
@@ -132,7 +132,7 @@ HUGE = 2**31 - 1
 @pytest.mark.parametrize("scale", [1, 10])
 def test_one_node_alone_makes_no_whole_card_dearer(forged: str, scale: int) -> None:
     log = Log()
-    sizes = Sizes(log, "east", DemandRules())
+    sizes = CardSizes(log, "east", DemandRules())
     for node in ("east/n1", "east/n2"):
         log.do(RegisterCards(node, "hami", (SMALL, LARGE)))
     cards = (
@@ -153,7 +153,7 @@ def test_one_node_alone_makes_no_whole_card_dearer(forged: str, scale: int) -> N
 
 def test_a_type_that_one_node_has_counts_at_its_size_where_another_has_a_larger_card() -> None:
     log = Log()
-    sizes = Sizes(log, "east", DemandRules())
+    sizes = CardSizes(log, "east", DemandRules())
     log.do(RegisterCards("east/n1", "hami", (SMALL,)))
     log.do(RegisterCards("east/n2", "hami", (LARGE,)))
     log.do(RegisterCards("east/n3", "hami", (LARGE,)))
@@ -164,17 +164,19 @@ def test_a_type_that_one_node_has_counts_at_its_size_where_another_has_a_larger_
 def test_the_only_node_of_a_vendor_is_believed_up_to_the_largest_card_that_there_can_be() -> None:
     log = Log()
     log.do(RegisterCards("east/n1", "hami", (LARGE,)))
-    assert asked({GPU: "1"}, Sizes(log, "east", DemandRules()).rules()).amounts[MEMORY] == 81_920
+    assert (
+        asked({GPU: "1"}, CardSizes(log, "east", DemandRules()).rules()).amounts[MEMORY] == 81_920
+    )
     log.do(RegisterCards("east/n1", "hami", (Card("f", 0, "NVIDIA A100", HUGE, 100, 10),)))
     log.do(RegisterCards("east/n2", "hami", (Card("g", 0, "NVIDIA A100", HUGE, 100, 10),)))
     for most in (CARD_MEMORY_MAX, 100_000):
-        rules = Sizes(log, "east", DemandRules(), most).rules()
+        rules = CardSizes(log, "east", DemandRules(), most).rules()
         assert asked({GPU: "1"}, rules).amounts[MEMORY] == most
 
 
 def test_another_state_is_read_anew() -> None:
     log = Log()
-    sizes = Sizes(log, "east", DemandRules())
+    sizes = CardSizes(log, "east", DemandRules())
     log.do(RegisterCards("east/n1", "hami", (SMALL,)))
     assert sizes.rules().sizes
     log.state = State()
@@ -184,6 +186,6 @@ def test_another_state_is_read_anew() -> None:
 def test_where_the_setting_says_what_to_assume_the_cards_do_not_matter() -> None:
     log = Log()
     rules = DemandRules(worst_card_memory=100)
-    sizes = Sizes(log, "east", rules)
+    sizes = CardSizes(log, "east", rules)
     log.do(RegisterCards("east/n1", "hami", (SMALL,)))
     assert sizes.rules() is rules

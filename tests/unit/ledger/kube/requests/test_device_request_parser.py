@@ -13,7 +13,7 @@ from ledger.kube.requests.device_request_parser import device_request_of, invali
 from ledger.kube.requests.device_requests import DeviceRequest, DeviceSelector, PodDeviceRequest
 from ledger.kube.requests.gpu_types import CardType
 from ledger.kube.requests.pod_demand import demand_of
-from ledger.kube.vendors.vendors import NVIDIA, chosen
+from ledger.kube.vendors.vendors import NVIDIA, select_vendors
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 PERCENTAGE = "nvidia.com/gpumem-percentage"
@@ -99,7 +99,7 @@ def test_a_pod_without_cards_wants_nothing_whatever_its_annotations_say() -> Non
 
 
 def test_cards_of_several_vendors_are_chosen_by_keys_of_their_own() -> None:
-    rules = DemandRules(vendors=chosen(["nvidia", "hygon"]))
+    rules = DemandRules(vendors=select_vendors(["nvidia", "hygon"]))
     one = pod(
         container({GPU: 1, MEMORY: 1, "hygon.com/dcunum": 1, "hygon.com/dcumem": 7}),
         **{"nvidia.com/use-gputype": "A100", "hygon.com/use-dcutype": "Z100"},
@@ -112,7 +112,7 @@ def test_cards_of_several_vendors_are_chosen_by_keys_of_their_own() -> None:
 
 
 def test_cores_are_in_the_unit_in_which_cards_are_announced() -> None:
-    rules = DemandRules(vendors=chosen(["mthreads"]))
+    rules = DemandRules(vendors=select_vendors(["mthreads"]))
     one = card({"mthreads.com/vgpu": 1, "mthreads.com/sgpu-core": 16}, rules)
     assert (one.cores, one.exclusive) == (16, True)
     two = card({"mthreads.com/vgpu": 2, "mthreads.com/sgpu-core": 4}, rules)
@@ -120,7 +120,7 @@ def test_cores_are_in_the_unit_in_which_cards_are_announced() -> None:
 
 
 def test_where_nobody_knows_the_cores_of_a_whole_card_its_memory_tells_that_it_is_one() -> None:
-    rules = DemandRules(vendors=chosen(["ascend-910b2"]))
+    rules = DemandRules(vendors=select_vendors(["ascend-910b2"]))
     count, memory = "huawei.com/Ascend910B2", "huawei.com/Ascend910B2-memory"
     assert card({count: 1}, rules).exclusive
     part = card({count: 1, memory: 9000}, rules)

@@ -8,7 +8,7 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.kube.requests.device_requests import ANY, DeviceSelector
 from ledger.kube.requests.device_selectors import ITEMS_MAX, selector_annotations, selector_of
 from ledger.kube.vendors import vendor_files
-from ledger.kube.vendors.vendors import BUILT_IN, NVIDIA, Vendor, chosen
+from ledger.kube.vendors.vendors import BUILT_IN, NVIDIA, Vendor, select_vendors
 
 VENDORS = {vendor.name: vendor for vendor in BUILT_IN}
 
@@ -63,7 +63,7 @@ def test_a_renamed_nvidia_is_chosen_by_hamis_constants(tmp_path: Path) -> None:
     """As `resourceCountName` in HAMi's device configuration: its annotations do not follow."""
     file = tmp_path / "vendors.yaml"
     file.write_text("- {name: nvidia, count: example.com/gpu, memory: example.com/gpumem}\n")
-    [renamed] = chosen(["nvidia"], vendor_files.load(file))
+    [renamed] = select_vendors(["nvidia"], vendor_files.load(file))
     assert selector_annotations(renamed).names() == (
         "nvidia.com/use-gputype",
         "nvidia.com/nouse-gputype",

@@ -11,7 +11,7 @@ from ledger.kube.requests import gpu_types
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import NAMED_MAX, CardType
 from ledger.kube.requests.pod_demand import Demand, demand_of
-from ledger.kube.vendors.vendors import chosen
+from ledger.kube.vendors.vendors import select_vendors
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 KEY, OTHER_KEY = gpu_types.ANNOTATIONS
@@ -93,7 +93,7 @@ def test_a_wrong_quantity_goes_before_a_wrong_type() -> None:
 
 
 def test_the_size_of_a_type_goes_before_that_of_the_vendors_cards() -> None:
-    rules = DemandRules(vendors=chosen(["kunlun-vxpu"]), types=TYPES)
+    rules = DemandRules(vendors=select_vendors(["kunlun-vxpu"]), types=TYPES)
     assert asked(pod({"kunlunxin.com/vxpu": 1}, key="v100"), rules)[
         "kunlunxin.com/vxpu-memory"
     ] == (32_768)
@@ -141,7 +141,7 @@ def test_the_annotations_are_a_setting() -> None:
 
 
 def test_types_are_read_with_and_without_the_size_of_a_card() -> None:
-    assert gpu_types.read(("V100=32768", "a100-80g")) == (
+    assert gpu_types.parse_types(("V100=32768", "a100-80g")) == (
         CardType("v100", 32_768),
         CardType("a100-80g"),
     )
@@ -150,9 +150,9 @@ def test_types_are_read_with_and_without_the_size_of_a_card() -> None:
 @pytest.mark.parametrize("text", ["", "v100=", "v100=32Gi", "v 100", "-a", "v100=99999999", "a.b"])
 def test_a_type_that_is_none_is_an_error_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=r"for example v100=32768"):
-        gpu_types.read((text,))
+        gpu_types.parse_types((text,))
 
 
 def test_a_type_given_twice_is_an_error() -> None:
     with pytest.raises(ValueError, match="v100 is given twice"):
-        gpu_types.read(("v100", "V100=5"))
+        gpu_types.parse_types(("v100", "V100=5"))

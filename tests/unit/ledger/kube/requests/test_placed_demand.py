@@ -12,7 +12,7 @@ from ledger.kube.requests.device_requests import PodDeviceRequest
 from ledger.kube.requests.gpu_types import CardType
 from ledger.kube.requests.placed_demand import demand_of_placement, placement_overrides
 from ledger.kube.requests.pod_demand import Demand, demand_of
-from ledger.kube.vendors.vendors import chosen
+from ledger.kube.vendors.vendors import select_vendors
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
 PERCENTAGE = "nvidia.com/gpumem-percentage"
@@ -104,7 +104,7 @@ def test_the_types_that_a_pod_is_charged_as_stand_as_well() -> None:
 
 
 def test_each_vendors_cards_count_on_its_own_resources() -> None:
-    rules = DemandRules(vendors=chosen(["nvidia", "hygon"]))
+    rules = DemandRules(vendors=select_vendors(["nvidia", "hygon"]))
     limits = {MEMORY: 5, "hygon.com/dcunum": 1, "hygon.com/dcucores": 10}
     wish = wished(pod(("a", limits, "app")), rules)
     shares = (Share("small", 5, 0), Share("other", 32_000, 10))

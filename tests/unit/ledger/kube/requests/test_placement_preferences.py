@@ -10,20 +10,20 @@ from ledger.kube.requests.placement_preferences import (
     NUMA_BIND,
     WEIGHT_MAX,
     WEIGHTS,
-    Preferences,
+    PlacementPreferences,
     preferences_of,
 )
 
 
-def said(**annotations: str) -> Preferences:
+def said(**annotations: str) -> PlacementPreferences:
     found = preferences_of(annotations)
-    assert isinstance(found, Preferences), found
+    assert isinstance(found, PlacementPreferences), found
     return found
 
 
 def test_nothing_said_leaves_all_to_the_settings() -> None:
     empty = dict.fromkeys((NODE_POLICY, CARD_POLICY, WEIGHTS, NUMA_BIND), " ")
-    assert said() == said(**empty) == Preferences()
+    assert said() == said(**empty) == PlacementPreferences()
 
 
 @pytest.mark.parametrize("word", NODE_POLICIES)

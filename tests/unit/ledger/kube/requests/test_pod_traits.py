@@ -10,8 +10,8 @@ from ledger.kube.requests import place_traits
 from ledger.kube.requests.pod_traits import (
     RECORDED_MAX,
     VOLATILE,
-    Labels,
-    fitting,
+    RecordedLabels,
+    bounded_traits,
     is_recorded,
     labels_of,
     traits_of,
@@ -182,16 +182,18 @@ def test_only_labels_that_are_selected_by_are_recorded() -> None:
     assert traits_of(pod) == ""
     assert traits_of(pod, labels_of({"team": 2, "tier": 1, "!read": 3})) == "!read=3,team=a"
     meta = ObjectMeta(labels={**many, "team": "a"})
-    assert traits_of_template(meta, pod.spec, many, Labels(("team",), 1)) == "!read=1,team=a"
+    assert (
+        traits_of_template(meta, pod.spec, many, RecordedLabels(("team",), 1)) == "!read=1,team=a"
+    )
 
 
 def test_labels_beyond_what_fits_are_a_digest_that_tells_them_apart() -> None:
     one, other = (f"a={'x' * RECORDED_MAX}{end}" for end in "ab")
-    assert fitting(("team=a", "team=b", "team=a")) == ("team=a", "team=b")
-    [digest] = fitting((one, "team=a"))
+    assert bounded_traits(("team=a", "team=b", "team=a")) == ("team=a", "team=b")
+    [digest] = bounded_traits((one, "team=a"))
     assert digest.startswith("!unread=")
     assert len(digest) < 64
-    assert fitting((other, "team=a")) != (digest,)
+    assert bounded_traits((other, "team=a")) != (digest,)
 
 
 def test_a_place_with_too_many_labels_keeps_its_name() -> None:

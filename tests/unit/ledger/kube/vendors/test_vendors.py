@@ -14,7 +14,7 @@ from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.vendors import vendor_files
 from ledger.kube.vendors.managed_resources import is_placed
 from ledger.kube.vendors.vendor_files import BadVendors
-from ledger.kube.vendors.vendors import BUILT_IN, NVIDIA, Vendor, chosen
+from ledger.kube.vendors.vendors import BUILT_IN, NVIDIA, Vendor, select_vendors
 
 PAGE = Path(__file__).parents[5] / "docs" / "reference" / "quotas.md"
 EVERY = DemandRules(vendors=BUILT_IN, worst_card_memory=10_000)
@@ -64,7 +64,7 @@ def refused(limits: dict[str, Any], rules: DemandRules = EVERY) -> Denial:
 
 def test_every_documented_resource_belongs_to_exactly_one_vendor() -> None:
     names = sorted(
-        name for vendor in chosen([one.name for one in BUILT_IN]) for name in vendor.names()
+        name for vendor in select_vendors([one.name for one in BUILT_IN]) for name in vendor.names()
     )
     assert names == sorted(DOCUMENTED.split())
 
@@ -203,7 +203,7 @@ def test_one_container_may_ask_for_cards_of_two_vendors() -> None:
 
 
 def test_what_is_not_known_of_a_card_is_named_by_its_resource() -> None:
-    rules = DemandRules(vendors=chosen(["nvidia", "hygon"]))
+    rules = DemandRules(vendors=select_vendors(["nvidia", "hygon"]))
     demand = demand_of(pod({}, {"hygon.com/dcunum": 1}), rules)
     assert isinstance(demand, Demand)
     assert (demand.unknown, demand.memory_unknown) == (
@@ -213,7 +213,7 @@ def test_what_is_not_known_of_a_card_is_named_by_its_resource() -> None:
 
 
 def test_two_unknown_sizes_of_cards_at_once_are_refused() -> None:
-    rules = DemandRules(vendors=chosen(["nvidia", "hygon"]))
+    rules = DemandRules(vendors=select_vendors(["nvidia", "hygon"]))
     denial = refused({"hygon.com/dcunum": 1, "nvidia.com/gpu": 1}, rules)
     assert denial.reason is Reason.CARD_MEMORY_UNKNOWN
 
@@ -224,10 +224,10 @@ def test_cards_without_memory_are_never_of_unknown_size() -> None:
 
 
 def test_a_makers_name_stands_for_all_its_products() -> None:
-    assert {one.name for one in chosen(["ascend"])} == {
+    assert {one.name for one in select_vendors(["ascend"])} == {
         f"ascend-{chip}" for chip in ("310p", "910a", "910b2", "910b3", "910b4", "910b4-1", "910c")
     }
-    assert [one.name for one in chosen(["metax", "nvidia", "metax-sgpu"])] == [
+    assert [one.name for one in select_vendors(["metax", "nvidia", "metax-sgpu"])] == [
         "metax",
         "metax-sgpu",
         "nvidia",
@@ -237,18 +237,18 @@ def test_a_makers_name_stands_for_all_its_products() -> None:
 @pytest.mark.parametrize("name", ["nvidi", "NVIDIA", "", "ascend-", "as"])
 def test_a_vendor_that_is_not_known_is_an_error_with_the_known_ones(name: str) -> None:
     with pytest.raises(ValueError, match=r"is no known vendor: use some of nvidia, amd"):
-        chosen([name])
+        select_vendors([name])
 
 
 def test_ones_own_vendor_replaces_the_built_in_one_of_its_name() -> None:
     mine = Vendor(name="nvidia", count="nvidia.com/shared-gpu")
-    assert chosen(["nvidia"], [mine]) == (mine,)
+    assert select_vendors(["nvidia"], [mine]) == (mine,)
 
 
 def test_a_resource_of_two_vendors_is_an_error_that_names_both() -> None:
     mine = Vendor(name="mine", count="nvidia.com/gpu")
     with pytest.raises(ValueError, match=r"nvidia\.com/gpu belongs to both nvidia and mine"):
-        chosen(["nvidia"], [mine])
+        select_vendors(["nvidia"], [mine])
 
 
 def written(directory: Path, text: str) -> Path:
@@ -260,7 +260,7 @@ def written(directory: Path, text: str) -> Path:
 def test_vendors_of_ones_own_are_read_from_a_file(tmp_path: Path) -> None:
     text = "- {name: acme, count: acme.example/npu, memory: acme.example/mem, memoryFactor: 1024}"
     (vendor,) = vendor_files.load(written(tmp_path, text))
-    rules = DemandRules(vendors=chosen([], [vendor]))
+    rules = DemandRules(vendors=select_vendors([], [vendor]))
     assert asked({"acme.example/npu": 2, "acme.example/mem": 3}, rules) == {
         "acme.example/mem": 6144,
         "acme.example/npu": 2,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from ledger.kube.api.errors import Malformed, Unavailable
+from ledger.kube.api.errors import ClusterUnavailable, Malformed
 from ledger.kube.api.resources import PODS, Resource
 from ledger.kube.client.api_cluster import KubernetesCluster
 from ledger.kube.watch import discovery
@@ -127,7 +127,7 @@ async def test_a_discovery_as_a_whole_has_a_deadline(answers, client, monkeypatc
     answer_plainly(answers)
     answers.by_path["/apis/apps/v1"] = silence
     monkeypatch.setattr(discovery, "DISCOVERY_SECONDS", 0.3)
-    with pytest.raises(Unavailable, match=r"http://127.*discovery took longer than 0.3 s"):
+    with pytest.raises(ClusterUnavailable, match=r"http://127.*discovery took longer than 0.3 s"):
         await discover(client)
 
 

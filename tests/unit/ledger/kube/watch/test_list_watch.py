@@ -9,15 +9,15 @@ import pytest
 from aiohttp import web
 from support.fakes.apiserver import on_loopback, pod_body
 
-from ledger.kube.api.errors import Forbidden, Malformed, NotFound, Rejected, Unavailable
+from ledger.kube.api.errors import ClusterUnavailable, Forbidden, Malformed, NotFound, Rejected
 from ledger.kube.api.objects import Pod, PodList
 from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
 from ledger.kube.client import http_client as clients
-from ledger.kube.client.http_client import Client
+from ledger.kube.client.http_client import ApiClient
 from ledger.kube.watch import list_watch
-from ledger.kube.watch.list_watch import Lines, Source, watch_backoff, whole
+from ledger.kube.watch.list_watch import CollectionSource, LineSplitter, watch_backoff, whole
 
-PODS = Source("/api/v1/pods", Pod, PodList, whole)
+PODS = CollectionSource("/api/v1/pods", Pod, PodList, whole)
 
 
 def line(kind: str, version: int, name: str = "p") -> bytes:
@@ -211,7 +211,7 @@ async def test_a_page_is_reduced_to_what_is_kept_before_the_next_is_asked_for(sc
         asked_at[pod.metadata.name] = script.lists_asked()
         return pod.metadata.uid
 
-    listed = await list_watch.list_all(client, Source("/api/v1/pods", Pod, PodList, keep))
+    listed = await list_watch.list_all(client, CollectionSource("/api/v1/pods", Pod, PodList, keep))
     assert listed.objects == ["u-a", "u-b"]
     assert asked_at == {"a": 1, "b": 2}
 
@@ -229,13 +229,19 @@ async def test_pages_that_always_expire_are_unavailable(script, client):
         web.json_response({"message": "expired"}, status=410)
         for _ in range(list_watch.EXPIRED_PAGES_MAX)
     ]
-    with pytest.raises(Unavailable, match="expire"):
+    with pytest.raises(ClusterUnavailable, match="expire"):
         await list_watch.list_all(client, PODS)
 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(401, Forbidden), (403, Forbidden), (404, NotFound), (422, Rejected), (503, Unavailable)],
+    [
+        (401, Forbidden),
+        (403, Forbidden),
+        (404, NotFound),
+        (422, Rejected),
+        (503, ClusterUnavailable),
+    ],
 )
 async def test_errors_name_the_address_and_what_the_server_said(script, client, status, kind):
     script.lists = [web.json_response({"message": "because I say so"}, status=status)]
@@ -246,20 +252,20 @@ async def test_errors_name_the_address_and_what_the_server_said(script, client, 
 async def test_an_unreachable_server_is_unavailable_and_named(tmp_path, script):
     async with on_loopback(script.app(), tmp_path) as kubeconfig:
         pass
-    async with await Client.connect(kubeconfig) as client:
-        with pytest.raises(Unavailable, match=r"127\.0\.0\.1.*is the API server reachable"):
+    async with await ApiClient.connect(kubeconfig) as client:
+        with pytest.raises(ClusterUnavailable, match=r"127\.0\.0\.1.*is the API server reachable"):
             await client.get("/api/v1/pods")
 
 
 async def test_an_answer_that_never_ends_meets_its_deadline(script, client):
     script.streams = [[None]]
-    with pytest.raises(Unavailable):
+    with pytest.raises(ClusterUnavailable):
         await client.request("GET", "/api/v1/pods", params={"watch": "1"}, seconds=0.2)
 
 
 async def test_a_body_beyond_the_bound_is_not_read(script, client, monkeypatch):
     monkeypatch.setattr(clients, "BODY_BYTES_MAX", 10)
-    with pytest.raises(Unavailable, match="more than 10 bytes"):
+    with pytest.raises(ClusterUnavailable, match="more than 10 bytes"):
         await client.get("/api/v1/pods")
 
 
@@ -273,7 +279,7 @@ async def test_a_refused_token_is_read_again_before_the_next_request(script, cli
     token_file = tmp_path / "token"
     token_file.write_text("first")
     kubeconfig.write_text(kubeconfig.read_text().replace("token: secret", "tokenFile: token"))
-    async with await Client.connect(kubeconfig) as rotating:
+    async with await ApiClient.connect(kubeconfig) as rotating:
         await rotating.get("/api/v1/pods")
         token_file.write_text("second")
         script.lists = [web.json_response({"message": "expired token"}, status=401)]
@@ -285,17 +291,17 @@ async def test_a_refused_token_is_read_again_before_the_next_request(script, cli
 
 async def test_a_missing_kubeconfig_is_named(tmp_path):
     with pytest.raises(Forbidden, match=r"nowhere.*--kubeconfig"):
-        await Client.connect(tmp_path / "nowhere")
+        await ApiClient.connect(tmp_path / "nowhere")
 
 
 def test_lines_are_split_wherever_the_chunks_end():
     text = b"one\ntwo\n\nthree\n"
     for cut in range(len(text)):
-        lines = Lines()
+        lines = LineSplitter()
         assert [*lines.feed(text[:cut]), *lines.feed(text[cut:])] == [b"one", b"two", b"three"]
 
 
 def test_a_line_without_end_is_refused():
-    lines = Lines(bytes_max=8)
+    lines = LineSplitter(bytes_max=8)
     with pytest.raises(Malformed, match="longer than 8 bytes"):
         list(lines.feed(b"123456789"))

@@ -13,7 +13,7 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, Reached
 from ledger.kube.api.resources import Resource
 from ledger.kube.watch import owner_cache
-from ledger.kube.watch.owner_cache import Parent, Parents
+from ledger.kube.watch.owner_cache import CachedOwner, OwnerCache
 
 SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
 JOBS = Resource("batch", "v1", "jobs", "Job")
@@ -47,15 +47,17 @@ def body(name: str, uid: str = "", version: int = 1, replicas: int = 3) -> dict[
 
 
 @pytest.fixture
-def parents() -> Parents[int]:
-    return Parents(replicas)
+def parents() -> OwnerCache[int]:
+    return OwnerCache(replicas)
 
 
-def seen(parents: Parents[int], name: str, resource: Resource = SETS, **parts: Any) -> Parent[int]:
+def seen(
+    parents: OwnerCache[int], name: str, resource: Resource = SETS, **parts: Any
+) -> CachedOwner[int]:
     return parents.parent_of(resource, msgspec.convert(body(name, **parts), Workload))
 
 
-def changed(parent: Parent[int], *, deleted: bool = False) -> Changed[Parent[int]]:
+def changed(parent: CachedOwner[int], *, deleted: bool = False) -> Changed[CachedOwner[int]]:
     return Changed(parent.version, parent, deleted)
 
 
@@ -109,7 +111,7 @@ async def test_a_list_forgets_what_is_gone_of_its_resource_alone(parents):
 
 
 async def test_a_full_cache_turns_away_what_is_new_and_keeps_up_with_what_it_has(parents):
-    small, turned_away = Parents(replicas, parents_max=2), []
+    small, turned_away = OwnerCache(replicas, parents_max=2), []
     small.when_turned_away = lambda: turned_away.append(1)
     await small.feed(SETS, Listed(1, [seen(small, name) for name in "abc"]))
     assert (len(small), len(turned_away)) == (2, 1)
@@ -195,7 +197,7 @@ async def test_an_object_costs_about_a_kilobyte_however_large_its_spec(parents):
 
 async def test_objects_with_large_labels_are_remembered_up_to_a_bound_of_bytes():
     turned_away = []
-    parents = Parents(replicas, bytes_max=4_000_000)
+    parents = OwnerCache(replicas, bytes_max=4_000_000)
     parents.when_turned_away = lambda: turned_away.append(1)
     small = seen(parents, "small")
     await parents.feed(SETS, changed(small))
@@ -213,7 +215,7 @@ async def test_objects_with_large_labels_are_remembered_up_to_a_bound_of_bytes()
 
 
 async def test_an_object_that_grew_beyond_the_bound_is_not_remembered_as_it_was():
-    parents = Parents(replicas, bytes_max=10_000)
+    parents = OwnerCache(replicas, bytes_max=10_000)
     small = seen(parents, "a")
     await parents.feed(SETS, changed(small))
     grown = msgspec.structs.replace(small, version=2, labels={"a": "x" * 20_000})

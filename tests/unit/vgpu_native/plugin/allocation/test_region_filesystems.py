@@ -14,11 +14,11 @@ import pytest
 from support.builders.manifests import DEPLOY, documents
 
 from ledger.core.model.cards import Share
-from vgpu_native.plugin.allocation.allocation_store import Allocations
-from vgpu_native.plugin.allocation.assignment import tie
-from vgpu_native.plugin.allocation.region_filesystems import Slots, slot_in
-from vgpu_native.plugin.grpc_status import Refused
-from vgpu_native.plugin.placement_source import Container
+from vgpu_native.plugin.allocation.allocation_store import AllocationStore
+from vgpu_native.plugin.allocation.assignment import assign
+from vgpu_native.plugin.allocation.region_filesystems import RegionSlots, slot_in
+from vgpu_native.plugin.grpc_status import RejectedCall
+from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.plugin_settings import PluginSettings
 from vgpu_native.shared.layout import REGION_SIZE
 
@@ -34,13 +34,13 @@ SLOT_BYTES: Final = 4 * 1024**2
 WRITING: Final = """
 import os, sys
 from pathlib import Path
-from vgpu_native.plugin.allocation.allocation_store import Allocations
-from vgpu_native.plugin.grpc_status import Refused
-from vgpu_native.plugin.allocation.region_filesystems import Slots, slot_in
+from vgpu_native.plugin.allocation.allocation_store import AllocationStore
+from vgpu_native.plugin.grpc_status import RejectedCall
+from vgpu_native.plugin.allocation.region_filesystems import RegionSlots, slot_in
 
 state = Path(sys.argv[1])
-slots = Slots(state / "slots")
-allocations = Allocations(state / "allocations", slots)
+slots = RegionSlots(state / "slots")
+allocations = AllocationStore(state / "allocations", slots)
 allocations.load()
 
 
@@ -58,7 +58,7 @@ def fill(region):
 def refused():
     try:
         allocations.make(["x"], cdi=False)
-    except Refused as error:
+    except RejectedCall as error:
         return str(error)
     return ""
 """
@@ -145,10 +145,10 @@ assert (region / "region").read_bytes() == b"x"
 
 
 def test_without_slots_regions_are_on_the_disk_and_readiness_warns(tmp_path: Path) -> None:
-    slots = Slots(tmp_path / "slots")
+    slots = RegionSlots(tmp_path / "slots")
     for name in ("0", "1", "x"):
         slots.path(name).mkdir(parents=True)
-    allocations = Allocations(tmp_path / "allocations", slots)
+    allocations = AllocationStore(tmp_path / "allocations", slots)
     allocations.load()
     made = allocations.make(["x"], cdi=False)
     assert slot_in(made.token) == ""
@@ -161,13 +161,13 @@ def test_without_slots_regions_are_on_the_disk_and_readiness_warns(tmp_path: Pat
 def test_a_container_whose_slot_is_not_mounted_does_not_start(tmp_path: Path) -> None:
     settings = PluginSettings(state_dir=tmp_path, library=tmp_path / "libvgpu.so")
     settings.library.touch()
-    allocations = Allocations(tmp_path / "allocations", Slots(tmp_path / "slots"))
+    allocations = AllocationStore(tmp_path / "allocations", RegionSlots(tmp_path / "slots"))
     allocations.load()
     allocations.slots.path("7").mkdir(parents=True)
-    one = Container("team", "p", "uid", "main", 0, (Share("GPU-0", 100, 30),), 1)
+    one = PlacedContainer("team", "p", "uid", "main", 0, (Share("GPU-0", 100, 30),), 1)
     answered = allocations.restore(f"a{'0' * 24}-7", ["x"], one.cards, limited=True, cdi=False)
-    with pytest.raises(Refused, match=r"slots/7 is not mounted.*start the agent's pod again"):
-        tie(allocations, answered, one, settings)
+    with pytest.raises(RejectedCall, match=r"slots/7 is not mounted.*start the agent's pod again"):
+        assign(allocations, answered, one, settings)
 
 
 def test_a_large_file_system_is_no_slot(tmp_path: Path) -> None:

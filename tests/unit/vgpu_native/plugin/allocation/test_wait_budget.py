@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from support.harness.device_plugin import Placed
 
-from vgpu_native.plugin.allocation.wait_budget import LEAST_SECONDS, ROW_SECONDS, Patience
+from vgpu_native.plugin.allocation.wait_budget import LEAST_SECONDS, ROW_SECONDS, AllocateWaitBudget
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
 SETTINGS = PluginSettings(allocate_seconds=4.0, outage_seconds=20.0)
@@ -34,12 +34,12 @@ def placed() -> Placed:
 
 
 @pytest.fixture
-def patience(placed: Placed, clock: Clock) -> Patience:
-    return Patience(SETTINGS, placed, clock.now)
+def patience(placed: Placed, clock: Clock) -> AllocateWaitBudget:
+    return AllocateWaitBudget(SETTINGS, placed, clock.now)
 
 
 async def test_a_ledger_out_of_reach_is_waited_for_and_not_for_ever(
-    patience: Patience, clock: Clock
+    patience: AllocateWaitBudget, clock: Clock
 ) -> None:
     with patience.waiting() as call:
         clock.time += 19.9
@@ -49,7 +49,7 @@ async def test_a_ledger_out_of_reach_is_waited_for_and_not_for_ever(
 
 
 async def test_a_ledger_in_reach_is_waited_for_from_when_it_is(
-    patience: Patience, placed: Placed, clock: Clock
+    patience: AllocateWaitBudget, placed: Placed, clock: Clock
 ) -> None:
     with patience.waiting() as call:
         clock.time += 19.0
@@ -64,7 +64,7 @@ async def test_a_ledger_in_reach_is_waited_for_from_when_it_is(
         assert (call.again, call.is_over) == (True, True)
 
 
-async def test_calls_in_a_row_share_the_time(patience: Patience, clock: Clock) -> None:
+async def test_calls_in_a_row_share_the_time(patience: AllocateWaitBudget, clock: Clock) -> None:
     with patience.waiting():
         clock.time += 15.0
     clock.time += ROW_SECONDS
@@ -79,7 +79,9 @@ async def test_calls_in_a_row_share_the_time(patience: Patience, clock: Clock) -
         assert third.is_over
 
 
-async def test_calls_at_the_same_time_share_it_too(patience: Patience, clock: Clock) -> None:
+async def test_calls_at_the_same_time_share_it_too(
+    patience: AllocateWaitBudget, clock: Clock
+) -> None:
     with patience.waiting() as first:
         clock.time += 15.0
         with patience.waiting() as second:
@@ -89,7 +91,7 @@ async def test_calls_at_the_same_time_share_it_too(patience: Patience, clock: Cl
 
 
 async def test_a_kubelet_that_was_free_for_a_while_may_wait_again(
-    patience: Patience, clock: Clock
+    patience: AllocateWaitBudget, clock: Clock
 ) -> None:
     with patience.waiting():
         clock.time += 20.0
@@ -99,7 +101,9 @@ async def test_a_kubelet_that_was_free_for_a_while_may_wait_again(
         assert not second.is_over
 
 
-async def test_it_is_told_for_how_long_the_kubelet_waits(patience: Patience, clock: Clock) -> None:
+async def test_it_is_told_for_how_long_the_kubelet_waits(
+    patience: AllocateWaitBudget, clock: Clock
+) -> None:
     assert patience.seconds == 0
     with patience.waiting():
         clock.time += 7.0

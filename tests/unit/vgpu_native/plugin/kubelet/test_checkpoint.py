@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vgpu_native.plugin.allocation import response
 from vgpu_native.plugin.kubelet import checkpoint
-from vgpu_native.plugin.kubelet.checkpoint import BadCheckpoint, Entry
+from vgpu_native.plugin.kubelet.checkpoint import BadCheckpoint, CheckpointEntry
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import ContainerAllocateResponse
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
@@ -50,7 +50,7 @@ def plain(token: str = TOKEN) -> ContainerAllocateResponse:
 def test_it_says_who_has_what_and_what_was_answered(tmp_path: Path, ids: Any) -> None:
     path = written(tmp_path / "checkpoint", plain(), ids)
     (found,) = checkpoint.read(path, RESOURCE)
-    assert found == Entry(
+    assert found == CheckpointEntry(
         "uid", "main", frozenset({"A-0", "B-0"}), TOKEN, ("A", "B"), limited=True, cdi=False
     )
     assert checkpoint.read(path, "other.com/gpu") == ()

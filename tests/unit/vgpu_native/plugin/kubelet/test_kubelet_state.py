@@ -10,18 +10,18 @@ import pytest
 from support.harness.device_plugin import Placed, settings_in
 
 from vgpu_native.plugin.kubelet import checkpoint
-from vgpu_native.plugin.kubelet.checkpoint import Entry
-from vgpu_native.plugin.kubelet.kubelet_state import READS_MAX, Witness
+from vgpu_native.plugin.kubelet.checkpoint import CheckpointEntry
+from vgpu_native.plugin.kubelet.kubelet_state import READS_MAX, KubeletState
 
 SECONDS = 30.0
 
 
 @pytest.fixture
-def witness(tmp_path: Path) -> Witness:
+def witness(tmp_path: Path) -> KubeletState:
     settings = settings_in(tmp_path)
     settings.checkpoint.parent.mkdir(parents=True)
     write(settings.checkpoint, "a")
-    return Witness(settings, Placed())
+    return KubeletState(settings, Placed())
 
 
 def write(path: Path, uid: str) -> None:
@@ -36,7 +36,7 @@ def reading(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Path], None]) 
     """Let something happen after a checkpoint was read, and before that is known."""
     read = checkpoint.read
 
-    def slow(path: Path, resource: str) -> tuple[Entry, ...]:
+    def slow(path: Path, resource: str) -> tuple[CheckpointEntry, ...]:
         found = read(path, resource)
         meanwhile(path)
         return found
@@ -45,7 +45,7 @@ def reading(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Path], None]) 
 
 
 async def test_others_go_on_while_a_checkpoint_is_read(
-    witness: Witness, monkeypatch: pytest.MonkeyPatch
+    witness: KubeletState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     went_on = threading.Event()
     waited: list[bool] = []
@@ -58,7 +58,7 @@ async def test_others_go_on_while_a_checkpoint_is_read(
 
 
 async def test_a_checkpoint_that_was_written_meanwhile_is_read_again(
-    witness: Witness, monkeypatch: pytest.MonkeyPatch
+    witness: KubeletState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = ["b"]
     reading(monkeypatch, lambda path: write(path, left.pop()) if left else None)
@@ -68,7 +68,7 @@ async def test_a_checkpoint_that_was_written_meanwhile_is_read_again(
 
 
 async def test_a_checkpoint_that_is_written_all_the_time_is_not_read_for_ever(
-    witness: Witness, monkeypatch: pytest.MonkeyPatch
+    witness: KubeletState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
 

@@ -33,7 +33,7 @@ from support.fakes.owner_cluster import (
 
 from ledger.core.model.commands import BARRED, Describe, Observe, Reserve, SetLimits
 from ledger.core.model.traits import Reach, Requirement
-from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.pod_gates import GATE
 from ledger.kube.api.resources import Resource
 from webhook.context.policies import NamespacePolicy
@@ -205,7 +205,7 @@ async def test_where_pods_alone_are_charged_no_root_is_shown(policy: dict[str, A
 
 async def test_a_slow_api_server_leaves_a_pod_to_stand_alone_within_the_limits() -> None:
     team = Namespace()
-    team.cluster.failing = Unavailable("down")
+    team.cluster.failing = ClusterUnavailable("down")
     team.ledger.limit(cards=1)
     assert (await team.create("a"))["allowed"]
     assert reasons(await team.create("b")) == ["QuotaExceeded"]
@@ -213,7 +213,7 @@ async def test_a_slow_api_server_leaves_a_pod_to_stand_alone_within_the_limits()
 
 async def test_a_slow_api_server_lets_nobody_draw_later_who_may_not() -> None:
     team = Namespace()
-    team.cluster.failing = Unavailable("down")
+    team.cluster.failing = ClusterUnavailable("down")
     await team.create(username=ADA)
     assert [one.root for one in team.reserved()] == [BARRED]
 

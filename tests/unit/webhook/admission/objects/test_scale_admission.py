@@ -28,7 +28,7 @@ from support.fakes.owner_cluster import (
 )
 
 from ledger.core.model.commands import BARRED, Observe, Reserve
-from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.resources import Resource
 from webhook.context import cluster_context
 from webhook.context.policies import NamespacePolicy
@@ -149,7 +149,7 @@ async def test_without_the_parent_a_scale_is_allowed_and_says_so(
     behind = deepcopy(WEB)
     behind["metadata"]["resourceVersion"] = "4"
     cluster = OwnedCluster(behind)
-    cluster.failing = Unavailable("down") if how == "fails" else None
+    cluster.failing = ClusterUnavailable("down") if how == "fails" else None
     cluster.silent = how == "is silent"
     team = Namespace(None if how == "is not there" else cluster)
     async with asyncio.timeout(5):

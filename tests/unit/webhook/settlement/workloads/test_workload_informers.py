@@ -15,7 +15,7 @@ from support.harness.settlement import CLUSTER, full_world, settling
 
 from ledger.core.model.commands import Reserve
 from ledger.core.model.events import Cause
-from ledger.kube.api.errors import Unavailable
+from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.resources import UNIVERSE_QUOTAS
 from webhook.settlement import root_lookup
 from webhook.settlement.workloads import workload_informers
@@ -122,7 +122,7 @@ async def test_a_creation_of_a_kind_that_is_absent_without_proof_stays():
 async def test_readiness_says_that_kinds_are_not_known_and_why(monkeypatch):
     monkeypatch.setattr(workload_informers, "RETRY_SECONDS", 0.05)
     async with full_world() as one:
-        one.cluster.undiscovered = Unavailable("the API server is down")
+        one.cluster.undiscovered = ClusterUnavailable("the API server is down")
         async with settling(one):
             expected = "kinds: the API server is down"
             await one.until(lambda: expected in one.settlement.warnings())

@@ -26,7 +26,7 @@ from support.harness.settlement import (
 from ledger.core.model.commands import BARRED, Observe, Reserve
 from ledger.core.model.events import Cause
 from ledger.core.model.state import State
-from ledger.kube.api.errors import NotServed, Unavailable
+from ledger.kube.api.errors import ClusterUnavailable, NotServed
 from ledger.kube.api.objects import Pod, Workload
 from ledger.kube.api.ports import Listed
 from ledger.log.ledger import Accepted
@@ -261,7 +261,7 @@ async def test_a_pod_whose_owner_could_not_be_read_is_looked_at_again(monkeypatc
         honest = one.cluster.get_object
 
         async def unread(*_):
-            raise Unavailable("no answer")
+            raise ClusterUnavailable("no answer")
 
         one.cluster.get_object = unread
         web_with_pods(one)
