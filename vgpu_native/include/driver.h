@@ -16,13 +16,13 @@ enum vgpu_function {
       VGPU_FN_COUNT
 };
 
-/* The driver's own functions as far as they were looked for; read them with vgpu_real. */
+/* The driver's own functions that were looked up so far; read them with vgpu_real. */
 extern void *vgpu_reals[VGPU_FN_COUNT];
 void *vgpu_find_real(enum vgpu_function function);
 bool vgpu_has(enum vgpu_function function);
 
-/* The driver's own function. Where the driver has none: one that only returns an error, so that
- * whatever this is may be called. */
+/* The driver's own function. If the driver has none: a function that only returns an error, so that
+ * the result can always be called. */
 static inline void *vgpu_real(enum vgpu_function function) {
   void *real = __atomic_load_n(&vgpu_reals[function], __ATOMIC_ACQUIRE);
   return __builtin_expect(real != NULL, 1) ? real : vgpu_find_real(function);
@@ -31,5 +31,5 @@ static inline void *vgpu_real(enum vgpu_function function) {
 /* Call the driver's function: REAL(cuMemAlloc_v2)(pointer, bytes). NVML's need <nvml.h>, too. */
 #define REAL(name) ((__typeof__(&name))vgpu_real(VGPU_FN_##name))
 
-/* Whether the driver has it. */
+/* Whether the driver has the function. */
 #define HAS(name) vgpu_has(VGPU_FN_##name)

@@ -1,7 +1,8 @@
-/* Included before everything: the oldest versions of what newer C libraries have moved or renewed,
- * so that a library built here runs with glibc 2.17. A test reads which versions the result needs.
+/* Included before all other headers. It selects the oldest version of each function that newer C
+ * libraries moved or changed, so that the library runs with glibc 2.17. A test reads which versions
+ * the result needs.
  *
- * Where these functions came from libdl and libpthread then, the Makefile names those libraries. */
+ * In old C libraries some of these functions are in libdl and libpthread, which the Makefile links. */
 #pragma once
 
 #ifndef __ASSEMBLER__

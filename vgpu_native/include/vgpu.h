@@ -1,6 +1,6 @@
-/* What the parts of libvgpu.so ask of one another.
+/* The interface of core to the other parts of libvgpu.so.
  *
- * Nothing here knows CUDA: devices are entries of the region, found by their uuid. */
+ * Core does not use CUDA: devices are entries of the region, found by their uuid. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,44 +9,44 @@
 #include "layout.h"
 #include "util/log.h"
 
-/* Whether this process is under limits. The first call attaches to the region, as the first one
- * after a fork does; all later calls cost a load. False: control is off, and nothing is counted. */
+/* Whether this process is under limits. The first call, and the first call after a fork, attaches to
+ * the region; later calls cost one load. False: control is off, and nothing is counted. */
 bool vgpu_ready(void);
 
-/* The entry of a device, by the 16 bytes of its uuid and its ordinal as the process sees it, which
- * the environment's limits go by. Call vgpu_ready first; where it is false, use -1 as the entry.
+/* The entry of a device. `uuid` is its uuid; `ordinal` is its number in this process, which selects
+ * the environment's limits. Call vgpu_ready first; if it returns false, use -1 as the entry.
  * VGPU_DENIED: a device that the container was not given; its limit is 0, and the region has no place
- * for it. All functions below take both, and count nothing. */
+ * for it. All functions below accept both values, and count nothing for them. */
 #define VGPU_DENIED VGPU_DEVICES_MAX
 int vgpu_entry(const unsigned char uuid[16], unsigned ordinal);
 
-/* The same for whoever may be wrong about the ordinal, as NVML is while CUDA has not started: its
- * limits hold until vgpu_entry is told the right one. */
+/* The same for a caller whose ordinal may be wrong, as NVML's is while CUDA has not started: the
+ * limits of that ordinal hold until vgpu_entry gets the right one. */
 int vgpu_entry_assumed(const unsigned char uuid[16], unsigned ordinal);
 
-/* Reserve bytes of a device: true when they fit and are charged, before the driver is asked. */
+/* Reserve bytes of a device, before the driver is called. True: they fit, and are charged. */
 bool vgpu_reserve(int entry, uint64_t bytes);
 
-/* Give back bytes that were reserved, after the driver has freed them, or has refused. */
+/* Give back reserved bytes, after the driver has freed or refused them. */
 void vgpu_release(int entry, uint64_t bytes);
 
-/* Charge bytes that are in use already, over the limit if need be. */
+/* Charge bytes that are in use already, even beyond the limit. */
 void vgpu_reserve_forced(int entry, uint64_t bytes);
 
-/* Bytes that all processes of the container use, with what the agent saw beyond. */
+/* Bytes that all processes of the container use, and the overhead that the agent measured. */
 uint64_t vgpu_used(int entry);
 
-/* Bytes that may be used, VGPU_NO_LIMIT without a limit; read anew at every call. */
+/* The limit in bytes, VGPU_NO_LIMIT without a limit; read again at every call. */
 uint64_t vgpu_limit(int entry);
 
-/* Percent of a device's time, 100 without a limit; read anew at every call. */
+/* The limit of a device's time in percent, 100 without a limit; read again at every call. */
 unsigned vgpu_cores(int entry);
 
-/* Whether memory that the card has no room for is to be given as managed memory, within the limit. */
+/* Whether memory that the card has no room for is allocated as managed memory, within the limit. */
 bool vgpu_oversubscribes(void);
 
-/* The region as it is mapped, and this process's slot in it, for the budget of time. Budgets and the
- * slot's counts are by entry: below VGPU_DEVICES_MAX. NULL when control is off. */
+/* The mapped region, and this process's slot in it, for the budget of time. Budgets and the slot's
+ * counts are by entry, below VGPU_DEVICES_MAX. NULL when control is off. */
 struct vgpu_mapped {
   vgpu_region *region;
   vgpu_slot *slot;

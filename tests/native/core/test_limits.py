@@ -98,7 +98,7 @@ def test_of_a_bad_size_the_stricter_reading_holds_and_it_is_said_once(
 ) -> None:
     found, said = asked(ledger, "limit", "limit", "reserve", 1, CUDA_DEVICE_MEMORY_LIMIT=text)
     assert found == [limit, limit, int(limit > 0)]
-    assert said.count("is no size") + said.count("gpuledger: error") >= 1
+    assert said.count("is not a size") + said.count("gpuledger: error") >= 1
     assert said.count("gpuledger: error") == 1
     assert "CUDA_DEVICE_MEMORY_LIMIT" in said
 
@@ -140,7 +140,7 @@ def test_without_any_limit_all_is_given_and_counted(ledger: Ledger) -> None:
 def test_a_share_of_time_is_read_strictly(ledger: Ledger, text: str, cores: int, bad: bool) -> None:
     found, said = asked(ledger, "cores", CUDA_DEVICE_SM_LIMIT=text)
     assert found == [cores]
-    assert ("is no percentage" in said) == bad
+    assert ("is not a percentage" in said) == bad
 
 
 @pytest.mark.parametrize("name", ["GPU_CORE_UTILIZATION_POLICY", "CoreLimitSwitch"])
@@ -153,7 +153,7 @@ def test_the_limit_of_time_can_be_switched_off_where_there_is_no_page(
 ) -> None:
     found, said = asked(ledger, "cores", CUDA_DEVICE_SM_LIMIT="30", **{name: text})
     assert found == [cores]
-    assert ("is no known policy" in said) == (text == "what")
+    assert ("is not a known policy" in said) == (text == "what")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_the_log_is_as_loud_as_it_is_asked_to_be(ledger: Ledger) -> None:
 def test_of_two_bad_variables_both_are_said(ledger: Ledger) -> None:
     bad = {"CUDA_DEVICE_MEMORY_LIMIT_0": "abc", "CUDA_DEVICE_MEMORY_LIMIT_1": "abc"}
     _, said = asked(ledger, "limit", "device", 1, "limit", **bad)
-    assert [name for name in bad if f'{name}="abc" is no size' in said] == list(bad)
+    assert [name for name in bad if f'{name}="abc" is not a size' in said] == list(bad)
 
 
 def asked_of(devices: Iterable[int]) -> list[object]:
@@ -311,4 +311,4 @@ def test_with_a_page_that_is_bad_nothing_is_given(ledger: Ledger, what: str) -> 
     wide["CUDA_DISABLE_CONTROL"] = "true"
     found, said = asked(ledger, "limit", "reserve", 1, "oversubscribes", **wide)
     assert found == [0, 0, 0]
-    assert "is no limits page" in said
+    assert "is not a limits page" in said

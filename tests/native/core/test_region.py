@@ -213,10 +213,10 @@ def test_a_region_of_another_kind_is_refused(ledger: Ledger, name: str, said: st
 @pytest.mark.timeout(30)
 def test_a_pipe_a_device_and_a_directory_that_is_missing_are_refused(ledger: Ledger) -> None:
     os.mkfifo(ledger.region)
-    refused(ledger, "it is no file")
+    refused(ledger, "it is not a file")
     ledger.region.unlink()
     ledger.region.symlink_to("/dev/zero")
-    refused(ledger, "it is no file")
+    refused(ledger, "it is not a file")
     ledger.region.unlink()
     ledger.region.symlink_to(ledger.directory / "missing" / "region")
     refused(ledger, "cannot be used as region")

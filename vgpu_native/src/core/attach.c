@@ -1,4 +1,4 @@
-/* Attaching: at the first call of the driver, and again at the first one after a fork. */
+/* Attaching to the region: at the first call of the driver, and at the first one after a fork. */
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -25,17 +25,16 @@ static struct vgpu_process *const own = &vgpu_process;
 
 static void clear_after_fork(void) { memset(own, 0, sizeof *own); }
 
-/* Kernels before 4.14 cannot wipe; there a handler does it, for forks that go through the C
- * library. */
+/* Kernels before 4.14 cannot wipe. There a handler clears the page, for forks by the C library. */
 static void wipe_on_fork(void) {
   static bool handled;
   if (!madvise(&vgpu_process, sizeof vgpu_process, MADV_WIPEONFORK) || handled) return;
   handled = !pthread_atfork(NULL, NULL, clear_after_fork);
 }
 
-/* Without a shared region a process is limited by itself; it is its only slot's living owner. Where
- * the operator's page binds it is given nothing, as any number of such processes would each have the
- * whole limit. */
+/* Without a shared region a process has a region of its own, and is limited by that alone. Under a
+ * binding limits page it gets no memory, because any number of such processes would each have the whole
+ * limit. */
 static bool attach_private(void) {
   vgpu_region *region = vgpu_region_private();
   if (!region) return false;
@@ -46,13 +45,13 @@ static bool attach_private(void) {
   return true;
 }
 
-/* Where 256 processes live already there is no place to charge this one's memory to, and what is
- * not charged is not given. */
+/* When 256 processes live already, no slot is left to charge this process's memory to, so it gets no
+ * memory. */
 static vgpu_slot *without_slot(void) {
-  static vgpu_slot nobodys;
-  nobodys = (vgpu_slot){.owner = 0};
+  static vgpu_slot unowned;
+  unowned = (vgpu_slot){.owner = 0};
   own->deny_memory = true;
-  return &nobodys;
+  return &unowned;
 }
 
 static bool attach_shared(void) {
@@ -109,10 +108,10 @@ static enum vgpu_state attach(void) {
   return VGPU_ON;
 }
 
-/* Nothing may come in between: no signal's handler, which could call the driver and wait for
- * itself, and no cancellation. One thread attaches and the others wait. */
+/* One thread attaches and the others wait. Signals are blocked, because a handler could call the driver
+ * and wait for its own thread; cancellation is blocked, too. */
 static bool attach_once(void) {
-  wipe_on_fork(); /* before there is anything that a child must not find */
+  wipe_on_fork(); /* before there is state that a child must not have */
   sigset_t all, before;
   int kept = errno, cancel;
   sigfillset(&all);

@@ -15,7 +15,7 @@ static uint64_t now(void) {
   return (uint64_t)clock.tv_sec * 1000000000 + (uint64_t)clock.tv_nsec;
 }
 
-/* A signal may end it early, which is not the program's business. */
+/* A signal may end the pause early; errno is preserved. */
 static void pause_after(int attempt) {
   int kept = errno;
   if (attempt < YIELDS) sched_yield();
@@ -26,7 +26,7 @@ static void pause_after(int attempt) {
 uint64_t vgpu_gate_take(uint64_t *gate) {
   for (int i = 0; i < ATTEMPTS; i++) {
     uint64_t time = now(), held = __atomic_load_n(gate, __ATOMIC_RELAXED), mine = time + LEASE_NS;
-    /* Nobody holds it for longer than a lease: a time beyond that is not a holder's. */
+    /* No holder has it for longer than a lease: a later time is not a holder's. */
     bool free = held <= time || held > mine;
     if (free &&
         __atomic_compare_exchange_n(gate, &held, mine, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))

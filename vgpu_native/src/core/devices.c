@@ -1,5 +1,5 @@
-/* Devices and their entries in the region. Processes see a device under other ordinals, but under
- * one uuid: its entry is the first place that holds the uuid, or that nobody has written yet. */
+/* Devices and their entries in the region. A device has different ordinals in different processes, but
+ * one uuid: its entry is the first place that holds the uuid, or that is still empty. */
 #include "core/devices.h"
 
 #include <sched.h>
@@ -14,9 +14,9 @@
 enum { UUID = 16, WORDS = 5 }; /* `GPU-` and 36 letters are five words; the sixth stays zero */
 typedef uint64_t __attribute__((may_alias)) word;
 
-/* What is known of each entry. It outlives a fork, as callers keep the numbers. */
+/* The known devices, by entry. They outlive a fork, because callers keep the numbers. */
 static struct {
-  bool known, guessed;
+  bool known, assumed;
   unsigned char uuid[UUID];
   char text[VGPU_UUID_BYTES];
   struct vgpu_source source;
@@ -40,9 +40,10 @@ static void write_text(const unsigned char uuid[UUID], char text[VGPU_UUID_BYTES
   }
 }
 
-/* Make a place in the region ours, word by word from the first, and say whether it is. A word once
- * written stays. Whoever finds its own words so far goes on where another was killed, and whoever
- * finds others goes to the next place; so a uuid has one place, without a lock. */
+/* Claim a place in the region for a uuid, word by word from the first. Returns whether it holds the
+ * uuid. A written word never changes. A process that finds its own words continues where another was
+ * killed, and one that finds other words takes the next place. So a uuid has one place, without a
+ * lock. */
 static bool claim(vgpu_region *region, int place, const char *text) {
   word *words = (word *)region->uuid[place];
   for (unsigned i = 0; i < WORDS; i++) {
@@ -68,7 +69,7 @@ void vgpu_entries_reclaim(vgpu_region *region) {
              "Start the program again",
              entries[entry].text);
     entries[entry].source = (struct vgpu_source){.page = -1, .memory = 0, .cores = 1};
-    entries[entry].guessed = false;
+    entries[entry].assumed = false;
   }
 }
 
@@ -78,7 +79,7 @@ static int find(const unsigned char uuid[UUID]) {
   return -1;
 }
 
-/* What the environment says of an ordinal. Others may be reading it. */
+/* Read the environment's limits of an ordinal. Other threads may read the source meanwhile. */
 static void limits_from_environment(struct vgpu_source *source, unsigned ordinal) {
   __atomic_store_n(&source->memory, vgpu_environment_memory(ordinal), __ATOMIC_RELAXED);
   __atomic_store_n(&source->cores, vgpu_environment_cores(ordinal), __ATOMIC_RELAXED);
@@ -89,7 +90,7 @@ static bool is_claimed(const vgpu_region *region, int entry) {
   return !memcmp(region->uuid[entry], entries[entry].text, WORDS * sizeof(word));
 }
 
-static int register_device(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
+static int register_device(const unsigned char uuid[UUID], unsigned ordinal, bool assumed) {
   VGPU_ASSERT(vgpu_rank_held(VGPU_RANK_DEVICES));
   vgpu_region *region = vgpu_process.mapped.region;
   char text[VGPU_UUID_BYTES];
@@ -107,31 +108,31 @@ static int register_device(const unsigned char uuid[UUID], unsigned ordinal, boo
   memcpy(entries[entry].text, text, sizeof text);
   entries[entry].source = (struct vgpu_source){.page = page};
   if (!paged) limits_from_environment(&entries[entry].source, ordinal);
-  entries[entry].guessed = guessed;
+  entries[entry].assumed = assumed;
   __atomic_store_n(&entries[entry].known, true, __ATOMIC_RELEASE);
   VGPU_ASSERT(is_claimed(region, entry));
   VGPU_ASSERT_EXPENSIVE(find(uuid) == entry);
   return entry;
 }
 
-/* Under the lock of meetings. */
-static int find_or_register(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
+/* The caller holds `registering`. */
+static int find_or_register(const unsigned char uuid[UUID], unsigned ordinal, bool assumed) {
   int entry = find(uuid);
-  if (entry < 0) return register_device(uuid, ordinal, guessed);
-  if (guessed || !entries[entry].guessed) return entry;
+  if (entry < 0) return register_device(uuid, ordinal, assumed);
+  if (assumed || !entries[entry].assumed) return entry;
   if (!vgpu_limits_paged()) limits_from_environment(&entries[entry].source, ordinal);
-  __atomic_store_n(&entries[entry].guessed, false, __ATOMIC_RELEASE);
+  __atomic_store_n(&entries[entry].assumed, false, __ATOMIC_RELEASE);
   return entry;
 }
 
-static int look_up(const unsigned char uuid[UUID], unsigned ordinal, bool guessed) {
+static int look_up(const unsigned char uuid[UUID], unsigned ordinal, bool assumed) {
   int entry = find(uuid);
-  bool sure = entry >= 0 && !__atomic_load_n(&entries[entry].guessed, __ATOMIC_ACQUIRE);
+  bool sure = entry >= 0 && !__atomic_load_n(&entries[entry].assumed, __ATOMIC_ACQUIRE);
   if (sure) return entry;
   uint32_t *registering = &vgpu_process.registering;
   vgpu_rank_take(VGPU_RANK_DEVICES);
   while (__atomic_exchange_n(registering, 1, __ATOMIC_ACQUIRE)) sched_yield();
-  entry = find_or_register(uuid, ordinal, guessed);
+  entry = find_or_register(uuid, ordinal, assumed);
   __atomic_store_n(registering, 0, __ATOMIC_RELEASE);
   vgpu_rank_leave(VGPU_RANK_DEVICES);
   return entry;

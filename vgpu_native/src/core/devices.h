@@ -4,8 +4,8 @@
 #include "core/limits/limits_page.h"
 #include "layout.h"
 
-/* What limits an entry, which stays known in the child of a fork; NULL: it was never looked up. */
+/* The source of an entry's limits, which a child of a fork keeps. NULL: it was never looked up. */
 const struct vgpu_source *vgpu_source_of(int entry);
 
-/* Give the entries that are known their places in a region that was just attached to. */
+/* Claim the places of the known entries in a region that was just attached. */
 void vgpu_entries_reclaim(vgpu_region *region);

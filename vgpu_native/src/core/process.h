@@ -1,4 +1,4 @@
-/* What a process keeps of its own: attached or not, and to what. */
+/* The state of this process: whether it is attached, and to which region. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,14 +14,14 @@ enum vgpu_state { VGPU_NEW, VGPU_ATTACHING, VGPU_ON, VGPU_OFF };
 #define VGPU_PAGE 4096
 #endif
 
-/* It fills a page, which the kernel clears in the child of every fork. A child begins as a new process:
- * it owns no slot, and no thread of it is half-way through attaching. */
+/* It fills a page, which the kernel clears in the child of every fork. So a child starts as a new
+ * process, which owns no slot, and in which no thread is attaching. */
 extern struct vgpu_process {
   uint32_t state;
   uint32_t registering; /* held while a device is looked up for the first time */
-  bool deny_memory;     /* no memory may be given, whatever the limits */
+  bool deny_memory;     /* refuse all memory, under any limits */
   uint64_t unslotted_bytes[VGPU_DEVICES_MAX]; /* used while this process has no slot of its own */
-  uint32_t owner;       /* the word of the slot while it is this process's */
+  uint32_t owner;       /* the owner word of the slot while this process owns it */
   struct vgpu_mapped mapped;
 } __attribute__((aligned(VGPU_PAGE))) vgpu_process;
 

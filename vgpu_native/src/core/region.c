@@ -1,5 +1,6 @@
-/* The region's file. A reader sees a whole one or none: it is made under another name and then
- * linked into its place. One of an earlier boot is replaced, as no kernel saw its owners end. */
+/* The file of the region. A reader sees a complete file or none, because it is written under another
+ * name and then linked. A region of an earlier boot is replaced, because no kernel marked its dead
+ * owners. */
 #include "core/region.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 #include "util/statx_compat.h"
 #include "vgpu.h"
 
-#define REGION "/run/gpuledger/region" /* of a container with a limits page */
+#define REGION "/run/gpuledger/region" /* in a container with a limits page */
 
 enum { ATTEMPTS = 8, LOCK_ATTEMPTS = 100, LOCK_PAUSE_NS = 1000000 };
 enum found { GOOD, STALE, REFUSED };
@@ -29,8 +30,8 @@ static uint64_t now(void) {
   return (uint64_t)clock.tv_sec * 1000000000 + (uint64_t)clock.tv_nsec;
 }
 
-/* Which boot this is, in the upper half of a generation: FNV-1a of the kernel's boot id. Where that
- * cannot be read all boots are one. */
+/* The identity of this boot, in the upper half of a generation: FNV-1a of the kernel's boot id. If the
+ * boot id cannot be read, all boots have one identity. */
 static uint64_t boot(void) {
   static uint64_t known;
   uint64_t hash = __atomic_load_n(&known, __ATOMIC_RELAXED);
@@ -47,7 +48,7 @@ static uint64_t boot(void) {
 
 static bool this_boot(uint64_t generation) { return generation >> 32 == boot() >> 32; }
 
-/* A fresh region: all that is not named here begins as zero. */
+/* Initialise a new region. All other fields start as zero. */
 static void initialise(vgpu_region *region) {
   region->magic = VGPU_MAGIC;
   region->version = VGPU_VERSION;
@@ -80,20 +81,20 @@ static bool write_all(int file, const void *content, size_t size) {
   return true;
 }
 
-/* Whether the region has a name that was chosen for all processes of a container, of any user. */
+/* Whether all processes of a container share the region, of any user. */
 static bool is_shared(void) {
   return getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE") || vgpu_limits_paged();
 }
 
-/* Whether a file may be as large as a region. If not, writing one would end the program by SIGXFSZ, if
- * only when it unblocks its signals again. */
+/* Whether a file may be as large as a region. If not, writing one would end the program by SIGXFSZ as
+ * soon as it unblocks its signals. */
 static bool fits_file_limit(void) {
   struct rlimit most;
   return getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur >= sizeof(vgpu_region);
 }
 
-/* Write a whole region to a new file. Its blocks are written and not left as a hole: a full disk is
- * an error now instead of a SIGBUS later. Processes of other users of the container share it. */
+/* Write a complete region to a new file. Its blocks are written and not left as a hole, so that a full
+ * disk is an error now instead of a SIGBUS later. A shared region is writable by all users. */
 static bool write_new(const char *path) {
   if (!fits_file_limit()) return errno = EFBIG, false;
   int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -108,7 +109,7 @@ static bool write_new(const char *path) {
   return done;
 }
 
-/* Make a region and give it the name, over that of a stale one or only where there is none. */
+/* Create a region under a path, replacing a stale one or only if there is none. */
 static bool create(const char *path, bool replace) {
   char other[PATH_MAX + 64];
   snprintf(other, sizeof other, "%s.%d.%llx", path, (int)getpid(), (unsigned long long)now());
@@ -125,16 +126,16 @@ static vgpu_region *map(int file) {
   return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Why the file is no region, by itself; NULL if it may be one. */
+/* Why a file cannot be a region, by its metadata; NULL if it can. */
 static const char *wrong_file(int file) {
   struct stat state;
-  if (vgpu_fstat(file, &state) || !S_ISREG(state.st_mode)) return "it is no file";
+  if (vgpu_fstat(file, &state) || !S_ISREG(state.st_mode)) return "it is not a file";
   if (state.st_size != sizeof(vgpu_region)) return "its size is another";
   if (!is_shared() && state.st_uid != geteuid()) return "it is another user's";
   return NULL;
 }
 
-/* Why what the file says is not this version's; NULL if it is. */
+/* Why the content is not a region of this version; NULL if it is. */
 static const char *wrong_version(const vgpu_region *region) {
   if (region->magic != VGPU_MAGIC) return "it is something else";
   if (region->version != VGPU_VERSION) return "it is of another version";
@@ -158,7 +159,7 @@ static enum found map_checked(int file, const char *path, vgpu_region **region) 
   return found;
 }
 
-/* Hold the file's lock, unless somebody keeps it for longer than making a region can take. */
+/* Lock the file, unless another process keeps the lock for longer than creating a region can take. */
 static bool lock(int file) {
   for (int i = 0; i < LOCK_ATTEMPTS; i++) {
     if (!flock(file, LOCK_EX | LOCK_NB)) return true;
@@ -168,8 +169,8 @@ static bool lock(int file) {
   return false;
 }
 
-/* Replace a stale region by a fresh one. Whoever holds the lock of the file that has the name is
- * alone in doing so, and whoever comes late finds that the name is another file's. */
+/* Replace a stale region by a new one. Only the process that holds the lock of the named file does so,
+ * and a later one finds another file under the name. */
 static bool replace_stale(int stale, const char *path) {
   struct stat held, named;
   if (!lock(stale)) return false;
@@ -179,7 +180,7 @@ static bool replace_stale(int stale, const char *path) {
 }
 
 static int open_at(const char *path) {
-  /* Not waiting at a pipe's end, nor becoming the owner of a terminal. */
+  /* Do not wait for the other end of a pipe, nor take over a terminal. */
   return open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
@@ -202,7 +203,7 @@ vgpu_region *vgpu_region_open(const char *path) {
   return NULL;
 }
 
-/* The path that the environment gives, NULL if it gives none or may give none. */
+/* The path that the environment sets, NULL if it sets none or may not set one. */
 static const char *named_region(void) {
   const char *named = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
   if (!named || !*named || !vgpu_limits_binding()) return named && *named ? named : NULL;

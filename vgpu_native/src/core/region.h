@@ -1,17 +1,17 @@
-/* The region's file: found, made or refused. */
+/* The file of the region: opened, created or refused. */
 #pragma once
 
 #include "layout.h"
 
-/* Map the region at a path, and make it where there is none. NULL: it is refused, and it was said
- * why. A path that ends in a directory means the file `region` in it. */
+/* Map the region at a path, and create it if there is none. NULL: it is refused, and the reason is
+ * logged. */
 vgpu_region *vgpu_region_open(const char *path);
 
-/* A region that nobody else sees, for when there is no shared one; NULL without memory. */
+/* A region of this process alone, for when no shared one can be used. NULL: there is no memory. */
 vgpu_region *vgpu_region_private(void);
 
-/* What becomes of a process that cannot use the region, as the log has it. */
+/* The consequence for a process that cannot use the region, in words for the log. */
 const char *vgpu_region_fallback(void);
 
-/* The path of the region, as settings have it. */
+/* Write the path of the region, by the settings. A directory means the file `region` in it. */
 void vgpu_region_path(char *path, size_t room);

@@ -1,10 +1,10 @@
-/* The ledger: reserve before the driver is asked, release after it has freed.
+/* The ledger: reserve before the driver is called, release after it has freed.
  *
- * A process publishes what it wants in its own slot, then adds up all slots, and takes it back if
- * the sum is over the limit. Of any reservations that were granted together, one was published
- * last, in the one order of all sequentially consistent accesses; its sum came later still and had
- * all of them in it; so together they are within the limit. There is no lock, and nothing to repair
- * after a kill: what a process published counts while it lives, and no longer. */
+ * A process publishes the requested bytes in its own slot, then sums all slots, and retracts the bytes
+ * if the sum exceeds the limit. Of any reservations that are granted at the same time, one was
+ * published last, in the single order of all sequentially consistent accesses. Its sum came after that
+ * and included all of them. So together they are within the limit. There is no lock, and nothing to
+ * repair after a kill: published bytes count while their process lives. */
 #include <sched.h>
 
 #include "core/contention_gate.h"
@@ -17,10 +17,10 @@
 
 enum { TRIES = 4 };
 
-/* More than any device has, and so little that the sum of all slots cannot go round. */
+/* More than any device has, and so little that the sum of all slots cannot overflow. */
 #define SLOT_BYTES_MAX (1ULL << 55)
 
-/* What one reservation is about. */
+/* One reservation. */
 struct request {
   const struct vgpu_source *source;
   uint64_t *own;
@@ -30,15 +30,15 @@ struct request {
 
 static vgpu_region *region(void) { return vgpu_process.mapped.region; }
 
-/* Whether what this process uses can be said nowhere. So it is too when it shares its memory with one
- * that has ended, whose thread owned the slot (clone with CLONE_VM): that may be another's by now. */
+/* Whether this process has no slot for its usage. That also holds if it shares memory with a process
+ * that has ended and whose thread owned the slot (clone with CLONE_VM): the slot may have a new owner. */
 static inline bool region_unusable(void) {
   const struct vgpu_process *process = &vgpu_process;
   return process->deny_memory ||
          __atomic_load_n(&process->mapped.slot->owner, __ATOMIC_RELAXED) != process->owner;
 }
 
-/* What limits an entry, of a process that is ready; NULL: no memory may be given. */
+/* The source of an entry's limits, in a ready process. NULL: refuse all memory. */
 static inline const struct vgpu_source *limits_source(int entry) {
   if (entry >= VGPU_DEVICES_MAX || region_unusable()) return NULL;
   return vgpu_source_of(entry);
@@ -51,8 +51,7 @@ static inline uint64_t *own_of(int entry) {
   return &mapped->region->used[entry].slot[mapped->slot - mapped->region->slot];
 }
 
-/* What the slots say that a device is used. A slot with more than that lies, or many would not fit.
- */
+/* The sum of a device's slots. A slot of SLOT_BYTES_MAX or more is corrupt: the sum is UINT64_MAX. */
 static uint64_t sum_of_all(int entry) {
   uint64_t total = 0, any = 0;
   const uint64_t *uses = region()->used[entry].slot;
@@ -66,7 +65,7 @@ static uint64_t sum_of_all(int entry) {
   return any < SLOT_BYTES_MAX ? total : UINT64_MAX;
 }
 
-/* Whether no process has published anything in a slot that sums do not look at. */
+/* Whether no process has published bytes in a slot that sums do not read. */
 static bool is_clear_above_high(int entry) {
   const uint64_t *uses = region()->used[entry].slot;
   unsigned last = 0;
@@ -75,7 +74,7 @@ static bool is_clear_above_high(int entry) {
   return last <= vgpu_slots_high(region());
 }
 
-/* The same without the dead, which needs a second look at each slot. */
+/* The same without dead processes, which takes a second read of each slot. */
 static uint64_t sum_of_living(int entry) {
   uint64_t total = 0;
   const uint64_t *uses = region()->used[entry].slot;
@@ -92,7 +91,7 @@ static void publish(uint64_t *own, uint64_t bytes) {
   VGPU_ASSERT(before + bytes >= before);
 }
 
-/* Never below zero: a release too many must not look like memory that is used for ever. */
+/* Retract bytes, not below zero: an excess release must not wrap around to huge usage. */
 static bool retract(uint64_t *own, uint64_t bytes) {
   uint64_t before = __atomic_load_n(own, __ATOMIC_RELAXED), after;
   do after = before > bytes ? before - bytes : 0;
@@ -101,13 +100,13 @@ static bool retract(uint64_t *own, uint64_t bytes) {
   return before >= bytes;
 }
 
-/* The last sum that this process saw of each device: a hint, which saves a look at all slots. */
+/* The last sum that this process computed for each device: an estimate that saves a sum. */
 static uint64_t last_sum[VGPU_DEVICES_MAX];
 
 typedef uint64_t summing(int entry);
 
-/* Ask once, with what others are expected to use: who would not fit looks first whether that is
- * still so, and if it is does not publish, to be in nobody's way. */
+/* Try once. `expected` estimates the usage of all processes. A request that would not fit sums first,
+ * and publishes only if it fits after all, so that it does not hinder others. */
 static inline bool try_reserve(const struct request *request, summing *sum, uint64_t expected) {
   uint64_t limit = vgpu_limits_memory(request->source);
   uint64_t overhead_bytes = vgpu_limits_overhead(request->source);
@@ -125,10 +124,9 @@ static inline bool try_reserve(const struct request *request, summing *sum, uint
   return false;
 }
 
-/* Near the limit: of two who ask at once each may stand in the other's way, so one after the other,
- * and more than once, as somebody may ask who has not come to the gate yet. He will: who is refused
- * here because of him makes room for him, so that never all are refused while there is room for
- * one. */
+/* Near the limit two simultaneous requests may each make the other fail. So they pass the gate one after
+ * the other, and try more than once, because another request may not have reached the gate yet. A
+ * refused process retracts first, so of any set of contenders at least one succeeds if one fits. */
 static bool reserve_contended(const struct request *request) {
   uint64_t taken = vgpu_gate_take(&region()->gate);
   bool granted = false;

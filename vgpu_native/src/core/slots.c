@@ -1,9 +1,8 @@
-/* Owning a slot. A thread of this process writes its number into the slot's owner and tells the
- * kernel so (set_robust_list); when the thread ends, by whatever means, the kernel marks the word.
- * It is what robust mutexes of glibc are made of, without their pointers: those would lie in memory
- * that every process of the container can write. Unlike a pid the word says nothing wrong after a
- * number was used again, across pid namespaces, of a stopped process, or of a child that a fork
- * left behind. */
+/* Owning a slot. A thread of this process writes its number into the slot's owner word and registers
+ * the word with the kernel (set_robust_list). When the thread ends, by any means, the kernel marks the
+ * word. glibc's robust mutexes work the same way, but have pointers in memory that every process of the
+ * container can write. Unlike a pid, the word stays correct when a number is used again, across pid
+ * namespaces, for a stopped process, and for a child that outlives its parent. */
 #include "core/slots.h"
 
 #include <errno.h>
@@ -22,8 +21,8 @@
 
 enum { STACK = 64 * 1024 };
 
-/* What the kernel is told: a list of one, whose futex is the owner of our slot. `pending` stands
- * for the moment between the word and the list. */
+/* The list that is registered with the kernel, of one futex: the owner word of the slot. The pending
+ * operation covers the moment between the word and the list. */
 static struct robust_list_head head;
 static struct robust_list node;
 
@@ -41,7 +40,7 @@ static void point_to(const uint32_t *owner) {
 
 static bool try_own(vgpu_slot *slot, uint32_t thread) {
   uint32_t before = __atomic_load_n(&slot->owner, __ATOMIC_SEQ_CST);
-  /* Not announced for a slot that lives: in another pid namespace its owner may have our number. */
+  /* A living slot is not announced, because its owner may have the same number in another pid namespace. */
   if (before && !(before & VGPU_OWNER_DIED)) return false;
   point_to(&slot->owner);
   __atomic_store_n(&head.list_op_pending, &node, __ATOMIC_SEQ_CST);
@@ -52,8 +51,8 @@ static bool try_own(vgpu_slot *slot, uint32_t thread) {
   return taken;
 }
 
-/* What the owner before us left is not ours. Until here it counted for us, which is more than
- * nothing and never less than the truth. */
+/* Clear the counts of the slot's earlier owner. Until here they counted for this process, which is
+ * never less than its true usage. */
 static void clear_slot(vgpu_region *region, unsigned number) {
   vgpu_slot *slot = &region->slot[number];
   for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
@@ -66,7 +65,7 @@ static void clear_slot(vgpu_region *region, unsigned number) {
   __atomic_store_n(&slot->attached, (uint64_t)clock.tv_sec, __ATOMIC_RELAXED);
 }
 
-/* Sums look at slots below `high` only: it rises before anything is published in the slot. */
+/* Raise `high` before the slot is used, because sums read only the slots below it. */
 static void raise_high(vgpu_region *region, uint64_t high) {
   uint64_t before = __atomic_load_n(&region->high, __ATOMIC_SEQ_CST);
   while (before < high && !__atomic_compare_exchange_n(&region->high, &before, high, false,
@@ -108,7 +107,7 @@ static void *own_until_exit(void *argument) {
   prctl(PR_SET_NAME, "gpuledger");
   head = (struct robust_list_head){.list = {&head.list}};
   node.next = &head.list;
-  /* A filter of system calls may forbid this one. An owner of such a number would count as dead. */
+  /* A seccomp filter may forbid gettid. An owner with an invalid number would count as dead. */
   long thread = syscall(SYS_gettid);
   if (thread <= 0 || syscall(SYS_set_robust_list, &head, sizeof head)) attempt->error = errno;
   else if (!(attempt->slot = own_any(attempt->region, (uint32_t)thread))) attempt->error = ENOSPC;

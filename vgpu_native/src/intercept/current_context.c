@@ -1,9 +1,9 @@
-/* Where a thread is, without asking the driver each time.
+/* The current context of a thread, without a driver call each time.
  *
- * A thread changes its context by functions that are hooked here, and contexts come and go by others
- * that are counted. Should there be a way that nobody sees, the driver is asked again after RECALLS
- * times; and where there are several devices it is asked each time, as what is charged to the wrong
- * one would be beyond the limit of the right one. */
+ * A thread changes its context by functions that are hooked here. Functions that create and destroy
+ * contexts are counted. In case there are other ways, the driver is called again after
+ * CACHED_READS_MAX reads. With several devices it is called each time, because memory that is charged
+ * to the wrong device would exceed the limit of the right one. */
 #include "intercept/current_context.h"
 
 #include "intercept/device_lookup.h"
@@ -18,13 +18,13 @@ void vgpu_contexts_changed(void) { __atomic_add_fetch(&contexts_changes, 1, __AT
 struct cache {
   struct vgpu_current_context context;
   unsigned changes;
-  unsigned left; /* so many times the driver need not be asked */
-  int recent;    /* the entry that was used last, plus one */
+  unsigned left; /* reads until the driver is called again */
+  int recent;    /* the last entry plus one */
 };
 
 static __thread struct cache cache __attribute__((tls_model("initial-exec")));
 
-/* The context is asked for, and only of another one than before also the device. */
+/* Read the context from the driver, and the device only if the context is another one. */
 static const struct vgpu_current_context *refresh(unsigned changes) {
   CUcontext context = NULL;
   if (REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS) context = NULL;

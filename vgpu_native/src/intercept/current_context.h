@@ -1,4 +1,4 @@
-/* Where a thread is: its current context, and the device of that. */
+/* The current context of a thread, and its device. */
 #pragma once
 
 #include "driver.h"
@@ -8,13 +8,14 @@ struct vgpu_current_context {
   int entry;         /* of its device; -1: none */
 };
 
-/* What the driver says of this thread, or said a moment ago: see current_context.c. It stays until the next call. */
+/* The current context of this thread, possibly cached: see current_context.c. The result is valid until
+ * the next call. */
 const struct vgpu_current_context *vgpu_current_context(void);
 
-/* The entry of the current context's device, without asking the driver each time. To `ask` once in a
- * while sets right what is not seen: a context that is created becomes the current one, too. */
+/* The entry of the current context's device, from a cache unless `ask`. To ask from time to time corrects
+ * the cache, because creating a context also makes it the current one. */
 int vgpu_recent_entry(bool ask);
 
-/* Contexts were made or have ended: until the next such call an address of a context means the same
- * context, and no thread has come into another one by it. */
+/* Call it when contexts were created or destroyed. Between two calls an address of a context means the
+ * same context, and no creation has changed the current context of a thread. */
 void vgpu_contexts_changed(void);

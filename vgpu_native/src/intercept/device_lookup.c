@@ -1,16 +1,16 @@
-/* The entries of devices, by uuid: ordinals mean other devices in other processes. */
+/* The entries of devices, by uuid: one ordinal means different devices in different processes. */
 #include "intercept/device_lookup.h"
 
 #include "driver.h"
 #include "vgpu.h"
 
-/* Entries of ordinals as far as they are known, plus one. An ordinal means one device for as long as
- * the process lives, and an entry outlives a fork. */
+/* The known entries by ordinal, plus one. An ordinal means one device while the process lives, and an
+ * entry outlives a fork. */
 enum { ORDINALS = 64 };
 static unsigned char known[ORDINALS];
 
-/* A device that cannot say which one it is must not be one without a limit. One that does not exist is
- * the driver's to refuse. */
+/* A device without a readable uuid is denied, so that it has no unlimited memory. For a device that does
+ * not exist the driver returns the error. */
 static int read_entry(CUdevice device) {
   CUuuid uuid;
   CUresult result = HAS(cuDeviceGetUuid_v2) ? REAL(cuDeviceGetUuid_v2)(&uuid, device)

@@ -3,7 +3,7 @@
 
 #include "driver.h"
 
-/* The entry of a device by its ordinal, and of the current context's device; -1: none. */
+/* The entry of a device by its ordinal, or of the current context's device. -1: none. */
 int vgpu_device_entry(CUdevice device);
 int vgpu_current_entry(void);
 

@@ -1,5 +1,5 @@
-/* The driver's own functions. They are looked for in the library that the process has loaded, by
- * its handle, so that no other library's functions of these names are taken for them. */
+/* The driver's own functions. They are looked up by the handle of the driver's library, so that functions
+ * of other libraries with these names are not found. */
 #include "intercept/driver_functions.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 
 void *vgpu_reals[VGPU_FN_COUNT];
 
-/* Not an array of pointers: the loader would have to relocate each in every process. */
+/* Not an array of pointers, because the loader would relocate each of them in every process. */
 static const struct names {
 #define VGPU_FUNCTION(name, base, version, flag) char name[sizeof #name];
   VGPU_FUNCTIONS
@@ -29,14 +29,14 @@ static const uint16_t offsets[] = {
 
 static const char *name_of(enum vgpu_function function) { return (const char *)&names + offsets[function]; }
 
-/* A driver may be older than the program: what it lacks is called without harm. 13 is NVML's
+/* A driver may be older than the program. These stand for the functions that it lacks. 13 is
  * NVML_ERROR_FUNCTION_NOT_FOUND. */
 static int missing_cuda(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 static int missing_nvml(void) { return 13; }
 
 static bool is_nvml(enum vgpu_function function) { return name_of(function)[0] == 'n'; }
 
-/* A handle, once had, is kept: the driver is never unloaded, and its addresses stay good. */
+/* A handle is kept: the driver is never unloaded, and its addresses stay valid. */
 void *vgpu_driver_library(enum vgpu_function function) {
   static void *handles[2];
   bool nvml = is_nvml(function);
@@ -49,7 +49,7 @@ void *vgpu_driver_library(enum vgpu_function function) {
   return handle;
 }
 
-/* What is missing is remembered, too, but not before the library is there to be asked. */
+/* A missing function is remembered, too, but only once the library is loaded. */
 void *vgpu_find_real(enum vgpu_function function) {
   void *missing = is_nvml(function) ? (void *)missing_nvml : (void *)missing_cuda;
   void *library = vgpu_driver_library(function);

@@ -1,4 +1,4 @@
-/* The driver's libraries, as far as the process has loaded them. */
+/* The driver's libraries that the process has loaded. */
 #pragma once
 
 #include "driver.h"

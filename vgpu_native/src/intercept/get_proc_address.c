@@ -1,15 +1,15 @@
-/* cuGetProcAddress. The driver decides which function a name, a version and flags mean; hooks then
- * take the place of the functions that they are hooks of, known by their addresses. To choose by
- * name would give callers functions with other parameters than they asked for. */
+/* cuGetProcAddress. The driver resolves a name, a version and flags to a function. If the address of
+ * that function has a hook, the hook is returned. A choice by name would return functions with other
+ * parameters than the caller requested. */
 
 #include <string.h>
 
 #include "intercept/hook.h"
 #include "intercept/hook_table.h"
 
-/* Newer drivers are asked for this function itself by version, and give one that is not exported:
- * it is the first or the second form all the same. An older driver gives the first, whatever version
- * is asked for, and is known by it. */
+/* The hook of cuGetProcAddress itself. Newer drivers resolve it to a function that they do not export,
+ * which has the first or the second form. Older drivers always return the first form, which is known by
+ * its address. */
 static void *itself(const char *symbol, int version) {
   if (!symbol || strcmp(symbol, "cuGetProcAddress") != 0) return NULL;
   return version >= 12000 ? (void *)cuGetProcAddress_v2 : (void *)cuGetProcAddress;

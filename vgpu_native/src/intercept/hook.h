@@ -6,10 +6,10 @@
 #include "util/lock_order.h"
 #include "vgpu.h"
 
-/* A symbol that replaces the driver's. Everything else stays inside the library. */
+/* A symbol that replaces the driver's. All other symbols stay inside the library. */
 #define EXPORT __attribute__((visibility("default")))
 
-/* Whether this thread is inside a hook. The driver calls itself, and must not be charged twice:
+/* Whether this thread is inside a hook. The driver calls its own functions, which must not be charged twice:
  *
  *   if (!vgpu_enter()) return REAL(f)(...);     nested, or control is off
  *   ...

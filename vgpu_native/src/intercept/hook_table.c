@@ -1,4 +1,4 @@
-/* The table of hooks, which the build makes from all functions that the library exports. */
+/* The table of hooks. The build generates it from the functions that the library exports. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "hooks.inc"
 
-/* NVML's hooks are declared here as whatever: only their addresses are taken. */
+/* The declared type is not the hooks' own: only their addresses are used. */
 #define VGPU_HOOK(name) extern char vgpu_hook_##name[] __asm__(#name);
 VGPU_HOOKS
 #undef VGPU_HOOK

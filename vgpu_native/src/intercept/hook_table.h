@@ -9,7 +9,7 @@ struct vgpu_hook {
   void *address;
 };
 
-/* The hooks one after the other, NULL after the last one. */
+/* The hook at an index, NULL after the last one. */
 const struct vgpu_hook *vgpu_hook_at(size_t index);
 
 /* The hook of this name, or NULL. */

@@ -1,8 +1,8 @@
 /* Hooks by the addresses of the driver's functions.
  *
- * Addresses are had in two ways, as the driver may answer cuGetProcAddress with others than those of
- * its symbols: by the symbol, and by asking for the base name at the version that brought this
- * function, which means its list of parameters and no other. */
+ * Each function has up to two addresses, because cuGetProcAddress may return another address than the
+ * symbol has: the address of its symbol, and the result of cuGetProcAddress for its base name at the
+ * version that introduced the function, and with it this list of parameters. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 #include "intercept/hook_table.h"
 #include "util/assert.h"
 
-/* The text itself and not a pointer, which the loader would relocate in every process. */
+/* The text and not a pointer to it, because the loader would relocate a pointer in every process. */
 static const struct query {
   char base[56];
   int version, flag;
@@ -20,8 +20,8 @@ static const struct query {
 #undef VGPU_FUNCTION
 };
 
-/* There is room for all that can be hooked, in both ways. It is not taken from the heap: a process that
- * was short of memory once would get functions without hooks from then on. */
+/* Room for both addresses of all functions. It is not on the heap, because a process that was short of
+ * memory once would get functions without hooks from then on. */
 static struct hook_address {
   const void *real;
   const struct vgpu_hook *hook;
@@ -46,7 +46,7 @@ static const struct vgpu_hook *find(const void *real, size_t count) {
   return hook_address ? hook_address->hook : NULL;
 }
 
-/* NULL: the driver has no such function, or no way to ask. */
+/* The driver's address of a function. NULL: it has no such function, or no cuGetProcAddress. */
 static void *ask_driver(enum vgpu_function function) {
   const struct query *query = &queries[function];
   cuuint64_t flags = query->flag ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
@@ -61,9 +61,9 @@ static void *ask_driver(enum vgpu_function function) {
   return result == CUDA_SUCCESS ? found : NULL;
 }
 
-/* Several names may share one address: any hook will do then, as one function has one list of
- * parameters. What symbols say comes first. A function that a driver has no symbol of is newer than
- * the driver, which would answer with an older one. */
+/* Several names may share one address. Any of their hooks is correct, because one function has one list
+ * of parameters. Symbols come first. A function without a symbol is newer than the driver, which would
+ * return an older one. */
 static void collect_addresses(void) {
   const struct vgpu_hook *hook;
   for (size_t i = 0; (hook = vgpu_hook_at(i)); i++)
@@ -73,7 +73,8 @@ static void collect_addresses(void) {
   size_t symbols = address_count;
   for (size_t i = 0; i < symbols; i++) {
     const void *real = ask_driver(hook_addresses[i].hook->function);
-    if (real && !find(real, symbols)) hook_addresses[address_count++] = (struct hook_address){real, hook_addresses[i].hook};
+    if (real && !find(real, symbols))
+      hook_addresses[address_count++] = (struct hook_address){real, hook_addresses[i].hook};
   }
   qsort(hook_addresses, address_count, sizeof *hook_addresses, by_address);
   VGPU_ASSERT(address_count <= sizeof hook_addresses / sizeof *hook_addresses);

@@ -3,14 +3,14 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-/* dlsym has been in the C library since its first version on each architecture; 2.34 moved it. */
+/* The versions of dlsym: the first of each architecture, and 2.34, which moved it. */
 #if defined(__x86_64__)
 static const char *const versions[] = {"GLIBC_2.2.5", "GLIBC_2.34"};
 #else
 static const char *const versions[] = {"GLIBC_2.17", "GLIBC_2.34"};
 #endif
 
-/* Read by the assembly, which jumps to it. */
+/* The assembly jumps to this address. */
 dlsym_function *vgpu_real_dlsym_address __attribute__((visibility("hidden")));
 
 static void *no_dlsym(void *handle, const char *name) { return NULL; }

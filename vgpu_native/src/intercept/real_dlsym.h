@@ -1,7 +1,7 @@
-/* The dlsym that this library's own dlsym stands in front of. */
+/* The dlsym that this library's own dlsym replaces. */
 #pragma once
 
 typedef void *dlsym_function(void *handle, const char *name);
 
-/* dlsym of the C library, or of a library that was preloaded after this one; never NULL. */
+/* The dlsym of the C library, or of a library that was preloaded after this one; never NULL. */
 dlsym_function *vgpu_real_dlsym(void);

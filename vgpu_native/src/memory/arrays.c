@@ -1,6 +1,5 @@
-/* Arrays and mipmapped arrays. The driver tells the size of none that has memory of its own, so it
- * is computed: rows in steps of 64 bytes, heights in steps of the blocks in which textures lie, and all
- * of a level in pages of 64 KiB. */
+/* Arrays and mipmapped arrays. The driver does not report their sizes, so the size is computed: rows in
+ * steps of 64 bytes, heights in steps of the blocks of textures, and each level in pages of 64 KiB. */
 #include "intercept/hook.h"
 #include "memory/charge.h"
 #include "util/arithmetic.h"
@@ -28,7 +27,7 @@ static uint64_t element_bytes(CUarray_format format, uint64_t channels) {
   }
 }
 
-/* Rows of a texture lie in blocks of 8 to 128, of which the driver takes one that suits the height. */
+/* Rows of a texture lie in blocks of 8 to 128 rows; the driver selects the block by the height. */
 static uint64_t padded_rows(uint64_t height) {
   uint64_t block = 8;
   if (height <= 1) return 1;
@@ -44,7 +43,7 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned level
   return vgpu_rounded(vgpu_product(plane, depth ? depth : 1), STEP);
 }
 
-/* Bytes of all levels. Those whose memory is mapped into them by their owner have none. */
+/* Bytes of all levels. Arrays into which the program maps memory have none of their own. */
 static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels) {
   uint64_t sum = 0;
   if (!shape || shape->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) return 0;
@@ -54,7 +53,7 @@ static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels) 
   return sum;
 }
 
-/* The older descriptions, as the newest one. */
+/* Convert the older descriptions to the newest one. */
 static CUDA_ARRAY3D_DESCRIPTOR from_2d(const CUDA_ARRAY_DESCRIPTOR *of) {
   CUDA_ARRAY3D_DESCRIPTOR shape = {.Flags = CUDA_ARRAY3D_SPARSE};
   if (!of) return shape;
@@ -84,7 +83,7 @@ static CUresult finish(const struct vgpu_charge *charge, CUresult result, CUarra
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* All functions that make an array, by what they are told of it. */
+/* All functions that create an array, by their kind of description. */
 #define CREATE(name, descriptor, described)                                          \
   EXPORT CUresult CUDAAPI name(CUarray *pHandle, const descriptor *pAllocateArray) { \
     if (!vgpu_enter()) return REAL(name)(pHandle, pAllocateArray);                   \

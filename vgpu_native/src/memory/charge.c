@@ -44,14 +44,14 @@ bool vgpu_charge_store(struct vgpu_map *map, const struct vgpu_charge *charge, u
     vgpu_charge_cancel(charge);
     return false;
   }
-  /* The driver gave this address before, and nobody told us that it was freed. */
+  /* The driver returned this address before, and no hook saw it freed. */
   if (old.key) vgpu_release(entry_in(old.note), old.bytes);
   return true;
 }
 
 bool vgpu_charge_retry(const struct vgpu_charge *charge, CUresult result, unsigned *attempt) {
   if (result != CUDA_ERROR_OUT_OF_MEMORY || *attempt == ATTEMPTS) return false;
-  /* Without a limit the ledger promised nothing. */
+  /* Without a limit the ledger granted nothing. */
   if (charge->entry < 0 || vgpu_limit(charge->entry) == VGPU_NO_LIMIT) return false;
   int error = errno, cancel_state = vgpu_defer_cancellation();
   nanosleep(&(struct timespec){.tv_nsec = 1000000L << (*attempt)++}, NULL);
@@ -73,8 +73,8 @@ void vgpu_charge_resize(struct vgpu_charge *charge, uint64_t bytes) {
 void vgpu_charge_freed(struct vgpu_map *map, const struct vgpu_item *item, CUresult result) {
   struct vgpu_item old;
   if (result == CUDA_SUCCESS) vgpu_release(entry_in(item->note), item->bytes);
-  /* Without room to put it back it stays charged: that is the safe side, and a table that held it a
-   * moment ago hardly ever has to grow for it. */
+  /* If there is no memory to put it back, it stays charged, which is safe. The table just held the item,
+   * so it seldom has to grow. */
   else vgpu_map_put(map, *item, &old);
 }
 

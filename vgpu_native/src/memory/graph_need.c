@@ -1,5 +1,5 @@
-/* What a graph needs: what its nodes allocate, and those of the graphs in it. Memory that is freed again
- * in the graph may be used twice: this is the most that it can take. */
+/* The memory that a graph needs: the allocations of its nodes, and of the graphs in it. Memory that the
+ * graph frees again may be used twice, so this is the most that it can take. */
 #include "memory/graph_need.h"
 
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "util/arithmetic.h"
 
 #define STEP (2ULL << 20)
-#define DEEP 8 /* of graphs in graphs; CUDA itself allows fewer */
+#define DEPTH_MAX 8 /* of graphs in graphs; CUDA itself allows fewer */
 
-/* What cannot be read may be anything, and is not launched. */
+/* A graph that cannot be read may need any amount, so it is not launched. */
 static void count_unreadable(struct graph_need *need) { need->bytes[VGPU_DENIED] = 1; }
 
 static void count_allocation(struct graph_need *need, CUgraphNode node) {
@@ -53,7 +53,7 @@ static bool count(struct graph_need *need, CUgraph graph, unsigned depth) {
 bool vgpu_graph_need(CUgraph graph, struct graph_need **need) {
   bool any = false;
   *need = calloc(1, sizeof **need);
-  bool done = *need && count(*need, graph, DEEP);
+  bool done = *need && count(*need, graph, DEPTH_MAX);
   for (int i = 0; done && i <= VGPU_DEVICES_MAX; i++) any |= (*need)->bytes[i] != 0;
   if (any) return true;
   free(*need);

@@ -1,17 +1,18 @@
-/* What a graph needs. */
+/* The memory that a graph needs. */
 #pragma once
 
 #include "driver.h"
 #include "vgpu.h"
 
-/* What a graph may take of each device; what graphs kept of it after its last launch that was made, and
- * which launch of any graph there that was. */
+/* The bytes that a graph may take of each device; the bytes that graphs kept of the device after the
+ * last launch of this graph; and the number of that launch among all launches on the device. */
 struct graph_need {
-  uint64_t bytes[VGPU_DEVICES_MAX + 1]; /* one more, for devices that the container was not given */
+  uint64_t bytes[VGPU_DEVICES_MAX + 1]; /* the last for devices that the container was not given */
   uint64_t kept[VGPU_DEVICES_MAX];
   uint64_t launch_number[VGPU_DEVICES_MAX];
-  CUdevice device[VGPU_DEVICES_MAX]; /* of those that it takes memory of */
+  CUdevice device[VGPU_DEVICES_MAX]; /* of the entries that it takes memory of */
 };
 
-/* What a graph needs, to be freed; NULL if it allocates nothing. False: there is no memory to tell. */
+/* Compute the need of a graph, which the caller frees; NULL if it allocates nothing. False: there is no
+ * memory to compute it. */
 bool vgpu_graph_need(CUgraph graph, struct graph_need **need);

@@ -10,7 +10,7 @@
 #include "util/fork_handlers.h"
 #include "util/handle_map.h"
 
-/* What is held for the time of a launch. */
+/* The memory that is reserved during a launch. */
 struct graph_hold {
   struct graph_need *need;
   uint64_t held[VGPU_DEVICES_MAX];
@@ -21,11 +21,11 @@ struct graph_hold {
 static struct card {
   struct vgpu_lock lock;
   uint64_t charged;
-  uint64_t launches; /* how many launches of graphs that need memory of it began */
+  uint64_t launches; /* of graphs that need memory of it, begun so far */
   CUdevice device;
 } cards[VGPU_DEVICES_MAX] = {[0 ... VGPU_DEVICES_MAX - 1] = {.lock = VGPU_UNLOCKED(VGPU_RANK_GRAPHS)}};
 
-static struct vgpu_map needs; /* executable graph to what it needs */
+static struct vgpu_map needs; /* executable graph to its need */
 static bool watched;
 bool vgpu_graphs_had_memory;
 
@@ -36,7 +36,7 @@ static void forget(void) {
   vgpu_graphs_had_memory = false;
 }
 
-/* The cards that a graph needs memory of are known from now on. */
+/* Remember the devices that a graph needs memory of. */
 static void store_devices(const struct graph_need *need) {
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
     if (need->bytes[i]) cards[i].device = need->device[i];
@@ -53,7 +53,7 @@ static uint64_t kept(const struct card *card) {
   return attribute(card, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, card->charged);
 }
 
-/* Charge what graphs keep of a device, of which `held` is charged already. What that is. */
+/* Charge the memory that graphs keep of a device, of which `held` is charged already. Returns it. */
 static uint64_t update_charge(int entry, uint64_t held) {
   VGPU_ASSERT(entry >= 0 && entry < VGPU_DEVICES_MAX);
   struct card *card = &cards[entry];
@@ -73,7 +73,7 @@ void vgpu_graphs_update_charges(void) {
   }
 }
 
-/* Whether this launch takes nothing of the card: what the graph's last one took is still kept, and no
+/* Whether this launch takes no more memory: the memory of the graph's last launch is still kept, and no
  * other graph can have taken it since. */
 static bool is_kept(struct graph_hold *hold, int entry) {
   struct card *card = &cards[entry];
@@ -88,7 +88,8 @@ static bool has_room(int entry, uint64_t bytes) {
   return all > used && all - used >= bytes;
 }
 
-/* Hold what a graph may take of one device, after what graphs and pools do not need is given back. */
+/* Reserve the memory that a graph may take of one device. If it does not fit, graphs and pools give
+ * back unused memory first. */
 static bool hold_one(struct graph_hold *hold, int entry) {
   uint64_t bytes = hold->need->bytes[entry];
   if (!bytes || is_kept(hold, entry)) return true;
@@ -150,13 +151,13 @@ CUresult vgpu_graph_launch(CUresult (*launch)(CUgraphExec, CUstream), CUgraphExe
   return launch(exec, stream);
 }
 
-/* Instantiating may launch at once what it makes ready, so what a graph needs is held meanwhile. */
+/* Instantiating may upload the graph at once, so the need of the graph is reserved meanwhile. */
 struct making {
   struct graph_hold hold;
   struct graph_need *need;
 };
 
-/* False: it may not be made, or there was no memory to find out. */
+/* False: the graph does not fit, or there was no memory to compute its need. */
 static bool begin_instantiate(struct making *making, CUgraph graph, bool uploads) {
   *making = (struct making){.need = NULL};
   vgpu_reset_in_children(&watched, forget);
@@ -189,7 +190,7 @@ static CUresult end_instantiate(struct making *making, CUresult result, const CU
   return result;
 }
 
-/* All functions that make a graph executable: name, parameters, arguments, whether it uploads. */
+/* All functions that instantiate a graph: name, parameters, arguments, whether it uploads. */
 #define INSTANTIATE(name, parameters, arguments, uploads)         \
   EXPORT CUresult CUDAAPI name parameters {                       \
     if (!vgpu_enter()) return REAL(name) arguments;               \

@@ -1,18 +1,18 @@
-/* Linear memory: cuMemAlloc, managed memory, and what frees them.
+/* Linear memory: cuMemAlloc, managed memory, and the functions that free them.
  *
- * Oversubscription: the limit stays what it is. Where it is allowed, memory within the limit for
- * which the card has no room is given as managed memory, which the driver keeps partly in the host;
- * it is charged like all other memory. */
+ * Oversubscription does not change the limit. Where it is allowed, memory within the limit for which the
+ * card has no room is allocated as managed memory, which the driver keeps partly in the host. It is
+ * charged like all other memory. */
 #include "intercept/hook.h"
 #include "memory/charge.h"
 #include "memory/pools.h"
 #include "util/arithmetic.h"
 
-/* The driver's smallest step. What it rounds up beyond, it does for blocks of many allocations. */
+/* The driver's smallest step. It rounds up further only for blocks of many allocations. */
 #define STEP 512
 #define PAGE 65536 /* of managed memory, which moves in pages */
 
-/* Keep or drop a charge after the driver's answer. `pointer` is read only if it was written. */
+/* Store or cancel a charge after the driver's call. `pointer` is read only if it was written. */
 static CUresult finish(const struct vgpu_charge *charge, CUresult result, const CUdeviceptr *pointer) {
   if (result != CUDA_SUCCESS) {
     vgpu_charge_cancel(charge);

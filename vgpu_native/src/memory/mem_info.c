@@ -1,4 +1,4 @@
-/* What the driver says of a device's memory, as far as the container may use it. */
+/* The driver's memory information, reduced to the container's share. */
 #include "memory/mem_info.h"
 
 #include "intercept/device_lookup.h"
@@ -11,7 +11,7 @@ struct vgpu_memory_view vgpu_memory_view(int entry, uint64_t free, uint64_t tota
   uint64_t limit = entry < 0 ? VGPU_NO_LIMIT : vgpu_limit(entry);
   if (limit == VGPU_NO_LIMIT) return view;
   uint64_t used = vgpu_used(entry), left = used < limit ? limit - used : 0;
-  /* Where memory beyond the card is given, neither its size nor what others use of it counts. */
+  /* With oversubscription neither the card's size nor the usage of others limits the container. */
   if (vgpu_oversubscribes()) return (struct vgpu_memory_view){left, limit};
   if (limit < total) view.total = limit;
   if (left < free) view.free = left;

@@ -7,5 +7,5 @@ struct vgpu_memory_view {
   uint64_t free, total;
 };
 
-/* What of the true numbers the container sees. Entry -1 sees them all. */
+/* The container's view of the driver's numbers. Entry -1 has no limit. */
 struct vgpu_memory_view vgpu_memory_view(int entry, uint64_t free, uint64_t total);

@@ -1,4 +1,4 @@
-/* NVML's numbers of a device's memory: the same as CUDA's. All else of NVML is left as it is. */
+/* NVML's numbers of a device's memory: the same as CUDA's. The rest of NVML is unchanged. */
 
 #include <nvml.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "intercept/hook.h"
 #include "memory/mem_info.h"
 
-/* The 16 bytes of a uuid in `GPU-00000000-0000-0000-0000-000000000000`; false: it is none. */
+/* Parse the 16 bytes of `GPU-00000000-0000-0000-0000-000000000000`. False: the text is not a uuid. */
 static bool parse_uuid(const char *text, unsigned char uuid[16]) {
   unsigned digits = 0;
   const char *at = strchr(text, '-');
@@ -32,8 +32,8 @@ static CUdevice ordinal_of(const unsigned char uuid[16]) {
   return -1;
 }
 
-/* NVML's index is taken for CUDA's ordinal only while that is not known: CUDA may number devices
- * otherwise, and those that CUDA_VISIBLE_DEVICES leaves out not at all. */
+/* NVML's index replaces CUDA's ordinal only while that is unknown, because CUDA may number devices
+ * in another order, and omits those that CUDA_VISIBLE_DEVICES leaves out. */
 static int entry_of(nvmlDevice_t device) {
   char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
   unsigned char uuid[16];
@@ -57,7 +57,7 @@ EXPORT nvmlReturn_t DECLDIR nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMem
   return result;
 }
 
-/* What the driver keeps for itself is not the container's, and so not in its numbers. */
+/* Memory that the driver reserves for its own use is not part of the container's numbers. */
 EXPORT nvmlReturn_t DECLDIR nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
   nvmlReturn_t result = REAL(nvmlDeviceGetMemoryInfo_v2)(device, memory);
   if (result != NVML_SUCCESS || !vgpu_enter()) return result;

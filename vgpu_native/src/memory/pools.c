@@ -10,10 +10,10 @@
 #include "util/fork_handlers.h"
 #include "vgpu.h"
 
-/* The step in which drivers make pools larger. With less than that left of its limit a pool does not
- * grow: a driver that has all of the card to take from would go beyond. */
+/* The step by which drivers enlarge pools. A pool with less than a step left of its limit does not grow,
+ * because the driver, which can use the whole card, would exceed the limit. */
 #define CHUNK (32ULL << 20)
-#define STEP 512 /* of what is taken out of a pool */
+#define STEP 512 /* of an allocation from a pool */
 
 enum { TRIES = 4 };
 
@@ -22,11 +22,11 @@ struct vgpu_pool {
   CUmemoryPool handle;
   int entry;
   struct vgpu_lock lock; /* of what follows, held while the driver is asked */
-  uint64_t charged;     /* what the pool kept when it was last read */
-  uint64_t held;        /* charged besides for calls that are under way */
-  uint64_t asked;       /* of what it keeps already, for calls that are under way */
-  uint64_t live;        /* pointers out of it that were not freed */
-  bool ended;           /* by its maker; what is live keeps it up */
+  uint64_t charged;      /* bytes that the pool kept when it was last read */
+  uint64_t held;         /* bytes that calls in progress have reserved for its growth */
+  uint64_t asked;        /* bytes of its unused memory that calls in progress use */
+  uint64_t live;         /* allocations that were not freed */
+  bool ended;            /* destroyed by the program; live allocations keep it */
 };
 
 static struct vgpu_map pools;    /* handle to pool */
@@ -51,7 +51,7 @@ static void push(struct vgpu_pool *pool) {
   vgpu_reset_in_children(&watched, forget);
 }
 
-/* A pool that has ended and of which nothing is charged any more, to be used anew. */
+/* Use an ended pool without live allocations again. */
 static struct vgpu_pool *reuse(CUmemoryPool handle, int entry) {
   for (struct vgpu_pool *pool = __atomic_load_n(&first, __ATOMIC_ACQUIRE); pool; pool = pool->next) {
     vgpu_lock(&pool->lock);
@@ -100,8 +100,8 @@ static struct vgpu_pool *find_pool(CUmemoryPool handle) {
   return known ? (struct vgpu_pool *)(uintptr_t)item.note : NULL;
 }
 
-/* The device of a pool that this process did not make: one of the driver's own. Drivers before 13
- * do not tell, but there a device has no other than its default pool. */
+/* The entry of a pool that this process did not create, but the driver. Drivers before 13 do not report
+ * its device, but there the default pool is a device's only one. */
 static int entry_of(CUmemoryPool handle) {
   int type = 0, device = -1, count = 0;
   if (REAL(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_LOCATION_TYPE, &type) == CUDA_SUCCESS &&
@@ -117,7 +117,7 @@ static int entry_of(CUmemoryPool handle) {
   return -1;
 }
 
-/* Two threads may meet one of the driver's pools at once, which is to be charged once. */
+/* Two threads may find one of the driver's pools at the same time; it is added once. */
 static struct vgpu_pool *find_or_add(CUmemoryPool handle) {
   vgpu_lock(&making);
   struct vgpu_pool *pool = find_pool(handle);
@@ -132,7 +132,7 @@ struct vgpu_pool *vgpu_pool_of(CUmemoryPool handle) {
   return pool && pool->entry >= 0 ? pool : NULL;
 }
 
-/* Read what a pool keeps, under its lock. A pool that cannot be read keeps what it kept. */
+/* Read how much a pool keeps, under its lock; the last value if it cannot be read. */
 static uint64_t read_kept(const struct vgpu_pool *pool) {
   cuuint64_t bytes = 0;
   if (pool->ended) return pool->charged;
@@ -141,12 +141,13 @@ static uint64_t read_kept(const struct vgpu_pool *pool) {
   return result == CUDA_SUCCESS ? bytes : pool->charged;
 }
 
-/* Written under the lock, and looked at without it. */
+/* Written under the lock, and read without it. */
 static void set_charged(struct vgpu_pool *pool, uint64_t bytes) {
   __atomic_store_n(&pool->charged, bytes, __ATOMIC_RELAXED);
 }
 
-/* Charge a pool for what it keeps, of which `held` is charged already. Whether it grew beyond that. */
+/* Charge the memory that a pool keeps, of which `held` is charged already. Returns whether it grew by
+ * more than that. */
 static bool update_charge(struct vgpu_pool *pool, uint64_t held) {
   VGPU_ASSERT(vgpu_rank_held(VGPU_RANK_POOL));
   uint64_t now = read_kept(pool), before = pool->charged + held;
@@ -189,7 +190,7 @@ static bool hold(struct vgpu_growth *growth, uint64_t bytes) {
   return true;
 }
 
-/* What a pool keeps and nobody uses. */
+/* The memory that a pool keeps without using it. */
 static uint64_t unused_in(const struct vgpu_pool *pool) {
   cuuint64_t kept = 0, used = 0;
   REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &kept);
@@ -197,8 +198,8 @@ static uint64_t unused_in(const struct vgpu_pool *pool) {
   return kept > used ? kept - used : 0;
 }
 
-/* Whether a pool has room without growing, also for the others that were told so and may not have
- * come to the driver yet. Should it grow all the same, vgpu_pool_end_growth sees it. */
+/* Whether a pool has room without growing, also for other calls in progress that count on its room. If
+ * it grows nevertheless, vgpu_pool_end_growth detects that. */
 static bool fits_within(struct vgpu_growth *growth, uint64_t bytes) {
   struct vgpu_pool *pool = growth->pool;
   vgpu_lock(&pool->lock);
@@ -209,8 +210,8 @@ static bool fits_within(struct vgpu_growth *growth, uint64_t bytes) {
   return fits;
 }
 
-/* Of a call that was told so and has come back from the driver just now, the room is counted twice:
- * a moment later it is not. */
+/* The same with some tries, because the room of a call that has just returned from the driver is
+ * subtracted twice for a moment. */
 static bool fits_soon(struct vgpu_growth *growth, uint64_t bytes) {
   for (int i = 0; i < TRIES; i++) {
     if (fits_within(growth, bytes)) return true;
@@ -236,7 +237,7 @@ bool vgpu_pool_end_growth(struct vgpu_growth *growth, CUresult result, const CUd
   struct vgpu_pool *pool = growth->pool;
   if (!pool) return true;
   vgpu_lock(&pool->lock);
-  /* What other threads hold for this pool at the moment may be in what it keeps by now. */
+  /* The memory that the pool keeps may include growth that other threads have reserved. */
   VGPU_ASSERT(pool->asked >= growth->asked && pool->held >= growth->held);
   pool->asked -= growth->asked;
   uint64_t others = __atomic_sub_fetch(&pool->held, growth->held, __ATOMIC_RELAXED);

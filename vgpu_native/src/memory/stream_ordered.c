@@ -6,7 +6,7 @@
 #include "memory/pools.h"
 #include "util/cancellation.h"
 
-/* The device of a context that need not be the current one. */
+/* The device of a context, which may not be the current one. */
 static CUresult device_in(CUcontext context, CUdevice *device) {
   CUcontext current;
   if (REAL(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current == context) {
@@ -19,8 +19,8 @@ static CUresult device_in(CUcontext context, CUdevice *device) {
   return result;
 }
 
-/* The device of a stream; of the null streams, that of the current context. Drivers before 12.8 know
- * a stream's context only. */
+/* The device of a stream; for the null streams, of the current context. Drivers before 12.8 return only
+ * a stream's context. */
 static CUresult device_of(CUstream stream, CUdevice *device) {
   CUcontext context;
   if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD) return REAL(cuCtxGetDevice)(device);
@@ -37,7 +37,7 @@ static struct vgpu_pool *pool_of_stream(CUstream stream) {
   return vgpu_pool_of(handle);
 }
 
-/* After the driver's answer: what made a pool larger than the limit allows is given back. */
+/* After the driver's call: free an allocation that enlarged a pool beyond the limit. */
 static CUresult finish_alloc(struct vgpu_growth *growth, CUresult result, const CUdeviceptr *pointer,
                         CUstream stream, CUresult (*undo)(CUdeviceptr, CUstream)) {
   if (vgpu_pool_end_growth(growth, result, pointer)) return result;
@@ -46,8 +46,8 @@ static CUresult finish_alloc(struct vgpu_growth *growth, CUresult result, const 
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Memory of cuMemAlloc may be freed so, too. It is uncharged at once: its free is ordered before
- * whatever this stream allocates next. */
+/* Memory of cuMemAlloc may also be freed in a stream. It is uncharged at once, because the free is ordered
+ * before later allocations of the stream. */
 static CUresult free_ordered(CUdeviceptr pointer, CUstream stream, CUresult (*real)(CUdeviceptr, CUstream)) {
   struct vgpu_item item;
   struct vgpu_pool_free pooled = vgpu_pool_begin_free(pointer);
@@ -58,8 +58,8 @@ static CUresult free_ordered(CUdeviceptr pointer, CUstream stream, CUresult (*re
   return result;
 }
 
-/* Whether a call becomes a node of a graph, which takes and frees nothing by itself. What its nodes
- * take is counted when the graph is launched. */
+/* Whether a call only becomes a node of a graph. The memory of nodes is charged when the graph is
+ * launched. */
 static bool is_captured(CUstream stream, CUresult (*ask)(CUstream, CUstreamCaptureStatus *)) {
   CUstreamCaptureStatus status;
   return ask(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -124,7 +124,7 @@ EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps
   return result;
 }
 
-/* An imported pool hands nothing out; it is charged where it was made. */
+/* An imported pool allocates nothing; it is charged in the process that created it. */
 EXPORT CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
                                                            CUmemAllocationHandleType handleType,
                                                            unsigned long long flags) {

@@ -1,8 +1,8 @@
-/* Virtual memory management: physical memory by handle, which mappings keep up, too.
+/* Virtual memory management: physical memory by handle.
  *
- * A handle is held by its making, by each import and retain that gave it once more, and by each
- * mapping. When the last of them goes, the memory is uncharged. Memory of another process that is
- * imported is charged there. Handles of the host's memory are not known here. */
+ * References to a handle come from its creation, from each import and retain that returned it again, and
+ * from each mapping. When the last reference goes, the memory is uncharged. Imported memory is charged in
+ * the process that created it. Handles of the host's memory are not stored here. */
 #include "intercept/device_lookup.h"
 #include "intercept/hook.h"
 #include "memory/charge.h"
@@ -11,10 +11,10 @@
 #define STEP (2ULL << 20) /* the smallest granularity of a device's memory */
 #define ADDRESS_SPACE_BYTES (1ULL << 47) /* no program's address space is larger */
 
-static struct vgpu_map handles;  /* note: the entry in the upper half, what holds it in the lower */
+static struct vgpu_map handles;  /* note: the entry in the upper half, the references in the lower */
 static struct vgpu_map mappings; /* address to bytes; note: the handle */
 
-/* A hold on a handle that is let go, and what the handle was like after that. */
+/* A dropped reference, and the handle's state after that. */
 struct dropped {
   struct vgpu_item item;
   bool known;
@@ -25,14 +25,14 @@ static bool add_reference(CUmemGenericAllocationHandle handle) {
   return vgpu_map_count(&handles, handle, 1, &item);
 }
 
-/* Let go before the driver is asked: it may give the same handle to another thread at once. */
+/* Called before the driver, which may return the same handle to another thread at once. */
 static struct dropped drop_reference(CUmemGenericAllocationHandle handle) {
   struct dropped dropped;
   dropped.known = vgpu_map_count(&handles, handle, -1, &dropped.item);
   return dropped;
 }
 
-/* Uncharge what nothing holds any more, or hold it again if the driver refused. */
+/* Uncharge a handle without references, or add the reference again if the driver refused. */
 static void finish_drop(const struct dropped *was, CUresult result) {
   struct vgpu_item item = was->item, old;
   bool last = was->known && !(uint32_t)item.note;
@@ -51,7 +51,7 @@ static void drop_now(CUmemGenericAllocationHandle handle) {
   finish_drop(&was, CUDA_SUCCESS);
 }
 
-/* Write down who made it. The charge's own form of notes has no count. */
+/* Store a created handle. The notes of charges have no count, so the note has another form. */
 static CUresult store_handle(const struct vgpu_charge *charge, CUmemGenericAllocationHandle handle) {
   struct vgpu_item item = {handle, charge->bytes, (uint64_t)charge->entry << 32 | 1}, old;
   if (charge->entry < 0) return CUDA_SUCCESS;
@@ -132,14 +132,15 @@ EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
   return result;
 }
 
-/* Some mappings that are next to one another, taken out of the map with their holds. */
+/* Adjacent mappings, taken out of the map with their references. */
 struct batch {
   struct vgpu_item mapping[BATCH];
   struct dropped handle[BATCH];
   unsigned count;
 };
 
-/* Take mappings from an address on, until the batch is full or the end is reached: where that is. */
+/* Take mappings from an address on, until the batch is full or the end is reached. Returns the address
+ * behind them. */
 static CUdeviceptr take_mappings(struct batch *batch, CUdeviceptr at, CUdeviceptr end) {
   for (batch->count = 0; at < end && batch->count < BATCH;) {
     struct vgpu_item *mapping = &batch->mapping[batch->count];
@@ -161,7 +162,7 @@ static void finish_unmap(const struct batch *batch, CUresult result) {
   }
 }
 
-/* One call may end many mappings. It is made in parts if they are more than fit into a batch. */
+/* One call may end many mappings. If they do not fit into a batch, the driver is called in parts. */
 EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size) {
   if (size > ADDRESS_SPACE_BYTES || !vgpu_enter()) return REAL(cuMemUnmap)(ptr, size);
   struct batch batch;

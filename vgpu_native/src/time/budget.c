@@ -1,12 +1,12 @@
-/* A budget is one word, the time up to which the share is used. It needs no refill, and there is
- * nothing that two processes could do twice or that one could leave half done when it is killed. */
+/* A budget is one word: the time up to which the share is used. It needs no refill. Every change is one
+ * atomic operation, so that neither a race nor a killed process can corrupt it. */
 #include "time/budget.h"
 
 #include <time.h>
 
 #include "util/assert.h"
 
-/* The most that may be owed, as time that must pass. More is no debt but a clock of another boot, or
+/* The largest debt, as time that must pass. A larger value comes from the clock of another boot, or from
  * a tenant that wrote into the region. */
 #define DEBT_MAX_NS (600 * 1000000000LL)
 
@@ -26,7 +26,7 @@ static int64_t used_until(uint64_t word, int64_t now) {
   return clamped((int64_t)word, now - VGPU_BURST_NS, now + DEBT_MAX_NS);
 }
 
-/* The same after so much more was used. */
+/* The same after `ns` more were used. */
 static uint64_t used_after(uint64_t word, int64_t now, int64_t ns, unsigned share) {
   VGPU_ASSERT(share >= 1 && share < 100);
   int64_t must_pass = clamped(ns, -DEBT_MAX_NS, DEBT_MAX_NS) * 100 / (share ? share : 1);
@@ -36,7 +36,8 @@ static uint64_t used_after(uint64_t word, int64_t now, int64_t ns, unsigned shar
 }
 
 static bool replace(vgpu_budget *budget, uint64_t *before, uint64_t after) {
-  return __atomic_compare_exchange_n(&budget->used_until, before, after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return __atomic_compare_exchange_n(&budget->used_until, before, after, true, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED);
 }
 
 void vgpu_budget_charge(vgpu_budget *budget, int64_t ns, unsigned share) {
@@ -63,9 +64,10 @@ uint64_t vgpu_budget_take(vgpu_budget *budget, int64_t ns, unsigned share, uint6
   return 0;
 }
 
-/* A pause that is longer than it can be is none: a tenant wrote it. */
+/* A pause that is longer than possible is ignored, because a tenant wrote it. */
 bool vgpu_budget_let_on(vgpu_budget *budget, uint64_t now, uint64_t pause) {
   uint64_t until = __atomic_load_n(&budget->let_on, __ATOMIC_RELAXED);
   if (until > now && until - now <= pause) return false;
-  return __atomic_compare_exchange_n(&budget->let_on, &until, now + pause, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return __atomic_compare_exchange_n(&budget->let_on, &until, now + pause, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED);
 }

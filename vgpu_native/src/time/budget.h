@@ -1,7 +1,7 @@
-/* The budget of time of one device: who uses it waits until passing time has paid for it.
+/* The budget of time of one device. Work that uses it up makes later work wait until time has passed.
  *
- * Nothing here knows CUDA. Times are nanoseconds of CLOCK_MONOTONIC, which is one clock for all
- * processes of a machine; a share is a percent of the device, 1 to 99. */
+ * This file does not use CUDA. Times are nanoseconds of CLOCK_MONOTONIC, which is one clock for all
+ * processes of a machine. A share is a percent of the device, 1 to 99. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,24 +9,24 @@
 
 #include "layout.h"
 
-/* Time that may be saved up while nothing runs: one burst is this, times the share. */
+/* The time that can be saved up while the device is idle: one burst is this times the share. */
 #define VGPU_BURST_NS 100000000LL
 
 uint64_t vgpu_monotonic(void);
 
-/* Charge work, or give back (below zero) what was charged too much. */
+/* Charge nanoseconds of work, or give back an excess charge (below zero). */
 void vgpu_budget_charge(vgpu_budget *budget, int64_t ns, unsigned share);
 
-/* For how long work may not begin; 0: it may. */
+/* The time until work may begin, 0 for now. */
 uint64_t vgpu_budget_wait(const vgpu_budget *budget, uint64_t now);
 
-/* Charge work that may begin now, else say for how long it may not. Of several that ask at once, one is
- * let in, and the others wait until its work is paid for. */
+/* Charge work if it may begin now, and return 0; else return the time until it may. Of several
+ * simultaneous callers one succeeds, and the others wait until its work is paid for. */
 uint64_t vgpu_budget_take(vgpu_budget *budget, int64_t ns, unsigned share, uint64_t now);
 
-/* Whether work may begin although the share is used: that of one process, and then of none for so long.
- * It is charged nevertheless. */
+/* Whether work may begin although the share is used up: that of one process, and then of none during
+ * `pause`. The caller charges it nevertheless. */
 bool vgpu_budget_let_on(vgpu_budget *budget, uint64_t now, uint64_t pause);
 
-/* What of the device one burst is. */
+/* The device's time of one burst, in nanoseconds. */
 static inline int64_t vgpu_burst(unsigned share) { return VGPU_BURST_NS / 100 * share; }

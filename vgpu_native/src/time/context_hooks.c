@@ -1,7 +1,7 @@
-/* The end of a context ends what lives in it, without a call for each pointer.
+/* Hooks of contexts. The end of a context frees its memory, without a call for each pointer.
  *
- * What a context itself takes is not told before it exists, nor, in a container, by process: it is
- * not charged here but seen by the node's agent, which adds it to what is used beyond the counted. */
+ * The driver does not report a context's own memory in advance, nor, in a container, by process. So it
+ * is not charged here: the node's agent measures it and adds it to the overhead. */
 #include "intercept/current_context.h"
 #include "intercept/hook.h"
 #include "memory/charge.h"
@@ -13,10 +13,10 @@
 
 #define DEVICES 64
 
-/* Held while contexts are made and ended: the driver may give the address of one that has ended to a
- * new one, of which nothing must be uncharged. */
+/* Held while contexts are created and destroyed: a new context may get the address of a destroyed one,
+ * and its memory must stay charged. */
 static struct vgpu_lock lock = VGPU_UNLOCKED(VGPU_RANK_CONTEXTS);
-static CUcontext primary[DEVICES]; /* while it lives, as far as it was seen to begin */
+static CUcontext primary[DEVICES]; /* the living primary contexts whose creation a hook saw */
 static bool watched;
 
 static void forget(void) {
@@ -44,7 +44,7 @@ static void context_ended(CUcontext context) {
   vgpu_graphs_update_charges();
 }
 
-/* All functions that make a context. */
+/* All functions that create a context. */
 #define CREATE(name, parameters, arguments)         \
   EXPORT CUresult CUDAAPI name parameters {         \
     if (!vgpu_enter()) return REAL(name) arguments; \
@@ -74,7 +74,7 @@ CREATE(cuCtxCreate_v4,
 DESTROY(cuCtxDestroy)
 DESTROY(cuCtxDestroy_v2)
 
-/* Of these it is not known whether anything has ended. What lived there stays charged. */
+/* These may or may not end a context. Memory in it stays charged. */
 static CUresult maybe_changed(CUresult result) {
   vgpu_contexts_changed();
   return result;
@@ -94,12 +94,12 @@ EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) 
   return finish(result);
 }
 
-/* NULL: it is not known here, and may be any. */
+/* NULL: it is unknown, and may be any context. */
 static CUcontext primary_of(CUdevice device) {
   return device >= 0 && device < DEVICES ? primary[device] : NULL;
 }
 
-/* A primary context lives until its last user lets it go. */
+/* A primary context lives until its last user releases it. */
 static CUresult release_primary(CUresult result, CUdevice device) {
   unsigned flags;
   int active = 1;

@@ -1,16 +1,16 @@
-/* What kinds cost, as it is learnt. */
+/* The costs of kinds of launches, by measurement. */
 #include "time/kernel_costs.h"
 
 #include <stddef.h>
 
 #include "util/assert.h"
 
-#define LEAST_NS 500    /* timers of devices tell no less apart */
-#define AHEAD_NS 500000 /* for so much time of a device is paid ahead at most */
-#define AHEAD_MAX 127   /* and for so many launches */
-#define SHARE_AHEAD 8   /* and for no more than this part of those that were made: a kind may not come back */
+#define LEAST_NS 500    /* the resolution of a device's timers */
+#define AHEAD_NS 500000 /* the most time of a device that is paid ahead */
+#define AHEAD_MAX 127   /* the most launches that are paid ahead */
+#define SHARE_AHEAD 8   /* at most this part of the launches so far, because a kind may not return */
 
-enum { WAYS = 8 }; /* places in which a kind may be */
+enum { WAYS = 8 }; /* places that a kind may have */
 
 struct vgpu_cost vgpu_costs[1 << VGPU_COST_BITS];
 static uint64_t typical = 100000; /* a running mean of all measurements */
@@ -18,7 +18,7 @@ static uint64_t typical = 100000; /* a running mean of all measurements */
 static uint64_t get(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 static void set(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
 
-/* One of the places of a kind, from its home on. */
+/* One of the possible places of a kind; way 0 is its home. */
 static struct vgpu_cost *place(uint64_t key, unsigned way) {
   return &vgpu_costs[(key >> (64 - VGPU_COST_BITS)) ^ way];
 }
@@ -40,7 +40,7 @@ static void begin(struct vgpu_cost *cost, uint64_t key) {
   set(&cost->charged, 0);
 }
 
-/* Which of several has to leave goes round, so that no two take turns to drive each other out. */
+/* The replaced kind rotates, so that two kinds do not replace each other again and again. */
 struct vgpu_cost *vgpu_cost_place(uint64_t key) {
   VGPU_ASSERT(key); /* 0 marks a free place */
   static unsigned next;
@@ -67,18 +67,18 @@ void vgpu_cost_paid(struct vgpu_cost *cost, uint64_t launches, uint64_t ns) {
 
 uint64_t vgpu_cost_unknown(void) { return get(&typical); }
 
-/* A quarter of the way to what was measured. */
+/* The mean, moved a quarter of the way to a measurement. */
 static uint64_t towards(uint64_t mean, uint64_t ns) {
   int64_t next = (int64_t)mean + ((int64_t)ns - (int64_t)mean) / 4;
   return next < LEAST_NS ? LEAST_NS : (uint64_t)next;
 }
 
-/* One that took much longer counts in full, though another tenant's turn may have come in between: a
- * kernel that has more to do only now and then looks the same, and most of the time may be its. After
- * it the estimate is high, so that launches of the kind are measured more often for a while. */
+/* A much longer measurement counts in full, although it may include another tenant's turn: a kernel that
+ * has more work only now and then looks the same. After it the estimate is high, so that launches of the
+ * kind are measured more often for a while. */
 void vgpu_cost_learn(struct vgpu_cost *cost, uint64_t key, uint64_t ns) {
   set(&typical, towards(get(&typical), ns));
-  if (get(&cost->key) != key) return; /* it has had to make room */
+  if (get(&cost->key) != key) return; /* another kind has the place */
   uint64_t known = get(&cost->ns);
   set(&cost->ns, towards(known ? known : ns, ns));
 }

@@ -1,9 +1,9 @@
-/* Hooks of what keeps a device busy. Each begins with a look whether any limit of time is set. */
+/* Hooks of launches. Each first reads whether any limit of time is set. */
 #include "intercept/hook.h"
 #include "memory/graphs.h"
 #include "time/pace.h"
 
-/* Launches cost alike that run the same code on grids of about the same size. */
+/* Launches of the same code on grids of about the same size have the same cost. */
 static uint64_t kind_of(CUfunction function, uint64_t blocks) {
   return (uint64_t)(uintptr_t)function << 6 ^ (uint64_t)(63 - __builtin_clzll(blocks | 1));
 }
@@ -31,8 +31,8 @@ static uint64_t kind_of_graph(CUgraphExec graph) { return (uint64_t)(uintptr_t)g
 /* The driver's function if it is known already. */
 #define KNOWN(name) ((__typeof__(&name))__atomic_load_n(&vgpu_reals[VGPU_FN_##name], __ATOMIC_ACQUIRE))
 
-/* Where nothing has a limit of time, a launch is a look and a jump, and the driver returns to the
- * program: whatever else there may be to do is in another function. */
+/* Without a limit of time a launch is a load and a jump, and the driver returns to the program. All other
+ * work is in another function. */
 #define ONWARD(name, arguments)                     \
   __typeof__(&name) real = KNOWN(name);             \
   if (real && !vgpu_paced()) return real arguments; \
@@ -65,7 +65,7 @@ static uint64_t kind_of_graph(CUgraphExec graph) { return (uint64_t)(uintptr_t)g
          (config, f, kernelParams, extra), kind_of_config(config, f), config ? config->hStream : NULL, \
          per_thread)
 
-/* Memory of the graph's own is charged around all of it, so that it waits with nothing half charged. */
+/* The graph's memory is charged around the whole launch, so that a waiting launch is charged completely. */
 #define GRAPH(name, per_thread)                                                                 \
   PACED(name, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, hStream),                \
         kind_of_graph(hGraphExec), hStream, per_thread)                                         \
@@ -83,14 +83,14 @@ CONFIGURED(cuLaunchKernelEx_ptsz, true)
 GRAPH(cuGraphLaunch, false)
 GRAPH(cuGraphLaunch_ptsz, true)
 
-/* Launches of CUDA 3, whose grid was a setting of the function. */
+/* Launches of CUDA 3. Their grid is a setting of the function. */
 LAUNCH(cuLaunch, (CUfunction f), (f), kind_of(f, 1), NULL, false)
 LAUNCH(cuLaunchGrid, (CUfunction f, int width, int height), (f, width, height),
        kind_of(f, blocks((unsigned)width, (unsigned)height, 1)), NULL, false)
 LAUNCH(cuLaunchGridAsync, (CUfunction f, int width, int height, CUstream hStream), (f, width, height, hStream),
        kind_of(f, blocks((unsigned)width, (unsigned)height, 1)), hStream, false)
 
-/* One kernel on each of several devices. All are charged as the first one, whose device is paced: the
- * others wait for it. */
+/* One kernel on each of several devices. All are charged like the first one, whose device is paced,
+ * because the others wait for it. */
 LAUNCH(cuLaunchCooperativeKernelMultiDevice, (CUDA_LAUNCH_PARAMS *list, unsigned count, unsigned flags),
        (list, count, flags), kind_of_list(list, count), list && count ? list->hStream : NULL, false)

@@ -1,5 +1,5 @@
-/* A thread reads the samples that have ended, and sets right what was charged for what they stand for.
- * It exists from the first sample on, and sleeps while there is none. */
+/* A thread reads the samples that have ended, and corrects the charges of the launches that they stand
+ * for. It is started with the first sample, and sleeps while there is none. */
 #include "time/meter.h"
 
 #include <errno.h>
@@ -14,14 +14,14 @@
 #include "util/futex.h"
 
 #define PERIOD_NS 1000000
-#define QUIET 20 /* periods without a sample, after which it sleeps until it is woken */
-#define DOUBTS_MAX 7 /* samples in a row that are not believed */
+#define QUIET 20 /* periods without a sample, after which the thread sleeps until it is woken */
+#define DOUBTS_MAX 7 /* samples in a row that are ignored */
 #define STACK (256 * 1024)
 
 struct vgpu_work vgpu_device_work[VGPU_DEVICES_MAX];
 
-static pid_t owner;      /* the process that the thread below is in; 0: there is none */
-static uint32_t watched; /* goes up with each sample */
+static pid_t owner;      /* the process of the reading thread; 0: there is none */
+static uint32_t watched; /* counts samples */
 static uint32_t asleep;
 static pthread_mutex_t streams = PTHREAD_MUTEX_INITIALIZER;
 
@@ -38,21 +38,21 @@ static void count(int entry, uint64_t ns) {
   __atomic_fetch_add(&mapped->slot->busy[entry], ns, __ATOMIC_RELAXED);
 }
 
-/* Whether not to go by a sample that others may have come into: what its kind is known for is better, but
- * not for ever. Only the thread that reads samples asks. */
+/* Whether to ignore a sample that may include work of others. The known cost of its kind is better, but
+ * not for ever. Only the thread that reads samples calls this. */
 static bool is_doubtful(const struct vgpu_sample *sample) {
   static unsigned doubts;
   doubts = sample->torn && !sample->first && doubts < DOUBTS_MAX ? doubts + 1 : 0;
   return doubts;
 }
 
-/* Whether no more was taken off than was added. */
+/* Whether no more was subtracted than added. */
 static bool is_balanced(const struct vgpu_work *work) {
   return __atomic_load_n(&work->queued, __ATOMIC_RELAXED) >= 0 &&
          __atomic_load_n(&work->unknown, __ATOMIC_RELAXED) >= 0;
 }
 
-/* A sample has ended after so much work, or 0: nobody knows, and what was charged stands. */
+/* Count a sample that ended after `ns` nanoseconds of work; 0: unknown, and the charge stays. */
 static void sample_ended(const struct vgpu_sample *sample, uint64_t ns) {
   VGPU_ASSERT(sample->entry >= 0 && sample->entry < VGPU_DEVICES_MAX);
   struct vgpu_work *work = &vgpu_device_work[sample->entry];
@@ -75,10 +75,10 @@ static void sleep_until_watched(uint32_t seen) {
   __atomic_store_n(&asleep, 0, __ATOMIC_SEQ_CST);
 }
 
-/* To wake this thread costs a launch more than the sample itself: a program that goes on launching finds
- * it awake. */
+/* Waking this thread costs a launch more than the sample itself. So the thread stays awake while a program
+ * keeps launching. */
 static void *read_samples(void *nothing) {
-  vgpu_inside = true; /* what the driver calls of itself in this thread is not the program's */
+  vgpu_inside = true; /* the driver's own calls in this thread are not the program's */
   uint32_t seen = 0;
   for (unsigned quiet = 0;;) {
     uint32_t now = __atomic_load_n(&watched, __ATOMIC_SEQ_CST);
@@ -91,7 +91,7 @@ static void *read_samples(void *nothing) {
   return nothing;
 }
 
-/* The program's signals are the program's threads' business. */
+/* The thread blocks all signals, which are for the program's threads. */
 static bool start(void) {
   pthread_t thread;
   pthread_attr_t attributes;
@@ -120,7 +120,7 @@ void vgpu_meter_watch(struct vgpu_sample *sample) {
     if (!start()) __atomic_store_n(&owner, 0, __ATOMIC_RELEASE);
   }
   if (!__atomic_load_n(&owner, __ATOMIC_ACQUIRE)) {
-    vgpu_samples_read(sample_ended); /* no thread to be had: look now, and whenever one is launched */
+    vgpu_samples_read(sample_ended); /* without a thread: read now, and at each later sample */
     return;
   }
   __atomic_fetch_add(&watched, 1, __ATOMIC_SEQ_CST);
@@ -155,7 +155,8 @@ void vgpu_meter_forget_stream(CUstream stream) {
   pthread_mutex_lock(&streams);
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
     CUstream last = __atomic_load_n(&vgpu_device_work[i].last, __ATOMIC_RELAXED);
-    if (last && (!stream || stream == last)) __atomic_store_n(&vgpu_device_work[i].last, NULL, __ATOMIC_RELAXED);
+    if (last && (!stream || stream == last))
+      __atomic_store_n(&vgpu_device_work[i].last, NULL, __ATOMIC_RELAXED);
   }
   vgpu_streams_leave();
 }

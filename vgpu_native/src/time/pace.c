@@ -1,9 +1,9 @@
-/* A launch is charged before it is made, with what its kind was found to take, so that what is queued
- * is paid for already; when it or another of its kind has been measured, the charge is set right. A
- * launch begins while the budget is not used up, and may leave a debt, for which later ones wait.
+/* A launch is charged before it is made, with the measured cost of its kind, so that queued work is
+ * already paid for. A measurement of the launch, or of another of its kind, corrects the charge. A launch
+ * begins while the budget is not used up, and may leave a debt, for which later ones wait.
  *
  * Most launches are paid for with an earlier one of their kind, up to half a millisecond together, and
- * only count down how many are left. A millisecond of a kind, or of a device, is worth a measurement. */
+ * only decrement a counter. After a millisecond of a kind, or of a device, one launch is measured. */
 #include "time/pace.h"
 
 #include <errno.h>
@@ -17,16 +17,16 @@
 #include "util/assert.h"
 #include "util/cancellation.h"
 
-#define SAMPLE_NS 1000000 /* of a device, and of each kind: as much work is between two samples */
-#define ALIKE_MAX 128     /* launches of a kind: more may not go by what one of them has taken */
-#define SLICE_NS 2000000  /* a wait looks this often whether the limit has changed */
-#define READING_NS 500000 /* and so often whether work has ended */
-#define NEWCOMER_DELAY_NS 100000 /* who begins to wait comes after those who wait already, of other processes, too */
-#define UNKNOWN_MAX 4     /* kinds that may run before one of them is measured */
+#define SAMPLE_NS 1000000        /* work of a device, or of a kind, between two samples */
+#define ALIKE_MAX 128            /* launches of a kind that one sample may stand for */
+#define SLICE_NS 2000000         /* a wait checks after each whether the limit has changed */
+#define READING_NS 500000        /* a wait checks after each whether work has ended */
+#define NEWCOMER_DELAY_NS 100000 /* a new wait starts after the waits of other processes */
+#define UNKNOWN_MAX 4            /* launches of unknown kinds that may run before one is measured */
 
-/* A device's time that one launch pays off at most; what is owed beyond is carried over, so that a
- * program with a large debt goes on, slowly, one of the container's processes each time. And what one
- * launch waits at most for others to end: they may be waiting for it. */
+/* The most of a device's time that one launch pays off. A larger debt is carried over, so that a program
+ * with a large debt continues slowly, one process of the container at a time. And the longest wait of a
+ * launch for others to end, because they may be waiting for it. */
 #define PAID_NS 100000000ULL
 #define QUEUED_NS 100000000ULL
 
@@ -40,7 +40,7 @@ static bool changes_rise(const uint64_t *changes, const uint64_t *seen) {
   return __atomic_load_n(changes, __ATOMIC_ACQUIRE) + 1 >= before;
 }
 
-/* At the first launch on a device, and at the first one after each change: whether it has a limit. */
+/* Read whether a device has a limit, at its first launch and at the first one after each change. */
 static __attribute__((noinline)) bool reread_limits(int entry) {
   static uint64_t seen;
   const uint64_t *changes = vgpu_limits_changes();
@@ -50,7 +50,8 @@ static __attribute__((noinline)) bool reread_limits(int entry) {
   __atomic_store_n(&vgpu_limit_changes, changes, __ATOMIC_RELAXED);
   if (limited) __atomic_store_n(&vgpu_device_work[entry].limited, now + 1, __ATOMIC_RELAXED);
   bool first = __atomic_exchange_n(&seen, now + 1, __ATOMIC_RELAXED) != now + 1;
-  if (!limited && first && vgpu_limits_cores_unlimited()) __atomic_store_n(&vgpu_no_time_limits, now + 1, __ATOMIC_RELAXED);
+  if (!limited && first && vgpu_limits_cores_unlimited())
+    __atomic_store_n(&vgpu_no_time_limits, now + 1, __ATOMIC_RELAXED);
   return limited;
 }
 
@@ -58,14 +59,14 @@ static inline bool limited(int entry) {
   if (entry < 0 || entry >= VGPU_DEVICES_MAX) return false;
   const uint64_t *changes = __atomic_load_n(&vgpu_limit_changes, __ATOMIC_RELAXED);
   uint64_t now = __atomic_load_n(changes, __ATOMIC_RELAXED) + 1;
-  return __builtin_expect(__atomic_load_n(&vgpu_device_work[entry].limited, __ATOMIC_RELAXED) == now, 1) || reread_limits(entry);
+  uint64_t limited = __atomic_load_n(&vgpu_device_work[entry].limited, __ATOMIC_RELAXED);
+  return __builtin_expect(limited == now, 1) || reread_limits(entry);
 }
 
 static int64_t add(int64_t *to, int64_t value) { return __atomic_add_fetch(to, value, __ATOMIC_RELAXED); }
 static int64_t get(const int64_t *from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
 
-/* What a launch is paid for with: its own cost, and that of more launches of its kind, which no sample
- * before them stands for. */
+/* The price of a launch: its own cost, and that of later launches of its kind, which are paid ahead. */
 struct price {
   bool known;
   uint64_t ns, ahead;
@@ -79,14 +80,14 @@ static struct price price_of(const struct vgpu_cost *cost) {
 
 static int64_t all_of(const struct price *price) { return (int64_t)(price->ns * (1 + price->ahead)); }
 
-/* Whether so much is queued that more has to wait until some of it has ended. */
+/* Whether so much work is queued that more must wait until some of it has ended. */
 static bool queue_full(int entry, unsigned share) {
   const struct vgpu_work *work = &vgpu_device_work[entry];
   return get(&work->queued) > vgpu_burst(share) || get(&work->unknown) >= UNKNOWN_MAX;
 }
 
-/* Pay for a launch that waits since `waited`, or say for how long it has to wait before it is asked
- * again; 0: it is paid for, and begins. */
+/* Pay for a launch that has waited for `waited` nanoseconds, and return 0; else return the time to wait
+ * before the next try. */
 static uint64_t pay_or_wait(int entry, int64_t ns, uint64_t now, uint64_t waited) {
   const struct vgpu_mapped *mapped = vgpu_region_now();
   unsigned share = vgpu_cores(entry);
@@ -113,7 +114,7 @@ static struct price pace(int entry, const struct vgpu_cost *cost) {
   }
 }
 
-/* Streams that can be named in any thread, and for which nothing else waits. */
+/* Whether a handle means the same stream in all threads, and is not one of the null streams. */
 static bool is_plain(CUstream stream) {
   return stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
 }
@@ -133,7 +134,7 @@ static void remember(const struct vgpu_launch *launch) {
   __atomic_store_n(last, is_plain(stream) ? stream : NULL, __ATOMIC_RELAXED);
 }
 
-/* Measure a launch, for itself and for those of its kind that were not measured before it. */
+/* Measure a launch, which also represents the unmeasured launches of its kind before it. */
 static void start_sample(struct vgpu_launch *launch, uint64_t key, bool first) {
   struct vgpu_sample *sample = begin_sample(launch);
   if (!sample) return;
@@ -152,14 +153,14 @@ static void start_sample(struct vgpu_launch *launch, uint64_t key, bool first) {
   vgpu_sample_launch(sample);
 }
 
-/* Whether enough launches have come together for one to be measured. */
+/* Whether enough work has accumulated for a measurement. */
 static bool sample_due(int entry, const struct vgpu_cost *cost) {
   return get(&vgpu_device_work[entry].unmeasured) >= SAMPLE_NS ||
          __atomic_load_n(&cost->charged, __ATOMIC_RELAXED) >= SAMPLE_NS ||
          __atomic_load_n(&cost->launches, __ATOMIC_RELAXED) > ALIKE_MAX;
 }
 
-/* A launch is paid for, and others ahead: count them, and measure it if it is time. */
+/* Count a paid launch and those paid ahead, and measure it if a measurement is due. */
 static void count_paid(struct vgpu_launch *launch, uint64_t key, const struct price *price) {
   struct vgpu_work *work = &vgpu_device_work[launch->entry];
   launch->charged = (int64_t)price->ns;
@@ -177,7 +178,7 @@ static uint64_t key_of(uint64_t kind, int entry) {
   return (kind ^ (uint64_t)(entry + 1) << 58) * 0x9e3779b97f4a7c15ULL | 1;
 }
 
-/* A launch that is not paid for yet. */
+/* Pay for a launch, after a wait if necessary. */
 static void charge_launch(struct vgpu_launch *launch, uint64_t kind) {
   int entry = vgpu_recent_entry(true);
   launch->entry = limited(entry) ? entry : -1;
@@ -213,7 +214,7 @@ bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream strea
   launch->stream = (struct vgpu_stream){stream, per_thread};
   launch->entry = vgpu_recent_entry(false);
   launch->cost = vgpu_cost_find(key_of(kind, launch->entry));
-  /* In the child of a fork this is not so, and what its parent had paid for is not its own. */
+  /* False in the child of a fork, where the parent's paid launches do not count. */
   bool ready = __atomic_load_n(&vgpu_process.state, __ATOMIC_RELAXED) == VGPU_ON;
   launch->paid = ready && launch->cost && vgpu_cost_spend(launch->cost);
   if (__builtin_expect(!launch->paid, 0)) return begin_unpaid(launch, kind);

@@ -1,6 +1,5 @@
-/* A sample belongs to whoever has moved its state away from FREE: to the thread that launches while
- * it is TAKEN, to the reader while it is WAITING. Its events are kept for the next one in the same
- * context. */
+/* The state of a sample decides its owner: the launching thread while it is TAKEN, the reader while it is
+ * WAITING. Its events are kept for the next measurement in the same context. */
 #include "time/samples.h"
 
 #include <pthread.h>
@@ -13,12 +12,12 @@
 enum { FREE, TAKEN, WAITING };
 enum { COUNT = 128 };
 
-#define TORN_NS 50000 /* to launch and to measure takes less than this, unless something comes in between */
+#define TORN_NS 50000 /* an undelayed launch with its measurement takes less */
 
 static struct vgpu_sample samples[COUNT];
-static unsigned last; /* the one that was taken last: most often it is free again, and has events */
+static unsigned last; /* the last taken sample, which is usually free again and has events */
 
-/* Held while the driver is asked about samples that wait, so that no context ends meanwhile. */
+/* Held while the driver reads waiting samples, so that no context ends meanwhile. */
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 
 static void lock_reading(void) {
@@ -44,7 +43,7 @@ static void put(struct vgpu_sample *sample, uint32_t state) {
   __atomic_store_n(&sample->state, state, __ATOMIC_RELEASE);
 }
 
-/* Calls that would make a capture of another thread fail do not in this mode. */
+/* In the relaxed mode a call does not invalidate another thread's capture. */
 static CUstreamCaptureMode exchange(CUstreamCaptureMode mode) {
   if (HAS(cuThreadExchangeStreamCaptureMode)) REAL(cuThreadExchangeStreamCaptureMode)(&mode);
   return mode;
@@ -55,7 +54,8 @@ bool vgpu_is_capturing(struct vgpu_stream stream) {
   if (!HAS(cuStreamIsCapturing)) return false;
   CUresult result = stream.per_thread ? REAL(cuStreamIsCapturing_ptsz)(stream.handle, &status)
                                       : REAL(cuStreamIsCapturing)(stream.handle, &status);
-  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true; /* the legacy stream, while another captures */
+  /* Returned for the legacy stream while another stream captures. */
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
   return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
@@ -64,7 +64,7 @@ static bool record(CUevent event, struct vgpu_stream stream) {
                             : REAL(cuEventRecord)(event, stream.handle)) == CUDA_SUCCESS;
 }
 
-/* The context whose events can be recorded in a stream; not always the current one. */
+/* The context whose events can be recorded in a stream, which may not be the current one. */
 static CUcontext context_of(struct vgpu_stream stream) {
   CUcontext context = NULL;
   bool real = stream.handle && stream.handle != CU_STREAM_LEGACY && stream.handle != CU_STREAM_PER_THREAD;
@@ -94,7 +94,7 @@ static bool create_events(struct vgpu_sample *sample, CUcontext context) {
   return sample->context != NULL;
 }
 
-/* Take a free sample: best one with events of the context, else one without, else any. */
+/* Take a free sample: one with events of the context, else one without events, else any. */
 static struct vgpu_sample *take_for(CUcontext context) {
   unsigned first = __atomic_load_n(&last, __ATOMIC_RELAXED);
   for (int choice = 0; choice < 3; choice++) {
@@ -135,7 +135,7 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_stream stream, CUstream last) 
 
 void vgpu_sample_launch(struct vgpu_sample *sample) {
   VGPU_ASSERT(is_in(sample, TAKEN) && sample->context);
-  /* An event that has passed already did not wait for other work, and the device waits for this. */
+  /* If the event has already passed, the device is idle until the launch. */
   bool idle = REAL(cuEventQuery)(sample->begin) == CUDA_SUCCESS;
   sample->idle = idle ? vgpu_monotonic() - sample->begun : 0;
 }
@@ -161,8 +161,8 @@ static double elapsed_ns(CUevent from, CUevent to) {
   return REAL(cuEventElapsedTime)(&ms, from, to) == CUDA_SUCCESS ? (double)ms * 1e6 : -1;
 }
 
-/* For how long a launch that has ended kept the device busy. If it ran beside one of another stream,
- * only the time after the end of that: each moment counts for one launch. */
+/* The nanoseconds for which an ended launch kept the device busy. If it overlapped a launch in another
+ * stream, only the time after the end of that one counts, so that each moment counts for one launch. */
 static uint64_t busy_ns(const struct vgpu_sample *sample) {
   double ns = elapsed_ns(sample->begin, sample->end) - (double)sample->idle;
   if (sample->follows) {
@@ -173,7 +173,7 @@ static uint64_t busy_ns(const struct vgpu_sample *sample) {
   return ns > 1 ? (uint64_t)ns : 1;
 }
 
-/* Read one sample that waits; true: it has ended. */
+/* Read one waiting sample. True: it has ended. */
 static bool read_one(struct vgpu_sample *sample, vgpu_sample_ended *ended) {
   VGPU_ASSERT(is_in(sample, WAITING) && vgpu_rank_held(VGPU_RANK_SAMPLES));
   CUcontext current = NULL;
@@ -197,7 +197,7 @@ unsigned vgpu_samples_read(vgpu_sample_ended *ended) {
     waiting += !read_one(&samples[i], ended);
   }
   unlock_reading();
-  /* The thread may be one of the program's. */
+  /* Restore the context, because the thread may be the program's. */
   REAL(cuCtxGetCurrent)(&after);
   if (after != before) REAL(cuCtxSetCurrent)(before);
   exchange(mode);

@@ -1,5 +1,5 @@
-/* Hooks of streams: what waits for a stream lets pools give memory back to the card, and a stream
- * that is destroyed is no longer used to measure launches in others. */
+/* Hooks of streams. After a synchronisation pools may have given memory back to the card, and a destroyed
+ * stream is no longer used to measure launches in others. */
 #include "intercept/hook.h"
 #include "memory/graphs.h"
 #include "memory/pools.h"

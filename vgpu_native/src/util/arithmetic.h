@@ -1,4 +1,4 @@
-/* Sizes in bytes that stay at the greatest number instead of beginning again at 0. */
+/* Arithmetic on sizes in bytes that saturates at UINT64_MAX. */
 #pragma once
 
 #include <stdint.h>

@@ -4,10 +4,10 @@
  *   1  cheap: VGPU_ASSERT, a few loads of this process's own state.
  *   2  expensive, too: VGPU_ASSERT_EXPENSIVE, walks over a table or an array.
  *
- * An assertion is a theorem about the library. It holds for all programs, drivers and limits. So it
- * must not depend on words that another process of the container can write, unless they stand for what
- * this process alone writes there. A condition has no effects, because it is not evaluated at level 0;
- * it is compiled at every level, so that it cannot go stale.
+ * An assertion is a theorem about the library. It holds for all programs, drivers and limits, as long as
+ * only the library writes the region. Input is never asserted: the shipped library must handle any.
+ * A condition has no effects, because it is not evaluated at level 0. It is compiled at every level, so
+ * that it stays correct when the code changes.
  *
  * A failed assertion writes one line to standard error and aborts the process. */
 #pragma once

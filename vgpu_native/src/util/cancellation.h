@@ -1,12 +1,12 @@
-/* What a thread may not end in the middle of. The driver has points where a thread can be cancelled:
- * there it would keep a mutex, or what it had reserved, for ever. It is cancelled a little later. */
+/* Deferred cancellation. The driver has cancellation points. A thread that ends there would keep a
+ * mutex, or its reservation, for ever; so it is cancelled a little later. */
 #pragma once
 
 #include <pthread.h>
 
 #include "util/lock_order.h"
 
-/* From here on the thread is not cancelled; what it was before, for vgpu_restore_cancellation. */
+/* Stop cancellation of the thread. Returns the earlier state for vgpu_restore_cancellation. */
 static inline int vgpu_defer_cancellation(void) {
   int before;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
@@ -18,7 +18,7 @@ static inline void vgpu_restore_cancellation(int before) { pthread_setcancelstat
 /* A mutex that is held while the driver is called. */
 struct vgpu_lock {
   pthread_mutex_t mutex;
-  int cancel_state; /* its holder's */
+  int cancel_state; /* of the thread that holds the mutex */
 #if VGPU_CHECKS
   enum vgpu_lock_rank rank;
 #endif

@@ -1,9 +1,9 @@
-/* Waiting for a word of this process's own memory. */
+/* Waits on a word of this process's own memory. */
 #pragma once
 
 #include <stdint.h>
 
-/* Sleep while the word has this value. */
+/* Sleep while the word has the value. */
 void vgpu_futex_wait_while(uint32_t *word, uint32_t value);
 
 /* Wake all threads that wait for the word. */

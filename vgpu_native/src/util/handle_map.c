@@ -15,8 +15,8 @@
 static struct vgpu_map *maps;
 static bool watched;
 
-/* In the child of a fork: the tables are the parent's, and a lock may be held by a thread that does
- * not exist here. The tables are left where they are, since one may have been caught half grown. */
+/* In the child of a fork the tables are the parent's, and a lock may be held by a thread that does not
+ * exist here. The tables are not freed, because one may have been half grown at the fork. */
 static void forget(void) {
   for (struct vgpu_map *map = maps; map; map = map->next) {
     memset(map->shards, 0, sizeof map->shards);
@@ -37,7 +37,7 @@ static bool try_lock(struct vgpu_shard *shard) {
   return !__atomic_exchange_n(&shard->lock, 1, __ATOMIC_ACQUIRE);
 }
 
-/* Whoever holds it may not be running: there can be fewer processors than threads. */
+/* The holder of the lock may not be running: there can be fewer processors than threads. */
 static __attribute__((noinline)) void wait_for(struct vgpu_shard *shard) {
   unsigned spins = 0;
   do {
@@ -57,7 +57,7 @@ static void unlock(struct vgpu_shard *shard) {
   __atomic_store_n(&shard->lock, 0, __ATOMIC_RELEASE);
 }
 
-/* Addresses are multiples of 512 or more: a multiplication carries what differs to the top. */
+/* Addresses are multiples of 512 or more: the multiplication carries the differing bits to the top. */
 static uint64_t hash(uint64_t key) { return (key ^ key >> 32) * 0x9e3779b97f4a7c15ULL; }
 
 static struct vgpu_shard *shard_of(struct vgpu_map *map, uint64_t key) {
@@ -106,7 +106,7 @@ static bool grow(struct vgpu_shard *shard) {
   return true;
 }
 
-/* Free a place, and move up what was pushed behind it, so that no search ends too early. */
+/* Free a place, and move up the items behind it, so that no search ends too early. */
 static void clear(struct vgpu_shard *shard, uint64_t hole) {
   uint64_t mask = mask_of(shard);
   VGPU_ASSERT(shard->used > 0 && shard->items[hole].key != 0);

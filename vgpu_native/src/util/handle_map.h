@@ -1,8 +1,8 @@
-/* What is charged, by the pointer or handle that the driver gave for it.
+/* A map from the driver's pointers and handles to the charges for them.
  *
- * An open-addressed table in shards, each under a spin bit that is held for a few loads and stores;
- * every operation takes the same time with one item as with a million. A child of a fork begins with
- * empty maps: what its parent holds is charged to the parent. */
+ * An open-addressed table in shards. Each shard has a spin lock that is held for a few loads and
+ * stores. An operation takes the same time with one item as with a million. A child of a fork starts
+ * with empty maps, because its parent's memory is charged to the parent. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 struct vgpu_item {
   uint64_t key;   /* never 0, which marks a free place */
   uint64_t bytes;
-  uint64_t note;  /* whatever the owner of the map needs to know besides */
+  uint64_t note;  /* more data of the map's owner */
 };
 
 struct vgpu_shard {
@@ -29,18 +29,19 @@ struct vgpu_map {
   bool listed;
 };
 
-/* Add an item. `old` becomes the one with its key that was still there, or has key 0: the driver gave
- * an address anew that nobody was seen to free. False: there is no memory for a larger table. Key 0 is nothing. */
+/* Add an item; an item with key 0 is ignored. `old` becomes the earlier item with the same key, which
+ * exists if the driver returned an address again after a free that no hook saw; without one its key is
+ * 0. False: there is no memory for a larger table. */
 bool vgpu_map_put(struct vgpu_map *map, struct vgpu_item item, struct vgpu_item *old);
 
-/* Remove an item, or only look at it; false: there is none. */
+/* Remove an item, or only read it. False: there is none. */
 bool vgpu_map_take(struct vgpu_map *map, uint64_t key, struct vgpu_item *item);
 bool vgpu_map_find(struct vgpu_map *map, uint64_t key, struct vgpu_item *item);
 
-/* Add to the count in the low 32 bits of an item's note, and remove the item when that becomes 0.
- * `item` is how it was left; false: there is none. */
+/* Add to the count in the low 32 bits of an item's note, and remove the item when the count becomes 0.
+ * `item` becomes its last state. False: there is none. */
 bool vgpu_map_count(struct vgpu_map *map, uint64_t key, int delta, struct vgpu_item *item);
 
-/* Remove every item for which `ended` says so; it is called under the shard's lock. */
+/* Remove every item for which `ended` returns true. It is called under the shard's lock. */
 void vgpu_map_sweep(struct vgpu_map *map, bool (*ended)(const struct vgpu_item *, const void *),
                     const void *data);

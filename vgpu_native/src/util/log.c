@@ -1,4 +1,4 @@
-/* Log lines on standard error: rarely, whole, and never at the expense of the program. */
+/* Log lines on standard error: few, written whole, and never blocking the program. */
 #include "util/log.h"
 
 #include <errno.h>
@@ -14,9 +14,9 @@
 
 enum { LINES = 64, LINE = 512, UNREAD = -1 };
 
-/* What was said last: a hash of it in the upper half, and when in the lower, in seconds of the
+/* The last lines: the hash of each in the upper half, and its time in the lower, in seconds of the
  * monotonic clock from 1 on. */
-static uint64_t said[LINES];
+static uint64_t recent[LINES];
 static int allowed = UNREAD;
 
 static int read_level(void) {
@@ -44,10 +44,10 @@ static uint32_t hash(const char *text) {
   return sum;
 }
 
-/* Whether a line was not said within this second. A second is full when so many others were. */
+/* Whether a line was not logged within this second. A second is full after LINES other lines. */
 static bool is_new(const char *text) {
   uint32_t now = seconds(), own = hash(text);
-  for (uint64_t *at = said; at < said + LINES;) {
+  for (uint64_t *at = recent; at < recent + LINES;) {
     uint64_t before = __atomic_load_n(at, __ATOMIC_RELAXED);
     bool old = (uint32_t)before != now;
     if (!old && before >> 32 == own) return false;
@@ -59,7 +59,7 @@ static bool is_new(const char *text) {
   return false;
 }
 
-/* A reader that is gone would cost a SIGPIPE, and one that does not read would stop the program. */
+/* Without a reader a write causes SIGPIPE, and a reader that does not read would block the program. */
 static void write_if_ready(const char *line, size_t length) {
   struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
   if (poll(&ready, 1, 0) != 1 || ready.revents != POLLOUT) return;
@@ -75,7 +75,7 @@ static void print(enum vgpu_level level, const char *text) {
   write_if_ready(line, (size_t)end + 1);
 }
 
-/* Whoever speaks may hold a lock, which he would keep if he were cancelled while he writes. */
+/* Block cancellation while logging, because the caller may hold a lock. */
 void vgpu_log(enum vgpu_level level, const char *format, ...) {
   int kept = errno, cancel;
   char text[LINE];

@@ -1,4 +1,4 @@
-/* What the C library has under these names only since 2.33: it would bind the library to that. */
+/* fstat and stat as system calls: their symbols would bind the library to glibc 2.33. */
 #pragma once
 
 #include <fcntl.h>

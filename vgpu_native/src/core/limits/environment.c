@@ -1,4 +1,4 @@
-/* Settings from the environment, read strictly: a bad value never widens a limit. */
+/* Settings from the environment, read strictly: an invalid value never widens a limit. */
 #include "core/limits/environment.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 enum { NAME = 64 };
 
-/* What a character is worth as a digit; 16 and more if it is none. */
+/* The value of a character as a digit, 16 if it is not one. */
 static unsigned digit_of(char character) {
   if (character >= '0' && character <= '9') return (unsigned)(character - '0');
   if (character >= 'a' && character <= 'f') return (unsigned)(character - 'a') + 10;
@@ -17,7 +17,7 @@ static unsigned digit_of(char character) {
   return 16;
 }
 
-/* Digits at *text as a number, which ends at the largest one; *text moves behind them. */
+/* The number at *text, at most UINT64_MAX; *text moves behind its digits. */
 static uint64_t digits(const char **text, bool *good) {
   const char *at = *text;
   unsigned base = 10;
@@ -36,7 +36,7 @@ static uint64_t digits(const char **text, bool *good) {
   return value;
 }
 
-/* The power of two that a unit at *text stands for; *text moves behind it. */
+/* The exponent of two of a unit at *text; *text moves behind the unit. */
 static unsigned unit(const char **text) {
   static const char letters[] = "kmgt";
   const char *at = *text;
@@ -60,7 +60,7 @@ uint64_t vgpu_size(const char *text, bool *good) {
   }
   unsigned shift = unit(&text);
   if (*text) *good = false;
-  /* A number that is too large is no word for having no limit. */
+  /* A number that is too large does not mean `no limit`. */
   if (value > UINT64_MAX >> shift || (!*good && value == VGPU_NO_LIMIT)) {
     *good = false;
     return VGPU_NO_LIMIT - 1;
@@ -86,7 +86,7 @@ uint64_t vgpu_environment_memory(unsigned ordinal) {
   if (good) return bytes ? bytes : VGPU_NO_LIMIT;
   vgpu_log(
       VGPU_ERROR,
-      "%s=\"%s\" is no size; %llu bytes are the limit. Write digits and k, m, g or t, as 1536m",
+      "%s=\"%s\" is not a size; %llu bytes are the limit. Write digits and k, m, g or t, as 1536m",
       name, text, (unsigned long long)bytes);
   return bytes;
 }
@@ -101,7 +101,7 @@ unsigned vgpu_environment_cores(unsigned ordinal) {
   good = good && !*end;
   if (good) return percent && percent < 100 ? (unsigned)percent : 100;
   unsigned strict = percent < 1 ? 1 : percent > 100 ? 100 : (unsigned)percent;
-  vgpu_log(VGPU_ERROR, "%s=\"%s\" is no percentage; %u is the limit. Write digits only, as 30",
+  vgpu_log(VGPU_ERROR, "%s=\"%s\" is not a percentage; %u is the limit. Write digits only, as 30",
            name, text, strict);
   return strict;
 }
@@ -131,7 +131,7 @@ bool vgpu_environment_cores_off(void) {
     if (!text) continue;
     if (among(text, off)) return true;
     if (!among(text, on))
-      vgpu_log(VGPU_WARNING, "%s=\"%s\" is no known policy; the limit of time holds", *name, text);
+      vgpu_log(VGPU_WARNING, "%s=\"%s\" is not a known policy; the limit of time holds", *name, text);
   }
   return false;
 }

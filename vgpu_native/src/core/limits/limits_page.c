@@ -1,5 +1,5 @@
-/* The limits page, mapped read-only. Its words are read at every decision, so that a change by the
- * agent holds from the next one on. */
+/* The limits page, mapped read-only. Its words are read at every decision, so that a change by the agent
+ * holds from the next decision on. */
 #include "core/limits/limits_page.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define PAGE "/etc/gpuledger/limits"
 enum { PREFIX = 4 }; /* of `GPU-` and `MIG-` */
 
-/* What stands here survives a fork: pages do not change places. */
+/* These survive a fork, because the page stays mapped. */
 static const vgpu_limits *page;
 static bool opened, paged, mounted, cores_off;
 
@@ -44,8 +44,7 @@ void vgpu_limits_open(void) {
   int file = open_at(name);
   if (file < 0 && (errno == ENOENT || errno == ENOTDIR) && (name = getenv("GPULEDGER_LIMITS_FILE")))
     file = open_at(name);
-  /* A page that was named and is not there is a bad one: nobody names a page to be without limits.
-   */
+  /* A named page that is missing counts as invalid, because a page is named to set limits. */
   paged = name != NULL;
   mounted = paged && !strcmp(name, PAGE);
   if (file >= 0) {
@@ -54,7 +53,7 @@ void vgpu_limits_open(void) {
   }
   if (paged && !page)
     vgpu_log(VGPU_ERROR,
-             "%s is no limits page of version %d; no memory is given. The node agent writes it",
+             "%s is not a limits page of version %d; no memory is given. The node agent writes it",
              name, VGPU_VERSION);
   cores_off = (!paged || vgpu_limits_may_disable()) && vgpu_environment_cores_off();
   opened = true;
@@ -66,7 +65,7 @@ static uint64_t read_word(const uint64_t *at) { return __atomic_load_n(at, __ATO
 
 bool vgpu_limits_may_disable(void) { return page && read_word(&page->flags) & VGPU_MAY_DISABLE; }
 
-/* A page that a variable names was named by whoever can name the region, too. */
+/* The container can set the variable that names a page, and so can name the region, too. */
 bool vgpu_limits_binding(void) { return mounted && !vgpu_limits_may_disable(); }
 
 int vgpu_limits_find(char *uuid) {

@@ -1,16 +1,16 @@
-/* What dlsym answers. Names that are not hooked, and those that some library has that is not the
- * driver, are the real dlsym's affair: it is jumped to, so that it sees the application as caller,
- * from whose place RTLD_NEXT counts, and sets dlerror.
+/* The result of dlsym. For names without a hook, and names that another library defines, the
+ * assembly jumps to the real dlsym. So the real dlsym sees the program as its caller, on which RTLD_NEXT
+ * depends, and sets dlerror.
  *
- * This runs inside every dlsym of the process, in constructors and allocators: until a name is
- * one of the table's it takes no memory and no lock. */
+ * This runs inside every dlsym of the process, in constructors and allocators. It takes no memory and
+ * no lock unless the name is in the table. */
 #include <dlfcn.h>
 
 #include "intercept/driver_functions.h"
 #include "intercept/hook_table.h"
 #include "intercept/real_dlsym.h"
 
-/* Returned in two registers. Not decided: the real dlsym is to be asked. */
+/* Returned in two registers. Not decided: call the real dlsym. */
 struct choice {
   void *address;
   size_t decided;
@@ -26,7 +26,7 @@ static bool has_driver_prefix(const char *name) {
   return name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l' && capital(name[4]);
 }
 
-/* Without a driver the process must not find this library's functions instead of none. */
+/* Without a driver the process must find no function, and not this library's. */
 static struct choice without_driver(const char *name) {
   return (struct choice){vgpu_real_dlsym()(RTLD_NEXT, name), 1};
 }
