@@ -1,5 +1,4 @@
-"""The read side: what the log amounts to, in SQLite, and every answer that is read from it.
+"""The read side: a SQLite projection of the log, and all queries on it.
 
-Nothing here decides anything. Every table can be deleted and is rebuilt from the log, to the same
-digest.
+It makes no decisions. Every table can be deleted and rebuilt from the log with the same digest.
 """

@@ -1,6 +1,6 @@
-"""Audit: the log listed event by event, and verified from its first record to its last.
+"""Audit: lists the log event by event, and verifies it from its first record to its last.
 
-Both read the log itself and need no projection.
+Both read the log and need no projection.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -77,7 +77,7 @@ async def audit_lines(
 ) -> AsyncGenerator[Line]:
     """Yield the events of a scope between two moments, both included, with balances after each.
 
-    Balances are folded and verified along. Raises Lost, NewerSchema and Unreachable.
+    All balances are verified. Raises Lost, NewerSchema and Unreachable.
     """
     end = (await log.extent()).last
     stop = min(last, end) if isinstance(last, int) else end
@@ -105,10 +105,10 @@ async def verify(
     check_snapshots: bool = True,
     on_progress: Progress | None = None,
 ) -> AuditReport:
-    """Replay the whole log and report the first thing that is wrong, or that nothing is.
+    """Replay the whole log and report the first problem, if any.
 
-    Checks that positions have no gap, every record's own hash, the chain, every balance, that
-    stored snapshots are what a replay gives, and that `expect` is in the log. Raises Unreachable.
+    Checks that positions have no gap, the hash of every record, the chain and every balance, that
+    stored snapshots equal the replayed state, and that `expect` is in the log. Raises Unreachable.
     """
     state = State()
     try:
@@ -144,7 +144,7 @@ async def _verify(
 
 
 def _must_reach(last: int, stored: list[Snapshot], expect: ExpectedHead | None) -> None:
-    """Raise Lost when the log ends before anything else that was seen of it."""
+    """Raise Lost when the log ends before a position that a snapshot or a witness has."""
     if expect is not None and expect.position > last:
         raise Lost(
             f"the log ends at position {last}, but position {expect.position} was seen:"
@@ -201,10 +201,10 @@ def _line(state: State, record: Record, item: Item, told: Description) -> Line:
 
 
 def _balance(state: State, event: AnyEvent) -> tuple[str, dict[str, int]]:
-    """Return the account that an event concerns first, and what is used there after it.
+    """Return the first account of an event, and its used amounts after it.
 
-    Several accounts may cover a namespace; the event names the account of the oldest line, and all
-    that changed are in the postings.
+    Several accounts may cover a namespace. The first account is that of the oldest line; the
+    postings have all changes.
     """
     if isinstance(event, ClusterRegistered | Described | CardsRegistered | NodeRemoved):
         return "", {}

@@ -1,18 +1,18 @@
-"""Tunes the garbage collector for this kind of process: a large state that only grows slowly,
-and very many short-lived objects that reference counting frees at once.
+"""Tunes the garbage collector for a large, slowly growing state and many short-lived objects.
 
-Left alone, the collector looks at the young objects thousands of times per second and finds
-nothing, and now and then at the whole state, which holds the event loop for long.
+Reference counting frees the short-lived objects. With its defaults, the collector examines young
+objects thousands of times per second without effect. Sometimes it examines the whole state, which
+blocks the event loop.
 """
 
 import gc
 from typing import Final
 
 YOUNG_MAX: Final = 50_000
-"""More surviving new objects than this start a collection; the interpreter's default is 700."""
+"""Number of surviving new objects that starts a collection; the interpreter's default is 700."""
 
 OLDER_AFTER: Final = (20, 50)
-"""So many collections of a younger generation lead to one of the next older."""
+"""Numbers of collections of a generation that start one of the next older generation."""
 
 
 def collect_less_often() -> None:
@@ -21,6 +21,6 @@ def collect_less_often() -> None:
 
 
 def freeze_existing() -> None:
-    """Leave everything that exists now out of all later collections."""
+    """Exclude all present objects from later collections."""
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
-"""Logs: one JSON object per line on standard error, from structlog and from `logging` alike.
+"""Log set-up: one JSON object per line on standard error, from structlog and from `logging`.
 
-An event name is constant, everything that varies is a field: `time`, `level`, `event`, `logger`
-and what the caller adds. A line is bounded, so a large value cannot flood a disk.
+An event name is constant. Fields are `time`, `level`, `event`, `logger` and those of the caller. A
+line is bounded, so a large value cannot flood a disk.
 """
 
 import logging
@@ -13,7 +13,7 @@ import structlog
 from structlog.types import EventDict, Processor, WrappedLogger
 
 FIELD_CHARACTERS_MAX: Final = 2_000
-"""Longest text of one field; what is beyond is cut and marked."""
+"""Longest text of one field; the rest is cut and marked."""
 
 _LEVELS: Final = {
     "debug": logging.DEBUG,

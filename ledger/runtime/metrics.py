@@ -1,7 +1,7 @@
-"""Metrics: one table of everything that is measured, and the registry that carries it.
+"""Metrics: the table of all metrics, and their registry.
 
 Names, kinds, labels and buckets are public API; the reference page is made from `METRICS`. Labels
-come from closed sets (reasons, causes, paths of ours), never from what users name. Base units:
+have values of closed sets (reasons, causes, our paths), never names given by users. Base units:
 seconds and bytes. Usage per quota is not here: the read side collects it from its projection.
 """
 
@@ -21,7 +21,7 @@ from starlette.responses import Response
 PREFIX: Final = "gpuledger_"
 
 SERIES_MAX: Final = 256
-"""Label combinations of one metric; what would be the next one counts under `OTHER`."""
+"""Label combinations of one metric; further ones count as `OTHER`."""
 
 OTHER: Final = "other"
 
@@ -90,7 +90,7 @@ METRICS: Final = (
     Metric(
         "log_reachable",
         MetricKind.GAUGE,
-        "1 while the log, and the link that leads to it, let decisions be made.",
+        "1 while this process can decide: the log and the link to it work.",
     ),
     Metric(
         "log_writable",
@@ -103,9 +103,9 @@ METRICS: Final = (
         "log_bytes_max", MetricKind.GAUGE, "Size at which the log is full, bytes; 0 without one."
     ),
     Metric("queue_commands", MetricKind.GAUGE, "Commands that wait for the writer."),
-    Metric("refusals_dropped_total", MetricKind.COUNTER, "Denials that could not be kept."),
+    Metric("refusals_dropped_total", MetricKind.COUNTER, "Denials that could not be stored."),
     Metric("snapshot_position", MetricKind.GAUGE, "Position of this replica's newest snapshot."),
-    Metric("snapshot_timestamp_seconds", MetricKind.GAUGE, "When it was taken, Unix time."),
+    Metric("snapshot_timestamp_seconds", MetricKind.GAUGE, "Unix time of the newest snapshot."),
     Metric("owner", MetricKind.GAUGE, "1 while this process is the preferred writer of its shard."),
     Metric(
         "settler", MetricKind.GAUGE, "1 while this process is the one that settles its cluster."
@@ -124,11 +124,11 @@ METRICS: Final = (
         (),
         _BLOCKED,
     ),
-    Metric("loop_blocked_seconds_max", MetricKind.GAUGE, "The longest of these since the start."),
+    Metric("loop_blocked_seconds_max", MetricKind.GAUGE, "Longest of these since the start."),
     Metric(
         "certificate_expiry_timestamp_seconds",
         MetricKind.GAUGE,
-        "When the certificate that is served ends, Unix time.",
+        "End of the served certificate, Unix time.",
     ),
     Metric(
         "connections_certified",
@@ -144,8 +144,8 @@ METRICS: Final = (
     Metric(
         "connections_dropped_total",
         MetricKind.COUNTER,
-        "Connections that were closed for others, or found no place, by what they were:"
-        " certified, others or handshakes.",
+        "Connections that were closed for others or found no room, by pool: certified, others or"
+        " handshakes.",
         ("pool",),
     ),
     # Settlement
@@ -159,15 +159,15 @@ METRICS: Final = (
     Metric(
         "watch_failures_total",
         MetricKind.COUNTER,
-        "Objects, and whole lists, of a watch that could not be taken in, by watch: a defect.",
+        "Objects and lists of a watch that could not be processed, by watch: a defect.",
         ("watch",),
     ),
     Metric(
         "labels_unread_total",
         MetricKind.COUNTER,
-        "Objects charged with a digest of their labels: too many of them are selected by.",
+        "Objects charged with a digest of their labels, because quotas select by too many labels.",
     ),
-    Metric("settle_committed_total", MetricKind.COUNTER, "Holds whose object was seen persisted."),
+    Metric("settle_committed_total", MetricKind.COUNTER, "Holds whose object was observed."),
     Metric(
         "settle_released_total",
         MetricKind.COUNTER,
@@ -175,7 +175,7 @@ METRICS: Final = (
         ("cause",),
     ),
     Metric(
-        "settle_lists_total", MetricKind.COUNTER, "Linearizable lists read to prove holds dead."
+        "settle_lists_total", MetricKind.COUNTER, "Linearizable lists for absence proofs of holds."
     ),
     Metric(
         "settle_failures_total",
@@ -185,18 +185,18 @@ METRICS: Final = (
     Metric(
         "quotas_not_understood",
         MetricKind.GAUGE,
-        "Quotas that exist and in which something does not hold as it is written.",
+        "Quotas with limits that do not apply as written.",
     ),
     Metric(
         "objects_not_understood",
         MetricKind.GAUGE,
-        "Objects that exist, ask for what makes no sense, and are charged nothing.",
+        "Objects with invalid requests, which are not charged.",
     ),
     Metric(
         "controllers_not_believed",
         MetricKind.GAUGE,
-        "Users that made objects for a controller in the last hour and are not known as one; what"
-        " they made counts beside its owner.",
+        "Users that created objects of a controller in the last hour and are not configured as"
+        " one; these objects count in addition to their owner.",
     ),
     Metric(
         "allocators_refused",
@@ -204,13 +204,12 @@ METRICS: Final = (
         "Accounts with the rights of HAMi that were refused its annotations in the last hour and"
         " are not among the trusted identities.",
     ),
-    Metric("pods_waiting", MetricKind.GAUGE, "Pods that wait behind the gate for room."),
-    Metric("pods_waiting_seconds_max", MetricKind.GAUGE, "How long the oldest of them exists."),
+    Metric("pods_waiting", MetricKind.GAUGE, "Pods that wait behind the scheduling gate for room."),
+    Metric("pods_waiting_seconds_max", MetricKind.GAUGE, "Age of the oldest of these pods."),
     Metric(
         "status_writes_total",
         MetricKind.COUNTER,
-        "Statuses of quotas written for people to see: done, in conflict with another write, or"
-        " failed.",
+        "Writes of the status of quotas: done, in conflict with another write, or failed.",
         ("resource", "outcome"),
     ),
     Metric(
@@ -221,7 +220,7 @@ METRICS: Final = (
         ("source", "cause"),
     ),
     # Context of a request
-    Metric("owners_known", MetricKind.GAUGE, "Owners of pods that are remembered."),
+    Metric("owners_known", MetricKind.GAUGE, "Cached owners of pods."),
     Metric(
         "owners_turned_away_total",
         MetricKind.COUNTER,
@@ -301,7 +300,7 @@ class Telemetry:
     """The metrics of one process. Unknown names are programming errors (KeyError)."""
 
     def __init__(self) -> None:
-        """Make every metric of the table; those without labels are exposed at once, as zero."""
+        """Create every metric of the table; metrics without labels are exposed as 0 at once."""
         self._registry = CollectorRegistry()
         self._parents = {metric.name: _make(metric, self._registry) for metric in METRICS}
         self._labels = {metric.name: metric.labels for metric in METRICS}
@@ -310,7 +309,7 @@ class Telemetry:
         self._others: list[Collector] = []
 
     def count(self, name: str, *labels: str, by: int = 1) -> None:
-        """Raise a counter."""
+        """Increase a counter."""
         counter = self._child(name, labels)
         assert isinstance(counter, Counter), f"{name} is not a counter"
         counter.inc(by)
@@ -328,13 +327,13 @@ class Telemetry:
         histogram.observe(value)
 
     def read(self, name: str, function: Callable[[], float]) -> None:
-        """Let a gauge be read from a function, cheap and without await, at every scrape."""
+        """Read a gauge from a function at every scrape; the function is cheap and does not wait."""
         gauge = self._child(name, ())
         assert isinstance(gauge, Gauge), f"{name} is not a gauge"
         gauge.set_function(function)
 
     def register(self, collector: Collector) -> None:
-        """Expose the metrics of another collector, too; it is called in another thread."""
+        """Also expose the metrics of another collector, which is called in another thread."""
         self._others.append(collector)
 
     def endpoint(
@@ -353,8 +352,7 @@ class Telemetry:
         return metrics
 
     def _exposed(self) -> CollectorRegistry:
-        """Return the metrics as they are now; other collectors are called when they are
-        rendered."""
+        """Return the present metrics; other collectors are called during rendering."""
         exposed = CollectorRegistry()
         exposed.register(_Measured(self._registry.collect()))
         for one in self._others:
@@ -379,7 +377,7 @@ class Telemetry:
 
 
 class _Measured(Collector):
-    """Metrics as they were at one moment."""
+    """Metrics of one moment."""
 
     def __init__(self, found: Iterable[prometheus_client.Metric]) -> None:
         self._found = list(found)

@@ -6,7 +6,7 @@ from ledger.runtime.metrics import Telemetry
 
 
 class WriterMetrics(WriterObserver):
-    """Counts what the writer does. Every method is called in the writer's loop and is cheap."""
+    """Counts the writer's actions. Every method is called in the writer's loop and is cheap."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         """Count into these metrics."""
@@ -26,7 +26,7 @@ class WriterMetrics(WriterObserver):
             self._telemetry.count("decisions_total", "accepted", "")
 
     def conflicted(self) -> None:
-        """Count an append that came too late."""
+        """Count an append that was refused by its expected position."""
         self._telemetry.count("log_conflicts_total")
 
     def ambiguous(self) -> None:
@@ -34,16 +34,16 @@ class WriterMetrics(WriterObserver):
         self._telemetry.count("log_ambiguous_total")
 
     def blocked(self, seconds: float) -> None:
-        """Count how long a batch held the event loop, and keep the longest."""
+        """Count the time for which a batch held the event loop, and store the longest."""
         self._telemetry.observe("loop_blocked_seconds", seconds)
         if seconds > self._blocked_max:
             self._blocked_max = seconds
             self._telemetry.set("loop_blocked_seconds_max", seconds)
 
     def denial_dropped(self) -> None:
-        """Count a denial that was not kept."""
+        """Count a denial that was not stored."""
         self._telemetry.count("refusals_dropped_total")
 
     def contradicted(self, problem: str) -> None:
-        """Count a defect; the writer's answer carries the problem."""
+        """Count a defect; the writer's answer has the problem."""
         self._telemetry.count("contradictions_total")

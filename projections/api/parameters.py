@@ -1,4 +1,4 @@
-"""Reading query parameters, with errors that name the parameter, the value and what is meant."""
+"""Parsers of query parameters, whose errors name the parameter, the value and the valid values."""
 
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -10,7 +10,7 @@ from projections.queries.scopes import QueryScope
 
 LIMIT_DEFAULT: Final = 500
 LIMIT_MAX: Final = 5_000
-"""How many rows an answer has at most, unless and even if more are asked for."""
+"""Most rows of an answer, also if a request asks for more."""
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -20,7 +20,7 @@ _TEXT_MAX: Final = 600
 
 
 class InvalidParameter(ValueError):
-    """A query parameter that cannot be understood."""
+    """A query parameter is invalid."""
 
     def __init__(self, parameter: str, value: str, *, message: str) -> None:
         super().__init__(f"{parameter}={value}: {message}")
@@ -33,7 +33,9 @@ def scope(query: QueryParams) -> QueryScope:
 
 
 def text(query: QueryParams, name: str) -> str:
-    """Read a name or a place to go on, empty when it is not given. Raises InvalidParameter."""
+    """Read a name or the place of the next page, empty when it is not given. Raises
+    InvalidParameter.
+    """
     value = query.get(name, "")
     if len(value) > _TEXT_MAX:
         raise InvalidParameter(
@@ -98,7 +100,7 @@ def number(query: QueryParams, name: str, default: int, highest: int) -> int:
 
 
 def limit(query: QueryParams) -> int:
-    """Read `limit`, how many rows an answer may have. Raises InvalidParameter."""
+    """Read `limit`, the largest number of rows of an answer. Raises InvalidParameter."""
     value = number(query, "limit", LIMIT_DEFAULT, LIMIT_MAX)
     if value == 0:
         raise InvalidParameter("limit", "0", message=f"it is 1 to {LIMIT_MAX}")

@@ -1,8 +1,8 @@
-"""The read part of the HTTP API: routes only, for the server that includes them.
+"""Routes of the read API, for the server that includes them.
 
-Every answer is a JSON list of objects. Headers contain the record that it is as of
-(`Gpuledger-Position`, `Gpuledger-Time`), how far the projection was (`Gpuledger-Head`), and, when
-there is more, the value of the parameter with which to go on (`Gpuledger-Next`: `after`, for
+Every answer is a JSON list of objects. Headers have the position and time of the answer
+(`Gpuledger-Position`, `Gpuledger-Time`), the position of the projection (`Gpuledger-Head`), and, if
+more rows follow, the value of the parameter for the next page (`Gpuledger-Next`: `after`, for
 denials and drift `before`).
 """
 
@@ -28,7 +28,7 @@ from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import StoreError
 
 Answer = tuple[int, Sequence[msgspec.Struct], str]
-"""As of which position, the rows, and where to go on or nothing."""
+"""Position of the answer, its rows, and the place of the next page or ""."""
 
 Question = Callable[[ProjectionView, Request], Awaitable[Answer]]
 
@@ -54,7 +54,7 @@ def routes(readers: Readers) -> list[Route]:
 
 
 def _endpoint(readers: Readers, question: Question) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that answers a request, or refuses it with a reason."""
+    """Return an endpoint that answers a request, or refuses it with a message."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -162,7 +162,7 @@ async def _events(view: ProjectionView, request: Request) -> Answer:
 
 
 async def _first(view: ProjectionView, request: Request) -> int:
-    """Return the first position that `from` means: a position itself, or the first since a time."""
+    """Return the first position of `from`: the given one, or the first one since a time."""
     moment = parameters.moment(request.query_params, "from")
     if moment is None:
         return 1

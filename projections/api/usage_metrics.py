@@ -1,7 +1,7 @@
-"""Usage and progress for Prometheus, read from the projection when it is scraped.
+"""Metrics of usage and progress, read from the projection at each scrape.
 
-Labels are bounded: an installation has as many lines as its quotas have keys, and beyond
-`LINES_MAX` of them, and `CARDS_MAX` cards, the rest is counted, not listed. No label names a pod.
+Labels are bounded: lines beyond `LINES_MAX` and cards beyond `CARDS_MAX` are counted and not
+listed. No label names a pod.
 """
 
 from collections.abc import Iterator
@@ -18,25 +18,25 @@ from projections.store.readers import Readers
 from projections.store.store_writer import ProjectionHead
 
 LINES_MAX: Final = 5_000
-"""How many lines are listed."""
+"""Most lines that are listed."""
 CARDS_MAX: Final = 5_000
-"""How many cards are listed."""
+"""Most cards that are listed."""
 
 _LABELS: Final = ("cluster", "namespace", "quota", "resource")
 _VALUES: Final = {
     "limit": "Limit of a quota line, in the unit of its resource.",
-    "used": "What a quota line is charged, in the unit of its resource.",
-    "committed": "The part of used that persisted objects explain.",
+    "used": "Amount charged to a quota line, in the unit of its resource.",
+    "committed": "Part of used that stored objects explain.",
 }
 _CARD_LABELS: Final = ("cluster", "node", "card")
 _CARD_VALUES: Final = {
-    "memory_limit_mib": ("memory", "Memory of a card that may be promised, MiB."),
-    "memory_used_mib": ("used_memory", "Memory of a card that is promised to pods, MiB."),
-    "cores_limit": ("cores", "Cores of a card that may be promised, percent of a card."),
-    "cores_used": ("used_cores", "Cores of a card that are promised to pods, percent of a card."),
-    "slots_limit": ("slots", "How many containers may be on a card."),
-    "slots_used": ("used_slots", "How many containers are on a card."),
-    "healthy": ("health", "1 while the node says that the card is healthy."),
+    "memory_limit_mib": ("memory", "Memory of a card that pods may get, MiB."),
+    "memory_used_mib": ("used_memory", "Memory of a card that pods have, MiB."),
+    "cores_limit": ("cores", "Cores of a card that pods may get, percent of a card."),
+    "cores_used": ("used_cores", "Cores of a card that pods have, percent of a card."),
+    "slots_limit": ("slots", "Most containers of a card."),
+    "slots_used": ("used_slots", "Containers of a card."),
+    "healthy": ("health", "1 while the node reports the card as healthy."),
 }
 
 

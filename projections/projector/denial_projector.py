@@ -1,4 +1,4 @@
-"""Writes denials to their table, from a stream in which old ones expire."""
+"""Stores denials from their stream, in which old ones expire, in a table."""
 
 import asyncio
 import time
@@ -15,10 +15,10 @@ from ledger.log.writer import denial_log
 from projections.store.store_writer import Store
 
 DENIALS_KEPT: Final = 100_000
-"""How many of the newest denials the table keeps."""
+"""The table keeps this number of the newest denials."""
 
 EXPIRY_SECONDS: Final = 3600.0
-"""How often denials that are too old are removed."""
+"""Interval at which expired denials are removed."""
 
 _DAY: Final = 86_400 * 1_000_000
 """µs."""
@@ -27,7 +27,7 @@ _log: Final = structlog.get_logger("projections")
 
 
 async def follow(log: Log, store: Store) -> None:
-    """Store denials as they come, from the first one the table does not have, until cancelled."""
+    """Store new denials, from the first one that the table does not have, until cancelled."""
     async with (
         store.transaction() as connection,
         connection.execute("SELECT coalesce(max(position), 0) FROM denials") as rows,
@@ -41,9 +41,9 @@ async def follow(log: Log, store: Store) -> None:
 
 
 async def expire(store: Store, days: int, now: Callable[[], float] = time.time) -> None:
-    """Remove denials older than so many days, at once and from time to time, until cancelled.
+    """Remove denials older than `days`, at once and every `EXPIRY_SECONDS`, until cancelled.
 
-    The stream that they come from forgets them by itself.
+    The stream expires them by itself.
     """
     while True:
         oldest = int(now() * 1_000_000) - days * _DAY

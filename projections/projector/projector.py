@@ -1,7 +1,7 @@
 """The projector: follows the log and the denials, and keeps the projection file up to date.
 
-It verifies everything it folds: positions, hashes, chain and balances. A file whose last record is
-not in the log is a witness that the log lost or changed records; the projector then stops.
+It verifies positions, hashes, chain and balances. If the last record of the file is not in the log,
+the log has lost or changed records, and the projector stops.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from projections.tables.placement_table import PlacementTable
 from projections.tables.table import Table
 
 EVENTS_PER_TRANSACTION: Final = 32_768
-"""A transaction ends after the record with which it has this many events, or with its batch."""
+"""A transaction ends with the record that reaches this number of events, or with its batch."""
 
 Progress = Callable[[int, int], None]
 """Called with `(position, last)` after each batch is stored; `last` is the log's end as known."""
 
 
 async def run(log: Log, store: Store, *, on_progress: Progress | None = None) -> None:
-    """Bring the file up to date with the log, and keep it so until cancelled.
+    """Bring the file up to date with the log, and follow the log until cancelled.
 
     Raises Lost when log and file contradict each other, NewerSchema and Unreachable.
     """
@@ -47,7 +47,8 @@ async def run(log: Log, store: Store, *, on_progress: Progress | None = None) ->
 async def replay(
     log: Log, store: Store, last: int | None = None, *, on_progress: Progress | None = None
 ) -> ProjectionHead:
-    """Bring the file up to a position of the log, its end when None, and return where it is.
+    """Bring the file up to a position of the log, its end when None, and return the head of the
+    file.
 
     Raises Lost, NewerSchema and Unreachable.
     """
@@ -65,7 +66,7 @@ async def replay(
 
 
 class Projector:
-    """Folds records on the state of a position and writes what they changed."""
+    """Folds records on the state at a position and writes their changes."""
 
     def __init__(self, store: Store, *, state: State, names: NameNumbers) -> None:
         self._store = store
@@ -86,8 +87,8 @@ class Projector:
     async def resume(cls, log: Log, store: Store) -> "Projector":
         """Return a projector at the file's position.
 
-        Raises Lost when the file's last record is not the one in the log, and what `state_at`
-        raises.
+        Raises Lost when the file's last record differs from that of the log, and the errors of
+        `state_at`.
         """
         head = await store.head()
         await witness(log, head, str(store.path))
@@ -107,7 +108,9 @@ class Projector:
         return self._state
 
     async def project(self, entries: Sequence[LogEntry]) -> int:
-        """Fold entries that follow on the position, store what they changed, count the events."""
+        """Fold the entries after the position, store their changes, and return the number of
+        events.
+        """
         waiting, events = 0, 0
         for entry in entries:
             change = fold_record(self._state, entry.position, entry.payload)
@@ -130,7 +133,7 @@ class Projector:
 
 
 async def witness(log: Log, head: ProjectionHead, source: str) -> None:
-    """Check that the record which a projection saw last is in the log. Raises Lost."""
+    """Check that the last record of a projection is in the log. Raises Lost."""
     if head.position == 0:
         return
     extent = await log.extent()

@@ -18,7 +18,9 @@ async def state_at(log: Log, position: int, *, on_progress: Progress | None = No
 
 
 async def _from_snapshot(log: Log, position: int) -> State:
-    """Return the newest stored state up to a position that follows from this log, or none."""
+    """Return the newest stored state up to a position, if it belongs to this log, else an empty
+    state.
+    """
     for snapshot in await log.load_snapshots():
         if snapshot.position > position:
             continue

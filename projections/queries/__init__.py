@@ -1,1 +1,1 @@
-"""The questions: each takes a view and what is asked, and returns rows."""
+"""Queries: each takes a view and parameters, and returns rows."""

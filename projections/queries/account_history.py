@@ -52,10 +52,9 @@ async def history(
     limit: int,
     after: Place = START,
 ) -> tuple[list[HistoryEvent], Place | None]:
-    """Return at most `limit` events from position `first` to `last`, from after a place on.
-
-    Returns with them the place to go on `after`, None at the end. Events that concern no single
-    namespace are part of the whole history only.
+    """Return at most `limit` events from position `first` to `last`, after a place, and the place
+    of the next page (None at the end).. Events without a single namespace are part of the
+    unrestricted history only.
     """
     start = max((first, -1), after)
     if scope == EVERYTHING:

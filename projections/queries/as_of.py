@@ -9,7 +9,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _POSITION_DIGITS_MAX: Final = 15
 
 LAST: Final = 2**62
-"""A time in µs of Unix time that is after all others."""
+"""A time after all others, in µs of Unix time."""
 
 Moment = int | datetime
 """A position, or a time with its zone."""
@@ -37,10 +37,10 @@ def parse(text: str) -> Moment:
 
 
 async def resolve(view: ProjectionView, moment: Moment | None) -> int:
-    """Return the position that was the last one at a moment; the projection's own when None.
+    """Return the last position at a moment, that of the projection when None.
 
-    Raises InvalidMoment when the position is not projected yet. A time after the last record is
-    now, one before the first record is position 0, where nothing is.
+    Raises InvalidMoment when the position is not projected yet. A time after the last record is the
+    last position. A time before the first record is position 0, the empty state.
     """
     head = view.head.position
     if moment is None:

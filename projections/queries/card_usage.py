@@ -13,12 +13,12 @@ from projections.store.readers import ProjectionView
 class CardUsage(msgspec.Struct, frozen=True):
     """One card of a node: `memory` in MiB, `cores` in percent of a card, `slots` in containers.
 
-    These are the limits of what may be promised of it, `used_…` is what is promised and `free_…`
-    is the difference, below zero when a limit was lowered under what is used. `memory_scale` and
-    `cores_scale` are the limits in percent of the card's own amounts. `keeper` is who
-    hands the card out. `state` is `announced`; `lost` when the node no longer announces it or
-    `gone` when there is no such node any more, while pods hold it: nothing more may be promised
-    then. `pods` are there when they were asked for.
+    These are limits. `used_…` are the amounts of pods, and `free_…` the differences, which are
+    below zero when a limit was lowered below the used amount. `memory_scale` and `cores_scale` are
+    the limits in percent of the card's own amounts. `keeper` is the device plugin that hands the
+    card out. `state` is `announced`, `lost` when the node no longer announces the card, or `gone`
+    when the node no longer exists. Pods keep a lost or gone card, and no further pod gets it.
+    `pods` is filled on request.
     """
 
     cluster: str
@@ -59,8 +59,8 @@ async def cards(
 ) -> tuple[list[CardUsage], str]:
     """Return at most `limit` cards as of a position, by cluster, node and uuid.
 
-    Only of one cluster or of nodes of one name, unless these are empty; with `pods`, each with the
-    pods that are on it. Returns with them the account to go on `after`, empty at the end.
+    `cluster` and `node` restrict them unless they are empty; with `pods`, each card has its pods.
+    Returns with them the account of the next page, empty at the end.
     """
     values = {
         "position": position,

@@ -1,4 +1,4 @@
-"""The rows of `charges` that were open at a position, from which holders and holds are made."""
+"""The rows of `charges` that were open at a position; holders and holds are made of them."""
 
 from collections.abc import AsyncGenerator
 from typing import Final
@@ -18,8 +18,8 @@ _ROWS_AT_ONCE: Final = 1_000
 class ChargeRow(msgspec.Struct, frozen=True, gc=False):
     """One part of a key's charge: an open hold, or with base -1 the committed object.
 
-    `since` is in µs of Unix time. `admitted` is the part of an object's demand that was let in,
-    None for all of it.
+    `since` is in µs of Unix time. `admitted` is the admitted part of an object's demand, None for
+    all of it.
     """
 
     namespace: NumberedNamespace
@@ -43,7 +43,7 @@ async def charge_rows(
     after: str = "",
     lowest: int = OBJECT,
 ) -> AsyncGenerator[ChargeRow, None]:
-    """Yield the rows open at a position in a namespace, by key, from the key after `after` on.
+    """Yield the rows open at a position in a namespace, by key, after the key `after`.
 
     Parts with a base under `lowest` are left out; 0 leaves the holds.
     """

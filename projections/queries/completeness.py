@@ -1,7 +1,7 @@
-"""Incomplete quotas: they count objects of which the log lacks a label that they select by.
+"""Incomplete quotas: quotas that select by a label that the log lacks for some objects.
 
-They count such an object with any labels. Each question goes through an index: of the open
-rows to those that were read up to less than is needed, which in quiet times are none.
+Such an object counts with any labels. Queries use an index of the open rows with missing labels, of
+which there are usually none.
 """
 
 from typing import Final
@@ -14,7 +14,9 @@ from projections.store.readers import ProjectionView
 
 
 async def incomplete(view: ProjectionView, position: int, numbers: list[int]) -> set[int]:
-    """Return those of these accounts, by number, that count what was not read as of a position."""
+    """Return the numbers of those accounts that count an object with missing labels as of a
+    position.
+    """
     wanted = [[number, since] for number, since in await _needing(view, position, numbers)]
     if not wanted:
         return set()

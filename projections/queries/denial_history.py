@@ -12,7 +12,7 @@ from projections.store.readers import ProjectionView
 
 
 class PastDenial(msgspec.Struct, frozen=True):
-    """A refused request. `number` orders denials, `position` is where in the log it was decided."""
+    """A refused request. `number` orders denials, `position` is that of the decision in the log."""
 
     number: int
     position: int
@@ -40,8 +40,8 @@ async def denials(
 
     They are from `since` to `until`, in µs of Unix time.
 
-    `before` goes on below a number, 0 starts at the newest. Returns with them the number to go on
-    before, 0 at the end.
+    Only denials with numbers below `before` are returned; 0 starts at the newest. Returns with them
+    the `before` of the next page, 0 at the end.
     """
     statement = """
         SELECT position, body FROM denials

@@ -20,10 +20,11 @@ class ExceededLine(msgspec.Struct, frozen=True):
 
 
 class Correction(msgspec.Struct, frozen=True):
-    """One correction: an `Observed` charges what was seen, a `Released` ends what was not seen.
+    """One correction: an `Observed` charges an existing object, a `Released` ends the charge of an
+    absent one.
 
-    `number` counts from 0 in the record at `position`. `amounts` are what is demanded now, or what
-    was charged before.
+    `number` counts from 0 in the record at `position`. `amounts` are the present demand, or the
+    charge before.
     """
 
     position: int
@@ -40,7 +41,7 @@ class Correction(msgspec.Struct, frozen=True):
 
 
 class UnrecognizedUser(msgspec.Struct, frozen=True):
-    """A user who made objects that name an owner, and was not known to act for it."""
+    """A user whose objects name an owner, without being a known controller of that owner."""
 
     username: str
     objects: int
@@ -51,9 +52,9 @@ Place = tuple[int, int]
 
 
 async def unrecognized_users(view: ProjectionView, scope: QueryScope) -> list[UnrecognizedUser]:
-    """Return the users whose objects in a scope are charged apart from the owners they name.
+    """Return the users whose objects in a scope are charged apart from the owners that they name.
 
-    Only the newest charges are looked at, and of these users those who made most.
+    Only the newest charges are examined. The users with the most objects are returned.
     """
     values = {"name": scope.namespace, "cluster": scope.cluster}
     async with view.connection.execute(_UNBELIEVED, values) as rows:
@@ -73,7 +74,8 @@ async def drift(
 
     They are from `since` to `until`, in µs of Unix time.
 
-    `before` goes on below a place. Returns with them the place to go on `before`, None at the end.
+    Only corrections before the place `before` are returned. Returns with them the place of the next
+    page, None at the end.
     """
     first = before or (view.head.position + 1, 0)
     values = {

@@ -1,4 +1,4 @@
-"""Holders: the charge of each key. Holds: the attempts that are not settled."""
+"""Holders: the charge of each key. Holds: the unsettled attempts."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -29,10 +29,9 @@ _NOTHING: Final[Amounts] = {}
 class HolderCharge(msgspec.Struct, frozen=True):
     """A key and its charge: `amounts` = committed + reserved, per resource.
 
-    A root is charged the larger of its `envelope`, what its spec may run at once, and of what its
-    `pods` pods have `drawn` together. `root` is the key of the root that a pod names. `uid` is the
-    committed object's, of the first of its `holds` open holds when there is none; `since` is its
-    time.
+    A root is charged the larger of its `envelope` and of the amounts that its `pods` pods have
+    `drawn` together. `root` is the key of the root that a pod names. `uid` and `since` are those of
+    the committed object, or of the first of its `holds` open holds if there is no committed object.
     """
 
     cluster: str
@@ -51,9 +50,9 @@ class HolderCharge(msgspec.Struct, frozen=True):
 
 
 class OpenHold(msgspec.Struct, frozen=True):
-    """An attempt that is not settled: base 0 creates, another is the resourceVersion it updates.
+    """An unsettled attempt: base 0 is a creation, another base is the resourceVersion of an update.
 
-    `root` is the key of the root that it will draw from, empty when there is none.
+    `root` is the key of the root from which it will draw, empty without one.
     """
 
     cluster: str
@@ -80,9 +79,9 @@ async def holders(
 ) -> tuple[list[HolderCharge], str]:
     """Return at most `limit` holders of a scope as of a position, by cluster, namespace and key.
 
-    Their amounts add up to what is used. With `pods`, the pods that draw from a root are listed
-    beside it, with `root` only the pods that name this one. Returns with them where to go on,
-    `cluster/namespace/key`, empty at the end.
+    Their amounts add up to the used amounts. With `pods`, the pods that draw from a root are
+    listed, too; with `root` only the pods of this root. Returns with them the place of the next
+    page, `cluster/namespace/key`, empty at the end.
     """
     found: list[HolderCharge] = []
     for namespace, start in await _places(view, scope, after):
@@ -117,7 +116,9 @@ async def holds(
 async def _holders(
     view: ProjectionView, position: int, namespace: NumberedNamespace, after: str, pods: bool
 ) -> AsyncGenerator[HolderCharge, None]:
-    """Yield the holders of a namespace; with `pods`, also what is charged in its root's unit."""
+    """Yield the holders of a namespace; with `pods`, also the pods that are charged with their
+    root.
+    """
     drawn = await draws(view, position, namespace)
     async with aclosing(key_charges(view, position, namespace, after=after)) as stream:
         async for one in stream:
@@ -128,9 +129,8 @@ async def _holders(
 async def _places(
     view: ProjectionView, scope: QueryScope, after: str
 ) -> list[tuple[NumberedNamespace, str]]:
-    """Return the namespaces of a scope from the place `cluster/namespace/key` on.
-
-    With each comes the key after which to go on in it.
+    """Return the namespaces of a scope from the place `cluster/namespace/key` on, each with the key
+    after which its rows begin.
     """
     cluster, _, rest = after.partition("/")
     name, _, key = rest.partition("/")

@@ -16,7 +16,7 @@ STAGES: Final = {
     Stage.BOUND: "bound",
     Stage.ALLOCATED: "allocated",
 }
-"""How far a placement has come, as people and programs read it."""
+"""Names of the stages of a placement."""
 
 
 class PodOnCard(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ def _add(found: PodsByCard, namespace: str, key: str, placed: Placement) -> None
 
 
 def _placement(uid: str, node: str, parts: bytes, stands: bytes, *rest: int) -> Placement:
-    """Return the placement that a row was made of."""
+    """Return the placement of a row."""
     since, stage, initialised, observed = rest
     bodies = (_parts.decode(parts), _amounts.decode(stands))
     return Placement(uid, node, *bodies, since, stage, bool(initialised), bool(observed))

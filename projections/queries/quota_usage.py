@@ -1,6 +1,6 @@
 """Usage: limit, reserved, committed, used and free of every line, now or as of a position.
 
-Cards are accounts as well, and have a query of their own: `projections.queries.card_usage`.
+Cards are accounts as well, with a separate query: `projections.queries.card_usage`.
 """
 
 from typing import Final
@@ -17,9 +17,9 @@ from projections.store.readers import ProjectionView
 class Usage(msgspec.Struct, frozen=True):
     """One line of a quota; `resource` is the key in the quota, amounts are in its unit.
 
-    `free` is limit - used, below zero when the limit was lowered under what is used. A quota over
-    many namespaces belongs to no single cluster and namespace: both are empty. `incomplete`: the
-    quota counts objects of which not all labels were read, with any labels.
+    `free` is limit - used, below zero when the limit was lowered below the used amount. A quota
+    over many namespaces belongs to no single cluster and namespace: both are empty. `incomplete`:
+    the quota counts objects with missing labels.
     """
 
     cluster: str
@@ -45,8 +45,9 @@ async def usage(
 ) -> tuple[list[Usage], str]:
     """Return the usage of at most `limit` quotas of a scope, by name, as of a position.
 
-    Only of quotas named `quota`, unless that is empty. A namespace's usage includes quotas that
-    cover it together with others. Returns with it the account to go on `after`, empty at the end.
+    `quota` restricts them to quotas of this name unless it is empty. A namespace's usage includes
+    quotas that cover it together with others. Returns with it the account of the next page, empty
+    at the end.
     """
     values = {
         "position": position,

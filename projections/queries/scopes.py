@@ -1,4 +1,4 @@
-"""Scopes of queries, and the namespaces and lines that the numbers in rows stand for."""
+"""Scopes of queries, and the namespaces and lines of the numbers in rows."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,13 +9,15 @@ from projections.store.readers import ProjectionView
 
 
 class QueryScope(msgspec.Struct, frozen=True):
-    """A namespace, a cluster, both, or everything: what is empty is not restricted."""
+    """A namespace, a cluster, both, or everything: an empty field does not restrict."""
 
     namespace: str = ""
     cluster: str = ""
 
     def includes(self, cluster: str, namespace: str) -> bool:
-        """Return whether what happened in a namespace is meant, or in none of them."""
+        """Return whether the scope includes a namespace; events without a namespace have empty
+        names.
+        """
         return self.namespace in {"", namespace} and self.cluster in {"", cluster}
 
 
@@ -23,7 +25,7 @@ EVERYTHING: Final = QueryScope()
 
 
 class NumberedNamespace(msgspec.Struct, frozen=True):
-    """A namespace with the number that rows have for it."""
+    """A namespace with its number in rows."""
 
     number: int
     cluster: str

@@ -9,9 +9,9 @@ from projections.store.readers import ProjectionView
 
 
 class AccountSelection(msgspec.Struct, frozen=True):
-    """Which namespaces an account covers, when it selects them, and which objects it counts.
+    """The namespaces that an account covers, if it selects them, and the objects that it counts.
 
-    With `asked_only` it counts envelopes only as far as they were asked for.
+    With `asked_only` it counts only the requested part of envelopes.
     """
 
     reach: Reach | None

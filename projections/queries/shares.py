@@ -38,9 +38,9 @@ class UsageShare(msgspec.Struct, frozen=True):
 
 
 class CoveredNamespace(msgspec.Struct, frozen=True):
-    """A namespace as an account covers it: the account's quota keys, and which objects count.
+    """A namespace that an account covers: the account's quota keys, and the objects that count.
 
-    With `asked_only` envelopes count only as far as they were asked for.
+    With `asked_only` only the requested part of envelopes counts.
     """
 
     namespace: NumberedNamespace
@@ -66,9 +66,9 @@ async def shares(
 ) -> tuple[list[UsageShare], str]:
     """Return the shares of a scope as of a position, by cluster, namespace and quota.
 
-    Of the quotas named `quota`, or of all that are over many namespaces when it is empty. Nothing
-    outside the scope is counted. A page ends with the cluster or namespace in which it comes to
-    `limit` rows. Returns with it where to go on `after`, empty at the end.
+    Only quotas named `quota`, or all quotas over many namespaces when it is empty. Nothing outside
+    the scope is counted. A page ends with the cluster or namespace that reaches `limit` rows.
+    Returns with it the place of the next page, empty at the end.
     """
 
     def place(one: CoveredNamespace) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ async def _shares(
 
 
 def _count(unit: Unit, counting: list[CoveredNamespace], totals: Totals) -> None:
-    """Add a unit to every line that counts it. A line of which nothing is used has no total."""
+    """Add a unit to every line that counts it. An unused line has no total."""
     for one in counting:
         if one.selects and not matches(one.selects, unit.traits):
             continue

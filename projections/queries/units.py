@@ -1,6 +1,6 @@
-"""The charge of each key at a position, the draws of roots' pods, and both joined to units.
+"""The charge of each key and the draws of each root's pods at a position, joined to units.
 
-A unit is charged as one: a key that draws from no root, or a root with its pods.
+A unit has one charge: a key that draws from no root, or a root with its pods.
 """
 
 from collections.abc import AsyncGenerator
@@ -25,8 +25,8 @@ class KeyCharge(msgspec.Struct, frozen=True, gc=False):
     """The charge of a key: see `ledger.core.model.state.Entry`. `root` is empty when it draws from
     none.
 
-    `uid` and `since` are the committed object's, of the first hold when there is none. `asked` and
-    `admitted` are the charge and the committed amounts as far as they were asked for, None for all.
+    `uid` and `since` are those of the committed object, or of the first hold without one. `asked`
+    and `admitted` are the requested parts of the charge and of the committed amounts, None for all.
     """
 
     namespace: NumberedNamespace
@@ -54,7 +54,7 @@ class DrawnAmounts(msgspec.Struct, frozen=True, gc=False):
 class Unit(msgspec.Struct, frozen=True, gc=False):
     """A unit: its charge, the committed part of it, and the traits that quotas select by.
 
-    `asked` and `admitted` are both as far as they were asked for, None for all.
+    `asked` and `admitted` are the requested parts of both, None for all.
     """
 
     traits: Traits
@@ -103,7 +103,7 @@ def is_drawing(held: KeyCharge, found: DrawsByRoot) -> bool:
 async def key_charges(
     view: ProjectionView, position: int, namespace: NumberedNamespace, *, after: str = ""
 ) -> AsyncGenerator[KeyCharge, None]:
-    """Yield the charges of a namespace's keys at a position, from the key after `after` on."""
+    """Yield the charges of a namespace's keys at a position, after the key `after`."""
     stream = charge_rows(view, position, namespace, after=after)
     async with aclosing(by_key(stream)) as keys:
         async for found in keys:

@@ -1,8 +1,8 @@
-"""The digest: one hash over everything that the log amounts to at a position.
+"""The digest: one hash over the whole projection as of a position.
 
-Two projections of one log have the same digest at the same position, however they came to be:
-live, killed and continued, or built again. Events after the position do not count: rows
-opened later are left out, rows closed later are open. It does not cover denials.
+Two projections of one log have the same digest at the same position: live, killed and continued, or
+rebuilt. Events after the position do not count: rows opened later are left out, and rows closed
+later count as open. It does not cover denials.
 """
 
 import hashlib
@@ -27,8 +27,8 @@ class Digest(msgspec.Struct, frozen=True):
 async def digest(view: ProjectionView, position: int) -> Digest:
     """Return the digest at a position that the projection has reached.
 
-    It covers MessagePack of each table's name and of each row, in the order of the log. However
-    many rows there are, the view's time is enough while some of them come within it.
+    It covers MessagePack of each table's name and of each row, in the order of the log. The view's
+    deadline restarts with each batch of rows.
     """
     hasher = hashlib.sha256()
     for table, statement in _TABLES.items():

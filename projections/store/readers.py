@@ -1,7 +1,7 @@
-"""Reading: consistent views of the projection file, a bounded number at a time.
+"""Readers: consistent views of the projection file, a bounded number at a time.
 
-A view is one read transaction, so everything read in it is as of one position, independent of the
-writer does meanwhile. Readers open the file read-only and can harm nothing.
+A view is one read transaction, so all its rows are as of one position, for any writes in the
+meantime. Readers open the file read-only.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ from projections.store.store_writer import (
 )
 
 CONNECTIONS: Final = 4
-"""How many views of one `Readers` can be open at once."""
+"""Most open views of one `Readers`."""
 
 VIEW_SECONDS: Final = 30.0
-"""How long a view may wait for its turn and then read."""
+"""Deadline of a view, including its wait for a connection."""
 
 _OPEN_SECONDS: Final = 5.0
 
 
 class ProjectionView(msgspec.Struct, frozen=True):
-    """The projection as of one moment of its own life: a read transaction and its head.
+    """The projection at one moment: a read transaction and its head.
 
     `renew` restarts the view's deadline; long work calls it after each step.
     """
@@ -67,8 +67,9 @@ class Readers:
     async def view(self) -> AsyncIterator[ProjectionView]:
         """Open a view for the block.
 
-        Raises StoreError when there is no projection yet, it is none, or reading it fails in the
-        block, and TimeoutError when the block, with waiting for its turn, takes too long.
+        Raises StoreError when there is no projection yet, when the file is not a projection, or
+        when reading fails in the block. Raises TimeoutError when the wait and the block take too
+        long.
         """
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._seconds) as limit, self._turns:
@@ -89,7 +90,7 @@ class Readers:
             self._idle.append((inode, connection))
 
     async def close(self) -> None:
-        """Close the idle connections; views that are open close their own."""
+        """Close the idle connections; open views close their connections."""
         while self._idle:
             await self._idle.pop()[1].close()
 

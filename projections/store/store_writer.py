@@ -1,8 +1,9 @@
-"""The SQLite file: one writer, any number of read-only readers, and what to do when it is not ours.
+"""The SQLite file of the projection: one writer, any number of read-only readers, and checks of the
+file's type and schema.
 
-The writer keeps position and rows in one transaction, so that a process killed at any byte finds
-a whole number of records when it comes back. The file is disposable: with another schema version
-it is deleted and built again from the log.
+The writer stores position and rows in one transaction, so the file holds complete records after a
+kill at any byte. The file is disposable: with another schema version it is deleted and built again
+from the log.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ VERSION: Final = 7
 """SQLite's user_version of the schema this code reads and writes."""
 
 BUSY_SECONDS: Final = 10.0
-"""How long a transaction waits for another process that writes the file."""
+"""Wait of a transaction for another process that writes the file."""
 
 _PRAGMAS: Final = (
     "PRAGMA journal_mode = WAL",
@@ -42,7 +43,7 @@ class StoreError(Exception):
 
 
 class ProjectionHead(msgspec.Struct, frozen=True):
-    """How far a projection is: the last record's position, time in µs of Unix time, and hash."""
+    """The last record of a projection: position, time in µs of Unix time, and hash."""
 
     position: int
     time: int
@@ -59,9 +60,9 @@ class Store:
 
     @classmethod
     async def open(cls, path: Path) -> "Store":
-        """Open the file for writing, create it, or replace it when its schema is another.
+        """Open the file for writing, create it, or replace a file of another schema.
 
-        Raises StoreError when the file cannot be opened or belongs to something else.
+        Raises StoreError when the file cannot be opened or is not a projection.
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +85,7 @@ class Store:
         await self.close()
 
     async def head(self) -> ProjectionHead:
-        """Return how far the file is; position 0 when it is empty. Raises StoreError."""
+        """Return the head of the file, position 0 when it is empty. Raises StoreError."""
         with self._failing():
             return await head_of(self._connection)
 
@@ -105,7 +106,7 @@ class Store:
                 await self._connection.commit()
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         await self._connection.close()
 
     @contextmanager
@@ -123,15 +124,15 @@ class Store:
 def delete(path: Path) -> None:
     """Delete a projection file with its companions.
 
-    The main file goes last: until then a process that is killed here leaves a file that is still
-    recognised and deleted by the next.
+    The main file is deleted last: after a kill before that, the next process recognises the file
+    and deletes it.
     """
     for suffix in ("-wal", "-shm", ""):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 async def head_of(connection: aiosqlite.Connection) -> ProjectionHead:
-    """Return how far a projection is, as its connection sees it."""
+    """Return the head of a projection in the transaction of its connection."""
     statement = "SELECT position, time, hash FROM records ORDER BY position DESC LIMIT 1"
     async with connection.execute(statement) as rows:
         row = await rows.fetchone()
@@ -168,9 +169,10 @@ async def _create(connection: aiosqlite.Connection) -> None:
 
 
 async def _is_outdated(connection: aiosqlite.Connection, path: Path) -> bool:
-    """Return whether the file is a projection of another schema. Raises StoreError if it is none.
+    """Return whether the file is a projection of another schema. Raises StoreError if it is not a
+    projection.
 
-    A file that holds something else is never deleted.
+    Other files are never deleted.
     """
     if await pragma(connection, "application_id") != APPLICATION:
         await connection.close()

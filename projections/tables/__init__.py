@@ -1,1 +1,1 @@
-"""The tables: each takes in changes and writes its rows, several records in one transaction."""
+"""The tables: each collects changes and writes its rows, several records in one transaction."""

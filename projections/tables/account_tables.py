@@ -18,7 +18,7 @@ _EVERYTHING: Final[tuple[Reach | None, Selection, bool]] = (None, (), False)
 class AccountTables:
     """The tables `clusters`, `lines`, `selections` and `coverages`.
 
-    They are the origin of the numbers that other rows have for names.
+    They assign the numbers that other rows use for names.
     """
 
     def __init__(self, names: NameNumbers) -> None:

@@ -36,7 +36,7 @@ class BalanceTable:
             self._rows.append((account, position, body))
 
     async def write(self, connection: aiosqlite.Connection) -> None:
-        """Write the rows that wait."""
+        """Write the collected rows."""
         await connection.executemany(
             "INSERT INTO balances (account, position, body) VALUES (?, ?, ?)", self._rows
         )
@@ -50,7 +50,7 @@ class BalanceTable:
 
 
 def _touched_cards(change: RecordChange) -> set[str]:
-    """Return the accounts of cards of which a record's events changed what is used."""
+    """Return the accounts of cards whose used amounts a record's events changed."""
     names = change.state.names
     touched = {names[line][0] for item in change.record.items for line in item.postings[::3]}
     return {name for name in touched if kind(name) is AccountKind.CARD}

@@ -14,13 +14,13 @@ from projections.tables.name_numbers import NameNumbers
 ANNOUNCED: Final = "announced"
 """The node announces the card."""
 LOST: Final = "lost"
-"""The node no longer announces the card, and pods hold it still."""
+"""The node no longer announces the card, and pods still hold it."""
 GONE: Final = "gone"
-"""The node does not exist any more, and pods hold the card still."""
+"""The node no longer exists, and pods still hold the card."""
 
 
 class CardEntry(msgspec.Struct, frozen=True):
-    """A card of a node with who hands it out, and whether it is announced."""
+    """A card of a node, the device plugin that hands it out, and its state."""
 
     card: Card
     keeper: str
@@ -35,7 +35,7 @@ class CardTable:
         self._statements: list[tuple[str, tuple[str | int, ...]]] = []
 
     def collect(self, change: RecordChange) -> None:
-        """Close and open the rows of the cards of nodes that announced others, or of lost ones."""
+        """Close and open the rows of changed and lost cards."""
         for node, known in change.nodes.items():
             before, after = _card_entries(known), _card_entries(change.state.nodes.get(node))
             for uuid in sorted(before.keys() | after.keys()):

@@ -1,6 +1,6 @@
-"""Folds the log and notes the changes of each record, for tables that store differences.
+"""Folds records and collects their changes, for tables that store differences.
 
-Tables know positions, not places inside a record: nothing can be asked "as of half a record". So a
+Tables have positions and no places inside a record, so no query is "as of half a record". So a
 change is the state of every touched key, unit and account before the record and after it.
 """
 
@@ -76,11 +76,10 @@ class RootDraw(msgspec.Struct, frozen=True, gc=False):
 class RecordChange(msgspec.Struct, frozen=True, gc=False):
     """The changes of one record. `state` is the state after it, until the next one is folded.
 
-    `keys`, `units`, `draws`, `accounts`, `nodes` and `placed` hold the values from before: what a
-    key held, what committed demand it was charged for as a unit, what pods took that name it as
-    their root, and where the pod at a key was placed. `causes` has the causes of releases by the
-    part that they end, `(namespace, key, uid, base)`; `lines` is the number of lines that
-    were known before.
+    `keys`, `units`, `draws`, `accounts`, `nodes` and `placed` have the values before it: the entry
+    of a key, the committed demand of its unit, the draws of the pods that name it as their root,
+    and the placement of the pod at a key. `causes` has the causes of releases by the part that they
+    end, `(namespace, key, uid, base)`; `lines` is the number of lines that were known before.
     """
 
     record: Record
@@ -133,9 +132,9 @@ def draw_at(space: Namespace, root: str) -> RootDraw | None:
 
 
 def _before(change: RecordChange) -> dict[str, Account]:
-    """Note everything that the record's events are going to touch.
+    """Collect all values that the record's events will change.
 
-    Returns the accounts that may come to cover other namespaces although no event names them.
+    Returns the accounts whose covered namespaces may change although no event names them.
     """
     reaching: dict[str, Account] = {}
     for item in change.record.items:
@@ -159,7 +158,7 @@ def _before(change: RecordChange) -> dict[str, Account]:
 
 
 def _note_selecting(change: RecordChange, event: events.LimitSet) -> None:
-    """Note the accounts that select by labels which get their numbers now."""
+    """Collect the accounts that select by labels that the record numbers."""
     new = dict(event.labels)
     for name, account in change.state.accounts.items():
         if any(one.key in new for one in account.selects):
@@ -167,7 +166,7 @@ def _note_selecting(change: RecordChange, event: events.LimitSet) -> None:
 
 
 def _note_key(change: RecordChange, event: KeyedEvent) -> None:
-    """Note the key and every unit that it belongs to before the event or may belong to after."""
+    """Collect the key, and every unit that it belongs to before or after the event."""
     namespace, key = place = (event.namespace, event.key)
     space = change.state.namespaces.get(namespace)
     if place not in change.keys:
@@ -185,7 +184,7 @@ def _note_key(change: RecordChange, event: KeyedEvent) -> None:
 
 
 def _note_placing(change: RecordChange, event: events.AnyEvent) -> None:
-    """Note what an event about the cards of a pod touches."""
+    """Collect the values that an event about the cards of a pod changes."""
     if isinstance(event, _STATING) and event.stands:
         _note_key(change, event)
     if isinstance(event, events.Placed):
@@ -195,7 +194,7 @@ def _note_placing(change: RecordChange, event: events.AnyEvent) -> None:
 
 
 def _note_placement(change: RecordChange, namespace: str, key: str, node: str = "") -> None:
-    """Note where the pod at a key is placed, and the node that it leaves or comes to."""
+    """Collect the placement of the pod at a key, and its node before or after the event."""
     known = change.state.placement(namespace, key)
     if known is not None or node:
         change.placed.setdefault((namespace, key), known)
@@ -204,7 +203,7 @@ def _note_placement(change: RecordChange, namespace: str, key: str, node: str = 
 
 
 def _note_node(change: RecordChange, name: str) -> None:
-    """Note a node whose lost cards are forgotten when no pod holds them any longer."""
+    """Collect a node whose lost cards are removed when no pod holds them."""
     node = change.state.nodes.get(name)
     if node is not None and (node.lost or node.gone):
         change.nodes.setdefault(name, node)
@@ -214,7 +213,7 @@ def _note_node(change: RecordChange, name: str) -> None:
 def _note_announcement(
     change: RecordChange, event: events.CardsRegistered | events.NodeRemoved
 ) -> None:
-    """Note a node, and the accounts of the cards that it had and that it has now."""
+    """Collect a node, and the accounts of its cards before and after the event."""
     node = change.state.nodes.get(event.node)
     change.nodes.setdefault(event.node, node)
     if node is not None:
@@ -230,9 +229,9 @@ def _note_cards(change: RecordChange, node: str, cards: tuple[Card, ...]) -> Non
 
 
 def _note_envelopes(change: RecordChange) -> None:
-    """Note the entries of roots whose envelopes change with their pods.
+    """Collect the entries of roots whose envelopes change with their pods.
 
-    They are lowered by what their pods turn out to be, and by pods that leave for another root.
+    The demand of placed pods, and pods that move to another root, lower an envelope.
     """
     for namespace, key in change.draws:
         space = change.state.namespaces.get(namespace)
@@ -241,14 +240,16 @@ def _note_envelopes(change: RecordChange) -> None:
 
 
 def _note_root(change: RecordChange, space: Namespace | None, place: QualifiedKey) -> None:
-    """Note a root and what is drawn from it."""
+    """Collect a root and its draws."""
     if place not in change.draws:
         change.draws[place] = None if space is None else draw_at(space, place[1])
         change.units.setdefault(place, () if space is None else committed_at(space, place[1]))
 
 
 def _roots(entry: Entry) -> set[str]:
-    """Return the roots that the parts of an entry name: any may be its own once the others end."""
+    """Return the roots that the parts of an entry name: each may become the root of the entry when
+    others end.
+    """
     roots = {hold.root for hold in entry.holds if hold.root not in _OWN}
     if entry.committed is not None and entry.committed.root not in _OWN:
         roots.add(entry.committed.root)

@@ -14,11 +14,11 @@ from projections.tables.name_numbers import NameNumbers
 from projections.tables.table import check_closed
 
 COMMITTED: Final = "committed"
-"""The hold ended because its object was seen persisted."""
+"""The hold ended because its object was observed."""
 RAISED: Final = "raised"
-"""The hold goes on in the next row, with a larger demand or with what its cards decided."""
+"""The hold continues in the next row, with a larger demand or with the demand of its cards."""
 UPDATED: Final = "updated"
-"""The object goes on in the next row, at a newer version or with what its cards decided."""
+"""The object continues in the next row, at a newer version or with the demand of its cards."""
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -46,7 +46,7 @@ class ChargeTable:
         self._closings: list[tuple[int, str, int, int, str, int, str]] = []
 
     def collect(self, change: RecordChange) -> None:
-        """Close the parts that ended with the record and open the ones that began."""
+        """Close the parts that ended with the record, and open those that began."""
         position, namespaces = change.record.position, change.state.namespaces
         for (namespace, key), known in change.keys.items():
             before = known or _NOTHING_HELD
@@ -103,8 +103,9 @@ class ChargeTable:
             row.closed, row.cause = position, cause
 
     async def write(self, connection: aiosqlite.Connection) -> None:
-        """Write closings and rows that wait. Raises DamagedProjection when a row to close is not
-        open."""
+        """Write the collected closings and rows. Raises DamagedProjection when a row to close is
+        not open.
+        """
         async with connection.executemany(_CLOSE, self._closings) as cursor:
             check_closed("charges", cursor.rowcount, len(self._closings))
         await connection.executemany(_INSERT, [row.values() for row in self._rows])
@@ -114,7 +115,7 @@ class ChargeTable:
 
 
 class _Row:
-    """A row that is not written yet."""
+    """A collected row."""
 
     __slots__ = ("cause", "closed", "identity", "opened", "part")
 

@@ -1,8 +1,7 @@
 """The committed part of every line's used amount.
 
-The core has the used amounts. This module adds up the committed part, from the difference that each
-record makes to the units it touches. A namespace that other lines count since a record is
-recounted, and no other.
+The state has the used amounts. This module adds up the committed part, from each record's changes
+of units. A namespace is recounted only if a record changed the lines that count it.
 """
 
 from collections.abc import Iterable
@@ -24,7 +23,7 @@ class CommittedTotals:
             self._recount(name, space)
 
     def add(self, change: RecordChange) -> None:
-        """Add the difference that a record makes."""
+        """Add the changes of a record."""
         state = change.state
         self.totals.extend([0] * (len(state.names) - len(self.totals)))
         anew = {name for name in _touched_namespaces(change) if self._is_outdated(name, state)}
@@ -45,7 +44,7 @@ class CommittedTotals:
         return known.plan is not space.plan or known.selected is not space.selected
 
     def _recount(self, name: str, space: Namespace) -> None:
-        """Recount a namespace, after other lines have come to count it."""
+        """Recount a namespace whose lines have changed."""
         for line, amount in self._counted.get(name, _NEVER).amounts.items():
             self.totals[line] -= amount
         counted = self._counted[name] = _Counted(space.plan, space.selected)

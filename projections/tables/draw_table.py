@@ -50,8 +50,9 @@ class DrawTable:
             row.closed = position
 
     async def write(self, connection: aiosqlite.Connection) -> None:
-        """Write closings and rows that wait. Raises DamagedProjection when a row to close is not
-        open."""
+        """Write the collected closings and rows. Raises DamagedProjection when a row to close is
+        not open.
+        """
         async with connection.executemany(_CLOSE, self._closings) as cursor:
             check_closed("draws", cursor.rowcount, len(self._closings))
         await connection.executemany(_INSERT, [row.values() for row in self._rows])
@@ -61,7 +62,7 @@ class DrawTable:
 
 
 class _Row:
-    """A row that is not written yet."""
+    """A collected row."""
 
     __slots__ = ("closed", "draw", "opened", "place")
 

@@ -36,7 +36,7 @@ class DriftTable:
         self._rows: list[DriftRow] = []
 
     def collect(self, change: RecordChange) -> None:
-        """Keep the corrections among the record's events."""
+        """Collect the corrections among the record's events."""
         position = change.record.position
         for number, item in enumerate(change.record.items):
             event = item.event
@@ -58,7 +58,7 @@ class DriftTable:
             )
 
     async def write(self, connection: aiosqlite.Connection) -> None:
-        """Write the rows that wait."""
+        """Write the collected rows."""
         await connection.executemany(_INSERT, self._rows)
         self._rows.clear()
 
@@ -83,9 +83,9 @@ def _released(change: RecordChange, event: Released) -> Amounts:
 
 
 def _over(state: State, postings: Postings) -> list[tuple[int, int, int]]:
-    """Return `(line, used, limit)` of the lines that an event brought, or left, over their limit.
+    """Return `(line, used, limit)` of the lines that are over their limit after an event.
 
-    The limit is the one after the record: nothing is known as of half a record.
+    The limit is the one after the record.
     """
     values = iter(postings)
     return [

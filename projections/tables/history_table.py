@@ -27,7 +27,7 @@ class HistoryTables:
         self._events: list[tuple[int, int, bytes]] = []
 
     def collect(self, change: RecordChange) -> None:
-        """Keep the record, and its events by namespace."""
+        """Collect the record, and its events by namespace."""
         record, position = change.record, change.record.position
         self._records.append((position, record.time, change.hash, record.writer, record.group))
         found: dict[str, list[tuple[int, Item]]] = {}
@@ -38,7 +38,7 @@ class HistoryTables:
             self._events.append((position, place, _encoder.encode(items)))
 
     async def write(self, connection: aiosqlite.Connection) -> None:
-        """Write the records and events that wait."""
+        """Write the collected records and events."""
         await connection.executemany(
             "INSERT INTO records (position, time, hash, writer, commands) VALUES (?, ?, ?, ?, ?)",
             self._records,
@@ -51,7 +51,7 @@ class HistoryTables:
 
 
 def namespace_of(event: events.AnyEvent) -> str:
-    """Return the one qualified namespace that an event concerns, empty when there is none."""
+    """Return the qualified namespace of an event, empty if it has none."""
     if isinstance(event, KEYED + PLACING):
         return event.namespace
     if isinstance(event, events.ClusterRegistered | events.CardsRegistered | events.NodeRemoved):

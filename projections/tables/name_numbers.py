@@ -1,7 +1,7 @@
 """Numbers for namespaces and accounts, so that a million rows do not repeat their names.
 
-Numbers are given in the order in which the log names things first, so that every projection of
-one log gives the same.
+Names are numbered in the order of their first occurrence in the log, so all projections of one log
+have the same numbers.
 """
 
 import aiosqlite
@@ -20,7 +20,7 @@ class NameNumbers:
 
     @classmethod
     async def load(cls, connection: aiosqlite.Connection) -> "NameNumbers":
-        """Read the numbers that a projection has given already."""
+        """Read the numbers that a projection has assigned."""
         names = cls()
         async with connection.execute("SELECT cluster, name, number FROM namespaces") as rows:
             async for cluster, name, number in rows:
@@ -31,7 +31,7 @@ class NameNumbers:
         return names
 
     def namespace(self, qualified: str, position: int) -> int:
-        """Return the number of a qualified namespace, given at this position if it is new."""
+        """Return the number of a qualified namespace, assigned at this position if it is new."""
         number = self.namespaces.get(qualified)
         if number is None:
             number = self.namespaces[qualified] = len(self.namespaces) + 1
@@ -40,7 +40,7 @@ class NameNumbers:
         return number
 
     def account(self, name: str, position: int) -> int:
-        """Return the number of an account, given at this position if it is new."""
+        """Return the number of an account, assigned at this position if it is new."""
         number = self.accounts.get(name)
         if number is None:
             number = self.accounts[name] = len(self.accounts) + 1
@@ -48,7 +48,7 @@ class NameNumbers:
         return number
 
     async def write(self, connection: aiosqlite.Connection) -> None:
-        """Write the numbers that are new."""
+        """Write the new numbers."""
         await connection.executemany(
             "INSERT INTO namespaces (number, cluster, name, opened) VALUES (?, ?, ?, ?)",
             self._new_namespaces,

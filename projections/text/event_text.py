@@ -113,7 +113,7 @@ def _note(event: events.AnyEvent) -> str:
 
 def _drawing(root: str) -> str:
     if root == BARRED:
-        return "may not draw from the controller it names, stands on its own"
+        return "may not draw from the controller it names, is charged on its own"
     return f"draws from {root}" if root else ""
 
 

@@ -1,10 +1,10 @@
-"""Accepting: the sockets, handshakes and pools in front of the HTTP server.
+"""Acceptor: sockets, handshakes and connection pools in front of the HTTP server.
 
-A connection begins among the handshakes. Then its client has shown a certificate that may send
-reviews or has not, and its pool is chosen by that, so that unverified clients compete only among
-themselves. Each connection gets the TLS context that is current when it is accepted.
+A connection begins among the handshakes. The certificate of its client then decides its pool:
+clients that may send reviews, or others. So unverified clients compete only with each other. Each
+connection gets the TLS context that is current when it is accepted.
 
-All times of connections are looked at in turns (`TURN_SECONDS`), so a request starts no timer.
+One task checks the deadlines of all connections (`TURN_SECONDS`), so a request starts no timer.
 """
 
 import asyncio
@@ -25,36 +25,36 @@ HANDSHAKES_MAX: Final = 1024
 """Connections that have not ended their TLS handshake."""
 
 HANDSHAKE_SECONDS: Final = 5.0
-"""How long a handshake may take."""
+"""Deadline of a handshake."""
 
 STALLED_SECONDS: Final = 0.3
-"""How long a handshake may take while others wait for its place."""
+"""Deadline of a handshake while other connections wait for its place."""
 
 GOODBYE_SECONDS: Final = 5.0
-"""How long a peer may take to answer the end of TLS."""
+"""Deadline of a peer's answer to the end of TLS."""
 
 TURN_SECONDS: Final = 0.5
-"""How often the times of all connections are looked at."""
+"""Interval at which the deadlines of all connections are checked."""
 
 AT_ONCE_MAX: Final = 8
-"""Connections that are accepted before others have their turn."""
+"""Connections that are accepted before other tasks run."""
 
 PAUSE_SECONDS: Final = 0.05
-"""How long nothing is accepted where there is no room or no file descriptor."""
+"""Pause of accepting without room or without file descriptors."""
 
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 CERTIFIED, OTHERS, HANDSHAKES = ("certified", "others", "handshakes")
-"""The pools, as metrics name them."""
+"""Names of the pools in metrics."""
 
 
 class AcceptorSettings(msgspec.Struct, frozen=True):
-    """How connections are accepted.
+    """Bounds of connections.
 
     At most `certified_max` and `others_max` are open, of the others `others_of_one_max` of one
-    address; None: their share alone bounds them. `trusted` returns whether the subject of a
-    certificate (None: there is none) is of a client that may send reviews. `dropped` gets the
-    pool of each connection that lost its place.
+    address (None: no bound for one address). `trusted` returns whether the subject of a certificate
+    (None: there is none) is of a client that may send reviews. `dropped` is called with the pool of
+    each dropped connection.
     """
 
     certified_max: int = 4096
@@ -71,7 +71,7 @@ _OF_TLS: Final = {
 
 
 class _Handshake:
-    """A connection between its accepting and the end of its handshake."""
+    """A connection during its handshake."""
 
     def __init__(self, accepted: socket.socket, address: str) -> None:
         self.address = address
@@ -79,11 +79,11 @@ class _Handshake:
         self._began = self._clock()
 
     def is_busy(self) -> bool:
-        """Return whether it began so lately that it may still be on its way."""
+        """Return whether it began so recently that the client may still be sending."""
         return self._clock() - self._began < STALLED_SECONDS
 
     def drop(self) -> None:
-        """End it; the task that waits for the handshake sees the end of the connection."""
+        """End it; the task that waits for the handshake observes the end of the connection."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -101,7 +101,7 @@ class _Membership:
         self._pool.used(self._address, self._connection)
 
     def leave(self) -> None:
-        """Give the place to others."""
+        """Leave the pool."""
         self._pool.remove(self._address, self._connection)
 
 
@@ -131,12 +131,12 @@ class Acceptor:
         self._resuming: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
-        """Begin to accept."""
+        """Start accepting."""
         self._loop.add_reader(self._socket.fileno(), self._accept)
         self._turn()
 
     def close(self) -> None:
-        """Accept no more; connections that are open live on, and their times are looked at."""
+        """Stop accepting. Open connections stay open, and their deadlines are still checked."""
         if self._resuming is not None:
             self._resuming.cancel()
         if self._socket.fileno() >= 0:
@@ -145,7 +145,7 @@ class Acceptor:
             handshake.drop()
 
     def abandon(self) -> None:
-        """Close, and wait for nothing that is on its way."""
+        """Close at once, also handshakes in progress."""
         self.close()
         if self._turning is not None:
             self._turning.cancel()
@@ -153,7 +153,7 @@ class Acceptor:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until no handshake is on its way."""
+        """Wait until all handshakes have ended."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def count(self, pool: str) -> int:
@@ -164,7 +164,7 @@ class Acceptor:
         for _ in range(AT_ONCE_MAX):
             full = self._handshakes.is_full
             if not self._handshakes.has_room():
-                # All began so lately that they may be on their way.
+                # All began so recently that their clients may still be sending.
                 self._pause()
                 return
             if full:
@@ -231,7 +231,7 @@ class Acceptor:
         self._loop.add_reader(self._socket.fileno(), self._accept)
 
     def _turn(self) -> None:
-        """Look at the times of all connections, and again later."""
+        """Check the deadlines of all connections, and schedule the next check."""
         now = self._loop.time()
         for pool in self._pools.values():
             for connection in pool:
@@ -240,7 +240,7 @@ class Acceptor:
         self._turning = self._loop.call_later(TURN_SECONDS, self._turn)
 
     def _end_distrusted(self) -> None:
-        """End the connections of clients whose CA was taken out of the file."""
+        """End the connections of clients whose CA was removed from the file."""
         tls = self._tls
         if tls is None or tls.authorities is self._authorities:
             return

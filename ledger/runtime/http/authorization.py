@@ -1,10 +1,10 @@
-"""Access to `/v1`: loopback may read everything, other clients what Kubernetes allows them.
+"""Authorization of `/v1`: loopback clients may read everything, others as far as Kubernetes allows.
 
-A bearer token is reviewed, then asked about as Kubernetes asks about its own objects: may this
-user `list` (POST: `create`) the resource named by the path, `holders` in `/v1/holders`, in the
-namespace named by the query; without one, in all namespaces. So a tenant's role in its own
-namespace shows it its own holders only. A token is valid for its own cluster only: the query is
-narrowed to it, because another tenant may have the namespace of the same name in another cluster.
+The API server reviews a bearer token and its right to `list` (POST: `create`) the resource of the
+path (`holders` for `/v1/holders`) in the namespace of the query, or in all namespaces without one.
+So a role in one namespace gives access to the holders of that namespace only. A token is valid for
+its own cluster only: the query is narrowed to it, because a namespace of the same name in another
+cluster may belong to another tenant.
 """
 
 from typing import Final, Generic, TypeVar
@@ -30,7 +30,7 @@ Caller = TypeVar("Caller")
 
 
 class AccessRequired(Generic[Caller]):
-    """A pure ASGI middleware that lets nothing below `/v1/` pass unasked."""
+    """A pure ASGI middleware that authorizes every request below `/v1/`."""
 
     def __init__(self, app: ASGIApp, guard: TokenGuard[Caller], *, cluster: str) -> None:
         """Guard an application; `cluster` is the one whose tokens are reviewed."""
@@ -84,8 +84,8 @@ def _is_guarded(scope: Scope) -> bool:
 def is_local(scope: Scope, headers: Headers) -> bool:
     """Return whether the client is on this machine, and addresses it as loopback.
 
-    A web page in this machine's browser can reach loopback too, under a name of its own that it
-    points there; the Host header gives it away.
+    A web page in a browser on this machine can reach loopback by a DNS name of its own. Its
+    requests have that name in the Host header and do not count as local.
     """
     host: str = headers.get("host", "")
     name = host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]
@@ -93,7 +93,7 @@ def is_local(scope: Scope, headers: Headers) -> bool:
 
 
 def peer_of(scope: Scope) -> str:
-    """Return the address that a request comes from."""
+    """Return the address of the client."""
     return str((scope.get("client") or ("", 0))[0])
 
 

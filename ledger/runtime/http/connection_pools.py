@@ -1,8 +1,8 @@
-"""Pools of a bounded number of connections, shared between addresses; the least recently used ends.
+"""Bounded pools of connections, shared fairly between addresses.
 
-A new connection to a full pool replaces another: the one that was used least recently, of the
-address that has most. So a client that opens many connections loses its own. A connection that is
-busy with an answer is never closed for another.
+A new connection to a full pool replaces the least recently used connection of the address with the
+most connections. So a client with many connections loses its own. A connection with a request in
+progress is never replaced.
 """
 
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ class Member(Protocol):
     """A connection in a pool."""
 
     def is_busy(self) -> bool:
-        """Return whether its place may not be taken."""
+        """Return whether it must not be replaced."""
         ...
 
     def drop(self) -> None:
-        """End it at once, after it left the pool."""
+        """Close it at once, after it has left the pool."""
         ...
 
 
@@ -29,10 +29,10 @@ M = TypeVar("M", bound=Member)
 
 
 class Pool(Generic[M]):
-    """At most `members_max` connections, of them at most `of_one_max` of one address."""
+    """A pool of at most `members_max` connections, at most `of_one_max` of one address."""
 
     def __init__(self, members_max: int, of_one_max: int | None = None) -> None:
-        """Without a bound for one address, only the fullest address gives places up."""
+        """Without a bound per address, only the address with the most connections loses places."""
         self._members_max = members_max
         self._of_one_max = members_max if of_one_max is None else of_one_max
         self._addresses: dict[str, dict[M, None]] = {}
@@ -47,7 +47,7 @@ class Pool(Generic[M]):
         return iter([member for one in self._addresses.values() for member in one])
 
     def add(self, address: str, member: M) -> bool:
-        """Take a member in; another may be dropped for it. False: there is no room."""
+        """Add a member, perhaps instead of another. Return False if there is no room."""
         if not self._make_room(address):
             return False
         self._addresses.setdefault(address, {})[member] = None
@@ -62,7 +62,7 @@ class Pool(Generic[M]):
             members[member] = None
 
     def remove(self, address: str, member: M) -> None:
-        """Let a member go; it may have gone before."""
+        """Remove a member; it may have left before."""
         members = self._addresses.get(address)
         if members is None or member not in members:
             return
@@ -73,15 +73,17 @@ class Pool(Generic[M]):
 
     @property
     def is_full(self) -> bool:
-        """Whether a newcomer needs the place of another."""
+        """Whether a new member would have to replace another."""
         return self._count >= self._members_max
 
     def has_room(self) -> bool:
-        """Return whether a member could be added; to make room, this may drop another."""
+        """Return whether a member can be added; this may drop another to make room."""
         return not self.is_full or self.drop_one()
 
     def drop_one(self) -> bool:
-        """Drop the least used member of the fullest address. False: all are busy."""
+        """Drop the least recently used member of the address with the most. Return False if all are
+        busy.
+        """
         return any(
             self._drop_of(address)
             for address in sorted(self._addresses, key=self._of, reverse=True)
@@ -108,7 +110,7 @@ class Pool(Generic[M]):
 
 
 def address_of(host: str) -> str:
-    """Return the address that a peer is counted by; for IPv6, its network."""
+    """Return the address that identifies a peer; for IPv6, its network."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,9 +1,8 @@
 """Health: named checks behind /livez, /healthz and /readyz.
 
-A check is cheap, does not wait and gives a reason: other tasks keep its data up to date. So
-one slow dependency cannot hold up a probe. `/livez`, and its older name `/healthz`, ask only
-whether this process works; `/readyz` asks whether it should get requests, and fails first when it
-is about to stop.
+A check is cheap, does not wait and gives a reason: other tasks keep its data up to date. So a slow
+dependency cannot delay a probe. `/livez`, and its older name `/healthz`, report only whether this
+process works. `/readyz` reports whether it should get requests, and fails before a stop.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 Check = Callable[[], tuple[bool, str]]
-"""Returns whether all is well, and why not; a reason beside a True is a warning."""
+"""Returns whether the check passes, and the reason; a reason with True is a warning."""
 
 STOPPING: Final = "stopping"
 
@@ -29,7 +28,7 @@ BRIEF: Final = "gpuledger.brief"
 """Set in the scope of a request that gets the names of failing checks without reasons."""
 
 COMPARE_SECONDS: Final = 5.0
-"""How often the results of checks are compared, to report changes."""
+"""Interval at which the results of checks are compared, to report changes."""
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -58,7 +57,9 @@ class Health:
         self.add(STOPPING, lambda: (not self._stopping, "draining" if self._stopping else ""))
 
     def add(self, name: str, check: Check, *, live: bool = False) -> None:
-        """Add a check of readiness; with `live`, also of life: failing, it gets us restarted."""
+        """Add a check of readiness; with `live`, also of liveness, whose failure restarts this
+        process.
+        """
         assert name not in self._ready, f"the check {name} exists"
         self._ready[name] = check
         if live:
@@ -69,17 +70,16 @@ class Health:
         self._stopping = True
 
     def ready(self) -> HealthReport:
-        """Ask every check."""
+        """Return the results of all checks."""
         return _report(self._ready, frozenset())
 
     async def report_changes(
         self, changed: Callable[[CheckResult], None], every_seconds: float = COMPARE_SECONDS
     ) -> None:
-        """Report every result that changed, until cancelled; at first all checks count as
-        passing."""
+        """Report every changed result until cancelled; initially all checks count as passing."""
         known: dict[str, tuple[bool, str]] = {}
         while True:
-            # First a pause, because checks fail until their data has been read once.
+            # The pause comes first, because checks fail until their data has been read once.
             await asyncio.sleep(every_seconds)
             for finding in self.ready().checks:
                 found = (finding.ok, finding.reason)

@@ -1,6 +1,6 @@
-"""Serving: one ASGI application on one socket, from a bound address to a graceful end.
+"""HTTP server: one ASGI application on one socket, from a bound address to a graceful end.
 
-The socket is bound before anything else is started, so a taken port ends the start at once. The
+The socket is bound before other parts start, so a port in use ends the start at once. The
 composition root owns signals and tasks; `serve` returns when `stop` is set and every request in
 flight was answered, or after `DRAIN_SECONDS`.
 """
@@ -22,35 +22,35 @@ from ledger.runtime.http.uvicorn_protocol import HttpConnection
 from ledger.runtime.tls.reloading_context import Tls
 
 BACKLOG: Final = 2048
-"""Connections the kernel holds before they are accepted."""
+"""Connections that the kernel queues before they are accepted."""
 
 EVERYBODY: Final = AcceptorSettings()
 """The default bounds of connections."""
 
 DRAIN_SECONDS: Final = 7
-"""Time that requests in flight have to end after `stop`; with closing all else, below 10 s."""
+"""Time for requests in flight after `stop`; with all other closing, less than 10 s."""
 
 
 class ListenError(Exception):
-    """The address cannot be listened on; the message names it and the remedy."""
+    """The address cannot be used; the message names it and the remedy."""
 
 
 class Listener:
-    """A bound socket. `address` is HOST:PORT with the port that was really taken."""
+    """A bound socket. `address` is HOST:PORT with the real port."""
 
     def __init__(self, bound: socket.socket) -> None:
-        """Take over a bound socket; `serve` or `close` closes it."""
+        """Own a bound socket; `serve` or `close` closes it."""
         self.socket: Final = bound
         host, port = bound.getsockname()[:2]
         self.address: Final = addresses.joined(host, port)
 
     def close(self) -> None:
-        """Give the port back without having served."""
+        """Close the socket without serving."""
         self.socket.close()
 
 
 def bind(listen: str) -> Listener:
-    """Bind HOST:PORT; port 0 takes a free one. Raises ListenError."""
+    """Bind HOST:PORT; port 0 is any free port. Raises ListenError."""
     host, port = addresses.split(listen)
     bound: socket.socket | None = None
     try:
@@ -81,7 +81,7 @@ async def serve(
 ) -> None:
     """Serve until `stop` is set, then drain and close. `started` is called once it accepts.
 
-    `watched` is given what accepts, before it does.
+    `watched` is called with the acceptor before that.
     """
     config = uvicorn.Config(
         app,
@@ -132,7 +132,7 @@ def stopping_on_signals(stop: asyncio.Event) -> Iterator[None]:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server without its own signal handling and accepting, which ends at once."""
+    """uvicorn's server without its signal handling and its sockets."""
 
     acceptor: Acceptor
 
@@ -160,7 +160,7 @@ class _Server(uvicorn.Server):
         self.abandon()
 
     def abandon(self) -> None:
-        """Close at once what is still open, a peer that never answers TLS's goodbye for example."""
+        """Close the remaining connections at once, for example of a peer that does not end TLS."""
         self.acceptor.abandon()
         for connection in list(self.server_state.connections):
             connection.transport.abort()
@@ -168,9 +168,9 @@ class _Server(uvicorn.Server):
 
 def _explained(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return "the port is taken; stop what listens there or choose another port (0: a free one)"
+        return "the port is in use; stop its process or choose another port (0: a free one)"
     if error.errno == errno.EACCES:
-        return "the port is not for this user; choose one above 1023"
+        return "this user may not use the port; choose one above 1023"
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
         return "the host is not an address of this machine; use 127.0.0.1 or 0.0.0.0"
     return f"{error.strerror}; choose another address"

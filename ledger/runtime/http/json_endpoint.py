@@ -1,11 +1,11 @@
 """JSON over HTTP: endpoints that read a bounded body and write a bounded answer.
 
-Plain ASGI, because a request is bytes in and bytes out and nothing else of a web framework is
-needed on the way. A refusal is an HTTP status with a JSON body that names the error. A body has a
-largest size and a deadline, and all bodies in memory share a budget: a body counts from its first
-byte until its request is answered. Where the next bytes do not fit, the body that has been arriving
-for longest gives way, once that has lasted `ARRIVAL_SECONDS`; a body that arrived whole stays. So
-senders that never finish cannot keep others out, and quick senders wait for one another.
+They are plain ASGI, because they need nothing else of a web framework. A refusal is an HTTP status
+with a JSON body that names the error. A body has a largest size and a deadline, and all bodies in
+memory share a budget: a body counts from its first byte until its request is answered. If the next
+bytes do not fit, the oldest incomplete body is dropped once it has been arriving for
+`ARRIVAL_SECONDS`; a complete body stays. So slow senders cannot block others, and quick senders
+wait for each other.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 ARRIVAL_SECONDS: Final = 2.0
-"""How long a body may take to arrive while others wait for its bytes."""
+"""Time that a body may take to arrive while others wait for its bytes."""
 
 _JSON: Final = (b"content-type", b"application/json")
 _CLOSE: Final = (b"connection", b"close")
-"""Header of answers to incomplete bodies: the connection takes no second request."""
+"""Header of answers to incomplete bodies: the connection accepts no second request."""
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 """For zlib: expect the header of gzip."""
@@ -32,7 +32,7 @@ class ClientGone(Exception):
 
 
 class RequestProblem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of a 4xx: what was wrong and in which field."""
+    """The body of a 4xx: the error and its field."""
 
     error: str
     message: str
@@ -52,12 +52,12 @@ class RequestRefused(Exception):
 
 
 class BudgetShare:
-    """One request's share of the budget, held for the time of a `with` block."""
+    """One request's share of the budget, held for a `with` block."""
 
     __slots__ = ("_budget", "began", "bytes", "gave_way", "timeout")
 
     def __init__(self, budget: "BodyBudget") -> None:
-        """Hold nothing yet; `BodyBudget.holding` makes these."""
+        """Begin without bytes; `BodyBudget.holding` makes shares."""
         self._budget = budget
         self.bytes = 0
         self.began = 0.0
@@ -73,39 +73,39 @@ class BudgetShare:
         self._budget.give_back(self, self.bytes)
 
     async def take(self, size: int, *, more: bool) -> None:
-        """Take the next bytes of the body; `more`: others follow.
+        """Reserve the next bytes of the body; `more`: further bytes follow.
 
-        Waits for room. The reader's deadline ends that, and so does giving way: both end
-        `timeout`, inside of which this has to be called.
+        Waits for room until the reader's deadline, or until this body is dropped. Both end
+        `timeout`, in which this must be called.
         """
         if more or not self._budget.takes_at_once(self, size):
             await self._budget.take(self, size, more=more)
 
     def arrived(self) -> None:
-        """Note that the body is whole, or is not read any further."""
+        """Record that the body is complete, or is not read further."""
         self._budget.arrived(self)
 
     def give_back(self, size: int) -> None:
-        """Give back some of the bytes that were taken."""
+        """Release some of the reserved bytes."""
         self._budget.give_back(self, size)
 
 
 class BodyBudget:
-    """Shares out at most `bytes_max` bytes. `bytes` is how many are taken."""
+    """A budget of `bytes_max` bytes for bodies; `bytes` are reserved now."""
 
     def __init__(self, bytes_max: int) -> None:
-        """Bound the bodies of these requests; the largest single one has to fit."""
+        """Bound the bodies of requests; the largest body must fit."""
         self._bytes_max = bytes_max
         self._arriving: dict[BudgetShare, None] = {}
         self._freed = asyncio.Event()
         self.bytes = 0
 
     def holding(self) -> BudgetShare:
-        """Return a share to be held until the request is answered."""
+        """Return a share for a request; hold it until the answer."""
         return BudgetShare(self)
 
     def takes_at_once(self, held: BudgetShare, size: int) -> bool:
-        """Take all of a body that needs no waiting; most arrive in one part."""
+        """Reserve a whole body if that needs no wait; most bodies arrive in one part."""
         if self.bytes + size > self._bytes_max or held in self._arriving:
             return False
         self.bytes += size
@@ -113,7 +113,7 @@ class BodyBudget:
         return True
 
     async def take(self, held: BudgetShare, size: int, *, more: bool) -> None:
-        """Take bytes for a share; see `BudgetShare.take`."""
+        """Reserve bytes for a share; see `BudgetShare.take`."""
         if more and held not in self._arriving:
             held.began = asyncio.get_running_loop().time()
             self._arriving[held] = None
@@ -123,24 +123,24 @@ class BodyBudget:
         held.bytes += size
 
     def arrived(self, held: BudgetShare) -> None:
-        """Note that a body is whole, or is not read any more."""
+        """Record that a body is complete, or is not read further."""
         self._arriving.pop(held, None)
 
     def give_back(self, held: BudgetShare, size: int) -> None:
-        """Free some of a body's bytes."""
+        """Release some of a body's bytes."""
         if size:
             self.bytes -= size
             held.bytes -= size
             self._freed.set()
 
     async def _make_room(self) -> None:
-        """Let the oldest arriving body give way, or wait until something is freed."""
+        """Drop the oldest incomplete body, or wait until bytes are released."""
         now = asyncio.get_running_loop().time()
         oldest = next(iter(self._arriving), None)
         left = None if oldest is None else oldest.began + ARRIVAL_SECONDS - now
         if oldest is not None and left is not None and left <= 0:
             self._give_way(oldest, now)
-            # Its reader is cancelled at its next turn; what it held is free at once.
+            # Its reader is cancelled at its next step; its bytes are free at once.
             await asyncio.sleep(0)
             return
         self._freed.clear()
@@ -231,8 +231,9 @@ class JsonEndpoint(Generic[Request, Answer]):
 
 
 def check_head(scope: Scope, body_max: int) -> None:
-    """Refuse what need not be read: only JSON is posted, of so many bytes. Raises
-    RequestRefused."""
+    """Refuse a request by its head: only a POST of JSON with at most `body_max` bytes is accepted.
+    Raises RequestRefused.
+    """
     if scope["method"] != "POST":
         message = f"{scope['method']} is not supported here, send POST"
         raise RequestRefused(405, "MethodNotAllowed", (b"allow", b"POST"), message=message)
@@ -248,10 +249,9 @@ def check_head(scope: Scope, body_max: int) -> None:
 
 
 async def read_body(receive: Receive, body_max: int, until: float, held: BudgetShare) -> bytes:
-    """Read a request's body, as far as it may reach and until loop time `until`.
+    """Read a request's body of at most `body_max` bytes, until loop time `until`.
 
-    `held` is what it takes of the bytes that all bodies may take together. Raises RequestRefused
-    and ClientGone.
+    `held` is its share of the bytes of all bodies. Raises RequestRefused and ClientGone.
     """
     parts: list[bytes] = []
     size, more = 0, True
@@ -279,11 +279,10 @@ async def read_body(receive: Receive, body_max: int, until: float, held: BudgetS
 async def inflated_body(
     scope: Scope, body: bytes, body_max: int, until: float, held: BudgetShare
 ) -> bytes:
-    """Return a body as it was before it was compressed, by gzip or not at all. Raises
-    RequestRefused.
+    """Return a body inflated, if it was compressed by gzip. Raises RequestRefused.
 
-    It is inflated beside the event loop: a few bytes can become very many. The result is
-    taken from `held` first, until loop time `until`.
+    It is inflated in a thread, because few bytes can become very many. The bytes of the result are
+    reserved in `held` first, until loop time `until`.
     """
     coding = dict(scope["headers"]).get(b"content-encoding", b"").strip().lower()
     if coding in (b"", b"identity"):

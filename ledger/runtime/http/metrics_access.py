@@ -1,9 +1,9 @@
-"""Access to the paths that show all tenants: `/metrics`, and the probes with `?verbose`.
+"""Access to the paths with data of all tenants: `/metrics`, and the probes with `?verbose`.
 
-Processes of this machine may, and so may a client certificate that may send reviews, the token of
-a file, and a bearer token of the cluster whose user may `get` the path `/metrics`, which is the
-right that Prometheus is given for the API server's own. Probes without `?verbose` stay open: a
-kubelet has no token, and they show others only which checks fail.
+Access have processes of this machine, clients with a certificate that may send reviews, the token
+of a file, and bearer tokens of users that may `get` the path `/metrics`. Prometheus needs the same
+right for the API server. Probes without `?verbose` stay open: a kubelet has no token, and without
+`?verbose` they show only the names of failing checks.
 """
 
 import hmac
@@ -26,7 +26,7 @@ Caller = TypeVar("Caller")
 
 
 class MonitoringAccess(Generic[Caller]):
-    """A pure ASGI middleware that shows all tenants only to those who may see them."""
+    """A pure ASGI middleware that authorizes requests for data of all tenants."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class MonitoringAccess(Generic[Caller]):
     ) -> None:
         """Guard an application.
 
-        With `subjects` (RFC 4514; empty: all), clients with a certificate
-        of these names may read. `token` returns the token that may, "" where there is none.
+        With `subjects` (RFC 4514; empty: all), clients with a certificate of these subjects may
+        read. `token` returns the accepted token, "" for none.
         """
         self._app, self._guard = app, guard
         self._subjects = None if subjects is None else frozenset(subjects)

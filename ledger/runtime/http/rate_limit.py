@@ -1,4 +1,4 @@
-"""Rates: how often something may happen, for each of many names and for all together."""
+"""Rate limits: token buckets for each of many names, and one for all together."""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 NAMES_MAX: Final = 4096
-"""Names whose rate is remembered; the one that was used least recently goes first."""
+"""Names with a stored rate; the least recently used name is removed first."""
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -17,19 +17,19 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Rates:
-    """One allowance for each name."""
+    """One token bucket for each name."""
 
     def __init__(self, rate: Rate, clock: Callable[[], float]) -> None:
-        """Begin with the whole burst for every name."""
+        """Begin with a full bucket for every name."""
         self._rate, self._clock = rate, clock
         self._left: dict[str | bytes, tuple[float, float]] = {}
 
     def has(self, name: str | bytes) -> bool:
-        """Return whether one more may happen now; nothing is counted."""
+        """Return whether one more is allowed now, without counting it."""
         return self._of(name) >= 1.0
 
     def take(self, name: str | bytes) -> bool:
-        """Count one more, and return whether it may happen."""
+        """Count one more, and return whether it is allowed."""
         left = self._of(name)
         self._left.pop(name, None)
         if len(self._left) >= NAMES_MAX:

@@ -1,10 +1,10 @@
 """Guards of paths, as pure ASGI middleware: by client certificate, or by loopback.
 
 The TLS handshake requests a certificate and does not require one, because probes and scrapers share
-the port and have none. It verifies a certificate that it gets, so a name in the scope is the name
-of a client of the right CA.
+the port and have none. It verifies a given certificate, so a name in the scope is that of a client
+of the configured CA.
 
-Without a client CA no certificate can be verified, so the extender answers loopback only.
+Without a client CA no certificate can be verified, so the extender answers only loopback clients.
 """
 
 from collections.abc import Collection
@@ -21,7 +21,7 @@ CERTIFIED_PREFIXES: Final = ("/admission", "/extender")
 
 
 class ClientCertificateRequired:
-    """Answers 403 where a verified client certificate is needed and missing."""
+    """Answers 403 to clients without a verified certificate."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class ClientCertificateRequired:
         *,
         prefixes: tuple[str, ...] = CERTIFIED_PREFIXES,
     ) -> None:
-        """Guard the prefixes. With subjects (RFC 4514), only clients of these names may."""
+        """Guard the prefixes. With subjects (RFC 4514), only clients of these names pass."""
         self._app = app
         self._subjects = frozenset(subjects)
         self._prefixes = prefixes
@@ -64,7 +64,7 @@ class ClientCertificateRequired:
 
 
 def name_of(scope: Scope) -> str | None:
-    """Return the subject (RFC 4514) of the client's certificate, None where it gave none."""
+    """Return the subject (RFC 4514) of the client's certificate, None without one."""
     name: str | None = scope.get("extensions", {}).get("tls", {}).get("client_cert_name")
     return name
 
@@ -76,7 +76,7 @@ class LoopbackRequired:
     """Answers 403 to clients on other machines."""
 
     def __init__(self, app: ASGIApp, prefix: str = LOOPBACK_PREFIX) -> None:
-        """Guard what is below the prefix."""
+        """Guard the paths below the prefix."""
         self._app = app
         self._prefix = prefix
 
@@ -87,8 +87,8 @@ class LoopbackRequired:
             await self._app(scope, receive, send)
             return
         message = (
-            f"{scope['path']} answers this machine only: run the scheduler beside it, or set"
-            " client_ca and give the scheduler a client certificate"
+            f"{scope['path']} answers only this machine: run the scheduler on it, or set client_ca"
+            " and give the scheduler a client certificate"
         )
         body = msgspec.json.encode({"error": {"message": message}})
         await Response(body, 403, media_type="application/json")(scope, receive, send)

@@ -1,9 +1,8 @@
 """Reviews of tokens by the API server, bounded in rate and cached.
 
-Answers are remembered for a short while, and only so many of them; tokens, and what was asked
-about them, are remembered as hashes of fixed size. A token that this replica has not accepted
-lately is reviewed only as often as a rate allows, per peer and for all, so a client with a
-thousand tokens does not become a thousand requests to the API server.
+A bounded number of answers is cached for a short time; tokens and questions are stored as hashes.
+Reviews of tokens that this replica has not accepted recently are limited in rate, per peer and in
+all. So a client with a thousand tokens does not cause a thousand requests to the API server.
 """
 
 import asyncio
@@ -17,31 +16,31 @@ import msgspec
 from ledger.runtime.http.rate_limit import Rate, Rates
 
 GRANT_SECONDS: Final = 30.0
-"""How long a yes is remembered: the time a revoked right or token still works."""
+"""Lifetime of a positive answer: a revoked right or token works for this time."""
 
 REFUSAL_SECONDS: Final = 5.0
-"""How long a no is remembered."""
+"""Lifetime of a negative answer."""
 
 INVALID_SECONDS: Final = 30.0
-"""How long it is remembered that a token is not valid."""
+"""Lifetime of the answer that a token is invalid."""
 
 PROVEN_SECONDS: Final = 3600.0
-"""How long a token that was accepted is reviewed without regard to the rate."""
+"""Time for which an accepted token is reviewed without the rate limit."""
 
 REMEMBERED_MAX: Final = 4096
-"""Answers that are remembered; the oldest goes first."""
+"""Cached answers; the oldest is removed first."""
 
 NAME_CHARACTERS_MAX: Final = 253
-"""As much of a name is repeated in a refusal; no name of Kubernetes is longer."""
+"""Most characters of a name in a refusal; names of Kubernetes are shorter."""
 
 UNKNOWN_OF_ALL: Final = Rate(burst=20, per_second=4)
-"""Reviews of tokens that were not accepted lately."""
+"""Rate of reviews of tokens that were not accepted recently."""
 
 UNKNOWN_OF_ONE: Final = Rate(burst=10, per_second=2)
-"""Of these, reviews that one peer causes."""
+"""Rate of these reviews for one peer."""
 
 QUESTIONS_OF_ONE: Final = Rate(burst=100, per_second=20)
-"""Questions about what one token may."""
+"""Rate of questions about the rights of one token."""
 
 _EVERYBODY: Final = ""
 
@@ -52,7 +51,7 @@ Value = TypeVar("Value")
 class TokenReviewer(Protocol[Caller]):
     """Reviews tokens and their rights: Kubernetes, or a fake.
 
-    Both calls have a deadline of their own, and raise ConnectionError where there is no answer.
+    Both calls have a deadline, and raise ConnectionError without an answer.
     """
 
     async def review(self, token: str) -> Caller | None:
@@ -60,7 +59,7 @@ class TokenReviewer(Protocol[Caller]):
         ...
 
     async def may(self, caller: Caller, verb: str, resource: str, namespace: str) -> bool:
-        """Return whether the caller may; namespace "" asks for all namespaces.
+        """Return whether the caller may; namespace "" means all namespaces.
 
         A resource that begins with `/` is a path outside all namespaces, `/metrics` for example.
         """
@@ -75,7 +74,7 @@ class AccessRefusal(msgspec.Struct, frozen=True):
 
 
 _TOO_MANY: Final = AccessRefusal(
-    429, "too many tokens, or questions about one, are new to this replica; try again in a second"
+    429, "this replica got too many new tokens, or questions about one token; try again in a second"
 )
 _INVALID: Final = AccessRefusal(401, "the token is not valid in this cluster; get a new one")
 
@@ -88,16 +87,16 @@ class ExpiringCache(Generic[Value]):
         self._values: dict[bytes, tuple[float, Value]] = {}
 
     def get(self, key: bytes) -> Value | None:
-        """Return a value that is still good."""
+        """Return a value that has not expired, else None."""
         until, value = self._values.get(key, (0.0, None))
         return value if self._clock() < until else None
 
     def left(self, key: bytes) -> float:
-        """Return for how many seconds more a value is good."""
+        """Return the remaining lifetime of a value in seconds."""
         return max(0.0, self._values.get(key, (0.0, None))[0] - self._clock())
 
     def keep(self, key: bytes, value: Value, seconds: float) -> None:
-        """Remember a value for so long."""
+        """Store a value for `seconds`."""
         self._values.pop(key, None)
         if len(self._values) >= REMEMBERED_MAX:
             del self._values[next(iter(self._values))]
@@ -105,14 +104,14 @@ class ExpiringCache(Generic[Value]):
 
 
 class TokenGuard(Generic[Caller]):
-    """Decides about tokens."""
+    """Authorizes requests by their tokens."""
 
     def __init__(
         self,
         reviewer: TokenReviewer[Caller] | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Ask the reviewer; without one, no token opens anything."""
+        """Use a reviewer; without one every token is refused."""
         self._reviewer = reviewer
         self._callers: ExpiringCache[Caller] = ExpiringCache(clock)
         self._invalid: ExpiringCache[bool] = ExpiringCache(clock)
@@ -128,12 +127,14 @@ class TokenGuard(Generic[Caller]):
     ) -> AccessRefusal | None:
         """Return why a request with this token is refused, None when it is granted.
 
-        `peer` is the address that asks.
+        `peer` is the client's address.
         """
         if self._reviewer is None:
-            return AccessRefusal(403, "without a cluster only loopback may ask")
+            return AccessRefusal(403, "without a cluster only loopback clients may read")
         if not token:
-            return AccessRefusal(401, "give a bearer token of this cluster, or ask from loopback")
+            return AccessRefusal(
+                401, "give a bearer token of this cluster, or connect from loopback"
+            )
         digest = hashlib.sha256(token.encode()).digest()
         question = _digest(digest, verb, resource, namespace)
         allowed = self._answers.get(question)
@@ -148,7 +149,7 @@ class TokenGuard(Generic[Caller]):
             except ConnectionError as error:
                 return AccessRefusal(503, f"the token cannot be reviewed: {error}; try again")
             seconds = GRANT_SECONDS if allowed else REFUSAL_SECONDS
-            # No longer than the token itself is believed.
+            # No longer than the token itself is accepted.
             self._answers.keep(question, allowed, min(seconds, self._callers.left(digest)))
         return None if allowed else _denied(verb, resource, namespace)
 
@@ -185,7 +186,7 @@ class TokenGuard(Generic[Caller]):
     def _may_review(self, digest: bytes, peer: str) -> bool:
         if self._proven.get(digest):
             return True
-        # A peer over its own rate takes nothing of the rate of all.
+        # A peer over its own rate does not use the common rate.
         return self._of_one.take(peer) and self._of_all.take(_EVERYBODY)
 
 

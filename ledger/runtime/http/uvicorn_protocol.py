@@ -1,10 +1,9 @@
 """Uvicorn's HTTP protocol with bounds, and with the peer's certificate in the scope.
 
-What uvicorn leaves open is closed here: a request's head has a size and a time, and so have the
-first byte, an answer that is not read and a goodbye that is not returned. `check` looks at the
-times; the acceptor calls it for all connections in turns. The peer's certificate is put into the
-scope as the ASGI extension `tls` describes
-(https://asgi.readthedocs.io/en/latest/specs/tls.html).
+It adds bounds that uvicorn lacks: the size and time of a request's head, and the times of the first
+byte, of an unread answer and of the end of TLS. `check` compares the times; the acceptor calls it
+for all connections. The peer's certificate is put into the scope as the ASGI extension `tls`
+describes (https://asgi.readthedocs.io/en/latest/specs/tls.html).
 """
 
 import asyncio
@@ -18,7 +17,7 @@ HEAD_BYTES_MAX: Final = 65_536
 """Request line and headers together; the API server's are below 4 KiB."""
 
 FIRST_SECONDS: Final = 5.0
-"""From the connection to the first byte of a client that is not known."""
+"""From the connection to the first byte of an unverified client."""
 
 HEAD_SECONDS: Final = 10.0
 """From the first byte of a request to the end of its head, stray bytes before it included."""
@@ -28,10 +27,10 @@ IDLE_SECONDS: Final = 95.0
 the connection, so that it never sends a review into one that is being closed."""
 
 REST_SECONDS: Final = 5.0
-"""For the rest of a body whose request was answered before it had arrived."""
+"""For the rest of a body whose request was answered early."""
 
 UNREAD_SECONDS: Final = 10.0
-"""How long a peer may read nothing of an answer, and how long a connection may take to close."""
+"""Time for which a peer may not read an answer, and time for closing a connection."""
 
 # Attribute names of RFC 4514 section 3; other attributes keep the name that OpenSSL gives them.
 _SHORT_NAMES: Final = {
@@ -56,19 +55,19 @@ class PoolMembership(Protocol):
     """The membership of a connection in a pool."""
 
     def used(self) -> None:
-        """Note that the connection was just used."""
+        """Record a use of the connection."""
         ...
 
     def leave(self) -> None:
-        """Give the place to others."""
+        """Leave the pool."""
         ...
 
 
 class HttpConnection(HttpToolsProtocol):
     """One connection; a subclass because uvicorn passes the transport to its protocol only.
 
-    `place` gives it a seat by the subject of its certificate, or None where there is no room.
-    `certificate` is what the client presented, DER; empty where it presented none.
+    `place` returns its membership of a pool by the subject of its certificate, None without room.
+    `certificate` is the client's certificate in DER, empty without one.
     """
 
     place: Callable[[str | None], PoolMembership | None]
@@ -87,7 +86,7 @@ class HttpConnection(HttpToolsProtocol):
     _tls: dict[object, object] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
-        """Look at the peer's certificate once, and take a seat."""
+        """Read the peer's certificate once, and join a pool."""
         super().connection_made(transport)
         self._idle_since = self.loop.time()
         tls = transport.get_extra_info("ssl_object")
@@ -102,15 +101,15 @@ class HttpConnection(HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give the seat up."""
+        """Leave the pool."""
         if self._seat is not None:
             self._seat.leave()
         super().connection_lost(exc)
 
     def is_busy(self) -> bool:
-        """Return whether a request has arrived whole and is not answered; see `connection_pools`.
+        """Return whether a complete request is not answered yet; see `connection_pools`.
 
-        One that has not arrived whole protects nothing, also where it follows another.
+        An incomplete request does not count, also after a complete one.
         """
         if self._head_since is not None:
             return False
@@ -121,7 +120,7 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Parse, and give up on a head that grows without end."""
+        """Parse, and close on a head that is too large."""
         if self._head_since is None and self._whole:
             self._head_since = self.loop.time()
         super().data_received(data)
@@ -143,19 +142,21 @@ class HttpConnection(HttpToolsProtocol):
             self.scope["extensions"] = {"tls": self._tls}
 
     def on_headers_complete(self) -> None:
-        """Hand the request over; from here the application's own deadlines hold."""
+        """Pass the request to the application, whose deadlines apply from here."""
         self._asked = True
         self._reading_head = self._whole = False
         self._head_since = None
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Note that a request has arrived whole."""
+        """Record that a request is complete."""
         self._whole = True
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Go on with what was sent meanwhile, or be idle. Does what uvicorn's own does, untimed."""
+        """Continue with requests that were sent in the meantime, or become idle; uvicorn's timer is
+        not started.
+        """
         self.server_state.total_requests += 1
         self._idle_since = self.loop.time()
         if self._seat is not None:
@@ -168,17 +169,17 @@ class HttpConnection(HttpToolsProtocol):
             self._start_asgi_task(cycle, app)
 
     def pause_writing(self) -> None:
-        """Note since when the peer reads nothing."""
+        """Record the time at which the peer stopped reading."""
         self._unread_since = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Note that the peer reads on."""
+        """Record that the peer reads again."""
         self._unread_since = None
         super().resume_writing()
 
     def check(self, now: float) -> None:
-        """Close the connection where something has taken too long at loop time `now`."""
+        """Close the connection if a deadline has passed at loop time `now`."""
         if self.transport.is_closing():
             self._closing_since = self._closing_since or now
             if now - self._closing_since > UNREAD_SECONDS:

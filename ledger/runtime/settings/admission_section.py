@@ -17,8 +17,8 @@ class AdmissionSection(ServingSection, frozen=True, kw_only=True, forbid_unknown
         Meta(
             gt=0,
             le=3600,
-            description="Age at which a hold or a placement may be proved dead; 60 at least, 45"
-            " without the extender, less only in tests.",
+            description="Age at which a hold or a placement may be proved absent; at least 60,"
+            " without the extender 45, less only in tests.",
         ),
     ] = 60.0
     admission_deadline_seconds: Annotated[
@@ -26,13 +26,13 @@ class AdmissionSection(ServingSection, frozen=True, kw_only=True, forbid_unknown
         Meta(gt=0, lt=10, description="Time for one review, below the webhook's own 10 seconds."),
     ] = 9.0
     review_bytes_max: Annotated[
-        int, Meta(ge=65_536, le=64 * 1024**2, description="Largest review that is read, bytes.")
+        int, Meta(ge=65_536, le=64 * 1024**2, description="Largest accepted review, bytes.")
     ] = 8 * 1024**2
     on_unavailable: Annotated[
         Choice, Meta(description="Answer to a review while the log cannot be reached.")
     ] = "deny"
     privileged: Annotated[
-        Choice, Meta(description="Whether privileged containers may ask for accelerators.")
+        Choice, Meta(description="Whether privileged containers may request accelerators.")
     ] = "deny"
     trusted_identities: Annotated[
         tuple[str, ...],
@@ -53,7 +53,7 @@ class AdmissionSection(ServingSection, frozen=True, kw_only=True, forbid_unknown
         str,
         Meta(
             description="File with the key, 32 bytes or more, of the pseudonyms that are recorded"
-            " in the place of users' names; the same for all replicas. None: names are recorded."
+            " instead of users' names; the same for all replicas. None: names are recorded."
         ),
     ] = ""
     owner_holds_max: Annotated[

@@ -32,8 +32,8 @@ class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_field
     gpu_types: Annotated[
         tuple[str, ...],
         Meta(
-            description="Known types of cards, `name` or `name=MiB` of one; pods that name one are"
-            " charged on its keys too, as limits.v100.nvidia.com/gpumem.",
+            description="Known types of cards, `name` or `name=MiB` of a card; pods that name a"
+            " type are also charged on its keys, such as limits.v100.nvidia.com/gpumem.",
             examples=["v100=32768", "t4"],
         ),
     ] = ()
@@ -66,27 +66,32 @@ class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_field
     card_scaling: Annotated[
         tuple[str, ...],
         Meta(
-            description="Percent of memory and cores to promise of cards that gpuledger hands out:"
-            " node:GLOB=memory:PERCENT,cores:PERCENT or type:TEXT=…; the first that fits.",
+            description="Percent of memory and cores that pods may get of cards that gpuledger"
+            " hands out: node:GLOB=memory:PERCENT,cores:PERCENT or type:TEXT=…; the first match"
+            " applies.",
             examples=["node:dev-*=memory:150", "type:T4=cores:200"],
         ),
     ] = ()
     claim_seconds: Annotated[
         float,
-        Meta(gt=0, le=3600, description="How long cards are kept for a pod that others leave for."),
+        Meta(
+            gt=0,
+            le=3600,
+            description="Time for which cards are reserved for a preemptor while its victims end.",
+        ),
     ] = 60.0
     preemption: Annotated[
         Literal["off", "on"],
         Meta(
-            description="Whether pods of lower priority are evicted for a pod that fits nowhere for"
-            " want of cards."
+            description="Whether pods of lower priority are evicted for a pod that fits on no node"
+            " because of cards."
         ),
     ] = "off"
     node_policy: Annotated[
         Literal["binpack", "spread", "whole"],
         Meta(
-            description="Which nodes come first: the fullest, the emptiest, or those that keep most"
-            " cards whole; for pods without the annotation."
+            description="Preferred nodes for pods without the annotation: the fullest, the"
+            " emptiest, or those that leave most cards unused."
         ),
     ] = "binpack"
     card_policies: Annotated[
@@ -94,26 +99,26 @@ class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_field
         Meta(
             min_length=1,
             max_length=6,
-            description="Which cards of a node come first, in order of importance: binpack, spread,"
+            description="Preferred cards of a node, in order of importance: binpack, spread,"
             " numa, mutex, topology-aware, whole; for pods without the annotation.",
             examples=["numa", "binpack"],
         ),
     ] = ("spread",)
     weight_slots: Annotated[
-        int, Meta(ge=0, le=1000, description="How much slots count in the score of a card.")
+        int, Meta(ge=0, le=1000, description="Weight of slots in the score of a card.")
     ] = 1
     weight_cores: Annotated[
-        int, Meta(ge=0, le=1000, description="How much cores count in the score of a card.")
+        int, Meta(ge=0, le=1000, description="Weight of cores in the score of a card.")
     ] = 1
     weight_memory: Annotated[
-        int, Meta(ge=0, le=1000, description="How much memory counts in the score of a card.")
+        int, Meta(ge=0, le=1000, description="Weight of memory in the score of a card.")
     ] = 1
     node_score: Annotated[
         str,
         Meta(
             max_length=1_000,
-            description="Expression that scores nodes in the place of node_policy, of memory,"
-            " cores, slots, whole and cards; none: the policy.",
+            description="Expression of memory, cores, slots, whole and cards that scores nodes"
+            " instead of node_policy; none: the policy.",
             examples=["3 * memory + cores - 5 * whole"],
         ),
     ] = ""
@@ -122,8 +127,8 @@ class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_field
         Meta(
             gt=0,
             le=25,
-            description="How long a bind waits for a node that hands cards out to one pod at a"
-            " time; below the 30 seconds that the scheduler waits.",
+            description="Time for which a bind waits for the lock of a node; below the scheduler's"
+            " 30 seconds.",
         ),
     ] = 20.0
     extender: Annotated[
@@ -134,7 +139,7 @@ class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_field
         Meta(
             ge=65_536,
             le=1024**3,
-            description="Largest request of a scheduler that is read, bytes; also when compressed.",
+            description="Largest accepted request of a scheduler, bytes; also when compressed.",
         ),
     ] = 256 * 1024**2
     memory_factor: Annotated[
@@ -142,14 +147,22 @@ class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_field
     ] = 1
     default_memory: Annotated[
         int,
-        Meta(ge=0, le=2**24, description="MiB for a card of nvidia without; 0: the whole card."),
+        Meta(
+            ge=0,
+            le=2**24,
+            description="MiB of an nvidia card for a request without memory; 0: the whole card.",
+        ),
     ] = 0
     default_cores: Annotated[
         int,
-        Meta(ge=0, le=100, description="Percent of cores of nvidia's cards where none are named."),
+        Meta(
+            ge=0,
+            le=100,
+            description="Percent of cores of nvidia cards for a request without cores.",
+        ),
     ] = 0
     default_count: Annotated[
-        int, Meta(ge=1, le=64, description="Cards of nvidia where only memory or cores are named.")
+        int, Meta(ge=1, le=64, description="nvidia cards for a request with only memory or cores.")
     ] = 1
     zero_is_unlimited: Annotated[
         bool, Meta(description="Read an explicit quota of 0 as no limit, as older HAMi does.")
@@ -157,15 +170,15 @@ class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_field
     scheduler_name: Annotated[
         str,
         Meta(
-            description="schedulerName to give to pods of the default scheduler that ask for cards;"
-            " none: as it is."
+            description="schedulerName for pods of the default scheduler that request cards; none:"
+            " unchanged."
         ),
     ] = ""
     card_schedulers: Annotated[
         tuple[str, ...],
         Meta(
             description="Further schedulers that place pods on cards, besides scheduler_name,"
-            " gpuledger-scheduler and hami-scheduler; the pods of no others are completed.",
+            " gpuledger-scheduler and hami-scheduler; pods of other schedulers are not completed.",
             examples=["my-scheduler"],
         ),
     ] = ()

@@ -43,15 +43,15 @@ class ClusterSection(LogSection, frozen=True, kw_only=True, forbid_unknown_field
     universe_authority: Annotated[
         bool,
         Meta(
-            description="Whether this cluster's UniverseResourceQuotas are the ledger's; of several"
-            " clusters on one log, exactly one."
+            description="Whether the UniverseResourceQuotas of this cluster apply; set it in"
+            " exactly one of the clusters on one log."
         ),
     ] = True
     write_quota_status: Annotated[
         bool,
         Meta(
-            description="Show what is charged in the status of ResourceQuotas, for the limits.*"
-            " keys that Kubernetes itself does not count."
+            description="Write used amounts into the status of ResourceQuotas, for the limits.*"
+            " keys that Kubernetes does not count."
         ),
     ] = True
     kubernetes: Annotated[
@@ -71,7 +71,7 @@ class ClusterSection(LogSection, frozen=True, kw_only=True, forbid_unknown_field
     exempt_namespaces: Annotated[
         tuple[str, ...],
         Meta(
-            description="Further namespaces whose pods the webhooks never see.",
+            description="Further namespaces that the webhooks exempt.",
             examples=["monitoring"],
         ),
     ] = ("kube-system",)

@@ -1,4 +1,4 @@
-"""Store and log: where records are kept, how they are reached, and how large they may become."""
+"""Store and log: their location, access and size."""
 
 from typing import Annotated, Final, Literal
 
@@ -15,13 +15,13 @@ class LogSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     become."""
 
     store_dir: Annotated[
-        str, Meta(min_length=1, description="Directory of everything this service keeps.")
+        str, Meta(min_length=1, description="Directory of all data of this service.")
     ] = "gpuledger-data"
     listen: Annotated[
         str,
         Meta(
             pattern=HOST_PORT_PATTERN,
-            description="HOST:PORT to serve on; [ADDRESS]:PORT for IPv6, port 0 takes a free one.",
+            description="HOST:PORT to serve on; [ADDRESS]:PORT for IPv6, port 0 is any free port.",
             examples=["127.0.0.1:8443"],
         ),
     ] = "127.0.0.1:8443"
@@ -66,7 +66,7 @@ class LogSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     nats_monitor: Annotated[
         tuple[str, ...],
         Meta(
-            description="Monitoring URLs of all NATS servers, to see whether they sync to disk.",
+            description="Monitoring URLs of all NATS servers, to check whether they sync to disk.",
             examples=["http://nats-0.example:8222"],
         ),
     ] = ()
@@ -74,8 +74,8 @@ class LogSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         str,
         Meta(
             pattern=_DOMAIN,
-            description="JetStream domain that has the log, where a leaf node leads to it; none:"
-            " the servers in nats have it themselves.",
+            description="JetStream domain of the log, if the servers in nats reach it through a"
+            " leaf node; none: they have the log.",
             examples=["hub"],
         ),
     ] = ""
@@ -102,11 +102,11 @@ class LogSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Meta(
             ge=1,
             description="Bytes that one namespace may append to the log in the long run, per"
-            " second; beyond both, nothing new is reserved for it (LogShareExceeded).",
+            " second; beyond both, its new reservations are refused (LogShareExceeded).",
         ),
     ] = 32 * 1024
     denials_days: Annotated[
-        int, Meta(ge=1, le=3650, description="How long refusals stay explainable, days.")
+        int, Meta(ge=1, le=3650, description="Time for which denials are stored, days.")
     ] = 30
     snapshot_events: Annotated[
         int,

@@ -1,4 +1,4 @@
-"""Defaults of policies, where no LedgerPolicy selects a namespace, and kinds of workloads."""
+"""Defaults for namespaces without a LedgerPolicy, and kinds of workloads."""
 
 from typing import Annotated, Final, Literal
 
@@ -14,44 +14,60 @@ class PolicySection(AdmissionSection, frozen=True, kw_only=True, forbid_unknown_
 
     mode: Annotated[
         Literal["enforce", "warn", "off"],
-        Meta(description="Whether limits hold, in namespaces that no LedgerPolicy selects."),
+        Meta(
+            description="Whether limits are enforced (default for namespaces without a"
+            " LedgerPolicy)."
+        ),
     ] = "enforce"
     on_exceeded: Annotated[
         Literal["deny", "pending"],
-        Meta(description="Whether pods beyond a limit are refused or wait, where none selects."),
+        Meta(
+            description="Whether pods beyond a limit are refused or wait (default for namespaces"
+            " without a LedgerPolicy)."
+        ),
     ] = "deny"
     surge: Annotated[
         Literal["opportunistic", "reserve", "strict"],
-        Meta(description="Use of a roll-out beyond its replicas, where none selects."),
+        Meta(
+            description="Use of a roll-out beyond its replicas (default for namespaces without a"
+            " LedgerPolicy)."
+        ),
     ] = "opportunistic"
     elastic: Annotated[
         Literal["current", "max"],
         Meta(
-            description="Whether what an autoscaler enlarges is charged as it is, or at the most"
-            " that it may become; where none selects."
+            description="Charge autoscaled workloads at current or maximum size (default for"
+            " namespaces without a LedgerPolicy)."
         ),
     ] = "current"
     foreign_holders: Annotated[
         Literal["namespace", "none"],
         Meta(
-            description="Other namespaces in the denial of a shared quota: each"
-            " namespace with its share, or nothing; where no policy selects."
+            description="Other namespaces in the denial of a shared quota: each namespace with its"
+            " share, or nothing (default for namespaces without a LedgerPolicy)."
         ),
     ] = "namespace"
     pods_only: Annotated[
         bool,
-        Meta(description="Charge pods alone and workloads nothing, where no policy selects."),
+        Meta(
+            description="Charge pods only, not workloads (default for namespaces without a"
+            " LedgerPolicy)."
+        ),
     ] = False
     exempt_users: Annotated[
         tuple[str, ...],
         Meta(
-            description="Users that may exceed limits, and are charged; where none selects.",
+            description="Users that may exceed limits, and are charged (default for namespaces"
+            " without a LedgerPolicy).",
             examples=["system:serviceaccount:ops:rescuer"],
         ),
     ] = ()
     exempt_groups: Annotated[
         tuple[str, ...],
-        Meta(description="Groups that may exceed limits, and are charged; where none selects."),
+        Meta(
+            description="Groups that may exceed limits, and are charged (default for namespaces"
+            " without a LedgerPolicy)."
+        ),
     ] = ()
     workload_kinds: Annotated[
         tuple[str, ...],
@@ -63,8 +79,8 @@ class PolicySection(AdmissionSection, frozen=True, kw_only=True, forbid_unknown_
     controller_identities: Annotated[
         tuple[Annotated[str, Meta(pattern=_CONTROLLER)], ...],
         Meta(
-            description="Further users or groups that create what a kind controls, KIND=IDENTITY;"
-            " what they create draws from its envelope.",
+            description="Further users or groups that create the pods of a kind, KIND=IDENTITY;"
+            " these pods draw from its envelope.",
             examples=["jobs.batch=system:serviceaccount:volcano-system:volcano-controllers"],
         ),
     ] = ()

@@ -11,13 +11,13 @@ class ServingSection(ClusterSection, frozen=True, kw_only=True, forbid_unknown_f
     """Serving: certificates, clients and connections."""
 
     tls_cert: Annotated[
-        str, Meta(description="PEM certificate chain to serve with; none: one is made.")
+        str, Meta(description="PEM certificate chain of the server; none: the service creates one.")
     ] = ""
     tls_key: Annotated[str, Meta(description="PEM private key that belongs to tls_cert.")] = ""
     tls_names: Annotated[
         tuple[str, ...],
         Meta(
-            description="Further host names and addresses in the certificate that is made.",
+            description="Further host names and addresses in the created certificate.",
             examples=["gpuledger.gpuledger-system.svc"],
         ),
     ] = ()
@@ -28,7 +28,8 @@ class ServingSection(ClusterSection, frozen=True, kw_only=True, forbid_unknown_f
     client_subjects: Annotated[
         tuple[str, ...],
         Meta(
-            description="Subjects (RFC 4514) of the client certificates that may; none: all of it.",
+            description="Subjects (RFC 4514) of accepted client certificates; none: all of"
+            " client_ca.",
             examples=["CN=kube-apiserver"],
         ),
     ] = ()
@@ -48,8 +49,8 @@ class ServingSection(ClusterSection, frozen=True, kw_only=True, forbid_unknown_f
         Meta(
             ge=16,
             le=65_536,
-            description="Open connections of clients that may send reviews; beyond, the one that"
-            " was used least recently is closed.",
+            description="Open connections of clients that may send reviews; a further one replaces"
+            " the least recently used.",
         ),
     ] = 4096
     connections_uncertified_max: Annotated[
@@ -57,11 +58,14 @@ class ServingSection(ClusterSection, frozen=True, kw_only=True, forbid_unknown_f
         Meta(
             ge=16,
             le=65_536,
-            description="Open connections of all other clients where client_ca is set, a quarter of"
-            " them from one address; beyond, the same.",
+            description="Open connections of all other clients with client_ca, a quarter of them"
+            " from one address; a further one replaces the least recently used.",
         ),
     ] = 512
     production: Annotated[
         bool,
-        Meta(description="Not ready unless durable, authenticated and replicated as production."),
+        Meta(
+            description="Ready only if the log is durable and replicated, and clients are"
+            " authenticated."
+        ),
     ] = False

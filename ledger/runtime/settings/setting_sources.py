@@ -1,8 +1,7 @@
-"""Where settings come from: defaults < TOML file < environment < command line.
+"""Sources of settings, in rising priority: defaults, TOML file, environment, command line.
 
-Promises that everything wrong is reported at once, each with its source, field, value and remedy,
-and that a misspelt name is refused, never ignored. A setting of an earlier version is ignored and
-reported.
+All problems are reported together, each with its source, field, value and remedy. An unknown name
+is refused, never ignored. A setting of an earlier version is ignored and reported.
 """
 
 import difflib
@@ -20,17 +19,17 @@ from ledger.runtime.settings import setting_texts, settings
 from ledger.runtime.settings.settings import NAMES, Settings
 
 SETTLE_SECONDS_PRODUCTION: Final = 45.0
-"""An admission may take 34 s in the API server and its etcd write some seconds more."""
+"""An admission may take 34 s in the API server, and the write to etcd some seconds more."""
 
 SETTLE_SECONDS_PLACING: Final = 60.0
-"""A Binding may be sent 25 s after its placement, and the API server may take 34 s over it."""
+"""A Binding may be sent 25 s after its placement, and the API server may take 34 s for it."""
 
 FILE_BYTES_MAX: Final = 1_048_576
 
 RETIRED: Final = {
-    "stamp_key_file": "means nothing since stamps were removed; remove it, and delete the key",
+    "stamp_key_file": "has no effect since stamps were removed; remove it, and delete the key",
 }
-"""Settings of earlier versions, and what to do about each."""
+"""Settings of earlier versions, and the remedy for each."""
 
 CONFIG_VARIABLE: Final = setting_texts.ENVIRONMENT_PREFIX + "CONFIG"
 
@@ -41,7 +40,7 @@ _SERVICE_LINKS: Final = re.compile(r"^GPULEDGER_(SERVICE_(HOST|PORT)|PORT($|_))"
 
 
 class SettingProblem(msgspec.Struct, frozen=True):
-    """One thing that is wrong with a setting. `value` is masked where it is a secret."""
+    """One problem of a setting. `value` is masked if it is a secret."""
 
     source: str
     field: str
@@ -54,7 +53,7 @@ class SettingProblem(msgspec.Struct, frozen=True):
 
 
 class InvalidSettings(Exception):
-    """Some settings are wrong; `problems` holds all of them, in the order of the sources."""
+    """Some settings are invalid; `problems` has all problems in the order of the sources."""
 
     def __init__(self, problems: tuple[SettingProblem, ...]) -> None:
         """Keep the problems; the message has one line for each."""
@@ -63,7 +62,7 @@ class InvalidSettings(Exception):
 
 
 class LoadedSettings(msgspec.Struct, frozen=True):
-    """Valid settings, and which source each one that is not a default came from.
+    """Valid settings, and the source of each setting that differs from its default.
 
     `without_options` are the settings without those of the command line. `ignored` are the given
     settings of earlier versions.
@@ -94,7 +93,7 @@ def load(
     """Merge all sources into settings. A None on the command line means "not given".
 
     `file` is the TOML file to read; without it the variable GPULEDGER_CONFIG may name one. Raises
-    InvalidSettings with everything that is wrong.
+    InvalidSettings with all problems.
     """
     problems: list[SettingProblem] = []
     ignored: list[SettingProblem] = []
@@ -148,7 +147,7 @@ def _file(path: str, problems: list[SettingProblem]) -> Mapping[str, object]:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         problems.append(
-            SettingProblem(source, "config", path, f"is not TOML: {error}; mend that line")
+            SettingProblem(source, "config", path, f"is not TOML: {error}; correct that line")
         )
         return {}
     problems.extend(_unknown(source, name, NAMES) for name in found if name not in _ACCEPTED)
@@ -253,7 +252,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     (
         "plain_http",
         lambda given: given.plain_http and bool(given.client_ca or given.tls_cert),
-        "leaves no use for client_ca and tls_cert; drop them or serve TLS",
+        "makes client_ca and tls_cert useless; drop them or serve TLS",
     ),
     (
         "plain_http",
@@ -314,7 +313,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     (
         "nats_domain",
         lambda given: bool(given.nats_domain) and not given.nats,
-        "is reached through servers of your own; give their URLs in nats",
+        "needs servers in nats; give their URLs",
     ),
     (
         "trusted_identities",

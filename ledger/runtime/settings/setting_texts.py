@@ -1,6 +1,6 @@
 """The texts about settings: for help texts, the reference page and problems.
 
-All of it is made from the settings themselves, so one that is not described cannot exist.
+They are derived from the settings, so every setting has a description.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _SHAPES: Final = {
 
 
 class Documentation(msgspec.Struct, frozen=True):
-    """One setting as --help and the reference show it. `default` is rendered as in a TOML file."""
+    """The documentation of one setting. `default` is rendered as in a TOML file."""
 
     name: str
     option: str
@@ -62,7 +62,7 @@ def is_list(name: str) -> bool:
 
 
 def wanted(name: str) -> str:
-    """Return the values that a setting takes as a text, with its bounds and an example."""
+    """Return a text with the values of a setting, its bounds and an example."""
     described = meta(name)
     bounds = [
         f"{word} {bound}"
@@ -90,7 +90,7 @@ def rendered(value: object) -> str:
 
 
 def masked(name: str, value: object) -> object:
-    """Return the value without what must not be shown: secrets, and passwords within URLs."""
+    """Return the value without secrets and passwords within URLs."""
     if (meta(name).extra or {}).get("secret"):
         return MASK if value else value
     if name == "nats" and isinstance(value, list | tuple):
@@ -108,7 +108,7 @@ def _without_password(url: str) -> str:
 
 
 def option_of(name: str) -> str:
-    """Return the command-line option of a setting, also of one of an earlier version."""
+    """Return the command-line option of a setting, also for settings of earlier versions."""
     option = "--" + name.replace("_", "-")
     if name in TYPES and get_args(TYPES[name])[0] is bool:
         return f"{option} / --no-{option[2:]}"

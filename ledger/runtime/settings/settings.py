@@ -1,10 +1,9 @@
-"""Settings of `gpuledger serve`: one frozen struct in which every field documents itself.
+"""Settings of `gpuledger serve`: one frozen struct whose fields have their documentation.
 
-The fields stand in sections, one file each: what may be set, what it means, its unit, bounds and
-default. Each section extends the one before it, because a struct cannot have the fields of two
-bases; so the order of the sections is the order of the reference page.
-`setting_sources` reads settings from file, environment and command line, `setting_texts` renders
-their documentation.
+The fields are in sections, one file each, with description, unit, bounds and default. Each section
+extends the one before it, because a struct cannot have the fields of two bases; so the order of the
+sections is the order of the reference page. `setting_sources` reads settings from file, environment
+and command line, `setting_texts` renders their documentation.
 """
 
 from typing import Annotated, Any, Final, Literal, get_type_hints
@@ -22,21 +21,21 @@ class Settings(CardSection, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     queue_commands_max: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="Commands that wait, above which is Overloaded.")
+        int, Meta(ge=1, le=1_000_000, description="Waiting commands; a further one is Overloaded.")
     ] = 20_000
     queue_per_namespace_max: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="Of these, commands of one namespace.")
+        int, Meta(ge=1, le=1_000_000, description="Waiting commands of one namespace.")
     ] = 5_000
     group_commands_max: Annotated[
-        int, Meta(ge=1, le=10_000, description="Commands decided into one record.")
+        int, Meta(ge=1, le=10_000, description="Most commands in one record.")
     ] = 1000
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Meta(description="Least severe log line that is written."),
+        Meta(description="Least severe level of log lines."),
     ] = "info"
-    log_format: Annotated[
-        Literal["json", "console"], Meta(description="Log lines for machines or for people.")
-    ] = "json"
+    log_format: Annotated[Literal["json", "console"], Meta(description="Format of log lines.")] = (
+        "json"
+    )
 
 
 NAMES: Final = Settings.__struct_fields__

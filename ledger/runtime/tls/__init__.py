@@ -1,1 +1,1 @@
-"""Certificates: an authority of its own, and TLS contexts that follow their files."""
+"""TLS: the service's own CA, and contexts that reload changed files."""

@@ -1,12 +1,12 @@
-"""Certificates: a CA and a server certificate made at first start, or the given ones checked.
+"""Certificates: creates a CA and a server certificate at the first start, or checks given ones.
 
 `ensure` keeps two things in a directory: `ca.crt` with its key `ca.key`, ten years, made once; and
-`server.pem`, certificate, chain and key in one file so that it is replaced atomically, ninety
-days, renewed thirty days before it ends or when a name is missing. Files that cannot be used are
-refused with the remedy and never overwritten.
+`server.pem`, certificate, chain and key in one file so that it is replaced atomically, ninety days,
+renewed thirty days before it ends or when a name is missing. Unusable files are refused with a
+remedy and never overwritten.
 
-The CA is long-lived on purpose: it is what webhook configurations carry as their `caBundle`, it
-never leaves the store, and its certificate allows no further CA below it.
+The CA is long-lived, because webhook configurations contain it as their `caBundle`. Its key stays
+in the store, and its certificate allows no further CA below it.
 """
 
 import ipaddress
@@ -35,20 +35,20 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 SERVER_LIFE: Final = timedelta(days=90)
 SERVER_RENEWAL: Final = timedelta(days=30)
-"""How long before its end a server certificate is renewed."""
+"""Time before the end of a server certificate at which it is renewed."""
 
 CLOCK_SKEW: Final = timedelta(hours=1)
-"""Certificates begin this long ago, for clients whose clock is behind."""
+"""Certificates begin this long before their creation, for clients with slow clocks."""
 
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class CertificateError(Exception):
-    """A certificate file cannot be used; the message names it, what is wrong and the remedy."""
+    """A certificate file cannot be used; the message names the file, the problem and the remedy."""
 
 
 class CertificateFiles(msgspec.Struct, frozen=True):
-    """Where a usable certificate and its key lie, and the CA that signed it ("" if unknown)."""
+    """The files of a usable certificate, its key, and the CA that signed it ("" if unknown)."""
 
     certificate: str
     key: str
@@ -62,10 +62,10 @@ def given(certificate: str, key: str, now: datetime) -> CertificateFiles:
 
 
 def ensure(directory: Path, names: Iterable[str], now: datetime) -> CertificateFiles:
-    """Make what is missing or about to end in the directory, for loopback and the names.
+    """Create missing or expiring certificates in the directory, for loopback and the names.
 
-    Cheap when nothing is to be done, so it may be called every few seconds. Raises
-    CertificateError when the directory holds files that cannot be used or cannot be written.
+    It is cheap without changes, so it may be called every few seconds. Raises CertificateError when
+    the directory holds files that cannot be used or cannot be written.
     """
     wanted = tuple(dict.fromkeys((*LOOPBACK_NAMES, *names)))
     try:
@@ -94,7 +94,7 @@ def expires_at(certificate: Path) -> float:
 
 def _authority(directory: Path, now: datetime) -> x509.Certificate:
     path, key_path = directory / "ca.crt", directory / "ca.key"
-    # The certificate is written last: where it is missing, a key is the rest of a broken start.
+    # The certificate is written last, so a key without one is left over from an interrupted start.
     if not path.exists():
         key = ec.generate_private_key(ec.SECP256R1())
         _write(key_path, _key_pem(key), 0o600)
@@ -262,7 +262,9 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Replace a file at once: a reader, or a start after a power cut, sees the old or the new."""
+    """Replace a file atomically: a reader, or a start after a power cut, gets the old or the new
+    one.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -277,5 +279,5 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 
 def utc_now() -> datetime:
-    """Return the wall clock's time, as `ensure` and `check` want it."""
+    """Return the wall clock's time for `ensure` and `check`."""
     return datetime.now(UTC)

@@ -1,12 +1,10 @@
-"""TLS: the context to serve with, and its certificates kept fresh without a restart.
+"""TLS context of the server, which reloads changed certificates without a restart.
 
-Changed files make a new context: connections from then on get it, older connections live on. A
-file that cannot be used, for example during its replacement, is reported and changes nothing; it
-is tried again at the next look.
+Changed files make a new context for new connections; older connections stay open. An unusable file,
+for example during its replacement, is reported and ignored, and read again at the next check.
 
-A CA that is added to the client CA file is trusted at once, and one that is taken out is not any
-more: a context that never knew it cannot resume a session of its clients either, and connections
-with certificates that `trusts` does not know end.
+An added client CA is trusted at once. A removed client CA is no longer trusted: a new context
+cannot resume sessions of its clients, and connections with certificates that `trusts` refuses end.
 """
 
 import asyncio
@@ -24,7 +22,7 @@ from ledger.runtime.tls.own_authority import CertificateError, CertificateFiles
 LOOK_SECONDS: Final = 5.0
 
 Report = Callable[[str], None]
-"""Takes one sentence about a certificate file that could not be used."""
+"""Called with one sentence about an unusable certificate file."""
 
 _Marks = tuple[tuple[int, int, int], ...]
 
@@ -33,7 +31,7 @@ class Tls:
     """A server's TLS context and the files behind it."""
 
     def __init__(self, find: Callable[[], CertificateFiles], client_ca: str = "") -> None:
-        """Load everything. `find` returns the files to serve with, renewed when it was time.
+        """Load everything. `find` returns the files to serve, renewed if necessary.
 
         With a client CA, clients *may* present a certificate; one of another CA fails the
         handshake. `request_guards` decides which requests need one. Raises
@@ -47,12 +45,12 @@ class Tls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context for a connection that begins now."""
+        """The context for a new connection."""
         return self._context
 
     @property
     def authorities(self) -> tuple[x509.Certificate, ...]:
-        """The CAs of clients; another object once the file holds others."""
+        """The CAs of clients; a new object after a change of the file."""
         return self._authorities
 
     def trusts(self, certificate: bytes) -> bool:
@@ -62,11 +60,11 @@ class Tls:
 
     @property
     def expires_at(self) -> float:
-        """When the certificate that is served ends, seconds of Unix time."""
+        """End of the served certificate, in seconds of Unix time."""
         return self._expires_at
 
     async def keep_fresh(self, report: Report, every_seconds: float = LOOK_SECONDS) -> None:
-        """Look at the files again and again, until cancelled."""
+        """Check the files regularly until cancelled."""
         while True:
             await asyncio.sleep(every_seconds)
             try:
@@ -75,7 +73,7 @@ class Tls:
                 report(str(error))
 
     def refresh(self) -> bool:
-        """Load what changed. Returns whether anything did. Raises CertificateError."""
+        """Load changed files. Returns whether a file changed. Raises CertificateError."""
         self._files = self._find()
         if self._look() == self._marks:
             return False
@@ -83,7 +81,7 @@ class Tls:
         return True
 
     def _load(self) -> _Marks:
-        # The marks are taken first: a change while loading is then seen at the next look.
+        # The marks are read first, so that the next check finds a change during the loading.
         marks = self._look()
         self._expires_at = own_authority.expires_at(Path(self._files.certificate))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -115,12 +113,14 @@ class Tls:
 
 
 def own(directory: Path, names: tuple[str, ...]) -> Callable[[], CertificateFiles]:
-    """Serve with certificates that are made, and renewed, in the directory."""
+    """Return a function that creates and renews certificates in the directory, and returns their
+    files.
+    """
     return lambda: own_authority.ensure(directory, names, own_authority.utc_now())
 
 
 def given(certificate: str, key: str) -> Callable[[], CertificateFiles]:
-    """Serve with files that the operator provides and replaces."""
+    """Return a function that checks the operator's files and returns them."""
     return lambda: own_authority.given(certificate, key, own_authority.utc_now())
 
 

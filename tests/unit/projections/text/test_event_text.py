@@ -54,7 +54,7 @@ def limit(reach: Reach | None, *selects: Requirement) -> events.LimitSet:
         (events.Described("c1/red", ""), "is gone"),
         (
             events.Reserved(*POD, root=BARRED),
-            "may not draw from the controller it names, stands on its own",
+            "may not draw from the controller it names, is charged on its own",
         ),
         (
             events.Reserved(*POD, root="jobs.batch/j", forced=True),
