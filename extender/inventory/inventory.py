@@ -17,7 +17,7 @@ from extender.inventory.overlay import Overlay
 from extender.inventory.preemption_claims import claimed_bookings
 from extender.inventory.rows import CardColumn, PairScores
 from ledger.core.evolve.evolver import Postings
-from ledger.core.evolve.placements import claim_of, lines_of
+from ledger.core.evolve.placements import claim_of
 from ledger.core.model import cards, events
 from ledger.core.model.cards import Claim, Placement, Stage
 from ledger.core.model.state import State
@@ -156,9 +156,9 @@ class ClusterInventory:
     def _load_node(self, state: State, name: str, node: cards.Node) -> None:
         known = self._open(name)
         known.gone = node.gone
-        columns = rows.in_order((card, lines_of(state, name, card.uuid)) for card in node.cards)
+        columns = rows.in_order((card, state.card_lines[name, card.uuid]) for card in node.cards)
         columns += [
-            CardColumn(one.uuid, lines_of(state, name, one.uuid), None) for one in node.lost
+            CardColumn(one.uuid, state.card_lines[name, one.uuid], None) for one in node.lost
         ]
         used = {column.uuid: tuple(state.used[line] for line in column.lines) for column in columns}
         self._lay_out(known, node.keeper, columns, used)

@@ -14,7 +14,6 @@ from msgspec import structs
 from extender.settlement import node_reader, placement_commands, pod_reader
 from extender.settlement.hami_counts import HamiBooking, hami_bookings
 from extender.settlement.node_reader import NodeRules
-from ledger.core.evolve.placements import account_of, lines_of
 from ledger.core.model.cards import Card
 from ledger.core.model.commands import AnyCommand, RegisterCards
 from ledger.core.model.denials import Denial, sentence
@@ -174,8 +173,9 @@ class HamiImporter:
 
     def _total(self, node: str, card: Card) -> CardTotal:
         state = self._state()
-        if account_of(node, card.uuid) in state.accounts:
-            memory, cores, slots = (state.used[line] for line in lines_of(state, node, card.uuid))
+        lines = state.card_lines.get((node, card.uuid))
+        if lines is not None:
+            memory, cores, slots = (state.used[line] for line in lines)
         else:
             memory = cores = slots = 0
         hami = self._by_hami.get((node, card.uuid), HamiBooking())

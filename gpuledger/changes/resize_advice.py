@@ -10,7 +10,6 @@ import msgspec
 
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
-from ledger.core.evolve.placements import lines_of
 from ledger.core.model import cards, events
 from ledger.core.model.cards import Placement
 from ledger.core.model.commands import Resize
@@ -70,7 +69,7 @@ def _has(asked: ResizeTrial, which: str) -> int:
 def _limit(state: State, placed: Placement, which: str) -> int:
     """Return the amount of the largest of the pod's cards."""
     place = cards.LINES.index(which)
-    lines = (lines_of(state, placed.node, uuid)[place] for uuid in cards.uuids(placed.parts))
+    lines = (state.card_lines[placed.node, uuid][place] for uuid in cards.uuids(placed.parts))
     return max(state.limit[line] for line in lines)
 
 
@@ -101,5 +100,5 @@ def _fits_cards(state: State, placed: Placement, command: Resize) -> bool:
     return all(
         amount <= state.limit[line]
         for uuid, booking in booked.items()
-        for line, amount in zip(lines_of(state, placed.node, uuid), booking, strict=True)
+        for line, amount in zip(state.card_lines[placed.node, uuid], booking, strict=True)
     )

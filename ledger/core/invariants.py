@@ -136,6 +136,15 @@ def _reaches_select_what_is_covered(state: State) -> Iterator[str]:
 
 
 def _cards_are_what_placements_book(state: State) -> Iterator[str]:
+    known = {
+        (name, card.uuid): tuple(
+            state.accounts[account_of(name, card.uuid)].lines[one] for one in cards.LINES
+        )
+        for name, node in state.nodes.items()
+        for card in (*node.cards, *node.lost)
+    }
+    if state.card_lines != known:
+        yield f"the lines of cards are {known}, indexed {state.card_lines}"
     expected = [0] * len(state.names)
     for node in state.residents:
         for _, key, placed in card_checks.residents(state, node):

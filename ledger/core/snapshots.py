@@ -14,8 +14,9 @@ import msgspec
 
 from ledger.core.evolve.charges import NOTHING, drawn_from, entry_of
 from ledger.core.evolve.coverage import plans
+from ledger.core.evolve.placements import account_of
 from ledger.core.model.amounts import plus
-from ledger.core.model.cards import Claim, Node, Placement
+from ledger.core.model.cards import CORES, MEMORY, SLOTS, Claim, Node, Placement
 from ledger.core.model.state import Account, Draw, Ended, Entry, Hold, Namespace, Object, State
 
 SCHEMA: Final = 3
@@ -143,8 +144,12 @@ def _restore(image: _Image) -> State:
 
 
 def _place(state: State, image: _Image) -> None:
-    """Restore where pods are placed, and index it by node."""
+    """Restore nodes and placements, and index cards and pods by node."""
     state.nodes, state.claims = image.nodes, image.claims
+    for name, node in image.nodes.items():
+        for card in (*node.cards, *node.lost):
+            numbers = image.accounts[account_of(name, card.uuid)].lines
+            state.card_lines[name, card.uuid] = numbers[MEMORY], numbers[CORES], numbers[SLOTS]
     state.residents = {name: {} for name in image.nodes}
     for name, placed in image.placed.items():
         state.namespaces[name].placed = placed

@@ -118,7 +118,7 @@ def _totals(state: State, namespace: str, key: str) -> dict[int, int]:
     placed = space.placed.get(key)
     if placed is not None and placed.node:
         for uuid, booking in placements.bookings_of(placed).items():
-            totals.update(zip(placements.lines_of(state, placed.node, uuid), booking, strict=True))
+            totals.update(zip(state.card_lines[placed.node, uuid], booking, strict=True))
     return totals
 
 

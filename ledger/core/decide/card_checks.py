@@ -4,13 +4,13 @@ A card may be ill or closed, somebody may have it alone, and instances of a card
 lie where they can and not overlap. Each function returns a denial, None when nothing is wrong.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from typing import Final
 
-from ledger.core.evolve.placements import bookings_of, lines_of
 from ledger.core.model import cards
 from ledger.core.model.amounts import AMOUNT_MAX
-from ledger.core.model.cards import Card, Node, Parts, Phase, Placement, Share, Stage
+from ledger.core.model.cards import Card, Node, Parts, PartsSummary, Phase, Placement, Share, Stage
+from ledger.core.model.commands import Place
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.qualified_names import cluster_of
 from ledger.core.model.state import State
@@ -52,14 +52,14 @@ def wrong_cards(announced: tuple[Card, ...]) -> str:
     return ""
 
 
-def wrong_parts(parts: Parts) -> str:
-    """Say what is wrong with the shares of a pod; empty when nothing is."""
-    shares = [share for part in parts for share in part.shares]
+def wrong_parts(wanted: PartsSummary) -> str:
+    """Return what is wrong with the shares of a pod; empty when nothing is."""
+    shares = wanted.shares
     if not shares:
         return "no card is asked for"
     if len(shares) > SHARES_MAX:
         return f"{len(shares)} shares are more than {SHARES_MAX}"
-    if not cards.ordered(parts):
+    if not wanted.is_ordered:
         return "an init container comes after an app container"
     for share in shares:
         if not (0 <= share.memory <= AMOUNT_MAX and 0 <= share.cores <= AMOUNT_MAX):
@@ -85,26 +85,59 @@ def moved(before: Parts, after: Parts) -> str:
     return ""
 
 
-def unknown_pod(state: State, namespace: str, key: str, uid: str) -> Denial | None:
+def forbidden(state: State, command: Place, wanted: PartsSummary) -> Denial | None:
+    """Refuse what is no question of amounts; of what runs already, only what cannot be."""
+    denial = followed(state, command)
+    if denial is not None:
+        return denial
+    node, name = state.nodes.get(command.node), command.node
+    if node is None or (node.gone and not command.seen):
+        return refused(Reason.NODE_UNREGISTERED, f"node {name} announces no cards")
+    wrong = wrong_parts(wanted) or elsewhere(name, command.namespace)
+    if wrong:
+        return invalid(f"{command.key}: {wrong}", "parts", command.key)
+    denial = missing(node, name, wanted, lost_too=command.seen)
+    if denial is not None or command.seen:
+        return denial
+    return (
+        busy(state, node, name, command.namespace)
+        or unusable(state, node, name, command.parts, alone=command.alone)
+        or in_the_way(state, name, wanted, command.namespace)
+        or (kept_alone(state, command, wanted) if state.claims else None)
+        or at_odds(command.key, command.parts)
+    )
+
+
+def unknown_pod(namespace: str, key: str, uid: str) -> Denial:
     """Refuse a pod that the ledger does not know."""
-    entry = state.entry(namespace, key)
-    if entry is not None and entry.holds_uid(uid):
-        return None
     return refused(
         Reason.POD_UNKNOWN, f"the ledger does not know {namespace}/{key} of uid {uid} yet"
     )
 
 
-def residents(state: State, node: str) -> Iterator[tuple[str, str, Placement]]:
-    """Yield what is placed on a node: namespace, key, placement."""
-    for namespace, key in state.residents.get(node, ()):
-        yield namespace, key, state.namespaces[namespace].placed[key]
+def followed(state: State, command: Place) -> Denial | None:
+    """Refuse a pod while an earlier pod of its name, of another uid, still has its cards."""
+    placed = state.namespaces[command.namespace].placed.get(command.key)
+    if placed is None or not placed.node:
+        return None
+    return refused(
+        Reason.POD_PLACED,
+        f"{command.key} of uid {placed.uid} has cards of {placed.node} until it is gone",
+    )
 
 
-def missing(node: Node, name: str, parts: Parts, *, lost_too: bool) -> Denial | None:
+def residents(state: State, node: str) -> list[tuple[str, str, Placement]]:
+    """Return the placements on a node: namespace, key, placement."""
+    return [
+        (namespace, key, state.namespaces[namespace].placed[key])
+        for namespace, key in state.residents.get(node, ())
+    ]
+
+
+def missing(node: Node, name: str, wanted: PartsSummary, *, lost_too: bool) -> Denial | None:
     """Refuse cards that the node does not have."""
     known = {card.uuid for card in (*node.cards, *(node.lost if lost_too else ()))}
-    for uuid in cards.uuids(parts):
+    for uuid in wanted.uuids:
         if uuid not in known:
             return refused(Reason.CARD_NOT_FOUND, f"node {name} has no card {uuid}", card=uuid)
     return None
@@ -133,11 +166,10 @@ def _named(namespace: str, key: str, asking: str) -> str:
 
 def unusable(state: State, node: Node, name: str, parts: Parts, *, alone: bool) -> Denial | None:
     """Refuse shares of cards that may not be shared, or not like this."""
+    known = {card.uuid: card for card in node.cards}
     for part in parts:
         for share in part.shares:
-            card = cards.card_of(node, share.uuid)
-            assert card is not None, "what is missing was refused"
-            denial = _unusable(state, name, card, share, alone=alone)
+            denial = _unusable(state, name, known[share.uuid], share, alone=alone)
             if denial is not None:
                 return denial
     return None
@@ -146,7 +178,7 @@ def unusable(state: State, node: Node, name: str, parts: Parts, *, alone: bool) 
 def in_the_way(
     state: State,
     name: str,
-    parts: Parts,
+    wanted: PartsSummary,
     asking: str,
     leaving: Container[tuple[str, str, str]] = (),
 ) -> Denial | None:
@@ -155,25 +187,41 @@ def in_the_way(
     `asking` is the namespace of the pod that is refused. The pods that are `leaving`, by namespace,
     key and uid, do not count.
     """
-    wanted = cards.exclusive_on(parts)
-    ours = cards.uuids(parts)
     for namespace, key, placed in residents(state, name):
         if (namespace, key, placed.uid) in leaving:
             continue
-        taken = bookings_of(placed)
+        taken = cards.booked(placed.parts, initialised=placed.initialised)
         alone = cards.exclusive_on(placed.parts, initialised=placed.initialised)
-        for uuid in ours.keys() & taken.keys():
+        for uuid in wanted.uuids.keys() & taken.keys():
             where, who = f"card {uuid} of node {name}", _named(namespace, key, asking)
-            if uuid in alone or uuid in wanted:
+            if uuid in alone or uuid in wanted.exclusive:
                 return refused(
                     Reason.EXCLUSIVE_CONFLICT,
                     f"{who} has {where} alone" if uuid in alone else f"{who} is on {where}",
                     card=uuid,
                 )
-            if _overlaps(_instances(placed, uuid), cards.instances(parts, uuid)):
+            if _overlaps(_instances(placed, uuid), cards.instances(wanted.parts, uuid)):
                 return refused(
                     Reason.CARD_MIG_INFEASIBLE, f"{who} has these slices of {where}", card=uuid
                 )
+    return None
+
+
+def kept_alone(state: State, command: Place, wanted: PartsSummary) -> Denial | None:
+    """Refuse a card that another pod is to have alone, once its victims have left the card."""
+    kept = {
+        uuid
+        for claim in state.claims.get(command.node, ())
+        if (claim.namespace, claim.key) != (command.namespace, command.key)
+        for uuid in cards.exclusive_on(claim.parts)
+    }
+    for uuid in wanted.uuids:
+        if uuid in kept:
+            return refused(
+                Reason.CARD_CLAIMED,
+                f"card {uuid} of node {command.node} is kept for a pod that wants it alone",
+                card=uuid,
+            )
     return None
 
 
@@ -205,7 +253,7 @@ def _unusable(state: State, name: str, card: Card, share: Share, *, alone: bool)
         return refused(Reason.CARD_NOT_HEALTHY, f"{where} is not healthy", card=card.uuid)
     if card.cordoned:
         return refused(Reason.CARD_CORDONED, f"{where} is cordoned", card=card.uuid)
-    _, cores, slots = lines_of(state, name, card.uuid)
+    _, cores, slots = state.card_lines[name, card.uuid]
     if alone and state.used[slots]:
         return refused(
             Reason.EXCLUSIVE_CONFLICT, f"{where} is in use, an unused one is wanted", card=card.uuid

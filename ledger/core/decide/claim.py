@@ -1,7 +1,7 @@
 """Claiming: cards that are kept for a pod while others are evicted for it."""
 
 from ledger.core.decide import card_checks
-from ledger.core.evolve.placements import bookings_of, claim_of, lines_of
+from ledger.core.evolve.placements import bookings_of, claim_of
 from ledger.core.model import commands, events
 from ledger.core.model.cards import (
     MIG,
@@ -11,7 +11,7 @@ from ledger.core.model.cards import (
     Node,
     booked,
     card_of,
-    exclusive_on,
+    summarize,
 )
 from ledger.core.model.denials import Decision, Denial, Reason
 from ledger.core.model.state import State
@@ -27,19 +27,18 @@ def make_room(state: State, command: commands.MakeRoom) -> Decision:
         return card_checks.refused(
             Reason.NODE_UNREGISTERED, f"node {command.node} announces no cards"
         )
+    wanted = summarize(command.parts)
     denial = (
-        card_checks.missing(node, command.node, command.parts, lost_too=False)
+        card_checks.missing(node, command.node, wanted, lost_too=False)
         or card_checks.at_odds(command.key, command.parts)
         or _never_free(state, node, command)
-        or card_checks.in_the_way(
-            state, command.node, command.parts, command.namespace, command.victims
-        )
+        or card_checks.in_the_way(state, command.node, wanted, command.namespace, command.victims)
     )
     if denial is not None:
         return denial
     known = _claim_on(state, command)
-    wanted = (command.uid, command.parts, command.victims)
-    if known is not None and (known.uid, known.parts, known.victims) == wanted:
+    asked = (command.uid, command.parts, command.victims)
+    if known is not None and (known.uid, known.parts, known.victims) == asked:
         return []
     return [
         events.Claimed(
@@ -76,19 +75,10 @@ def kept(state: State, node: str, namespace: str, key: str) -> dict[int, int]:
         held = _held_by(state, node, claim.victims)
         for uuid, booking in booked(claim.parts).items():
             there = held.get(uuid, Booking())
-            for line, want, has in zip(_lines(state, node, uuid), booking, there, strict=False):
+            lines = state.card_lines.get((node, uuid), ())  # none when the card is gone
+            for line, want, has in zip(lines, booking, there, strict=False):
                 found[line] = found.get(line, 0) + max(0, want - has)
     return found
-
-
-def kept_alone(state: State, node: str, namespace: str, key: str) -> set[str]:
-    """Return the cards of a node that other pods than this one are to have alone."""
-    return {
-        uuid
-        for claim in state.claims.get(node, ())
-        if (claim.namespace, claim.key) != (namespace, key)
-        for uuid in exclusive_on(claim.parts)
-    }
 
 
 def _claim_on(state: State, command: commands.MakeRoom) -> Claim | None:
@@ -101,10 +91,10 @@ def _claim_on(state: State, command: commands.MakeRoom) -> Claim | None:
 
 def _pointless(state: State, command: commands.MakeRoom) -> Denial | None:
     """Refuse to keep anything for a pod that is placed, unknown, or asks for nothing."""
-    denial = card_checks.unknown_pod(state, command.namespace, command.key, command.uid)
-    if denial is not None:
-        return denial
-    wrong = card_checks.wrong_parts(command.parts)
+    entry = state.entry(command.namespace, command.key)
+    if entry is None or not entry.holds_uid(command.uid):
+        return card_checks.unknown_pod(command.namespace, command.key, command.uid)
+    wrong = card_checks.wrong_parts(summarize(command.parts))
     wrong = wrong or card_checks.elsewhere(command.node, command.namespace)
     if wrong:
         return card_checks.invalid(f"{command.key}: {wrong}", "parts", command.key)
@@ -128,7 +118,7 @@ def _never_free(state: State, node: Node, command: commands.MakeRoom) -> Denial 
                 Reason.CARD_NOT_HEALTHY, f"card {uuid} cannot be kept for anybody", card=uuid
             )
         freed = leaving.get(uuid, Booking())
-        lines = _lines(state, command.node, uuid)
+        lines = state.card_lines[command.node, uuid]
         for line, want, free, limit in zip(lines, booking, freed, card.limits(), strict=True):
             if state.used[line] - free + others.get(line, 0) + want > limit:
                 return card_checks.refused(
@@ -150,11 +140,3 @@ def _held_by(state: State, node: str, victims: tuple[tuple[str, str, str], ...])
             there = found.get(uuid, Booking())
             found[uuid] = Booking(*(one + more for one, more in zip(there, booking, strict=True)))
     return found
-
-
-def _lines(state: State, node: str, uuid: str) -> tuple[int, ...]:
-    """Return a card's lines, none when the card is gone."""
-    try:
-        return lines_of(state, node, uuid)
-    except KeyError:
-        return ()

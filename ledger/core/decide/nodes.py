@@ -1,7 +1,6 @@
 """Registering: what follows from the cards that nodes announce."""
 
 from ledger.core.decide import card_checks
-from ledger.core.evolve.placements import account_of, lines_of
 from ledger.core.model import commands, events
 from ledger.core.model.denials import Decision
 from ledger.core.model.state import State
@@ -21,8 +20,9 @@ def register_cards(state: State, command: commands.RegisterCards) -> Decision:
     opened = len(state.names)
     lines: list[tuple[int, int, int]] = []
     for card in command.cards:
-        if account_of(command.node, card.uuid) in state.accounts:
-            lines.append(lines_of(state, command.node, card.uuid))
+        known_lines = state.card_lines.get((command.node, card.uuid))
+        if known_lines is not None:
+            lines.append(known_lines)
         else:
             lines.append((opened, opened + 1, opened + 2))
             opened += 3

@@ -32,13 +32,13 @@ _OF_LINE: Final = {
 
 def place(state: State, command: commands.Place) -> Decision:
     """Decide on which cards a pod runs."""
-    denial = card_checks.unknown_pod(state, command.namespace, command.key, command.uid)
-    if denial is not None:
-        return denial
-    before = _placement(state, command)
-    if before is not None:
-        return _again(before, command)
-    denial = _followed(state, command) or _forbidden(state, command)
+    entry = state.entry(command.namespace, command.key)
+    placed = state.placement(command.namespace, command.key)
+    if entry is None or not entry.holds_uid(command.uid):
+        return card_checks.unknown_pod(command.namespace, command.key, command.uid)
+    if placed is not None and placed.node and placed.uid == command.uid:
+        return _again(placed, command)
+    denial = card_checks.forbidden(state, command, cards.summarize(command.parts))
     if denial is not None:
         return denial
     event = events.Placed(
@@ -54,6 +54,8 @@ def place(state: State, command: commands.Place) -> Decision:
     )
     if command.seen:
         return [event]
+    if not event.stands:
+        return _if_cards_have_room(state, event)
     return _if_there_is_room(
         state, event, command.node, lambda: placements.placed(state, event, state.time, TRUTH)
     )
@@ -109,7 +111,8 @@ def resize(state: State, command: commands.Resize) -> Decision:
         return card_checks.refused(
             Reason.POD_UNKNOWN, f"{command.key} of uid {command.uid} is placed on no card"
         )
-    wrong = card_checks.wrong_parts(command.parts) or card_checks.moved(placed.parts, command.parts)
+    wrong = card_checks.wrong_parts(cards.summarize(command.parts))
+    wrong = wrong or card_checks.moved(placed.parts, command.parts)
     if wrong:
         return card_checks.invalid(f"{command.key}: {wrong}", "parts", command.key)
     stands = {**placed.stands, **command.stands}
@@ -153,50 +156,18 @@ def _standing(state: State, command: commands.Place) -> Amounts:
     return {**before.stands, **command.stands}
 
 
-def _followed(state: State, command: commands.Place) -> Denial | None:
-    """Refuse a pod whose namesake of another uid has its cards still."""
-    placed = state.namespaces[command.namespace].placed.get(command.key)
-    if placed is None or not placed.node:
-        return None
-    return card_checks.refused(
-        Reason.POD_PLACED,
-        f"{command.key} of uid {placed.uid} has cards of {placed.node} until it is gone",
-    )
-
-
-def _forbidden(state: State, command: commands.Place) -> Denial | None:
-    """Refuse what is no question of amounts; of what runs already, only what cannot be."""
-    node, name, parts = state.nodes.get(command.node), command.node, command.parts
-    if node is None or (node.gone and not command.seen):
-        return card_checks.refused(Reason.NODE_UNREGISTERED, f"node {name} announces no cards")
-    wrong = card_checks.wrong_parts(parts) or card_checks.elsewhere(name, command.namespace)
-    if wrong:
-        return card_checks.invalid(f"{command.key}: {wrong}", "parts", command.key)
-    denial = card_checks.missing(node, name, parts, lost_too=command.seen)
-    if denial is not None or command.seen:
-        return denial
-    return (
-        card_checks.busy(state, node, name, command.namespace)
-        or card_checks.unusable(state, node, name, parts, alone=command.alone)
-        or card_checks.in_the_way(state, name, parts, command.namespace)
-        or _kept_alone(state, command)
-        or card_checks.at_odds(command.key, parts)
-    )
-
-
-def _kept_alone(state: State, command: commands.Place) -> Denial | None:
-    """Refuse a card that another pod is to have alone, once others have left it."""
-    if not state.claims:
-        return None
-    kept = claim.kept_alone(state, command.node, command.namespace, command.key)
-    for uuid in cards.uuids(command.parts):
-        if uuid in kept:
-            return card_checks.refused(
-                Reason.CARD_CLAIMED,
-                f"card {uuid} of node {command.node} is kept for a pod that wants it alone",
-                card=uuid,
-            )
-    return None
+def _if_cards_have_room(state: State, event: events.Placed) -> Decision:
+    """Return an event that adds nothing to quotas, or a denial when a card lacks the room."""
+    held = claim.kept(state, event.node, event.namespace, event.key) if state.claims else {}
+    short = [
+        Short(line, amount, state.used[line], amount, 0)
+        for uuid, booking in cards.booked(event.parts).items()
+        for line, amount in zip(state.card_lines[event.node, uuid], booking, strict=True)
+        if amount > 0 and state.used[line] + amount + held.get(line, 0) > state.limit[line]
+    ]
+    if not short:
+        return [event]
+    return _no_room(state, short, DenialWording(event.namespace, event.key), resizing=False)
 
 
 def _if_there_is_room(

@@ -131,7 +131,7 @@ def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Sh
     hold = None if entry is None else _hold_of(entry, command)
     if hold is None and not command.demand:
         return []
-    if entry is None and _is_within_envelope(space, command):
+    if entry is None and charges.is_within_envelope(space, command.root, command.demand):
         return []
     # A hold is raised also without a demand: its traits may come to be those that quotas select.
     event = _reserved(command) if hold is None else _raised(hold, command)
@@ -152,15 +152,6 @@ def _standing(space: Namespace, command: commands.Reserve) -> commands.Reserve:
 def _may_draw(entry: Entry) -> bool:
     """Return whether any of what a key may turn out to be draws from a root."""
     return any(body.root not in _OWN for body in entry.bodies())
-
-
-def _is_within_envelope(space: Namespace, command: commands.Reserve) -> bool:
-    """Return whether the pods of the root, with this one, take no more than it may run."""
-    root, draw = space.entries.get(command.root), space.draws.get(command.root)
-    if root is None or charges.drawn_from(root):
-        return False
-    taken = command.demand if draw is None else amounts.plus(draw.charge, command.demand)
-    return amounts.covers(charges.usable(root), taken)
 
 
 def _is_simple(space: Namespace, entry: Entry | None, command: commands.Reserve) -> bool:

@@ -8,7 +8,7 @@ count one by one. A line that selects counts a unit by the traits of the root, o
 from collections.abc import Iterable, Iterator, Set
 from typing import Final, NamedTuple
 
-from ledger.core.model.amounts import Amounts, largest, minus, plus, rise
+from ledger.core.model.amounts import Amounts, covers, largest, minus, plus, rise
 from ledger.core.model.commands import BARRED
 from ledger.core.model.state import (
     POSTINGS,
@@ -117,6 +117,19 @@ def usable(root: Entry) -> Amounts:
     return found
 
 
+def is_within_envelope(space: Namespace, root_key: str, demand: Amounts) -> bool:
+    """Return whether a root's pods, with one more of this demand, take no more than is usable.
+
+    Such a pod draws from the envelope and adds no charge.
+    """
+    root = space.entries.get(root_key)
+    if root is None or drawn_from(root):
+        return False
+    draw, allowed = space.draws.get(root_key), usable(root)
+    taken = demand if draw is None else plus(draw.charge, demand)
+    return covers(allowed, taken)
+
+
 def asked_only(root: Entry) -> Amounts | None:
     """Return what a root is charged without what its envelope became unreviewed, None for all.
 
@@ -141,24 +154,23 @@ def is_simple(space: Namespace, key: str, before: Entry, after: Entry) -> bool:
     )
 
 
-def terms(space: Namespace, unit: str) -> Iterator[ChargeTerm]:
-    """Yield what the unit at a key is charged; a pod that draws from a root is none."""
+def terms(space: Namespace, unit: str) -> list[ChargeTerm]:
+    """Return what the unit at a key is charged; a pod that draws from a root is no unit."""
     entry, draw = space.entries.get(unit), space.draws.get(unit)
     if entry is not None and drawn_from(entry):
-        return
+        return []
     if entry is not None:
         asked = asked_only(entry)
         if draw is None:
-            yield ChargeTerm(entry.traits, entry.charge, asked)
-        else:
-            asked = None if asked is None else largest(asked, draw.charge)
-            yield ChargeTerm(entry.traits, largest(entry.charge, draw.charge), asked)
-    elif draw is not None and not space.selected:
-        yield ChargeTerm((), draw.charge)
-    elif draw is not None:
-        for member in space.members[unit]:
-            pod = space.entries[member]
-            yield ChargeTerm(pod.traits, pod.charge)
+            return [ChargeTerm(entry.traits, entry.charge, asked)]
+        asked = None if asked is None else largest(asked, draw.charge)
+        return [ChargeTerm(entry.traits, largest(entry.charge, draw.charge), asked)]
+    if draw is None:
+        return []
+    if not space.selected:
+        return [ChargeTerm((), draw.charge)]
+    pods = (space.entries[member] for member in space.members[unit])
+    return [ChargeTerm(pod.traits, pod.charge) for pod in pods]
 
 
 def committed_terms(space: Namespace, unit: str) -> Iterator[ChargeTerm]:
@@ -243,13 +255,13 @@ def replace_all(state: State, space: Namespace, changes: dict[str, Entry], rule:
         for key, after in changes.items():
             return replace(state, space, key, space.entries[key], after, rule)
     unit = next(unit_of(key, after) for key, after in changes.items() if drawn_from(after))
-    old = list(terms(space, unit))
+    old = terms(space, unit)
     for key, after in changes.items():
         before = space.entries[key]
         _put_entry(state, space, key, after)
         _draw(state, space, key, before, -1)
         _draw(state, space, key, after, 1)
-    new = list(terms(space, unit))
+    new = terms(space, unit)
     return post_lines(state, by_line(space, old), by_line(space, new), rule, _selecting(space))
 
 
@@ -257,18 +269,18 @@ def _selecting(space: Namespace) -> set[int]:
     return {line for _, line, _ in space.selected}
 
 
-def touched(space: Namespace, unit: str, key: str) -> Iterator[ChargeTerm]:
-    """Yield what of a unit's charge a change of this key may alter.
+def touched(space: Namespace, unit: str, key: str) -> list[ChargeTerm]:
+    """Return what of a unit's charge a change of this key may alter.
 
     The pods of a root that is not known count one by one. There may be very many of them, so only
     the one that changes is looked at.
     """
     if unit == key or unit in space.entries:
-        yield from terms(space, unit)
-        return
+        return terms(space, unit)
     pod = space.entries.get(key)
     if pod is not None and drawn_from(pod) == unit:
-        yield ChargeTerm(pod.traits, pod.charge)
+        return [ChargeTerm(pod.traits, pod.charge)]
+    return []
 
 
 def _put_entry(state: State, space: Namespace, key: str, after: Entry) -> None:

@@ -91,7 +91,8 @@ def _reserved(state: State, event: events.Reserved, time: int) -> Postings:
         put(state, space.owners, event.owner, space.owners.get(event.owner, 0) + 1)
     rule = TRUTH if event.forced else WITHIN_LIMITS
     postings = replace(state, space, event.key, entry, after, rule)
-    _grant(state, space, event)
+    if after.committed is not None and after.committed.admitted is not None:
+        _grant(state, space, event)
     return postings
 
 

@@ -24,10 +24,7 @@ from ledger.core.model import accounts, events
 from ledger.core.model.accounts import Line
 from ledger.core.model.amounts import Amounts, covers, largest, minus, smallest, without_zeros
 from ledger.core.model.cards import (
-    CORES,
     LINES,
-    MEMORY,
-    SLOTS,
     Bookings,
     Card,
     Claim,
@@ -41,6 +38,7 @@ from ledger.core.model.state import Account, Entry, Namespace, State, drop, put
 
 _NOWHERE: Final[Bookings] = {}
 _NO_LINES: Final = frozenset[int]()
+_NOTHING_BOOKED: Final[dict[int, int]] = {}
 
 _Standing = events.Placed | events.Advanced | events.Resized
 
@@ -49,12 +47,6 @@ def account_of(node: str, uuid: str) -> str:
     """Name the account of a card of a qualified node."""
     cluster, name = split_qualified(node)
     return accounts.card(cluster, name, uuid)
-
-
-def lines_of(state: State, node: str, uuid: str) -> tuple[int, int, int]:
-    """Return the numbers of a card's lines, in the order of `LINES`."""
-    numbers = state.accounts[account_of(node, uuid)].lines
-    return numbers[MEMORY], numbers[CORES], numbers[SLOTS]
 
 
 def standing(space: Namespace, key: str, uid: str, demand: Amounts) -> Amounts:
@@ -76,6 +68,7 @@ def cards_registered(state: State, event: events.CardsRegistered, time: int) -> 
         coverage.put_account(
             state, name, Account((), dict(zip(LINES, numbers, strict=True)), event.version)
         )
+        put(state, state.card_lines, (event.node, card.uuid), numbers)
     kept = {card.uuid for card in event.cards}
     lost = _lose(state, event.node, [card for card in _known(before) if card.uuid not in kept])
     put(state, state.nodes, event.node, Node(event.keeper, event.cards, event.version, lost))
@@ -94,6 +87,7 @@ def node_removed(state: State, event: events.NodeRemoved, time: int) -> Postings
 
 def placed(state: State, event: events.Placed, time: int, rule: int = WITHIN_LIMITS) -> Postings:
     """Apply it. What somebody else has placed may go over a limit."""
+    bookings = booked(event.parts)
     space, entry = _pod(state, event.namespace, event.key, event.uid)
     before = space.placed.get(event.key)
     if before is not None and before.node:
@@ -113,9 +107,12 @@ def placed(state: State, event: events.Placed, time: int, rule: int = WITHIN_LIM
         version=event.version,
     )
     quotas = _stand(state, space, event, entry, rule)
+    if state.claims:
+        _end_claim(state, event.namespace, event.key)
+    lines = _by_line(state, event.node, bookings)
     _put(state, space, (event.namespace, event.key), before, after)
-    _end_claim(state, event.namespace, event.key)
-    return coverage.in_order(quotas, _book(state, event.node, _NOWHERE, booked(event.parts), rule))
+    on_cards = post_lines(state, _NOTHING_BOOKED, lines, rule, _NO_LINES)
+    return coverage.in_order(quotas, on_cards) if quotas else on_cards
 
 
 def advanced(state: State, event: events.Advanced, time: int) -> Postings:
@@ -206,11 +203,12 @@ def _lose(state: State, node: str, gone: list[Card] | tuple[Card, ...]) -> tuple
     """Close the accounts of cards that nobody holds; return those that pods still hold."""
     held = []
     for card in gone:
-        numbers = lines_of(state, node, card.uuid)
+        numbers = state.card_lines[node, card.uuid]
         if any(state.used[line] for line in numbers):
             held.append(card)
         else:
             coverage.drop_account(state, account_of(node, card.uuid))
+            drop(state, state.card_lines, (node, card.uuid))
         coverage.set_limits(state, numbers, 0)
     return tuple(held)
 
@@ -296,7 +294,7 @@ def _by_line(state: State, node: str, found: Bookings) -> dict[int, int]:
     return {
         line: amount
         for uuid, booking in found.items()
-        for line, amount in zip(lines_of(state, node, uuid), booking, strict=True)
+        for line, amount in zip(state.card_lines[node, uuid], booking, strict=True)
     }
 
 

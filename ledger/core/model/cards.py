@@ -180,6 +180,20 @@ Bookings = dict[str, Booking]
 """By the uuid of the card."""
 
 
+class PartsSummary(NamedTuple):
+    """The questions that several checks ask of the same parts, answered once.
+
+    `uuids` are the cards that parts name, in order, and `exclusive` those that they hold alone.
+    `is_ordered` is False when an init container or sidecar comes after an app container.
+    """
+
+    parts: Parts
+    shares: list[Share]
+    uuids: dict[str, None]
+    exclusive: set[str]
+    is_ordered: bool
+
+
 def card_of(node: Node, uuid: str) -> Card | None:
     """Return a card that the node announces."""
     for card in node.cards:
@@ -202,15 +216,22 @@ def booked(parts: Parts, *, initialised: bool = False) -> Bookings:
     return peak
 
 
+def summarize(parts: Parts) -> PartsSummary:
+    """Return the summary of parts; its size and amounts may be invalid still."""
+    shares = [share for part in parts for share in part.shares]
+    apps = [part.phase == Phase.APP for part in parts]
+    return PartsSummary(
+        parts,
+        shares,
+        dict.fromkeys(share.uuid for share in shares),
+        {share.uuid for share in shares if share.exclusive},
+        apps == sorted(apps),
+    )
+
+
 def uuids(parts: Parts) -> dict[str, None]:
     """Return the cards that parts name, each once, in order."""
     return {share.uuid: None for part in parts for share in part.shares}
-
-
-def ordered(parts: Parts) -> bool:
-    """Return whether no init container or sidecar comes after an app container."""
-    apps = [part.phase == Phase.APP for part in parts]
-    return apps == sorted(apps)
 
 
 def exclusive_on(parts: Parts, *, initialised: bool = False) -> set[str]:

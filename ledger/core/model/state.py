@@ -180,12 +180,14 @@ class State:
     resourceVersions at which they were. `labels` numbers the keys of labels that accounts select
     by; under `traits.READ` it has the highest number that was ever given. `nodes` have cards,
     which are accounts that cover no namespace; `claims` are kept for pods, by node. Indexes are
-    `reaching`, the accounts that have a reach, and `residents`, the `(namespace, key)` of the pods
-    that are placed on each node.
+    `reaching`, the accounts that have a reach, `residents`, the `(namespace, key)` of the pods
+    that are placed on each node, and `card_lines`, the line numbers of a card by node and uuid, in
+    the order of `cards.LINES`.
     """
 
     __slots__ = (
         "accounts",
+        "card_lines",
         "claims",
         "clusters",
         "described",
@@ -218,6 +220,7 @@ class State:
         self.reaching: dict[str, None] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.nodes: dict[str, Node] = {}
+        self.card_lines: dict[tuple[str, str], tuple[int, int, int]] = {}
         self.residents: dict[str, dict[tuple[str, str], None]] = {}
         self.claims: dict[str, tuple[Claim, ...]] = {}
         self.names: list[tuple[str, str]] = []

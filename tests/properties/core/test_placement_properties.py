@@ -117,6 +117,7 @@ GUARDS: dict[str, tuple[str, Callable[..., Any]]] = {
     "one pod at a time": ("ledger.core.decide.card_checks.busy", _nothing),
     "health and instances": ("ledger.core.decide.card_checks._unusable", _nothing),
     "who has a card alone": ("ledger.core.decide.card_checks.in_the_way", _nothing),
+    "room on cards": ("ledger.core.decide.place._if_cards_have_room", lambda _, event: [event]),
     "room": ("ledger.core.decide.place._if_there_is_room", lambda _, event, *__: [event]),
     "the end of a pod": ("ledger.core.evolve.placements.vacate", lambda *_: []),
     "the end of init containers": ("ledger.core.evolve.placements.booked", _whole),
@@ -125,7 +126,7 @@ GUARDS: dict[str, tuple[str, Callable[..., Any]]] = {
         "ledger.core.evolve.placements._lowered",
         lambda _, __, known, *___: known,
     ),
-    "an earlier pod of the name": ("ledger.core.decide.place._followed", _nothing),
+    "an earlier pod of the name": ("ledger.core.decide.card_checks.followed", _nothing),
     "a resize of amounts only": ("ledger.core.decide.card_checks.moved", lambda *_: ""),
 }
 

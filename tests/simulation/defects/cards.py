@@ -100,7 +100,7 @@ def _node_never_busy(put: Put) -> None:
 
 def _claim_ignored(put: Put) -> None:
     put(claim, "kept", lambda *_: {})
-    put(claim, "kept_alone", lambda *_: set())
+    put(card_checks, "kept_alone", lambda *_: None)
     put(Overlay, "keep", lambda *_: None)
 
 

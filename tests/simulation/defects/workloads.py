@@ -1,6 +1,5 @@
 """Deliberate defects about roots, their envelopes, and quotas over many namespaces."""
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from ledger.core import invariants
@@ -24,12 +23,11 @@ from webhook.settlement.root_lookup import RootLookup
 def _envelope_and_pods_add_up(put: Put) -> None:
     honest = charges.terms
 
-    def terms(space: Namespace, unit: str) -> Iterator[ChargeTerm]:
+    def terms(space: Namespace, unit: str) -> list[ChargeTerm]:
         entry, draw = space.entries.get(unit), space.draws.get(unit)
         if entry is None or draw is None or drawn_from(entry):
-            yield from honest(space, unit)
-        else:
-            yield ChargeTerm(entry.traits, plus(entry.charge, draw.charge))
+            return honest(space, unit)
+        return [ChargeTerm(entry.traits, plus(entry.charge, draw.charge))]
 
     for module in (charges, coverage, invariants):
         put(module, "terms", terms)

@@ -5,7 +5,6 @@ from typing import Any
 from support.builders.decide_and_fold import apply
 
 from ledger.core.decide.decider import decide
-from ledger.core.evolve.placements import lines_of
 from ledger.core.model import cards, commands
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import Card, Part, Parts, Phase, Placement, Share
@@ -93,7 +92,7 @@ def refused(state: State, command: AnyCommand) -> str:
 
 def on_card(state: State, number: int = 0, node: str = NODE) -> tuple[int, ...]:
     """Return what is used of a card: MiB, percent, slots."""
-    return tuple(state.used[line] for line in lines_of(state, node, f"GPU-{number}"))
+    return tuple(state.used[line] for line in state.card_lines[node, f"GPU-{number}"])
 
 
 def placement(state: State, name: str) -> Placement | None:

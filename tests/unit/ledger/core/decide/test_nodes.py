@@ -18,7 +18,6 @@ from support.builders.card_nodes import (
 from support.builders.decide_and_fold import apply
 
 from ledger.core import invariants, snapshots
-from ledger.core.evolve.placements import lines_of
 from ledger.core.model import accounts, cards, commands
 from ledger.core.model.state import State
 
@@ -26,7 +25,7 @@ ACCOUNT = accounts.card("c1", "n1", "GPU-0")
 
 
 def _limits(state: State) -> list[int]:
-    return [state.limit[line] for line in lines_of(state, NODE, "GPU-0")]
+    return [state.limit[line] for line in state.card_lines[NODE, "GPU-0"]]
 
 
 def test_cards_are_accounts_of_three_lines() -> None:
@@ -56,7 +55,7 @@ def test_other_limits_of_a_card_keep_what_is_used_of_it() -> None:
 
 def test_a_card_that_nobody_holds_is_no_account_once_it_is_lost() -> None:
     state = after(register(card(0), card(1)))
-    numbers = lines_of(state, NODE, "GPU-0")
+    numbers = state.card_lines[NODE, "GPU-0"]
     do(state, register(card(1)))
     assert ACCOUNT not in state.accounts
     assert [state.limit[line] for line in numbers] == [0, 0, 0]
@@ -75,9 +74,9 @@ def test_a_card_that_pods_hold_stays_an_account_until_they_are_gone() -> None:
 
 def test_a_card_that_is_back_has_its_lines_and_what_is_used_of_them() -> None:
     state = after(register(card(0)), pod("a"), place("a", share(0, 30)))
-    numbers = lines_of(state, NODE, "GPU-0")
+    numbers = state.card_lines[NODE, "GPU-0"]
     do(state, register(), register(card(0)))
-    assert lines_of(state, NODE, "GPU-0") == numbers
+    assert state.card_lines[NODE, "GPU-0"] == numbers
     assert (_limits(state), on_card(state)) == ([40, 100, 4], (30, 0, 1))
     assert state.nodes[NODE].lost == ()
 
