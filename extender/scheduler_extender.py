@@ -26,7 +26,7 @@ from extender.scheduler_api.scheduling_request import SchedulingRequests
 from extender.verbs.filter_nodes import NodeFilter
 from extender.verbs.filter_preemptions import PreemptionFilter
 from extender.verbs.prioritize_nodes import NodePrioritizer
-from ledger.log.record_signal import RecordSignal
+from ledger.log.state_change_signal import StateChangeSignal
 
 
 class ExtenderSettings(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class Extender:
         self.inventory = inventory
         self._ports = ports
         self._settings, self._clock = settings, clock
-        self._signal = RecordSignal(ports.view)
+        self._signal = StateChangeSignal(ports.view)
         self._requests = SchedulingRequests(inventory.cluster, ports.rules)
         headroom = QuotaHeadroom(ports.view, ports.rules)
         self._fit = InventoryFit(inventory, settings.preferences, clock=clock, headroom=headroom)

@@ -21,7 +21,7 @@ from ledger.core.model.events import (
 )
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.port import Log, Lost, Snapshot
+from ledger.log.log_port import Log, Lost, Snapshot
 from ledger.log.records import Item, NewerSchema, Record
 from projections.projector.state_at import state_at
 from projections.queries.as_of import Moment, microseconds, rfc3339

@@ -32,7 +32,7 @@ from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import BindingApi
 from ledger.kube.hami.placement_annotations import annotations_of, labels_of
-from ledger.log.record_signal import RecordSignal
+from ledger.log.state_change_signal import StateChangeSignal
 
 BIND_TRIES_MAX: Final = 3
 """How often a pod is bound that has changed meanwhile, without a request for other cards."""
@@ -77,7 +77,7 @@ class Binder:
         requests: SchedulingRequests,
         placements: PlacementService,
         recorder: EventRecorder,
-        signal: RecordSignal,
+        signal: StateChangeSignal,
         wait_seconds: float,
         now: Callable[[], float],
     ) -> None:

@@ -34,7 +34,7 @@ from ledger.core.model.qualified_names import local_name
 from ledger.core.model.state import State
 from ledger.kube.requests.placed_demand import placement_overrides
 from ledger.log.ledger import Accepted
-from ledger.log.record_signal import RecordSignal
+from ledger.log.state_change_signal import StateChangeSignal
 
 ACTOR: Final = "extender"
 
@@ -150,7 +150,7 @@ class PlacementService:
         *,
         fit: InventoryFit,
         assumed: AssumedPlacements,
-        signal: RecordSignal,
+        signal: StateChangeSignal,
         clock: Callable[[], float],
         fence_seconds: float = FENCE_SECONDS,
     ) -> None:

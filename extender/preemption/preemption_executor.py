@@ -26,7 +26,7 @@ from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import BudgetExhausted, NotFound, VersionConflict
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.resources import PODS
-from ledger.log.record_signal import RecordSignal
+from ledger.log.state_change_signal import StateChangeSignal
 
 FITS: Final = "fits"
 """What became of making room where there is some, or only guesses are in the way."""
@@ -59,7 +59,7 @@ class PreemptionExecutor:
         *,
         fit: InventoryFit,
         recorder: EventRecorder,
-        signal: RecordSignal,
+        signal: StateChangeSignal,
         clock: Callable[[], float],
     ) -> None:
         """Evict in a cluster; `clock` is the time of the loop in seconds."""

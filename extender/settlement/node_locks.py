@@ -10,7 +10,7 @@ from typing import Final
 from extender.settlement.card_session import CardSettlementSession
 from extender.settlement.node_informer import NodeInformer
 from extender.settlement.node_reader import NodeReading
-from ledger.core.evolve.charges import PODS
+from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.cards import Stage
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError, ClusterUnavailable

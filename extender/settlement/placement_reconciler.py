@@ -9,7 +9,7 @@ from extender.settlement import placement_commands, pod_reader
 from extender.settlement.allocation_annotations import AllocationAnnotations
 from extender.settlement.card_session import SETTLED, CardSettlementSession
 from extender.settlement.pod_reader import PodReading
-from ledger.core.evolve.charges import PODS
+from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.cards import Placement
 from ledger.core.model.commands import AnyCommand, Observe
 from ledger.core.model.events import AnyEvent, CardsRegistered

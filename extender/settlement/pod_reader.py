@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.evolve import charges
+from ledger.core.evolve import envelope_charges
 from ledger.core.model.cards import Parts, Phase, Stage
 from ledger.core.model.qualified_names import qualified
 from ledger.kube.api.objects import ContainerStatus, Pod
@@ -54,7 +54,7 @@ def read(pod: Pod, cluster: str, rules: DemandRules) -> PodReading:
     parts, problem = _given(pod, rules)
     return PodReading(
         qualified(cluster, meta.namespace),
-        charges.PODS + meta.name,
+        envelope_charges.PODS + meta.name,
         meta.uid,
         meta.version(),
         qualified(cluster, spec.node_name) if spec.node_name else "",

@@ -41,7 +41,7 @@ from extender.verbs.filter_wait import FilterWaitBudget
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.objects import Pod
-from ledger.log.record_signal import RecordSignal
+from ledger.log.state_change_signal import StateChangeSignal
 
 UNREGISTERED: Final = str(Reason.NODE_UNREGISTERED)
 
@@ -98,7 +98,7 @@ class NodeFilter:
         assumed: AssumedPlacements,
         preemptor: Preemptor | None,
         recorder: EventRecorder | None,
-        signal: RecordSignal,
+        signal: StateChangeSignal,
         clock: Callable[[], float],
     ) -> None:
         """`clock` is the time of the loop in seconds."""

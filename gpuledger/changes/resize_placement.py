@@ -7,7 +7,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit, denied_error
 from gpuledger.storage.open_log import ACTOR, open_log, writer_on
 from gpuledger.storage.store_projection import show_written
 from gpuledger.wiring import service_parts
-from ledger.core.evolve.charges import PODS
+from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model import cards
 from ledger.core.model.cards import Part, Parts, Placement
 from ledger.core.model.commands import Resize

@@ -12,7 +12,7 @@ from ledger.log.embedded.nats_server import ServerFailed
 from ledger.log.embedded.server_files import BinaryMissing
 from ledger.log.embedded.store_lock import StoreBusy
 from ledger.log.jetstream.nats_errors import Unauthorized, Untrusted, plainly, tidied
-from ledger.log.port import LogError, Unreachable
+from ledger.log.log_port import LogError, Unreachable
 from ledger.log.records import NewerSchema
 from ledger.runtime.http.http_server import ListenError
 from ledger.runtime.settings.setting_sources import InvalidSettings

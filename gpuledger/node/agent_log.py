@@ -16,7 +16,7 @@ from gpuledger.wiring import service_parts
 from ledger.log.embedded import server_files
 from ledger.log.embedded.server_files import ServerAddress
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.port import Log, Unreachable
+from ledger.log.log_port import Log, Unreachable
 from ledger.runtime.settings.settings import Settings
 
 INBOX: Final = "_AGENTS"

@@ -32,7 +32,7 @@ from ledger.core.model import accounts
 from ledger.core.model.cards import Card
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.port import Log, Lost
+from ledger.log.log_port import Log, Lost
 from ledger.runtime.settings.settings import Settings
 from projections.projector.state_at import state_at
 from projections.queries.as_of import Moment, microseconds, rfc3339

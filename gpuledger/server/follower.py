@@ -22,7 +22,7 @@ from gpuledger.storage import scratch_folder
 from gpuledger.storage.store_projection import projecting
 from gpuledger.wiring import service_parts
 from ledger.core import snapshots
-from ledger.log.port import Log, Lost, Snapshot
+from ledger.log.log_port import Log, Lost, Snapshot
 from ledger.log.records import NewerSchema
 from ledger.log.recovery.scrub import scrub
 from ledger.runtime import gc_tuning, log_setup

@@ -9,7 +9,7 @@ from gpuledger.storage.open_log import open_log
 from gpuledger.storage.past_ledger import position_of
 from gpuledger.storage.views import ordered
 from gpuledger.storage.witnesses import witnesses
-from ledger.log.port import Lost
+from ledger.log.log_port import Lost
 from ledger.runtime.settings.settings import Settings
 from projections import audit_replay
 from projections.audit_replay import AuditReport, ExpectedHead, Line

@@ -15,7 +15,7 @@ from gpuledger.wiring import store_layout
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.jetstream.nats_errors import plainly
-from ledger.log.port import Log, Lost
+from ledger.log.log_port import Log, Lost
 from ledger.log.records import NewerSchema
 from ledger.log.recovery.head_witness import HeadFile, LogHead
 from ledger.runtime.settings.settings import Settings

@@ -33,7 +33,7 @@ from ledger.log.embedded.store_lock import StoreBusy
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.streams import ConfigurationDrift
 from ledger.log.ledger import Accepted, Ledger
-from ledger.log.port import Lost, Unreachable
+from ledger.log.log_port import Lost, Unreachable
 from ledger.log.recovery.head_witness import HeadFile, LogHead
 from ledger.log.writer.writer import Writer
 from ledger.runtime import log_setup

@@ -15,7 +15,7 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.ledger import Accepted
-from ledger.log.port import Log, Lost
+from ledger.log.log_port import Log, Lost
 from ledger.log.records import Record
 from ledger.runtime.settings.settings import Settings
 from projections.projector.state_at import state_at

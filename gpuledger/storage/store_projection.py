@@ -17,7 +17,7 @@ from gpuledger.storage.open_log import OpenLog, open_log
 from gpuledger.wiring import store_layout
 from ledger.log.embedded import store_lock
 from ledger.log.embedded.store_lock import StoreBusy
-from ledger.log.port import Log, Unreachable
+from ledger.log.log_port import Log, Unreachable
 from ledger.runtime.settings.settings import Settings
 from projections.projector import projector
 from projections.store.readers import Readers

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.evolve.charges import NOTHING, drawn_from, entry_of
-from ledger.core.evolve.coverage import plans
+from ledger.core.evolve.account_namespaces import plans
+from ledger.core.evolve.envelope_charges import NOTHING, drawn_from, entry_of
 from ledger.core.evolve.placements import account_of
 from ledger.core.model.amounts import plus
 from ledger.core.model.cards import CORES, MEMORY, SLOTS, Claim, Node, Placement

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ledger.log.port import (
+from ledger.log.log_port import (
     MESSAGE_BYTES,
     Ambiguous,
     Durability,

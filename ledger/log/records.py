@@ -15,7 +15,7 @@ import msgspec
 from ledger.core.evolve.evolver import InvariantError, Postings, evolve
 from ledger.core.model.events import AnyEvent
 from ledger.core.model.state import State
-from ledger.log.port import Lost
+from ledger.log.log_port import Lost
 
 T = TypeVar("T")
 

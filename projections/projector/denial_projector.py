@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from ledger.core.model.qualified_names import split_qualified
-from ledger.log.port import Log, LogEntry
+from ledger.log.log_port import Log, LogEntry
 from ledger.log.writer import denial_log
 from projections.store.store_writer import Store
 

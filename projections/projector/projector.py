@@ -10,7 +10,7 @@ from typing import Final
 
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.port import Log, LogEntry, Lost
+from ledger.log.log_port import Log, LogEntry, Lost
 from projections.projector import denial_projector
 from projections.projector.state_at import state_at
 from projections.store.store_writer import ProjectionHead, Store

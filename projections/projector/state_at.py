@@ -3,7 +3,7 @@
 from ledger.core import snapshots
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.port import Log
+from ledger.log.log_port import Log
 from ledger.log.recovery.replay import Progress, catch_up
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.evolve.charges import PODS
+from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.amounts import Amounts, minus
 from ledger.core.model.commands import BARRED, CREATE
 from projections.queries.as_of import rfc3339

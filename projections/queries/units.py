@@ -148,7 +148,7 @@ async def by_key(stream: AsyncGenerator[ChargeRow, None]) -> AsyncGenerator[list
 
 
 def _key_charge(found: list[ChargeRow]) -> KeyCharge:
-    """Put the parts of a key together, as `ledger.core.evolve.charges.entry_of` does."""
+    """Put the parts of a key together, as `ledger.core.evolve.envelope_charges.entry_of` does."""
     first = found[0]
     charge, root, traits, asked = first.demand, first.root, first.traits, first.admitted
     for part in found[1:]:

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.evolve import charges
-from ledger.core.evolve.charges import ChargeTerm
+from ledger.core.evolve import envelope_charges
+from ledger.core.evolve.envelope_charges import ChargeTerm
 from ledger.core.evolve.placements import account_of
 from ledger.core.model import events
 from ledger.core.model.amounts import Amounts
@@ -115,12 +115,12 @@ def committed_at(space: Namespace, key: str) -> Terms:
     """Return the committed demand that the unit at a key is charged for now."""
     entry = space.entries.get(key)
     if entry is None or entry.root or key in space.draws:
-        return tuple(charges.committed_terms(space, key))
+        return tuple(envelope_charges.committed_terms(space, key))
     # Most units are pods that have no root.
     if entry.committed is None:
         return ()
     demand, asked = entry.committed.demand, entry.committed.admitted
-    return (charges.ChargeTerm(entry.traits, demand, asked),)
+    return (envelope_charges.ChargeTerm(entry.traits, demand, asked),)
 
 
 def draw_at(space: Namespace, root: str) -> RootDraw | None:

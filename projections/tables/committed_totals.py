@@ -7,8 +7,8 @@ of units. A namespace is recounted only if a record changed the lines that count
 from collections.abc import Iterable
 from typing import Final
 
-from ledger.core.evolve import charges
-from ledger.core.evolve.charges import ChargeTerm
+from ledger.core.evolve import envelope_charges
+from ledger.core.evolve.envelope_charges import ChargeTerm
 from ledger.core.model.state import Namespace, Plan, SelectingPlan, State
 from projections.tables.changes import RecordChange, committed_at
 
@@ -48,13 +48,13 @@ class CommittedTotals:
         for line, amount in self._counted.get(name, _NEVER).amounts.items():
             self.totals[line] -= amount
         counted = self._counted[name] = _Counted(space.plan, space.selected)
-        for unit in charges.units(space):
-            self._add(counted, space, charges.committed_terms(space, unit), 1)
+        for unit in envelope_charges.units(space):
+            self._add(counted, space, envelope_charges.committed_terms(space, unit), 1)
 
     def _add(
         self, counted: "_Counted", space: Namespace, found: Iterable[ChargeTerm], sign: int
     ) -> None:
-        for line, amount in charges.by_line(space, found).items() if found else ():
+        for line, amount in envelope_charges.by_line(space, found).items() if found else ():
             counted.amounts[line] = counted.amounts.get(line, 0) + sign * amount
             self.totals[line] += sign * amount
 

@@ -17,7 +17,7 @@ import structlog
 
 from ledger.core import snapshots
 from ledger.core.model.cards import Stage
-from ledger.log.port import Log, LogError, Lost, Unreachable
+from ledger.log.log_port import Log, LogError, Lost, Unreachable
 from ledger.log.records import NewerSchema
 from ledger.log.recovery import replay
 from ledger.log.recovery.head_witness import LogHead

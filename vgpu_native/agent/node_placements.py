@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.evolve.charges import PODS
+from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.cards import Parts, Stage
 from ledger.core.model.events import (
     OBJECT,
@@ -27,7 +27,7 @@ from ledger.core.model.events import (
 from ledger.core.model.qualified_names import local_name
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.port import Lost
+from ledger.log.log_port import Lost
 
 CREATION: Final = 0
 """The base of an attempt that creates a pod."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.evolve.charges import PODS, drawn_from
+from ledger.core.evolve.envelope_charges import PODS, drawn_from
 from ledger.core.model.commands import BARRED, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.qualified_names import local_name

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ledger.core.evolve import charges
+from ledger.core.evolve import envelope_charges
 from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import Entry, State
 from ledger.kube.api import resources
@@ -155,10 +155,10 @@ class OwnerChains:
             key = key_of(kind, owner.name)
             is_charged = holds_uid(space.entries.get(key), owner.uid)
             return OwningRoot(kind, key, owner.uid) if is_charged else None
-        pod = space.entries.get(charges.PODS + owner.name) if _is_pod(owner) else None
+        pod = space.entries.get(envelope_charges.PODS + owner.name) if _is_pod(owner) else None
         if pod is None or not holds_uid(pod, owner.uid):
             return None
-        return self._of_key(charges.drawn_from(pod), space.entries)
+        return self._of_key(envelope_charges.drawn_from(pod), space.entries)
 
     def _of_key(self, key: str, entries: dict[str, Entry]) -> OwningRoot | None:
         """Return the root at a key, if it is known."""

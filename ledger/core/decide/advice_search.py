@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
-from ledger.core.evolve import charges
+from ledger.core.evolve import envelope_charges
 from ledger.core.model.accounts import resource_of
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import Reserve
@@ -155,8 +155,12 @@ def _emptied(state: State, space: Namespace, command: Reserve) -> Iterator[Names
         put(state, state.namespaces, command.namespace, alone)
         for line in {line for _, line in space.plan} | {line for _, line, _ in space.selected}:
             put_line(state, state.used, line, 0)
-        held = [term for unit in charges.units(alone) for term in charges.terms(alone, unit)]
-        for line, amount in charges.by_line(alone, held).items():
+        held = [
+            term
+            for unit in envelope_charges.units(alone)
+            for term in envelope_charges.terms(alone, unit)
+        ]
+        for line, amount in envelope_charges.by_line(alone, held).items():
             put_line(state, state.used, line, amount)
         yield alone
 
@@ -165,7 +169,7 @@ def _alone(space: Namespace, command: Reserve) -> Namespace:
     """Return a namespace with the object as it is stored, and with the root it draws from."""
     alone = Namespace().covered_by(space.accounts, space.plan, space.selected, space.asked_only)
     root = space.entries.get(command.root)
-    if root is not None and not charges.drawn_from(root):
+    if root is not None and not envelope_charges.drawn_from(root):
         alone.entries[command.root] = root
     entry = _own(space.entries.get(command.key), command)
     if entry is None:
@@ -173,7 +177,7 @@ def _alone(space: Namespace, command: Reserve) -> Namespace:
     alone.entries[command.key] = entry
     if command.key in space.placed:
         alone.placed[command.key] = space.placed[command.key]
-    drawn = charges.drawn_from(entry)
+    drawn = envelope_charges.drawn_from(entry)
     if drawn:
         if drawn in space.entries:
             alone.entries[drawn] = space.entries[drawn]
@@ -190,4 +194,4 @@ def _own(entry: Entry | None, command: Reserve) -> Entry | None:
     stored = entry.committed
     kept = stored if stored is not None and stored.uid == command.uid else None
     holds = tuple(one for one in entry.holds if (one.uid, one.base) == (command.uid, command.base))
-    return charges.entry_of(kept, holds) if kept is not None or holds else None
+    return envelope_charges.entry_of(kept, holds) if kept is not None or holds else None

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from ledger.core.decide.advice_search import Admissible, AdmissibleDemand, each_of
-from ledger.core.evolve.charges import NOTHING, drawn_from
+from ledger.core.evolve.envelope_charges import NOTHING, drawn_from
 from ledger.core.model import display_names
 from ledger.core.model.accounts import AccountKind, kind, resource_of
 from ledger.core.model.amounts import Amounts, covers

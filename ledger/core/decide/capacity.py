@@ -11,7 +11,7 @@ import msgspec
 from ledger.core.decide import advice_text
 from ledger.core.decide.advice_search import Lacking, admissible
 from ledger.core.decide.advice_text import DenialWording
-from ledger.core.evolve import charges, placements
+from ledger.core.evolve import envelope_charges, placements
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model import accounts, commands, display_names, events
 from ledger.core.model.accounts import AccountKind
@@ -113,8 +113,8 @@ def over_limits(
 def _totals(state: State, namespace: str, key: str) -> dict[int, int]:
     """Return what the unit of a key is charged on every line of quotas, and a pod on its cards."""
     space = state.namespaces[namespace]
-    unit = charges.unit_of(key, space.entries[key])
-    totals = charges.by_line(space, charges.touched(space, unit, key))
+    unit = envelope_charges.unit_of(key, space.entries[key])
+    totals = envelope_charges.by_line(space, envelope_charges.touched(space, unit, key))
     placed = space.placed.get(key)
     if placed is not None and placed.node:
         for uuid, booking in placements.bookings_of(placed).items():
@@ -131,7 +131,9 @@ def _beyond(state: State, space: Namespace, command: commands.Reserve) -> list[S
     root = space.entries.get(command.root)
     if root is None or root.committed is None or root.committed.admitted is None:
         return []
-    counting = charges.by_line(space, [charges.ChargeTerm(root.traits, command.demand)])
+    counting = envelope_charges.by_line(
+        space, [envelope_charges.ChargeTerm(root.traits, command.demand)]
+    )
     return [
         Short(line, 0, state.used[line], need, 0)
         for line, need in counting.items()
@@ -305,9 +307,9 @@ def _holding(state: State, name: str) -> Iterator[tuple[str, str, Amounts]]:
     for namespace, key in islice(_keys(state, account), HOLDERS_SCANNED_MAX):
         space = state.namespaces[namespace]
         entry = space.entries.get(key)
-        if entry is not None and charges.drawn_from(entry):
+        if entry is not None and envelope_charges.drawn_from(entry):
             continue  # what it takes is its root's
-        for term in charges.terms(space, key):
+        for term in envelope_charges.terms(space, key):
             if not selects or matches(selects, term.traits):
                 yield namespace, key, term.on(asked_only=account.asked_only)
 

@@ -9,10 +9,10 @@ later try of the same request, or by proof that it was never written; truth is a
 from collections.abc import Callable
 from typing import Any, Final
 
-from ledger.core.decide import claim, nodes, place
+from ledger.core.decide import nodes, place, preemption_claims
 from ledger.core.decide.observe import observe
 from ledger.core.decide.reserve import reserve
-from ledger.core.evolve import charges, coverage
+from ledger.core.evolve import account_namespaces, envelope_charges
 from ledger.core.model import accounts, commands, events
 from ledger.core.model.denials import Decision, Denial, Reason
 from ledger.core.model.state import Account, Hold, State
@@ -28,7 +28,7 @@ def _end(state: State, command: commands.End) -> Decision:
     entry = state.entry(command.namespace, command.key)
     if entry is None:
         return []
-    if command.cause == events.Cause.MOVED and charges.is_barred(entry, command.uid):
+    if command.cause == events.Cause.MOVED and envelope_charges.is_barred(entry, command.uid):
         return []
     found: list[events.AnyEvent] = []
     where = (command.namespace, command.key, command.uid)
@@ -73,7 +73,7 @@ def _set_limits(state: State, command: commands.SetLimits) -> Decision:
     account = state.accounts.get(command.account)
     covers = () if command.reach is not None else tuple(sorted(set(command.covers)))
     known = account.lines if account is not None else {}
-    new = coverage.unnumbered(state, command.selects)
+    new = account_namespaces.unnumbered(state, command.selects)
     if account is not None:
         if 0 < command.version < account.version:
             return []
@@ -157,6 +157,6 @@ _DECIDE: Final[dict[type, Callable[[State, Any], Decision]]] = {
     commands.Advance: place.advance,
     commands.Unplace: place.unplace,
     commands.Resize: place.resize,
-    commands.MakeRoom: claim.make_room,
-    commands.Withdraw: claim.withdraw,
+    commands.MakeRoom: preemption_claims.make_room,
+    commands.Withdraw: preemption_claims.withdraw,
 }

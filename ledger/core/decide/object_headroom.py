@@ -6,7 +6,7 @@ bear, one has to know the bound beforehand; `placing` decides without it, by try
 
 from collections.abc import Iterator
 
-from ledger.core.evolve.charges import ChargeTerm, asked_only, drawn_from
+from ledger.core.evolve.envelope_charges import ChargeTerm, asked_only, drawn_from
 from ledger.core.model.state import Entry, Namespace, State
 from ledger.core.model.traits import Traits, matches
 

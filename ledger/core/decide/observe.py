@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.evolve import charges, placements
+from ledger.core.evolve import envelope_charges, placements
 from ledger.core.model import amounts, commands, events, traits
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.state import Ended, Entry, Hold, Object, State
@@ -25,7 +25,7 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
     entry = state.entry(command.namespace, command.key)
     if entry is None:
         return [_observed(command, ended, events.NO_HOLD)] if command.demand else []
-    if charges.is_barred(entry, command.uid):
+    if envelope_charges.is_barred(entry, command.uid):
         command = msgspec.structs.replace(command, root=commands.BARRED)
     space = state.namespaces[command.namespace]
     if command.key in space.placed:

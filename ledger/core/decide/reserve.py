@@ -7,7 +7,7 @@ import msgspec
 
 from ledger.core.decide import capacity
 from ledger.core.decide.capacity import Short
-from ledger.core.evolve import charges, coverage, placements
+from ledger.core.evolve import account_namespaces, envelope_charges, placements
 from ledger.core.model import amounts, commands, display_names, events, traits
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Decision, Denial, Reason
@@ -29,13 +29,13 @@ def reserve(state: State, command: commands.Reserve) -> Decision:
     if not state.reaching:
         return [_reserved(command)]
     with state.trying():
-        return _decided(state, coverage.open_namespace(state, command.namespace), command)
+        return _decided(state, account_namespaces.open_namespace(state, command.namespace), command)
 
 
 def _decided(state: State, space: Namespace, command: commands.Reserve) -> Decision:
     entry = space.entries.get(command.key)
     if entry is not None:
-        if charges.is_barred(entry, command.uid):
+        if envelope_charges.is_barred(entry, command.uid):
             command = msgspec.structs.replace(command, root=commands.BARRED)
         command = _standing(space, command)
         known = _known(state, space, entry, command)
@@ -131,7 +131,7 @@ def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Sh
     hold = None if entry is None else _hold_of(entry, command)
     if hold is None and not command.demand:
         return []
-    if entry is None and charges.is_within_envelope(space, command.root, command.demand):
+    if entry is None and envelope_charges.is_within_envelope(space, command.root, command.demand):
         return []
     # A hold is raised also without a demand: its traits may come to be those that quotas select.
     event = _reserved(command) if hold is None else _raised(hold, command)
@@ -158,7 +158,7 @@ def _is_simple(space: Namespace, entry: Entry | None, command: commands.Reserve)
     """Return whether what the attempt adds can be seen from its own key alone."""
     if command.root not in _OWN or (entry is not None and _may_draw(entry)):
         return False
-    return not space.selected and command.key.startswith(charges.PODS)
+    return not space.selected and command.key.startswith(envelope_charges.PODS)
 
 
 def _is_over(state: State, command: commands.Reserve) -> bool:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from ledger.core.evolve import coverage, placements
-from ledger.core.evolve.charges import (
+from ledger.core.evolve import account_namespaces, placements
+from ledger.core.evolve.envelope_charges import (
     EMPTY,
     FALLING,
     NOTHING,
@@ -69,7 +69,7 @@ def evolve(state: State, event: events.AnyEvent, time: int) -> Postings:
 def _reserved(state: State, event: events.Reserved, time: int) -> Postings:
     space = state.namespaces.get(event.namespace)
     if space is None:
-        space = coverage.open_namespace(state, event.namespace)
+        space = account_namespaces.open_namespace(state, event.namespace)
     hold = Hold(
         event.uid,
         event.base,
@@ -168,7 +168,7 @@ def _committed(state: State, event: events.Committed, time: int) -> Postings:
 def _observed(state: State, event: events.Observed, time: int) -> Postings:
     space = state.namespaces.get(event.namespace)
     if space is None:
-        space = coverage.open_namespace(state, event.namespace)
+        space = account_namespaces.open_namespace(state, event.namespace)
     entry = space.entries.get(event.key, EMPTY)
     holds, held = entry.holds, NOTHING
     if event.base != events.NO_HOLD:
@@ -231,22 +231,22 @@ def _released(state: State, event: events.Released, time: int) -> Postings:
     after = entry_of(committed, holds)
     postings = replace(state, space, event.key, entry, after, FALLING)
     vacated = placements.vacate(state, space, (event.namespace, event.key))
-    return coverage.in_order(postings, vacated) if vacated else postings
+    return account_namespaces.in_order(postings, vacated) if vacated else postings
 
 
 def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
     before = state.accounts.get(event.account)
     for line in event.lines:
-        coverage.set_line(state, event.account, line)
+        account_namespaces.set_line(state, event.account, line)
     lines = {line.key: line.number for line in event.lines}
     covers = event.covers
     if event.reach is not None:
-        covers = coverage.reached(state, event.reach)
+        covers = account_namespaces.reached(state, event.reach)
     after = Account(covers, lines, event.version, event.reach, event.selects, event.asked_only)
-    coverage.put_account(state, event.account, after)
-    others = [one for one in coverage.number(state, event.labels) if one != event.account]
+    account_namespaces.put_account(state, event.account, after)
+    others = [one for one in account_namespaces.number(state, event.labels) if one != event.account]
     if before is not None and before.selects:
-        coverage.forget_labels(state)
+        account_namespaces.forget_labels(state)
     old_lines = set(before.lines.values()) if before else set()
     is_elsewhere = (
         before is None
@@ -257,21 +257,25 @@ def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
     new_lines = set(lines.values()) - (set() if is_elsewhere else old_lines)
     closed = old_lines - set(lines.values())
     if new_lines or closed or is_elsewhere:
-        coverage.cover(state, event.account, {*covers, *(before.covers if before else ())})
-    ended = coverage.close(state, sorted(closed))
-    counted = [coverage.count_anew(state, one) for one in others]
-    return coverage.in_order(ended, coverage.recount(state, covers, sorted(new_lines)), *counted)
+        account_namespaces.cover(
+            state, event.account, {*covers, *(before.covers if before else ())}
+        )
+    ended = account_namespaces.close(state, sorted(closed))
+    counted = [account_namespaces.count_anew(state, one) for one in others]
+    return account_namespaces.in_order(
+        ended, account_namespaces.recount(state, covers, sorted(new_lines)), *counted
+    )
 
 
 def _account_closed(state: State, event: events.AccountClosed, time: int) -> Postings:
     account = state.accounts.get(event.account)
     if account is None:
         raise InvariantError(f"{event.account} is not open")
-    coverage.drop_account(state, event.account)
+    account_namespaces.drop_account(state, event.account)
     if account.selects:
-        coverage.forget_labels(state)
-    coverage.cover(state, event.account, account.covers)
-    return coverage.close(state, sorted(account.lines.values()))
+        account_namespaces.forget_labels(state)
+    account_namespaces.cover(state, event.account, account.covers)
+    return account_namespaces.close(state, sorted(account.lines.values()))
 
 
 def _described(state: State, event: events.Described, time: int) -> Postings:
@@ -283,10 +287,12 @@ def _described(state: State, event: events.Described, time: int) -> Postings:
     if event.traits and event.version:
         put(state, state.described_at, event.subject, event.version)
     if "/" in event.subject:
-        coverage.open_namespace(state, event.subject)
-        return coverage.reassign(state, [event.subject])
+        account_namespaces.open_namespace(state, event.subject)
+        return account_namespaces.reassign(state, [event.subject])
     mine = f"{event.subject}/"
-    return coverage.reassign(state, [name for name in state.namespaces if name.startswith(mine)])
+    return account_namespaces.reassign(
+        state, [name for name in state.namespaces if name.startswith(mine)]
+    )
 
 
 def _cluster_registered(state: State, event: events.ClusterRegistered, time: int) -> Postings:

@@ -31,7 +31,7 @@ from ledger.log.jetstream.nats_errors import (
     raise_api_error,
     unreachable_class,
 )
-from ledger.log.port import Unreachable
+from ledger.log.log_port import Unreachable
 
 RECONNECT_SECONDS: Final = 0.25
 """Wait between two attempts to reach the same server."""

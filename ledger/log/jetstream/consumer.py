@@ -22,7 +22,7 @@ from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.cancellation import reraise_cancelled
 from ledger.log.jetstream.connection import NatsConnection
 from ledger.log.jetstream.nats_errors import ApiError
-from ledger.log.port import Extent, LogEntry, Lost, Unreachable
+from ledger.log.log_port import Extent, LogEntry, Lost, Unreachable
 
 BATCH_ENTRIES_MAX: Final = 512
 """Entries handed over at once, so that whoever folds them lets others run in between."""

@@ -12,7 +12,7 @@ import msgspec
 from ledger.log.jetstream.connection import NatsConnection
 from ledger.log.jetstream.nats_errors import ApiError, NoResponders
 from ledger.log.jetstream.streams import StreamNames
-from ledger.log.port import LogError
+from ledger.log.log_port import LogError
 
 _NOT_ENABLED: Final = (10039, 10076)
 """JetStream is off: for the account, or at all."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from ledger.log.jetstream import server_monitoring
 from ledger.log.jetstream.streams import StreamConfig
-from ledger.log.port import Durability
+from ledger.log.log_port import Durability
 
 SERVER_VERSION_MIN: Final = (2, 15)
 """Older servers do not fence proposals by leadership term."""

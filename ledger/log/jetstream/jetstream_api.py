@@ -13,7 +13,7 @@ from ledger.log.jetstream import streams
 from ledger.log.jetstream.connection import NatsConnection
 from ledger.log.jetstream.nats_errors import ApiError, ApiProblem
 from ledger.log.jetstream.streams import StreamConfig
-from ledger.log.port import Extent, LogError, Lost, Unreachable
+from ledger.log.log_port import Extent, LogError, Lost, Unreachable
 
 STREAM_NOT_FOUND: Final = 10059
 

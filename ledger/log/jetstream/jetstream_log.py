@@ -33,7 +33,7 @@ from ledger.log.jetstream.streams import (
     StreamConfig,
     StreamNames,
 )
-from ledger.log.port import (
+from ledger.log.log_port import (
     Ambiguous,
     Durability,
     Extent,

@@ -17,7 +17,7 @@ from nats.aio.msg import Msg
 
 from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.consumer import RETRY_SECONDS, Stream, confirmed, must_exist
-from ledger.log.port import LogEntry, Unreachable
+from ledger.log.log_port import LogEntry, Unreachable
 
 WINDOW: Final = 32
 """Requests under way at once; an answer may be a third larger than the largest record."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.log.port import LogError, Unreachable
+from ledger.log.log_port import LogError, Unreachable
 
 _NUMBER: Final = re.compile(r"\[Errno -?\d+\] ")
 _CONNECT: Final = re.compile(r"Connect call failed \('([^']+)', (\d+)(?:, \d+, \d+)?\)")

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.log.port import Snapshot
+from ledger.log.log_port import Snapshot
 
 CHUNK_BYTES: Final = 524_288
 """Size of a piece; well below the largest message."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.log.port import LogError
+from ledger.log.log_port import LogError
 from ledger.log.records import RECORD_BYTES_MAX
 
 HEADERS_BYTES_MAX: Final = 4096

@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 
 from ledger.log.jetstream.connection import NatsConnection
 from ledger.log.jetstream.streams import StreamNames
-from ledger.log.port import LogError
+from ledger.log.log_port import LogError
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
 

@@ -34,7 +34,7 @@ from ledger.log import system_denials
 from ledger.log.jetstream.connection import NatsConnection
 from ledger.log.jetstream.streams import StreamNames
 from ledger.log.ledger import Accepted, Ledger
-from ledger.log.port import LogError
+from ledger.log.log_port import LogError
 
 _REPLACING: Final = (
     SetLimits,

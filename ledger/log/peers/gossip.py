@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 
 from ledger.log.jetstream.connection import NatsConnection
 from ledger.log.jetstream.streams import StreamNames
-from ledger.log.port import LogError
+from ledger.log.log_port import LogError
 
 HINTS_MAX: Final = 256
 """Hints that wait to be told, together in one message; one more, and the oldest is forgotten."""

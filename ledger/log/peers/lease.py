@@ -21,7 +21,7 @@ from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.connection import NatsConnection
 from ledger.log.jetstream.jetstream_api import Stored
 from ledger.log.jetstream.streams import StreamNames, owner_stream, settler_stream
-from ledger.log.port import LogError, Lost, Unreachable
+from ledger.log.log_port import LogError, Lost, Unreachable
 
 RELEASE_SECONDS: Final = 1
 """How long the sign that the lease is free stays; the shortest time to live there is."""

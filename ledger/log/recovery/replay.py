@@ -11,7 +11,7 @@ from typing import Final
 from ledger.core import snapshots
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.port import Log, Lost, Snapshot
+from ledger.log.log_port import Log, Lost, Snapshot
 from ledger.log.recovery.head_witness import LogHead
 from ledger.log.recovery.scrub import scrub
 

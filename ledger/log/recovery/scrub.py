@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from ledger.log import records
-from ledger.log.port import Log, Lost
+from ledger.log.log_port import Log, Lost
 
 Progress = Callable[[int, int], None]
 

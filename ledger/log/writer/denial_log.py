@@ -13,7 +13,7 @@ import msgspec
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.denials import Denial
-from ledger.log.port import Log, LogError
+from ledger.log.log_port import Log, LogError
 
 
 class LoggedDenial(msgspec.Struct, frozen=True):

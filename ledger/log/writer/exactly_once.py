@@ -7,7 +7,15 @@ our record, another writer's record, or nothing yet.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ledger.log.port import Ambiguous, Log, LogError, Lost, PositionTaken, Unreachable, Unwritable
+from ledger.log.log_port import (
+    Ambiguous,
+    Log,
+    LogError,
+    Lost,
+    PositionTaken,
+    Unreachable,
+    Unwritable,
+)
 from ledger.log.writer.writer_observer import WriterObserver
 from ledger.log.writer.writer_settings import WriterSettings
 from ledger.tasks.backoff import Backoff

@@ -17,7 +17,7 @@ from typing import Final
 from ledger.core.model.commands import AnyCommand, MakeRoom, Place, Reserve, Resize
 from ledger.core.model.denials import Denial
 from ledger.log import system_denials
-from ledger.log.port import MESSAGE_BYTES, Extent
+from ledger.log.log_port import MESSAGE_BYTES, Extent
 from ledger.log.records import Item, encode_item
 from ledger.log.writer.token_bucket import TokenBuckets
 

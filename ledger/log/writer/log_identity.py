@@ -4,7 +4,7 @@ import asyncio
 from typing import NoReturn
 
 from ledger.core.model.state import State
-from ledger.log.port import Log, Lost, Unreachable
+from ledger.log.log_port import Log, Lost, Unreachable
 from ledger.log.recovery import replay
 from ledger.log.recovery.head_witness import LogHead
 

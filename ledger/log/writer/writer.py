@@ -20,7 +20,7 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.log import records, system_denials
 from ledger.log.ledger import Accepted
-from ledger.log.port import Ambiguous, Full, Log, LogError, Lost, RecordTooLarge, Unwritable
+from ledger.log.log_port import Ambiguous, Full, Log, LogError, Lost, RecordTooLarge, Unwritable
 from ledger.log.recovery import replay
 from ledger.log.recovery.head_witness import LogHead
 from ledger.log.writer.batch_decider import Batch, BatchDecider, Ticket

@@ -13,7 +13,7 @@ from ledger.log.embedded.server_files import ServerAddress
 from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
 from ledger.log.ledger import Ledger
-from ledger.log.port import Log
+from ledger.log.log_port import Log
 from ledger.log.writer.writer import Writer
 from ledger.log.writer.writer_observer import WriterObserver
 

@@ -15,7 +15,7 @@ from ledger.core.model.commands import AnyCommand
 from ledger.core.model.state import State
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.port import Snapshot
+from ledger.log.log_port import Snapshot
 from tests.bench.harness import ledgers
 
 START: Final = 1_750_000_000_000_000

@@ -15,7 +15,7 @@ from support.servers.service_process import Live, creation
 
 from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.port import Unreachable
+from ledger.log.log_port import Unreachable
 from ledger.runtime.tls import own_authority
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]

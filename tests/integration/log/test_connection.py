@@ -12,7 +12,7 @@ from support.servers.ports import free_port
 from support.servers.tcp_proxy import Link, link
 
 from ledger.log.jetstream.connection import Access, NatsConnection
-from ledger.log.port import Unreachable
+from ledger.log.log_port import Unreachable
 
 pytestmark = pytest.mark.integration
 

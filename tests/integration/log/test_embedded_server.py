@@ -20,7 +20,7 @@ from ledger.log.embedded.server_files import ServerAddress
 from ledger.log.embedded.store_lock import StoreBusy, acquire
 from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
-from ledger.log.port import LogError, Unreachable
+from ledger.log.log_port import LogError, Unreachable
 
 pytestmark = pytest.mark.integration
 

@@ -16,7 +16,7 @@ from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog, _refusal
 from ledger.log.jetstream.nats_errors import ApiError, ApiProblem
 from ledger.log.jetstream.streams import ConfigurationDrift
-from ledger.log.port import (
+from ledger.log.log_port import (
     Ambiguous,
     Full,
     LogError,

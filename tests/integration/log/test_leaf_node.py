@@ -18,9 +18,9 @@ from ledger.log import records
 from ledger.log.jetstream.domains import Captured
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.ledger import Accepted, Ledger
+from ledger.log.log_port import Lost, PositionTaken
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
 from ledger.log.peers.lease import Lease, LeaseSettings
-from ledger.log.port import Lost, PositionTaken
 from ledger.log.recovery import replay
 from ledger.log.writer.writer import Writer
 from ledger.log.writer.writer_settings import WriterSettings

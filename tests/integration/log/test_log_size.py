@@ -8,7 +8,7 @@ from support.servers.nats_servers import NatsServer, settings_for
 
 from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.port import Full
+from ledger.log.log_port import Full
 
 pytestmark = pytest.mark.integration
 

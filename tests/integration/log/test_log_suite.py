@@ -9,8 +9,8 @@ from support.servers.leaf_node import DOMAIN
 from support.servers.nats_servers import settings_for
 
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
+from ledger.log.log_port import LogEntry, Lost, PositionTaken, Snapshot, Unreachable
 from ledger.log.memory_log import MemoryLog, MemoryStore
-from ledger.log.port import LogEntry, Lost, PositionTaken, Snapshot, Unreachable
 
 pytestmark = pytest.mark.integration
 

@@ -11,7 +11,7 @@ from support.servers.ports import free_port
 
 from ledger.log.jetstream.connection import Access, NatsConnection
 from ledger.log.jetstream.nats_errors import Unauthorized, Untrusted
-from ledger.log.port import Unreachable
+from ledger.log.log_port import Unreachable
 from ledger.runtime.tls import own_authority
 from ledger.runtime.tls.own_authority import CertificateFiles
 

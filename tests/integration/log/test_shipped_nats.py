@@ -12,7 +12,7 @@ from support.servers.shipped_log import access, opened
 from support.servers.shipped_nats import SERVER, SERVERS, Shipped, shipped_servers
 
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.port import Unreachable
+from ledger.log.log_port import Unreachable
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

@@ -14,7 +14,7 @@ from ledger.log.jetstream import consumer, jetstream_api
 from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.streams import ConfigurationDrift, log_stream
-from ledger.log.port import Ambiguous, LogError, PositionTaken, Snapshot, Unreachable
+from ledger.log.log_port import Ambiguous, LogError, PositionTaken, Snapshot, Unreachable
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -16,7 +16,7 @@ from support.servers.service_process import Live, creation
 
 from ledger.core.model.denials import Reason
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.port import Extent
+from ledger.log.log_port import Extent
 
 pytestmark = pytest.mark.integration
 

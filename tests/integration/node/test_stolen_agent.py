@@ -22,8 +22,8 @@ from support.servers.shipped_nats import AGENT_PASSWORD, PASSWORD, SERVERS, Ship
 from gpuledger.node.agent_log import INBOX
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.streams import HEADERS_BYTES_MAX
+from ledger.log.log_port import Ambiguous, Snapshot, Unreachable
 from ledger.log.peers.lease import Lease
-from ledger.log.port import Ambiguous, Snapshot, Unreachable
 from ledger.log.records import RECORD_BYTES_MAX
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]

@@ -10,7 +10,7 @@ from ledger.core import snapshots
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.port import Snapshot
+from ledger.log.log_port import Snapshot
 from projections.audit_replay import ExpectedHead, audit_lines, verify
 from projections.projector import projector
 from projections.store.store_writer import Store

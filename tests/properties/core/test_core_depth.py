@@ -11,7 +11,7 @@ from support.oracles.charging_oracle import Oracle
 
 from ledger.core import invariants
 from ledger.core.decide.decider import decide
-from ledger.core.evolve import charges
+from ledger.core.evolve import envelope_charges
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model import amounts, commands
 from ledger.core.model.denials import Denial
@@ -57,7 +57,7 @@ def test_no_more_than_was_stored_is_a_right(seed: int) -> None:
                 if stored is not None and stored.admitted is not None:
                     assert amounts.covers(stored.demand, stored.admitted)
                     assert stored.demand != stored.admitted
-                assert amounts.covers(entry.charge, charges.usable(entry))
+                assert amounts.covers(entry.charge, envelope_charges.usable(entry))
 
 
 @given(seeds)
@@ -78,7 +78,9 @@ def test_what_a_root_was_not_asked_for_is_drawn_only_where_there_is_room(seed: i
         draw = space.draws.get(command.root)
         if draw is not None and not amounts.covers(usable, draw.charge):
             root = space.entries[command.root]
-            counting = charges.by_line(space, [charges.ChargeTerm(root.traits, command.demand)])
+            counting = envelope_charges.by_line(
+                space, [envelope_charges.ChargeTerm(root.traits, command.demand)]
+            )
             assert over.keys().isdisjoint(counting)
 
 
@@ -90,4 +92,4 @@ def _usable(state: State, command: commands.AnyCommand) -> amounts.Amounts | Non
     if root is None or state.entry(command.namespace, command.key) is not None:
         return None
     stored = root.committed
-    return None if stored is None or stored.admitted is None else charges.usable(root)
+    return None if stored is None or stored.admitted is None else envelope_charges.usable(root)

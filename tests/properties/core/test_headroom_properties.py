@@ -8,7 +8,7 @@ from support.generators.random_commands import CLUSTER, random_commands
 
 from ledger.core.decide.decider import decide
 from ledger.core.decide.object_headroom import most
-from ledger.core.evolve.charges import PODS
+from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
 from ledger.core.model.denials import Denial, Reason

@@ -90,7 +90,7 @@ def test_a_sum_of_envelope_and_pods_is_noticed(seed, monkeypatch) -> None:
     def added(left, right):
         return {name: left.get(name, 0) + right.get(name, 0) for name in {*left, *right}}
 
-    monkeypatch.setattr("ledger.core.evolve.charges.largest", added)
+    monkeypatch.setattr("ledger.core.evolve.envelope_charges.largest", added)
     envelope, drawn = (10 + seed, 5), [(ROOTS[0], 7)]
     state = with_limit(LIMIT)
     for sight in seen_of(envelope, drawn):

@@ -20,7 +20,7 @@ from ledger.core.model.events import OBJECT
 from ledger.core.model.state import Entry, Namespace, State
 from ledger.core.model.traits import Traits, matches, numbered
 from ledger.log import records
-from ledger.log.port import Snapshot
+from ledger.log.log_port import Snapshot
 from projections.queries.holders import holders, holds
 from projections.queries.quota_usage import usage
 from projections.queries.scopes import EVERYTHING

@@ -12,14 +12,14 @@ from typing import Any, Final
 from gpuledger.server.ledger_decorators import ReadYourWritesLedger
 from ledger.core import snapshots
 from ledger.core.decide import decider, observe, reserve
-from ledger.core.evolve import charges
+from ledger.core.evolve import envelope_charges
 from ledger.core.model import commands, events
 from ledger.core.model import state as core_state
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import Refute
 from ledger.core.model.state import State
+from ledger.log.log_port import Log, Snapshot
 from ledger.log.memory_log import MemoryStore
-from ledger.log.port import Log, Snapshot
 from ledger.log.recovery import replay
 from ledger.log.writer.exactly_once import ExactlyOnceAppender
 from ledger.log.writer.writer import Writer
@@ -39,7 +39,7 @@ def _charge_by_sum(put: Put) -> None:
     def added(left: Amounts, right: Amounts) -> Amounts:
         return {one: left.get(one, 0) + right.get(one, 0) for one in {**left, **right}}
 
-    put(charges, "largest", added)
+    put(envelope_charges, "largest", added)
 
 
 def _no_fence(put: Put) -> None:

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from ledger.core import invariants
 from ledger.core.decide import decider, observe
-from ledger.core.evolve import charges, coverage, evolver
-from ledger.core.evolve.charges import ChargeTerm, drawn_from
+from ledger.core.evolve import account_namespaces, envelope_charges, evolver
+from ledger.core.evolve.envelope_charges import ChargeTerm, drawn_from
 from ledger.core.model import commands, events
 from ledger.core.model import state as core_state
 from ledger.core.model.amounts import plus
@@ -21,7 +21,7 @@ from webhook.settlement.root_lookup import RootLookup
 
 
 def _envelope_and_pods_add_up(put: Put) -> None:
-    honest = charges.terms
+    honest = envelope_charges.terms
 
     def terms(space: Namespace, unit: str) -> list[ChargeTerm]:
         entry, draw = space.entries.get(unit), space.draws.get(unit)
@@ -29,7 +29,7 @@ def _envelope_and_pods_add_up(put: Put) -> None:
             return honest(space, unit)
         return [ChargeTerm(entry.traits, plus(entry.charge, draw.charge))]
 
-    for module in (charges, coverage, invariants):
+    for module in (envelope_charges, account_namespaces, invariants):
         put(module, "terms", terms)
 
 
@@ -37,7 +37,7 @@ def _envelope_stays(put: Put) -> None:
     honest = decider._DECIDE[commands.End]
 
     def end(state: State, command: commands.End) -> Any:
-        is_root = not command.key.startswith(charges.PODS)
+        is_root = not command.key.startswith(envelope_charges.PODS)
         return [] if is_root and command.cause == "deleted" else honest(state, command)
 
     put(decider, "_DECIDE", {**decider._DECIDE, commands.End: end})
@@ -48,24 +48,24 @@ def _anybody_draws(put: Put) -> None:
 
 
 def _barred_until_seen(put: Put) -> None:
-    put(charges, "is_barred", lambda *_: False)
+    put(envelope_charges, "is_barred", lambda *_: False)
 
 
 def _one_account_skipped(put: Put) -> None:
-    honest = coverage.plans
+    honest = account_namespaces.plans
 
     def plans(known: Any, covering: Any, labels: Any) -> Any:
         names = tuple(covering)
         return honest(known, names[:-1] if len(names) > 1 else names, labels)
 
-    put(coverage, "plans", plans)
+    put(account_namespaces, "plans", plans)
 
 
 def _labels_move_nothing(put: Put) -> None:
-    def described(state: State, event: events.Described, _: int) -> charges.Postings:
+    def described(state: State, event: events.Described, _: int) -> envelope_charges.Postings:
         core_state.put(state, state.described, event.subject, event.traits)
         if "/" in event.subject:
-            coverage.open_namespace(state, event.subject)
+            account_namespaces.open_namespace(state, event.subject)
         return []
 
     put(evolver, "_APPLY", {**evolver._APPLY, events.Described: described})
@@ -75,7 +75,7 @@ def _opened_uncovered(put: Put) -> None:
     def open_namespace(state: State, name: str) -> Namespace:
         return state.namespaces.setdefault(name, Namespace())
 
-    put(coverage, "open_namespace", open_namespace)
+    put(account_namespaces, "open_namespace", open_namespace)
 
 
 def _status_raises(put: Put) -> None:
@@ -105,7 +105,7 @@ def _scaled_from_memory(put: Put) -> None:
 
 
 def _any_body_draws(put: Put) -> None:
-    honest = charges.entry_of
+    honest = envelope_charges.entry_of
 
     def entry_of(committed: Any, holds: Any) -> Entry:
         entry = honest(committed, holds)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ledger.log.port import Unreachable
+from ledger.log.log_port import Unreachable
 from simulation.engine.network import SeededFaults
 from simulation.engine.processes import Process, outside
 

@@ -66,7 +66,7 @@ class DistantLog(MemoryLog):
     """A client whose appends arrive even when it is killed after it has sent them."""
 
     async def append(self, payload: bytes, expected: int) -> int:
-        """Store a record; see `ledger.log.port.Log`."""
+        """Store a record; see `ledger.log.log_port.Log`."""
         sent = outside(super().append(payload, expected))
         sent.add_done_callback(_heard)
         return await asyncio.shield(sent)

@@ -22,7 +22,7 @@ from ledger.core.model.state import State
 from ledger.kube.api.objects import Pod, Workload
 from ledger.log import records
 from ledger.log.ledger import Accepted, Ledger
-from ledger.log.port import Lost
+from ledger.log.log_port import Lost
 from simulation.model.apiserver import ApiServer
 from simulation.model.settings import demand
 from simulation.oracle import card_truth, quota_truth

@@ -18,9 +18,9 @@ from ledger.kube.requests import place_traits
 from ledger.kube.watch import failed_objects
 from ledger.log.jetstream.streams import StreamNames
 from ledger.log.ledger import Accepted
+from ledger.log.log_port import LogError, Lost, Snapshot
 from ledger.log.memory_log import MemoryStore
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
-from ledger.log.port import LogError, Lost, Snapshot
 from ledger.log.records import Record
 from ledger.log.recovery.head_witness import LogHead
 from ledger.log.writer.writer import Writer

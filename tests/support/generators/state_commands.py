@@ -4,7 +4,7 @@ import random
 
 from support.generators.random_commands import CAUSES, ROOTS, TRAITS, random_command, random_demand
 
-from ledger.core.evolve import charges
+from ledger.core.evolve import envelope_charges
 from ledger.core.model import commands
 from ledger.core.model.state import Hold, Object, State
 
@@ -80,5 +80,5 @@ def _asked(
 
 def _root(source: random.Random, key: str, body: Hold | Object) -> str:
     """Return the same root mostly, now and then another; only pods draw."""
-    others = ("", commands.BARRED, *ROOTS) if key.startswith(charges.PODS) else ("",)
+    others = ("", commands.BARRED, *ROOTS) if key.startswith(envelope_charges.PODS) else ("",)
     return source.choice((body.root, body.root, source.choice(others)))

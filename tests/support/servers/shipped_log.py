@@ -16,7 +16,7 @@ from ledger.core.model.commands import SetLimits
 from ledger.core.model.state import State
 from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.port import Snapshot, Unreachable
+from ledger.log.log_port import Snapshot, Unreachable
 
 AGENT: Final = "agent"
 APIS: Final = ("$JS.API", "$JS.hub.API", "$JS.agents.API")

@@ -8,8 +8,8 @@ from support.harness.projecting import SECOND, START, log_of, random_payloads
 from ledger.core import snapshots
 from ledger.core.model.state import State
 from ledger.log import records
+from ledger.log.log_port import Snapshot
 from ledger.log.memory_log import MemoryLog
-from ledger.log.port import Snapshot
 from projections.audit_replay import ExpectedHead, audit_lines, verify
 from projections.queries.as_of import Moment, parse, rfc3339
 from projections.queries.scopes import EVERYTHING, QueryScope

@@ -9,7 +9,7 @@ import pytest
 from gpuledger.cli.error_mapping import command_error_for
 from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.log.jetstream.nats_errors import Unauthorized, Untrusted, plainly
-from ledger.log.port import Unreachable
+from ledger.log.log_port import Unreachable
 
 
 def ended(error: Exception) -> CommandError:

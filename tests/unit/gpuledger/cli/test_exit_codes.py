@@ -11,7 +11,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit, denied_error
 from gpuledger.command_line import build
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.embedded.store_lock import StoreBusy
-from ledger.log.port import Full, Lost, Unreachable
+from ledger.log.log_port import Full, Lost, Unreachable
 from ledger.runtime.tls import own_authority
 
 

@@ -15,7 +15,7 @@ from support.builders.quota_commands import (
 )
 
 from ledger.core.decide import capacity
-from ledger.core.evolve import charges
+from ledger.core.evolve import envelope_charges
 from ledger.core.model import commands, traits
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, Reason, sentence
@@ -318,7 +318,7 @@ def test_a_pod_of_an_unknown_root_is_charged_without_looking_at_its_siblings(
     tell(state, commands.SetLimits(QUOTA, (NAMESPACE,), {KEY: 100}, selects=selects))
     for name in "abcdef":
         tell(state, pod(name, 10, traits=(f"app={name}",)))
-    monkeypatch.setattr(charges, "matches", matches)
+    monkeypatch.setattr(envelope_charges, "matches", matches)
     seen = commands.Observe(NAMESPACE, "pods/a", "uid-a", 50, mib(5), root=WEB, traits=("app=a",))
     tell(state, seen)
     assert set(looked) == {("app=a",)}

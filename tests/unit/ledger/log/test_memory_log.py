@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from ledger.log.log_port import MESSAGE_BYTES, Ambiguous, Full, Lost, PositionTaken, Unreachable
 from ledger.log.memory_log import CallFate, Fault, MemoryLog, MemoryStore
-from ledger.log.port import MESSAGE_BYTES, Ambiguous, Full, Lost, PositionTaken, Unreachable
 
 
 class Script:

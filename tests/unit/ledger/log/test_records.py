@@ -9,8 +9,8 @@ from support.generators.random_commands import random_commands
 
 from ledger.core.model.state import State
 from ledger.log import records
+from ledger.log.log_port import Lost
 from ledger.log.memory_log import MemoryLog, MemoryStore
-from ledger.log.port import Lost
 from ledger.log.recovery.scrub import scrub
 
 

@@ -12,8 +12,8 @@ from ledger.core import snapshots
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.state import State
 from ledger.log import records
+from ledger.log.log_port import Lost, Snapshot
 from ledger.log.memory_log import MemoryLog, MemoryStore
-from ledger.log.port import Lost, Snapshot
 from ledger.log.writer import denial_log
 from projections.projector import denial_projector, projector
 from projections.queries.denial_history import denials

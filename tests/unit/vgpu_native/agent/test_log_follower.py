@@ -13,8 +13,8 @@ from ledger.core import snapshots
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Parts, Phase, Share
 from ledger.core.model.state import State
+from ledger.log.log_port import Extent, Snapshot, Unreachable
 from ledger.log.memory_log import MemoryLog, MemoryStore
-from ledger.log.port import Extent, Snapshot, Unreachable
 from vgpu_native.agent import log_follower
 from vgpu_native.agent.log_follower import LogFollower
 from vgpu_native.agent.node_placements import NodeImage, NodePlacements

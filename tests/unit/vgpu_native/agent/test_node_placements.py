@@ -8,7 +8,7 @@ from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share, Stage
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.port import Lost
+from ledger.log.log_port import Lost
 from vgpu_native.agent.node_placements import NodeImage, NodePlacements, PlacedPod, image_of
 
 SEEDS = range(40)

@@ -6,7 +6,7 @@ from nats.aio.msg import Msg
 
 from ledger.log.jetstream.connection import Access, NatsConnection
 from ledger.log.jetstream.consumer import Stream, _Consumer
-from ledger.log.port import LogEntry, Lost
+from ledger.log.log_port import LogEntry, Lost
 
 
 def consumer(first: int, *, contiguous: bool = True) -> _Consumer:

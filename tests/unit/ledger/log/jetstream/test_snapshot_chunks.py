@@ -5,7 +5,7 @@ import pytest
 
 from ledger.log.jetstream import snapshot_chunks
 from ledger.log.jetstream.snapshot_chunks import CHUNK_BYTES, Manifest
-from ledger.log.port import Snapshot
+from ledger.log.log_port import Snapshot
 
 
 def sealed(snapshot: Snapshot, upload: str = "u") -> tuple[Manifest, list[bytes]]:

@@ -8,8 +8,8 @@ from support.builders.decide_and_fold import record
 from ledger.core import snapshots
 from ledger.core.model import commands
 from ledger.core.model.state import State
+from ledger.log.log_port import Extent, Lost, Snapshot
 from ledger.log.memory_log import MemoryLog, MemoryStore
-from ledger.log.port import Extent, Lost, Snapshot
 from ledger.log.recovery import replay
 
 

@@ -10,8 +10,8 @@ from support.harness.waiting import until
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.ledger import Accepted
+from ledger.log.log_port import RecordTooLarge
 from ledger.log.memory_log import CallFate, Fault, MemoryStore
-from ledger.log.port import RecordTooLarge
 from ledger.log.writer.log_capacity import LogCapacity, is_new_promise
 from ledger.log.writer.writer import Writer
 

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from msgspec import structs
 
-from ledger.core.evolve.charges import InvariantError, Postings, by_line, terms, units
+from ledger.core.evolve.envelope_charges import InvariantError, Postings, by_line, terms, units
 from ledger.core.model import accounts
 from ledger.core.model.accounts import Line
 from ledger.core.model.qualified_names import split_qualified

@@ -10,7 +10,7 @@ LOOK_AGAIN_SECONDS = 1.0
 """How often somebody who waits looks without news: the reason may lie with another replica."""
 
 
-class RecordSignal:
+class StateChangeSignal:
     """Wakes everybody who waits, after each record that was applied."""
 
     def __init__(self, view: StateView) -> None:
