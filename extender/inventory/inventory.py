@@ -19,7 +19,7 @@ from extender.inventory.rows import CardColumn, PairScores
 from ledger.core.evolve.evolver import Postings
 from ledger.core.evolve.placements import claim_of
 from ledger.core.model import cards, events
-from ledger.core.model.cards import Claim, Placement, Stage
+from ledger.core.model.cards import Placement, PreemptionClaim, Stage
 from ledger.core.model.state import State
 from ledger.log.records import Record
 
@@ -41,7 +41,7 @@ class _Node:
         self.gone = False
         self.columns: list[CardColumn] = []
         self.residents: dict[Place, Placement] = {}
-        self.claims: dict[Place, Claim] = {}
+        self.claims: dict[Place, PreemptionClaim] = {}
 
     def column_of(self, uuid: str) -> int:
         """Return the column of a card. Raises KeyError."""
@@ -153,7 +153,7 @@ class ClusterInventory:
                 self._give_row_back(name)
         self._nodes, self._spots, self._placed, self._claimed = {}, {}, {}, {}
 
-    def _load_node(self, state: State, name: str, node: cards.Node) -> None:
+    def _load_node(self, state: State, name: str, node: cards.NodeCards) -> None:
         known = self._open(name)
         known.gone = node.gone
         columns = rows.in_order((card, state.card_lines[name, card.uuid]) for card in node.cards)
@@ -229,9 +229,9 @@ class ClusterInventory:
 
     def _claimed_on(self, event: events.Claimed, _: State) -> None:
         if event.node.startswith(self._prefix):
-            self._end_claim((event.namespace, event.key))
-            claim = Claim(event.namespace, event.key, event.uid, event.parts, event.victims, 0)
-            self._claim(event.node, claim)
+            who = event.namespace, event.key, event.uid
+            self._end_claim(who[:2])
+            self._claim(event.node, PreemptionClaim(*who, event.parts, event.victims, 0))
 
     def _withdrawn(self, event: events.Withdrawn, _: State) -> None:
         self._end_claim((event.namespace, event.key))
@@ -346,7 +346,7 @@ class ClusterInventory:
             bits = rows.ALL_SLICES if unknown else rows.slices_of(residents, column.uuid)
             self.arrays.slices[known.row, at] = bits
 
-    def _claim(self, name: str, claim: Claim) -> None:
+    def _claim(self, name: str, claim: PreemptionClaim) -> None:
         known, place = self._nodes[name], (claim.namespace, claim.key)
         known.claims[place] = claim
         self._claimed[place] = name

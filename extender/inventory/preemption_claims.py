@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 
 from ledger.core.evolve.placements import bookings_of
-from ledger.core.model.cards import Booking, Bookings, Claim, Placement, booked
+from ledger.core.model.cards import Booking, Bookings, Placement, PreemptionClaim, booked
 
 
-def claimed_bookings(claim: Claim, residents: Mapping[tuple[str, str], Placement]) -> Bookings:
+def claimed_bookings(
+    claim: PreemptionClaim, residents: Mapping[tuple[str, str], Placement]
+) -> Bookings:
     """Return what is kept on each card, given the pods of its node by namespace and key.
 
     What victims hold is counted as theirs until they have left.
@@ -21,7 +23,7 @@ def claimed_bookings(claim: Claim, residents: Mapping[tuple[str, str], Placement
 
 
 def _held_by_victims(
-    claim: Claim, residents: Mapping[tuple[str, str], Placement]
+    claim: PreemptionClaim, residents: Mapping[tuple[str, str], Placement]
 ) -> dict[str, Booking]:
     found: dict[str, Booking] = {}
     for namespace, key, uid in claim.victims:

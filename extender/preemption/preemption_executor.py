@@ -18,7 +18,7 @@ from extender.preemption.preemption_plan import preemption_plans
 from extender.preemption.victims import Subject
 from extender.scheduler_api.extender_ports import ExtenderPorts, PreemptionCluster
 from extender.scheduler_api.scheduling_request import SchedulingRequest
-from ledger.core.model.cards import Claim, Parts
+from ledger.core.model.cards import Parts, PreemptionClaim
 from ledger.core.model.commands import MakeRoom, Withdraw
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.events import Cause
@@ -176,7 +176,7 @@ class PreemptionExecutor:
         self._recorder.record(pod, PREEMPTED, f"by {by}, for want of cards on node {node}")
 
 
-def _is_for(claim: Claim, request: SchedulingRequest) -> bool:
+def _is_for(claim: PreemptionClaim, request: SchedulingRequest) -> bool:
     return (claim.namespace, claim.key, claim.uid) == (request.namespace, request.key, request.uid)
 
 

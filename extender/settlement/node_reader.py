@@ -68,7 +68,7 @@ def read(node: ApiNode, rules: NodeRules) -> NodeReading:
 
 
 def cards_of(
-    reading: NodeReading, known: cards.Node | None, now: datetime, *, lost: bool
+    reading: NodeReading, known: cards.NodeCards | None, now: datetime, *, lost: bool
 ) -> tuple[str, tuple[Card, ...]] | None:
     """Return the keeper and the cards that a node is to be registered with, None for as it is.
 
@@ -90,7 +90,7 @@ def cards_of(
     return keeper, tuple(_as_known(card, card.vendor in answering) for card in found)
 
 
-def _cards(known: cards.Node | None) -> tuple[Card, ...]:
+def _cards(known: cards.NodeCards | None) -> tuple[Card, ...]:
     return known.cards if known is not None else ()
 
 

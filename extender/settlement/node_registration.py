@@ -153,7 +153,7 @@ class NodeRegistration:
             return None
         return RegisterCards(node, *wanted, SETTLED, reading.version)
 
-    def _is_reachable(self, name: str, ready: bool, registered: cards.Node | None) -> bool:
+    def _is_reachable(self, name: str, ready: bool, registered: cards.NodeCards | None) -> bool:
         """Return whether a node is ready, or not ready for a moment only.
 
         A node whose cards were given up before this replica looked is not given another moment.
@@ -173,6 +173,6 @@ class NodeRegistration:
             self._uncertain.discard(name)
 
 
-def _is_as(known: cards.Node | None, wanted: tuple[str, tuple[cards.Card, ...]]) -> bool:
+def _is_as(known: cards.NodeCards | None, wanted: tuple[str, tuple[cards.Card, ...]]) -> bool:
     """Return whether the ledger has a node as it is wanted."""
     return known is not None and not known.gone and (known.keeper, known.cards) == wanted

@@ -25,7 +25,7 @@ def is_placed(placed: Placement | None, uid: str) -> bool:
     return placed is not None and placed.uid == uid and bool(placed.node)
 
 
-def missing_cards(node: cards.Node | None, parts: Parts) -> str:
+def missing_cards(node: cards.NodeCards | None, parts: Parts) -> str:
     """Say what keeps a pod from being charged on its node; empty when nothing does."""
     if node is None:
         return "its node announces no cards"
@@ -34,7 +34,9 @@ def missing_cards(node: cards.Node | None, parts: Parts) -> str:
     return f"its node has no card {', '.join(unknown)}" if unknown else ""
 
 
-def place_observed(reading: PodReading, pod: Pod, node: cards.Node, rules: DemandRules) -> Place:
+def place_observed(
+    reading: PodReading, pod: Pod, node: cards.NodeCards, rules: DemandRules
+) -> Place:
     """Return the command that charges a pod on the cards that somebody else has given it."""
     assert reading.parts is not None, "who was given nothing is not placed"
     wish, over = _wish(pod, rules), reading.initialised
@@ -61,7 +63,7 @@ def advance_for_observed(reading: PodReading) -> Advance | None:
     return Advance(*where, reading.stage, over, {}, SETTLED, reading.node)
 
 
-def observed_demand(parts: Parts, pod: Pod, node: cards.Node, rules: DemandRules) -> Amounts:
+def observed_demand(parts: Parts, pod: Pod, node: cards.NodeCards, rules: DemandRules) -> Amounts:
     """Return what a pod demands by the cards that it was given."""
     return demand_of_placement(parts, _wish(pod, rules), rules, _all(node))
 
@@ -73,7 +75,11 @@ def unplace_from_old_node(reading: PodReading, placed: Placement) -> Unplace:
 
 
 def advance_if_changed(
-    reading: PodReading, placed: Placement, pod: Pod, node: cards.Node | None, rules: DemandRules
+    reading: PodReading,
+    placed: Placement,
+    pod: Pod,
+    node: cards.NodeCards | None,
+    rules: DemandRules,
 ) -> Advance | None:
     """Return the command that tells how far a placement has come, None when the ledger knows."""
     over = reading.initialised and not placed.initialised and _takes_first(placed.parts)
@@ -118,7 +124,7 @@ def _wish(pod: Pod, rules: DemandRules) -> PodDeviceRequest:
     return wish if isinstance(wish, PodDeviceRequest) else PodDeviceRequest(())
 
 
-def _all(node: cards.Node) -> tuple[cards.Card, ...]:
+def _all(node: cards.NodeCards) -> tuple[cards.Card, ...]:
     return (*node.cards, *node.lost)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from extender.settlement.card_session import SETTLED, CardSettlementSession
-from ledger.core.model.cards import Claim
+from ledger.core.model.cards import PreemptionClaim
 from ledger.core.model.commands import Withdraw
 from ledger.core.model.events import Cause
 
@@ -13,7 +13,7 @@ class ClaimExpiry:
 
     def __init__(self, tenure: CardSettlementSession) -> None:
         self._tenure = tenure
-        self._since: dict[Claim, float] = {}
+        self._since: dict[PreemptionClaim, float] = {}
 
     async def settle(self) -> None:
         """Withdraw what has been kept for its whole time."""
@@ -25,6 +25,6 @@ class ClaimExpiry:
                 where = claim.namespace, claim.key, claim.uid
                 await self._tenure.courier.send(Withdraw(*where, Cause.ELAPSED, SETTLED))
 
-    def _standing(self) -> list[Claim]:
+    def _standing(self) -> list[PreemptionClaim]:
         claims = self._tenure.view.state.claims.items()
         return [one for node, kept in claims if self._tenure.owns(node) for one in kept]

@@ -184,7 +184,7 @@ class LedgerReplica:
         await self._retry(settler.start)
         await self._retry(served.start)
         self.owner, self.settler = owner, settler
-        self._ledger = ForwardingLedger(connection, names, owner, writer)
+        self._ledger = ForwardingLedger(connection, names, preference=owner, local=writer)
         try:
             yield
         finally:

@@ -16,7 +16,7 @@ from ledger.core.evolve.account_namespaces import plans
 from ledger.core.evolve.envelope_charges import NOTHING, drawn_from, entry_of
 from ledger.core.evolve.placements import account_of
 from ledger.core.model.amounts import plus
-from ledger.core.model.cards import CORES, MEMORY, SLOTS, Claim, Node, Placement
+from ledger.core.model.cards import CORES, MEMORY, SLOTS, NodeCards, Placement, PreemptionClaim
 from ledger.core.model.state import Account, Draw, Ended, Entry, Hold, Namespace, Object, State
 
 SCHEMA: Final = 3
@@ -44,9 +44,9 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     ended: list[tuple[str, Ended]]
     described: dict[str, str]
     described_at: dict[str, int]
-    nodes: dict[str, Node]
+    nodes: dict[str, NodeCards]
     placed: dict[str, dict[str, Placement]]
-    claims: dict[str, tuple[Claim, ...]]
+    claims: dict[str, tuple[PreemptionClaim, ...]]
     labels: dict[str, int] = {}
     asked_only: list[str] = []
 

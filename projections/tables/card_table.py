@@ -6,7 +6,7 @@ import aiosqlite
 import msgspec
 
 from ledger.core.evolve.placements import account_of
-from ledger.core.model.cards import Card, Node
+from ledger.core.model.cards import Card, NodeCards
 from ledger.core.model.qualified_names import split_qualified
 from projections.tables.changes import RecordChange
 from projections.tables.name_numbers import NameNumbers
@@ -62,7 +62,7 @@ class CardTable:
         self._statements.clear()
 
 
-def _card_entries(node: Node | None) -> dict[str, CardEntry]:
+def _card_entries(node: NodeCards | None) -> dict[str, CardEntry]:
     """Return the cards of a node by uuid, with those that it lost."""
     if node is None:
         return {}

@@ -13,7 +13,7 @@ from ledger.core.evolve.envelope_charges import ChargeTerm
 from ledger.core.evolve.placements import account_of
 from ledger.core.model import events
 from ledger.core.model.amounts import Amounts
-from ledger.core.model.cards import Card, Node, Placement
+from ledger.core.model.cards import Card, NodeCards, Placement
 from ledger.core.model.commands import BARRED
 from ledger.core.model.state import Account, Entry, Namespace, State
 from ledger.log import records
@@ -89,7 +89,7 @@ class RecordChange(msgspec.Struct, frozen=True, gc=False):
     units: dict[QualifiedKey, Terms]
     draws: dict[QualifiedKey, RootDraw | None]
     accounts: dict[str, Account | None]
-    nodes: dict[str, Node | None]
+    nodes: dict[str, NodeCards | None]
     placed: dict[QualifiedKey, Placement | None]
     causes: dict[tuple[str, str, str, int], str]
     lines: int

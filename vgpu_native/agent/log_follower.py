@@ -19,7 +19,7 @@ from ledger.core import snapshots
 from ledger.core.model.cards import Stage
 from ledger.log.log_port import Log, LogError, Lost, Unreachable
 from ledger.log.records import NewerSchema
-from ledger.log.recovery import replay
+from ledger.log.recovery import head_witness
 from ledger.log.recovery.head_witness import LogHead
 from vgpu_native.agent.node_placements import NodeImage, NodePlacements, PlacedPod, image_of
 from vgpu_native.plugin.placement_source import PlacedContainer
@@ -201,7 +201,7 @@ class LogFollower:
         if tracker.position > extent.last:
             raise Lost(f"the log ends at {extent.last}, {self._file} has seen {tracker.position}")
         witness = LogHead(tracker.position, tracker.hash.hex(), str(self._file))
-        if not await replay.is_there(log, witness):
+        if not await head_witness.holds_record(log, witness):
             raise Lost(f"position {tracker.position}, known from {self._file}, is missing")
         if tracker.position and extent.last - tracker.position <= BEHIND_RECORDS:
             return
@@ -279,7 +279,7 @@ async def _snapshot(log: Log, tracker: NodePlacements) -> NodeImage | None:
         except snapshots.InvalidSnapshot:
             continue
         head = LogHead(state.position, state.hash.hex(), "a stored snapshot")
-        if await replay.is_there(log, head):
+        if await head_witness.holds_record(log, head):
             return image_of(state, tracker.node)
     return None
 

@@ -9,7 +9,16 @@ from typing import Final
 
 from ledger.core.model import cards
 from ledger.core.model.amounts import AMOUNT_MAX
-from ledger.core.model.cards import Card, Node, Parts, PartsSummary, Phase, Placement, Share, Stage
+from ledger.core.model.cards import (
+    Card,
+    NodeCards,
+    Parts,
+    PartsSummary,
+    Phase,
+    Placement,
+    Share,
+    Stage,
+)
 from ledger.core.model.commands import Place
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.qualified_names import cluster_of
@@ -134,7 +143,7 @@ def residents(state: State, node: str) -> list[tuple[str, str, Placement]]:
     ]
 
 
-def missing(node: Node, name: str, wanted: PartsSummary, *, lost_too: bool) -> Denial | None:
+def missing(node: NodeCards, name: str, wanted: PartsSummary, *, lost_too: bool) -> Denial | None:
     """Refuse cards that the node does not have."""
     known = {card.uuid for card in (*node.cards, *(node.lost if lost_too else ()))}
     for uuid in wanted.uuids:
@@ -143,7 +152,7 @@ def missing(node: Node, name: str, wanted: PartsSummary, *, lost_too: bool) -> D
     return None
 
 
-def busy(state: State, node: Node, name: str, asking: str) -> Denial | None:
+def busy(state: State, node: NodeCards, name: str, asking: str) -> Denial | None:
     """Refuse a node whose keeper hands cards out to one pod at a time while it does so.
 
     `asking` is the namespace of the pod that is refused.
@@ -164,7 +173,9 @@ def _named(namespace: str, key: str, asking: str) -> str:
     return key if namespace == asking else "a pod of another namespace"
 
 
-def unusable(state: State, node: Node, name: str, parts: Parts, *, alone: bool) -> Denial | None:
+def unusable(
+    state: State, node: NodeCards, name: str, parts: Parts, *, alone: bool
+) -> Denial | None:
     """Refuse shares of cards that may not be shared, or not like this."""
     known = {card.uuid: card for card in node.cards}
     for part in parts:

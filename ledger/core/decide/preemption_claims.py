@@ -7,8 +7,8 @@ from ledger.core.model.cards import (
     MIG,
     Booking,
     Bookings,
-    Claim,
-    Node,
+    NodeCards,
+    PreemptionClaim,
     booked,
     card_of,
     summarize,
@@ -81,7 +81,7 @@ def kept(state: State, node: str, namespace: str, key: str) -> dict[int, int]:
     return found
 
 
-def _claim_on(state: State, command: commands.MakeRoom) -> Claim | None:
+def _claim_on(state: State, command: commands.MakeRoom) -> PreemptionClaim | None:
     """Return what is kept for a pod on the node of a command."""
     for claim in state.claims.get(command.node, ()):
         if (claim.namespace, claim.key) == (command.namespace, command.key):
@@ -106,7 +106,7 @@ def _pointless(state: State, command: commands.MakeRoom) -> Denial | None:
     return None
 
 
-def _never_free(state: State, node: Node, command: commands.MakeRoom) -> Denial | None:
+def _never_free(state: State, node: NodeCards, command: commands.MakeRoom) -> Denial | None:
     """Refuse shares that would not be free although every victim has left."""
     leaving = _held_by(state, command.node, command.victims)
     others = kept(state, command.node, command.namespace, command.key)

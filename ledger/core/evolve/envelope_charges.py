@@ -1,8 +1,9 @@
-"""Charging: what the accounts of a namespace are charged for, and posting the difference.
+"""Charges: the amount of each charged unit, what pods draw from a root's envelope, and postings.
 
-What is charged is a **unit**: a pod that has no root, or a root together with its pods, at the
-largest of the envelope and of what the pods take. Where the ledger knows no such root, its pods
-count one by one. A line that selects counts a unit by the traits of the root, or of the pod.
+A **unit** is a pod without a root, or a root together with its pods. A root is charged the largest
+of its envelope and of its pods' sum, so a pod within the envelope adds no charge. The pods of an
+unknown root count one by one. A line that selects counts a unit by the traits of the root, or of
+the pod.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -29,7 +30,7 @@ Postings = list[int]
 
 
 class ChargeTerm(NamedTuple):
-    """What selecting lines look at, and the amounts that are charged.
+    """The traits that selecting lines compare, and the amounts that are charged.
 
     `asked` are the amounts on lines that count what was asked for alone, None where it is the same.
     """
@@ -64,10 +65,10 @@ class InvariantError(Exception):
 
 
 def entry_of(committed: Object | None, holds: tuple[Hold, ...]) -> Entry:
-    """Return what a key holds: charged the largest of what is committed and what is held.
+    """Return the entry of a key, charged the largest of the committed object and the holds.
 
-    It draws from a root only while all that it may turn out to be does. So no charge ever rises
-    because something else at its key has ended.
+    The entry draws from a root only while the object and all holds draw from it. So no charge ever
+    rises because another attempt at the key has ended.
     """
     if committed is not None:
         charge, root, traits = committed.demand, committed.root, committed.traits
@@ -84,10 +85,10 @@ def entry_of(committed: Object | None, holds: tuple[Hold, ...]) -> Entry:
 
 
 def is_barred(entry: Entry, uid: str) -> bool:
-    """Return whether the object of this uid may not draw: that stays so, whoever tells of it.
+    """Return whether the object of this uid is barred from its envelope. It stays barred.
 
-    Only the review of its creation knew who made it, and the view of whoever tells of it now may be
-    older than that.
+    Only the review of its creation showed its author. A later observation may come from a view that
+    is older than the review.
     """
     return any(one.root == BARRED and one.uid == uid for one in entry.bodies())
 
@@ -98,9 +99,10 @@ def drawn_from(entry: Entry) -> str:
 
 
 def asked_for(stored: Object | None, uid: str, held: Amounts) -> Amounts:
-    """Return what was asked for of the envelope of `uid`, with what one of its holds asks for.
+    """Return the requested part of the envelope of `uid`, with the demand of one of its holds.
 
-    An update asks for what it adds; what was only seen before stays so where there is no room.
+    An update requests its increase. A part that was only observed stays unrequested where there is
+    no room.
     """
     if stored is None or stored.uid != uid:
         return held
@@ -109,7 +111,7 @@ def asked_for(stored: Object | None, uid: str, held: Amounts) -> Amounts:
 
 
 def usable(root: Entry) -> Amounts:
-    """Return what pods may draw from a root: what was asked for of its envelope."""
+    """Return the amounts that pods may draw from a root: the requested part of its envelope."""
     stored = root.committed
     found = NOTHING if stored is None else asked_for(stored, stored.uid, NOTHING)
     for hold in root.holds:
@@ -131,9 +133,9 @@ def is_within_envelope(space: Namespace, root_key: str, demand: Amounts) -> bool
 
 
 def asked_only(root: Entry) -> Amounts | None:
-    """Return what a root is charged without what its envelope became unreviewed, None for all.
+    """Return the charge of a root without its unreviewed part, None when all was reviewed.
 
-    Its holds were asked for in full. So this never rises because a hold ends.
+    Holds were reviewed in full, so this amount never rises because a hold ends.
     """
     stored = root.committed
     if stored is None or stored.admitted is None:
@@ -155,7 +157,7 @@ def is_simple(space: Namespace, key: str, before: Entry, after: Entry) -> bool:
 
 
 def terms(space: Namespace, unit: str) -> list[ChargeTerm]:
-    """Return what the unit at a key is charged; a pod that draws from a root is no unit."""
+    """Return the charges of the unit at a key, none for a pod that draws from a root."""
     entry, draw = space.entries.get(unit), space.draws.get(unit)
     if entry is not None and drawn_from(entry):
         return []
@@ -212,7 +214,7 @@ def unit_of(key: str, entry: Entry) -> str:
 
 
 def by_line(space: Namespace, found: Iterable[ChargeTerm]) -> dict[int, int]:
-    """Return what terms amount to on every line of the namespace that counts them."""
+    """Return the sum of terms on every line of the namespace that counts them."""
     totals: dict[int, int] = {}
     for term in found:
         for resource, line in space.plan:
@@ -229,12 +231,12 @@ def by_line(space: Namespace, found: Iterable[ChargeTerm]) -> dict[int, int]:
 def replace(
     state: State, space: Namespace, key: str, before: Entry, after: Entry, rule: int
 ) -> Postings:
-    """Put a key's new entry in the place of its old one, and post what that changes."""
+    """Replace the entry of a key, and post the difference of the charges."""
     if is_simple(space, key, before, after):
         _put_entry(state, space, key, after)
         return _post(state, space, before.charge, after.charge, rule)
     if drawn_from(after) and not key.startswith(PODS):
-        raise InvariantError(f"{key} is a root and draws from {after.root}: nobody would count it")
+        raise InvariantError(f"{key} is a root and draws from {after.root}: no unit would count it")
     changed = dict.fromkeys((unit_of(key, before), unit_of(key, after)))
     old = [term for unit in changed for term in touched(space, unit, key)]
     _put_entry(state, space, key, after)
@@ -247,9 +249,9 @@ def replace(
 
 
 def replace_all(state: State, space: Namespace, changes: dict[str, Entry], rule: int) -> Postings:
-    """Put the new entries of several keys in the place of the old ones, and post it as one change.
+    """Replace the entries of several keys, and post the difference as one change.
 
-    They are a pod with the root it draws from, or one key alone.
+    The keys are those of a pod and of the root it draws from, or one key alone.
     """
     if len(changes) == 1:
         for key, after in changes.items():
@@ -270,10 +272,10 @@ def _selecting(space: Namespace) -> set[int]:
 
 
 def touched(space: Namespace, unit: str, key: str) -> list[ChargeTerm]:
-    """Return what of a unit's charge a change of this key may alter.
+    """Return the terms of a unit that a change of this key may alter.
 
-    The pods of a root that is not known count one by one. There may be very many of them, so only
-    the one that changes is looked at.
+    The pods of an unknown root count one by one. There may be very many, so only the changed pod is
+    read.
     """
     if unit == key or unit in space.entries:
         return terms(space, unit)
@@ -291,7 +293,7 @@ def _put_entry(state: State, space: Namespace, key: str, after: Entry) -> None:
 
 
 def _draw(state: State, space: Namespace, key: str, entry: Entry, sign: int) -> None:
-    """Add what an entry is charged to what its root's pods are charged, or take it out."""
+    """Add the charge of an entry to the draw of its root's pods, or subtract it."""
     root = drawn_from(entry)
     if not root or (entry.committed is None and not entry.holds):
         return
@@ -313,7 +315,7 @@ def _draw(state: State, space: Namespace, key: str, entry: Entry, sign: int) -> 
 
 
 def _post(state: State, space: Namespace, before: Amounts, after: Amounts, rule: int) -> Postings:
-    """Charge the difference to every line of a namespace in which no line selects.
+    """Charge the difference to every line of a namespace without selecting lines.
 
     Raises InvariantError, with nothing charged, when a line would break the rule.
     """

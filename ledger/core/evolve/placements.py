@@ -27,9 +27,9 @@ from ledger.core.model.cards import (
     LINES,
     Bookings,
     Card,
-    Claim,
-    Node,
+    NodeCards,
     Placement,
+    PreemptionClaim,
     Stage,
     booked,
 )
@@ -71,7 +71,7 @@ def cards_registered(state: State, event: events.CardsRegistered, time: int) -> 
         put(state, state.card_lines, (event.node, card.uuid), numbers)
     kept = {card.uuid for card in event.cards}
     lost = _lose(state, event.node, [card for card in _known(before) if card.uuid not in kept])
-    put(state, state.nodes, event.node, Node(event.keeper, event.cards, event.version, lost))
+    put(state, state.nodes, event.node, NodeCards(event.keeper, event.cards, event.version, lost))
     return []
 
 
@@ -81,7 +81,7 @@ def node_removed(state: State, event: events.NodeRemoved, time: int) -> Postings
     if before is None:
         raise InvariantError(f"node {event.node} is not known")
     lost = _lose(state, event.node, _known(before))
-    _put_node(state, event.node, Node(before.keeper, (), event.version, lost, gone=True))
+    _put_node(state, event.node, NodeCards(before.keeper, (), event.version, lost, gone=True))
     return []
 
 
@@ -152,7 +152,7 @@ def unplaced(state: State, event: events.Unplaced, time: int) -> Postings:
 
 def claimed(state: State, event: events.Claimed, time: int) -> Postings:
     """Apply it."""
-    claim = Claim(event.namespace, event.key, event.uid, event.parts, event.victims, time)
+    claim = PreemptionClaim(event.namespace, event.key, event.uid, event.parts, event.victims, time)
     _end_claim(state, event.namespace, event.key)
     put(state, state.claims, event.node, (*state.claims.get(event.node, ()), claim))
     return []
@@ -186,7 +186,7 @@ def bookings_of(placement: Placement) -> Bookings:
     return booked(placement.parts, initialised=placement.initialised)
 
 
-def claim_of(state: State, namespace: str, key: str) -> Claim | None:
+def claim_of(state: State, namespace: str, key: str) -> PreemptionClaim | None:
     """Return what is kept for a pod."""
     for claims in state.claims.values():
         for claim in claims:
@@ -195,7 +195,7 @@ def claim_of(state: State, namespace: str, key: str) -> Claim | None:
     return None
 
 
-def _known(node: Node | None) -> tuple[Card, ...]:
+def _known(node: NodeCards | None) -> tuple[Card, ...]:
     return (*node.cards, *node.lost) if node is not None else ()
 
 
@@ -218,7 +218,7 @@ def _index_node(state: State, node: str) -> None:
         put(state, state.residents, node, {})
 
 
-def _put_node(state: State, name: str, node: Node) -> None:
+def _put_node(state: State, name: str, node: NodeCards) -> None:
     """Keep a node, unless nothing is left of it."""
     if node.gone and not node.lost and not state.residents[name]:
         drop(state, state.nodes, name)
@@ -279,7 +279,7 @@ def _leave(
     return postings
 
 
-def _without_unused(state: State, name: str, node: Node) -> Node:
+def _without_unused(state: State, name: str, node: NodeCards) -> NodeCards:
     """Close the accounts of lost cards that nobody holds any more."""
     return structs.replace(node, lost=_lose(state, name, node.lost))
 

@@ -141,7 +141,7 @@ class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     version: int = 0
 
 
-class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class PreemptionClaim(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Cards that are kept for a pod while pods that hold them are evicted.
 
     `victims` are these pods, as `(namespace, key, uid)`; `time` in µs of Unix time.
@@ -155,7 +155,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
     time: int
 
 
-class Node(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class NodeCards(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A node's cards, who announces them, and those it no longer has although pods hold them.
 
     `version` is the resourceVersion of what announced them. A node that is `gone` has none left.
@@ -194,7 +194,7 @@ class PartsSummary(NamedTuple):
     is_ordered: bool
 
 
-def card_of(node: Node, uuid: str) -> Card | None:
+def card_of(node: NodeCards, uuid: str) -> Card | None:
     """Return a card that the node announces."""
     for card in node.cards:
         if card.uuid == uuid:

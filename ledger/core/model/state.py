@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from ledger.core.model.amounts import Amounts
-from ledger.core.model.cards import Claim, Node, Placement
+from ledger.core.model.cards import NodeCards, Placement, PreemptionClaim
 from ledger.core.model.traits import Reach, Selection, Traits
 
 ENDED_MAX: Final = 16_384
@@ -219,10 +219,10 @@ class State:
         self.labels: dict[str, int] = {}
         self.reaching: dict[str, None] = {}
         self.namespaces: dict[str, Namespace] = {}
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, NodeCards] = {}
         self.card_lines: dict[tuple[str, str], tuple[int, int, int]] = {}
         self.residents: dict[str, dict[tuple[str, str], None]] = {}
-        self.claims: dict[str, tuple[Claim, ...]] = {}
+        self.claims: dict[str, tuple[PreemptionClaim, ...]] = {}
         self.names: list[tuple[str, str]] = []
         self.used: list[int] = []
         self.limit: list[int] = []

@@ -112,6 +112,7 @@ class ForwardingLedger:
         self,
         connection: NatsConnection,
         names: StreamNames,
+        *,
         preference: Preference,
         local: Ledger,
         settings: ForwardingSettings | None = None,

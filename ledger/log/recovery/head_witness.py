@@ -1,16 +1,20 @@
-"""Witnesses: heads of the log kept outside the log, because a hash chain cannot see a lost tail.
+"""Head witnesses: log positions and hashes kept outside the log, and the checks against them.
 
-A log that ends before a head that somebody saw has lost acknowledged records. Such a log must stop,
-not continue: continuing would promise the same room twice.
+A hash chain does not show that the end of the log is missing. A log that ends before a witnessed
+head has lost acknowledged records, and must not be written: it would promise the same room twice.
 """
 
 import asyncio
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from ledger.log import records
+from ledger.log.log_port import Log, Lost
 
 NOTE_SECONDS: Final = 1.0
 """How often at most the head file is written: each write waits for the disk."""
@@ -68,6 +72,42 @@ class HeadFile:
     async def note(self, head: LogHead) -> None:
         """Write the head in a thread, so that a slow disk blocks nobody."""
         await asyncio.to_thread(self.write, head)
+
+
+def check_length(witnesses: Sequence[LogHead], last: int) -> None:
+    """Check that a log that ends at position `last` reaches every witness. Raises Lost."""
+    for witness in witnesses:
+        if witness.position > last:
+            raise Lost(
+                f"the log ends at position {last}, but {witness.source} has seen position"
+                f" {witness.position}: acknowledged records are missing. Restore the log from a"
+                " backup or a mirror; see docs/how-to/operating.md"
+            )
+
+
+async def holds_record(log: Log, witness: LogHead) -> bool:
+    """Return whether the log holds a witnessed record; False when it holds none at its position.
+
+    Raises Lost when it holds another record there.
+    """
+    if witness.position == 0:
+        return True
+    payload = await log.get(witness.position)
+    if payload is None:
+        return False
+    _, digest = records.decode(payload)
+    if digest.hex() != witness.hash:
+        raise Lost(
+            f"position {witness.position} holds another record than {witness.source} has seen:"
+            " this is not the same log"
+        )
+    return True
+
+
+async def check_record(log: Log, witness: LogHead) -> None:
+    """Check that the log holds a witnessed record. Raises Lost."""
+    if not await holds_record(log, witness):
+        raise Lost(f"position {witness.position}, known from {witness.source}, is missing")
 
 
 def _sync(directory: Path) -> None:

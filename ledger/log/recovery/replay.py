@@ -12,6 +12,7 @@ from ledger.core import snapshots
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.log_port import Log, Lost, Snapshot
+from ledger.log.recovery import head_witness
 from ledger.log.recovery.head_witness import LogHead
 from ledger.log.recovery.scrub import scrub
 
@@ -32,18 +33,12 @@ async def open_state(
     # Before the extent: a replica that is writing may save a snapshot of a newer record meanwhile.
     stored = await log.load_snapshots()
     extent = await log.extent()
-    for witness in witnesses:
-        if witness.position > extent.last:
-            raise Lost(
-                f"the log ends at position {extent.last}, but {witness.source} has seen position"
-                f" {witness.position}: acknowledged records are missing. Restore the log from a"
-                " backup or a mirror; see docs/how-to/operating.md"
-            )
+    head_witness.check_length(witnesses, extent.last)
     if 0 < extent.last <= SCRUBBED_AT_ONCE:
         await scrub(log, extent.last)
     state = await _from_snapshot(log, stored, extent.last)
     for witness in witnesses:
-        await _check(log, witness)
+        await head_witness.check_record(log, witness)
     await catch_up(log, state, extent.last, on_progress=on_progress)
     return state
 
@@ -84,31 +79,6 @@ async def _from_snapshot(log: Log, stored: Sequence[Snapshot], last: int) -> Sta
                 f"the log ends at position {last}, but a snapshot of position"
                 f" {state.position} exists: acknowledged records are missing"
             )
-        await _check(log, head)
+        await head_witness.check_record(log, head)
         return state
     return State()
-
-
-async def is_there(log: Log, witness: LogHead) -> bool:
-    """Return whether the log holds a witnessed record; False when it holds none at its position.
-
-    Raises Lost when it holds another one there.
-    """
-    if witness.position == 0:
-        return True
-    payload = await log.get(witness.position)
-    if payload is None:
-        return False
-    _, digest = records.decode(payload)
-    if digest.hex() != witness.hash:
-        raise Lost(
-            f"position {witness.position} holds another record than {witness.source} has seen:"
-            " this is not the same log"
-        )
-    return True
-
-
-async def _check(log: Log, witness: LogHead) -> None:
-    """Compare a witnessed hash with the record at its position. Raises Lost."""
-    if not await is_there(log, witness):
-        raise Lost(f"position {witness.position}, known from {witness.source}, is missing")

@@ -5,7 +5,7 @@ from typing import NoReturn
 
 from ledger.core.model.state import State
 from ledger.log.log_port import Log, Lost, Unreachable
-from ledger.log.recovery import replay
+from ledger.log.recovery import head_witness
 from ledger.log.recovery.head_witness import LogHead
 
 
@@ -36,7 +36,7 @@ class LogIdentity:
         what was lost. Its extent alone would not tell. Raises Lost, Unreachable.
         """
         seen = LogHead(state.position, state.hash.hex(), "this replica")
-        if not await replay.is_there(self._log, seen):
+        if not await head_witness.holds_record(self._log, seen):
             raise Unreachable(f"position {seen.position} cannot be read: a server may be behind")
         self.is_unverified = False
 

@@ -83,7 +83,7 @@ async def replica(
         served = CommandServer(log.connection, log.names, writer=writer.name, local=writer)
         await owner.start()
         await served.start()
-        forwarder = ForwardingLedger(log.connection, log.names, owner, writer)
+        forwarder = ForwardingLedger(log.connection, log.names, preference=owner, local=writer)
         gc_tuning.freeze_existing()
         await wait_for_go()
         pace = Pace(forwarder, per_second, client=number)

@@ -232,7 +232,7 @@ async def test_an_owner_beyond_the_link_decides_until_the_link_is_cut(
             for log, writer in ((far, edge), (near, hub))
         ]
         served = CommandServer(far.connection, far.names, writer=edge.name, local=edge)
-        forwarder = ForwardingLedger(near.connection, near.names, bids[1], hub)
+        forwarder = ForwardingLedger(near.connection, near.names, preference=bids[1], local=hub)
         await served.start()
         for bid in bids:
             await bid.start()

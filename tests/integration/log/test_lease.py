@@ -196,7 +196,13 @@ async def forwarding(
     server = CommandServer(await dial(), names, writer="far", local=remote, settings=settings)
     await server.start()
     preference = Preferred("near", "far")
-    return ForwardingLedger(await dial(), names, preference, local, settings), local, server
+    return (
+        ForwardingLedger(
+            await dial(), names, preference=preference, local=local, settings=settings
+        ),
+        local,
+        server,
+    )
 
 
 async def test_the_owner_decides_for_the_others(dial: Dial, names: StreamNames) -> None:
@@ -219,7 +225,9 @@ async def test_without_an_owner_to_ask_the_command_is_decided_here(
 ) -> None:
     local = Recorder(LOCAL)
     patient = ForwardingSettings(answer_seconds=60)
-    forwarder = ForwardingLedger(await dial(), names, Preferred("near", owner), local, patient)
+    forwarder = ForwardingLedger(
+        await dial(), names, preference=Preferred("near", owner), local=local, settings=patient
+    )
     async with asyncio.timeout(30):
         assert await forwarder.submit(COMMAND) == LOCAL
     assert local.asked == [(COMMAND, False)]
@@ -323,9 +331,9 @@ async def test_an_owner_with_too_much_to_do_says_so_at_once(dial: Dial, names: S
     forwarder = ForwardingLedger(
         await dial(),
         names,
-        Preferred("near", "far"),
-        Recorder(LOCAL),
-        ForwardingSettings(answer_seconds=10),
+        preference=Preferred("near", "far"),
+        local=Recorder(LOCAL),
+        settings=ForwardingSettings(answer_seconds=10),
     )
     waiting = asyncio.create_task(forwarder.submit(COMMAND))
     await settled(lambda: len(remote.asked) == 1)
@@ -346,7 +354,9 @@ async def test_commands_are_taken_again_after_a_restart_of_the_server(
     server = CommandServer(far, names, writer="far", local=Recorder(REMOTE))
     await server.start()
     settings = ForwardingSettings(avoid_seconds=0.0)
-    forwarder = ForwardingLedger(near, names, Preferred("near", "far"), Recorder(LOCAL), settings)
+    forwarder = ForwardingLedger(
+        near, names, preference=Preferred("near", "far"), local=Recorder(LOCAL), settings=settings
+    )
     own_server.kill()
     assert await forwarder.submit(COMMAND) == LOCAL
     await own_server.start()

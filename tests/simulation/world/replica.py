@@ -155,7 +155,7 @@ class Replica:
         line: Any = Line(self._exchange, self._process, self.faults, self._source)
         preference = _Preference(self.name, self._lease)
         self._commands = CommandServer(line, NAMES, writer=self.name, local=self.writer)
-        forwarder = ForwardingLedger(line, NAMES, preference, self.writer)
+        forwarder = ForwardingLedger(line, NAMES, preference=preference, local=self.writer)
         self._ledger = ledger = Witnessed(forwarder, self._checker)
         where, cluster = self.cluster.name, self.cluster
         self._context = context = ClusterContext(

@@ -157,7 +157,7 @@ class CardWorld(World):
         body["metadata"] |= {"uid": before["uid"], "namespace": ""}
         self.server.update("nodes", "", name, metadata=body["metadata"], status=body["status"])
 
-    def registered(self, name: str) -> cards.Node | None:
+    def registered(self, name: str) -> cards.NodeCards | None:
         return self.state.nodes.get(f"{CLUSTER}/{name}")
 
     def health(self, name: str) -> list[bool]:

@@ -20,7 +20,7 @@ from support.harness.extender_harness import (
 from extender.preemption import preemptor
 from extender.verbs import filter_wait
 from ledger.core.model import commands
-from ledger.core.model.cards import Claim
+from ledger.core.model.cards import PreemptionClaim
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.disruption_budgets import Budget, BudgetSpec, BudgetStatus
 from ledger.kube.api.errors import BudgetExhausted, ClusterUnavailable, VersionConflict
@@ -116,7 +116,7 @@ class Site:
         counted = self.found.counted
         return [one[1] for one in counted if one[0] == "preemptions_total"]
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[PreemptionClaim]:
         return [one for kept in self.found.writer.state.claims.values() for one in kept]
 
     async def ended(self, name: str) -> None:
@@ -140,7 +140,7 @@ def budget(name: str, allowed: int) -> Budget:
     return Budget(meta, BudgetSpec(selector), BudgetStatus(allowed))
 
 
-def victims_of(claim: Claim) -> list[str]:
+def victims_of(claim: PreemptionClaim) -> list[str]:
     return [key.removeprefix("pods/") for _, key, _ in claim.victims]
 
 

@@ -59,7 +59,9 @@ class Deciding:
 async def test_what_replaces_an_earlier_command_is_not_sent(command: AnyCommand, sent: int) -> None:
     connection: Any = Sending()
     local = Deciding()
-    forwarder = ForwardingLedger(connection, StreamNames("main"), Preferred(), local)
+    forwarder = ForwardingLedger(
+        connection, StreamNames("main"), preference=Preferred(), local=local
+    )
     await forwarder.submit(command)
     assert connection.sent == sent
     assert local.decided == [command]
