@@ -9,7 +9,7 @@ later try of the same request, or by proof that it was never written; truth is a
 from collections.abc import Callable
 from typing import Any, Final
 
-from ledger.core.decide import nodes, place, preemption_claims
+from ledger.core.decide import nodes, place, preempt
 from ledger.core.decide.observe import observe
 from ledger.core.decide.reserve import reserve
 from ledger.core.evolve import account_namespaces, envelope_charges
@@ -157,6 +157,6 @@ _DECIDE: Final[dict[type, Callable[[State, Any], Decision]]] = {
     commands.Advance: place.advance,
     commands.Unplace: place.unplace,
     commands.Resize: place.resize,
-    commands.MakeRoom: preemption_claims.make_room,
-    commands.Withdraw: preemption_claims.withdraw,
+    commands.MakeRoom: preempt.make_room,
+    commands.Withdraw: preempt.withdraw,
 }

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.decide import advice_text, capacity, card_checks, preemption_claims
+from ledger.core.decide import advice_text, capacity, card_checks, preempt
 from ledger.core.decide.advice_text import DenialWording
 from ledger.core.decide.capacity import Short
 from ledger.core.evolve import placements
@@ -158,11 +158,7 @@ def _standing(state: State, command: commands.Place) -> Amounts:
 
 def _if_cards_have_room(state: State, event: events.Placed) -> Decision:
     """Return an event that adds nothing to quotas, or a denial when a card lacks the room."""
-    held = (
-        preemption_claims.kept(state, event.node, event.namespace, event.key)
-        if state.claims
-        else {}
-    )
+    held = preempt.kept(state, event.node, event.namespace, event.key) if state.claims else {}
     short = [
         Short(line, amount, state.used[line], amount, 0)
         for uuid, booking in cards.booked(event.parts).items()
@@ -181,7 +177,7 @@ def _if_there_is_room(
     attempt: Callable[[], Postings],
 ) -> Decision:
     """Return the event, or a denial when what it posts would bring a line over its limit."""
-    held = preemption_claims.kept(state, node, event.namespace, event.key) if state.claims else {}
+    held = preempt.kept(state, node, event.namespace, event.key) if state.claims else {}
     place = event.namespace, event.key
     with state.trying():
         short = capacity.over_limits(state, place, attempt(), held)

@@ -14,7 +14,7 @@ from extender.settlement import placement_commands
 from extender.settlement.card_session import SETTLED
 from extender.settlement.placement_reconciler import PlacementReconciler
 from extender.settlement.unbound_placements import UnboundPlacements
-from ledger.core.decide import card_checks, decider, preemption_claims
+from ledger.core.decide import card_checks, decider, preempt
 from ledger.core.evolve import placements
 from ledger.core.model import commands, events
 from ledger.core.model.cards import uuids
@@ -99,7 +99,7 @@ def _node_never_busy(put: Put) -> None:
 
 
 def _claim_ignored(put: Put) -> None:
-    put(preemption_claims, "kept", lambda *_: {})
+    put(preempt, "kept", lambda *_: {})
     put(card_checks, "kept_alone", lambda *_: None)
     put(Overlay, "keep", lambda *_: None)
 

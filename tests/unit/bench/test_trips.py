@@ -7,13 +7,13 @@ from tests.bench.trips.call_profile import Entry, Figures, Profile, figures, pai
 from tests.bench.trips.trip_report import TITLES
 
 BOUNDS = {
-    "review": 138,
+    "review": 134,
     "mutate": 28,
     "filter": 36,
     "prioritize": 17,
-    "bind": 135,
+    "bind": 99,
     "release": 65,
-    "project": 80,
+    "project": 79,
 }
 """The most moves between files that a trip may take; lower a bound when its trip is shorter."""
 
