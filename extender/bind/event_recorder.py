@@ -33,7 +33,7 @@ class EventRecorder:
 
     def __init__(self, cluster: BindingApi, count: Count = uncounted) -> None:
         """Nothing is told yet."""
-        self._events = PodEventQueue(cluster, "extender", count)
+        self._events = PodEventQueue(cluster, "extender", count=count)
         self._last: BoundedCache[tuple[str, str]] = BoundedCache(RECORDED_MAX)
 
     def record(self, pod: Pod, reason: str, note: str, *, warning: bool = False) -> None:

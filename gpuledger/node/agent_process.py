@@ -106,23 +106,22 @@ async def _wired(
     inventory = CardInventory(driver, own.offer())
     log = AgentLog(settings)
     node = f"{settings.cluster}/{own.name}"
-    follower = LogFollower(node, log.connect, own.state / "placements")
+    follower = LogFollower(node, log.connect, file=own.state / "placements")
     plugin = DevicePluginServer(own.plugin_settings(), follower)
     limiter = LimitsWriter(flags(own.plugin_settings()))
     stack.callback(limiter.close)
     exported = AgentCollector(own.name, inventory)
-    observer = UsageObserver(driver, ProcCgroups(), BypassDetector(own.slack_bytes))
+    observer = UsageObserver(driver, ProcCgroups(), comparer=BypassDetector(own.slack_bytes))
     reporter = BypassReporter(cluster, BYPASSES[own.bypass])
     work = NodeAgent(
         inventory,
         follower,
-        plugin.devices,
-        plugin.allocations,
-        limiter,
-        observer,
-        exported,
-        reporter,
-        MisallocationReporter(cluster, WRONG_CARDS[own.wrong_cards]),
+        plugin=plugin,
+        limits=limiter,
+        observer=observer,
+        exported=exported,
+        bypasses=reporter,
+        misallocations=MisallocationReporter(cluster, WRONG_CARDS[own.wrong_cards]),
         look_seconds=own.look,
         overhead=own.overhead,
     )
@@ -131,7 +130,9 @@ async def _wired(
         background.append(plugin.run())
     announcer = None
     if cluster is not None and own.announce:
-        announcer = NodeAnnotator(cluster, own.name, inventory, own.offer(), FORMS[own.form])
+        announcer = NodeAnnotator(
+            cluster, own.name, inventory=inventory, offer=own.offer(), form=FORMS[own.form]
+        )
         background.append(announcer.run())
     health = Health()
     app = AgentApp(

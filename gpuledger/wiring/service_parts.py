@@ -272,7 +272,7 @@ def cluster_context(
 ) -> ClusterContext:
     """Return the context of reviews. Raises as catalog and demand_rules."""
     rules = demand_rules(settings)
-    sizes = CardSizes(view, settings.cluster, rules, settings.card_memory_max)
+    sizes = CardSizes(view, settings.cluster, rules=rules, card_memory_max=settings.card_memory_max)
     return ClusterContext(
         kind_catalog(settings),
         rules,

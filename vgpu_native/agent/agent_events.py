@@ -8,7 +8,7 @@ from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.ports import PodEvent
 from vgpu_native.plugin.allocation.allocation_store import ContainerOwner
 
-_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+_log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class PodWrites(Protocol):
@@ -41,6 +41,6 @@ async def report_event(
     try:
         await cluster.create_event(event)
     except (ClusterError, TimeoutError) as error:
-        _logger.warning("event_not_written", reason=str(error))
+        _log.warning("event_not_written", reason=str(error))
         return False
     return True

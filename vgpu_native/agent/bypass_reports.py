@@ -24,7 +24,7 @@ TOLD_SECONDS: Final = 15.0
 EVICT_SECONDS: Final = 60.0
 """How long it must last before the pod is evicted, where that is the policy."""
 
-_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+_log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class BypassReporter:
@@ -57,7 +57,7 @@ class BypassReporter:
             f"The pod uses {drift.seen // MEBIBYTE} MiB of card {drift.card}, but its containers"
             f" account for {drift.said // MEBIBYTE} MiB: something allocates past libvgpu.so"
         )
-        _logger.warning(
+        _log.warning(
             "memory_not_accounted_for",
             namespace=pod.namespace,
             pod=pod.pod,
@@ -77,9 +77,9 @@ class BypassReporter:
             return
         except (ClusterError, TimeoutError) as error:
             # Tried again at the next look.
-            _logger.warning("not_evicted", pod=f"{pod.namespace}/{pod.pod}", reason=str(error))
+            _log.warning("not_evicted", pod=f"{pod.namespace}/{pod.pod}", reason=str(error))
             return
         self._evicted.add(pod.uid)
-        _logger.warning("evicted", namespace=pod.namespace, pod=pod.pod, excess=drift.excess)
+        _log.warning("evicted", namespace=pod.namespace, pod=pod.pod, excess=drift.excess)
         note = f"Evicted for {drift.excess // MEBIBYTE} MiB of card {drift.card} past its limits"
         await report_event(self._cluster, pod, "EvictedForGPUMemory", note, "Evict")

@@ -26,7 +26,7 @@ LOOK_SECONDS: Final = 5.0
 OF_PROGRAMS: Final = frozenset({13, 31, 43, 45, 68, 109})
 """Errors that a program causes and that end it: illegal addresses, its end, page faults."""
 
-_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+_log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class CardInventory:
@@ -97,7 +97,7 @@ class CardInventory:
             await self._look_at_links()
         for one in gpus:
             if one.cut and one.uuid not in self._gpus:
-                _logger.warning("card_in_mig_mode", uuid=one.uuid, reason="it is not offered")
+                _log.warning("card_in_mig_mode", uuid=one.uuid, reason="it is not offered")
         listed = {one.uuid for one in gpus}
         self._gpus |= {one.uuid: one for one in gpus}
         self._silent = dict.fromkeys(self._gpus.keys() - listed, "NVML lists it no more")
@@ -111,15 +111,15 @@ class CardInventory:
         try:
             self.scores = await self._driver.ask(self._driver.nvml.scores)
         except NvmlError as error:
-            _logger.warning("links_unknown", reason=str(error))
+            _log.warning("links_unknown", reason=str(error))
 
     def _settle(self) -> None:
         """Work out what all this amounts to, and tell when it is something else."""
         ill = {**self._silent, **self._failed}
         for uuid in ill.keys() - self.ill.keys():
-            _logger.error("card_ill", uuid=uuid, reason=ill[uuid])
+            _log.error("card_ill", uuid=uuid, reason=ill[uuid])
         for uuid in self.ill.keys() - ill.keys():
-            _logger.info("card_well", uuid=uuid)
+            _log.info("card_well", uuid=uuid)
         self.ill = ill
         if not self._gpus and self.trouble:
             return
@@ -130,7 +130,7 @@ class CardInventory:
 
     def _report(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
-            _logger.error("cards_unknown", reason=trouble)
+            _log.error("cards_unknown", reason=trouble)
         self.trouble = trouble
 
     async def _keep_looking(self) -> None:
@@ -147,9 +147,9 @@ class CardInventory:
             except NvmlError as error:
                 if str(error) != told:
                     told = str(error)
-                    _logger.warning("errors_not_heard", reason=told)
+                    _log.warning("errors_not_heard", reason=told)
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             if xid is not None:
-                _logger.warning("xid", uuid=xid.uuid, number=xid.number)
+                _log.warning("xid", uuid=xid.uuid, number=xid.number)
                 self.hear(xid)

@@ -22,7 +22,7 @@ from vgpu_native.shared.usage_region import BadRegion, UsageRegion
 
 NANOSECONDS: Final = 1_000_000_000
 
-_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+_log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class LimitedContainer(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ def limited_container(allocation: Allocation, page: Path, region: Path) -> Limit
 class UsageObserver:
     """Looks at regions and at the driver, and compares the two."""
 
-    def __init__(self, driver: NvmlDriver, cgroups: Cgroups, comparer: BypassDetector) -> None:
+    def __init__(self, driver: NvmlDriver, cgroups: Cgroups, *, comparer: BypassDetector) -> None:
         """Nothing has been seen yet."""
         self._driver, self._cgroups, self._comparer = driver, cgroups, comparer
         self._busy: dict[tuple[Path, str], int] = {}
@@ -141,14 +141,14 @@ class UsageObserver:
 
     def _say_blind(self, reason: str) -> None:
         if reason and reason != self._blind:
-            _logger.warning("processes_not_seen", reason=reason)
+            _log.warning("processes_not_seen", reason=reason)
         self._blind = reason
 
     def _say_broken(self, holders: Sequence[LimitedContainer], broken: dict[str, str]) -> None:
         """Name whose files cannot be read, each once until it can be read again."""
         for held in holders:
             for path in {str(held.page), str(held.region)} & (broken.keys() - self._broken):
-                _logger.warning(
+                _log.warning(
                     "container_not_read",
                     namespace=held.owner.namespace,
                     pod=held.owner.pod,

@@ -17,7 +17,7 @@ from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.shared.container_limits import limits_of
 from vgpu_native.shared.limits_page import BadLimitsPage, ContainerLimits, DeviceLimits, LimitsPage
 
-_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+_log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 Key = tuple[str, str]
 """A pod's uid, and a container's name."""
@@ -85,12 +85,12 @@ class LimitsWriter:
             changed = page.change(self._with_overhead(path, self._wanted(page, container)))
         except (BadLimitsPage, OSError, ValueError) as error:
             if self.troubles.get(container.key) != str(error):
-                _logger.error("limits_not_changed", container=str(container), reason=str(error))
+                _log.error("limits_not_changed", container=str(container), reason=str(error))
             self.troubles[container.key] = str(error)
             return False
         self.troubles.pop(container.key, None)
         if changed:
-            _logger.info("limits_changed", container=str(container), devices=_told(page.limits))
+            _log.info("limits_changed", container=str(container), devices=_told(page.limits))
         return changed
 
     def _wanted(self, page: LimitsPage, container: PlacedContainer) -> ContainerLimits:

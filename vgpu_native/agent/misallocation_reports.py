@@ -16,7 +16,7 @@ from vgpu_native.plugin.allocation.allocation_store import Allocation, Container
 
 MisallocationPolicy = Literal["report", "evict"]
 
-_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+_log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class MisallocationReporter:
@@ -48,7 +48,7 @@ class MisallocationReporter:
     async def _tell(self, one: Allocation, pod: ContainerOwner) -> None:
         if one.token not in self._logged:
             self._logged.add(one.token)
-            _logger.warning(
+            _log.warning(
                 "wrong_cards_answered", namespace=pod.namespace, pod=pod.pod, reason=one.problem
             )
         if one.token not in self._told and await report_event(
@@ -65,9 +65,9 @@ class MisallocationReporter:
             self._evicted.add(one.token)
             return
         except (ClusterError, TimeoutError) as error:
-            _logger.warning("not_evicted", pod=f"{pod.namespace}/{pod.pod}", reason=str(error))
+            _log.warning("not_evicted", pod=f"{pod.namespace}/{pod.pod}", reason=str(error))
             return
         self._evicted.add(one.token)
-        _logger.warning("evicted", namespace=pod.namespace, pod=pod.pod, reason=one.problem)
+        _log.warning("evicted", namespace=pod.namespace, pod=pod.pod, reason=one.problem)
         note = "Evicted so that another pod is made: it was answered GPUs of another"
         await report_event(self._cluster, pod, "EvictedForWrongGPUs", note, "Evict")

@@ -19,42 +19,41 @@ from vgpu_native.agent.limits_writer import Key, LimitsWriter
 from vgpu_native.agent.log_follower import LogFollower
 from vgpu_native.agent.misallocation_reports import MisallocationReporter
 from vgpu_native.agent.node_metrics import AgentCollector
-from vgpu_native.plugin.allocation.allocation_store import AllocationStore
-from vgpu_native.plugin.device_ids import AdvertisedDevices
+from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 from vgpu_native.shared.limits_page import BadLimitsPage
 
 AGAIN_SECONDS: Final = 10.0
 """How often pages are compared with the ledger without news: somebody may have removed one."""
 
-_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+_log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class NodeAgent:
     """One node's work."""
 
-    def __init__(  # noqa: PLR0913 - the parts of an agent are so many
+    def __init__(  # noqa: PLR0913 - each loop has its part
         self,
         inventory: CardInventory,
         follower: LogFollower,
-        devices: AdvertisedDevices,
-        allocations: AllocationStore,
-        limiter: LimitsWriter,
+        *,
+        plugin: DevicePluginServer,
+        limits: LimitsWriter,
         observer: UsageObserver,
         exported: AgentCollector,
-        reporter: BypassReporter,
-        mistakes: MisallocationReporter,
-        *,
+        bypasses: BypassReporter,
+        misallocations: MisallocationReporter,
         look_seconds: float,
         overhead: bool,
     ) -> None:
-        """Use these parts; look at containers every so many seconds.
+        """Use these parts; read the usage of containers every `look_seconds` seconds.
 
-        With `overhead`, what processes use beside what they count is held against their limits.
+        With `overhead`, memory that processes use beside what they count counts against their
+        limits.
         """
-        self._inventory, self._follower, self._devices = inventory, follower, devices
-        self._allocations, self._limiter = allocations, limiter
-        self._observer, self._exported, self._reporter = observer, exported, reporter
-        self._mistakes = mistakes
+        self._inventory, self._follower = inventory, follower
+        self._devices, self._allocations = plugin.devices, plugin.allocations
+        self._limits, self._observer, self._exported = limits, observer, exported
+        self._bypasses, self._misallocations = bypasses, misallocations
         self._look_seconds, self._overhead = look_seconds, overhead
 
     async def run(self) -> None:
@@ -72,7 +71,7 @@ class NodeAgent:
             try:
                 self._devices.replace(self._inventory.cards)
             except ValueError as error:
-                _logger.error("cards_not_advertised", reason=str(error))
+                _log.error("cards_not_advertised", reason=str(error))
             await changes.wait(version)
 
     async def _keep_limiting(self) -> None:
@@ -85,7 +84,7 @@ class NodeAgent:
         while True:
             placed, handed_out = follower.version, allocations.changes.version
             if follower.is_current:
-                self._limiter.apply(self._pages(), follower.containers())
+                self._limits.apply(self._pages(), follower.containers())
             waiting = [
                 asyncio.create_task(follower.wait(placed)),
                 asyncio.create_task(allocations.changes.wait(handed_out)),
@@ -107,7 +106,7 @@ class NodeAgent:
             self._settle(found)
             if self._overhead:
                 self._hold_against(found)
-            await self._reporter.report(found.drifts, [one.owner for one in holders])
+            await self._bypasses.report(found.drifts, [one.owner for one in holders])
             await asyncio.sleep(self._look_seconds)
 
     async def _keep_telling(self) -> None:
@@ -115,7 +114,7 @@ class NodeAgent:
         changes = self._allocations.changes
         while True:
             version = changes.version
-            await self._mistakes.report(self._allocations.all())
+            await self._misallocations.report(self._allocations.all())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(AGAIN_SECONDS):
                     await changes.wait(version)
@@ -123,17 +122,17 @@ class NodeAgent:
     def _hold_against(self, found: UsageObservation) -> None:
         for page, overhead in found.overhead.items():
             try:
-                self._limiter.set_overhead(Path(page), overhead)
+                self._limits.set_overhead(Path(page), overhead)
             except (BadLimitsPage, OSError) as error:
-                _logger.warning("overhead_not_written", page=page, reason=str(error))
+                _log.warning("overhead_not_written", page=page, reason=str(error))
 
     def _settle(self, found: UsageObservation) -> None:
         """Let limits that were lowered be all that counts, where no more is in use."""
         for page, (generation, cards) in found.within.items():
             try:
-                self._limiter.settle(Path(page), generation, cards)
+                self._limits.settle(Path(page), generation, cards)
             except (BadLimitsPage, OSError) as error:
-                _logger.warning("limits_not_settled", page=page, reason=str(error))
+                _log.warning("limits_not_settled", page=page, reason=str(error))
 
     def _pages(self) -> dict[Key, Path]:
         """Return the limits pages of containers that are known for sure."""

@@ -19,7 +19,7 @@ LOOK_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 2.0
 CONFLICT_SECONDS: Final = 0.2
 
-_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+_log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class NodeWrites(Protocol):
@@ -43,6 +43,7 @@ class NodeAnnotator:
         self,
         cluster: NodeWrites,
         node: str,
+        *,
         inventory: CardInventory,
         offer: CardOffer,
         form: AnnouncementForm,
@@ -89,12 +90,12 @@ class NodeAnnotator:
         """Announce once; return after how many seconds to look again."""
         try:
             if await self.announce():
-                _logger.info("cards_announced", node=self._node, cards=len(self._inventory.cards))
+                _log.info("cards_announced", node=self._node, cards=len(self._inventory.cards))
         except VersionConflict:
             return CONFLICT_SECONDS
         except (ClusterError, TimeoutError) as error:
             reason = str(error) or "the API server does not answer in time"
             if reason != self.trouble:
-                _logger.warning("cards_not_announced", node=self._node, reason=reason)
+                _log.warning("cards_not_announced", node=self._node, reason=reason)
             self.trouble = reason
         return LOOK_SECONDS if not self.trouble else RETRY_SECONDS

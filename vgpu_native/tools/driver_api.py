@@ -20,7 +20,7 @@ _TYPEDEF = re.compile(r"\*PFN_(cu[A-Z]\w*?)_v(\d+)(_pt[ds][sz])?\)")
 _NAME = re.compile(r"(cu\w+?)(?:_v(\d+))?(_pt[ds][sz])?")
 
 
-class Function(NamedTuple):
+class DriverFunction(NamedTuple):
     """One function: its parameters, and by what it is asked for; version 0 where nothing says."""
 
     name: str
@@ -41,14 +41,14 @@ class Function(NamedTuple):
         return f"PFN_{self.base}_v{self.version}{form}"
 
 
-def functions(headers: Path) -> list[Function]:
+def functions(headers: Path) -> list[DriverFunction]:
     """Return all functions by name.
 
     Raises SystemExit where the two headers do not agree on which functions there are.
     """
     declared = prototypes(headers / "cuda.h")
     asked = _asked(declared, (headers / "cudaTypedefs.h").read_text())
-    return [Function(name, declared[name], *asked[name]) for name in sorted(declared)]
+    return [DriverFunction(name, declared[name], *asked[name]) for name in sorted(declared)]
 
 
 def prototypes(header: Path) -> dict[str, tuple[str, ...]]:

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import driver_api
-from driver_api import Function
+from driver_api import DriverFunction
 
 _HOOK = re.compile(r"^\S+ [TW] ((?:cu|nvml)[A-Z]\w*)$", re.MULTILINE)
 _MADE = "/* Made by tools/generate_hooks.py; not to be edited. */\n"
@@ -46,7 +46,7 @@ def hooks_of(objects: Iterable[str]) -> set[str]:
     )
 
 
-def callable_functions(found: list[Function]) -> str:
+def callable_functions(found: list[DriverFunction]) -> str:
     """Return the list of all that may be called, with what to ask cuGetProcAddress for."""
     table = tomllib.loads((Path(__file__).parent / "functions.toml").read_text())
     listed = [

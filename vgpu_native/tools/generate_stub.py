@@ -20,7 +20,7 @@ _HARMLESS = re.compile(
 _WORDS = {"char", "short", "int", "long", "unsigned", "float", "double", "void"}
 
 
-class Function(NamedTuple):
+class StubFunction(NamedTuple):
     """A function as the header declares it: its parameters are pairs of type and name."""
 
     name: str
@@ -46,12 +46,12 @@ class Function(NamedTuple):
         return "stub_" + self.name.removesuffix(self.suffix or "-")
 
 
-def functions(header: str, typedefs: str) -> list[Function]:
+def functions(header: str, typedefs: str) -> list[StubFunction]:
     """Return what a preprocessed header declares, with the versions that the typedefs name."""
     found = {match[1]: match for match in map(_read, _PROTOTYPE.findall(header))}
     versions = _versions(set(found), typedefs)
     return [
-        Function(name, result, parameters, versions.get(name, 0))
+        StubFunction(name, result, parameters, versions.get(name, 0))
         for result, name, parameters in sorted(found.values(), key=lambda each: each[1])
     ]
 
@@ -88,13 +88,13 @@ def _versions(names: set[str], typedefs: str) -> dict[str, int]:
     return result
 
 
-def _fallback(function: Function) -> str:
+def _fallback(function: StubFunction) -> str:
     if function.result == "nvmlReturn_t":
         return "NVML_ERROR_NOT_SUPPORTED"
     return "CUDA_SUCCESS" if _HARMLESS.match(function.name) else "CUDA_ERROR_NOT_SUPPORTED"
 
 
-def _definition(at: int, function: Function) -> str:
+def _definition(at: int, function: StubFunction) -> str:
     declared = ", ".join(f"{kind} {name}" for kind, name in function.parameters) or "void"
     passed = ", ".join(name for _, name in function.parameters)
     default = "2" if function.suffix else "1"
@@ -113,7 +113,7 @@ EXPORT {function.result} {function.name}({declared})
 """
 
 
-def _row(function: Function) -> str:
+def _row(function: StubFunction) -> str:
     kind = 2 if function.suffix else 1
     return (
         f'  {{"{function.name}", "{function.base}", {function.introduced}, {kind},'

@@ -58,7 +58,7 @@ class GateOpener:
         self._cluster = session.cluster
         self._policies = session.context.policies
         self._queues: dict[str, GateQueue] = {}
-        self._queued = PodEventQueue(session.cluster, "settlement", session.count)
+        self._queued = PodEventQueue(session.cluster, "settlement", count=session.count)
         self._events = WaitingEvents(self._queued, self._waits)
         self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
 

@@ -31,12 +31,16 @@ from ledger.kube.watch.optional_resources import Sleep
 K = TypeVar("K")
 T = TypeVar("T")
 
-_PODS: Final = CollectionSource(resources.PODS.collection(), Pod, PodList, whole)
+_PODS: Final = CollectionSource(resources.PODS.collection(), Pod, page_type=PodList, keep=whole)
 _QUOTAS: Final = CollectionSource(
-    resources.QUOTAS.collection(), ResourceQuota, ResourceQuotaList, whole
+    resources.QUOTAS.collection(), ResourceQuota, page_type=ResourceQuotaList, keep=whole
 )
-_NODES: Final = CollectionSource(resources.NODES.collection(), ApiNode, NodeList, whole)
-_BUDGETS: Final = CollectionSource(resources.BUDGETS.collection(), Budget, BudgetList, whole)
+_NODES: Final = CollectionSource(
+    resources.NODES.collection(), ApiNode, page_type=NodeList, keep=whole
+)
+_BUDGETS: Final = CollectionSource(
+    resources.BUDGETS.collection(), Budget, page_type=BudgetList, keep=whole
+)
 _metadata: Final = msgspec.json.Decoder(Bookmark)
 _workloads: Final = msgspec.json.Decoder(Workload)
 
@@ -52,6 +56,7 @@ class KubernetesCluster:
         self,
         client: ApiClient,
         sleep: Sleep = asyncio.sleep,
+        *,
         reporter: pod_events.EventReporter = pod_events.SERVICE,
     ) -> None:
         """`sleep` waits so many seconds between attempts; `reporter` is who reports events."""

@@ -27,7 +27,7 @@ PLUGIN_SECONDS: Final = 20.0
 class Credentials:
     """The loaded configuration of one cluster."""
 
-    def __init__(self, configuration: Any, loader: Any, source: str) -> None:
+    def __init__(self, configuration: Any, loader: Any, *, source: str) -> None:
         self._configuration = configuration
         self._loader = loader
         self._source = source
@@ -60,7 +60,7 @@ class Credentials:
                     )
         except Exception as error:
             raise NoCredentials(source, _reason(error)) from error
-        return cls(configuration, loader, source)
+        return cls(configuration, loader, source=source)
 
     @property
     def address(self) -> str:

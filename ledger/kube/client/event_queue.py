@@ -5,9 +5,10 @@ and logged at most once a minute.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Final, Protocol
+
+import structlog
 
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.ports import PodEvent
@@ -25,7 +26,7 @@ REFUSED: Final = "refused"
 Count = Callable[..., None]
 """Raises the counter of a name and its labels by one."""
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("ledger.kube")
 
 
 class EventWrites(Protocol):
@@ -39,7 +40,7 @@ class EventWrites(Protocol):
 class PodEventQueue:
     """Writes events of pods as long as `run` runs."""
 
-    def __init__(self, cluster: EventWrites, source: str, count: Count) -> None:
+    def __init__(self, cluster: EventWrites, source: str, *, count: Count) -> None:
         """`source` is the part of the service whose events these are, for metrics and log."""
         self._cluster, self._source, self._count = cluster, source, count
         self._waiting: asyncio.Queue[PodEvent] = asyncio.Queue(WAITING_MAX)
@@ -74,6 +75,5 @@ class PodEventQueue:
         now = asyncio.get_running_loop().time()
         if now < self._log_from:
             return
-        extra = {"source": self._source, "count": self._dropped, "reason": reason}
-        _log.warning("events_dropped", extra=extra)
+        _log.warning("events_dropped", source=self._source, count=self._dropped, reason=reason)
         self._dropped, self._log_from = 0, now + LOG_SECONDS

@@ -173,7 +173,7 @@ def _source(resource: Resource) -> CollectionSource[HamiWorkload, HamiAccount | 
     def keep(seen: HamiWorkload) -> HamiAccount | None:
         return account_of(seen, resource.kind) if seen.looks_like_hami() else None
 
-    return CollectionSource(resource.collection(), HamiWorkload, _CarrierList, keep)
+    return CollectionSource(resource.collection(), HamiWorkload, page_type=_CarrierList, keep=keep)
 
 
 def account_of(carrier: HamiWorkload, kind: str) -> HamiAccount:

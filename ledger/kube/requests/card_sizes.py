@@ -94,6 +94,7 @@ class CardSizes:
         self,
         view: StateView,
         cluster: str,
+        *,
         rules: DemandRules,
         card_memory_max: int = CARD_MEMORY_MAX,
     ) -> None:

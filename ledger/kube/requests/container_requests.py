@@ -31,7 +31,7 @@ class InvalidRequest(Exception):
     """A container's request cannot be understood: which resource, its value, why and what to do."""
 
     def __init__(
-        self, reason: Reason, resource: str, value: str | int, why: str, remedy: str
+        self, reason: Reason, resource: str, *, value: str | int, why: str, remedy: str
     ) -> None:
         super().__init__(f"{resource} is {value}, which {why}")
         self.reason = reason
@@ -241,9 +241,9 @@ def _cores(resources: Resources, vendor: Vendor) -> int | None:
         raise InvalidRequest(
             Reason.INVALID_CORES,
             vendor.cores,
-            value,
-            f"is more than the {vendor.whole_cores} that a card has",
-            f"Write a whole number from 0 to {vendor.whole_cores}: it is per card",
+            value=value,
+            why=f"is more than the {vendor.whole_cores} that a card has",
+            remedy=f"Write a whole number from 0 to {vendor.whole_cores}: it is per card",
         )
     return cores
 
@@ -254,11 +254,15 @@ def _percent(name: str, value: str | int, least: int, reason: Reason) -> int:
     try:
         percent = quantities.parse_integer(value)
     except (NotAQuantity, BinarySuffix, Fraction) as error:
-        raise InvalidRequest(Reason.INVALID_QUANTITY, name, value, str(error), remedy) from error
+        raise InvalidRequest(
+            Reason.INVALID_QUANTITY, name, value=value, why=str(error), remedy=remedy
+        ) from error
     except QuantityError as error:
-        raise InvalidRequest(reason, name, value, str(error), remedy) from error
+        raise InvalidRequest(reason, name, value=value, why=str(error), remedy=remedy) from error
     if not least <= percent <= WHOLE:
-        raise InvalidRequest(reason, name, value, f"is outside {least} to {WHOLE}", remedy)
+        raise InvalidRequest(
+            reason, name, value=value, why=f"is outside {least} to {WHOLE}", remedy=remedy
+        )
     return percent
 
 
@@ -268,13 +272,13 @@ def _integer(name: str, value: str | int, reason: Reason, unit: str) -> int:
         return quantities.parse_integer(value)
     except BinarySuffix as error:
         remedy = _instead_of_bytes(name, value, unit)
-        raise InvalidRequest(reason, name, value, str(error), remedy) from error
+        raise InvalidRequest(reason, name, value=value, why=str(error), remedy=remedy) from error
     except (TooLarge, TooLong) as error:
         remedy = f"{name} counts {unit}: write {most_of(name)} at most"
-        raise InvalidRequest(reason, name, value, str(error), remedy) from error
+        raise InvalidRequest(reason, name, value=value, why=str(error), remedy=remedy) from error
     except QuantityError as error:
         remedy = f"{name} counts {unit}: write a whole number without a fraction or a sign"
-        raise InvalidRequest(reason, name, value, str(error), remedy) from error
+        raise InvalidRequest(reason, name, value=value, why=str(error), remedy=remedy) from error
 
 
 def _instead_of_bytes(name: str, value: str | int, unit: str) -> str:
@@ -296,16 +300,18 @@ def _native(name: str, value: str | int) -> int:
         return quantities.parse_scaled(value)
     except QuantityError as error:
         remedy = f"Write {name} as Kubernetes does, for example 500m processors or 2Gi of memory"
-        raise InvalidRequest(Reason.INVALID_QUANTITY, name, value, str(error), remedy) from error
+        raise InvalidRequest(
+            Reason.INVALID_QUANTITY, name, value=value, why=str(error), remedy=remedy
+        ) from error
 
 
 def _no_cards(vendor: Vendor, count: int | None) -> InvalidRequest:
     return InvalidRequest(
         Reason.INVALID_COUNT,
         vendor.count,
-        "not given" if count is None else count,
-        "is no card to take the requested memory or cores from",
-        f"Ask for at least one {vendor.count}, or for no share of a card",
+        value="not given" if count is None else count,
+        why="is no card to take the requested memory or cores from",
+        remedy=f"Ask for at least one {vendor.count}, or for no share of a card",
     )
 
 

@@ -43,7 +43,7 @@ class PlacementPreferences(msgspec.Struct, frozen=True):
 class _Unclear(Exception):
     """An annotation cannot be understood."""
 
-    def __init__(self, key: str, text: str, remedy: str) -> None:
+    def __init__(self, key: str, text: str, *, remedy: str) -> None:
         super().__init__(key)
         self.denial = Denial(
             Reason.INVALID_POLICY,
@@ -63,7 +63,7 @@ def preferences_of(annotations: Mapping[str, str]) -> PlacementPreferences | Den
     try:
         node = _words(annotations, NODE_POLICY, NODE_POLICIES)
         if len(node) > 1:
-            raise _Unclear(NODE_POLICY, annotations[NODE_POLICY], "Write one word only")
+            raise _Unclear(NODE_POLICY, annotations[NODE_POLICY], remedy="Write one word only")
         return PlacementPreferences(
             numa_bind=_truth(annotations, NUMA_BIND),
             node_policy=node[0] if node else "",
@@ -78,7 +78,7 @@ def _words(annotations: Mapping[str, str], key: str, known: tuple[str, ...]) -> 
     text = annotations.get(key, "")
     words = items_of(text.lower())
     if not all(word in known for word in words):
-        raise _Unclear(key, text, f"Write {' or '.join(known)}, or leave the annotation out")
+        raise _Unclear(key, text, remedy=f"Write {' or '.join(known)}, or leave the annotation out")
     return words
 
 
@@ -86,7 +86,7 @@ def _truth(annotations: Mapping[str, str], key: str) -> bool:
     text = annotations.get(key, "")
     word = text.strip().lower()
     if word and word not in _TRUE | _FALSE:
-        raise _Unclear(key, text, "Write true or false, or leave the annotation out")
+        raise _Unclear(key, text, remedy="Write true or false, or leave the annotation out")
     return word in _TRUE
 
 
@@ -109,6 +109,6 @@ def _unclear_weights(text: str) -> _Unclear:
     return _Unclear(
         WEIGHTS,
         text,
-        f"Write all three as whole numbers from 0 to {WEIGHT_MAX}, at least one of them above 0,"
-        " for example slot=1,core=1,memory=3",
+        remedy=f"Write all three as whole numbers from 0 to {WEIGHT_MAX}, at least one of"
+        " them above 0, for example slot=1,core=1,memory=3",
     )

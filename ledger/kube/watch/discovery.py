@@ -6,11 +6,11 @@ down hides nothing of the others; it is named as unclear.
 """
 
 import asyncio
-import logging
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 import msgspec
+import structlog
 
 from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Malformed
 from ledger.kube.api.resources import Resource
@@ -29,7 +29,7 @@ _AGGREGATED: Final = "APIGroupDiscoveryList"
 _ACCEPT: Final = f"{JSON};g=apidiscovery.k8s.io;v=v2;as={_AGGREGATED},{JSON}"
 _NEEDED: Final = frozenset(("list", "watch"))
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("ledger.kube")
 
 
 class Discovery(msgspec.Struct, frozen=True):
@@ -181,7 +181,7 @@ async def _plain(
         async with slots:
             answer = await _read(client, path, _PlainList)
     except ClusterError as error:
-        _log.warning("cluster_group_unclear", extra={"path": path, "reason": str(error)})
+        _log.warning("cluster_group_unclear", path=path, reason=str(error))
         return None
     return [
         Resource(group, version, one.name, one.kind, one.namespaced)

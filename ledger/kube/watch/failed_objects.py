@@ -4,11 +4,12 @@ That is always a defect of ours, so it is logged with its traceback, counted, an
 until the object is taken in or gone.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Final
+
+import structlog
 
 METRIC: Final = "watch_failures_total"
 
@@ -22,7 +23,7 @@ Count = Callable[..., None]
 """Raises the counter of a name and its labels by one."""
 
 _REASON_MAX: Final = 200
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("ledger.kube")
 
 
 def _uncounted(name: str, *labels: str) -> None:
@@ -52,7 +53,9 @@ class FailedObjects:
         _log.error(
             "object_not_taken_in",
             exc_info=error,
-            extra={"path": watch, "key": name, "reason": reason},
+            path=watch,
+            key=name,
+            reason=reason,
         )
         self._count(METRIC, watch)
         if len(self._of) < REMEMBERED_MAX:

@@ -6,13 +6,13 @@ again, because what such a line meant is not known). It never raises for what th
 """
 
 import asyncio
-import logging
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
+import structlog
 
 from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Gone, Malformed, NotServed
 from ledger.kube.api.objects import ApiStatus, Bookmark, ListMeta, ObjectMeta, WatchEvent
@@ -38,7 +38,7 @@ EXPIRED_PAGES_MAX: Final = 3
 BACKOFF_SECONDS: Final = 0.5
 BACKOFF_SECONDS_MAX: Final = 30.0
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("ledger.kube")
 _events: Final = msgspec.json.Decoder(WatchEvent)
 _bookmarks: Final = msgspec.json.Decoder(Bookmark)
 _errors: Final = msgspec.json.Decoder(ApiStatus)
@@ -75,7 +75,12 @@ class CollectionSource(Generic[T, K]):
     """
 
     def __init__(
-        self, path: str, object_type: type[T], page_type: type[ListPage[T]], keep: Callable[[T], K]
+        self,
+        path: str,
+        object_type: type[T],
+        *,
+        page_type: type[ListPage[T]],
+        keep: Callable[[T], K],
     ) -> None:
         self.path = path
         self.objects = msgspec.json.Decoder(object_type)
@@ -129,7 +134,7 @@ async def list_all(
         try:
             return await _pages(client, source, path or source.path, fields)
         except Gone as error:
-            _log.info("cluster_list_expired", extra={"reason": str(error)})
+            _log.info("cluster_list_expired", reason=str(error))
     raise ClusterUnavailable(
         f"{path or source.path}: the pages of the list expire before they are read"
     )
@@ -160,9 +165,8 @@ async def watch(
             if not isinstance(error, ClusterUnavailable):
                 version = None
             absent = isinstance(error, NotServed)
-            level = logging.INFO if absent else logging.WARNING
-            extra = {"path": source.path, "reason": str(error)}
-            _log.log(level, "cluster_watch_interrupted", extra=extra)
+            log = _log.info if absent else _log.warning
+            log("cluster_watch_interrupted", path=source.path, reason=str(error))
             yield Interrupted(str(error), absent)
             await backoff.wait()
 

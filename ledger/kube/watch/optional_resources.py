@@ -4,10 +4,11 @@ While it is there this is a watch like any other. While it is not, that is told 
 not at every look, and the looks become rarer up to a bound.
 """
 
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
+
+import structlog
 
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload, WorkloadList
@@ -21,12 +22,12 @@ from ledger.tasks.backoff import Backoff
 K = TypeVar("K")
 Sleep = Callable[[float], Awaitable[None]]
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("ledger.kube")
 
 
 def source_of(resource: Resource, keep: Callable[[Workload], K]) -> CollectionSource[Workload, K]:
     """Return where the resource's objects are, how they are read and what is kept of them."""
-    return CollectionSource(resource.collection(), Workload, WorkloadList, keep)
+    return CollectionSource(resource.collection(), Workload, page_type=WorkloadList, keep=keep)
 
 
 async def watch(
@@ -60,7 +61,7 @@ async def _until_served(
     while not await _may_be_served(client, resource):
         why = await absent_definitions.explain(client, resource, told)
         if why.reason != told.reason:
-            _log.info("cluster_resource_absent", extra={"reason": why.reason})
+            _log.info("cluster_resource_absent", reason=why.reason)
             yield Interrupted(why.reason, absent=True)
         if why.version is not None and why is not told:
             yield Listed(why.version, [])

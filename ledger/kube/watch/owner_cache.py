@@ -59,6 +59,7 @@ class OwnerCache(Generic[D]):
     def __init__(
         self,
         digest: Callable[[Resource, Workload], D],
+        *,
         parents_max: int = OWNERS_MAX,
         bytes_max: int = BYTES_MAX,
     ) -> None:

@@ -57,7 +57,7 @@ class World:
             writer,
             CLUSTER,
             cluster=self.cluster,
-            current=CardSizes(writer, CLUSTER, settings.rules).rules,
+            current=CardSizes(writer, CLUSTER, rules=settings.rules).rules,
         )
         self.active = True
         self.now = 1_800_000_000_000_000

@@ -28,7 +28,7 @@ from vgpu_native.shared import limits_page
 AGAIN_SECONDS: Final = 0.25
 """How long to wait at most before kubelet and ledger are looked at again."""
 
-_logger: Final = structlog.get_logger("vgpu_native.plugin")
+_log: Final = structlog.get_logger("vgpu_native.plugin")
 
 
 class AllocateHandler:
@@ -38,14 +38,15 @@ class AllocateHandler:
         self,
         settings: PluginSettings,
         placements: PlacementSource,
+        *,
         allocations: AllocationStore,
-        witness: KubeletState,
+        kubelet: KubeletState,
     ) -> None:
         """Answer from placements, and keep what was answered in allocations."""
         self._settings = settings
         self._placements = placements
         self._allocations = allocations
-        self._witness = witness
+        self._kubelet = kubelet
         self.patience = AllocateWaitBudget(settings, placements)
 
     async def allocate(self, ids: Sequence[str]) -> ContainerAllocateResponse:
@@ -90,20 +91,20 @@ class AllocateHandler:
                 await asyncio.wait_for(self._placements.wait(version), pause)
             if not told and not call.known:
                 told = True
-                _logger.warning("allocate_waits", devices=count, reason=self._behind)
+                _log.warning("allocate_waits", devices=count, reason=self._behind)
 
     async def _settle(self) -> None:
-        entries = await self._witness.entries()
+        entries = await self._kubelet.entries()
         if entries is not None:
-            correct_by_checkpoint(self._allocations, self._witness, entries, _now())
+            correct_by_checkpoint(self._allocations, self._kubelet, entries, _now())
         elif self._allocations.all():
             correct_by_pod_resources(
-                self._allocations, self._witness, await self._witness.holders() or ()
+                self._allocations, self._kubelet, await self._kubelet.holders() or ()
             )
 
     async def _likeliest(self, count: int, *, again: bool = False) -> LikelyContainer | None:
         """Return who is likely to be asking now; with `again` also of those who have answers."""
-        entries = await self._witness.entries()
+        entries = await self._kubelet.entries()
         given = self._allocations.given(_now(), entries)
         latest = self._allocations.latest()
         uid = latest.owner.uid if latest and latest.owner else ""
@@ -114,7 +115,7 @@ class AllocateHandler:
         settings, container = self._settings, choice.container
         allocation = self._record(ids, container)
         if not choice.same_cards:
-            _logger.info("allocated_by_order", container=str(container))
+            _log.info("allocated_by_order", container=str(container))
         # Amounts that may be another's are not told: the page has them from the start on.
         shares = container.shares if choice.alike else ()
         limited = allocation.limited

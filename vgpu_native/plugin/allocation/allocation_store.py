@@ -33,7 +33,7 @@ NOTED_MICROSECONDS: Final = 2_000_000
 
 _ANYBODY: Final = 0o1777
 _NOBODY_ELSE: Final = 0o700
-_logger: Final = structlog.get_logger("vgpu_native.plugin")
+_log: Final = structlog.get_logger("vgpu_native.plugin")
 
 
 class ContainerOwner(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class AllocationStore:
             try:
                 found = msgspec.json.decode((directory / "record").read_bytes(), type=Allocation)
             except (OSError, msgspec.MsgspecError) as error:
-                _logger.warning("allocation_not_read", directory=str(directory), error=str(error))
+                _log.warning("allocation_not_read", directory=str(directory), error=str(error))
                 continue
             if found.token == directory.name:
                 found_here.append(found)

@@ -19,11 +19,11 @@ YOUNG_MICROSECONDS: Final = 120_000_000
 Key = tuple[str, str]
 """A pod's uid, and a container's name."""
 
-_logger: Final = structlog.get_logger("vgpu_native.plugin")
+_log: Final = structlog.get_logger("vgpu_native.plugin")
 
 
 async def collect(
-    allocations: AllocationStore, witness: KubeletState, settings: PluginSettings
+    allocations: AllocationStore, kubelet: KubeletState, settings: PluginSettings
 ) -> int:
     """Remove allocations that the kubelet no longer has; return how many directories that were.
 
@@ -31,7 +31,7 @@ async def collect(
     is mounted into a container, or will be when that restarts. A kubelet whose checkpoint was
     removed knows nothing of containers that run on, so whom the ledger still places is kept, too.
     """
-    entries = await witness.entries()
+    entries = await kubelet.entries()
     if entries is None:
         return 0
     noted = {entry.token for entry in entries}
@@ -39,7 +39,7 @@ async def collect(
     now = time.time_ns() // 1_000
     gone = []
     for one in allocations.all():
-        if one.token in noted or _is_forgotten(one, known, witness):
+        if one.token in noted or _is_forgotten(one, known, kubelet):
             continue
         if now - one.time > YOUNG_MICROSECONDS:
             gone += _dropped(allocations, one, settings)
@@ -47,18 +47,18 @@ async def collect(
         orphans = allocations.orphans(now - YOUNG_MICROSECONDS)
         left = [one for one in orphans if one.name not in noted]
     except OSError as error:
-        _logger.warning("allocations_not_listed", error=str(error))
+        _log.warning("allocations_not_listed", error=str(error))
         left = []
     paths = list(dict.fromkeys([*gone, *left]))
     # Tenants decide how many files there are: whoever serves does not wait for that.
     return await asyncio.to_thread(_remove, allocations, paths) if paths else 0
 
 
-def _is_forgotten(one: Allocation, known: Set[Key], witness: KubeletState) -> bool:
+def _is_forgotten(one: Allocation, known: Set[Key], kubelet: KubeletState) -> bool:
     """Return whether a container may run on without the kubelet knowing of its devices."""
     if not one.tied or one.owner is None or one.owner.key in known:
         return False
-    return witness.placed(*one.owner.key) is not None
+    return kubelet.placed(*one.owner.key) is not None
 
 
 def _dropped(allocations: AllocationStore, one: Allocation, settings: PluginSettings) -> list[Path]:
@@ -67,7 +67,7 @@ def _dropped(allocations: AllocationStore, one: Allocation, settings: PluginSett
         cdi.remove(settings.cdi_dir, one.token)
         allocations.drop(one)
     except OSError as error:
-        _logger.warning("allocation_not_dropped", token=one.token, error=str(error))
+        _log.warning("allocation_not_dropped", token=one.token, error=str(error))
         return []
     return [allocations.directory(one)]
 
@@ -80,5 +80,5 @@ def _remove(allocations: AllocationStore, directories: Sequence[Path]) -> int:
             allocations.release(directory)
             removed += 1
         except OSError as error:
-            _logger.warning("allocation_not_removed", directory=str(directory), error=str(error))
+            _log.warning("allocation_not_removed", directory=str(directory), error=str(error))
     return removed

@@ -22,7 +22,7 @@ from vgpu_native.plugin.kubelet.pod_resources import DeviceHolder
 
 def correct_by_checkpoint(
     allocations: AllocationStore,
-    witness: KubeletState,
+    kubelet: KubeletState,
     entries: Sequence[CheckpointEntry],
     now: int,
 ) -> None:
@@ -36,13 +36,13 @@ def correct_by_checkpoint(
             continue
         entry = by_token.get(one.token)
         if entry is not None:
-            _give(allocations, one, _owner(witness, entry))
+            _give(allocations, one, _owner(kubelet, entry))
         elif one.owner and not is_fresh(one, now):
             _give(allocations, one, None)
 
 
 def correct_by_pod_resources(
-    allocations: AllocationStore, witness: KubeletState, holders: Iterable[DeviceHolder]
+    allocations: AllocationStore, kubelet: KubeletState, holders: Iterable[DeviceHolder]
 ) -> None:
     """Let untied allocations be whose the pod-resources API says. Raises OSError.
 
@@ -50,14 +50,14 @@ def correct_by_pod_resources(
     """
     for holder in holders:
         found = [one for one in allocations.with_ids(holder.ids) if not one.tied]
-        container = witness.named(holder)
+        container = kubelet.named(holder)
         # Of several with these ids, all but the last may be of init containers.
         if found and container is not None:
             _give(allocations, found[0], owner_of(container))
 
 
-def _owner(witness: KubeletState, entry: CheckpointEntry) -> ContainerOwner:
-    container = witness.placed(entry.uid, entry.container)
+def _owner(kubelet: KubeletState, entry: CheckpointEntry) -> ContainerOwner:
+    container = kubelet.placed(entry.uid, entry.container)
     return owner_of(container) if container else ContainerOwner("", "", entry.uid, entry.container)
 
 

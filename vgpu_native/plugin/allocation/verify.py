@@ -26,14 +26,15 @@ class PreStartHandler:
         self,
         settings: PluginSettings,
         placements: PlacementSource,
+        *,
         allocations: AllocationStore,
-        witness: KubeletState,
+        kubelet: KubeletState,
     ) -> None:
         """Verify what is in allocations."""
         self._settings = settings
         self._placements = placements
         self._allocations = allocations
-        self._witness = witness
+        self._kubelet = kubelet
 
     async def verify(self, ids: Sequence[str]) -> None:
         """Let a container with these ids start. Raises Refused, OSError.
@@ -61,8 +62,8 @@ class PreStartHandler:
                 continue
 
     async def _found(self, ids: Sequence[str]) -> list[Pair]:
-        holders = await self._witness.holders() or ()
-        entries = [one for one in with_ids(await self._witness.entries(), ids) if one.token]
+        holders = await self._kubelet.holders() or ()
+        entries = [one for one in with_ids(await self._kubelet.entries(), ids) if one.token]
         if entries:
             pairs = [self._by_entry(entry) for entry in entries]
             self._agree(pairs, holders, ids)
@@ -77,7 +78,7 @@ class PreStartHandler:
         )
 
     def _by_entry(self, entry: CheckpointEntry) -> Pair:
-        container = self._witness.placed(entry.uid, entry.container)
+        container = self._kubelet.placed(entry.uid, entry.container)
         if container is None:
             raise unavailable(
                 f"container {entry.container} of pod {entry.uid}: the ledger has no placement of it"
@@ -92,7 +93,7 @@ class PreStartHandler:
         for those it was meant for, if they are of this pod.
         """
         who = f"container {holder.container} of pod {holder.namespace}/{holder.pod}"
-        container = self._witness.named(holder)
+        container = self._kubelet.named(holder)
         if container is None:
             raise unavailable(
                 f"{who}: the ledger has no placement of it on this node; it starts when the"
@@ -103,7 +104,7 @@ class PreStartHandler:
         if found and holder.ids == frozenset(ids):
             pairs.append((found.pop(0), container))
         for one in found:
-            meant = self._witness.placed(*one.owner.key) if one.owner else None
+            meant = self._kubelet.placed(*one.owner.key) if one.owner else None
             if meant is not None and meant.uid == container.uid:
                 pairs.append((one, meant))
         if not pairs:

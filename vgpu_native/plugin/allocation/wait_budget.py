@@ -23,7 +23,7 @@ LEAST_SECONDS: Final = 1.0
 class WaitingCall:
     """One call that waits. All times are those of the patience's clock."""
 
-    def __init__(self, settings: PluginSettings, now: Callable[[], float], until: float) -> None:
+    def __init__(self, settings: PluginSettings, now: Callable[[], float], *, until: float) -> None:
         """Wait until then at most, unless all is known before."""
         self._settings, self._now = settings, now
         self._until = until
@@ -61,6 +61,7 @@ class AllocateWaitBudget:
         self,
         settings: PluginSettings,
         placements: PlacementSource,
+        *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Wait for these placements; `now` in seconds."""
@@ -80,7 +81,7 @@ class AllocateWaitBudget:
         if not self._calls and now - self._ended > ROW_SECONDS:
             self._began = now
         until = max(self._began + self._settings.outage_seconds, now + LEAST_SECONDS)
-        call = WaitingCall(self._settings, self._now, until)
+        call = WaitingCall(self._settings, self._now, until=until)
         knowing = asyncio.create_task(self._know(call))
         self._calls += 1
         try:

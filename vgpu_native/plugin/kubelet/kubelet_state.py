@@ -16,7 +16,7 @@ from vgpu_native.plugin.plugin_settings import PluginSettings
 READS_MAX: Final = 5
 """How often in a row a checkpoint is read that is written all the time."""
 
-_logger: Final = structlog.get_logger("vgpu_native.plugin")
+_log: Final = structlog.get_logger("vgpu_native.plugin")
 
 
 class KubeletState:
@@ -26,7 +26,7 @@ class KubeletState:
         """Ask the kubelet of these settings."""
         self._settings = settings
         self._placements = placements
-        self._said: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
 
     async def entries(self) -> tuple[CheckpointEntry, ...] | None:
         """Return who is in the kubelet's checkpoint; None when that cannot be read.
@@ -46,7 +46,8 @@ class KubeletState:
         try:
             return await asyncio.to_thread(checkpoint.read, path, self._settings.resource)
         except BadCheckpoint as error:
-            self._say("checkpoint_not_read", str(error))
+            if self._is_new("checkpoint", str(error)):
+                _log.warning("checkpoint_not_read", error=str(error))
             return None
 
     async def holders(self) -> tuple[DeviceHolder, ...] | None:
@@ -56,7 +57,8 @@ class KubeletState:
                 self._settings.pod_resources, self._settings.resource
             )
         except KubeletSilent as error:
-            self._say("pod_resources_not_listed", str(error))
+            if self._is_new("pod_resources", str(error)):
+                _log.warning("pod_resources_not_listed", error=str(error))
             return None
 
     def placed(self, uid: str, name: str) -> PlacedContainer | None:
@@ -74,11 +76,10 @@ class KubeletState:
         )
         return max(found, key=lambda one: one.time, default=None)
 
-    def _say(self, what: str, why: str) -> None:
-        """Log what is wrong, unless it was logged before."""
-        if self._said.get(what) != why:
-            self._said[what] = why
-            _logger.warning(what, error=why)
+    def _is_new(self, source: str, problem: str) -> bool:
+        """Return whether this problem of a source differs from its last one, and store it."""
+        last, self._problems[source] = self._problems.get(source), problem
+        return last != problem
 
 
 def with_ids(

@@ -44,7 +44,7 @@ UNHEARD_SECONDS: Final = 10.0
 COLLECT_SECONDS: Final = 60.0
 """How often allocations of containers that are gone are removed."""
 
-_logger: Final = structlog.get_logger("vgpu_native.plugin")
+_log: Final = structlog.get_logger("vgpu_native.plugin")
 
 
 class DevicePluginServer:
@@ -56,9 +56,13 @@ class DevicePluginServer:
         slots = RegionSlots(settings.state_dir / "slots")
         self.allocations = AllocationStore(settings.state_dir / "allocations", slots)
         self._settings = settings
-        self._witness = KubeletState(settings, placements)
-        parts = settings, placements, self.allocations, self._witness
-        self._allocating, self._verifying = AllocateHandler(*parts), PreStartHandler(*parts)
+        self._kubelet = KubeletState(settings, placements)
+        self._allocate = AllocateHandler(
+            settings, placements, allocations=self.allocations, kubelet=self._kubelet
+        )
+        self._pre_start = PreStartHandler(
+            settings, placements, allocations=self.allocations, kubelet=self._kubelet
+        )
         self._servicer: DevicePluginService | None = None
         self._registered: tuple[int, int, int] | None = None
 
@@ -70,7 +74,7 @@ class DevicePluginServer:
     @property
     def waited_seconds(self) -> float:
         """For how long the kubelet has been waiting for an answer to `Allocate`, 0 if it is not."""
-        return self._allocating.patience.seconds
+        return self._allocate.patience.seconds
 
     @property
     def _is_heard(self) -> bool:
@@ -85,9 +89,9 @@ class DevicePluginServer:
                 try:
                     async with self._serving() as ours:
                         await self._stay_registered(ours)
-                    _logger.warning("plugin_socket_gone", socket=self._place)
+                    _log.warning("plugin_socket_gone", socket=self._place)
                 except OSError as error:
-                    _logger.error("plugin_not_served", socket=self._place, error=str(error))
+                    _log.error("plugin_not_served", socket=self._place, error=str(error))
                     await asyncio.sleep(self._settings.look_seconds)
 
     @property
@@ -110,7 +114,9 @@ class DevicePluginServer:
         A socket that a killed plugin has left is replaced.
         """
         server = grpc.aio.server(maximum_concurrent_rpcs=CALLS_MAX)
-        servicer = DevicePluginService(self.devices, self._allocating, self._verifying)
+        servicer = DevicePluginService(
+            self.devices, allocate=self._allocate, pre_start=self._pre_start
+        )
         add_DevicePluginServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
         try:
             server.add_insecure_port(f"unix:{self._place}")
@@ -151,10 +157,10 @@ class DevicePluginServer:
         try:
             await register(self._settings)
         except NotRegistered as error:
-            _logger.warning("plugin_not_registered", error=str(error), failures=failures + 1)
+            _log.warning("plugin_not_registered", error=str(error), failures=failures + 1)
             return failures + 1
         self._registered = kubelet
-        _logger.info("plugin_registered", resource=self._settings.resource)
+        _log.info("plugin_registered", resource=self._settings.resource)
         return 0
 
     def _pause(self, failures: int) -> float:
@@ -166,5 +172,5 @@ class DevicePluginServer:
     async def _collect(self) -> None:
         while True:
             await asyncio.sleep(COLLECT_SECONDS)
-            if count := await collect(self.allocations, self._witness, self._settings):
-                _logger.info("allocations_removed", count=count)
+            if count := await collect(self.allocations, self._kubelet, self._settings):
+                _log.info("allocations_removed", count=count)

@@ -34,7 +34,7 @@ OPTIONS: Final = DevicePluginOptions(
 DEVICES_MAX: Final = 16
 """Devices of one container, as a limits page has room for."""
 
-_logger: Final = structlog.get_logger("vgpu_native.plugin")
+_log: Final = structlog.get_logger("vgpu_native.plugin")
 
 
 class Context(Protocol):
@@ -48,12 +48,12 @@ class DevicePluginService(DevicePluginServicer):
     """Answers the kubelet."""
 
     def __init__(
-        self, devices: AdvertisedDevices, allocating: AllocateHandler, verifying: PreStartHandler
+        self, devices: AdvertisedDevices, *, allocate: AllocateHandler, pre_start: PreStartHandler
     ) -> None:
         """Advertise devices, hand them out, and verify who has them."""
         self._devices = devices
-        self._allocating = allocating
-        self._verifying = verifying
+        self._allocate = allocate
+        self._pre_start = pre_start
         self.listeners = 0
         self._closing = False
 
@@ -104,7 +104,7 @@ class DevicePluginService(DevicePluginServicer):
                 for index, one in enumerate(request.container_requests):
                     self._check(one.devices_ids, f"container_requests[{index}].devices_ids")
                 answers = [
-                    await self._allocating.allocate(list(one.devices_ids))
+                    await self._allocate.allocate(list(one.devices_ids))
                     for one in request.container_requests
                 ]
                 return AllocateResponse(container_responses=answers)
@@ -120,7 +120,7 @@ class DevicePluginService(DevicePluginServicer):
                 # A card that is gone does not stop what has it from being tied, so ids of before
                 # are not refused here: the kubelet knows whether they are healthy.
                 _check_ids(request.devices_ids, "devices_ids")
-                await self._verifying.verify(list(request.devices_ids))
+                await self._pre_start.verify(list(request.devices_ids))
                 return PreStartContainerResponse()
         except RejectedCall as refused:
             await context.abort(refused.code, str(refused))
@@ -135,7 +135,7 @@ class DevicePluginService(DevicePluginServicer):
                 f"{where}.allocation_size {size}: {len(available)} devices are available and"
                 f" {len(required)} have to be included; ask for a number between"
             )
-        cards = await self._allocating.expected(size)
+        cards = await self._allocate.expected(size)
         return ContainerPreferredAllocationResponse(
             deviceIDs=prefer(available, required, size, cards)
         )
@@ -163,8 +163,8 @@ def _explained(call: str) -> Iterator[None]:
     try:
         yield
     except RejectedCall as refused:
-        _logger.warning("kubelet_refused", call=call, code=refused.code.name, reason=str(refused))
+        _log.warning("kubelet_refused", call=call, code=refused.code.name, reason=str(refused))
         raise
     except OSError as error:
-        _logger.error("kubelet_failed", call=call, error=str(error))
+        _log.error("kubelet_failed", call=call, error=str(error))
         raise RejectedCall(grpc.StatusCode.INTERNAL, f"{call}: {error}") from error

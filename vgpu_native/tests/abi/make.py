@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 import driver_api
-from driver_api import Function
+from driver_api import DriverFunction
 
 _RESOLVING = ("cuGetProcAddress", "cuGetProcAddress_v2")
 """These have a behaviour: driver.c defines them."""
@@ -29,12 +29,12 @@ def main(headers: Path, output: Path) -> None:
     (output / "rows.inc").write_text("".join(rows))
 
 
-def row(number: int, one: Function) -> str:
+def row(number: int, one: DriverFunction) -> str:
     """Return FUNCTION(number, name, base, version, flag) for a table."""
     return f"FUNCTION({number}, {one.name}, {one.base}, {one.version}, {one.flag})\n"
 
 
-def echo(number: int, one: Function) -> str:
+def echo(number: int, one: DriverFunction) -> str:
     """Return the function of the driver, and its double that the driver does not export."""
     notes = "".join(f"  note(&{name}, sizeof {name});\n" for name in one.arguments)
     given = ", ".join(one.parameters) or "void"
@@ -42,13 +42,13 @@ def echo(number: int, one: Function) -> str:
     return f"CUresult {one.name}{body}static CUresult inner_{one.name}{body}"
 
 
-def forward(one: Function) -> str:
+def forward(one: DriverFunction) -> str:
     """Return a hook that forwards."""
     given, arguments = ", ".join(one.parameters) or "void", ", ".join(one.arguments)
     return f"EXPORT CUresult {one.name}({given}) {{ return REAL({one.name})({arguments}); }}\n"
 
 
-def call(number: int, one: Function) -> str:
+def call(number: int, one: DriverFunction) -> str:
     """Return a function that calls through an address, or directly where that is NULL."""
     names = one.arguments
     locals_ = "".join(f"  {parameter};\n" for parameter in one.parameters)

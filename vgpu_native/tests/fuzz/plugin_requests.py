@@ -87,10 +87,12 @@ def _plugin(folder: Path) -> tuple[DevicePluginService, list[str]]:
     placed = Placed(container("one", share(0)), container("two", share(0), share(1)))
     devices = AdvertisedDevices()
     devices.replace([card(0), card(1)])
-    parts = settings, placed, AllocationStore(settings.state_dir / "allocations")
-    witness = KubeletState(settings, placed)
+    allocations = AllocationStore(settings.state_dir / "allocations")
+    kubelet = KubeletState(settings, placed)
     servicer = DevicePluginService(
-        devices, AllocateHandler(*parts, witness), PreStartHandler(*parts, witness)
+        devices,
+        allocate=AllocateHandler(settings, placed, allocations=allocations, kubelet=kubelet),
+        pre_start=PreStartHandler(settings, placed, allocations=allocations, kubelet=kubelet),
     )
     return servicer, [one.ID for one in devices.listed().devices]
 

@@ -74,7 +74,7 @@ def driver(nvml: ModelNvml) -> Iterator[NvmlDriver]:
 
 @pytest.fixture
 def observer(driver: NvmlDriver) -> UsageObserver:
-    return UsageObserver(driver, ModelCgroups(), BypassDetector())
+    return UsageObserver(driver, ModelCgroups(), comparer=BypassDetector())
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def ledger() -> Ledger:
 
 
 async def test_placements_and_their_changes_are_told(ledger: Ledger, tmp_path: Path) -> None:
-    async with running(LogFollower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+    async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
         await until(lambda: not follower.trouble)
         version = follower.version
         ledger.place()
@@ -93,7 +93,7 @@ async def test_placements_and_their_changes_are_told(ledger: Ledger, tmp_path: P
 async def test_who_asks_is_told_when_all_that_was_written_is_known(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    async with running(LogFollower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+    async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
         for number in range(3):
             ledger.place(1, f"p{number}")
             await asyncio.wait_for(follower.caught_up(), SECONDS)
@@ -109,7 +109,7 @@ async def test_who_asks_while_the_log_is_lost_waits_until_it_is_there(
     async def away(self: MemoryLog) -> Extent:
         raise Unreachable("the log is away")
 
-    async with running(LogFollower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+    async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
         await until(lambda: not follower.trouble)
         monkeypatch.setattr(MemoryLog, "extent", away)
         asking = asyncio.create_task(follower.caught_up())
@@ -123,7 +123,7 @@ async def test_who_asks_while_the_log_is_lost_waits_until_it_is_there(
 
 async def test_what_concerns_others_is_no_news(ledger: Ledger, tmp_path: Path) -> None:
     async with running(
-        LogFollower("c1/other", ledger.connect, tmp_path / "placements")
+        LogFollower("c1/other", ledger.connect, file=tmp_path / "placements")
     ) as follower:
         await until(lambda: follower.is_current)
         version = follower.version
@@ -137,9 +137,9 @@ async def test_what_was_kept_is_not_current_before_the_log_was_read_to_its_end(
 ) -> None:
     ledger.place()
     file = tmp_path / "placements"
-    async with running(LogFollower(NODE, ledger.connect, file)) as follower:
+    async with running(LogFollower(NODE, ledger.connect, file=file)) as follower:
         await until(lambda: bool(follower.containers()))
-    again = LogFollower(NODE, ledger.connect, file)
+    again = LogFollower(NODE, ledger.connect, file=file)
     assert again.containers()
     assert not again.is_current
     version = again.version
@@ -153,7 +153,7 @@ async def test_who_starts_again_goes_on_where_it_was(
 ) -> None:
     ledger.place()
     file = tmp_path / "placements"
-    async with running(LogFollower(NODE, ledger.connect, file)) as follower:
+    async with running(LogFollower(NODE, ledger.connect, file=file)) as follower:
         await until(lambda: bool(follower.containers()))
     read: list[int] = []
     original = MemoryLog.follow
@@ -163,7 +163,7 @@ async def test_who_starts_again_goes_on_where_it_was(
         return original(self, first)
 
     monkeypatch.setattr(MemoryLog, "follow", counted)
-    again = LogFollower(NODE, ledger.connect, file)
+    again = LogFollower(NODE, ledger.connect, file=file)
     assert again.containers() == follower.containers()
     async with running(again):
         await until(lambda: not again.trouble)
@@ -184,7 +184,7 @@ async def test_what_is_kept_is_taken_between_two_records(
     monkeypatch.setattr(log_follower, "KEEP_SECONDS", 0.01)
     ledger.place()
     file = tmp_path / "placements"
-    async with running(LogFollower(NODE, ledger.connect, file)):
+    async with running(LogFollower(NODE, ledger.connect, file=file)):
         await until(file.exists)
     assert taken == {threading.get_ident()}
 
@@ -194,7 +194,7 @@ async def test_a_snapshot_saves_reading_everything(ledger: Ledger, tmp_path: Pat
     log = await ledger.connect()
     await log.save_snapshot(Snapshot(ledger.state.position, snapshots.encode(ledger.state)))
     ledger.store.records[0] = b"nobody reads this"
-    async with running(LogFollower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+    async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
         await until(lambda: not follower.trouble)
         assert len(follower.containers()) == 1
 
@@ -204,14 +204,14 @@ async def test_a_log_that_is_not_the_one_of_before_is_not_followed(
 ) -> None:
     ledger.place()
     file = tmp_path / "placements"
-    async with running(LogFollower(NODE, ledger.connect, file)) as follower:
+    async with running(LogFollower(NODE, ledger.connect, file=file)) as follower:
         await until(lambda: bool(follower.containers()))
     other = Ledger()
     other.place(300)
     other.place(200, "q")
     for changed in (other.store.records, ledger.store.records[:-1]):
         ledger.store.records = changed
-        async with running(LogFollower(NODE, ledger.connect, file)) as again:
+        async with running(LogFollower(NODE, ledger.connect, file=file)) as again:
             await until(lambda: "has seen" in again.trouble)
             [found] = again.containers()
             assert found.shares[0].memory == 100
@@ -228,7 +228,7 @@ async def test_a_log_that_comes_and_goes_is_found_again(
             raise Unreachable("nobody is there")
         return MemoryLog(ledger.store)
 
-    async with running(LogFollower(NODE, connect, tmp_path / "placements")) as follower:
+    async with running(LogFollower(NODE, connect, file=tmp_path / "placements")) as follower:
         await until(lambda: follower.trouble == "nobody is there")
         ledger.place()
         away = False
@@ -249,7 +249,7 @@ async def test_a_log_that_falls_silent_while_it_is_followed_is_told(
         return await original(self)
 
     monkeypatch.setattr(MemoryLog, "extent", extent)
-    async with running(LogFollower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+    async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
         for _ in range(2):
             await until(lambda: not follower.trouble)
             silent = True
@@ -264,7 +264,7 @@ async def test_a_file_that_cannot_be_read_costs_only_time(
 ) -> None:
     ledger.place()
     (tmp_path / "placements").write_bytes(content)
-    async with running(LogFollower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+    async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
         await until(lambda: bool(follower.containers()))
 
 
@@ -272,6 +272,6 @@ async def test_what_was_kept_of_another_node_is_not_believed(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     ledger.place()
-    async with running(LogFollower(NODE, ledger.connect, tmp_path / "placements")) as follower:
+    async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
         await until(lambda: bool(follower.containers()))
-    assert not LogFollower("c1/other", ledger.connect, tmp_path / "placements").containers()
+    assert not LogFollower("c1/other", ledger.connect, file=tmp_path / "placements").containers()

@@ -107,7 +107,9 @@ def test_a_question_is_answered_and_an_answer_is_not() -> None:
 async def test_only_what_is_not_said_yet_is_written(inventory: CardInventory) -> None:
     node = ModelNode()
     node.annotations = {annotation_names.CORES_SCALING: "200", "another": "stays"}
-    announcer = NodeAnnotator(node, "n0", inventory, CardOffer(slots=4), "json")
+    announcer = NodeAnnotator(
+        node, "n0", inventory=inventory, offer=CardOffer(slots=4), form="json"
+    )
     await inventory.look()
     assert await announcer.announce()
     assert not await announcer.announce()
@@ -128,7 +130,7 @@ async def test_nothing_is_said_before_it_is_known(
     inventory: CardInventory, nvml: ModelNvml
 ) -> None:
     node, nvml.failing = ModelNode(), "no driver"
-    announcer = NodeAnnotator(node, "n0", inventory, CardOffer(), "json")
+    announcer = NodeAnnotator(node, "n0", inventory=inventory, offer=CardOffer(), form="json")
     await inventory.look()
     assert not await announcer.announce()
     assert "not known" in announcer.trouble
@@ -146,7 +148,9 @@ async def test_an_ill_card_is_announced_within_a_moment(
     monkeypatch.setattr(node_annotator, "CONFLICT_SECONDS", 0.01)
     node = ModelNode()
     node.failing = [VersionConflict("somebody wrote"), ClusterUnavailable("no answer")]
-    announcer = NodeAnnotator(node, "n0", inventory, CardOffer(slots=4), "json")
+    announcer = NodeAnnotator(
+        node, "n0", inventory=inventory, offer=CardOffer(slots=4), form="json"
+    )
     tasks = [asyncio.create_task(one) for one in (inventory.run(), announcer.run())]
     try:
         await until(lambda: not announcer.trouble)

@@ -30,7 +30,7 @@ class Scene:
     def __init__(self) -> None:
         self.pods: dict[str, Obstacle | None] = {}
         self.looked = 0
-        self.queue = PodEventQueue(Nowhere(), "settlement", lambda *_: None)
+        self.queue = PodEventQueue(Nowhere(), "settlement", count=lambda *_: None)
         self.events = WaitingEvents(self.queue, self._find)
 
     def wait(self, uid: str, obstacle: Obstacle | None, now: float = 0.0) -> None:

@@ -61,7 +61,7 @@ def test_the_largest_card_of_each_type_counts_and_only_those_of_the_cluster() ->
     for node in ("east/n1", "east/n2"):
         log.do(RegisterCards(node, "hami", (SMALL, LARGE, other)))
     log.do(RegisterCards("east-2/n1", "hami", (Card("x", 0, "NVIDIA H200", 143_000, 100, 10),)))
-    assert CardSizes(log, "east", DemandRules()).rules() == KNOWN
+    assert CardSizes(log, "east", rules=DemandRules()).rules() == KNOWN
 
 
 def test_whole_cards_and_percentages_are_of_the_largest_card_there_is() -> None:
@@ -109,7 +109,7 @@ def test_the_setting_a_vendor_and_a_type_go_before_what_there_is() -> None:
 
 def test_the_rules_follow_what_nodes_announce() -> None:
     log = Log()
-    sizes = CardSizes(log, "east", DemandRules())
+    sizes = CardSizes(log, "east", rules=DemandRules())
     assert sizes.rules() == DemandRules()
     for node in ("east/n1", "east/n2"):
         log.do(RegisterCards(node, "hami", (SMALL,)))
@@ -132,7 +132,7 @@ HUGE = 2**31 - 1
 @pytest.mark.parametrize("scale", [1, 10])
 def test_one_node_alone_makes_no_whole_card_dearer(forged: str, scale: int) -> None:
     log = Log()
-    sizes = CardSizes(log, "east", DemandRules())
+    sizes = CardSizes(log, "east", rules=DemandRules())
     for node in ("east/n1", "east/n2"):
         log.do(RegisterCards(node, "hami", (SMALL, LARGE)))
     cards = (
@@ -153,7 +153,7 @@ def test_one_node_alone_makes_no_whole_card_dearer(forged: str, scale: int) -> N
 
 def test_a_type_that_one_node_has_counts_at_its_size_where_another_has_a_larger_card() -> None:
     log = Log()
-    sizes = CardSizes(log, "east", DemandRules())
+    sizes = CardSizes(log, "east", rules=DemandRules())
     log.do(RegisterCards("east/n1", "hami", (SMALL,)))
     log.do(RegisterCards("east/n2", "hami", (LARGE,)))
     log.do(RegisterCards("east/n3", "hami", (LARGE,)))
@@ -165,18 +165,19 @@ def test_the_only_node_of_a_vendor_is_believed_up_to_the_largest_card_that_there
     log = Log()
     log.do(RegisterCards("east/n1", "hami", (LARGE,)))
     assert (
-        asked({GPU: "1"}, CardSizes(log, "east", DemandRules()).rules()).amounts[MEMORY] == 81_920
+        asked({GPU: "1"}, CardSizes(log, "east", rules=DemandRules()).rules()).amounts[MEMORY]
+        == 81_920
     )
     log.do(RegisterCards("east/n1", "hami", (Card("f", 0, "NVIDIA A100", HUGE, 100, 10),)))
     log.do(RegisterCards("east/n2", "hami", (Card("g", 0, "NVIDIA A100", HUGE, 100, 10),)))
     for most in (CARD_MEMORY_MAX, 100_000):
-        rules = CardSizes(log, "east", DemandRules(), most).rules()
+        rules = CardSizes(log, "east", rules=DemandRules(), card_memory_max=most).rules()
         assert asked({GPU: "1"}, rules).amounts[MEMORY] == most
 
 
 def test_another_state_is_read_anew() -> None:
     log = Log()
-    sizes = CardSizes(log, "east", DemandRules())
+    sizes = CardSizes(log, "east", rules=DemandRules())
     log.do(RegisterCards("east/n1", "hami", (SMALL,)))
     assert sizes.rules().sizes
     log.state = State()
@@ -186,6 +187,6 @@ def test_another_state_is_read_anew() -> None:
 def test_where_the_setting_says_what_to_assume_the_cards_do_not_matter() -> None:
     log = Log()
     rules = DemandRules(worst_card_memory=100)
-    sizes = CardSizes(log, "east", rules)
+    sizes = CardSizes(log, "east", rules=rules)
     log.do(RegisterCards("east/n1", "hami", (SMALL,)))
     assert sizes.rules() is rules

@@ -17,7 +17,7 @@ from ledger.kube.client.http_client import ApiClient
 from ledger.kube.watch import list_watch
 from ledger.kube.watch.list_watch import CollectionSource, LineSplitter, watch_backoff, whole
 
-PODS = CollectionSource("/api/v1/pods", Pod, PodList, whole)
+PODS = CollectionSource("/api/v1/pods", Pod, page_type=PodList, keep=whole)
 
 
 def line(kind: str, version: int, name: str = "p") -> bytes:
@@ -211,7 +211,9 @@ async def test_a_page_is_reduced_to_what_is_kept_before_the_next_is_asked_for(sc
         asked_at[pod.metadata.name] = script.lists_asked()
         return pod.metadata.uid
 
-    listed = await list_watch.list_all(client, CollectionSource("/api/v1/pods", Pod, PodList, keep))
+    listed = await list_watch.list_all(
+        client, CollectionSource("/api/v1/pods", Pod, page_type=PodList, keep=keep)
+    )
     assert listed.objects == ["u-a", "u-b"]
     assert asked_at == {"a": 1, "b": 2}
 

@@ -35,7 +35,7 @@ def placed() -> Placed:
 
 @pytest.fixture
 def patience(placed: Placed, clock: Clock) -> AllocateWaitBudget:
-    return AllocateWaitBudget(SETTINGS, placed, clock.now)
+    return AllocateWaitBudget(SETTINGS, placed, now=clock.now)
 
 
 async def test_a_ledger_out_of_reach_is_waited_for_and_not_for_ever(
