@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.routing import Route
 
@@ -15,16 +16,12 @@ from ledger.runtime.http.json_endpoint import BodyBudget, BodyLimits, JsonEndpoi
 from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_review import (
-    AdmissionRequest,
-    AdmissionResponse,
+    MUTATE_PATH,
+    VALIDATE_PATH,
+    AnsweredAdmissionReview,
     BadReview,
-    decode,
-    encode,
 )
 from webhook.api.admission_settings import AdmissionSettings
-
-MUTATE_PATH: Final = "/admission/mutate"
-VALIDATE_PATH: Final = "/admission/validate"
 
 BODIES_MAX: Final = 16
 """Bodies of the largest size that may be in memory at once; smaller ones share the same bytes."""
@@ -33,7 +30,7 @@ BODIES_MAX: Final = 16
 class Handler(Protocol):
     """Answers reviews."""
 
-    async def answer(self, request: AdmissionRequest, until: float) -> AdmissionResponse:
+    async def answer(self, body: bytes, until: float) -> AnsweredAdmissionReview:
         """Return the answer to a review, by loop time `until`. Raises BadReview."""
         ...
 
@@ -48,12 +45,12 @@ def endpoint(
     *,
     budget: BodyBudget | None = None,
     observe_seconds: Callable[[float], None] = lambda _: None,
-) -> JsonEndpoint[AdmissionRequest, AdmissionResponse]:
+) -> JsonEndpoint[bytes, AnsweredAdmissionReview]:
     """Return the endpoint that answers reviews by a handler."""
     return JsonEndpoint(
         handler.answer,
-        decode=decode,
-        encode=encode,
+        decode=bytes,
+        encode=msgspec.json.encode,
         refusals={BadReview: (400, "BadReview")},
         limits=BodyLimits(
             settings.body_max,

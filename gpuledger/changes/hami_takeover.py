@@ -130,7 +130,7 @@ def _importing(settings: Settings, state: Callable[[], State], decided: Decide) 
         now = time.time_ns() // 1_000
         seen = pod_observation.observe_pod(pod, settings.cluster, rules, now, deleted=False)
         entry = state().entry(seen.namespace, seen.key)
-        if observation.holds_uid(entry, seen.uid):
+        if entry is not None and entry.holds_uid(seen.uid):
             return None
         return await decided(observation.command_for(seen, ACTOR))
 

@@ -11,7 +11,7 @@ import msgspec
 
 from gpuledger.demo.recordings import Creation, Patch, Review
 from gpuledger.demo.service import DemoService
-from webhook.app import MUTATE_PATH, VALIDATE_PATH
+from webhook.api.admission_review import MUTATE_PATH, VALIDATE_PATH
 
 CONNECTIONS: Final = 16
 ANSWER_SECONDS: Final = 10.0

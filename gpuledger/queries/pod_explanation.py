@@ -10,8 +10,8 @@ from ledger.core.model.denials import Reason
 from ledger.core.model.state import State
 from ledger.log.ledger import Ledger
 from ledger.runtime.settings.settings import Settings
-from webhook.admission import dry_run
-from webhook.admission.dry_run import Explanation, NamespaceMissing, OtherNamespace
+from webhook.admission import explanation
+from webhook.admission.explanation import Explanation, NamespaceMissing, OtherNamespace
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_review import BadReview
 from webhook.context.cluster_context import ClusterContext
@@ -68,15 +68,10 @@ async def explain_to(
 ) -> Explanation:
     """Explain what a ledger would answer to a review or a manifest. Raises BadReview,
     CommandError."""
-    validating = ValidatingWebhook(
-        ledger,
-        settings.cluster,
-        service_parts.demand_rules(settings),
-        service_parts.admission_settings(settings),
-        context,
-    )
+    admission = service_parts.admission_settings(settings)
+    validating = ValidatingWebhook(ledger, settings=admission, context=context)
     try:
-        return await dry_run.explain(
+        return await explanation.explain(
             validating,
             body,
             deadline=settings.admission_deadline_seconds,

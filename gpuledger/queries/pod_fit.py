@@ -36,7 +36,7 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import device_request_of
 from ledger.kube.requests.device_requests import PodDeviceRequest
 from ledger.runtime.settings.settings import Settings
-from webhook.admission.dry_run import NAMESPACE
+from webhook.admission.explanation import NAMESPACE
 from webhook.api.admission_review import UNDECODABLE, BadReview, bad_review
 from webhook.kinds.catalog import KindCatalog
 from webhook.kinds.templates import templates_of

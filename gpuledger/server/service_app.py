@@ -41,7 +41,7 @@ from projections.api.usage_metrics import UsageCollector
 from projections.store.readers import Readers
 from projections.store.store_writer import StoreError
 from webhook import app as admission
-from webhook.admission.dry_run import Explanation, NamespaceMissing, OtherNamespace, explain
+from webhook.admission.explanation import Explanation, NamespaceMissing, OtherNamespace, explain
 from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_review import BadReview
@@ -70,16 +70,14 @@ class ServiceApp:
         self._readers = Readers(Path(settings.store_dir) / service_parts.PROJECTION)
         self._usage = UsageCollector(self._readers)
         self._explaining = BodyBudget(EXPLAINED_MAX * settings.review_bytes_max)
-        rules = service_parts.demand_rules(settings)
         policy = service_parts.admission_settings(settings)
         if cluster_side is not None:
             self._context = cluster_side.context
         else:
             self._context = service_parts.cluster_context(settings, replica)
-        where = settings.cluster, rules, policy, self._context
         ledger = cluster_side.ledger if cluster_side is not None else replica
-        self._validating = ValidatingWebhook(ledger, *where)
-        mutating = MutatingWebhook(*where)
+        self._validating = ValidatingWebhook(ledger, settings=policy, context=self._context)
+        mutating = MutatingWebhook(policy, self._context)
         self.extender_server = self._extender_server_of(ledger) if settings.extender else None
         routes = [
             *(admission.routes(mutating, self._validating, policy, self._took) if reviews else ()),

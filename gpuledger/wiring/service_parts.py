@@ -274,12 +274,12 @@ def cluster_context(
     rules = demand_rules(settings)
     sizes = CardSizes(view, settings.cluster, rules=rules, card_memory_max=settings.card_memory_max)
     return ClusterContext(
-        kind_catalog(settings),
-        rules,
-        view,
         settings.cluster,
-        default=namespace_policy(settings),
+        catalog=kind_catalog(settings),
+        view=view,
         cluster=cluster,
+        default=namespace_policy(settings),
+        rules=rules,
         current=sizes.rules,
         doubts=sizes.doubts,
     )

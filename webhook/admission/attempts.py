@@ -1,4 +1,9 @@
-"""Attempts: naming what a review is about, so that the same write is never charged twice."""
+"""Attempts: what a review is about and whose it is, so that the same write is never charged twice.
+
+Any user may write an ownerReference. What an object asks for is drawn from a root's envelope only
+where the controller of that kind has written the object. Every other object counts by itself, and
+an update by which it could count otherwise later is refused.
+"""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,16 +11,25 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.amounts import Amounts
-from ledger.core.model.commands import CREATE, Observe, Reserve
-from ledger.core.model.denials import Denial
+from ledger.core.model.commands import BARRED, CREATE, Observe, Reserve
+from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.qualified_names import qualified
 from ledger.core.model.traits import Traits
-from ledger.kube.api.objects import ObjectMeta
-from webhook.admission.admission_denials import missing_uid_denial, unusable_name_denial
-from webhook.api.admission_review import NAME_CHARACTERS_MAX, AdmissionRequest, BadReview
+from ledger.kube.api.objects import ObjectMeta, OwnerReference
+from ledger.kube.requests.container_requests import shown
+from webhook.api.admission_review import (
+    NAME_CHARACTERS_MAX,
+    AdmissionRequest,
+    BadReview,
+    UserInfo,
+)
+from webhook.context.owner_chain import OwnerChains, OwningRoot
+from webhook.kinds.schema import WorkloadKind
 
 ACTOR_CHARACTERS_MAX: Final = 256
 """How much of a user's or an owner's name is recorded: user names may be of any length."""
+
+OWNER_FIELD: Final = "metadata.ownerReferences"
 
 _VERSION: Final = "$.request.oldObject.metadata.resourceVersion"
 
@@ -24,14 +38,14 @@ class Attempts:
     """Names the attempts of one cluster."""
 
     def __init__(
-        self, cluster: str, owner_holds_max: int, recorded: Callable[[str], str] = str
+        self, cluster: str, *, owner_holds_max: int, recorded: Callable[[str], str]
     ) -> None:
         """Name attempts in `cluster`, with at most so many unsettled creations per owner.
 
         Who sends a request is the owner of what it creates, see `with_controller_as_owner`.
         `recorded` returns what the log holds for the name of a user.
         """
-        self._cluster = cluster
+        self._prefix = qualified(cluster, "")
         self._owner_holds_max = owner_holds_max
         self._recorded = recorded
 
@@ -70,13 +84,13 @@ class Attempts:
         name = request.name or meta.name
         namespace = request.namespace or meta.namespace
         if base == CREATE and not uid:
-            return missing_uid_denial(f"{resource}/{name}")
+            return _missing_uid_denial(f"{resource}/{name}")
         for field, text in (("name", name), ("namespace", namespace), ("uid", uid)):
             if not text or len(text) > NAME_CHARACTERS_MAX or "/" in text:
-                return unusable_name_denial(f"metadata.{field}", text)
+                return _unusable_name_denial(f"metadata.{field}", text)
         actor = self._recorded(request.user_info.username)[:ACTOR_CHARACTERS_MAX]
         return Reserve(
-            namespace=qualified(self._cluster, namespace),
+            namespace=self._prefix + namespace,
             key=f"{resource}/{name}",
             uid=uid,
             demand=demand,
@@ -85,6 +99,57 @@ class Attempts:
             owner_holds_max=self._owner_holds_max,
             actor=actor,
         )
+
+
+class Ownership(msgspec.Struct, frozen=True):
+    """The root that an object leads to, None without one or when it cannot be read.
+
+    `key` is the root as commands name it: its key, empty without one, or `BARRED` where the user
+    that writes the object is not the controller that it names. Such a user is barred also from a
+    root that was not found, because it may be found later. `controller` is the controller that the
+    object names if its kind is known and the user acts for it, None otherwise.
+    """
+
+    root: OwningRoot | None
+    key: str
+    controller: OwnerReference | None = None
+
+
+async def ownership_of(
+    owner_chains: OwnerChains, request: AdmissionRequest, meta: ObjectMeta, until: float
+) -> Ownership:
+    """Return whose the object of a request is; owners are read until loop time `until`."""
+    controller, user = meta.controller(), request.user_info
+    namespace = request.namespace or meta.namespace
+    chain = await owner_chains.chain_of(namespace, controller, until=until)
+    root, kind = chain.root, chain.kind
+    if kind is None and root is not None:
+        kind = root.kind  # a pod that owns others acts for the controller of its own root
+    key = root.key if root is not None else ""
+    if kind is None:
+        return Ownership(root, key)
+    if is_controller(kind, user):
+        return Ownership(root, key, controller)
+    if root is not None:
+        owner_chains.unrecognized_controllers.note(kind.name, user.username)
+    return Ownership(root, BARRED)
+
+
+def is_controller(kind: WorkloadKind, user: UserInfo) -> bool:
+    """Return whether a user is expected to create what objects of a kind control."""
+    return user.username in kind.controllers or not set(kind.controllers).isdisjoint(user.groups)
+
+
+def with_controller_as_owner(reserve: Reserve, controller: OwnerReference | None) -> Reserve:
+    """Return the reservation of what a controller has made for one of its objects.
+
+    Each of these has a bound of its own. A user that is not the controller that the object names
+    is bounded as a user: any user may write such a name, and each would be a new bound.
+    """
+    if controller is None:
+        return reserve
+    owner = f"{controller.kind}/{controller.name}/{controller.uid}"[:ACTOR_CHARACTERS_MAX]
+    return msgspec.structs.replace(reserve, owner=owner)
 
 
 def base_observation(
@@ -104,14 +169,62 @@ def base_observation(
     )
 
 
-def with_controller_as_owner(reserve: Reserve, meta: ObjectMeta) -> Reserve:
-    """Return the reservation of what a controller has made for one of its objects.
+def forged_owner_denial(
+    owner_chains: OwnerChains, new: ObjectMeta, old: ObjectMeta, user: UserInfo
+) -> Denial | None:
+    """Return why an update may not name another controller than the object had."""
+    now, before = new.controller(), old.controller()
+    if now is None or (before is not None and before.uid == now.uid):
+        return None
+    kind = owner_chains.controller_kind(new)
+    if kind is None or is_controller(kind, user):
+        return None
+    return wrong_creator_denial(new, user)
 
-    Each of these has a bound of its own. A user that is not the controller that the object names
-    is bounded as a user: any user may write such a name, and each would be a new bound.
+
+def wrong_creator_denial(meta: ObjectMeta, user: UserInfo) -> Denial:
+    """Return the denial of an object whose controller did not make it."""
+    owner = meta.controller()
+    assert owner is not None, "asked of objects that name a controller"
+    name = f"{owner.kind} {owner.name}"
+    return Denial(
+        Reason.FORGED_OWNER,
+        f"{OWNER_FIELD} names {shown(name)} as the controller, and {shown(user.username)} is not"
+        f" who controls for a {owner.kind}",
+        transient=False,
+        remedy="Leave the reference out; who may act for a kind is said by controller_identities",
+        field=OWNER_FIELD,
+        value=shown(name),
+    )
+
+
+def _unusable_name_denial(field: str, text: str) -> Denial:
+    """Return the denial of an object that lacks what names its attempt."""
+    return Denial(
+        Reason.INVALID_REVIEW,
+        f"{field} is {'not a usable name' if text else 'missing'}, so the attempt to write this"
+        " object cannot be told from others",
+        transient=False,
+        remedy="kube-apiserver sets it before validating admission; is this webhook registered as"
+        " a validating one?",
+        field=field,
+        value=shown(text),
+    )
+
+
+def _missing_uid_denial(key: str) -> Denial:
+    """Return the denial of a creation that cannot be told from others of the same name.
+
+    A hold for its key alone could end only by a guess: an object of that name that is there, or is
+    not, proves nothing about this request.
     """
-    controller = meta.controller()
-    if controller is None:
-        return reserve
-    owner = f"{controller.kind}/{controller.name}/{controller.uid}"[:ACTOR_CHARACTERS_MAX]
-    return msgspec.structs.replace(reserve, owner=owner)
+    return Denial(
+        Reason.UID_MISSING,
+        f"the creation of {shown(key)} was sent without metadata.uid, so nothing could prove what"
+        " became of it",
+        transient=False,
+        remedy="Register /admission/validate in a ValidatingWebhookConfiguration, as `gpuledger"
+        " webhook print` shows it: kube-apiserver sets the uid before it asks those. An aggregated"
+        " API server has to set it as well, or name its namespaces in exempt_namespaces",
+        field="metadata.uid",
+    )

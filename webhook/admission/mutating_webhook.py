@@ -7,21 +7,30 @@ pod of any scheduler gets the gate behind which it waits.
 
 The webhook never decides and never charges: whatever it does not understand passes untouched and is
 refused, with a reason, by the validating webhook. What it writes is no proof of anything, and a pod
-that it was not asked about is judged alike. Its patch is the same however often it is asked.
+that it was not asked about is decided alike. Its patch is the same however often it is asked.
 """
+
+from typing import Final
 
 import msgspec
 
 from ledger.core.model.denials import Denial
-from ledger.kube.api.objects import Container, Pod
+from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import GATE, is_gated
 from ledger.kube.requests.container_requests import cards_of, names_cards
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
-from webhook.api.admission_review import AdmissionRequest, AdmissionResponse, required_pod
+from webhook.api.admission_review import (
+    AdmissionResponse,
+    AnsweredAdmissionReview,
+    decode,
+    required_pod,
+)
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.policies import NamespacePolicy
+
+_POINTER: Final = str.maketrans({"~": "~0", "/": "~1"})
+"""What characters of a name become in a step of a JSON pointer."""
 
 
 class PatchOperation(msgspec.Struct, frozen=True):
@@ -33,57 +42,41 @@ class PatchOperation(msgspec.Struct, frozen=True):
 
 
 class MutatingWebhook:
-    """Normalises pods on CREATE."""
+    """Completes pods on CREATE."""
 
-    def __init__(
-        self,
-        cluster: str,
-        rules: DemandRules,
-        policy: AdmissionSettings,
-        context: ClusterContext | None = None,
-    ) -> None:
-        """Complete pods of `cluster`, filling in the defaults of `rules`."""
-        self._context = context or ClusterContext.none(cluster, rules)
-        self._policy = policy
+    def __init__(self, settings: AdmissionSettings, context: ClusterContext) -> None:
+        self._settings = settings
+        self._context = context
 
-    async def answer(self, request: AdmissionRequest, until: float) -> AdmissionResponse:
+    async def answer(self, body: bytes, until: float) -> AnsweredAdmissionReview:
         """Return the answer to a review, always "allowed", by loop time `until`.
 
         Raises BadReview.
         """
-        if not request.is_pods() or request.sub_resource or request.operation != "CREATE":
-            return AdmissionResponse(request.uid, True)
-        treated = await self._context.policy_of(request.namespace, until)
-        patch = self._patch(request, required_pod(request, "object"), treated)
-        if not patch:
-            return AdmissionResponse(request.uid, True)
-        return AdmissionResponse(
-            request.uid, True, patch_type="JSONPatch", patch=msgspec.json.encode(patch)
-        )
-
-    def _patch(
-        self, request: AdmissionRequest, pod: Pod, treated: NamespacePolicy
-    ) -> list[PatchOperation]:
-        demand = demand_of(pod, self._context.rules)
-        if isinstance(demand, Denial) or not demand.amounts or treated.mode == "off":
-            return []
+        request = decode(body)
+        untouched = AnsweredAdmissionReview(response=AdmissionResponse(request.uid, True))
+        if not request.is_pods or request.sub_resource or request.operation != "CREATE":
+            return untouched
+        pod = required_pod(request, "object")
+        policy = await self._context.policies.policy_of(request.namespace, until)
+        rules = self._context.rules
+        demand = demand_of(pod, rules)
+        if isinstance(demand, Denial) or not demand.amounts or policy.mode == "off":
+            return untouched
         patch: list[PatchOperation] = []
-        if treated.on_exceeded == "pending" and not treated.may_exceed_limits(request.user_info):
+        if policy.on_exceeded == "pending" and not policy.may_exceed_limits(request.user_info):
             patch = _gated(pod)
-        schedulers = self._policy.schedulers
-        if pod.spec.node_name or not schedulers.place(pod):
-            return patch
-        asking = False
-        for kind, containers in _containers(pod):
-            for number, container in enumerate(containers):
-                if names_cards(container, self._context.rules):
-                    asking = True
-                    place = f"/spec/{kind}/{number}/resources/limits"
-                    patch += _completed(container, place, self._context.rules)
-        scheduler = schedulers.of(pod)
-        if asking and schedulers.given == scheduler != pod.spec.scheduler_name:
-            patch.append(PatchOperation("/spec/schedulerName", scheduler))
-        return patch
+        schedulers = self._settings.schedulers
+        if not pod.spec.node_name and schedulers.place(pod):
+            scheduler = schedulers.of(pod)
+            is_given = schedulers.given == scheduler != pod.spec.scheduler_name
+            patch += _completed(pod, rules, scheduler if is_given else "")
+        if not patch:
+            return untouched
+        steps = msgspec.json.encode(patch)
+        return AnsweredAdmissionReview(
+            response=AdmissionResponse(request.uid, True, patch_type="JSONPatch", patch=steps)
+        )
 
 
 def _gated(pod: Pod) -> list[PatchOperation]:
@@ -94,30 +87,32 @@ def _gated(pod: Pod) -> list[PatchOperation]:
     return [PatchOperation("/spec/schedulingGates", [{"name": name} for name in names])]
 
 
-def _containers(pod: Pod) -> tuple[tuple[str, list[Container]], ...]:
-    spec = pod.spec
-    return ("initContainers", spec.init_containers or []), ("containers", spec.containers or [])
+def _completed(pod: Pod, rules: DemandRules, scheduler: str) -> list[PatchOperation]:
+    """Write down the count and the cores that the demand function assumes, and the scheduler.
 
-
-def _completed(container: Container, place: str, rules: DemandRules) -> list[PatchOperation]:
-    """Write down the count and the cores that the demand function assumes.
-
-    They go into the limits; the API server copies limits of extended resources to requests.
+    They go into the limits; the API server copies limits of extended resources to requests. The
+    scheduler is written where a container asks for cards, unless it is empty.
     """
-    missing: dict[str, str] = {}
-    for cards in cards_of(container, rules):
-        vendor = cards.vendor
-        if vendor.completed and not cards.count_given:
-            missing[vendor.count] = str(cards.count)
-        if vendor.completed and not cards.cores_given and cards.cores:
-            missing[vendor.cores] = str(cards.cores)
-    if not missing:
-        return []
-    if container.resources is None or container.resources.limits is None:
-        return [PatchOperation(place, missing)]
-    return [PatchOperation(f"{place}/{_pointer(name)}", text) for name, text in missing.items()]
-
-
-def _pointer(name: str) -> str:
-    """Return a name as one step of a JSON pointer."""
-    return name.replace("~", "~0").replace("/", "~1")
+    patch: list[PatchOperation] = []
+    is_asking = False
+    spec = pod.spec
+    fields = ("initContainers", spec.init_containers), ("containers", spec.containers)
+    for field, containers in fields:
+        for number, container in enumerate(containers or ()):
+            is_asking = is_asking or names_cards(container, rules)
+            missing: dict[str, str] = {}
+            for cards in cards_of(container, rules):
+                vendor = cards.vendor
+                if vendor.completed and not cards.count_given:
+                    missing[vendor.count] = str(cards.count)
+                if vendor.completed and not cards.cores_given and cards.cores:
+                    missing[vendor.cores] = str(cards.cores)
+            limits = f"/spec/{field}/{number}/resources/limits"
+            if missing and (container.resources is None or container.resources.limits is None):
+                patch.append(PatchOperation(limits, missing))
+                continue
+            for name, text in missing.items():
+                patch.append(PatchOperation(f"{limits}/{name.translate(_POINTER)}", text))
+    if is_asking and scheduler:
+        patch.append(PatchOperation("/spec/schedulerName", scheduler))
+    return patch

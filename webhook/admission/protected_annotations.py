@@ -34,26 +34,26 @@ _REMEDY: Final = (
 )
 
 
-def is_checked(request: AdmissionRequest) -> bool:
+def forbidden_field(request: AdmissionRequest, trusted: Collection[str]) -> str:
+    """Return the reserved field that a request may not write, "" where it may be made.
+
+    Raises BadReview.
+    """
+    if request.user_info.username in trusted or not _can_annotate(request):
+        return ""
+    old = optional_metadata(request, "oldObject")
+    return changed_protected_field(required_metadata(request, "object"), old)
+
+
+def _can_annotate(request: AdmissionRequest) -> bool:
     """Return whether a request can write the annotations of a pod."""
-    if request.is_pods():
+    if request.is_pods:
         if request.sub_resource == "binding":
             return request.operation == "CREATE"
         if request.sub_resource == "status":
             return request.operation == "UPDATE"
         return request.operation in ("CREATE", "UPDATE")
     return request.resource.name == "bindings" and request.operation == "CREATE"
-
-
-def forbidden_field(request: AdmissionRequest, trusted: Collection[str]) -> str:
-    """Return the reserved field that a checked request may not write, "" where it may be made.
-
-    Raises BadReview.
-    """
-    if request.user_info.username in trusted:
-        return ""
-    old = optional_metadata(request, "oldObject")
-    return changed_protected_field(required_metadata(request, "object"), old)
 
 
 def resembles_hami(request: AdmissionRequest, field: str) -> bool:
@@ -63,7 +63,7 @@ def resembles_hami(request: AdmissionRequest, field: str) -> bool:
     tenant's template, and the account be a controller with many rights. `explain` judges as a dry
     run what a tenant writes, user names included.
     """
-    is_update = request.is_pods() and not request.sub_resource and request.operation == "UPDATE"
+    is_update = request.is_pods and not request.sub_resource and request.operation == "UPDATE"
     return (
         is_update
         and not request.dry_run

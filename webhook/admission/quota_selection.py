@@ -129,9 +129,10 @@ class QuotaSelection:
     ) -> Traits | None:
         """Return by what the root is counted that an object is adopted into."""
         context = self._context
-        root = await context.owner_chains.root_of(
-            local_name(reserve.namespace), meta, deadline=context.until(until)
+        chain = await context.owner_chains.chain_of(
+            local_name(reserve.namespace), meta.controller(), until=until
         )
+        root = chain.root
         if root is None:
             return None
         entry = self._state.entry(reserve.namespace, root.key)

@@ -10,10 +10,11 @@ from ledger.core.model.commands import AnyCommand, Describe, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
 from ledger.core.model.qualified_names import local_name
 from ledger.log.ledger import Accepted, Ledger
-from webhook.admission import admission_denials
 from webhook.admission.verdict import UNTOUCHED, Verdict
+from webhook.api.admission_review import AdmissionRequest
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
+from webhook.context.policies import NamespacePolicy
 
 UNAVAILABLE: Final = frozenset(
     (
@@ -48,61 +49,60 @@ _log: Final = structlog.get_logger("webhook")
 class ReservationRequest(msgspec.Struct, frozen=True):
     """A reservation to ask for by loop time `until`, after what `shown` proves.
 
-    `yielding` says that nobody is to be refused for want of room.
+    `policy` is that of the namespace of the admission request that asks.
     """
 
+    request: AdmissionRequest
+    policy: NamespacePolicy
     reserve: Reserve
     until: float
     shown: tuple[Observe, ...] = ()
-    dry_run: bool = False
-    may_exceed_limits: bool = False
     warnings: tuple[str, ...] = ()
 
 
 class ReservationClient:
     """Asks one ledger for one cluster."""
 
-    def __init__(self, ledger: Ledger, policy: AdmissionSettings, context: ClusterContext) -> None:
+    def __init__(
+        self, ledger: Ledger, *, settings: AdmissionSettings, context: ClusterContext
+    ) -> None:
         self._ledger = ledger
-        self._policy = policy
+        self._settings = settings
         self._context = context
 
     async def ask(self, question: ReservationRequest) -> Verdict:
         """Ask for a reservation. An update first shows its base, which fences earlier ones."""
-        question = msgspec.structs.replace(question, reserve=self._told(question.reserve))
+        reserve = question.reserve
         try:
             async with asyncio.timeout_at(question.until):
-                answer = await self._decided(question)
+                answer = await self._submitted(question)
         except TimeoutError:
-            answer = admission_denials.deadline_denial(self._policy.deadline)
+            answer = _deadline_denial(self._settings.deadline)
         if not isinstance(answer, Denial):
-            return _verdict(question, answer)
-        if question.may_exceed_limits and answer.reason in NO_ROOM:
+            return _verdict(question, answer.decision)
+        user = question.request.user_info
+        is_over = answer.reason in NO_ROOM and not reserve.forced
+        if is_over and question.policy.may_exceed_limits(user):
             return await self._forced(question, answer)
-        if answer.reason in UNAVAILABLE and self._policy.allow_unavailable:
-            key = question.reserve.key
-            _log.warning("admitted uncharged", key=key, reason=str(answer.reason))
-            warning = f"{answer.reason}: admitted without being charged by gpuledger"
-            admitted = _verdict(question, answer, None, warning)
-            return msgspec.structs.replace(admitted, outcome=str(answer.reason))
-        return _verdict(question, answer, answer)
+        if answer.reason in UNAVAILABLE and self._settings.allow_unavailable:
+            reason = str(answer.reason)
+            _log.warning("admitted_uncharged", key=reserve.key, reason=reason)
+            warning = f"{reason}: admitted without being charged by gpuledger"
+            admitted = _verdict(question, answer.decision, None, warning)
+            return msgspec.structs.replace(admitted, outcome=reason)
+        return _verdict(question, answer.decision, answer)
 
     async def dry_run(self, reserve: Reserve, until: float) -> Denial | None:
         """Return why a reservation would be refused now; nothing is reserved."""
         try:
             async with asyncio.timeout_at(until):
-                answer = await self._ledger.submit(self._told(reserve), dry_run=True)
+                answer = await self._ledger.submit(reserve, dry_run=True)
         except TimeoutError:
-            return admission_denials.deadline_denial(self._policy.deadline)
+            return _deadline_denial(self._settings.deadline)
         return answer if isinstance(answer, Denial) else None
 
-    def _told(self, reserve: Reserve) -> Reserve:
-        """Return a reservation whose denial names who holds as far as policy lets it."""
-        policy = self._context.policies.of(local_name(reserve.namespace))
-        return msgspec.structs.replace(reserve, own_holders=policy.foreign_holders == "none")
-
     async def share(self, reserve: Reserve, until: float) -> Verdict:
-        """Refuse a change that asks for nothing while the log is to hold nothing new about it.
+        """Refuse a change that asks for nothing while the log may record nothing new about it.
 
         It is recorded all the same once it is stored, so it may not be made again and again: not
         beyond its namespace's share of the log, and not out of the reserve. What quotas lack is no
@@ -112,35 +112,35 @@ class ReservationClient:
         denial = await self.dry_run(forced, until)
         if denial is None or denial.reason not in _UNRECORDED:
             return UNTOUCHED
-        if denial.reason in UNAVAILABLE and self._policy.allow_unavailable:
+        if denial.reason in UNAVAILABLE and self._settings.allow_unavailable:
             return UNTOUCHED
         return Verdict(denial)
 
-    async def _decided(self, question: ReservationRequest) -> Accepted | Denial:
-        reserve = question.reserve
-        if not question.dry_run:
+    async def _submitted(self, question: ReservationRequest) -> Accepted | Denial:
+        """Submit what the ledger has to see first, then the reservation; return its answer."""
+        reserve, dry_run = question.reserve, bool(question.request.dry_run)
+        if not dry_run:
             described = await self._described(reserve.namespace, question.until)
             first: list[AnyCommand] = [*described, *question.shown]
             for command in first:
-                told = await self._ledger.submit(command)
-                if isinstance(told, Denial):
-                    return told
-        return await self._ledger.submit(reserve, dry_run=question.dry_run)
+                answer = await self._ledger.submit(command)
+                if isinstance(answer, Denial):
+                    return answer
+        return await self._ledger.submit(reserve, dry_run=dry_run)
 
     async def _forced(self, question: ReservationRequest, denial: Denial) -> Verdict:
-        """Charge what there is no room for, and say so."""
-        forced = msgspec.structs.replace(question.reserve, forced=True)
+        """Charge what there is no room for, with a warning."""
+        warning = f"over the limit: {brief(denial, overruled=True)}"
         once_more = msgspec.structs.replace(
             question,
-            reserve=forced,
+            reserve=msgspec.structs.replace(question.reserve, forced=True),
             shown=(),
-            may_exceed_limits=False,
-            warnings=(*question.warnings, f"over the limit: {brief(denial, overruled=True)}"),
+            warnings=(*question.warnings, warning),
         )
         return await self.ask(once_more)
 
     async def _described(self, namespace: str, until: float) -> tuple[Describe, ...]:
-        """Return what quotas that select namespaces have to know of one they do not know."""
+        """Return the description of a namespace that the ledger lacks and quotas select by."""
         state = self._context.view.state
         if namespace in state.described or not state.reaching:
             return ()
@@ -149,17 +149,24 @@ class ReservationClient:
 
 
 def _verdict(
-    question: ReservationRequest,
-    answer: Accepted | Denial,
-    denial: Denial | None = None,
-    *warnings: str,
+    question: ReservationRequest, decision: str, denial: Denial | None = None, *warnings: str
 ) -> Verdict:
     reserve = question.reserve
     return Verdict(
         denial,
-        answer.decision,
+        decision,
         reserve.namespace,
         reserve.key,
         reserve.demand,
         warnings=(*warnings, *question.warnings),
+    )
+
+
+def _deadline_denial(seconds: float) -> Denial:
+    """Return the denial of a request that the ledger did not answer in time."""
+    return Denial(
+        Reason.LEDGER_UNAVAILABLE,
+        f"the ledger did not answer within {seconds:g} s",
+        transient=True,
+        remedy="Try again; if it persists, /readyz of gpuledger says what is wrong",
     )

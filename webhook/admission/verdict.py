@@ -5,10 +5,13 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.amounts import Amounts
-from ledger.core.model.denials import Denial
+from ledger.core.model.denials import Denial, Reason, brief
 
 RESERVED: Final = "Reserved"
 """The outcome of what is charged."""
+
+_STRICT: Final = frozenset((Reason.RESERVED_ANNOTATION, Reason.FORGED_OWNER))
+"""Reasons that hold whatever the mode: they guard what is recorded, not how much there is."""
 
 _NOTHING: Final[Amounts] = {}
 
@@ -31,4 +34,13 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 UNTOUCHED = Verdict()
-"""Not ours to judge."""
+"""The verdict on a request that is neither charged nor refused."""
+
+
+def softened(verdict: Verdict) -> Verdict:
+    """Return the verdict where limits refuse nothing: a denial for want of room warns only."""
+    denial = verdict.denial
+    if denial is None or denial.reason in _STRICT:
+        return verdict
+    warnings = (f"not refused here: {brief(denial, overruled=True)}", *verdict.warnings)
+    return msgspec.structs.replace(verdict, denial=None, outcome=denial.reason, warnings=warnings)

@@ -1,16 +1,20 @@
 """AdmissionReview v1 on the wire: what is read of a review, and how an answer is written.
 
-The object under review stays raw JSON until somebody knows its kind, so a review of a kind that
-nobody handles costs nothing and can never fail to decode.
+The object under review stays raw JSON until its kind is looked up, so a review of a kind that is
+not handled costs nothing and can never fail to decode.
 """
 
 import re
+from functools import cached_property
 from typing import Final, Literal, TypeVar
 
 import msgspec
 
 from ledger.core.model.denials import Denial, sentence
 from ledger.kube.api.objects import ObjectMeta, Pod, ResourceQuota, Workload
+
+MUTATE_PATH: Final = "/admission/mutate"
+VALIDATE_PATH: Final = "/admission/validate"
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -65,7 +69,7 @@ class UserInfo(msgspec.Struct, frozen=True, gc=False):
     groups: tuple[str, ...] = ()
 
 
-class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", dict=True):
     """One admission request. `uid` names this call only, never the object or its attempt."""
 
     uid: str
@@ -80,12 +84,13 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", gc=False):
     old_object: msgspec.Raw = msgspec.Raw(b"null")
     dry_run: bool | None = None
 
+    @cached_property
     def is_pods(self) -> bool:
-        """Return whether the request is about pods, or about a subresource of pods."""
+        """Whether the request is about pods, or about a subresource of pods."""
         return self.resource.resource == "pods" and not self.resource.group
 
 
-class StatusCause(msgspec.Struct, frozen=True):
+class AdmissionStatusCause(msgspec.Struct, frozen=True):
     """One cause of a denial: our reason, a sentence and the field or quota key."""
 
     reason: str
@@ -93,12 +98,12 @@ class StatusCause(msgspec.Struct, frozen=True):
     field: str
 
 
-class StatusDetails(msgspec.Struct, frozen=True, omit_defaults=True):
+class AdmissionStatusDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a denial is about, for programs."""
 
     name: str = ""
     kind: str = ""
-    causes: tuple[StatusCause, ...] = ()
+    causes: tuple[AdmissionStatusCause, ...] = ()
 
 
 class AdmissionStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -107,7 +112,7 @@ class AdmissionStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     reason: str
     code: int
-    details: StatusDetails = StatusDetails()
+    details: AdmissionStatusDetails = AdmissionStatusDetails()
     status: str = "Failure"
 
 
@@ -129,9 +134,11 @@ class _Incoming(msgspec.Struct, frozen=True, rename="camel"):
     request: AdmissionRequest
 
 
-class _Outgoing(msgspec.Struct, frozen=True, rename="camel"):
-    api_version: str
-    kind: str
+class AnsweredAdmissionReview(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The AdmissionReview that answers one."""
+
+    api_version: str = API_VERSION
+    kind: str = KIND
     response: AdmissionResponse
 
 
@@ -139,7 +146,6 @@ UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding raises on bytes that are not what they should be."""
 
 _reviews: Final = msgspec.json.Decoder(_Incoming)
-_encoder: Final = msgspec.json.Encoder()
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")
 _PLACE: Final = re.compile(r" - at `([^`]*)`$")
 
@@ -247,16 +253,11 @@ _quotas: Final[msgspec.json.Decoder[ResourceQuota | None]] = msgspec.json.Decode
 )
 
 
-def encode(response: AdmissionResponse) -> bytes:
-    """Write the answer to a review."""
-    return _encoder.encode(_Outgoing(API_VERSION, KIND, response))
-
-
 def denied(
     request: AdmissionRequest, denial: Denial, warnings: tuple[str, ...] = ()
 ) -> AdmissionResponse:
     """Answer with a refusal: one sentence for people, causes for programs."""
-    details = StatusDetails(request.name, request.kind.kind, _causes(denial))
+    details = AdmissionStatusDetails(request.name, request.kind.kind, _causes(denial))
     status = AdmissionStatus(sentence(denial), "Forbidden", FORBIDDEN, details)
     annotations = audit(denial.decision, denial.reason)
     return AdmissionResponse(request.uid, False, status, tuple(map(warning, warnings)), annotations)
@@ -278,11 +279,11 @@ def warning(text: str) -> str:
     return f"{text[: WARNING_CHARACTERS_MAX - 1]}…"
 
 
-def _causes(denial: Denial) -> tuple[StatusCause, ...]:
+def _causes(denial: Denial) -> tuple[AdmissionStatusCause, ...]:
     lines = [one for one in denial.shortages if one.message]
     if lines:
-        return tuple(StatusCause(one.reason, one.message, one.resource) for one in lines)
-    return (StatusCause(denial.reason, denial.message, denial.field),)
+        return tuple(AdmissionStatusCause(one.reason, one.message, one.resource) for one in lines)
+    return (AdmissionStatusCause(denial.reason, denial.message, denial.field),)
 
 
 def bad_review(error: Exception, root: str) -> BadReview:

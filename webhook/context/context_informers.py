@@ -5,10 +5,11 @@ again and again: an operator and its definitions may be installed at any time.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final, Protocol
+
+import structlog
 
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload
@@ -27,7 +28,7 @@ RETRY_SECONDS: Final = 2.0
 """Pause before that is asked again after it failed."""
 
 _ALL: Final = "as a whole"
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("webhook")
 
 
 class ContextSource(Workloads, FilteredWatches, PolicyWatches, Protocol):
@@ -40,6 +41,7 @@ class ContextInformers:
     def __init__(
         self,
         cluster: ContextSource,
+        *,
         catalog: KindCatalog,
         parents: OwnerCache[bytes],
         namespaces: Namespaces,
@@ -76,7 +78,7 @@ class ContextInformers:
             served = await self._cluster.served()
         except ClusterError as error:
             self._problem = str(error)
-            _log.warning("discovery_failed", extra={"reason": str(error)})
+            _log.warning("discovery_failed", reason=str(error))
             return False
         self._problem = ""
         for resource in served:

@@ -1,9 +1,10 @@
 """Namespaces: their labels, which policies and quotas select by."""
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from typing import Final
+
+import structlog
 
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload
@@ -13,7 +14,10 @@ from ledger.kube.requests import place_traits
 
 Labels = Mapping[str, str]
 
-_log: Final = logging.getLogger(__name__)
+LOOK_SECONDS: Final = 2.0
+"""How long a review waits for the API server at one question; the rest is for the ledger."""
+
+_log: Final = structlog.get_logger("webhook")
 
 
 class Namespaces:
@@ -71,7 +75,7 @@ class Namespaces:
                 seen = await self._cluster.get_object(NAMESPACES, "", name)
         except (ClusterError, TimeoutError) as error:
             reason = str(error) or "no answer in time"
-            _log.warning("namespace_not_read", extra={"namespace": name, "reason": reason})
+            _log.warning("namespace_not_read", namespace=name, reason=reason)
             return None
         if seen is None:
             return False
@@ -81,3 +85,8 @@ class Namespaces:
 
 def _labels(seen: Workload) -> Labels:
     return seen.metadata.labels or {}
+
+
+def read_deadline(until: float) -> float:
+    """Return the loop time by which a review that ends at `until` has read something."""
+    return min(until, asyncio.get_running_loop().time() + LOOK_SECONDS)

@@ -1,39 +1,39 @@
-"""Ancestry: the root whose envelope a pod draws from, found by walking up ownerReferences.
+"""Owner chains: the root whose envelope a pod draws from, found by walking up ownerReferences.
 
-The walk follows controllers, each matched by uid, as far as their kinds are known. Kinds that are
-no roots, such as CronJob, end it below themselves. So does a reference whose uid is not that of the
-object at its name: it leads nowhere, whoever wrote it. Whoever the ledger charges as a root ends
-the walk at once: what is charged there is what its pods draw from.
+The walk follows controllers, each matched by uid, as long as the catalog has their kinds. A kind
+that is no root, such as CronJob, ends it below itself. So does a reference whose uid is not that of
+the object at its name: it leads nowhere, whatever user wrote it. An owner that the ledger charges
+as a root ends the walk at once: what is charged there is what its pods draw from.
 
-What cannot be read ends the walk as well. A pod that then counts by itself is at worst counted
-beside an envelope that has room for it, until settlement finds the root.
+An owner that cannot be read ends the walk as well. A pod that then counts by itself is at worst
+counted beside an envelope that has room for it, until settlement finds the root.
 """
 
 import asyncio
-import logging
 from collections.abc import Generator
 from typing import Final, Protocol
 
 import msgspec
+import structlog
 
 from ledger.core.evolve import envelope_charges
 from ledger.core.model.qualified_names import qualified
-from ledger.core.model.state import Entry, State
+from ledger.core.model.state import Entry, Namespace, State
 from ledger.kube.api import resources
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import ObjectMeta, OwnerReference
 from ledger.kube.api.ports import Workloads
 from ledger.kube.api.resources import Resource
 from ledger.kube.watch.owner_cache import CachedOwner, OwnerCache
+from webhook.context.namespaces import read_deadline
 from webhook.context.unrecognized_controllers import UnrecognizedControllers
 from webhook.kinds.catalog import KindCatalog
-from webhook.kinds.schema import WorkloadKind, key_of
-from webhook.settlement.observation import holds_uid
+from webhook.kinds.schema import WorkloadKind
 
 DEPTH_MAX: Final = 8
 """Owners above an object that are followed; the deepest known chain has five."""
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("webhook")
 
 
 class StateSource(Protocol):
@@ -48,7 +48,7 @@ class StateSource(Protocol):
 class OwningRoot(msgspec.Struct, frozen=True):
     """The object that a pod draws from.
 
-    `seen` is what is known of it beyond the ledger, None where the ledger's word was enough.
+    `seen` is what was read of it, None where the ledger's entry was enough.
     """
 
     kind: WorkloadKind
@@ -57,14 +57,25 @@ class OwningRoot(msgspec.Struct, frozen=True):
     seen: CachedOwner[bytes] | None = None
 
 
-class _Wanted(msgspec.Struct, frozen=True):
+class OwnerChain(msgspec.Struct, frozen=True):
+    """What the owners of an object lead to: its `root`, None when it stands on its own.
+
+    `kind` is the kind that its controller claims to be of, None without a controller of a kind
+    whose objects are charged.
+    """
+
+    root: OwningRoot | None = None
+    kind: WorkloadKind | None = None
+
+
+class _Unread(msgspec.Struct, frozen=True):
     """An owner that has to be read from the API server."""
 
     resource: Resource
     owner: OwnerReference
 
 
-_Walk = Generator[_Wanted, CachedOwner[bytes] | None, OwningRoot | None]
+_Walk = Generator[_Unread, CachedOwner[bytes] | None, OwnerChain]
 
 
 class OwnerChains:
@@ -72,11 +83,12 @@ class OwnerChains:
 
     def __init__(
         self,
+        name: str,
+        *,
         catalog: KindCatalog,
         parents: OwnerCache[bytes],
         cluster: Workloads | None,
         view: StateSource,
-        name: str,
     ) -> None:
         """`name` is the cluster's in the ledger."""
         self.unrecognized_controllers = UnrecognizedControllers()
@@ -84,7 +96,24 @@ class OwnerChains:
         self._parents = parents
         self._cluster = cluster
         self._view = view
-        self._name = name
+        self._prefix = qualified(name, "")
+
+    async def chain_of(
+        self, namespace: str, owner: OwnerReference | None, *, until: float
+    ) -> OwnerChain:
+        """Return what an object's controller and the owners above lead to, for a review.
+
+        Owners that are not remembered are read until loop time `until`, `LOOK_SECONDS` at most.
+        """
+        walk = self._walk(namespace, owner)
+        try:
+            unread = next(walk)
+            deadline = read_deadline(until)
+            while True:
+                unread = walk.send(await self._read(unread, namespace, deadline))
+        except StopIteration as end:
+            chain: OwnerChain = end.value
+            return chain
 
     async def root_of(
         self, namespace: str, meta: ObjectMeta, *, deadline: float
@@ -93,70 +122,69 @@ class OwnerChains:
 
         Owners that are not remembered are read until loop time `deadline`.
         """
-        walk = self._walk(namespace, meta)
+        walk = self._walk(namespace, meta.controller())
         try:
-            wanted = next(walk)
+            unread = next(walk)
             while True:
-                wanted = walk.send(await self._read(wanted, namespace, deadline))
+                unread = walk.send(await self._read(unread, namespace, deadline))
         except StopIteration as end:
-            root: OwningRoot | None = end.value
-            return root
+            chain: OwnerChain = end.value
+            return chain.root
 
     def known_root_of(self, namespace: str, meta: ObjectMeta) -> OwningRoot | None:
-        """Return the root of an object as far as it is known without asking anybody."""
-        walk = self._walk(namespace, meta)
+        """Return the root of an object as far as it is known without reading anything."""
+        walk = self._walk(namespace, meta.controller())
         try:
             next(walk)
             while True:
                 walk.send(None)
         except StopIteration as end:
-            root: OwningRoot | None = end.value
-            return root
+            chain: OwnerChain = end.value
+            return chain.root
 
     def controller_kind(self, meta: ObjectMeta) -> WorkloadKind | None:
-        """Return the kind that an object's controller says to be of, if that kind has roots."""
+        """Return the kind that an object's controller claims to be of, if that kind has roots."""
         owner = meta.controller()
-        kind = self._kind_of(owner) if owner is not None else None
+        kind = self._catalog.of_owner(owner.api_version, owner.kind) if owner is not None else None
         return kind if kind is not None and kind.root else None
 
-    def _kind_of(self, owner: OwnerReference) -> WorkloadKind | None:
-        return self._catalog.of_owner(owner.api_version, owner.kind)
-
-    def _walk(self, namespace: str, meta: ObjectMeta) -> _Walk:
-        """Yield the owners that are not known, and return the root."""
-        root, owner = None, meta.controller()
-        for _ in range(DEPTH_MAX):
-            if owner is None:
-                break
-            charged = self._charged(namespace, owner)
-            if charged is not None:
-                return charged
-            resource = self._resource(owner)
-            if resource is None:
-                break
-            seen = self._remembered(resource, namespace, owner)
-            if seen is None:
-                seen = yield _Wanted(resource, owner)
-            if seen is None:
-                break
-            kind = self._kind_of(owner)
+    def _walk(self, namespace: str, owner: OwnerReference | None) -> _Walk:
+        """Yield the owners that are not remembered, and return the chain."""
+        root = controller = None
+        depth = 0
+        while owner is not None and depth < DEPTH_MAX:
+            kind = self._catalog.of_owner(owner.api_version, owner.kind)
+            space = self._view.state.namespaces.get(self._prefix + namespace)
             if kind is not None:
-                root = OwningRoot(kind, key_of(kind, owner.name), owner.uid, seen)
-            owner = seen.controller
-        return root
+                controller = kind if depth == 0 and kind.root else controller
+                resource, key = kind.name, f"{kind.name}/{owner.name}"
+                entry = space.entries.get(key) if space is not None else None
+                if entry is not None and entry.holds_uid(owner.uid):
+                    return OwnerChain(OwningRoot(kind, key, owner.uid), controller)
+                if not kind.root:
+                    break
+            elif _is_pod(owner):
+                resource = resources.PODS.plural
+                drawn = self._root_of_pod(space, owner) if space is not None else None
+                if drawn is not None:
+                    return OwnerChain(drawn, controller)
+            else:
+                break
+            seen = self._parents.get(owner.uid)
+            found = seen and (seen.namespace, seen.name, seen.resource.name)
+            if found != (namespace, owner.name, resource):
+                seen = yield _Unread(_resource(kind, owner), owner)
+            if seen is None:
+                break
+            if kind is not None:
+                root = OwningRoot(kind, key, owner.uid, seen)
+            owner, depth = seen.controller, depth + 1
+        return OwnerChain(root, controller)
 
-    def _charged(self, namespace: str, owner: OwnerReference) -> OwningRoot | None:
-        """Return the root that the ledger has for an owner: itself, or that of an owning pod."""
-        space = self._view.state.namespaces.get(qualified(self._name, namespace))
-        if space is None:
-            return None
-        kind = self._kind_of(owner)
-        if kind is not None:
-            key = key_of(kind, owner.name)
-            is_charged = holds_uid(space.entries.get(key), owner.uid)
-            return OwningRoot(kind, key, owner.uid) if is_charged else None
-        pod = space.entries.get(envelope_charges.PODS + owner.name) if _is_pod(owner) else None
-        if pod is None or not holds_uid(pod, owner.uid):
+    def _root_of_pod(self, space: Namespace, owner: OwnerReference) -> OwningRoot | None:
+        """Return the root that a charged pod draws from, None where the pod is not charged."""
+        pod = space.entries.get(envelope_charges.PODS + owner.name)
+        if pod is None or not pod.holds_uid(owner.uid):
             return None
         return self._of_key(envelope_charges.drawn_from(pod), space.entries)
 
@@ -168,31 +196,13 @@ class OwnerChains:
             return None
         return OwningRoot(kind, key, entry.committed.uid if entry.committed else entry.holds[0].uid)
 
-    def _resource(self, owner: OwnerReference) -> Resource | None:
-        """Return where an owner can be read, None when the walk ends below it."""
-        if _is_pod(owner):
-            return resources.PODS
-        kind = self._kind_of(owner)
-        if kind is None or not kind.root:
-            return None
-        version = owner.api_version.rpartition("/")[2]
-        return Resource(kind.group, version, kind.resource, kind.kind)
-
-    def _remembered(
-        self, resource: Resource, namespace: str, owner: OwnerReference
-    ) -> CachedOwner[bytes] | None:
-        seen = self._parents.get(owner.uid)
-        if seen is None or (seen.namespace, seen.name) != (namespace, owner.name):
-            return None
-        return seen if seen.resource.name == resource.name else None
-
     async def _read(
-        self, wanted: _Wanted, namespace: str, deadline: float
+        self, unread: _Unread, namespace: str, deadline: float
     ) -> CachedOwner[bytes] | None:
         """Read an owner, None when it is not there or cannot be read in time."""
         if self._cluster is None:
             return None
-        resource, owner = wanted.resource, wanted.owner
+        resource, owner = unread.resource, unread.owner
         try:
             async with asyncio.timeout_at(deadline):
                 seen = await self._cluster.get_object(resource, namespace, owner.name)
@@ -200,11 +210,9 @@ class OwnerChains:
         except (ClusterError, TimeoutError, ValueError) as error:
             _log.warning(
                 "owner_not_read",
-                extra={
-                    "namespace": namespace,
-                    "key": f"{resource.name}/{owner.name}",
-                    "reason": str(error) or "no answer in time",
-                },
+                namespace=namespace,
+                key=f"{resource.name}/{owner.name}",
+                reason=str(error) or "no answer in time",
             )
             return None
         return parent if parent is not None and parent.uid == owner.uid else None
@@ -213,3 +221,11 @@ class OwnerChains:
 def _is_pod(owner: OwnerReference) -> bool:
     # The leader of a LeaderWorkerSet's group owns the StatefulSet of its workers.
     return owner.kind == "Pod" and owner.api_version == "v1"
+
+
+def _resource(kind: WorkloadKind | None, owner: OwnerReference) -> Resource:
+    """Return where an owner can be read; without a kind it is a pod."""
+    if kind is None:
+        return resources.PODS
+    version = owner.api_version.rpartition("/")[2]
+    return Resource(kind.group, version, kind.resource, kind.kind)

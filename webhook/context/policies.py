@@ -6,11 +6,11 @@ does not make sense keeps what it last said that did, and is named in `problems`
 """
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from typing import Annotated, Final, Literal
 
 import msgspec
+import structlog
 from msgspec import Meta
 
 from ledger.core.model import traits
@@ -21,7 +21,7 @@ from ledger.kube.api.ports import Change, Changed, Listed, Reached
 from ledger.kube.api.selectors import LabelSelector
 from ledger.kube.requests import place_traits
 from webhook.api.admission_review import UserInfo
-from webhook.context.namespaces import Namespaces
+from webhook.context.namespaces import Namespaces, read_deadline
 from webhook.kinds.envelope import Surge
 
 Mode = Literal["enforce", "warn", "off"]
@@ -30,7 +30,7 @@ Elastic = Literal["current", "max"]
 ForeignHolders = Literal["namespace", "none"]
 
 _SHOWN_MAX: Final = 200
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("webhook")
 
 
 class DefaultQuota(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ class _Ranked(msgspec.Struct, frozen=True):
 
 
 class Policies:
-    """The policies of one cluster. `listed` once they all were told."""
+    """The policies of one cluster. `listed` is set once they all were read, or none can be."""
 
     def __init__(self, default: NamespacePolicy, namespaces: Namespaces) -> None:
         """Treat as `default` what no policy selects."""
@@ -134,6 +134,17 @@ class Policies:
     def is_in_use(self) -> bool:
         """Return whether there is any policy, so that labels of namespaces matter."""
         return bool(self._ranked)
+
+    async def policy_of(self, namespace: str, until: float) -> NamespacePolicy:
+        """Return how a namespace is treated; wait for what is not known yet.
+
+        That takes until loop time `until`, `LOOK_SECONDS` at most.
+        """
+        if not self.listed.is_set():
+            await self._wait_for_list(read_deadline(until))
+        if self._ranked and self._namespaces.labels_of(namespace) is None:
+            await self._namespaces.read(namespace, read_deadline(until))
+        return self.of(namespace)
 
     def have_pods_wait(self) -> bool:
         """Return whether pods may wait for room anywhere, instead of being refused."""
@@ -166,6 +177,13 @@ class Policies:
         for name in namespaces:
             self._of.pop(name, None)
 
+    async def _wait_for_list(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.listed.wait()
+        except TimeoutError:
+            return
+
     def _select(self, namespace: str) -> NamespacePolicy:
         labels = self._namespaces.labels_of(namespace)
         text = place_traits.of_namespace(namespace, labels)
@@ -180,7 +198,7 @@ class Policies:
             self._ranked[name] = _ranked(seen)
         except ValueError as error:
             if self._problems.get(name) != str(error):
-                _log.warning("policy_not_understood", extra={"key": name, "reason": str(error)})
+                _log.warning("policy_not_understood", key=name, reason=str(error))
             self._problems[name] = str(error)
         else:
             self._problems.pop(name, None)

@@ -6,9 +6,10 @@ pods and all nodes: a tenant may not, and cannot fill the memory or push a HAMi 
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
+
+import structlog
 
 from ledger.kube.requests.container_requests import shown
 from webhook.context.recent_counts import RecentCounts
@@ -20,7 +21,7 @@ refused again, as a HAMi is within seconds."""
 MayAllocate = Callable[[str], Awaitable[bool]]
 """Asks whether a user has the rights of HAMi's. Raises ConnectionError without an answer."""
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("webhook")
 
 
 class RefusedHamiAccounts:
@@ -44,12 +45,12 @@ class RefusedHamiAccounts:
             async with asyncio.timeout_at(until):
                 may = await self._may_allocate(user)
         except (ConnectionError, TimeoutError) as error:
-            _log.warning("rights_not_known", extra={"user": shown(user), "why": str(error)})
+            _log.warning("rights_not_known", user=shown(user), why=str(error))
             return False
         finally:
             self._reservations -= 1
         if may and self._seen.count(user) == 1:
-            _log.warning("allocator_refused", extra={"user": shown(user)})
+            _log.warning("allocator_refused", user=shown(user))
         return may
 
     def __len__(self) -> int:

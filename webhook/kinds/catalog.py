@@ -71,7 +71,7 @@ class KindCatalog:
                         " remove one of them"
                     )
                 if kind.name in found:
-                    _log.info("kind %s is taken from %s", kind.name, file)
+                    _log.info("kind_replaced", extra={"kind": kind.name, "file": str(file)})
                 theirs[kind.name] = file
                 found[kind.name] = kind
         return cls(_controlled(found, controllers or {}))

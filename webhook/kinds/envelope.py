@@ -107,7 +107,7 @@ class _Stage(msgspec.Struct, frozen=True):
         return cls(finished or suspended, finished, surging, elastic_max)
 
     def pods(self, template: Template) -> int:
-        """Return how many pods of a template may run at once. Raises Unfit."""
+        """Return how many pods of a template may run at once. Raises InvalidObject."""
         pods = template.pods
         count = pods.count.pods(template.scope)
         if self.elastic_max and pods.elastic_count is not None:
@@ -170,7 +170,7 @@ def _is_scale(kind: WorkloadKind, count: KindExpression) -> bool:
 
 
 def _demand(template: Template, rules: DemandRules) -> Demand:
-    """Return what one pod of a template asks for. Raises Unfit."""
+    """Return what one pod of a template asks for. Raises InvalidObject."""
     demand = demand_of(template.pod, rules)
     if isinstance(demand, Denial):
         raise InvalidObject(template.refused(demand))
@@ -178,7 +178,7 @@ def _demand(template: Template, rules: DemandRules) -> Demand:
 
 
 def _add(total: Amounts, amounts: Amounts, pods: int) -> None:
-    """Add what so many pods ask for. Raises Unfit beyond `most_of`."""
+    """Add what so many pods ask for. Raises InvalidObject beyond `most_of`."""
     for resource, amount in amounts.items():
         sum_ = total.get(resource, 0) + pods * amount
         if sum_ > most_of(resource):

@@ -48,11 +48,11 @@ class KindExpression:
         return "metadata" in self.names and "annotations" in self.text
 
     def truth(self, scope: ExpressionScope) -> bool:
-        """Return whether a condition holds. Raises Unfit when it is neither true nor false."""
+        """Return whether a condition holds. Raises InvalidObject where it is no truth value."""
         return truth_of(self._term, scope)
 
     def pods(self, scope: ExpressionScope) -> int:
-        """Return a number of pods. Raises Unfit when it is none from 0 to `COUNT_MAX`."""
+        """Return a number of pods. Raises InvalidObject when it is none from 0 to `COUNT_MAX`."""
         number = number_of(self._term, scope)
         if not 0 <= number <= COUNT_MAX:
             raise self._no_count(scope.naming(self._term.field), number)

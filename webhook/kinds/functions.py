@@ -30,7 +30,7 @@ class ExpressionFunction(NamedTuple):
 
 
 def number_of(term: ExpressionTerm, scope: ExpressionScope) -> int:
-    """Return a term as a whole number. Raises Unfit."""
+    """Return a term as a whole number. Raises InvalidObject."""
     value = term.read(scope)
     if type(value) is int and abs(value) <= NUMBER_MAX:
         return value
@@ -38,7 +38,7 @@ def number_of(term: ExpressionTerm, scope: ExpressionScope) -> int:
 
 
 def truth_of(term: ExpressionTerm, scope: ExpressionScope) -> bool:
-    """Return a term as a condition; what is missing is false. Raises Unfit."""
+    """Return a term as a condition; what is missing is false. Raises InvalidObject."""
     value = term.read(scope)
     if value is None or isinstance(value, bool):
         return bool(value)

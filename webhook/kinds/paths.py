@@ -53,7 +53,7 @@ class FieldPath:
         self.after = tuple((form["after"] or "").split(".")[1:])
 
     def places(self, root: Json) -> Iterator[PathMatch]:
-        """Yield the places in an object that are there. Raises Unfit for what is no object."""
+        """Yield the places that exist in an object. Raises InvalidObject for what is no object."""
         field, value = _followed("", root, self.before)
         if value is None:
             return

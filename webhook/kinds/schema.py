@@ -3,6 +3,7 @@
 Whatever is wrong with a document is told with the field, its value and what to write instead.
 """
 
+from functools import cached_property
 from itertools import chain
 from typing import Annotated, Any, Final
 
@@ -76,7 +77,7 @@ class PodSet(_Document, frozen=True, kw_only=True):
         return found
 
 
-class WorkloadKind(_Document, frozen=True, kw_only=True):
+class WorkloadKind(_Document, frozen=True, kw_only=True, dict=True):
     """A kind of workload, in every version that is served of it.
 
     `controllers` are the identities that may create what an object of this kind controls.
@@ -109,9 +110,9 @@ class WorkloadKind(_Document, frozen=True, kw_only=True):
                     " spec and status"
                 )
 
-    @property
+    @cached_property
     def name(self) -> str:
-        """Return the resource as keys name it: `deployments.apps`."""
+        """The resource as keys name it: `deployments.apps`."""
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
     @property
@@ -130,11 +131,6 @@ def decode(document: Any) -> WorkloadKind:
     Raises msgspec.ValidationError that names the field, its value and what to write instead.
     """
     return msgspec.convert(document, WorkloadKind, dec_hook=_compiled)
-
-
-def key_of(kind: WorkloadKind, name: str) -> str:
-    """Return the key of an object in the ledger: `deployments.apps/web`."""
-    return f"{kind.name}/{name}"
 
 
 def _compiled(form: type, written: Any) -> FieldPath | KindExpression:

@@ -56,7 +56,10 @@ def names_of(workload: Workload) -> dict[str, Json]:
 
 
 def templates_of(kind: WorkloadKind, workload: Workload) -> Iterator[Template]:
-    """Yield the templates of an object, in the order of the kind's document. Raises Unfit."""
+    """Yield the templates of an object in the order of its kind's document.
+
+    Raises InvalidObject.
+    """
     names = names_of(workload)
     for pods in kind.pod_sets:
         for place in pods.path.places(names):
@@ -70,7 +73,7 @@ def _scope(pods: PodSet, place: PathMatch, names: dict[str, Json]) -> Expression
 
 
 def _pod(pods: PodSet, place: PathMatch) -> Pod:
-    """Return a pod as the template says it. Raises Unfit."""
+    """Return a pod as the template says it. Raises InvalidObject."""
     value = place.value
     if pods.template is not None:
         whole = _object(place.field, value)
@@ -89,7 +92,7 @@ def _object(field: str, value: Json) -> Mapping[str, Json]:
 
 
 def _read(value: Json, form: type[_Form], field: str) -> _Form:
-    """Return a part of an object in its form. Raises Unfit that names the field at fault."""
+    """Return a part of an object in its form. Raises InvalidObject naming the field."""
     try:
         return msgspec.convert(value, form)
     except msgspec.ValidationError as error:

@@ -57,7 +57,7 @@ class ExpressionScope(msgspec.Struct, frozen=True, gc=False):
 def step_into(value: Json, step: str | int, field: str) -> Json:
     """Return a member of an object or an element of a list, None when it is not there.
 
-    `field` names the value. Raises Unfit when the value is of another kind.
+    `field` names the value. Raises InvalidObject when the value is of another kind.
     """
     if value is None:
         return None

@@ -20,8 +20,8 @@ import yaml
 
 from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
 from ledger.kube.client.http_client import ApiClient
+from webhook.api.admission_review import MUTATE_PATH, VALIDATE_PATH
 from webhook.api.card_schedulers import IGNORING, IGNORING_LABEL
-from webhook.app import MUTATE_PATH, VALIDATE_PATH
 from webhook.kinds.catalog import KindCatalog
 from webhook.kinds.schema import WorkloadKind
 from webhook.registration import kind_conditions as kinds_matching

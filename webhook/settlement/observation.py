@@ -77,12 +77,6 @@ def command_for(seen: ObservedObject, actor: str) -> Observe | End:
     return Observe(*where, seen.demand, actor, seen.root, seen.traits, seen.generation)
 
 
-def holds_uid(entry: Entry | None, uid: str) -> bool:
-    """Return whether an entry has a charge or a hold for the object of this uid."""
-    stored, attempts = _known(entry, uid)
-    return stored is not None or bool(attempts)
-
-
 def with_promised_demand(state: State, seen: ObservedObject) -> ObservedObject:
     """Return an observation with the demand that its object is charged; see `promised_demand`."""
     place = seen.namespace, seen.key, seen.uid
@@ -106,14 +100,6 @@ def is_reserved(entry: Entry | None, seen: ObservedObject) -> bool:
         )
         for hold in attempts
     )
-
-
-def recorded_root(entry: Entry | None, uid: str) -> str:
-    """Return the recorded root of an object, empty if there is none."""
-    stored, attempts = _known(entry, uid)
-    if stored is not None:
-        return stored.root
-    return attempts[0].root if attempts else ""
 
 
 def end_missing(

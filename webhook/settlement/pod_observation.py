@@ -6,12 +6,11 @@ from typing import Final
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import qualified
-from ledger.core.model.traits import Traits
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import is_gated
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
-from ledger.kube.requests.pod_traits import bounded_traits, traits_of
+from ledger.kube.requests.pod_traits import recorded_traits
 from webhook.settlement.observation import ObservedObject
 
 POD_KEYS: Final = "pods/"
@@ -67,16 +66,10 @@ def observe_counted_pod(pod: Pod, cluster: str, rules: DemandRules) -> ObservedO
         demand=amounts,
         grace_ends=_grace_ends(pod),
         problem=sentence(demand) if isinstance(demand, Denial) else "",
-        traits=pod_traits(pod, rules) if amounts else (),
+        traits=recorded_traits(pod, rules.labels) if amounts else (),
         gated=is_gated(pod.spec),
         assumed=() if isinstance(demand, Denial) else demand.assumed,
     )
-
-
-def pod_traits(pod: Pod, rules: DemandRules) -> Traits:
-    """Return the traits of a pod as events record them, () if quotas cannot select it by any."""
-    text = traits_of(pod, rules.labels)
-    return bounded_traits((text,)) if text else ()
 
 
 def _grace_ends(pod: Pod) -> int:

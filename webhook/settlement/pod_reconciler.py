@@ -18,7 +18,6 @@ from webhook.settlement.observation import (
     ObservedObject,
     command_for,
     command_if_changed,
-    holds_uid,
     with_promised_demand,
 )
 from webhook.settlement.pod_observation import POD_KEYS, observe_counted_pod, observe_ended_pod
@@ -112,7 +111,7 @@ class PodReconciler:
             with self._session.failures.taking(PODS, pod.metadata.full_name()):
                 seen = await self._observe(pod, deadline=deadline)
                 entry = self._session.entry(seen.namespace, seen.key)
-                if holds_uid(entry, seen.uid) and not seen.cause:
+                if entry is not None and entry.holds_uid(seen.uid) and not seen.cause:
                     await self._send_if_changed(seen, WATCHED)
 
     def take_unresolved(self) -> list[str]:

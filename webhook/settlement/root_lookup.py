@@ -13,7 +13,7 @@ from ledger.core.model.commands import BARRED
 from ledger.core.model.events import Cause
 from ledger.kube.api.objects import ObjectMeta
 from webhook.context.owner_chain import OwningRoot
-from webhook.settlement.observation import ObservedObject, holds_uid, recorded_root
+from webhook.settlement.observation import ObservedObject
 from webhook.settlement.settlement_session import SettlementSession
 from webhook.settlement.workloads.workload_observation import ObservedWorkload
 
@@ -45,7 +45,8 @@ class RootLookup:
         """
         if not seen.demand or seen.cause or meta.controller() is None:
             return seen
-        recorded = recorded_root(self._session.entry(seen.namespace, seen.key), seen.uid)
+        entry = self._session.entry(seen.namespace, seen.key)
+        recorded = entry.root_of(seen.uid) if entry is not None else ""
         if recorded == BARRED:
             return msgspec.structs.replace(seen, root=BARRED)
         found = self._owner_chains.known_root_of(meta.namespace, meta)
@@ -71,7 +72,7 @@ class RootLookup:
         if one.controller is None or seen.cause:
             return seen, False
         entry, meta = session.entry(seen.namespace, seen.key), one.metadata()
-        if recorded_root(entry, seen.uid) == BARRED:
+        if entry is not None and entry.root_of(seen.uid) == BARRED:
             return msgspec.structs.replace(seen, root=BARRED), False
         above = self._owner_chains.known_root_of(meta.namespace, meta)
         if above is None:
@@ -81,11 +82,13 @@ class RootLookup:
         if above is not None:
             return msgspec.structs.replace(seen, cause=Cause.MOVED), True
         is_left_behind = was_part or self._owner_chains.controller_kind(meta) is not None
-        return seen, is_left_behind and not holds_uid(entry, seen.uid)
+        is_charged = entry is not None and entry.holds_uid(seen.uid)
+        return seen, is_left_behind and not is_charged
 
     def _is_charged(self, namespace: str, root: OwningRoot | None) -> bool:
         """Return whether the ledger charges a root, or holds something for it."""
-        return root is not None and holds_uid(self._session.entry(namespace, root.key), root.uid)
+        entry = self._session.entry(namespace, root.key) if root is not None else None
+        return root is not None and entry is not None and entry.holds_uid(root.uid)
 
 
 def loop_time_after(seconds: float) -> float:

@@ -85,6 +85,10 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Return whether the key may turn out to be the object of this uid."""
         return any(body.uid == uid for body in self.bodies())
 
+    def root_of(self, uid: str) -> str:
+        """Return the root that is recorded for the object of this uid, empty when it has none."""
+        return next((body.root for body in self.bodies() if body.uid == uid), "")
+
 
 class Draw(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the pods of one root are charged together, and what part of it is committed."""

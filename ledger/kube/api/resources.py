@@ -1,5 +1,6 @@
 """Resources of an API: what a kind is called in paths, in keys and in manifests."""
 
+from functools import cached_property
 from typing import Final
 from urllib.parse import quote
 
@@ -9,7 +10,7 @@ GROUP: Final = "gpuledger.io"
 """The group of this product's own resources."""
 
 
-class Resource(msgspec.Struct, frozen=True):
+class Resource(msgspec.Struct, frozen=True, dict=True):
     """One kind in one version, such as `apps`, `v1`, `deployments`, `Deployment`, namespaced.
 
     The core group is "". Two versions of one resource are the same objects under two paths.
@@ -21,7 +22,7 @@ class Resource(msgspec.Struct, frozen=True):
     kind: str
     namespaced: bool = True
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The name in every version, as storage keys have it: `deployments.apps`, `pods`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural

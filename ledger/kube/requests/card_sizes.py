@@ -59,12 +59,12 @@ def _second(sizes: Counter[int]) -> int:
     return max(rest, default=first)
 
 
-def with_accepted_sizes(rules: DemandRules, annotations: Mapping[str, str] | None) -> DemandRules:
+def with_accepted_sizes(rules: DemandRules, annotations: Mapping[str, str]) -> DemandRules:
     """Return the rules with the sizes of those cards alone that a pod's annotations accept.
 
     Where they accept none that is known, all cards of the vendor stand for what may still come.
     """
-    if not (annotations and rules.sizes) or rules.choosing.isdisjoint(annotations):
+    if rules.choosing.isdisjoint(annotations):
         return rules
     accepted: list[CardSize] = []
     for vendor in rules.vendors:

@@ -44,7 +44,8 @@ def demand_of(pod: Pod, rules: DemandRules) -> Demand | Denial:
     types = NONE
     if rules.types:
         types = types_named(pod.metadata.annotations, rules.type_annotations, rules.known_types)
-    rules = with_accepted_sizes(rules, pod.metadata.annotations)
+    if rules.sizes and pod.metadata.annotations:
+        rules = with_accepted_sizes(rules, pod.metadata.annotations)
     reading = _Reading(rules, types.memory if types.types else 0)
     peak = reading.peak(pod.spec)
     if rules.besides and reading.denial is None:

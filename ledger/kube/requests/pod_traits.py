@@ -94,6 +94,14 @@ def traits_of(pod: Pod, labels: RecordedLabels = NONE) -> str:
     return _marked(items, labels)
 
 
+def recorded_traits(pod: Pod, labels: RecordedLabels = NONE) -> Traits:
+    """Return the traits of a pod as the ledger keeps them, none when it has no trait."""
+    text = traits_of(pod, labels)
+    if not text:
+        return ()
+    return (text,) if len(text) <= RECORDED_MAX else bounded_traits((text,))
+
+
 def bounded_traits(texts: Iterable[str]) -> Traits:
     """Return the texts of one object as they are recorded: themselves, or a digest of them all."""
     found = tuple(dict.fromkeys(texts))

@@ -75,14 +75,12 @@ class OwnerCache(Generic[D]):
         self._by_uid: dict[str, CachedOwner[D]] = {}
         self._by_address: dict[str, dict[str, CachedOwner[D]]] = {}
         self._current: set[str] = set()
+        self.get: Final[Callable[[str], CachedOwner[D] | None]] = self._by_uid.get
+        """Returns the object of a uid; None when it has to be read from the API server."""
 
     def __len__(self) -> int:
         """Return how many objects are remembered."""
         return len(self._by_uid)
-
-    def get(self, uid: str) -> CachedOwner[D] | None:
-        """Return the object of this uid; None when it has to be read from the API server."""
-        return self._by_uid.get(uid)
 
     def by_name(self, resource: Resource, namespace: str, name: str) -> CachedOwner[D] | None:
         """Return the object of this name; None when it has to be read from the API server."""

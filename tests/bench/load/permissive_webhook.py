@@ -15,9 +15,16 @@ from ledger.runtime.http import http_server
 from ledger.runtime.tls import reloading_context
 from tests.bench.harness.bench_service import Process
 from tests.bench.harness.fresh_process import Running, start, wait_for_go
-from webhook.api.admission_review import AdmissionRequest, AdmissionResponse, required_pod
+from webhook.api.admission_review import (
+    MUTATE_PATH,
+    VALIDATE_PATH,
+    AdmissionResponse,
+    AnsweredAdmissionReview,
+    decode,
+    required_pod,
+)
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.app import MUTATE_PATH, VALIDATE_PATH, endpoint
+from webhook.app import endpoint
 
 HOST: Final = "127.0.0.1"
 
@@ -28,10 +35,11 @@ class Permissive:
     def __init__(self) -> None:
         self.answered = 0
 
-    async def answer(self, request: AdmissionRequest, until: float) -> AdmissionResponse:
+    async def answer(self, body: bytes, until: float) -> AnsweredAdmissionReview:
+        request = decode(body)
         required_pod(request, "object")
         self.answered += 1
-        return AdmissionResponse(request.uid, True)
+        return AnsweredAdmissionReview(response=AdmissionResponse(request.uid, True))
 
 
 class Floor(Process):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
+from support.builders.cluster_contexts import cluster_context
 
 from ledger.core.model import accounts, commands
 from ledger.core.model.commands import AnyCommand
@@ -27,7 +28,6 @@ from tests.bench.objects.fleet import Fleet, workload
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_review import AdmissionRequest
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.context.cluster_context import ClusterContext
 
 NAMESPACES: Final = 100
 AT_ONCE: Final = 64
@@ -118,14 +118,14 @@ async def _tell(writer: Writer, told: Iterator[AnyCommand]) -> None:
 async def _judging(writer: Writer, fleet: Fleet) -> ValidatingWebhook:
     """Return the webhook of a replica that has seen all Deployments and ReplicaSets."""
     catalog, rules = fleet_commands.CATALOG, fleet_commands.RULES
-    around = ClusterContext(catalog, rules, writer, ledgers.CLUSTER)
+    around = cluster_context(ledgers.CLUSTER, writer, catalog=catalog, rules=rules)
     for resource, make in ((_DEPLOYMENTS, fleet.deployment), (_SETS, fleet.replica_set)):
         seen = [
             around.parents.parent_of(resource, workload(make(root))) for root in range(fleet.roots)
         ]
         await around.parents.feed(resource, Listed(1, seen))
     policy = AdmissionSettings(owner_holds_max=0)  # nothing here settles what was created
-    return ValidatingWebhook(writer, ledgers.CLUSTER, rules, policy, around)
+    return ValidatingWebhook(writer, settings=policy, context=around)
 
 
 async def _measured(

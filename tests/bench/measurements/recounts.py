@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from support.builders.cluster_contexts import cluster_context
 from support.servers.ports import free_port
 
 from ledger.core.model.qualified_names import qualified
@@ -33,7 +34,6 @@ from tests.bench.harness.results import Goal, Result, result
 from tests.bench.load import list_server
 from tests.bench.objects import fleet_commands
 from tests.bench.objects.fleet import Fleet, workload
-from webhook.context.cluster_context import ClusterContext
 from webhook.gates.gate_opener import GateOpener
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.invalid_objects import InvalidObjects
@@ -155,7 +155,9 @@ async def _settling(
     async with await ApiClient.connect(kubeconfig) as client:
         cluster = KubernetesCluster(client)
         catalog, rules = fleet_commands.CATALOG, fleet_commands.RULES
-        around = ClusterContext(catalog, rules, writer, ledgers.CLUSTER, cluster=cluster)
+        around = cluster_context(
+            ledgers.CLUSTER, writer, catalog=catalog, rules=rules, cluster=cluster
+        )
         for resource, make in zip(_KINDS, (fleet.deployment, fleet.replica_set), strict=True):
             seen = (workload(make(root)) for root in range(fleet.roots))
             parents = [around.parents.parent_of(resource, one) for one in seen]

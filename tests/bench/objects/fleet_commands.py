@@ -8,11 +8,12 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.qualified_names import qualified
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
+from ledger.kube.requests.pod_traits import recorded_traits
 from tests.bench.harness.ledgers import CLUSTER
 from tests.bench.objects.fleet import VERSION, Fleet, pod, workload
 from webhook.kinds.catalog import KindCatalog
 from webhook.kinds.envelope import envelope_of
-from webhook.settlement.pod_observation import POD_KEYS, pod_traits
+from webhook.settlement.pod_observation import POD_KEYS
 
 RULES: Final = DemandRules()
 CATALOG: Final = KindCatalog.load()
@@ -53,7 +54,7 @@ def pods(fleet: Fleet) -> Iterator[Observe]:
             demand.amounts,
             ACTOR,
             root=root_key(root),
-            traits=pod_traits(seen, RULES),
+            traits=recorded_traits(seen, RULES.labels),
         )
 
 

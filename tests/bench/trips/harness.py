@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from starlette.applications import Starlette
+from support.builders.cluster_contexts import cluster_context
 
 from extender import app as extender_app
 from extender.inventory.inventory import ClusterInventory
@@ -81,8 +82,8 @@ async def admission(server: ApiServerStub) -> AsyncIterator[Starlette]:
     async with writing() as writer:
         around = _context(writer, server)
         policy = AdmissionSettings()
-        mutating = MutatingWebhook(CLUSTER, _RULES, policy, around)
-        validating = ValidatingWebhook(writer, CLUSTER, _RULES, policy, around)
+        mutating = MutatingWebhook(policy, around)
+        validating = ValidatingWebhook(writer, settings=policy, context=around)
         assert around.informers is not None
         async with _running(around.informers.run()):
             await idle()
@@ -165,7 +166,9 @@ async def projecting(
 
 
 def _context(writer: Writer, server: ApiServerStub) -> ClusterContext:
-    return ClusterContext(KindCatalog.load(), _RULES, writer, CLUSTER, cluster=_cluster(server))
+    return cluster_context(
+        CLUSTER, writer, catalog=KindCatalog.load(), rules=_RULES, cluster=_cluster(server)
+    )
 
 
 def _cluster(server: Any) -> KubernetesCluster:

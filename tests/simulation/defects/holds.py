@@ -65,7 +65,9 @@ def _any_owner_is_bounded_apart(put: Put) -> None:
         self: Attempts, request: Any, resource: str, meta: ObjectMeta, demand: Any
     ) -> commands.Reserve | Denial:
         made = honest(self, request, resource, meta, demand)
-        return made if isinstance(made, Denial) else with_controller_as_owner(made, meta)
+        if isinstance(made, Denial):
+            return made
+        return with_controller_as_owner(made, meta.controller())
 
     put(Attempts, "create", create)
 

@@ -9,6 +9,9 @@ import sys
 from collections.abc import Coroutine
 from typing import Any, Final
 
+import msgspec
+from support.builders.cluster_contexts import cluster_context
+
 from gpuledger.server.ledger_decorators import ReadYourWritesLedger
 from ledger.core import snapshots
 from ledger.core.model.commands import AnyCommand
@@ -39,9 +42,14 @@ from simulation.world.card_cluster import CardedCluster
 from simulation.world.extender import Placing
 from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
-from webhook.api.admission_review import AdmissionRequest, AdmissionResponse
+from webhook.api.admission_review import (
+    API_VERSION,
+    KIND,
+    AdmissionRequest,
+    AdmissionResponse,
+)
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.context.cluster_context import ClusterContext
+from webhook.app import Handler
 from webhook.settlement.settlement_session import SettlementSettings, Site
 from webhook.settlement_controller import Settlement
 
@@ -123,7 +131,8 @@ class Replica:
         """Answer a review in this replica's process."""
         until = asyncio.get_running_loop().time() + POLICY.deadline
         handler = self._mutating if mutating else self._validating
-        return self._process.start(handler.answer(request, until))
+        review = {"apiVersion": API_VERSION, "kind": KIND, "request": request}
+        return self._process.start(_response(handler, msgspec.json.encode(review), until))
 
     def asked(self, question: Question[T]) -> "asyncio.Task[T]":
         """Answer a scheduler in this replica's process."""
@@ -158,11 +167,11 @@ class Replica:
         forwarder = ForwardingLedger(line, NAMES, preference=preference, local=self.writer)
         self._ledger = ledger = Witnessed(forwarder, self._checker)
         where, cluster = self.cluster.name, self.cluster
-        self._context = context = ClusterContext(
-            catalog(), RULES, self.writer, where, cluster=cluster
+        self._context = context = cluster_context(
+            where, self.writer, catalog=catalog(), rules=RULES, cluster=cluster
         )
-        self._mutating = MutatingWebhook(where, RULES, POLICY, context)
-        self._validating = ValidatingWebhook(ledger, where, RULES, POLICY, context)
+        self._mutating = MutatingWebhook(POLICY, context)
+        self._validating = ValidatingWebhook(ledger, settings=POLICY, context=context)
         placing = None
         if self._plan.schedulers:
             placing = Placing(ledger, self.writer, cluster, self.now, self._number)
@@ -282,6 +291,10 @@ class _Answers(WriterObserver):
 def take_snapshot(state: State) -> Snapshot:
     """Return a snapshot of a state at the end of a record."""
     return Snapshot(state.position, snapshots.encode(state))
+
+
+async def _response(handler: Handler, body: bytes, until: float) -> AdmissionResponse:
+    return (await handler.answer(body, until)).response
 
 
 def _raise_failures(name: str, *_: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import msgspec
+from support.builders.cluster_contexts import unknown_context
 
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
@@ -121,8 +122,9 @@ async def serving(
 ) -> AsyncIterator[Service]:
     """Serve both webhooks on a ledger."""
     rules, policy = rules or DemandRules(), policy or AdmissionSettings()
-    mutating = MutatingWebhook(CLUSTER, rules, policy, context)
-    validating = ValidatingWebhook(ledger, CLUSTER, rules, policy, context)
+    context = context or unknown_context(CLUSTER, rules)
+    mutating = MutatingWebhook(policy, context)
+    validating = ValidatingWebhook(ledger, settings=policy, context=context)
     transport = httpx2.ASGITransport(app=application(mutating, validating, policy))
     async with httpx2.AsyncClient(transport=transport, base_url="https://webhook") as client:
         yield Service(client, ledger, validating)

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from support.builders.admission_reviews import CLUSTER, GPU, MEMORY
+from support.builders.cluster_contexts import cluster_context
 
 from ledger.core.model.state import State
 from ledger.kube.api.errors import ClusterError
@@ -171,7 +172,9 @@ def around(
 ) -> ClusterContext:
     """Return the context of a replica; all policies, which are none, have been told."""
     rules = rules or DemandRules()
-    found = ClusterContext(catalog, rules, view, CLUSTER, default=default, cluster=cluster)
+    found = cluster_context(
+        CLUSTER, view, catalog=catalog, rules=rules, cluster=cluster, default=default
+    )
     if policies_known:
         found.policies.take(Listed(1, []))
     return found

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
+from support.builders.cluster_contexts import cluster_context
 from support.fakes.apiserver import ApiServer
 from support.fakes.full_cluster import EveryCluster
 from support.harness.replicas import running
@@ -22,7 +23,6 @@ from ledger.log.ledger import Accepted, Ledger
 from ledger.log.memory_log import MemoryStore
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
-from webhook.context.cluster_context import ClusterContext
 from webhook.gates.gate_opener import GateOpener
 from webhook.kinds.catalog import KindCatalog
 from webhook.settlement.attempt_ages import AttemptAges
@@ -51,11 +51,11 @@ class World:
         self.settings = settings
         self.cluster = cluster or EveryCluster(ApiServer())
         self.server = self.cluster.server
-        self.context = ClusterContext(
-            KindCatalog.load(),
-            settings.rules,
-            writer,
+        self.context = cluster_context(
             CLUSTER,
+            writer,
+            catalog=KindCatalog.load(),
+            rules=settings.rules,
             cluster=self.cluster,
             current=CardSizes(writer, CLUSTER, rules=settings.rules).rules,
         )

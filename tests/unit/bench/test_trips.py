@@ -7,8 +7,8 @@ from tests.bench.trips.call_profile import Entry, Figures, Profile, figures, pai
 from tests.bench.trips.trip_report import TITLES
 
 BOUNDS = {
-    "review": 134,
-    "mutate": 28,
+    "review": 72,
+    "mutate": 12,
     "filter": 36,
     "prioritize": 17,
     "bind": 99,

@@ -26,7 +26,7 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.admission.objects.scale_path import with_replicas
 from webhook.kinds.envelope import Envelope, envelope_of
-from webhook.kinds.schema import WorkloadKind, key_of
+from webhook.kinds.schema import WorkloadKind
 
 DOCS: Final = Path(__file__).parents[3] / "docs" / "explanation"
 PAGES: Final = [DOCS / "workloads.md", *sorted((DOCS / "workloads").glob("*.md"))]
@@ -72,7 +72,7 @@ class Example:
 
     def _create(self, name: str, _: str = "", other: str = "") -> Denial | None:
         kind, found = self._read(name)
-        key = key_of(kind, other or name)
+        key = f"{kind.name}/{other or name}"
         envelope = self._envelope(kind, found)
         asker = _asker(kind, envelope)
         denial = self._do(Reserve(TEAM, key, key, envelope.demand, actor="alice", asker=asker))
@@ -83,7 +83,7 @@ class Example:
     def _scale(self, name: str, replicas: str) -> Denial | None:
         kind, found = self._read(name)
         envelope = self._envelope(kind, with_replicas(kind, found, int(replicas)))
-        key, asker = key_of(kind, name), _asker(kind, envelope)
+        key, asker = f"{kind.name}/{name}", _asker(kind, envelope)
         return self._do(Reserve(TEAM, key, key, envelope.demand, 1, actor="alice", asker=asker))
 
     def _pods(self, name: str, count: str) -> Denial | None:
@@ -95,7 +95,7 @@ class Example:
         kind, found = self._read(name)
         one = self._envelope(kind, with_replicas(kind, found, 1)).demand
         pod = f"pods/{name}-{suffix}"
-        return self._do(Reserve(TEAM, pod, pod, one, root=key_of(kind, name)))
+        return self._do(Reserve(TEAM, pod, pod, one, root=f"{kind.name}/{name}"))
 
     def _read(self, name: str) -> tuple[WorkloadKind, Workload]:
         written: dict[str, Any] = self._objects[name]

@@ -6,8 +6,8 @@
   object accounts for, or when more quotas count the pod by what it is. Any other change passes,
   unless a quota would no longer count the pod, or what the change records is more than the
   namespace's share of the log. So finalizers and labels that no quota selects by can be written
-  whatever the ledger's state. The types of cards that a
-  pod names stay what they are: it may have such a card.
+  whatever the ledger's state. The types of cards that a pod names stay what they are: it may have
+  such a card.
 * Beside a container that asks for cards none may be privileged, in any request that can add one.
   A new pod that names its node is refused where its scheduler would place it on cards.
 * A pod that waits behind the gate asks for nothing. A change that takes the gate away asks for all
@@ -24,131 +24,149 @@ from ledger.core.model import display_names
 from ledger.core.model.amounts import Amounts, covers
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, brief
-from ledger.core.model.qualified_names import local_name
-from ledger.core.model.traits import Traits
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import is_gated
 from ledger.kube.requests.container_requests import needs_cards
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
-from webhook.admission import admission_denials
-from webhook.admission.attempts import Attempts, base_observation, with_controller_as_owner
-from webhook.admission.ownership import Ownership, forged, ownership_of, wrong_creator_denial
+from ledger.kube.requests.pod_traits import recorded_traits
+from webhook.admission import pod_checks
+from webhook.admission.attempts import (
+    Attempts,
+    Ownership,
+    base_observation,
+    forged_owner_denial,
+    ownership_of,
+    with_controller_as_owner,
+    wrong_creator_denial,
+)
 from webhook.admission.protected_annotations import STAMP
 from webhook.admission.quota_selection import QuotaSelection, TraitsChange
 from webhook.admission.reservation import ReservationClient, ReservationRequest
 from webhook.admission.verdict import UNTOUCHED, Verdict
-from webhook.api.admission_review import WARNING_CHARACTERS_MAX, AdmissionRequest
+from webhook.api.admission_review import WARNING_CHARACTERS_MAX, AdmissionRequest, required_pod
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.assumed_demand import promised_demand
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.owner_digest import cached_workload
 from webhook.context.policies import NamespacePolicy
 from webhook.kinds.envelope import envelope_of
-from webhook.settlement.pod_observation import pod_traits
+
+WRITES: Final = frozenset(
+    (("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize"), ("UPDATE", "ephemeralcontainers"))
+)
+"""Operations and subresources of pods that are decided here."""
+
+_EPHEMERAL: Final = "ephemeralcontainers"
+"""The subresource of pods by which debugging containers are added."""
 
 _NO_DEMAND: Final = Demand({})
 
-_KUBELETS: Final = "system:nodes"
-"""The group of the kubelets. What a kubelet creates shows a static pod, which runs already."""
+
+class PodWrite(msgspec.Struct, frozen=True):
+    """One request about a pod: its namespace's policy, and what the pod asks for by these rules.
+
+    `until` is the loop time by which it is answered.
+    """
+
+    request: AdmissionRequest
+    policy: NamespacePolicy
+    rules: DemandRules
+    until: float
+    pod: Pod
+    demand: Demand
 
 
 class PodAdmission:
-    """Judges pods."""
+    """Decides about pods."""
 
     def __init__(
         self,
         reservations: ReservationClient,
+        *,
         attempts: Attempts,
-        policy: AdmissionSettings,
+        settings: AdmissionSettings,
         context: ClusterContext,
     ) -> None:
         self._reservations = reservations
         self._attempts = attempts
-        self._policy = policy
+        self._settings = settings
         self._context = context
         self._quota_selection = QuotaSelection(context)
 
     async def decide(
-        self,
-        request: AdmissionRequest,
-        pod: Pod,
-        old: Pod | None,
-        policy: NamespacePolicy,
-        until: float,
+        self, request: AdmissionRequest, policy: NamespacePolicy, until: float
     ) -> Verdict:
         """Decide about a pod, by loop time `until`. Raises BadReview."""
-        demand = demand_of(pod, self._context.rules)
-        before = _NO_DEMAND if old is None else demand_of(old, self._context.rules)
-        denial = self._forbidden(request, pod, old)
+        pod = required_pod(request, "object")
+        old = required_pod(request, "oldObject") if request.operation == "UPDATE" else None
+        rules = self._context.rules
+        if request.sub_resource == _EPHEMERAL:
+            return self._decide_ephemeral(pod, old, rules)
+        demand = demand_of(pod, rules)
+        before = _NO_DEMAND if old is None else demand_of(old, rules)
+        groups = request.user_info.groups
+        denial = pod_checks.pod_denial(
+            pod, old, rules=rules, settings=self._settings, groups=groups
+        )
         if isinstance(demand, Denial) and demand != before:
             denial = demand
         if denial is not None:
             return Verdict(denial)
         if isinstance(demand, Denial) or not demand.amounts:
             return UNTOUCHED
+        write = PodWrite(request, policy, rules, until, pod, demand)
         if old is None:
-            return await self._create(request, pod, demand, policy, until)
-        denial = admission_denials.type_change_denial(
-            (pod, demand), (old, before), self._context.rules
-        )
+            return await self._create(write)
+        denial = pod_checks.type_change_denial((pod, demand), (old, before), rules)
         if denial is not None:
             return Verdict(denial)
-        if isinstance(before, Denial):
-            before = _NO_DEMAND
-        return await self._update(request, (pod, demand), (old, before), policy, until)
+        return await self._update(write, old, _NO_DEMAND if isinstance(before, Denial) else before)
 
-    async def _create(
-        self,
-        request: AdmissionRequest,
-        pod: Pod,
-        demand: Demand,
-        policy: NamespacePolicy,
-        until: float,
-    ) -> Verdict:
-        reserve = self._attempts.create(request, "pods", pod.metadata, demand.amounts)
+    def _decide_ephemeral(self, pod: Pod, old: Pod | None, rules: DemandRules) -> Verdict:
+        """Decide about ephemeral containers, which can ask for nothing, but may be privileged."""
+        if self._settings.allow_privileged:
+            return UNTOUCHED
+        denial = pod_checks.privileged_denial(pod, old, rules)
+        return UNTOUCHED if denial is None else Verdict(denial)
+
+    async def _create(self, write: PodWrite) -> Verdict:
+        request, policy, pod = write.request, write.policy, write.pod
+        reserve = self._attempts.create(request, "pods", pod.metadata, write.demand.amounts)
         if isinstance(reserve, Denial):
             return Verdict(reserve)
-        context, user = self._context, request.user_info
-        ownership = await ownership_of(
-            context.owner_chains,
-            local_name(reserve.namespace),
-            pod.metadata,
-            user,
-            deadline=context.until(until),
-        )
-        if ownership.controlled:
-            reserve = with_controller_as_owner(reserve, pod.metadata)
-        reserve = self._completed(reserve, ownership.key, pod, demand, _NO_DEMAND)
-        if is_gated(pod.spec) and policy.on_exceeded == "pending":
-            # Nothing is reserved that could remember that it may not draw.
-            if ownership.key == BARRED:
-                return Verdict(wrong_creator_denial(pod.metadata, user))
-            return await self._waiting(reserve, until)
-        shown_first = self._root_shown(reserve, ownership, policy)
+        owner_chains = self._context.owner_chains
+        ownership = await ownership_of(owner_chains, request, pod.metadata, write.until)
+        reserve = with_controller_as_owner(reserve, ownership.controller)
+        shown_first = self._root_shown(reserve, ownership, write)
         warnings = _warnings(pod)
+        reserve = _completed(reserve, write, ownership.key, _NO_DEMAND)
+        if policy.on_exceeded == "pending" and is_gated(pod.spec):
+            # Nothing is reserved that could remember that it may not draw.
+            if reserve.root == BARRED:
+                return Verdict(wrong_creator_denial(pod.metadata, request.user_info))
+            return await self._waiting(reserve, write.until)
         return await self._reservations.ask(
-            _question(request, reserve, until, policy, shown_first, warnings)
+            ReservationRequest(request, policy, reserve, write.until, shown_first, warnings)
         )
 
-    async def _update(
-        self,
-        request: AdmissionRequest,
-        new: tuple[Pod, Demand],
-        old: tuple[Pod, Demand],
-        policy: NamespacePolicy,
-        until: float,
-    ) -> Verdict:
+    async def _update(self, write: PodWrite, stored: Pod, before: Demand) -> Verdict:
         """Reserve for what exists. It stays under the root that it is under."""
-        (pod, demand), (stored, before) = new, old
-        owner_chains, user = self._context.owner_chains, request.user_info
-        denial = forged(owner_chains, pod.metadata, stored.metadata, user)
+        request, pod, demand = write.request, write.pod, write.demand
+        denial = forged_owner_denial(
+            self._context.owner_chains, pod.metadata, stored.metadata, request.user_info
+        )
         if denial is not None:
             return Verdict(denial)
+        labels = write.rules.labels
         change = TraitsChange(
-            self._traits(stored), self._traits(pod), stored.metadata, pod.metadata
+            recorded_traits(stored, labels),
+            recorded_traits(pod, labels),
+            stored.metadata,
+            pod.metadata,
         )
-        more = _asks_for_more(new, old)
+        is_let_in = is_gated(stored.spec) and not is_gated(pod.spec)
+        more = is_let_in or not covers(before.amounts, demand.amounts)
         if not more and (stored.status.has_ended() or not change.is_any):
             return UNTOUCHED
         reserve = self._attempts.update(
@@ -156,84 +174,60 @@ class PodAdmission:
         )
         if isinstance(reserve, Denial):
             return Verdict(reserve)
-        charged = self._quota_selection.is_charged(reserve)
-        counted = charged or not is_gated(stored.spec)
-        if counted:
-            denial = await self._unselected(request, reserve, change, policy, until)
+        counted = self._quota_selection.is_charged(reserve) or not is_gated(stored.spec)
+        if counted and not write.policy.may_exceed_limits(request.user_info):
+            denial = await self._quota_selection.objection(
+                reserve, change, write.policy, write.until
+            )
             if denial is not None:
                 return Verdict(denial)
         more = more or self._quota_selection.enters(reserve, change)
         if not more and not (counted and change.before != change.after):
             return UNTOUCHED
-        root = await self._root_key(reserve, stored, until)
-        asked = before if counted else _NO_DEMAND
-        reserve = self._completed(reserve, root, pod, demand, asked)
+        root = await self._root_key(reserve, write, stored)
+        reserve = _completed(reserve, write, root, before if counted else _NO_DEMAND)
         reserve = msgspec.structs.replace(reserve, demand=self._promised(reserve, demand))
         known: tuple[Observe, ...] = ()
         if counted:
-            known = (
-                base_observation(reserve, self._promised(reserve, before), self._traits(stored)),
-            )
-        question = _question(request, reserve, until, policy, known)
+            promised = self._promised(reserve, before)
+            known = (base_observation(reserve, promised, change.before),)
+        question = ReservationRequest(request, write.policy, reserve, write.until, known)
         return await (
-            self._reservations.ask(question) if more else self._reservations.share(reserve, until)
+            self._reservations.ask(question)
+            if more
+            else self._reservations.share(reserve, write.until)
         )
 
-    async def _root_key(self, reserve: Reserve, stored: Pod, until: float) -> str:
+    async def _root_key(self, reserve: Reserve, write: PodWrite, stored: Pod) -> str:
         """Return the key of a stored pod's root: the recorded one, else by its owners."""
         recorded = self._context.recorded_root(reserve)
         if recorded is not None:
             return recorded
-        root = await self._context.owner_chains.root_of(
-            local_name(reserve.namespace),
-            stored.metadata,
-            deadline=self._context.until(until),
+        chain = await self._context.owner_chains.chain_of(
+            write.request.namespace or write.pod.metadata.namespace,
+            stored.metadata.controller(),
+            until=write.until,
         )
-        return root.key if root is not None else ""
+        return chain.root.key if chain.root is not None else ""
 
     def _promised(self, reserve: Reserve, demand: Demand) -> Amounts:
         """Return what a pod that exists is charged for a demand."""
         place = reserve.namespace, reserve.key, reserve.uid
         return promised_demand(self._context.view.state, place, demand.amounts, demand.assumed)
 
-    async def _unselected(
-        self,
-        request: AdmissionRequest,
-        reserve: Reserve,
-        change: TraitsChange,
-        policy: NamespacePolicy,
-        until: float,
-    ) -> Denial | None:
-        """Return why a change may not take the pod off a quota that selects by what it is."""
-        if policy.may_exceed_limits(request.user_info):
-            return None
-        return await self._quota_selection.objection(reserve, change, policy, until)
-
-    def _traits(self, pod: Pod) -> Traits:
-        return pod_traits(pod, self._context.rules)
-
-    def _completed(
-        self, reserve: Reserve, root: str, pod: Pod, demand: Demand, before: Demand
-    ) -> Reserve:
-        """Return the reservation with what it draws from and what quotas select it by."""
-        unknown = demand.unknown if demand.memory_unknown and not before.memory_unknown else ""
-        asker = Asker("Pod", cards=_cards(pod, demand, self._context.rules))
-        return msgspec.structs.replace(
-            reserve, root=root, traits=self._traits(pod), unknown=unknown, asker=asker
-        )
-
     async def _waiting(self, reserve: Reserve, until: float) -> Verdict:
-        """Let a pod be created that waits for room, and say so when there is none now."""
+        """Let a pod be created that waits for room, and warn when there is none now."""
         denial = await self._reservations.dry_run(reserve, until)
         warnings = () if denial is None else (_waits(reserve, denial),)
         return Verdict(namespace=reserve.namespace, key=reserve.key, warnings=warnings)
 
     def _root_shown(
-        self, reserve: Reserve, ownership: Ownership, policy: NamespacePolicy
+        self, reserve: Reserve, ownership: Ownership, write: PodWrite
     ) -> tuple[Observe, ...]:
-        """Return what tells the ledger of a root that it does not have yet."""
-        root = ownership.root
-        if root is None or root.seen is None or not ownership.trusted or not policy.charges_roots:
+        """Return what shows the ledger a root that it does not have yet."""
+        root, policy = ownership.root, write.policy
+        is_barred = ownership.key == BARRED
+        if root is None or root.seen is None or is_barred or not policy.charges_roots:
             return ()
         workload = cached_workload(root.seen)
         if workload is None:
@@ -241,55 +235,52 @@ class PodAdmission:
         envelope = envelope_of(
             root.kind,
             workload,
-            self._context.rules,
+            write.rules,
             surge=policy.surge,
             elastic_max=policy.elastic_max,
         )
         if isinstance(envelope, Denial) or envelope.finished:
             return ()
-        seen = root.seen
         return (
             Observe(
                 reserve.namespace,
                 root.key,
                 root.uid,
-                seen.version,
+                root.seen.version,
                 envelope.demand,
                 reserve.actor,
                 traits=envelope.traits,
-                generation=seen.generation,
+                generation=root.seen.generation,
             ),
         )
 
-    def decide_ephemeral(self, pod: Pod, old: Pod) -> Verdict:
-        """Decide about ephemeral containers, which can ask for nothing, but may be privileged."""
-        denial = self._privileged(pod, old)
-        return UNTOUCHED if denial is None else Verdict(denial)
 
-    def _forbidden(self, request: AdmissionRequest, pod: Pod, old: Pod | None) -> Denial | None:
-        """Return why the pod may not be written, whatever there is room for."""
-        rules = self._context.rules
-        denial = admission_denials.placement_denial(pod, old, rules) or self._privileged(pod, old)
-        if denial is None and old is None and _KUBELETS not in request.user_info.groups:
-            denial = admission_denials.assigned_node_denial(pod, rules, self._policy.schedulers)
-        return denial
-
-    def _privileged(self, pod: Pod, old: Pod | None) -> Denial | None:
-        if self._policy.allow_privileged:
-            return None
-        return admission_denials.privileged_denial(pod, old, self._context.rules)
+def _completed(reserve: Reserve, write: PodWrite, root: str, before: Demand) -> Reserve:
+    """Return the reservation with what it draws from and what quotas select it by."""
+    demand = write.demand
+    unknown = demand.unknown if demand.memory_unknown and not before.memory_unknown else ""
+    return msgspec.structs.replace(
+        reserve,
+        root=root,
+        unknown=unknown,
+        asker=Asker("Pod", cards=_cards(write)),
+        own_holders=write.policy.foreign_holders == "none",
+        traits=recorded_traits(write.pod, write.rules.labels),
+    )
 
 
-def _cards(pod: Pod, demand: Demand, rules: DemandRules) -> int:
+def _cards(write: PodWrite) -> int:
     """Return how many cards a pod asks for, 0 where several containers do."""
-    containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
-    asking = [one for one in containers if needs_cards(one, rules)]
-    counts = [demand.amounts.get(vendor.count, 0) for vendor in rules.vendors if vendor.count]
-    return max(counts, default=0) if len(asking) == 1 else 0
+    amounts, spec = write.demand.amounts, write.pod.spec
+    counts = [amounts.get(vendor.count, 0) for vendor in write.rules.vendors if vendor.count]
+    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
+    if len(containers) > 1 and sum(needs_cards(one, write.rules) for one in containers) != 1:
+        return 0
+    return max(counts, default=0)
 
 
 def _waits(reserve: Reserve, denial: Denial) -> str:
-    """Return what the creator of a pod is told that waits: every short line if that is not cut."""
+    """Return the warning to the creator of a pod that waits, with every short line if it fits."""
     head = f"{display_names.object_name(reserve.key)} is created and waits"
     if denial.shortages and denial.transient:
         head += f"; it starts when {advice_text.released(denial.shortages)} released"
@@ -298,31 +289,6 @@ def _waits(reserve: Reserve, denial: Denial) -> str:
     if len(whole) <= WARNING_CHARACTERS_MAX and denial.transient:
         return whole
     return f"{head}. {brief(denial, overruled=denial.transient)}"
-
-
-def _asks_for_more(new: tuple[Pod, Demand], old: tuple[Pod, Demand]) -> bool:
-    """Return whether a pod asks for more than before, or no longer waits behind the gate."""
-    (pod, demand), (stored, before) = new, old
-    is_let_in = is_gated(stored.spec) and not is_gated(pod.spec)
-    return is_let_in or not covers(before.amounts, demand.amounts)
-
-
-def _question(
-    request: AdmissionRequest,
-    reserve: Reserve,
-    until: float,
-    policy: NamespacePolicy,
-    shown_first: tuple[Observe, ...],
-    warnings: tuple[str, ...] = (),
-) -> ReservationRequest:
-    return ReservationRequest(
-        reserve,
-        until,
-        shown_first,
-        dry_run=bool(request.dry_run),
-        may_exceed_limits=policy.may_exceed_limits(request.user_info),
-        warnings=warnings,
-    )
 
 
 def _warnings(pod: Pod) -> tuple[str, ...]:

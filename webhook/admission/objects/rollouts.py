@@ -70,7 +70,7 @@ class Rollouts:
         try:
             denial = await self.stuck(change, now + max(0.0, until - now) / 2)
         except Exception as error:  # noqa: BLE001 - a warning may not cost the write
-            _log.error("roll-out not looked at", key=change.reserve.key, exc_info=error)
+            _log.error("rollout_not_checked", key=change.reserve.key, exc_info=error)
             return ()
         if denial is None or denial.reason not in _NO_ROOM:
             return ()

@@ -20,6 +20,7 @@ from webhook.admission.objects.workload_admission import WorkloadAdmission, Work
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import AdmissionRequest, Scale, required_scale
 from webhook.context.cluster_context import ClusterContext
+from webhook.context.namespaces import read_deadline
 from webhook.context.owner_digest import cached_workload
 from webhook.context.policies import NamespacePolicy
 from webhook.kinds.schema import WorkloadKind
@@ -55,7 +56,7 @@ class ScaleAdmission:
             parent = await self._parent(request, kind, old, until)
         except (ClusterError, TimeoutError, ValueError) as error:
             reason = str(error) or "the API server did not answer in time"
-            _log.warning("scale unchecked", key=f"{kind.name}/{request.name}", reason=reason)
+            _log.warning("scale_unchecked", key=f"{kind.name}/{request.name}", reason=reason)
             return Verdict(warnings=(UNCHECKED.format(reason),))
         if isinstance(parent, _Moot):
             return UNTOUCHED
@@ -77,7 +78,7 @@ class ScaleAdmission:
         if context.cluster is None:
             raise ClusterError(f"no cluster is there to read {kind.name}/{request.name} from")
         resource = Resource(kind.group, request.resource.version, kind.resource, kind.kind)
-        async with asyncio.timeout_at(context.until(until)):
+        async with asyncio.timeout_at(read_deadline(until)):
             found = await context.cluster.get_object(
                 resource, request.namespace, request.name or meta.name
             )

@@ -4,35 +4,32 @@ from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Workload
 from ledger.kube.requests.container_requests import shown
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.admission import admission_denials
+from webhook.admission import pod_checks
 from webhook.admission.protected_annotations import changed_protected_field, protected_field_denial
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.kinds.schema import WorkloadKind
 from webhook.kinds.templates import Template, templates_of
 
 
-def refused(
+def template_denial(
     kind: WorkloadKind,
     workload: Workload,
     rules: DemandRules,
-    policy: AdmissionSettings,
+    settings: AdmissionSettings,
     username: str,
 ) -> Denial | None:
     """Return why pods of an object would be refused, which was read and understood before."""
     for template in templates_of(kind, workload):
-        denial = _refused(template, rules, policy, username)
+        denial = _pod_denial(template, rules, settings, username)
         if denial is not None:
             return template.refused(denial)
     return None
 
 
-def _refused(
-    template: Template, rules: DemandRules, policy: AdmissionSettings, username: str
+def _pod_denial(
+    template: Template, rules: DemandRules, settings: AdmissionSettings, username: str
 ) -> Denial | None:
     field = changed_protected_field(template.pod.metadata, None)
     if field:
         return protected_field_denial(field, shown(username))
-    denial = admission_denials.placement_denial(template.pod, None, rules)
-    if denial is None and not policy.allow_privileged:
-        denial = admission_denials.privileged_denial(template.pod, None, rules)
-    return denial or admission_denials.assigned_node_denial(template.pod, rules, policy.schedulers)
+    return pod_checks.pod_denial(template.pod, None, rules=rules, settings=settings)

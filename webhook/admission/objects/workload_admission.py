@@ -11,12 +11,17 @@ import msgspec
 from ledger.core.model import amounts
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
-from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.objects import Workload
-from webhook.admission.attempts import Attempts, base_observation, with_controller_as_owner
+from webhook.admission.attempts import (
+    Attempts,
+    base_observation,
+    forged_owner_denial,
+    ownership_of,
+    with_controller_as_owner,
+    wrong_creator_denial,
+)
 from webhook.admission.objects import template_checks
 from webhook.admission.objects.rollouts import Rollout, Rollouts
-from webhook.admission.ownership import forged, ownership_of, wrong_creator_denial
 from webhook.admission.quota_selection import QuotaSelection, TraitsChange
 from webhook.admission.reservation import ReservationClient, ReservationRequest
 from webhook.admission.verdict import UNTOUCHED, Verdict
@@ -65,17 +70,18 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 class WorkloadAdmission:
-    """Judges objects of all kinds."""
+    """Decides about objects of all kinds."""
 
     def __init__(
         self,
         reservations: ReservationClient,
+        *,
         attempts: Attempts,
-        policy: AdmissionSettings,
+        settings: AdmissionSettings,
         context: ClusterContext,
     ) -> None:
         self._reservations = reservations
-        self._policy = policy
+        self._settings = settings
         self._attempts = attempts
         self._context = context
         self._quota_selection = QuotaSelection(context)
@@ -95,7 +101,7 @@ class WorkloadAdmission:
             return Verdict(reserve)
         if write.kind.root and policy.charges_roots:
             return await self._reserve(request, reserve, change, policy, until)
-        return await self._foreseen(reserve, change, until)
+        return await self._warn_only(reserve, change, until)
 
     def _read(self, write: WorkloadWrite, policy: NamespacePolicy) -> _Change | Denial:
         """Return what a write means, a denial if it makes no sense and the old object did."""
@@ -129,7 +135,7 @@ class WorkloadAdmission:
         denial = self._template_refused(request, change.write)
         if denial is not None:
             return denial
-        reserve = self._reservation(request, change)
+        reserve = self._reservation(request, change, policy)
         if isinstance(reserve, Denial):
             return reserve
         denial = await self._unselected(request, reserve, change, policy, until)
@@ -156,14 +162,16 @@ class WorkloadAdmission:
 
     def _template_refused(self, request: AdmissionRequest, write: WorkloadWrite) -> Denial | None:
         """Return why pods of the object would be refused, unless those of the old one were."""
-        rules, username = (self._context.rules, self._policy), request.user_info.username
-        denial = template_checks.refused(write.kind, write.new, *rules, username)
+        by = (self._context.rules, self._settings, request.user_info.username)
+        denial = template_checks.template_denial(write.kind, write.new, *by)
         if denial is None or write.old is None:
             return denial
-        before = template_checks.refused(write.kind, write.old, *rules, username)
+        before = template_checks.template_denial(write.kind, write.old, *by)
         return None if before == denial else denial
 
-    def _reservation(self, request: AdmissionRequest, change: _Change) -> Reserve | Denial:
+    def _reservation(
+        self, request: AdmissionRequest, change: _Change, policy: NamespacePolicy
+    ) -> Reserve | Denial:
         write, envelope = change.write, change.envelope
         where = (request, write.kind.name, write.new.metadata)
         if write.old is None:
@@ -175,7 +183,11 @@ class WorkloadAdmission:
         unknown = envelope.unknown if not change.before.unknown else ""
         asker = Asker(write.kind.kind, envelope.pods, envelope.replicas)
         return msgspec.structs.replace(
-            reserve, traits=envelope.traits, unknown=unknown, asker=asker
+            reserve,
+            traits=envelope.traits,
+            unknown=unknown,
+            asker=asker,
+            own_holders=policy.foreign_holders == "none",
         )
 
     async def _rooted(
@@ -183,36 +195,29 @@ class WorkloadAdmission:
     ) -> Reserve | Denial | None:
         """Return the reservation with its root, None when the object is charged with another one.
 
-        What nobody has reserved anything for cannot be told apart later, so it is refused where
-        somebody else than the controller would have it.
+        An object for which nothing is reserved cannot be told from a controller's later, so it is
+        refused where another user than the controller writes it.
         """
-        write, context, user = change.write, self._context, request.user_info
+        write, owner_chains, user = change.write, self._context.owner_chains, request.user_info
         meta = write.new.metadata
         if write.old is not None:
-            denial = forged(context.owner_chains, meta, write.old.metadata, user)
+            denial = forged_owner_denial(owner_chains, meta, write.old.metadata, user)
             if denial is not None:
                 return denial
-            if context.recorded_root(reserve) == BARRED:
+            if self._context.recorded_root(reserve) == BARRED:
                 return msgspec.structs.replace(reserve, root=BARRED)
-        ownership = await ownership_of(
-            context.owner_chains,
-            local_name(reserve.namespace),
-            meta,
-            user,
-            deadline=context.until(until),
-        )
-        if ownership.controlled:
-            reserve = with_controller_as_owner(reserve, meta)
+        ownership = await ownership_of(owner_chains, request, meta, until)
+        reserve = with_controller_as_owner(reserve, ownership.controller)
         if ownership.root is None:
             root = ownership.key if write.old is None else ""
             return msgspec.structs.replace(reserve, root=root)
-        if ownership.trusted or change.before.traits:
+        if ownership.key != BARRED or change.before.traits:
             return None
         if not change.envelope.demand:
             return wrong_creator_denial(meta, user)
         return msgspec.structs.replace(reserve, root=BARRED)
 
-    async def _foreseen(self, reserve: Reserve, change: _Change, until: float) -> Verdict:
+    async def _warn_only(self, reserve: Reserve, change: _Change, until: float) -> Verdict:
         """Charge nothing, and warn of what could never run."""
         if change.is_more:
             denial = await self._reservations.dry_run(reserve, until)
@@ -234,9 +239,12 @@ class WorkloadAdmission:
         until: float,
     ) -> Verdict:
         old, before = change.write.old, change.before
-        may_exceed_limits = policy.may_exceed_limits(request.user_info)
         rollout = change.rollout(reserve) if policy.surge != "reserve" else None
-        if policy.surge == "strict" and rollout is not None and not may_exceed_limits:
+        if (
+            policy.surge == "strict"
+            and rollout is not None
+            and not policy.may_exceed_limits(request.user_info)
+        ):
             denial = await self._rollouts.stuck(rollout, until)
             if denial is not None:
                 return Verdict(denial, denial.decision, reserve.namespace, reserve.key)
@@ -247,11 +255,9 @@ class WorkloadAdmission:
             if old is not None:
                 generation = old.metadata.generation
                 known = (base_observation(reserve, before.demand, before.traits, generation),)
-            dry_run = bool(request.dry_run)
-            question = ReservationRequest(
-                reserve, until, known, dry_run=dry_run, may_exceed_limits=may_exceed_limits
+            verdict = await self._reservations.ask(
+                ReservationRequest(request, policy, reserve, until, known)
             )
-            verdict = await self._reservations.ask(question)
         if rollout is None or verdict.denial is not None:
             return verdict
         return _warned(verdict, reserve, await self._rollouts.warnings(rollout, until))

@@ -12,7 +12,7 @@ from ledger.core.model.qualified_names import qualified, split_qualified
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Workload
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.kinds.envelope import Surge, envelope_of
-from webhook.kinds.schema import WorkloadKind, key_of
+from webhook.kinds.schema import WorkloadKind
 from webhook.settlement.observation import ObservedObject
 
 
@@ -54,7 +54,7 @@ def unreadable_workload(
     """Return the identity of an object whose spec could not be read, and the error."""
     meta = workload.metadata
     namespace = qualified(cluster, meta.namespace)
-    seen = ObservedObject(namespace, key_of(kind, meta.name), meta.uid, 0, {})
+    seen = ObservedObject(namespace, f"{kind.name}/{meta.name}", meta.uid, 0, {})
     return ObservedWorkload(seen, meta.controller(), error)
 
 
@@ -73,7 +73,7 @@ def observe_workload(
     envelope = envelope_of(kind, workload, rules, surge=mode.surge, elastic_max=mode.elastic_max)
     seen = ObservedObject(
         qualified(cluster, meta.namespace),
-        key_of(kind, meta.name),
+        f"{kind.name}/{meta.name}",
         meta.uid,
         meta.version(),
         {},

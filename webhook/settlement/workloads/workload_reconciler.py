@@ -19,7 +19,7 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed
 from ledger.kube.api.resources import Resource
 from ledger.tasks.periodic import CooperativeYield
-from webhook.kinds.schema import WorkloadKind, key_of
+from webhook.kinds.schema import WorkloadKind
 from webhook.settlement import recount
 from webhook.settlement.absence_proof import ListResult
 from webhook.settlement.attempt_ages import AttemptAges
@@ -66,7 +66,7 @@ class WorkloadReconciler:
         charging_modes: ChargingModes,
         recheck: Recheck,
     ) -> None:
-        self.prefix = key_of(kind, "")
+        self.prefix = f"{kind.name}/"
         self.resource = resource
         self._kind = kind
         self._session = session

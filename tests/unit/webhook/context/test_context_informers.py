@@ -21,7 +21,7 @@ from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
 from ledger.kube.api.resources import PODS
-from webhook.context import cluster_context, context_informers
+from webhook.context import context_informers, namespaces
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.owner_digest import cached_workload
 
@@ -141,7 +141,7 @@ async def test_a_namespace_that_is_deleted_is_forgotten() -> None:
 async def soon(context: ClusterContext, namespace: str, seconds: float = 5.0) -> str:
     """Return the name of a namespace's policy, as a review gets it."""
     deadline = asyncio.get_running_loop().time() + seconds
-    return (await context.policy_of(namespace, deadline)).name
+    return (await context.policies.policy_of(namespace, deadline)).name
 
 
 async def test_a_review_waits_for_the_first_list_of_policies() -> None:
@@ -156,14 +156,14 @@ async def test_a_review_waits_for_the_first_list_of_policies() -> None:
 async def test_where_policies_are_not_defined_nobody_waits_for_them() -> None:
     context = around(Viewed(), OwnedCluster(), policies_known=False)
     context.policies.take(Interrupted("not served, nobody may read why", absent=True))
-    async with asyncio.timeout(cluster_context.LOOK_SECONDS / 2):
+    async with asyncio.timeout(namespaces.LOOK_SECONDS / 2):
         assert await soon(context, "team", 3600) == ""
 
 
 async def test_a_list_that_does_not_come_is_waited_for_within_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cluster_context, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(namespaces, "LOOK_SECONDS", 0.01)
     context = around(Viewed(), OwnedCluster(), policies_known=False)
     async with asyncio.timeout(5):
         assert await soon(context, "team", 3600) == ""

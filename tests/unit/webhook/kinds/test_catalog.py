@@ -10,7 +10,6 @@ from support.builders.kind_objects import BUILTIN, CATALOG, EXAMPLES, FOLDER
 
 from webhook.kinds import catalog
 from webhook.kinds.catalog import KindCatalog, KindError
-from webhook.kinds.schema import key_of
 
 NAMES = {
     "cronjobs.batch",
@@ -79,7 +78,7 @@ def test_a_kind_is_found_by_resource_and_by_owner_of_any_version() -> None:
     assert kind is not None
     assert BUILTIN.of_owner("ray.io/v1alpha1", "RayCluster") is kind
     assert BUILTIN.of_owner("ray.io/v1", "RayCluster") is kind
-    assert key_of(kind, "r") == "rayclusters.ray.io/r"
+    assert f"{kind.name}/r" == "rayclusters.ray.io/r"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +93,7 @@ def test_a_kind_of_the_core_group_is_found_and_named_without_one(tmp_path: Path)
     found = KindCatalog.load([written(tmp_path, {**WIDGET, **named})])
     kind = found.of_owner("v1", "ReplicationController")
     assert kind is not None
-    assert key_of(kind, "web") == "replicationcontrollers/web"
+    assert f"{kind.name}/web" == "replicationcontrollers/web"
 
 
 def test_two_kinds_of_one_name_are_told_apart_by_their_groups() -> None:
@@ -124,7 +123,9 @@ def test_a_users_kind_replaces_the_one_that_comes_along_and_says_so(
     kind = found.of_resource("apps", "daemonsets")
     assert kind is not None
     assert kind.pod_sets[0].count.text == "8"
-    assert f"kind daemonsets.apps is taken from {file}" in caplog.text
+    [line] = caplog.records
+    assert (line.message, vars(line)["kind"]) == ("kind_replaced", "daemonsets.apps")
+    assert vars(line)["file"] == str(file)
 
 
 def test_identities_may_be_set_for_a_kind() -> None:

@@ -30,7 +30,7 @@ from support.fakes.owner_cluster import (
 from ledger.core.model.commands import BARRED, Observe, Reserve
 from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.resources import Resource
-from webhook.context import cluster_context
+from webhook.context import namespaces
 from webhook.context.policies import NamespacePolicy
 
 WEB = manifest(DEPLOYMENTS, "web", replicas=2)
@@ -145,7 +145,7 @@ async def test_a_scale_that_another_write_has_overtaken_is_left_to_its_next_try(
 async def test_without_the_parent_a_scale_is_allowed_and_says_so(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_context, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(namespaces, "LOOK_SECONDS", 0.01)
     behind = deepcopy(WEB)
     behind["metadata"]["resourceVersion"] = "4"
     cluster = OwnedCluster(behind)

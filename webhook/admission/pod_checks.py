@@ -1,6 +1,11 @@
-"""Objections: the webhook's own denials, for what no ledger needs to be asked about."""
+"""Pod checks: denials of pods for which the ledger is not asked.
+
+They hold whatever room there is: placement annotations that make no sense, privileged containers
+beside cards, a node that the pod names itself, another type of cards.
+"""
 
 from collections.abc import Iterator
+from typing import Final
 
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, Reason
@@ -9,7 +14,28 @@ from ledger.kube.requests.container_requests import needs_cards, shown
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import invalid_device_request
 from ledger.kube.requests.pod_demand import Demand
+from webhook.api.admission_settings import AdmissionSettings
 from webhook.api.card_schedulers import CardSchedulers
+
+_KUBELETS: Final = "system:nodes"
+"""The group of the kubelets. What a kubelet creates shows a static pod, which runs already."""
+
+
+def pod_denial(
+    pod: Pod,
+    old: Pod | None,
+    *,
+    rules: DemandRules,
+    settings: AdmissionSettings,
+    groups: tuple[str, ...] = (),
+) -> Denial | None:
+    """Return why a user of these groups may not write a pod, whatever there is room for."""
+    denial = placement_denial(pod, old, rules)
+    if denial is None and not settings.allow_privileged:
+        denial = privileged_denial(pod, old, rules)
+    if denial is None and old is None and _KUBELETS not in groups:
+        denial = assigned_node_denial(pod, rules, settings.schedulers)
+    return denial
 
 
 def privileged_denial(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | None:
@@ -92,10 +118,12 @@ def assigned_node_denial(pod: Pod, rules: DemandRules, schedulers: CardScheduler
 
 
 def placement_denial(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | None:
-    """Return a denial when a pod says how it is to be placed in words that nobody knows.
+    """Return a denial when annotations of a pod ask for a placement that does not exist.
 
-    What it said before already is let be, or nobody could write its labels and finalizers.
+    What the old pod asked for already may stay, or its labels and finalizers could not be written.
     """
+    if not pod.metadata.annotations:
+        return None
     denial = invalid_device_request(pod, rules)
     if denial is None or old is None:
         return denial
@@ -141,45 +169,3 @@ def _changed_type(pod: Pod, stored: Pod, rules: DemandRules) -> tuple[str, str]:
     changed = (key for key in rules.type_annotations if now.get(key) != before.get(key))
     key = next(changed, rules.type_annotations[0])
     return key, now.get(key, "")
-
-
-def unusable_name_denial(field: str, text: str) -> Denial:
-    """Return the denial of an object that lacks what names its attempt."""
-    return Denial(
-        Reason.INVALID_REVIEW,
-        f"{field} is {'not a usable name' if text else 'missing'}, so the attempt to write this"
-        " object cannot be told from others",
-        transient=False,
-        remedy="kube-apiserver sets it before validating admission; is this webhook registered as"
-        " a validating one?",
-        field=field,
-        value=shown(text),
-    )
-
-
-def missing_uid_denial(key: str) -> Denial:
-    """Return the denial of a creation that cannot be told from others of the same name.
-
-    A hold for its key alone could end only by a guess: an object of that name that is there, or is
-    not, proves nothing about this request.
-    """
-    return Denial(
-        Reason.UID_MISSING,
-        f"the creation of {shown(key)} was sent without metadata.uid, so nothing could prove what"
-        " became of it",
-        transient=False,
-        remedy="Register /admission/validate in a ValidatingWebhookConfiguration, as `gpuledger"
-        " webhook print` shows it: kube-apiserver sets the uid before it asks those. An aggregated"
-        " API server has to set it as well, or name its namespaces in exempt_namespaces",
-        field="metadata.uid",
-    )
-
-
-def deadline_denial(seconds: float) -> Denial:
-    """Return the denial of a request that the ledger did not answer in time."""
-    return Denial(
-        Reason.LEDGER_UNAVAILABLE,
-        f"the ledger did not answer within {seconds:g} s",
-        transient=True,
-        remedy="Try again; if it persists, /readyz of gpuledger says what is wrong",
-    )

@@ -24,7 +24,7 @@ from support.fakes.owner_cluster import (
 
 from ledger.core.model.commands import Describe, RegisterCluster
 from ledger.kube.api.errors import ClusterError
-from webhook.admission.dry_run import Explanation, NamespaceMissing, OtherNamespace, explain
+from webhook.admission.explanation import Explanation, NamespaceMissing, OtherNamespace, explain
 from webhook.api.admission_review import BadReview
 
 

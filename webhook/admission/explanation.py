@@ -90,8 +90,8 @@ async def explain(
     """Explain an AdmissionReview, or the creation of a bare manifest, given as JSON.
 
     A manifest is of a Pod or of any known kind. `username` and `namespace` stand in for what it
-    does not say; `deadline` is in seconds. Nothing is judged about another namespace than the given
-    one: raises Elsewhere then, NamespaceMissing when the namespace does not exist, and BadReview
+    does not say; `deadline` is in seconds. Raises OtherNamespace when the object is of another
+    namespace than the given one, NamespaceMissing when the namespace does not exist, and BadReview
     naming the field.
     """
     try:
@@ -122,7 +122,7 @@ async def explain(
 
 
 def _require(request: AdmissionRequest, namespace: str | None) -> None:
-    """Raise Elsewhere, before anything is judged, unless a request is about this namespace."""
+    """raise OtherNamespace, before anything is judged, unless a request is about this namespace."""
     if namespace is None:
         return
     found = (optional_metadata(request, "object"), optional_metadata(request, "oldObject"))
