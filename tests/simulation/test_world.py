@@ -5,6 +5,7 @@ from itertools import chain
 import pytest
 
 from ledger.kube.api.objects import ObjectMeta, Workload
+from ledger.kube.api.resources import Resource
 from simulation.model import kinds
 from simulation.model.settings import RULES, SETTLE_SECONDS
 from simulation.oracle import quota_truth
@@ -80,7 +81,9 @@ def test_some_seed_reaches(words: tuple[str, ...], traces: list[str]) -> None:
 
 @pytest.mark.parametrize("resource", kinds.ROOTS.values(), ids=str)
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_what_must_be_charged_is_worked_out_as_the_product_does(resource, count: int) -> None:
+def test_what_must_be_charged_is_worked_out_as_the_product_does(
+    resource: Resource, count: int
+) -> None:
     pods = kinds.template(1, 2_000, "", "")
     spec = kinds.spec_of(resource, count, pods)
     found = Workload(resource.api_version, resource.kind, ObjectMeta(name="a"), spec)

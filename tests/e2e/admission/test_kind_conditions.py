@@ -284,7 +284,7 @@ async def test_annotations_by_which_a_kind_counts_are_selected(objects: Objects)
     await objects.watch()
     annotated = {"metadata": {"annotations": {"paused": "true"}}}
     assert (await objects.cluster.patch(f"{objects.path}/c", annotated)).status == 500
-    finalized = {"metadata": {"finalizers": []}}
+    finalized: Manifest = {"metadata": {"finalizers": []}}
     assert (await objects.cluster.patch(f"{objects.path}/c", finalized)).status == 200
 
 
@@ -297,5 +297,5 @@ async def test_an_update_that_gives_cards_back_or_takes_them_is_selected(objects
     await objects.watch_no_more()
     assert (await objects.cluster.patch(f"{objects.path}/a", taken)).status == 200
     await objects.watch()
-    given = {"spec": {"template": {"spec": {"containers": [{}]}}}}
+    given: Manifest = {"spec": {"template": {"spec": {"containers": [{}]}}}}
     assert (await objects.cluster.patch(f"{objects.path}/a", given)).status == 500

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -176,11 +177,14 @@ async def test_the_status_tells_what_each_cluster_and_namespace_uses(shared: Sha
         spaces = [{"name": shared.name, "used": amounts}]
         return {"name": cluster, "used": amounts, "namespaces": spaces}
 
+    def shows(clusters: list[Manifest], seen: Manifest) -> bool:
+        return bool(seen.get("clusters") == clusters)
+
     whole, part = [share("east-1", 2 * POD), share("west-1", POD)], [share("east-1", 2 * POD)]
     for quota, clusters, used in ((shared.name, whole, 3 * POD), (beyond, part, 2 * POD)):
         status = await eventually(
-            lambda quota=quota: look(quota),
-            lambda seen, clusters=clusters: seen.get("clusters") == clusters,
+            partial(look, quota),
+            partial(shows, clusters),
             within=STATUS_SECONDS,
             what=f"the status of {quota} is {clusters}",
         )

@@ -78,8 +78,8 @@ async def running(assets: Path, folder: Path) -> AsyncIterator[Sites]:
     """Run both clusters, their services with webhooks in effect."""
     async with AsyncExitStack() as stack:
         west, east = (folder / place.cluster for place in (WEST, EAST))
-        for one in (west, east):
-            one.mkdir()
+        for directory in (west, east):
+            directory.mkdir()
         nats = await stack.enter_async_context(clusters(folder))
         hub = _at_the_hub(nats)
         edge = hub | {"nats": nats.edge.url, "nats_domain": DOMAIN, "universe_authority": "false"}

@@ -6,6 +6,7 @@ Two nodes with an agent and a tenant's pod each, and tokens as a kubelet gets th
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -198,7 +199,7 @@ async def reporting(agents: Agents, admin: Cluster) -> dict[str, Manifest]:
         pods[node] = await admin.must("GET", f"{TENANTS}/pods/told-{node}")
     for body in (event(pods["a"], "b"), event(pods["b"], "a")):
         await eventually(
-            lambda body=body: report(agents["a"], body),
+            partial(report, agents["a"], body),
             lambda answer: answer.status == 403,
             within=EFFECTIVE_SECONDS,
             what="the policies on events are in effect",

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
@@ -104,7 +104,7 @@ async def test_cards_of_a_node_that_vanishes_are_given_to_nobody_and_come_back_f
     await team.yard.scheduler()
     name = f"brief-{team.namespace}"
     await nodes.make(team.cluster, [nodes.node(name, pool=name)])
-    here = {"nodeSelector": {"pool": name}}
+    here: dict[str, Any] = {"nodeSelector": {"pool": name}}
     await team.create(*(pod(f"p-{number}", container(cards=1), **here) for number in range(8)))
     await team.are_bound(8)
     await nodes.remove(team.cluster, name)
@@ -124,7 +124,7 @@ async def test_a_node_of_hamis_plugin_is_handed_one_pod_at_a_time(team: Team) ->
     plugin = await admitted(team.cluster)
     name = f"hami-{team.namespace}"
     await nodes.make(team.cluster, [nodes.node(name, keeper=HAMI, pool=name)])
-    here = {"nodeSelector": {"pool": name}}
+    here: dict[str, Any] = {"nodeSelector": {"pool": name}}
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(plugin.run())
         await team.yard.scheduler()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 
 LINE: Final = f"limits.{CARDS}"
 SCOPED: Final = "scoped"
-V100: Final = {"annotations": {"nvidia.com/use-gputype": "V100"}}
+V100: Final[Manifest] = {"annotations": {"nvidia.com/use-gputype": "V100"}}
 CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
@@ -158,8 +158,8 @@ async def test_the_type_of_card_of_a_pod_that_exists_stays(team: Team) -> None:
 
 async def test_a_type_that_nobody_knows_is_refused_with_the_known_ones(team: Team) -> None:
     await team.limit({LINE: "9"})
-    unknown = {"annotations": {"nvidia.com/use-gputype": "Voodoo2"}}
-    refused = await Space(team).create(replicated("Deployment", 1, **unknown))
+    unknown = {"nvidia.com/use-gputype": "Voodoo2"}
+    refused = await Space(team).create(replicated("Deployment", 1, annotations=unknown))
     assert refused.status == 403
     for word in ("UnknownGpuType", "Voodoo2", "v100", "t4"):
         assert word.lower() in refused.message.lower()

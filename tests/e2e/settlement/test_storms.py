@@ -90,7 +90,7 @@ class Storm:
             await self._play_operator(kind, name)
             return
         if kind == "Job":
-            change = {"suspend": self._random.random() < 0.5}
+            change: Manifest = {"suspend": self._random.random() < 0.5}
         else:
             metadata = {"labels": {"version": str(self._random.randint(0, 3))}}
             change = {"template": {"metadata": metadata}}

@@ -17,8 +17,13 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(170)]
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Path]:
     """One run with settings around that would lead it astray, and where it had its files."""
     folder = tmp_path_factory.mktemp("demo")
-    astray = {"GPULEDGER_NATS": "nats://127.0.0.1:9", "GPULEDGER_CLUSTER": "production"}
-    return gpuledger("demo", TMPDIR=str(folder), **astray), folder
+    ended = gpuledger(
+        "demo",
+        TMPDIR=str(folder),
+        GPULEDGER_NATS="nats://127.0.0.1:9",
+        GPULEDGER_CLUSTER="production",
+    )
+    return ended, folder
 
 
 def test_every_claim_of_the_demo_holds(shown: tuple[Ended, Path]) -> None:

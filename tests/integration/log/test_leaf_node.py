@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.servers.leaf_node import DOMAIN, Clusters, clusters
@@ -40,12 +41,10 @@ async def two(tmp_path: Path) -> AsyncIterator[Clusters]:
         yield made
 
 
-async def edge_log(two: Clusters, **changes: object) -> JetStreamLog:
+async def edge_log(two: Clusters, **changes: Any) -> JetStreamLog:
     """Connect to the edge's server, for the log in the hub's domain."""
-    settings = settings_for(
-        two.edge, **({"domain": DOMAIN, "monitor_urls": (two.hub.monitor_url,)} | changes)
-    )
-    return await JetStreamLog.connect(settings)
+    hub: dict[str, Any] = {"domain": DOMAIN, "monitor_urls": (two.hub.monitor_url,)}
+    return await JetStreamLog.connect(settings_for(two.edge, **(hub | changes)))
 
 
 @contextlib.asynccontextmanager
@@ -140,6 +139,12 @@ class Load:
                 self.held.discard(gone)
 
 
+def _more_than_now(loads: list[Load], admitted: int = 0) -> Callable[[], bool]:
+    """Return whether each load will have admitted so many more than now."""
+    wanted = [load.admitted + admitted for load in loads]
+    return lambda: all(load.admitted > count for load, count in zip(loads, wanted, strict=True))
+
+
 @pytest.fixture
 async def opened(two: Clusters) -> AsyncIterator[tuple[JetStreamLog, JetStreamLog]]:
     """The log as the hub and as the edge reach it."""
@@ -159,20 +164,14 @@ async def test_with_the_link_cut_again_and_again_nothing_is_lost_and_no_limit_is
     near, far = opened
     async with writing(near) as hub, writing(far) as edge:
         assert isinstance(await hub.submit(limits()), Accepted)
-        for writer in (hub, edge):
-            writer.subscribe(lambda _, state=writer.state: used.append(sum(state.used)))
+        hub.subscribe(lambda _: used.append(sum(hub.state.used)))
+        edge.subscribe(lambda _: used.append(sum(edge.state.used)))
         loads = [Load(hub, "hub"), Load(edge, "edge")]
         for break_it in (two.between.cut, two.between.cut, two.between.stall, two.between.cut):
-            before = [load.admitted for load in loads]
-            await until(
-                lambda before=before: all(
-                    load.admitted > count + 20 for load, count in zip(loads, before, strict=True)
-                )
-            )
+            await until(_more_than_now(loads, 20))
             await break_it()
             await until(lambda: edge.unavailable is not None)
-            before = loads[0].admitted
-            await until(lambda before=before: loads[0].admitted > before)
+            await until(_more_than_now(loads[:1]))
             await two.between.restore()
             await until(lambda: edge.unavailable is None)
         await asyncio.gather(*(load.end() for load in loads))

@@ -295,10 +295,8 @@ async def test_a_command_that_no_message_holds_is_decided_here_and_the_owner_is_
     remote = Recorder(REMOTE)
     forwarder, local, server = await forwarding(dial, names, remote)
     large = Reserve("prod/ml", "pods/big", "uid-2", {}, owner="x" * 2_000_000)
-    assert await asyncio.gather(forwarder.submit(large), forwarder.submit(COMMAND)) == [
-        LOCAL,
-        REMOTE,
-    ]
+    answers = await asyncio.gather(forwarder.submit(large), forwarder.submit(COMMAND))
+    assert list(answers) == [LOCAL, REMOTE]
     assert await forwarder.submit(COMMAND) == REMOTE
     assert local.asked == [(large, False)]
     await server.stop()

@@ -99,7 +99,7 @@ async def test_nothing_is_registered_before_it_is_known_which_cards_there_are(
 async def test_a_registration_that_is_refused_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused = []
+    refused: list[object] = []
 
     class Strict(Kubelet):
         async def Register(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -4,7 +4,7 @@ The servers run deploy/nats.conf. The client sends any request it likes.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from itertools import product
 from typing import Final
@@ -22,7 +22,7 @@ from support.servers.shipped_nats import AGENT_PASSWORD, PASSWORD, SERVERS, Ship
 from gpuledger.node.agent_log import INBOX
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.streams import HEADERS_BYTES_MAX
-from ledger.log.log_port import Ambiguous, Snapshot, Unreachable
+from ledger.log.log_port import Ambiguous, LogEntry, Snapshot, Unreachable
 from ledger.log.peers.lease import Lease
 from ledger.log.records import RECORD_BYTES_MAX
 
@@ -81,6 +81,14 @@ async def agent(servers: list[Shipped]) -> AsyncIterator[Client]:
     await connected.close()
 
 
+def closing(
+    batches: AsyncIterator[Sequence[LogEntry]],
+) -> aclosing[AsyncGenerator[Sequence[LogEntry]]]:
+    """Return a context that closes the batches: iterators of the port, generators in fact."""
+    assert isinstance(batches, AsyncGenerator)
+    return aclosing(batches)
+
+
 async def taken(owner: Client) -> dict[str | None, int]:
     """Return how many messages each stream has ever taken, and each one's consumers."""
     return {one.config.name: one.state.last_seq for one in await owner.jetstream().streams_info()}
@@ -99,8 +107,8 @@ async def test_consumers_of_a_stolen_agent_write_nothing_also_after_it_has_gone(
             await agent.close()
         await asyncio.sleep(DELIVERED_SECONDS)
         assert await taken(owner) == before
-        for name in before:
-            assert await owner.jetstream().consumers_info(str(name)) == []
+        for stream in before:
+            assert await owner.jetstream().consumers_info(str(stream)) == []
     finally:
         await owner.close()
 
@@ -175,7 +183,7 @@ async def test_an_agent_reads_the_largest_record_whichever_server_it_asks(
         reader = await reader_of([server])
         try:
             assert await reader.get(end) == largest
-            async with asyncio.timeout(FORM_SECONDS), aclosing(reader.read(end, end)) as batches:
+            async with asyncio.timeout(FORM_SECONDS), closing(reader.read(end, end)) as batches:
                 assert (await anext(batches))[0].payload == largest
         finally:
             await reader.close()
@@ -191,7 +199,7 @@ async def test_an_agent_reads_the_log_and_writes_nothing(
         assert (await reader.extent()).last == end
         assert await reader.get(1) == payload
         assert [one.position for one in await reader.load_snapshots()] == [1]
-        async with asyncio.timeout(FORM_SECONDS), aclosing(reader.follow(1)) as batches:
+        async with asyncio.timeout(FORM_SECONDS), closing(reader.follow(1)) as batches:
             assert (await anext(batches))[0].payload == payload
         with pytest.raises((Ambiguous, Unreachable)):
             await reader.append(payload, end)
@@ -217,7 +225,7 @@ async def test_an_agent_hears_how_far_the_log_is_and_nothing_else_that_is_said_t
         await agent.subscribe(subject, cb=hear)
     await agent.flush()
     # A client that knows a consumer's name could redefine it. The subject contains the name.
-    async with asyncio.timeout(FORM_SECONDS), aclosing(log.follow(1)) as batches:
+    async with asyncio.timeout(FORM_SECONDS), closing(log.follow(1)) as batches:
         assert (await anext(batches))[0].position == 1
     await log.connection.publish(log.names.hints_subject, b"hint")
     await log.publish_denial(b"denial")

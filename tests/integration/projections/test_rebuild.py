@@ -13,7 +13,7 @@ from support.harness.command_line import COMMAND, SECONDS, environment, gpuledge
 
 from gpuledger.cli.command_wrapper import TERMINATED
 from gpuledger.cli.exit_codes import CommandError, Exit
-from gpuledger.storage import rebuild
+from gpuledger.storage import rebuild, scratch_folder
 from gpuledger.storage.open_log import open_log
 from ledger.log import records
 from ledger.runtime.settings.settings import Settings
@@ -86,7 +86,7 @@ def test_scratch_files_of_a_killed_command_go_with_the_next_and_those_in_use_sta
     [used] = scratch_of(store)
     assert used != stale
     try:
-        with rebuild.scratch_folder.folder(store) as another:
+        with scratch_folder.folder(store) as another:
             assert {used, another} == set(scratch_of(store))
     finally:
         at_work.kill()
@@ -103,7 +103,7 @@ async def test_a_rebuilt_projection_is_in_place_before_its_digest_is_known(
     path.unlink()
     monkeypatch.setattr(rebuild, "digest", late)
     with pytest.raises(CommandError, match=r"in place.*gpuledger projection digest") as stopped:
-        await rebuild.rebuild(Settings(store_dir=str(store)), None)
+        await rebuild.rebuild(Settings(store_dir=str(store)), "")
     assert stopped.value.status == Exit.NOT_READY
     assert path.stat().st_size
     assert not scratch_of(store)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
-import nkeys
+import nkeys  # type: ignore[import-untyped]
 import pytest
 from nats.aio.msg import Msg
 from support.servers.nats_servers import NatsServer
@@ -19,6 +19,7 @@ from support.servers.service_process import Live, creation, live
 from ledger.log.jetstream import connection as connections
 from ledger.log.jetstream.connection import Access, NatsConnection
 from ledger.log.jetstream.nats_credentials import CredentialsError, check_keys
+from ledger.log.port import Unreachable
 from ledger.runtime.tls import own_authority
 
 pytestmark = pytest.mark.integration
@@ -203,7 +204,7 @@ async def answered(connection: NatsConnection) -> None:
             try:
                 await connection.api("INFO")
                 return
-            except connections.Unreachable:
+            except Unreachable:
                 await asyncio.sleep(0.05)
 
 

@@ -107,8 +107,11 @@ def _argument(given: Any, outs: list[Any]) -> Any:
     if "in" in given:
         return bytes.fromhex(given["in"])
     value = bytes.fromhex(given["value"])
-    of = type("Value", (ctypes.Structure,), {"_fields_": [("bytes", ctypes.c_char * len(value))]})
-    return of.from_buffer_copy(value)
+
+    class Value(ctypes.Structure):
+        _fields_ = (("bytes", ctypes.c_char * len(value)),)
+
+    return Value.from_buffer_copy(value)
 
 
 def _answer(line: str, libraries: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ def probe(built: Path, library: Path, driver: Path) -> Probe:
         environment = {**os.environ, "LD_LIBRARY_PATH": str(driver.parent)}
         if before:
             environment["LD_PRELOAD"] = before
-        command = [built / program, *steps]
+        command: list[str | Path] = [built / program, *steps]
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=30, check=False
         )
@@ -184,7 +184,7 @@ def test_a_setuid_program_does_not_load_the_library_from_its_environment(
     shutil.copy(built / "probe", program)
     os.chown(program, 65534, -1)
     program.chmod(stat.S_ISUID | 0o755)
-    command = [program, "default:cuMemAlloc_v2", "next:dlsym"]
+    command: list[str | Path] = [program, "default:cuMemAlloc_v2", "next:dlsym"]
     done = subprocess.run(
         command,
         env={"LD_PRELOAD": str(library)},

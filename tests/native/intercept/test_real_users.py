@@ -32,7 +32,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a Python of its own that has the packages; without a package index, skip."""
     home = tmp_path_factory.mktemp("users")
     venv.create(home, with_pip=True)
-    command = [home / "bin/pip", "install", "-q", "--disable-pip-version-check", *_PACKAGES]
+    command: list[str | Path] = [
+        home / "bin/pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        *_PACKAGES,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_S, check=False)
     if done.returncode:
         pytest.skip(f"CUDA's users cannot be installed: {done.stderr[-500:]}")
@@ -68,7 +74,7 @@ def _runs(python: Path, native: Path, home: Path, limits: dict[str, str]) -> Scr
     }
 
     def run(script: str) -> str:
-        command = [python, "-c", script]
+        command: list[str | Path] = [python, "-c", script]
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_RUN_S, check=False
         )

@@ -39,7 +39,7 @@ PLANTED_IN_PYTHON = [
 
 def test_nothing_is_found_in_a_short_while(make: Callable[..., None]) -> None:
     make("fuzzers")
-    command = [sys.executable, FUZZ / "run.py", "--seconds", str(SECONDS)]
+    command: list[str | Path] = [sys.executable, FUZZ / "run.py", "--seconds", str(SECONDS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     counts = re.findall(r"(\d+) inputs.*: nothing found", done.stdout)
@@ -60,7 +60,13 @@ def test_a_defect_that_is_planted_is_found(
     program = _built(target, sources)
     folder = tmp_path / "found"
     folder.mkdir()
-    command = [program, str(PLANTED_SECONDS), "1", folder, FUZZ / "corpus" / target]
+    command: list[str | Path] = [
+        program,
+        str(PLANTED_SECONDS),
+        "1",
+        folder,
+        FUZZ / "corpus" / target,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode not in (0, 2), done.stdout + done.stderr
 
@@ -77,7 +83,13 @@ def test_a_defect_that_is_planted_in_the_agents_reader_is_found(
             assert text.count(guard) == 1, f"{name} has another guard now: say it here"
             text = text.replace(guard, instead)
         (package / path.relative_to(NATIVE)).write_text(text)
-    command = [sys.executable, FUZZ / "region_reader.py", str(PLANTED_SECONDS), "1", tmp_path]
+    command: list[str | Path] = [
+        sys.executable,
+        FUZZ / "region_reader.py",
+        str(PLANTED_SECONDS),
+        "1",
+        tmp_path,
+    ]
     env = os.environ | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -106,7 +118,7 @@ sys.exit(main(lambda seed: (Mutator(seed, [b"x"]), hang)))
 
 def test_an_input_that_never_ends_is_found(tmp_path: Path) -> None:
     (tmp_path / "hanging.py").write_text(HANGING)
-    command = [sys.executable, tmp_path / "hanging.py", FUZZ, "5", "1", tmp_path]
+    command: list[str | Path] = [sys.executable, tmp_path / "hanging.py", FUZZ, "5", "1", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "it takes longer than 1 s" in done.stderr
@@ -119,11 +131,21 @@ def _built(target: str, sources: Path) -> Path:
     linked = [*core.rglob("*.c"), *(sources / "util").glob("*.c")]
     program = sources.parent / target
     includes = [f"-I{path}" for path in (NATIVE / "include", sources, BUILD / "include", FUZZ)]
-    headers = ["-isystem", BUILD / "headers" / "nvidia" / "cu13" / "include"]
+    headers: list[str | Path] = ["-isystem", BUILD / "headers" / "nvidia" / "cu13" / "include"]
     loop = [BUILD / "fuzz" / f"{name}.o" for name in ("loop", "mutate")]
     if target == "environment":
         linked = [core / "limits" / "environment.c"]
     main = FUZZ / f"{target}.c"
-    command = ["gcc", *FLAGS, *includes, *headers, main, *linked, *loop, "-o", program]
+    command: list[str | Path] = [
+        "gcc",
+        *FLAGS,
+        *includes,
+        *headers,
+        main,
+        *linked,
+        *loop,
+        "-o",
+        program,
+    ]
     subprocess.run(command, check=True, timeout=120)
     return program

@@ -19,7 +19,7 @@ def bundle(make: Callable[..., None]) -> Path:
 
 
 def test_everything_is_measured_on_the_stub_and_limits_hold(bundle: Path) -> None:
-    command = [bundle / "run", "--stub", "--seconds", "2"]
+    command: list[str | Path] = [bundle / "run", "--stub", "--seconds", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert "the STUB driver: no GPU was measured" in done.stdout, done.stdout + done.stderr
     for text in (
@@ -40,7 +40,7 @@ def test_what_could_not_be_measured_is_not_said_to_have_held(bundle: Path, tmp_p
     broken = shutil.copytree(bundle, tmp_path / "bundle")
     for program in (broken / "bin").iterdir():
         program.write_text("#!/bin/sh\nexit 1\n")
-    command = [broken / "run", "--stub", "--seconds", "1"]
+    command: list[str | Path] = [broken / "run", "--stub", "--seconds", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 2
     assert done.stdout.splitlines()[-1] == "NOT measured: 4 programs failed"
@@ -65,7 +65,7 @@ def test_nobody_goes_on_holding_memory_when_the_measuring_fails(
     """Whoever were left would have the pipe of what is said, too: its end would never come."""
     env = os.environ | {"LD_LIBRARY_PATH": str(bundle / "stub"), "LD_PRELOAD": str(_liar(tmp_path))}
     env["VGPU_STUB_STATE"] = str(tmp_path / "machine")
-    command = [bundle / "bin" / "recovery", "3"]
+    command: list[str | Path] = [bundle / "bin" / "recovery", "3"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert "is there a limit?" in done.stderr
@@ -74,7 +74,14 @@ def test_nobody_goes_on_holding_memory_when_the_measuring_fails(
 def _liar(folder: Path) -> Path:
     """Build a library that tells of a limit and has none."""
     (folder / "liar.c").write_text(LIAR)
-    command = ["gcc", "-shared", "-fPIC", folder / "liar.c", "-o", folder / "liar.so"]
+    command: list[str | Path] = [
+        "gcc",
+        "-shared",
+        "-fPIC",
+        folder / "liar.c",
+        "-o",
+        folder / "liar.so",
+    ]
     subprocess.run(command, check=True, timeout=60)
     return folder / "liar.so"
 

@@ -15,7 +15,13 @@ TESTS = Path(__file__).parents[1]
 
 def apply(patch: Path, output: Path) -> subprocess.CompletedProcess[str]:
     """Run the tool that copies the sources with a patch applied."""
-    command = [sys.executable, MUTANTS / "apply.py", patch, NATIVE / "src", output]
+    command: list[str | Path] = [
+        sys.executable,
+        MUTANTS / "apply.py",
+        patch,
+        NATIVE / "src",
+        output,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

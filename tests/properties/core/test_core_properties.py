@@ -55,7 +55,7 @@ def test_only_truth_and_lowered_limits_go_over_a_limit(seed: int) -> None:
 @given(seeds)
 def test_folding_live_from_zero_and_from_any_snapshot_gives_the_same_bytes(seed: int) -> None:
     source = random.Random(seed)
-    live, payloads, images = State(), [], [snapshots.encode(State())]
+    live, payloads, images = State(), list[bytes](), [snapshots.encode(State())]
     script = random_commands(seed, 80)
     while script:
         size = source.randint(1, 7)

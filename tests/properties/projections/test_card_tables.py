@@ -98,7 +98,7 @@ async def read_lines(view: ProjectionView, position: int) -> set[tuple[str, str,
 
 def standing_of(state: State) -> dict[str, tuple[str, str]]:
     """Return the state and the keeper of every card."""
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for name, node in state.nodes.items():
         lost = "gone" if node.gone else "lost"
         found |= {account_of(name, card.uuid): (lost, node.keeper) for card in node.lost}

@@ -106,11 +106,11 @@ def is_unread(state: State, account: str) -> bool:
 
 def usage_of(state: State) -> dict[tuple[str, str], tuple[int, int, int]]:
     """Return limit, used and committed of every line of a quota, added up from the entries."""
-    found = {}
-    for (account, _), lines in shares_of(state).items():
+    found: dict[tuple[str, str], tuple[int, int, int]] = {}
+    for (owner, _), lines in shares_of(state).items():
         for resource, used, committed in lines:
-            limit, *sums = found.get((account, resource), (0, 0, 0))
-            found[account, resource] = (limit, sums[0] + used, sums[1] + committed)
+            limit, *sums = found.get((owner, resource), (0, 0, 0))
+            found[owner, resource] = (limit, sums[0] + used, sums[1] + committed)
     for name, account in state.accounts.items():
         if accounts.kind(name) is accounts.AccountKind.CARD:
             continue
@@ -146,7 +146,7 @@ def shares_of(state: State) -> dict[tuple[str, str], list[tuple[str, int, int]]]
 
 def universe_shares_of(state: State, by: UsageBreakdown) -> dict[tuple[str, ...], tuple[int, int]]:
     """Return used and committed by quota, cluster, namespace and resource."""
-    found = {}
+    found: dict[tuple[str, ...], tuple[int, int]] = {}
     for (account, qualified), lines in shares_of(state).items():
         if accounts.kind(account) is not accounts.AccountKind.UNIVERSE:
             continue

@@ -108,8 +108,11 @@ def test_suspension_gives_everything_back_whatever_the_object_says(
 ) -> None:
     manifest = deepcopy(case.object)
     manifest["spec"].update(SUSPENSIONS[kind.name])
-    for options in ({}, {"surge": "reserve", "elastic_max": True}):
-        found = envelope_of(kind, workload(manifest), RULES, **options)
+    object_ = workload(manifest)
+    for found in (
+        envelope_of(kind, object_, RULES),
+        envelope_of(kind, object_, RULES, surge="reserve", elastic_max=True),
+    ):
         assert isinstance(found, Envelope)
         assert found.demand == {}
 

@@ -14,6 +14,7 @@ from vgpu_native.shared.binary_fields import place, put_number, put_text
 from vgpu_native.shared.layout import (
     BUDGET,
     MAGIC,
+    OWNER_DIED,
     REGION,
     REGION_SIZE,
     SLOT,
@@ -21,7 +22,6 @@ from vgpu_native.shared.layout import (
     USES,
     VERSION,
 )
-from vgpu_native.shared.usage_region import OWNER_DIED
 
 ROOT = Path(__file__).parents[3]
 HEADER = ROOT / "vgpu_native" / "tools" / "generate_layout.py"

@@ -201,7 +201,10 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
             }
             for (uid, name), (ids, answer) in self.answers.items()
         ]
-        data = {"PodDeviceEntries": entries or None, "RegisteredDevices": {RESOURCE: []}}
+        data: dict[str, Any] = {
+            "PodDeviceEntries": entries or None,
+            "RegisteredDevices": {RESOURCE: []},
+        }
         path = self.plugins / "kubelet_internal_checkpoint"
         path.write_text(json.dumps({"Data": data, "Checksum": 7}))
 

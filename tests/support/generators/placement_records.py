@@ -17,7 +17,7 @@ SECOND = 1_000_000
 
 def placement_payloads(seed: int, count: int, *, group: int = 3) -> list[bytes]:
     """Return records of random commands, of which every other one is about nodes and cards."""
-    source, state, payloads = random.Random(seed), State(), []
+    source, state, payloads = random.Random(seed), State(), list[bytes]()
     made: list[commands.AnyCommand] = [commands.RegisterCluster(CLUSTER, f"uid-{seed}")]
     for number, command in enumerate(random_commands(seed, count)):
         made += (command, placing_command(source, state))

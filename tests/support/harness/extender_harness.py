@@ -5,7 +5,7 @@ import contextlib
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -115,7 +115,7 @@ class ModelServer:
             raise fate.error
 
     async def label_pod(
-        self, namespace: str, name: str, labels: dict[str, str], version: str
+        self, namespace: str, name: str, labels: Mapping[str, str], version: str
     ) -> None:
         if self.label_fates:
             raise self.label_fates.popleft()
@@ -124,12 +124,12 @@ class ModelServer:
         if self.pods[name].metadata.resource_version != version:
             raise VersionConflict(f"pod {name} is at another version")
         before = self.pods[name].metadata.labels or {}
-        kept = {} if self.strips_labels else labels
+        kept: Mapping[str, str] = {} if self.strips_labels else labels
         if {**before, **kept} != before:
             self.change(name, labels={**before, **kept})
 
     async def patch_node_annotations(
-        self, name: str, changes: dict[str, str | None], version: str = ""
+        self, name: str, changes: Mapping[str, str | None], version: str = ""
     ) -> None:
         node = self.nodes[name]
         if version and node.metadata.resource_version != version:
@@ -241,8 +241,8 @@ class Replica:
         found = self.writer.state.placement(f"{CLUSTER}/{NAMESPACE}", f"pods/{name}")
         return found if found is not None and found.node else None
 
-    def _count(self, *names: str) -> None:
-        self.counted.append(names)
+    def _count(self, name: str, *labels: str) -> None:
+        self.counted.append((name, *labels))
         self.has_counted.set()
 
     def uuids(self, name: str) -> list[str]:

@@ -43,7 +43,7 @@ def listed(*found: Mapping[str, Any], **common: Any) -> str:
     usual = {"count": 10, "devmem": 16_000, "devcore": 100, "type": "NVIDIA A10", "health": True}
     return json.dumps(
         [
-            {"id": f"GPU-{number}", "index": number, "mode": "hami-core"} | usual | common | one
+            {"id": f"GPU-{number}", "index": number, "mode": "hami-core", **usual, **common, **one}
             for number, one in enumerate(found)
         ]
     )

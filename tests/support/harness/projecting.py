@@ -28,7 +28,7 @@ def log_of(payloads: Sequence[bytes]) -> MemoryLog:
 
 def random_payloads(seed: int, count: int, *, group: int = 3) -> list[bytes]:
     """Return the records of random commands, one second apart, several commands in each."""
-    state, payloads = State(), []
+    state, payloads = State(), list[bytes]()
     made = [commands.RegisterCluster(CLUSTER, f"uid-{seed}"), *random_commands(seed, count)]
     for start in range(0, len(made), group):
         time = START + len(payloads) * SECOND

@@ -8,7 +8,11 @@ when no timer is set, it waits as any loop does.
 import asyncio
 import selectors
 from collections.abc import Callable, Mapping
-from typing import Any
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 
 class _Selector(selectors.DefaultSelector):
@@ -39,8 +43,10 @@ class SkippingLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return super().time() + self._waits.skipped
 
-    def run_in_executor(self, *args: Any) -> asyncio.Future[Any]:
-        future = super().run_in_executor(*args)
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Arguments], T], *args: *Arguments
+    ) -> asyncio.Future[T]:
+        future = super().run_in_executor(executor, func, *args)
         self._waits.threads += 1
         future.add_done_callback(self._ended)
         return future

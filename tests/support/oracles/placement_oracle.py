@@ -109,7 +109,8 @@ def _over(cards: CardsOf, usage: Usage) -> Iterator[str]:
         has = cards.get(node, {}).get(uuid)
         if has is None:
             continue  # said of each of its pods
-        for word, taken, limit in zip(Used._fields, used, has, strict=False):
+        for word in Used._fields:
+            taken, limit = getattr(used, word), getattr(has, word)
             if taken > limit:
                 yield f"card {uuid} of {node}: {taken} of {limit} {word} are taken"
 

@@ -213,7 +213,7 @@ def _in_lab(name: str, uid: str, root: str = "") -> Reserve:
 
 
 def _place(
-    name: str, uid: str, node: str, parts: Parts, stands: Amounts | None = None, **more: bool
+    name: str, uid: str, node: str, parts: Parts, stands: Amounts | None = None, **more: Any
 ) -> commands.Place:
     where = (LAB, f"pods/{name}", uid, f"east-1/{node}", parts)
     return commands.Place(*where, stands or {}, actor="extender", **more)

@@ -5,9 +5,11 @@ from typing import Any, Final
 import msgspec
 import pytest
 from support.harness import extender_over_http
-from support.harness.extender_over_http import CLUSTER, Yard, listed, yard
+from support.harness.extender_harness import CLUSTER
+from support.harness.extender_over_http import Yard, listed, yard
 
 from ledger.core.model import commands
+from ledger.core.model.cards import OWN
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Pod
 from ledger.kube.hami.node_annotations import read_announcement
@@ -101,7 +103,7 @@ async def _prepare(site: Yard, example: Example) -> None:
     for name, register in nodes.items():
         told = read_announcement(
             {extender_over_http.WORDS.register: register, **example.announces},
-            extender_over_http.OWN,
+            OWN,
         )
         assert not told.problem, told.problem
         cards = commands.RegisterCards(f"{CLUSTER}/{name}", told.keeper, told.cards)

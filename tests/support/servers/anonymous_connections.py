@@ -110,4 +110,5 @@ async def _all_held(crowd: Crowd, count: int) -> None:
 if __name__ == "__main__":
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    asyncio.run(main(*map(int, sys.argv[1:4]), sys.argv[4:]))
+    first, second, third = map(int, sys.argv[1:4])
+    asyncio.run(main(first, second, third, sys.argv[4:]))

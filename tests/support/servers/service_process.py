@@ -72,7 +72,7 @@ class Live:
     def wait_for(self, check: str, *, ok: bool) -> str:
         """Wait until a check of readiness says so; return its reason."""
         until = time.monotonic() + READY_SECONDS
-        last: object = None
+        last: Any = None
         while time.monotonic() < until:
             assert self.process is not None
             if self.process.poll() is not None:

@@ -59,7 +59,7 @@ class Shipped(NatsServer):
             "ROUTES": self._routes,
         }
         assert given.keys() < {one["name"] for one in SERVER["env"]}
-        command = [server_files.binary(), "--config", self.configuration]
+        command: list[str | Path] = [server_files.binary(), "--config", self.configuration]
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | given)
 

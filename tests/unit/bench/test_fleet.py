@@ -20,7 +20,7 @@ def test_a_pod_leads_to_its_deployment_by_uids() -> None:
     assert above is not None
     assert owner.uid == replicas.metadata.uid
     assert above.uid == deployment.metadata.uid
-    assert deployment.spec["replicas"] == 9
+    assert (deployment.spec or {})["replicas"] == 9
 
 
 def test_no_two_objects_of_a_fleet_are_the_same() -> None:

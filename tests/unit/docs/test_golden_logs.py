@@ -8,6 +8,7 @@ from support.recorded.golden_logs import GOLDEN, Expected, amounts_to, payloads_
 
 from ledger.core.model.events import AnyEvent, Cause
 from ledger.log import records
+from ledger.log.port import Lost
 
 LOGS = sorted(GOLDEN.glob("schema-*.log"))
 CURRENT = GOLDEN / f"schema-{records.SCHEMA}.log"
@@ -51,5 +52,5 @@ async def test_one_changed_balance_is_not_what_was_recorded() -> None:
     record, _ = records.decode(payloads[-1])
     record.items[-1].postings[-1:] = [10**6]
     payloads[-1] = records.encode(record)[0]
-    with pytest.raises(records.Lost, match=r"position \d+: balances"):
+    with pytest.raises(Lost, match=r"position \d+: balances"):
         await amounts_to(payloads)

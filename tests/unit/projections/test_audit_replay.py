@@ -11,13 +11,13 @@ from ledger.log import records
 from ledger.log.log_port import Snapshot
 from ledger.log.memory_log import MemoryLog
 from projections.audit_replay import ExpectedHead, audit_lines, verify
-from projections.queries.as_of import Moment, parse, rfc3339
+from projections.queries.as_of import parse, rfc3339
 from projections.queries.scopes import EVERYTHING, QueryScope
 
 PAYLOADS = random_payloads(6, 240)
 
 
-async def told(log: MemoryLog, scope: QueryScope = EVERYTHING, **moments: Moment) -> list[Any]:
+async def told(log: MemoryLog, scope: QueryScope = EVERYTHING, **moments: Any) -> list[Any]:
     return [line async for line in audit_lines(log, scope, **moments)]
 
 
@@ -70,7 +70,7 @@ async def test_positions_and_times_bound_what_is_told() -> None:
     everything = await told(log_of(PAYLOADS))
     wanted = [line for line in everything if 10 <= line["position"] <= 20]
     assert await told(log_of(PAYLOADS), first=10, last=20) == wanted
-    times = {
+    times: dict[str, Any] = {
         name: parse(rfc3339(records.decode(PAYLOADS[position - 1])[0].time))
         for name, position in (("first", 10), ("last", 20))
     }

@@ -11,7 +11,7 @@ APPS: Final = "/apis/apps/v1"
 BATCH: Final = "/apis/batch/v1"
 
 
-def container(name: str = "main", **asked: int) -> Manifest:
+def container(name: str = "main", /, **asked: int) -> Manifest:
     """Return a container that asks for `cards`, `memory`, `percentage` and `cores` of each."""
     names = {"cards": CARDS, "memory": MEMORY, "percentage": PERCENTAGE, "cores": CORES}
     limits = {names[word]: str(amount) for word, amount in asked.items()}
@@ -50,7 +50,7 @@ def pod(
 def mixed(profile: str = PROFILE) -> list[Manifest]:
     """Return pods of ten shapes that all fit on nodes of eight cards of 24 GiB."""
     small = container(cards=1, memory=4_000, cores=20)
-    asked = {"profile": profile}
+    asked: dict[str, Any] = {"profile": profile}
     return [
         pod("share", small, **asked),
         pod("percentage", container(cards=1, percentage=25, cores=10), **asked),

@@ -252,7 +252,7 @@ async def test_of_two_extenders_one_gets_the_last_slot_and_the_other_another_car
         await left.create(*pods)
         await right.caught_up(left)
         errors = await asyncio.gather(left.bind(pods[0], "n1"), right.bind(pods[1], "n1"))
-        assert errors == ["", ""]
+        assert list(errors) == ["", ""]
         await left.caught_up(right)
         assert {*left.uuids("a"), *left.uuids("b")} == {"GPU-0", "GPU-1"}
 
@@ -495,7 +495,8 @@ async def test_events_tell_of_binds_as_users_know_them():
 
 
 async def test_a_quota_that_cards_exceed_is_said_at_once_and_not_tried_again_and_again():
-    server, one = ModelServer(), pod("a", gpu=1, **{"gpumem-percentage": 100})
+    percent: dict[str, Any] = {"gpumem-percentage": 100}
+    server, one = ModelServer(), pod("a", gpu=1, **percent)
     server.add(one)
     async with replica(server=server) as found:
         quota = "quota/east/team/main"

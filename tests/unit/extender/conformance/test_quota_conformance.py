@@ -10,6 +10,7 @@ from ledger.core.evolve.evolver import evolve
 from ledger.core.model import accounts
 from ledger.core.model.commands import SetLimits
 from ledger.core.model.denials import Denial
+from ledger.kube.api.objects import Quantities
 from ledger.kube.quotas import hard_limits
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import select_vendors
@@ -38,7 +39,7 @@ def npus(count: int, memory: int) -> dict[str, Any]:
     return {"resources": {"limits": {ASCEND: str(count), f"{ASCEND}-memory": str(memory)}}}
 
 
-def ledger(limits: dict[str, str]) -> CoreLedger:
+def ledger(limits: Quantities) -> CoreLedger:
     """Return a ledger in which one quota limits the namespace, in the units of its keys."""
     found, warnings = CoreLedger(), list[str]()
     read = hard_limits.read(limits, RULES, warnings.append, zero_is_unlimited=False)
@@ -80,7 +81,7 @@ def ledger(limits: dict[str, str]) -> CoreLedger:
     ],
 )
 async def test_a_pod_fits_a_quota_or_is_refused(
-    limits: dict[str, str], init: list[Any], apps: list[Any], fits: bool
+    limits: Quantities, init: list[Any], apps: list[Any], fits: bool
 ) -> None:
     named = [{"name": f"c{number}", **one} for number, one in enumerate(apps)]
     first = [{"name": f"i{number}", **one} for number, one in enumerate(init)]

@@ -1,5 +1,7 @@
 """The inventory: what records change in the arrays, and what it takes to begin anew."""
 
+from typing import Any
+
 import pytest
 from support.builders.decide_and_fold import record
 
@@ -39,7 +41,7 @@ def _pod(name: str) -> commands.Reserve:
     return commands.Reserve(TEAM, f"pods/{name}", name, {"nvidia.com/gpu": 1})
 
 
-def _place(name: str, *shares: Share, **more: bool) -> commands.Place:
+def _place(name: str, *shares: Share, **more: Any) -> commands.Place:
     return commands.Place(TEAM, f"pods/{name}", name, NODE, _app(*shares), **more)
 
 

@@ -1,6 +1,7 @@
 """The annotation of a resized pod gets the amounts of the log, after its event is there."""
 
 import logging
+from functools import partial
 
 import pytest
 from support.harness.card_settlement import ALLOCATED, NAMESPACE, CardWorld, carded, settling_cards
@@ -35,7 +36,11 @@ async def placed(one: CardWorld, *names: str) -> None:
     await one.synced()
     for name in names:
         one.add_pod(name, node="n1", parts=parts(1000))
-        await one.until(lambda name=name: one.placed(name) is not None)
+        await one.until(partial(_is_placed, one, name))
+
+
+def _is_placed(one: CardWorld, name: str) -> bool:
+    return one.placed(name) is not None
 
 
 async def resize(one: CardWorld, name: str, memory: int) -> None:
@@ -76,7 +81,7 @@ async def test_an_annotation_that_a_crash_has_left_behind_is_repaired_at_the_sta
     "error", [VersionConflict("changed"), Forbidden("no"), ClusterUnavailable("gone")]
 )
 async def test_a_write_that_fails_is_tried_again(
-    error: Exception, caplog: pytest.LogCaptureFixture
+    error: ClusterError, caplog: pytest.LogCaptureFixture
 ):
     async with carded() as one, settling_cards(one):
         await placed(one, "p")

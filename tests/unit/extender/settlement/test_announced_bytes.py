@@ -1,5 +1,7 @@
 """What one node announces fills no log: some at once, a steady rate after that."""
 
+from functools import partial
+
 from support.harness.card_settlement import card_text, carded, settling_cards
 
 from extender.settlement import node_registration
@@ -20,6 +22,10 @@ def taken(one, model: str) -> bool:
     return one.registered("n1").cards[0].type == model
 
 
+def _taken_or_warned(one, model: str) -> bool:
+    return taken(one, model) or bool(one.cards.warnings())
+
+
 async def test_a_node_that_announces_something_else_all_the_time_is_held_back():
     store = MemoryStore()
     async with carded(store=store) as one, settling_cards(one):
@@ -28,7 +34,7 @@ async def test_a_node_that_announces_something_else_all_the_time_is_held_back():
         await one.settles_nodes("n1", "n2")
         for number in range(CHANGES):
             one.change_node("n1", text=forged(number))
-            await one.until(lambda n=number: taken(one, f"T{n}") or one.cards.warnings())
+            await one.until(partial(_taken_or_warned, one, f"T{number}"))
         assert 200_000 < store.size < node_registration.ANNOUNCED_BURST_BYTES + 300_000
         one.change_node("n2", text=card_text(devmem=40_000))
         await one.until(lambda: one.registered("n2").cards[0].memory == 40_000)

@@ -72,8 +72,8 @@ def pod(name: str, given: str, on: str = "n1", **more) -> Pod:
 
 
 async def test_nodes_and_pods_are_imported_once(ledger):
-    runs = {"status": {"phase": "Running"}}
-    nodes, pods = [node("n1"), node("plain", text="")], [pod("p", "GPU-0,NVIDIA,1000,10:;", **runs)]
+    nodes = [node("n1"), node("plain", text="")]
+    pods = [pod("p", "GPU-0,NVIDIA,1000,10:;", status={"phase": "Running"})]
     found = await ledger.imports(nodes, pods)
     assert (found.nodes, found.nodes_known, found.pods, found.pods_known) == (1, 0, 1, 0)
     assert ledger.actors == {ACTOR}

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from support.harness.card_settlement import card_text, carded, settling_cards
@@ -189,7 +190,7 @@ async def test_only_cards_that_our_agent_keeps_are_scaled():
 
 
 async def test_scores_of_pairs_reach_whoever_chooses_cards():
-    heard = {}
+    heard: dict[str, Any] = {}
     async with carded() as one:
         one.cards.nodes.set_scores = heard.__setitem__
         async with settling_cards(one):

@@ -1,6 +1,7 @@
 """Filter says of every node whether the pod fits, and why not; prioritize scores what is left."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -75,6 +76,7 @@ async def test_cards_that_nodes_only_count_are_left_to_the_scheduler(
     both = pod("a", gpu=1, gpumem=8000)
     [container] = both.spec.containers or []
     assert container.resources is not None
+    assert container.resources.limits is not None
     container.resources.limits["metax-tech.com/gpu"] = "1"
     async with replica() as found:
         await found.register("n1", cards("GPU-0"))
@@ -220,14 +222,15 @@ async def test_a_node_that_is_gone_fits_nobody():
 
 
 QUOTA = "quota/east/team/main"
+PERCENT_100: dict[str, Any] = {"gpumem-percentage": 100}
 TYPED = DemandRules(types=(CardType("t4"),))
 
 
 @pytest.mark.parametrize("cores", [{}, {"gpucores": 100}], ids=["a part", "the whole"])
 async def test_cards_of_which_a_quota_does_not_bear_the_part_that_is_asked_for_do_not_fit(
-    cores: dict[str, int],
+    cores: dict[str, Any],
 ):
-    one = pod("a", gpu=1, **{"gpumem-percentage": 100}, **cores)
+    one = pod("a", gpu=1, **PERCENT_100, **cores)
     async with replica() as found:
         await found.register("n1", cards("GPU-0", memory=10_000))
         await found.register("n2", cards("GPU-1", memory=10_001))
@@ -240,7 +243,8 @@ async def test_cards_of_which_a_quota_does_not_bear_the_part_that_is_asked_for_d
 
 
 async def test_a_quota_bounds_all_containers_of_a_pod_together():
-    one = pod("a", gpu=2, **{"gpumem-percentage": 50})
+    half: dict[str, Any] = {"gpumem-percentage": 50}
+    one = pod("a", gpu=2, **half)
     async with replica() as found:
         await found.register("n1", cards("GPU-0", "GPU-1", memory=10_000))
         await found.register("n2", cards("GPU-2", "GPU-3", memory=12_000))
@@ -260,8 +264,8 @@ async def test_memory_that_is_known_was_charged_before_and_is_not_bounded_again(
 async def test_a_quota_of_one_type_bounds_pods_of_this_type(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("support.harness.extender_harness.RULES", TYPED)
     annotations = {"nvidia.com/use-gputype": "T4"}
-    one = pod("a", annotations, gpu=1, **{"gpumem-percentage": 100})
-    other = pod("b", gpu=1, **{"gpumem-percentage": 100})
+    one = pod("a", annotations, gpu=1, **PERCENT_100)
+    other = pod("b", gpu=1, **PERCENT_100)
     async with replica() as found:
         await found.register("n1", cards("GPU-0"))
         await found.create(one, other)
@@ -370,9 +374,14 @@ async def test_of_many_pods_that_are_asked_about_again_only_the_first_waits():
 async def test_who_waits_does_not_look_at_all_nodes_after_every_record(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    looked = []
+    looked: list[int] = []
     filtered = filter_nodes.filtered
-    monkeypatch.setattr(filter_nodes, "filtered", lambda *what: looked.append(1) or filtered(*what))
+
+    def count(*arguments: Any) -> Any:
+        looked.append(1)
+        return filtered(*arguments)
+
+    monkeypatch.setattr(filter_nodes, "filtered", count)
     late = pod("b", gpu=1, gpumem=8_000)
     async with replica() as found:
         await found.register("n1", cards("GPU-0", memory=1_000))

@@ -1,11 +1,11 @@
 """What a service does before its cluster is known under its name."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from support.harness.replicas import running
 
-from gpuledger.server import cluster_side
 from gpuledger.server.cluster_side import ClusterSide
 from gpuledger.server.ledger_decorators import RegisteredClusterLedger
 from ledger.core.model.commands import RegisterCluster, Reserve
@@ -15,6 +15,7 @@ from ledger.log.ledger import Accepted
 from ledger.log.memory_log import MemoryStore
 from ledger.log.writer.writer import Writer
 from ledger.runtime.settings.settings import Settings
+from webhook.registration import webhook_configurations
 from webhook.settlement_controller import ClusterNameTaken
 
 NAME = "east-1"
@@ -58,13 +59,15 @@ def registered(monkeypatch):
     async def register(*_: object) -> None:
         found.append(1)
 
-    monkeypatch.setattr(cluster_side.webhook_configurations, "register", register)
+    monkeypatch.setattr(webhook_configurations, "register", register)
     return found
 
 
 def service(writer: Writer) -> ClusterSide:
     settings = Settings(cluster=NAME, register_webhook="https://gpuledger.example:8443")
-    return ClusterSide(settings, Namespaces(), replica=Replica(writer), count=lambda *_: None)
+    client: Any = Namespaces()
+    replica: Any = Replica(writer)
+    return ClusterSide(settings, client, replica=replica, count=lambda *_: None)
 
 
 async def test_webhooks_are_registered_for_a_cluster_that_has_its_name(registered):

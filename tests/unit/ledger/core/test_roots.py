@@ -246,8 +246,9 @@ def test_envelopes_of_other_resources_do_not_help() -> None:
 
 def test_what_is_forced_is_charged_beyond_the_limit_and_says_so() -> None:
     state = with_limit(100)
-    (event,) = tell(state, root("r", 150, forced=True))
-    assert event.forced
+    events = tell(state, root("r", 150, forced=True))
+    assert not isinstance(events, Denial)
+    assert [event.forced for event in events] == [True]
     assert state.used == [150]
     assert isinstance(tell(state, pod("a", 160)), Denial)
     tell(state, commands.Refute(NAMESPACE, WEB, "r", 0))

@@ -149,7 +149,11 @@ async def test_a_flush_does_not_wait_for_what_is_sent_after_it(courier, desk):
 
 async def test_what_is_told_of_a_node_waits_for_earlier_news_of_that_node_alone(courier, desk):
     desk.refusals = [Reason.OVERLOADED] * 3
-    told = [RegisterCards("c/slow", "hami", ()), RemoveNode("c/slow"), RemoveNode("c/quick")]
+    told: list[RegisterCards | RemoveNode] = [
+        RegisterCards("c/slow", "hami", ()),
+        RemoveNode("c/slow"),
+        RemoveNode("c/quick"),
+    ]
     for command in told:
         await courier.send(command)
         assert courier.is_pending("", command.node)

@@ -1,6 +1,7 @@
 """The faults of the log in memory, on which the simulation stands."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -110,9 +111,9 @@ async def test_a_store_that_is_full_keeps_its_history() -> None:
 @pytest.mark.parametrize("call", ["extent", "get", "save_snapshot", "load_snapshots"])
 async def test_every_other_call_can_be_unreachable(call: str) -> None:
     _, log = clients(Fault(CallFate.UNREACHABLE))
-    arguments = {"get": [1], "save_snapshot": [None]}.get(call, [])
+    arguments: dict[str, list[Any]] = {"get": [1], "save_snapshot": [None]}
     with pytest.raises(Unreachable, match=call):
-        await getattr(log, call)(*arguments)
+        await getattr(log, call)(*arguments.get(call, ()))
 
 
 async def test_a_follower_outlives_faults_and_misses_nothing() -> None:

@@ -65,8 +65,8 @@ async def test_a_file_that_is_damaged_further_in_is_named_with_a_remedy(tmp_path
         await digest_of(path)
     async with await Store.open(path) as store:
         with pytest.raises(StoreError, match=r"ledger\.sqlite.*delete the file"):
-            async with store.transaction() as connection:
-                await connection.execute("DELETE FROM records")
+            async with store.transaction() as transaction:
+                await transaction.execute("DELETE FROM records")
 
 
 async def test_reading_before_there_is_a_projection_says_how_to_get_one(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
 """
 
 
-def written(path: Path, content: bytes) -> Path:
+def written(path: Path, content: bytes | bytearray) -> Path:
     path.write_bytes(content)
     return path
 

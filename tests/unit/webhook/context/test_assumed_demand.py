@@ -81,7 +81,8 @@ def test_another_pod_of_the_name_is_charged_in_full() -> None:
 
 
 def test_what_asks_for_more_cards_than_were_promised_is_charged_in_full() -> None:
-    found = with_promised_demand(doing(EXISTS), seen(80_000, **{GPU: "2"}))
+    requests: dict[str, Any] = {GPU: "2"}
+    found = with_promised_demand(doing(EXISTS), seen(80_000, **requests))
     assert found.demand[MEMORY] == 160_000
 
 

@@ -130,7 +130,7 @@ def test_a_suspension_that_is_neither_true_nor_false_is_refused_by_name() -> Non
 
 
 def test_a_request_that_cannot_be_understood_is_refused_by_its_place_in_the_object() -> None:
-    pod = deepcopy(POD)
+    pod: dict[str, Any] = deepcopy(POD)
     pod["spec"]["containers"][0]["resources"]["limits"][MEMORY] = "16Gi"
     denial = refused(DEPLOYMENT, deployment(pod, replicas=0))
     assert denial.field == f"spec.template.spec.containers[0].resources[{MEMORY}]"

@@ -291,12 +291,14 @@ async def test_a_breakdown_that_is_kept_up_to_date_is_the_one_worked_out_anew():
         await submit(Observe(f"{CLUSTER}/n2", "pods/a", "ua", 1, ONE))
         await submit(Observe(f"{CLUSTER}/n0", "pods/0", "u0", 2, {"nvidia.com/gpu": 4}))
         fresh = await UsageByNamespace(one.writer).of(ALL)
+        assert fresh is not None
         assert await kept.of(ALL) == fresh
         assert sum(sum(share.values()) for share in fresh.values()) == one.used(ALL, GPUS)
         await submit(Describe(f"{CLUSTER}/n0", "!name=n0,team=a"))
         some = Reach(namespaces=(Requirement(NAME, "In", ("n1", "n2")),))
         await submit(SetLimits(ALL, (), {GPUS: 9}, reach=some))
         narrower = await UsageByNamespace(one.writer).of(ALL)
+        assert narrower is not None
         assert await kept.of(ALL) == narrower
         assert set(narrower) == {f"{CLUSTER}/n1", f"{CLUSTER}/n2"}
 

@@ -1,5 +1,7 @@
 """Settling labels: only those that some quota selects by are recorded, and all of them are read."""
 
+from typing import Any
+
 from support.fakes.apiserver import pod_body
 from support.fakes.full_cluster import DEPLOYMENTS, reference, template, workload
 from support.harness.settlement import DEMAND, World, full_world, settling
@@ -11,7 +13,7 @@ from ledger.core.model.traits import Reach, Requirement
 from ledger.kube.api.resources import UNIVERSE_QUOTAS
 
 CARDS = "limits.nvidia.com/gpu"
-HUGE = {f"filler-{number}": "x" * 63 for number in range(16_000)}
+HUGE: dict[str, Any] = {f"filler-{number}": "x" * 63 for number in range(16_000)}
 """1.2 MB of labels."""
 
 

@@ -71,7 +71,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Asking:
     """Ask about a log with one record an hour."""
 
     async def asked(
-        history: list[list[commands.AnyCommand]] = HISTORY, *, policy: str = "binpack", **more: Any
+        history: list[list[commands.AnyCommand]] = HISTORY, *, policy: Any = "binpack", **more: Any
     ) -> WhatIfReport:
         state = State()
         payloads = [

@@ -33,7 +33,7 @@ A = Share("GPU-a", 4000, 30)
 B = Share("GPU-b", 8000, 50)
 
 
-def given(text: str, of: Pod = TWO, **others: str) -> dict[str, tuple[Share, ...]] | None:
+def given(text: str, of: Pod = TWO, /, **others: str) -> dict[str, tuple[Share, ...]] | None:
     """Return the shares by container."""
     parts = parts_of({GIVEN: text, **others}, of)
     return None if parts is None else {part.container: part.shares for part in parts}

@@ -1,5 +1,6 @@
 """What a pod wants of cards: container by container, by the same rules as what it is charged."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -24,9 +25,14 @@ def container(limits: dict[str, Any] | None = None, name: str = "main", **more: 
     return {"name": name, "resources": {"limits": limits or {}}, **more}
 
 
-def pod(*containers: Any, init: list[Any] | None = None, **annotations: str) -> Pod:
-    """Return a pod of app and init containers."""
-    spec = {"containers": list(containers), "initContainers": init or []}
+def pod(*containers: Any, **annotations: str) -> Pod:
+    """Return a pod of these containers."""
+    return pod_with((), *containers, **annotations)
+
+
+def pod_with(init: Sequence[Any], *containers: Any, **annotations: str) -> Pod:
+    """Return a pod of init and app containers."""
+    spec = {"containers": list(containers), "initContainers": list(init)}
     return msgspec.convert({"metadata": {"annotations": annotations}, "spec": spec}, Pod)
 
 
@@ -82,7 +88,7 @@ def test_the_defaults_are_those_of_the_demand() -> None:
 
 def test_slots_are_in_the_order_of_the_device_plugin_and_idle_containers_have_one() -> None:
     init = [container(name="setup"), container({GPU: 1}, "side", restartPolicy="Always")]
-    wish = wished(pod(container(name="idle"), container({GPU: 1}, "work"), init=init))
+    wish = wished(pod_with(init, container(name="idle"), container({GPU: 1}, "work")))
     assert [(one.container, one.phase, len(one.cards)) for one in wish.wishes] == [
         ("setup", Phase.INIT, 0),
         ("side", Phase.SIDECAR, 1),

@@ -48,7 +48,10 @@ class Definable:
         return web.json_response(self._page(items))
 
     async def _collection(self, request: web.Request) -> web.StreamResponse:
-        item = {"metadata": {"name": "r", "uid": "u", "resourceVersion": "9"}, "spec": {"a": 1}}
+        item: dict[str, Any] = {
+            "metadata": {"name": "r", "uid": "u", "resourceVersion": "9"},
+            "spec": {"a": 1},
+        }
         if "watch" not in request.query:
             return web.json_response(self._page([item]))
         response = web.StreamResponse()

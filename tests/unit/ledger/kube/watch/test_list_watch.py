@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
 
 import pytest
 from aiohttp import web
@@ -40,8 +39,9 @@ class Script:
     """An API server that plays prepared answers and notes what it was asked."""
 
     def __init__(self) -> None:
-        self.lists: list[web.Response | Callable[[], web.Response]] = []
-        self.streams: list[list[bytes] | int] = []
+        self.lists: list[web.Response] = []
+        self.streams: list[list[bytes | None] | int] = []
+        """A status, or chunks; at None the stream stays open and sends nothing more."""
         self.asked: list[dict[str, str]] = []
         self.headers: list[str] = []
         self.version = 10
@@ -61,7 +61,7 @@ class Script:
         return await self._stream(request)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        stream = self.streams.pop(0) if self.streams else [None]
+        stream: list[bytes | None] | int = self.streams.pop(0) if self.streams else [None]
         if isinstance(stream, int):
             return web.json_response({"message": f"status {stream}"}, status=stream)
         response = web.StreamResponse()
@@ -69,6 +69,7 @@ class Script:
         for chunk in stream:
             if chunk is None:
                 await asyncio.Event().wait()
+                continue
             await response.write(chunk)
         return response
 

@@ -209,7 +209,9 @@ async def test_objects_with_large_labels_are_remembered_up_to_a_bound_of_bytes()
     assert (len(parents), len(turned_away)) == (4, 17)
     assert parents.get("u-small") is not None
     for number in range(3):
-        await parents.feed(SETS, changed(parents.get(f"u-{number}"), deleted=True))
+        found = parents.get(f"u-{number}")
+        assert found is not None
+        await parents.feed(SETS, changed(found, deleted=True))
     await parents.feed(SETS, changed(large))
     assert parents.get("u-19") is large, "what is forgotten makes room"
 

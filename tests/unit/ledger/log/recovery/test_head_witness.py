@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ledger.log.recovery import head_witness
 from ledger.log.recovery.head_witness import HeadFile, LogHead
 
 
@@ -45,7 +44,7 @@ async def test_a_write_waits_for_one_whose_caller_was_cancelled(
         assert go_on.wait(10)
         sync(descriptor)
 
-    monkeypatch.setattr(head_witness.os, "fsync", slow)
+    monkeypatch.setattr(os, "fsync", slow)
     noting = asyncio.create_task(file.note(LogHead(1, "ab")))
     assert await asyncio.to_thread(syncing.wait, 10)
     noting.cancel()

@@ -53,7 +53,7 @@ async def test_once_an_append_failed_no_command_waits_and_none_is_appended(troub
         async with asyncio.timeout(10):
             answers = [await writer.submit(reserve(2 + number)) for number in range(20)]
         assert disk.appends == sent
-        assert {answer.reason for answer in answers} == {Reason.LEDGER_UNAVAILABLE}  # type: ignore[union-attr]
+        assert {answer.reason for answer in answers} == {Reason.LEDGER_UNAVAILABLE}
 
 
 async def test_reading_the_log_does_not_end_the_outage() -> None:
@@ -70,7 +70,7 @@ async def test_reading_the_log_does_not_end_the_outage() -> None:
             reads += call == "extent"
             return strike(call)
 
-        disk.strike = count  # type: ignore[method-assign]
+        disk.strike = count
         await until(lambda: reads > 3)
         assert writer.unavailable == DISK
         assert not writer.is_writable

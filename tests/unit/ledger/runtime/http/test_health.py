@@ -1,6 +1,7 @@
 """Probes: which check fails and why, and readiness that falls before the end."""
 
 import asyncio
+from typing import Any
 
 import httpx2
 import pytest
@@ -87,7 +88,7 @@ def test_a_check_is_added_once(health: Health) -> None:
 
 
 async def test_findings_are_told_when_they_change_and_not_again() -> None:
-    health, told, reason = Health(), [], ["slow"]
+    health, told, reason = Health(), list[Any](), ["slow"]
     health.add("disk", lambda: (True, reason[0]))
     telling = asyncio.create_task(health.report_changes(told.append, every_seconds=0.001))
     await asyncio.sleep(0.02)

@@ -63,7 +63,7 @@ def test_what_is_generated_is_what_is_committed(tmp_path: Path) -> None:
     ("module", "package", "numbers"),
     [(deviceplugin_pb2, "v1beta1", DEVICE_PLUGIN), (podresources_pb2, "v1", POD_RESOURCES)],
 )
-def test_packages_messages_and_numbers_are_the_kubelets(module, package, numbers) -> None:  # type: ignore[no-untyped-def]
+def test_packages_messages_and_numbers_are_the_kubelets(module, package, numbers):
     assert module.DESCRIPTOR.package == package
     found = {
         name: {field.name: field.number for field in message.fields}
