@@ -14,10 +14,10 @@ from ledger.kube.api.ports import Changed, Listed
 from ledger.kube.client.http_client import ApiClient
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import NVIDIA
-from tests.e2e.admission.test_registration import BOTH, VALIDATE, Seen, Setting, plane, setting
 from tests.e2e.harness.cluster import Manifest
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.polling import eventually
+from tests.e2e.harness.review_recorder import BOTH, VALIDATE, Seen, Setting, plane, setting
 from tests.e2e.objects.pods import CARDS, CORES, MEMORY, pod
 from webhook.api.card_schedulers import CardSchedulers
 from webhook.context.namespaces import Namespaces

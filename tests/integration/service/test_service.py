@@ -1,9 +1,7 @@
 """The service as users run it, without a cluster: killed, damaged, asked by strangers."""
 
 import asyncio
-import json
 import os
-import re
 import shutil
 import signal
 import time
@@ -13,40 +11,24 @@ import httpx2
 import pytest
 from cryptography.x509.oid import NameOID
 from support.harness.command_line import gpuledger
-from support.servers.service_process import Live, creation, live
+from support.servers.service_process import (
+    VALIDATE,
+    Live,
+    creation,
+    held_uids,
+    live,
+    post,
+    set_quota,
+    trouble,
+    used,
+)
 from support.servers.tls_server import ClientAuthority
 
-from gpuledger.storage.open_log import open_log
 from ledger.core.model.denials import Reason
 from ledger.log.embedded import server_files
 from ledger.log.embedded.store_lock import acquire
-from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration
-
-VALIDATE = "/admission/validate"
-
-
-def set_quota(store: Path, memory: int, namespace: str = "team") -> None:
-    done = gpuledger(
-        "quota", "set", "-n", namespace, "main", f"limits.nvidia.com/gpumem={memory}", store=store
-    )
-    assert done.status == 0, done
-
-
-def held_uids(store: Path) -> set[str]:
-    return {hold["uid"] for hold in gpuledger("holds", "-o", "json", store=store).json}
-
-
-def used(store: Path) -> int:
-    shown = gpuledger("usage", "-n", "team", "-o", "json", store=store).json
-    return int(shown[0]["used"])
-
-
-async def post(client: httpx2.AsyncClient, review: dict) -> dict:
-    answer = await client.post(VALIDATE, json=review)
-    assert answer.status_code == 200, answer.text
-    return answer.json()["response"]
 
 
 async def flood(service: Live, prefix: str, admitted: set[str], seconds: float) -> None:
@@ -259,98 +241,6 @@ async def test_a_service_that_waits_for_its_store_ends_when_it_is_told_to(tmp_pa
         service.kill()
 
 
-def trouble(service: Live) -> str:
-    """Wait until the service knows why it cannot decide."""
-    reason = service.wait_for("ledger", ok=False)
-    while "has not been opened yet" in reason:
-        reason = service.wait_for("ledger", ok=False)
-    return reason
-
-
-async def _rewrite(store: Path, change) -> None:
-    """Replace the log of a store by changed records, as somebody with access to the disk might."""
-    settings = Settings(store_dir=str(store))
-    async with open_log(settings) as found:
-        extent = await found.log.extent()
-        payloads = [
-            entry.payload async for batch in found.log.read(1, extent.last) for entry in batch
-        ]
-        name = found.log.names.log
-        await found.log.connection.api(f"STREAM.DELETE.{name}", {})
-        await found.log.open(create=True)
-        for position, payload in enumerate(change(payloads)):
-            await found.log.append(payload, position)
-
-
-def _changed(payloads: list[bytes]) -> list[bytes]:
-    forged = bytearray(payloads[2])
-    forged[-3] ^= 1
-    return [*payloads[:2], bytes(forged), *payloads[3:]]
-
-
-DAMAGE = {
-    "changed": (_changed, 3),
-    "removed": (lambda payloads: [*payloads[:2], *payloads[3:]], 3),
-    "cut": (lambda payloads: payloads[:-2], None),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-async def test_a_damaged_log_is_found_and_nothing_more_is_admitted(
-    tmp_path: Path, damage: str
-) -> None:
-    change, position = DAMAGE[damage]
-    store = tmp_path / "store"
-    with live(store) as service:
-        set_quota(store, 8_000 * 100)
-        async with service.client() as client:
-            for number in range(6):
-                assert (await post(client, creation(f"p{number}")))["allowed"]
-        assert service.stop() == 0
-    head = json.loads((store / "head.json").read_bytes())
-    await _rewrite(store, change)
-    expected = f"--expect={head['position']}:{head['hash']}"
-    verified = gpuledger("audit", "verify", expected, "-o", "json", store=store)
-    assert verified.status == 1
-    assert verified.json["ok"] is False
-    if position is not None:
-        assert f"position {position}" in verified.json["problem"]
-    service.start(ready=False)
-    try:
-        trouble(service)
-        async with service.client() as client:
-            denied = await post(client, creation("more"))
-        assert not denied["allowed"]
-        assert str(Reason.LEDGER_STOPPED) in denied["status"]["message"]
-    finally:
-        service.kill()
-
-
-def _flip_a_byte(content: bytes) -> bytes:
-    middle = len(content) // 2
-    return content[:middle] + bytes((content[middle] ^ 1,)) + content[middle + 1 :]
-
-
-FILE_DAMAGE = {"flipped": _flip_a_byte, "truncated": lambda content: content[:-700]}
-
-
-async def test_damaged_files_of_the_log_server_are_found_at_their_position(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    with live(store) as service:
-        set_quota(store, 8_000 * 100)
-        async with service.client() as client:
-            for number in range(8):
-                assert (await post(client, creation(f"p{number}")))["allowed"]
-        assert service.stop() == 0
-    for name, damage in FILE_DAMAGE.items():
-        copy = shutil.copytree(store, tmp_path / name)
-        (blocks,) = copy.glob("nats/**/LEDGER-main/msgs/1.blk")
-        blocks.write_bytes(damage(blocks.read_bytes()))
-        verified = gpuledger("audit", "verify", "-o", "json", store=copy)
-        assert verified.status == 1
-        assert re.search(r"position [1-9]: the record is missing", verified.json["problem"])
-
-
 async def test_what_a_killed_service_had_not_projected_yet_is_shown_all_the_same(
     tmp_path: Path,
 ) -> None:
@@ -367,20 +257,6 @@ async def test_what_a_killed_service_had_not_projected_yet_is_shown_all_the_same
     shutil.copytree(saved, store, dirs_exist_ok=True)
     shown = gpuledger("holds", "-o", "json", store=store).json
     assert [hold["key"] for hold in shown] == ["pods/p"]
-
-
-async def test_a_store_whose_log_vanished_is_not_begun_anew(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    with live(store) as service:
-        set_quota(store, 8_000)
-        assert service.stop() == 0
-    shutil.rmtree(store / "nats")
-    service.start(ready=False)
-    try:
-        reason = trouble(service)
-        assert "restore" in reason
-    finally:
-        service.kill()
 
 
 async def test_with_a_client_ca_a_review_without_a_certificate_is_not_judged(

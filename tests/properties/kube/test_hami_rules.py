@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 from support.harness.fit_harness import answers
 from support.oracles import hami_oracle
-from support.oracles.fit_oracle import OneCard, OneNode, Terms
+from support.oracles.card_offers import OneCard, OneNode, Terms
 from support.oracles.hami_oracle import RULES, Asked, Rule
 
 from ledger.core.model.cards import Phase

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-from support.oracles.fit_oracle import OneCard, OneNode, Terms
+from support.oracles.card_offers import OneCard, OneNode, Terms
 
 from ledger.core.model.cards import Phase, Profile
 from ledger.kube.requests.device_requests import (

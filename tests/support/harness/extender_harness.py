@@ -41,7 +41,7 @@ DEADLINE_SECONDS: Final = 10
 _POD: Final = json.loads((FIXTURES / "extender-names.json").read_text())[0]["args"]["Pod"]
 
 
-def pod(name: str, annotations: dict[str, str] | None = None, **asked: int) -> Pod:
+def pod(name: str, annotations: dict[str, str] | None = None, /, **asked: int) -> Pod:
     """Return the recorded pod under another name, asking for other amounts of nvidia.com/…"""
     found = deepcopy(_POD)
     found["metadata"] |= {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}"}

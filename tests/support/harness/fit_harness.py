@@ -1,7 +1,7 @@
 """Arrays from plain cards, and the answers of the extender in the terms of the oracle."""
 
 import numpy as np
-from support.oracles.fit_oracle import Answer, OneCard, OneNode, Terms
+from support.oracles.card_offers import Answer, OneCard, OneNode, Terms
 
 from extender.fit.failed_nodes import reason_of, resolvable
 from extender.fit.fit_nodes import FitQuestion, FitResult, chosen_parts, fit

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Final, NamedTuple
 
-from support.oracles.fit_oracle import OneCard
+from support.oracles.card_offers import OneCard
 
 from ledger.kube.requests.device_requests import DeviceRequest
 

@@ -15,12 +15,14 @@ from typing import Any
 
 import httpx2
 from support.builders.admission_reviews import FIXTURES
-from support.harness.command_line import COMMAND
+from support.harness.command_line import COMMAND, gpuledger
 from support.servers.ports import free_port
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
 """What Kubernetes gives a pod to end in."""
+
+VALIDATE = "/admission/validate"
 
 
 class Live:
@@ -120,3 +122,38 @@ def creation(name: str, *, namespace: str = "team", uid: str = "") -> dict[str, 
         "uid": uid or str(uuid.uuid4()),
     }
     return review
+
+
+def set_quota(store: Path, memory: int, namespace: str = "team") -> None:
+    """Limit a namespace to so many MiB with the command line."""
+    done = gpuledger(
+        "quota", "set", "-n", namespace, "main", f"limits.nvidia.com/gpumem={memory}", store=store
+    )
+    assert done.status == 0, done
+
+
+def held_uids(store: Path) -> set[str]:
+    """Return the uids that have an open hold, by the command line."""
+    return {hold["uid"] for hold in gpuledger("holds", "-o", "json", store=store).json}
+
+
+def used(store: Path) -> int:
+    """Return the MiB that namespace team uses, by the command line."""
+    shown = gpuledger("usage", "-n", "team", "-o", "json", store=store).json
+    return int(shown[0]["used"])
+
+
+async def post(client: httpx2.AsyncClient, review: dict[str, Any]) -> dict[str, Any]:
+    """Post a review and return the response."""
+    answer = await client.post(VALIDATE, json=review)
+    assert answer.status_code == 200, answer.text
+    response: dict[str, Any] = answer.json()["response"]
+    return response
+
+
+def trouble(service: Live) -> str:
+    """Wait until the service reports why it cannot decide; return the reason."""
+    reason = service.wait_for("ledger", ok=False)
+    while "has not been opened yet" in reason:
+        reason = service.wait_for("ledger", ok=False)
+    return reason

@@ -495,8 +495,7 @@ async def test_events_tell_of_binds_as_users_know_them():
 
 
 async def test_a_quota_that_cards_exceed_is_said_at_once_and_not_tried_again_and_again():
-    percent: dict[str, Any] = {"gpumem-percentage": 100}
-    server, one = ModelServer(), pod("a", gpu=1, **percent)
+    server, one = ModelServer(), pod("a", gpu=1, **{"gpumem-percentage": 100})
     server.add(one)
     async with replica(server=server) as found:
         quota = "quota/east/team/main"

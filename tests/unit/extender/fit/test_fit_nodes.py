@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 from support.harness.fit_harness import answers, arrays_of, asked
-from support.oracles.fit_oracle import Answer, OneCard, OneNode, Terms
+from support.oracles.card_offers import Answer, OneCard, OneNode, Terms
 
 from extender.fit import fit_nodes
 from extender.fit.failed_nodes import reasons_of

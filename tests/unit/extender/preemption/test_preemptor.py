@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 import pytest
@@ -30,9 +29,8 @@ from ledger.kube.api.ports import Listed
 from ledger.kube.api.selectors import LabelSelector
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.memory_log import MemoryStore
-from ledger.tasks.backoff import Backoff
 
-SPACE = f"{CLUSTER}/{NAMESPACE}"
+SPACE, BACKOFF = f"{CLUSTER}/{NAMESPACE}", vars(preemptor)["Backoff"]
 CARD = 16_000
 
 
@@ -128,7 +126,7 @@ class Site:
         await self.found.tell(end)
 
 
-def important(name: str, priority: int, **asked: Any) -> Pod:
+def important(name: str, priority: int, **asked: int) -> Pod:
     one = pod(name, **asked)
     meta = msgspec.structs.replace(one.metadata, labels={"pod": name})
     spec = msgspec.structs.replace(one.spec, priority=priority, preemption_policy=None)
@@ -341,7 +339,7 @@ async def test_room_is_made_without_being_asked_again_once_a_guess_has_come_true
 async def test_a_pod_that_fits_and_is_asked_about_again_is_tried_at_once(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(Backoff, "lengthen", lambda one: setattr(one, "seconds", 600.0))
+    monkeypatch.setattr(BACKOFF, "lengthen", lambda one: setattr(one, "seconds", 600.0))
     monkeypatch.setattr(preemptor, "PAUSE_SECONDS_MAX", 0.0)
     await site.running("low", 0, gpu=1, gpumem=CARD)
     guessed = await site.waiting("guessed", 0, **WHOLE)

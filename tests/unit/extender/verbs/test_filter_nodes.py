@@ -222,13 +222,13 @@ async def test_a_node_that_is_gone_fits_nobody():
 
 
 QUOTA = "quota/east/team/main"
-PERCENT_100: dict[str, Any] = {"gpumem-percentage": 100}
+PERCENT_100 = {"gpumem-percentage": 100}
 TYPED = DemandRules(types=(CardType("t4"),))
 
 
 @pytest.mark.parametrize("cores", [{}, {"gpucores": 100}], ids=["a part", "the whole"])
 async def test_cards_of_which_a_quota_does_not_bear_the_part_that_is_asked_for_do_not_fit(
-    cores: dict[str, Any],
+    cores: dict[str, int],
 ):
     one = pod("a", gpu=1, **PERCENT_100, **cores)
     async with replica() as found:
@@ -243,8 +243,7 @@ async def test_cards_of_which_a_quota_does_not_bear_the_part_that_is_asked_for_d
 
 
 async def test_a_quota_bounds_all_containers_of_a_pod_together():
-    half: dict[str, Any] = {"gpumem-percentage": 50}
-    one = pod("a", gpu=2, **half)
+    one = pod("a", gpu=2, **{"gpumem-percentage": 50})
     async with replica() as found:
         await found.register("n1", cards("GPU-0", "GPU-1", memory=10_000))
         await found.register("n2", cards("GPU-2", "GPU-3", memory=12_000))
