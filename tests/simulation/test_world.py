@@ -6,10 +6,10 @@ import pytest
 
 from ledger.kube.api.objects import ObjectMeta, Workload
 from ledger.kube.api.resources import Resource
+from simulation.actors.admitted_writes import ETCD_SECONDS_MAX
 from simulation.model import kinds
 from simulation.model.settings import RULES, SETTLE_SECONDS
-from simulation.oracle import quota_truth
-from simulation.players.writes import ETCD_SECONDS_MAX
+from simulation.oracle import quota_object_oracle
 from simulation.run import run
 from simulation.script.operations_author import LATE_SECONDS_MAX
 from webhook.api.admission_settings import AdmissionSettings
@@ -91,7 +91,7 @@ def test_what_must_be_charged_is_worked_out_as_the_product_does(
     assert kind is not None
     envelope = envelope_of(kind, found, RULES)
     assert isinstance(envelope, Envelope)
-    assert quota_truth.envelope(found) == envelope.demand
+    assert quota_object_oracle.envelope(found) == envelope.demand
     assert kinds.count_of(kinds.with_count(found, count + 1)) == count + 1
 
 

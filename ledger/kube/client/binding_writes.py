@@ -35,7 +35,7 @@ async def bind(client: ApiClient, binding: PodBinding) -> None:
         metadata["resourceVersion"] = binding.version
     body = {
         "apiVersion": "v1",
-        "kind": "PodBinding",
+        "kind": "Binding",
         "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": NODES.kind, "name": binding.node},
     }

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import msgspec
-from support.harness.projecting import digest_of, log_of, project, random_payloads
+from support.harness.projection_harness import digest_of, log_of, project, random_payloads
 
 KILLS = 12
 TESTS = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ async def _run_and_kill(
     child does next. Returns the last position that the child told.
     """
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "support.harness.projecting_process", stored, database, str(last)),
+        *(sys.executable, "-m", "support.harness.projection_process", stored, database, str(last)),
         cwd=TESTS,
         env={**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}"},
         stdout=asyncio.subprocess.PIPE,

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from support.harness.projecting import digest_of, log_of, project, random_payloads
+from support.harness.projection_harness import digest_of, log_of, project, random_payloads
 
 from ledger.core import snapshots
 from ledger.core.model.state import State

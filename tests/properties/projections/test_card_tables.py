@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.generators.placement_records import placement_payloads
-from support.harness.projecting import log_of, project, viewing
+from support.harness.projection_harness import log_of, project, viewing
 
 from ledger.core.decide import card_checks
 from ledger.core.evolve.placements import account_of, bookings_of

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.generators.placement_records import placement_payloads
-from support.harness.projecting import digest_of, log_of, project, random_payloads, viewing
+from support.harness.projection_harness import digest_of, log_of, project, random_payloads, viewing
 
 from ledger.core import snapshots
 from ledger.core.model import accounts

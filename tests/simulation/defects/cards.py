@@ -24,7 +24,7 @@ from ledger.kube.api import ports
 from ledger.kube.requests.device_requests import DeviceRequest
 from simulation.defects.planting import Defect, Put
 from simulation.model.settings import SETTLE_SECONDS
-from simulation.world import extender
+from simulation.world import simulated_extender
 
 
 async def _nothing(*_: Any) -> None:
@@ -58,8 +58,8 @@ def _age_is_proof(put: Put) -> None:
             await self._tenure.courier.send(undo)
 
     put(UnboundPlacements, "_settle", settle)
-    short = msgspec.structs.replace(extender.SETTINGS, settle_seconds=SETTLE_SECONDS / 8)
-    put(extender, "SETTINGS", short)
+    short = msgspec.structs.replace(simulated_extender.SETTINGS, settle_seconds=SETTLE_SECONDS / 8)
+    put(simulated_extender, "SETTINGS", short)
 
 
 def _annotations_believed(put: Put) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ledger.log.log_port import Unreachable
-from simulation.engine.network import SeededFaults
+from simulation.engine.faulty_log import SeededFaults
 from simulation.engine.processes import Process, outside
 
 HOP_SECONDS_MAX: Final = 0.004

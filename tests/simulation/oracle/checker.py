@@ -25,10 +25,10 @@ from ledger.log.ledger import Accepted, Ledger
 from ledger.log.log_port import Lost
 from simulation.model.apiserver import ApiServer
 from simulation.model.settings import demand
-from simulation.oracle import card_truth, quota_truth
-from simulation.oracle.card_books import Held, Place
+from simulation.oracle import card_object_oracle, quota_object_oracle
+from simulation.oracle.card_event_oracle import Held, Place
 from simulation.oracle.live_pods import Living, lives
-from simulation.oracle.quota_books import ALONE, Books
+from simulation.oracle.quota_event_oracle import ALONE, Books
 
 _ENTERING: Final = (Reserved, Observed)
 """Events that say whose envelope an object counts in."""
@@ -199,15 +199,17 @@ class Checker:
                     found[space, key] = entry.committed.uid, entry.committed.demand
         expected: dict[tuple[str, str], tuple[str, Amounts]] = {}
         for server in servers:
-            expected |= quota_truth.Truth(server, now).committed(self._known)
+            expected |= quota_object_oracle.Truth(server, now).committed(self._known)
         return [
             *_unlike("what exists", found, expected),
-            *_unlike("limits", self._limits(), quota_truth.limits(servers)),
-            *_unlike("descriptions", self.state.described, quota_truth.descriptions(servers)),
+            *_unlike("limits", self._limits(), quota_object_oracle.limits(servers)),
+            *_unlike(
+                "descriptions", self.state.described, quota_object_oracle.descriptions(servers)
+            ),
             *_unlike(
                 "used",
                 self._used_of_quotas(),
-                quota_truth.used(servers, now, self._known, self._books.asked),
+                quota_object_oracle.used(servers, now, self._known, self._books.asked),
             ),
             *self._differences_of_cards(servers, now),
         ]
@@ -221,11 +223,11 @@ class Checker:
         placed = self._books.cards.placed
         found = self._limits(of_cards=True)
         return [
-            *card_truth.misplaced(servers, placed, now),
+            *card_object_oracle.misplaced(servers, placed, now),
             *_unlike(
                 "cards",
                 {account: tuple(three.values()) for account, three in found.items()},
-                card_truth.limits(servers, placed),
+                card_object_oracle.limits(servers, placed),
             ),
         ]
 
@@ -312,7 +314,7 @@ class Checker:
         item = _stored(server, namespace, key)
         if item is None or not _must_be_charged(server, item):
             return
-        needed = demand(item) if isinstance(item, Pod) else quota_truth.least(server, item)
+        needed = demand(item) if isinstance(item, Pod) else quota_object_oracle.least(server, item)
         bodies = self._books.bodies.get((f"{server.name}/{namespace}", key), {})
         charged: dict[str, int] = {}
         for (uid, _), body in bodies.items():
@@ -365,7 +367,7 @@ def _must_be_charged(server: ApiServer, item: Pod | Workload) -> bool:
         return False
     if isinstance(item, Pod):
         return lives(item)
-    return not quota_truth.is_finished(item) and meta.namespace not in server.lenient
+    return not quota_object_oracle.is_finished(item) and meta.namespace not in server.lenient
 
 
 def _unlike(what: str, found: Mapping[K, object], expected: Mapping[K, object]) -> list[str]:

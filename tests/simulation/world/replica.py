@@ -29,17 +29,17 @@ from ledger.log.recovery.head_witness import LogHead
 from ledger.log.writer.writer import Writer
 from ledger.log.writer.writer_observer import WriterObserver
 from ledger.log.writer.writer_settings import WriterSettings
+from simulation.actors.schedulers import Question, T
+from simulation.engine.faulty_log import DistantLog, SeededFaults
 from simulation.engine.messages import Exchange, Line
-from simulation.engine.network import DistantLog, SeededFaults
 from simulation.engine.processes import Process
 from simulation.model.apiserver import EPOCH
 from simulation.model.kinds import catalog
 from simulation.model.settings import CLUSTERS, OWNER_HOLDS_MAX, RULES, SETTLE_SECONDS
 from simulation.oracle.checker import Checker, Witnessed
-from simulation.players.schedulers import Question, T
 from simulation.script.script import Script
-from simulation.world.card_cluster import CardedCluster
-from simulation.world.extender import Placing
+from simulation.world.card_cluster_client import CardedCluster
+from simulation.world.simulated_extender import Placing
 from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_review import (

@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final
 
 from ledger.log.memory_log import MemoryStore
+from simulation.actors.admitted_writes import BEYOND_SECONDS
+from simulation.engine.faulty_log import CALM, Weather
 from simulation.engine.messages import Exchange
-from simulation.engine.network import CALM, Weather
 from simulation.model import operations
 from simulation.model.settings import CLUSTERS, SETTLE_SECONDS
 from simulation.oracle.checker import Checker
-from simulation.players.writes import BEYOND_SECONDS
 from simulation.script import operations_author
 from simulation.script.script import Script
-from simulation.world.card_cluster import CardedCluster
-from simulation.world.cluster import Place, Player
+from simulation.world.card_cluster_client import CardedCluster
 from simulation.world.replica import Lease, Replica
+from simulation.world.simulated_cluster import Place, Player
 
 QUIET_SECONDS_MAX: Final = 6 * SETTLE_SECONDS
 """How long after the last fault everything may take to settle."""

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from support.builders.decide_and_fold import record
 from support.generators.random_commands import random_commands
-from support.harness.projecting import SECOND, START, digest_of, log_of, project
+from support.harness.projection_harness import SECOND, START, digest_of, log_of, project
 
 from gpuledger.storage import archive_file
 from gpuledger.storage.archive_file import ArchiveHeader, ArchiveWriter

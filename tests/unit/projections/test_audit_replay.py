@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.harness.projecting import SECOND, START, log_of, random_payloads
+from support.harness.projection_harness import SECOND, START, log_of, random_payloads
 
 from ledger.core import snapshots
 from ledger.core.model.state import State

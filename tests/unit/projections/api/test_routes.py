@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 from support.builders.decide_and_fold import record
-from support.harness.projecting import SECOND, START, log_of, project
+from support.harness.projection_harness import SECOND, START, log_of, project
 
 from ledger.core.model import commands
 from ledger.core.model.state import State

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from support.builders.decide_and_fold import record
-from support.harness.projecting import log_of, project
+from support.harness.projection_harness import log_of, project
 
 from ledger.core.model import commands
 from ledger.core.model.state import State

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.generators.placement_records import placement_payloads
-from support.harness.projecting import digest_of, log_of, project, random_payloads, viewing
+from support.harness.projection_harness import digest_of, log_of, project, random_payloads, viewing
 
 from ledger.core import snapshots
 from ledger.core.model.denials import Denial, Reason

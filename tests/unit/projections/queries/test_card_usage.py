@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from support.builders.decide_and_fold import record
-from support.harness.projecting import SECOND, START, log_of, project, viewing
+from support.harness.projection_harness import SECOND, START, log_of, project, viewing
 
 from ledger.core.model import commands
 from ledger.core.model.cards import HAMI, OWN, Card, Part, Phase, Share, Stage

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from support.builders.decide_and_fold import record
-from support.harness.projecting import SECOND, START, log_of, project, viewing
+from support.harness.projection_harness import SECOND, START, log_of, project, viewing
 
 from ledger.core.model import commands
 from ledger.core.model.commands import AnyCommand

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiosqlite
 import pytest
-from support.harness.projecting import digest_of, log_of, project, random_payloads
+from support.harness.projection_harness import digest_of, log_of, project, random_payloads
 
 from projections.store.digest import _TABLES, digest
 from projections.store.readers import Readers

@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from support.harness.projecting import digest_of, log_of, project, random_payloads
+from support.harness.projection_harness import digest_of, log_of, project, random_payloads
 
 from projections.store.readers import Readers
 from projections.store.store_writer import VERSION, Store, StoreError, delete

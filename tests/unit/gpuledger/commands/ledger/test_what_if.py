@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.builders.decide_and_fold import record
-from support.harness.projecting import log_of
+from support.harness.projection_harness import log_of
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.queries import what_if_scenarios

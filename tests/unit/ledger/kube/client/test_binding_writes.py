@@ -32,7 +32,7 @@ BOUND = PodBinding(
     version="7",
 )
 TOLD = PodEvent(
-    namespace="red", name="p", uid="u-1", reason="BindingSucceed", note="hm", action="PodBinding"
+    namespace="red", name="p", uid="u-1", reason="BindingSucceed", note="hm", action="Binding"
 )
 
 
@@ -48,7 +48,7 @@ async def test_a_binding_carries_all_that_it_was_decided_on(answers, cluster):
     assert asked.method == "POST"
     assert asked.body == {
         "apiVersion": "v1",
-        "kind": "PodBinding",
+        "kind": "Binding",
         "metadata": {
             "name": "p",
             "namespace": "red",

@@ -7,6 +7,14 @@ import msgspec
 
 from ledger.core.model.amounts import covers
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Pod, Workload
+from simulation.actors.admitted_writes import (
+    REFUSED_BY_OTHERS,
+    Manner,
+    Outcome,
+    Review,
+    Writing,
+    now,
+)
 from simulation.model import kinds
 from simulation.model.apiserver import Conflict, at
 from simulation.model.operations import (
@@ -17,8 +25,7 @@ from simulation.model.operations import (
     Ending,
     Progress,
 )
-from simulation.oracle.quota_truth import envelope
-from simulation.players.writes import REFUSED_BY_OTHERS, Manner, Outcome, Review, Writing, now
+from simulation.oracle.quota_object_oracle import envelope
 
 UPDATE_TRIES: Final = 5
 USER: Final = "user-of-roots"

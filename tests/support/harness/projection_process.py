@@ -1,6 +1,6 @@
 """A process that projects a log kept in a file of payloads, to be killed at any moment.
 
-Run as `python -m support.harness.projecting_process PAYLOADS DATABASE LAST`, in `tests`, with the
+Run as `python -m support.harness.projection_process PAYLOADS DATABASE LAST`, in `tests`, with the
 position at which the log ends. Prints its position when it starts and after each transaction, and
 then follows the log, as the service's own projector does.
 """
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import msgspec
-from support.harness.projecting import log_of
+from support.harness.projection_harness import log_of
 
 from ledger.log import memory_log
 from projections.projector import projector

@@ -9,10 +9,10 @@ from ledger.core.model.commands import AnyCommand, MakeRoom
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Pod
 from ledger.log.ledger import Accepted
+from simulation.actors.admitted_writes import Writing, now
+from simulation.actors.kubelets import Kubelets
 from simulation.model.apiserver import counts
 from simulation.model.operations import KeepRoom
-from simulation.players.kubelets import Kubelets
-from simulation.players.writes import Writing, now
 
 
 class Deciding(Protocol):

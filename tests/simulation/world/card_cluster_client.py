@@ -20,7 +20,7 @@ from simulation.engine.processes import outside
 from simulation.model import apiserver
 from simulation.model.apiserver import ApiServer
 from simulation.model.hami_annotations import cards_in
-from simulation.world.watched_cluster import WatchedCluster, as_it_is
+from simulation.world.cluster_client import WatchedCluster, as_it_is
 
 LATE_SECONDS_MAX: Final = 3.0
 """How late a Binding can be stored after its sender was told that nobody answered."""

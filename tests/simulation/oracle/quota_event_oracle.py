@@ -13,7 +13,7 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.events import AnyEvent
 from ledger.core.model.traits import Reach, Requirement
 from simulation.model.settings import OWNER_HOLDS_MAX, USERS
-from simulation.oracle.card_books import CardBooks, OfCards
+from simulation.oracle.card_event_oracle import CardBooks, OfCards
 
 Key = tuple[str, str]
 """Qualified namespace and key."""

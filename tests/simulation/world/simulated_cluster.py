@@ -5,18 +5,18 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from ledger.kube.api.resources import POLICIES, UNIVERSE_QUOTAS
+from simulation.actors.admission import Admission
+from simulation.actors.admitted_writes import Writing
+from simulation.actors.card_claims import Room
+from simulation.actors.controllers import Controllers
+from simulation.actors.kubelets import Kubelets
+from simulation.actors.pod_requests import Requests
+from simulation.actors.schedulers import Scheduler
+from simulation.actors.workload_requests import RootRequests
 from simulation.model import operations
 from simulation.model.apiserver import ApiServer
 from simulation.model.operations import Operation
 from simulation.oracle.checker import Checker
-from simulation.players.admission import Admission
-from simulation.players.controllers import Controllers
-from simulation.players.kubelets import Kubelets
-from simulation.players.pod_requests import Requests
-from simulation.players.preemption import Room
-from simulation.players.schedulers import Scheduler
-from simulation.players.workload_requests import RootRequests
-from simulation.players.writes import Writing
 from simulation.script.operations_author import NAMESPACES
 from simulation.world.replica import Replica
 

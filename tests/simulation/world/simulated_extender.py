@@ -17,7 +17,7 @@ from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
 from simulation.model.settings import RULES, SETTLE_SECONDS
-from simulation.world.card_cluster import CardedCluster
+from simulation.world.card_cluster_client import CardedCluster
 
 LOAD_AGAIN_SECONDS: Final = 0.05
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from simulation.model.apiserver import ApiServer, counts
 from simulation.model.hami_annotations import limits_in
-from simulation.oracle.card_books import Held, Place, Three
+from simulation.oracle.card_event_oracle import Held, Place, Three
 
 Lines = dict[str, Three]
 """Limits by account of a card."""

@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 
 from ledger.kube.api.objects import ApiNode, NodeCondition, NodeStatus, ObjectMeta, Pod, PodStatus
+from simulation.actors.admitted_writes import Writing, now
 from simulation.model import hami_annotations, kinds
 from simulation.model.apiserver import ApiServer, counts
 from simulation.model.hami_annotations import LOCK, PHASE
 from simulation.model.operations import Annotate, DropNode, PlaceElsewise, SetNode, Slab
 from simulation.model.settings import demand
-from simulation.players.writes import Writing, now
 
 PASS_SECONDS_MAX: Final = 1.5
 """Longest pause between two looks at the pods."""

@@ -13,8 +13,8 @@ from extender.scheduler_api.extender_wire import BindingArgs, ExtenderArgs
 from extender.scheduler_api.extender_wire import ExtenderUnavailable as NotReady
 from extender.scheduler_extender import Extender
 from ledger.kube.api.objects import Pod
+from simulation.actors.admitted_writes import Writing, now
 from simulation.model.apiserver import counts
-from simulation.players.writes import Writing, now
 
 PASS_SECONDS_MAX: Final = 2.0
 """Longest pause between two looks at the pods that wait."""

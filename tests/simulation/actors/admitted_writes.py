@@ -12,11 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from ledger.kube.api.objects import Pod, Workload
+from simulation.actors.admission import Admission
 from simulation.model import kinds
 from simulation.model.apiserver import ApiServer, Conflict
 from simulation.model.operations import Ending
 from simulation.model.settings import SETTLE_SECONDS
-from simulation.players.admission import Admission
 from webhook.admission.verdict import RESERVED
 from webhook.api.admission_review import (
     AdmissionRequest,

@@ -11,11 +11,18 @@ import msgspec
 
 from ledger.core.model.amounts import covers
 from ledger.kube.api.objects import OwnerReference, Pod, PodStatus, Resources
+from simulation.actors.admitted_writes import (
+    REFUSED_BY_OTHERS,
+    Manner,
+    Outcome,
+    Review,
+    Writing,
+    now,
+)
 from simulation.model import kinds
 from simulation.model.apiserver import Conflict, Name, at, counts
 from simulation.model.operations import Create, Delete, Ending, Status, Update
 from simulation.model.settings import USERS, demand
-from simulation.players.writes import REFUSED_BY_OTHERS, Manner, Outcome, Review, Writing, now
 from webhook.admission.protected_annotations import STAMP
 
 GENERATED_TRIES: Final = 8

@@ -10,13 +10,13 @@ from typing import Final
 import msgspec
 
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Pod, Workload
+from simulation.actors.admitted_writes import Manner, Outcome, Writing, now
+from simulation.actors.pod_requests import Naming, Requests
+from simulation.actors.workload_requests import ORPHANING, RootRequests
 from simulation.model import kinds
 from simulation.model.apiserver import TERMINAL, counts
 from simulation.model.operations import Ending
-from simulation.oracle.quota_truth import is_finished
-from simulation.players.pod_requests import Naming, Requests
-from simulation.players.workload_requests import ORPHANING, RootRequests
-from simulation.players.writes import Manner, Outcome, Writing, now
+from simulation.oracle.quota_object_oracle import is_finished
 
 PASS_SECONDS_MAX: Final = 2.0
 """Longest pause between two looks at everything."""
