@@ -18,11 +18,11 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.harness.agreement import REGION
-from tests.e2e.harness.bootstrap import open_the_cluster
+from tests.e2e.harness.bootstrap import set_up_cluster
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.controlplane import ADMIN, SERVICE, TENANT, ControlPlane
 from tests.e2e.harness.kubectl import Kubectl
-from tests.e2e.harness.second_webhook import LaterWebhook
+from tests.e2e.harness.second_webhook import SecondWebhook
 from tests.e2e.harness.service import Service
 from tests.e2e.objects.team import Team
 
@@ -59,16 +59,16 @@ def control_plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="session")
-def later(control_plane: ControlPlane) -> Iterator[LaterWebhook]:
+def later(control_plane: ControlPlane) -> Iterator[SecondWebhook]:
     """Run the second webhook. The API server's own certificate names 127.0.0.1, so it does."""
-    webhook = LaterWebhook(control_plane.ca, control_plane.server_key)
+    webhook = SecondWebhook(control_plane.ca, control_plane.server_key)
     yield webhook
     webhook.stop()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def ledger(
-    control_plane: ControlPlane, later: LaterWebhook, tmp_path_factory: pytest.TempPathFactory
+    control_plane: ControlPlane, later: SecondWebhook, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Service]:
     """Run the product with both webhooks in effect."""
     service = Service(
@@ -80,7 +80,7 @@ async def ledger(
     )
     try:
         async with _connected(control_plane) as admin:
-            await open_the_cluster(admin, later, service)
+            await set_up_cluster(admin, later, service)
         yield service
     finally:
         status = service.stop() if service.runs else 0
@@ -127,7 +127,7 @@ async def intact(ledger: Service) -> AsyncIterator[None]:
 
 @pytest.fixture
 async def team(
-    cluster: Cluster, service: Service, later: LaterWebhook, intact: None
+    cluster: Cluster, service: Service, later: SecondWebhook, intact: None
 ) -> AsyncIterator[Team]:
     """Make a namespace of its own for a test."""
     name = f"team-{uuid.uuid4().hex[:8]}"

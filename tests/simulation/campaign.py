@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from simulation.run import Result, play, run
+from simulation.run import Result, run, run_script
 from simulation.script import script
 from simulation.shrink import shrink
 
@@ -57,7 +57,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 def explain(seed: int, defects: Sequence[str] = ()) -> str:
     """Return what is wrong with a seed and the shortest way to it that was found."""
     plan = script.write(seed)
-    found = play(plan, defects)
+    found = run_script(plan, defects)
     if found.violation is None:
         return f"seed {seed}: no violation in {found.steps} steps, {found.seconds:.0f} s"
     shorter, shown = shrink(plan, found, defects)

@@ -32,7 +32,7 @@ class Result(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def play(plan: Script, defects: Sequence[str] = ()) -> Result:
+def run_script(plan: Script, defects: Sequence[str] = ()) -> Result:
     """Run a script, with deliberate defects of these names."""
     source = random.Random(f"order {plan.seed}")
     # Not abstract at run time: what it leaves out needs sockets, signals or threads.
@@ -49,7 +49,7 @@ def play(plan: Script, defects: Sequence[str] = ()) -> Result:
         worlds.append(World(plan, note))
         await worlds[0].play()
 
-    with _still(plan.seed), planted(defects):
+    with _muted_logs(plan.seed), planted(defects):
         try:
             loop.run(live())
         except (Deadlock, Runaway, TimeoutError) as error:
@@ -63,11 +63,11 @@ def play(plan: Script, defects: Sequence[str] = ()) -> Result:
 
 def run(seed: int, defects: Sequence[str] = ()) -> Result:
     """Run a seed, with deliberate defects of these names."""
-    return play(script.write(seed), defects)
+    return run_script(script.write(seed), defects)
 
 
 @contextmanager
-def _still(seed: int) -> Iterator[None]:
+def _muted_logs(seed: int) -> Iterator[None]:
     """Keep the run away from the outside: seeded jitter, and no log output."""
     dice, structured = random.getstate(), structlog.get_config()
     level = logging.root.manager.disable

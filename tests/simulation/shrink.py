@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from simulation.model.operations import Operation
-from simulation.run import Result, play
+from simulation.run import Result, run_script
 from simulation.script.script import Script
 
 RUNS_MAX: Final = 250
@@ -29,7 +29,7 @@ def shrink(plan: Script, found: Result, defects: Sequence[str] = ()) -> tuple[Sc
             if runs > RUNS_MAX:
                 return plan, found
             tried = msgspec.structs.replace(plan, operations=operations)
-            result = play(tried, defects)
+            result = run_script(tried, defects)
             if _breaks_the_same_rule(result, found):
                 shorter = tried, result
                 break

@@ -30,7 +30,7 @@ _WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
 T = TypeVar("T")
 
 
-class Bed:
+class BenchCluster:
     """A running control plane, used one step at a time."""
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -110,7 +110,7 @@ class Bed:
 
 
 @contextmanager
-def bed(folder: Path) -> Iterator[Bed]:
+def bench_cluster(folder: Path) -> Iterator[BenchCluster]:
     """Run a control plane for the block. Raises Skipped where there are no binaries."""
     assets = os.environ.get(ASSETS_VARIABLE)
     if not assets:
@@ -123,6 +123,6 @@ def bed(folder: Path) -> Iterator[Bed]:
     plane = ControlPlane(Path(assets), folder)
     plane.start()
     try:
-        yield Bed(plane)
+        yield BenchCluster(plane)
     finally:
         plane.stop()

@@ -21,7 +21,7 @@ _UNCOMPILED = "PYTHONDONTWRITEBYTECODE"
 """Where this is set, every start of the service would compile all it imports again."""
 
 
-class Process:
+class MeasuredProcess:
     """A process that serves at `address`, HOST:PORT."""
 
     def __init__(self, pid: int, address: str) -> None:
@@ -34,7 +34,7 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-class Service(Process):
+class BenchService(MeasuredProcess):
     """`gpuledger serve` as a process."""
 
     def __init__(self, store: Path) -> None:
@@ -95,9 +95,9 @@ class Service(Process):
 
 
 @contextlib.contextmanager
-def serving(store: Path) -> Iterator[Service]:
+def serving(store: Path) -> Iterator[BenchService]:
     """Serve a store for the block, from the moment it is ready."""
-    service = Service(store)
+    service = BenchService(store)
     try:
         service.wait_ready()
         yield service

@@ -26,7 +26,7 @@ _READY = b"ready\n"
 Measure = Callable[..., Coroutine[Any, Any, dict[str, float]]]
 
 
-class Running:
+class MeasuringProcess:
     """A measurement that runs; `result` waits for its end."""
 
     def __init__(self, function: Measure, arguments: dict[str, Any]) -> None:
@@ -65,9 +65,9 @@ class Running:
         self._process.stdin.flush()
 
 
-def start(function: Measure, **arguments: Any) -> Running:
+def start(function: Measure, **arguments: Any) -> MeasuringProcess:
     """Start a measurement in a fresh process."""
-    return Running(function, arguments)
+    return MeasuringProcess(function, arguments)
 
 
 def fresh(function: Measure, **arguments: Any) -> dict[str, float]:
@@ -87,7 +87,7 @@ def percentile(numbers: Sequence[float], share: float) -> float:
 
 
 async def wait_for_go() -> None:
-    """Wait, in a measuring process, for `Running.go`."""
+    """Wait, in a measuring process, for `MeasuringProcess.go`."""
     sys.stdout.buffer.write(_READY)
     sys.stdout.buffer.flush()
     await asyncio.to_thread(sys.stdin.buffer.readline)

@@ -12,7 +12,7 @@ TICK_SECONDS: Final = 0.002
 NAMESPACES: Final = 1_000
 
 
-class Pace:
+class FixedRateLoad:
     """Reserves and releases in turn, so many per second. `seconds` are the times to an answer."""
 
     def __init__(self, ledger: Ledger, per_second: float, client: int = 0) -> None:

@@ -30,7 +30,7 @@ CONNECTIONS_MAX: Final = 32
 BOUND: Final = 201
 
 
-class Permissive:
+class PermissiveExtender:
     """Answers the verbs of an extender without looking at the nodes."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -63,7 +63,7 @@ async def let_everything_pass(
         ssl=ssl.create_default_context(cafile=ca), limit=CONNECTIONS_MAX
     )
     async with aiohttp.ClientSession(connector=connector) as session:
-        handler = Permissive(Cluster(session, url, token))
+        handler = PermissiveExtender(Cluster(session, url, token))
         verbs = {verb: getattr(handler, verb) for verb in ("filter", "prioritize", "bind")}
         app = Starlette(
             routes=[Route(f"/extender/{verb}", verbs[verb], methods=["POST"]) for verb in verbs]
@@ -79,7 +79,7 @@ async def let_everything_pass(
 
 
 @contextmanager
-def passing(store: Path, url: str, ca: str, token: str) -> Iterator[Extender]:
+def permissive_extender(store: Path, url: str, ca: str, token: str) -> Iterator[Extender]:
     """Serve for the block in a process of its own, and bind at an API server."""
     port = free_port()
     asked = {"store": str(store), "port": port, "url": url, "ca": ca, "token": token}

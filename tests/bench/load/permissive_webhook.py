@@ -29,7 +29,7 @@ from webhook.app import endpoint
 HOST: Final = "127.0.0.1"
 
 
-class Permissive:
+class PermissiveWebhook:
     """Reads the pod and allows it."""
 
     def __init__(self) -> None:
@@ -42,10 +42,10 @@ class Permissive:
         return AnsweredAdmissionReview(response=AdmissionResponse(request.uid, True))
 
 
-class Floor(Process):
+class PermissiveProcess(MeasuredProcess):
     """The process that allows everything."""
 
-    def __init__(self, running: Running, address: str) -> None:
+    def __init__(self, running: MeasuringProcess, address: str) -> None:
         super().__init__(running.pid, address)
         self._running = running
         self.answered = 0
@@ -58,7 +58,7 @@ class Floor(Process):
 
 async def answer_allowed(store: str, port: int) -> dict[str, float]:
     """Serve until told to end, with the certificates of a store."""
-    handler = Permissive()
+    handler = PermissiveWebhook()
     paths = (MUTATE_PATH, VALIDATE_PATH)
     app = Starlette(routes=[Route(path, endpoint(handler, AdmissionSettings())) for path in paths])
     secured = reloading_context.Tls(reloading_context.own(Path(store, "tls"), (HOST,)))
@@ -72,10 +72,12 @@ async def answer_allowed(store: str, port: int) -> dict[str, float]:
 
 
 @contextmanager
-def allowing(store: Path) -> Iterator[Floor]:
+def permissive_webhook(store: Path) -> Iterator[PermissiveProcess]:
     """Serve for the block."""
     port = free_port()
-    floor = Floor(running := start(answer_allowed, store=str(store), port=port), f"{HOST}:{port}")
+    floor = PermissiveProcess(
+        running := start(answer_allowed, store=str(store), port=port), f"{HOST}:{port}"
+    )
     running.wait_ready()
     try:
         yield floor

@@ -56,10 +56,10 @@ class Review:
             ) + body
 
 
-class Visitor(asyncio.Protocol):
+class ReviewConnection(asyncio.Protocol):
     """One connection, one request at a time. `done` is called with each answer's verdict."""
 
-    def __init__(self, pool: "Pool") -> None:
+    def __init__(self, pool: "ConnectionPool") -> None:
         self._pool = pool
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
@@ -90,13 +90,13 @@ class Visitor(asyncio.Protocol):
         self._pool.lost += 1
 
 
-class Pool:
+class ConnectionPool:
     """Connections that are kept busy, or are used when it is time for the next request."""
 
     def __init__(self, requests: Iterator[bytes]) -> None:
         self._requests = requests
-        self._idle: deque[Visitor] = deque()
-        self._sent: dict[Visitor, float] = {}
+        self._idle: deque[ReviewConnection] = deque()
+        self._sent: dict[ReviewConnection, float] = {}
         self.seconds: list[float] = []
         self.allowed = self.lost = 0
         self.closed_loop = False
@@ -108,11 +108,11 @@ class Pool:
         loop = asyncio.get_running_loop()
         for _ in range(connections):
             _, visitor = await loop.create_connection(
-                lambda: Visitor(self), host, port, ssl=context, server_hostname="127.0.0.1"
+                lambda: ReviewConnection(self), host, port, ssl=context, server_hostname="127.0.0.1"
             )
             self._idle.append(visitor)
 
-    def answered(self, visitor: Visitor, allowed: bool) -> None:
+    def answered(self, visitor: ReviewConnection, allowed: bool) -> None:
         """Take an answer; in a closed loop the next request goes at once."""
         now = time.perf_counter()
         self.seconds.append(now - self._sent.pop(visitor))
@@ -143,7 +143,7 @@ class Pool:
         async with asyncio.timeout(LATE_SECONDS):
             await self.finished.wait()
 
-    def _send(self, visitor: Visitor, at: float) -> bool:
+    def _send(self, visitor: ReviewConnection, at: float) -> bool:
         request = next(self._requests, None)
         if request is None:
             return False
@@ -153,7 +153,7 @@ class Pool:
         return True
 
 
-async def visit(
+async def post_reviews(
     address: str,
     store: str,
     count: int,
@@ -164,7 +164,7 @@ async def visit(
     host, _, port = address.rpartition(":")
     requests = list(Review(namespaces=1_000).requests(count, first))
     gc_tuning.freeze_existing()
-    pool = Pool(iter(requests))
+    pool = ConnectionPool(iter(requests))
     await pool.connect(host, int(port), str(Path(store, "tls", "ca.crt")), CONNECTIONS)
     computed = time.process_time()
     seconds = count / per_second if per_second else 0.0

@@ -40,7 +40,7 @@ BODY_MAX: Final = 16 * 1024**2
 DEADLINE_SECONDS: Final = 30
 
 
-class Still:
+class NullLedger:
     """A ledger in which nothing happens."""
 
     state = State()
@@ -105,7 +105,7 @@ def _extender(size: int) -> Extender:
     inventory.rows = {f"node-{row}": row for row in range(size)}
     inventory.names = list(inventory.rows)
     inventory.loaded = True
-    ledger = Still()
+    ledger = NullLedger()
     return Extender(inventory, ExtenderPorts(ledger, ledger, None, DemandRules))
 
 

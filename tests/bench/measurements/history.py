@@ -26,7 +26,7 @@ from projections.queries.scopes import QueryScope
 from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import Store
 from tests.bench.harness import ledgers
-from tests.bench.harness.bench_service import Service
+from tests.bench.harness.bench_service import BenchService
 from tests.bench.harness.fresh_process import fresh, median
 from tests.bench.harness.results import Goal, Result, result
 from tests.bench.objects import long_log
@@ -196,7 +196,7 @@ async def _ask(view: ProjectionView) -> float:
 
 
 def _seconds_to_ready(store: Path) -> float:
-    service = Service(store)
+    service = BenchService(store)
     try:
         return service.wait_ready()
     finally:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from tests.bench.harness import ledgers
-from tests.bench.harness.bench_service import Process, Service, serving
+from tests.bench.harness.bench_service import BenchService, MeasuredProcess, serving
 from tests.bench.harness.fresh_process import fresh, median
 from tests.bench.harness.results import Goal, Result, result
-from tests.bench.load.permissive_webhook import allowing
-from tests.bench.load.review_load import CONNECTIONS, visit
+from tests.bench.load.permissive_webhook import permissive_webhook
+from tests.bench.load.review_load import CONNECTIONS, post_reviews
 
 NAMESPACES = 1_000
 
@@ -26,7 +26,7 @@ def run(quick: bool) -> list[Result]:
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory)
         fresh(prepare, store=directory)
-        with serving(store) as service, allowing(store) as baseline:
+        with serving(store) as service, permissive_webhook(store) as baseline:
             numbers = _numbers(count)
             plain, ledger = [], []
             for _ in range(rounds):
@@ -38,8 +38,8 @@ def run(quick: bool) -> list[Result]:
 def _results(
     plain: dict[str, float],
     ledger: dict[str, float],
-    service: Service,
-    baseline: Process,
+    service: BenchService,
+    baseline: MeasuredProcess,
     store: Path,
 ) -> list[Result]:
     half = ledger["per_second"] / 2
@@ -90,12 +90,15 @@ def _numbers(count: int, first: int = 0) -> Iterator[dict[str, int]]:
 
 
 def _visit(
-    visited: Process, store: Path, numbers: Iterator[dict[str, int]], per_second: float = 0.0
+    visited: MeasuredProcess,
+    store: Path,
+    numbers: Iterator[dict[str, int]],
+    per_second: float = 0.0,
 ) -> dict[str, float]:
     """Visit a process; `served` is how many seconds it computed per request."""
     number, before = next(numbers), visited.computed()
     found = fresh(
-        visit,
+        post_reviews,
         address=visited.address,
         store=str(store),
         per_second=per_second,

@@ -17,7 +17,7 @@ from projections.store.store_writer import Store
 from tests.bench.harness import ledgers
 from tests.bench.harness.fresh_process import fresh, percentile, start, wait_for_go
 from tests.bench.harness.results import Result, result
-from tests.bench.load.fixed_rate_load import NAMESPACES, Pace
+from tests.bench.load.fixed_rate_load import NAMESPACES, FixedRateLoad
 
 PER_SECOND = 5_000
 LOOK_SECONDS = 0.05
@@ -50,10 +50,10 @@ async def measure(seconds: float) -> dict[str, float]:
             file = f"{directory}/projection.sqlite"
             projecting = start(project, address=address, path=file)
             await asyncio.to_thread(projecting.wait_ready)
-            behind = Behind(file)
+            behind = ProjectionLag(file)
             writer.subscribe(behind.stored)
             looking = asyncio.create_task(behind.look())
-            await Pace(writer, PER_SECOND).run(seconds)
+            await FixedRateLoad(writer, PER_SECOND).run(seconds)
             looking.cancel()
             projecting.go()
             await asyncio.to_thread(projecting.result)
@@ -63,7 +63,7 @@ async def measure(seconds: float) -> dict[str, float]:
     }
 
 
-class Behind:
+class ProjectionLag:
     """Looks how much of what was stored is not projected yet."""
 
     def __init__(self, file: str) -> None:

@@ -46,7 +46,7 @@ def run(quick: bool) -> list[Result]:
     _build()
     rounds = 3 if quick else 9
     with tempfile.TemporaryDirectory() as folder:
-        bed = _Bed(Path(folder))
+        bed = _NativeBench(Path(folder))
         return [
             *_calls(bed, rounds),
             *_beginning(bed, 5 if quick else 40),
@@ -68,7 +68,7 @@ def _build() -> None:
         raise RuntimeError(f"libvgpu.so could not be built: {done.stderr[-500:]}")
 
 
-class _Bed:
+class _NativeBench:
     """The stub, and containers of one after the other, each with a region of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -90,7 +90,7 @@ class _Bed:
         }
 
 
-def _calls(bed: _Bed, rounds: int) -> list[Result]:
+def _calls(bed: _NativeBench, rounds: int) -> list[Result]:
     """Measure calls with so many processes attached, all but one of which are idle."""
     found = list[Result]()
     for processes in PROCESSES:
@@ -123,7 +123,7 @@ def _difference(title: str, native: float, limited: float, unit: str, goal: Goal
     return result(title, limited - native, unit, baseline=native, goal=goal)
 
 
-def _compared(bed: _Bed, env: Mapping[str, str], rounds: int) -> tuple[Calls, Calls]:
+def _compared(bed: _NativeBench, env: Mapping[str, str], rounds: int) -> tuple[Calls, Calls]:
     return _in_turn(rounds, lambda: _called(bed.native), lambda: _called(env))
 
 
@@ -148,7 +148,7 @@ def _called(env: Mapping[str, str], *arguments: str) -> Calls:
     return {name: float(number) for name, number in (line.split("\t") for line in lines)}
 
 
-def _beginning(bed: _Bed, rounds: int) -> list[Result]:
+def _beginning(bed: _NativeBench, rounds: int) -> list[Result]:
     """Measure what the first calls of a process cost, and what a program costs that makes none."""
 
     def begun(env: Mapping[str, str]) -> Calls:
@@ -175,7 +175,7 @@ def _true(env: Mapping[str, str]) -> Calls:
     return {"us": 1e6 * (time.perf_counter() - begun)}
 
 
-def _shares(bed: _Bed, seconds: int) -> list[Result]:
+def _shares(bed: _NativeBench, seconds: int) -> list[Result]:
     """Measure how much time of a device a container has at most, in kernels that end."""
     kernel = {"VGPU_STUB_KERNEL_NS": str(KERNEL_NS)}
     whole = _kernels(bed.native | kernel, seconds)
@@ -201,13 +201,13 @@ def _kernels(env: Mapping[str, str], seconds: int) -> float:
     return statistics.mean(float(line) for line in lines[1:])
 
 
-def _recovery(bed: _Bed, rounds: int) -> Result:
+def _recovery(bed: _NativeBench, rounds: int) -> Result:
     lines = _printed("recovery", str(rounds), env=bed.container("1g"))
     note = "from SIGKILL to the first allocation by another process that is granted"
     return result("recovery after SIGKILL", statistics.median(map(float, lines)), "µs", note=note)
 
 
-def _reading(bed: _Bed, rounds: int) -> Result:
+def _reading(bed: _NativeBench, rounds: int) -> Result:
     """Measure the agent's reading of the regions of a node; eight processes were in each."""
     content = _region(bed)
     paths = [bed.folder / f"read-{number}" for number in range(CONTAINERS)]
@@ -223,7 +223,7 @@ def _reading(bed: _Bed, rounds: int) -> Result:
     return result(title, statistics.median(taken), "ms", note="8 processes in each")
 
 
-def _region(bed: _Bed) -> bytes:
+def _region(bed: _NativeBench) -> bytes:
     env = bed.container()
     with ExitStack() as stack:
         for _ in range(8):

@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tests.bench.harness import process_tree
-from tests.bench.harness.bench_cluster import Bed, bed
+from tests.bench.harness.bench_cluster import BenchCluster, bench_cluster
 from tests.bench.harness.fresh_process import fresh
 from tests.bench.harness.results import Goal, Result, result
-from tests.bench.load.permissive_webhook import allowing
+from tests.bench.load.permissive_webhook import permissive_webhook
 from tests.bench.load.pod_clients import CLIENTS, post
-from tests.e2e.harness.bootstrap import let_serve, make_canary, webhooks_are_in_effect
+from tests.e2e.harness.bootstrap import grant_service, make_canary, webhooks_are_in_effect
 from tests.e2e.harness.controlplane import SERVICE
 from tests.e2e.harness.polling import eventually
 from tests.e2e.harness.service import Service
@@ -61,9 +61,9 @@ class Sample(msgspec.Struct, frozen=True):
 def run(quick: bool) -> list[Result]:
     """Measure all four in turn, several times."""
     sizes = Sizes(1, 50, 300, 80) if quick else Sizes(3, 200, 1_500, 400)
-    with tempfile.TemporaryDirectory() as directory, bed(Path(directory, "plane")) as on:
+    with tempfile.TemporaryDirectory() as directory, bench_cluster(Path(directory, "plane")) as on:
         folder = Path(directory, "floor")
-        with allowing(folder) as floor:
+        with permissive_webhook(folder) as floor:
             _open(on, sizes, floor.address, folder)
             service = _service(on, Path(directory), sizes)
             found = _in_turn(on, service, sizes)
@@ -127,7 +127,7 @@ def _conflicts(native: list[Sample], ours: list[Sample]) -> list[Result]:
     ]
 
 
-def _in_turn(on: Bed, service: Service, sizes: Sizes) -> dict[str, list[Sample]]:
+def _in_turn(on: BenchCluster, service: Service, sizes: Sizes) -> dict[str, list[Sample]]:
     """Measure every way once a round, each round beginning with another one."""
     found: dict[str, list[Sample]] = {way: [] for way in WAYS}
     for number in range(sizes.rounds):
@@ -141,7 +141,7 @@ def _in_turn(on: Bed, service: Service, sizes: Sizes) -> dict[str, list[Sample]]
     return found
 
 
-def _sample(on: Bed, namespace: str, sizes: Sizes) -> Sample:
+def _sample(on: BenchCluster, namespace: str, sizes: Sizes) -> Sample:
     warm = _post(on, namespace, 0, sizes.warm)
     before = process_tree.computed()
     timed = _post(on, namespace, sizes.warm, sizes.timed)
@@ -158,7 +158,7 @@ def _sample(on: Bed, namespace: str, sizes: Sizes) -> Sample:
     )
 
 
-def _post(on: Bed, namespace: str, first: int, count: int) -> dict[str, float]:
+def _post(on: BenchCluster, namespace: str, first: int, count: int) -> dict[str, float]:
     where = {"host": on.host, "port": on.port, "ca": on.ca, "token": on.token}
     return fresh(post, **where, namespace=namespace, first=first, count=count)
 
@@ -167,7 +167,7 @@ def _namespace(way: str, number: int) -> str:
     return f"{way}-{number}"
 
 
-def _open(on: Bed, sizes: Sizes, address: str, folder: Path) -> None:
+def _open(on: BenchCluster, sizes: Sizes, address: str, folder: Path) -> None:
     """Make all namespaces and quotas, and register the floor."""
     for way in WAYS:
         for number in range(sizes.rounds):
@@ -177,11 +177,11 @@ def _open(on: Bed, sizes: Sizes, address: str, folder: Path) -> None:
                 on.limit(namespace, KEYS[way], sizes.limit)
     reviewed = [_namespace(FLOOR, number) for number in range(sizes.rounds)]
     on.register("floor", address, folder / "tls" / "ca.crt", reviewed)
-    on.do(lambda cluster: let_serve(cluster, RIGHTS))
+    on.do(lambda cluster: grant_service(cluster, RIGHTS))
     on.do(make_canary)
 
 
-def _service(on: Bed, folder: Path, sizes: Sizes) -> Service:
+def _service(on: BenchCluster, folder: Path, sizes: Sizes) -> Service:
     """Return the service as it is shipped, but for the namespaces that others are measured in."""
     others = [
         _namespace(way, number) for way in WAYS if way != LEDGER for number in range(sizes.rounds)
@@ -195,7 +195,7 @@ def _service(on: Bed, folder: Path, sizes: Sizes) -> Service:
 
 
 @contextmanager
-def _serving(on: Bed, service: Service, namespace: str) -> Iterator[None]:
+def _serving(on: BenchCluster, service: Service, namespace: str) -> Iterator[None]:
     """Run the service for the block, from when it decides and knows the namespace's limit."""
 
     async def limits() -> list[str]:

@@ -17,7 +17,7 @@ from ledger.runtime import gc_tuning
 from tests.bench.harness import ledgers
 from tests.bench.harness.fresh_process import fresh, percentile, start, wait_for_go
 from tests.bench.harness.results import Goal, Result, result
-from tests.bench.load.fixed_rate_load import NAMESPACES, Pace
+from tests.bench.load.fixed_rate_load import NAMESPACES, FixedRateLoad
 from tests.bench.measurements import core
 
 SHARE = 0.25
@@ -86,7 +86,7 @@ async def replica(
         forwarder = ForwardingLedger(log.connection, log.names, preference=owner, local=writer)
         gc_tuning.freeze_existing()
         await wait_for_go()
-        pace = Pace(forwarder, per_second, client=number)
+        pace = FixedRateLoad(forwarder, per_second, client=number)
         await pace.run(seconds)
         await served.stop()
         await owner.stop()

@@ -20,10 +20,10 @@ from typing import Final, NamedTuple
 import aiohttp
 
 from tests.bench.harness import process_tree
-from tests.bench.harness.bench_cluster import ASSETS_VARIABLE, Bed, bed
+from tests.bench.harness.bench_cluster import ASSETS_VARIABLE, BenchCluster, bench_cluster
 from tests.bench.harness.results import Goal, Result, result
-from tests.bench.load.permissive_extender import passing
-from tests.e2e.harness.bootstrap import let_serve
+from tests.bench.load.permissive_extender import permissive_extender
+from tests.e2e.harness.bootstrap import grant_service
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.controlplane import ADMIN, SCHEDULER, SERVICE
 from tests.e2e.harness.polling import eventually
@@ -56,11 +56,11 @@ class Sample(NamedTuple):
 def run(quick: bool) -> list[Result]:
     """Measure both in turn, several times."""
     sizes = Sizes(1, 20, 200) if quick else Sizes(3, 200, 2_000)
-    with tempfile.TemporaryDirectory() as directory, bed(Path(directory, "plane")) as on:
+    with tempfile.TemporaryDirectory() as directory, bench_cluster(Path(directory, "plane")) as on:
         assets = Path(os.environ[ASSETS_VARIABLE])
         players = kwok.start(assets, Path(directory), on.plane.kubeconfig(ADMIN))
         try:
-            on.do(lambda cluster: let_serve(cluster, RIGHTS))
+            on.do(lambda cluster: grant_service(cluster, RIGHTS))
             made = [nodes.node(f"gpu-{number}") for number in range(sizes.nodes)]
             on.do(lambda cluster: nodes.make(cluster, made))
             found = _in_turn(on, assets, Path(directory), sizes)
@@ -96,14 +96,14 @@ def _results(found: dict[str, list[Sample]], sizes: Sizes) -> list[Result]:
     ]
 
 
-def _in_turn(on: Bed, assets: Path, folder: Path, sizes: Sizes) -> dict[str, list[Sample]]:
+def _in_turn(on: BenchCluster, assets: Path, folder: Path, sizes: Sizes) -> dict[str, list[Sample]]:
     """Measure both once a round, each round beginning with the other one."""
     found: dict[str, list[Sample]] = {way: [] for way in WAYS}
     service = Service(folder, on.plane.kubeconfig(SERVICE), settle_seconds="60")
     store = folder / "floor"
     for number in range(sizes.rounds):
         for way in (*WAYS[number % 2 :], *WAYS[: number % 2]):
-            floor = passing(store, on.plane.url, on.ca, on.token)
+            floor = permissive_extender(store, on.plane.url, on.ca, on.token)
             with _ours(on, service) if way == LEDGER else floor as extender:
                 scheduler = Scheduler(assets, folder / "scheduler", on.plane.kubeconfig(SCHEDULER))
                 found[way].append(_sample(on, extender, scheduler, f"{way}-{number}", sizes))
@@ -111,7 +111,7 @@ def _in_turn(on: Bed, assets: Path, folder: Path, sizes: Sizes) -> dict[str, lis
 
 
 @contextmanager
-def _ours(on: Bed, service: Service) -> Iterator[Extender]:
+def _ours(on: BenchCluster, service: Service) -> Iterator[Extender]:
     """Run the service for the block, with its webhooks in effect."""
     service.start()
     try:
@@ -123,7 +123,7 @@ def _ours(on: Bed, service: Service) -> Iterator[Extender]:
 
 
 def _sample(
-    on: Bed, extender: Extender, scheduler: Scheduler, namespace: str, sizes: Sizes
+    on: BenchCluster, extender: Extender, scheduler: Scheduler, namespace: str, sizes: Sizes
 ) -> Sample:
     on.make_namespace(namespace)
     on.do(lambda cluster: _create(cluster, namespace, sizes.pods))
@@ -150,7 +150,7 @@ async def _create(cluster: Cluster, namespace: str, count: int) -> None:
 
 
 async def _scheduled(
-    on: Bed, extender: Extender, scheduler: Scheduler, namespace: str, count: int
+    on: BenchCluster, extender: Extender, scheduler: Scheduler, namespace: str, count: int
 ) -> float:
     """Start the scheduler and return after how many seconds so many pods are bound."""
     async with asyncio.timeout(SCHEDULED_SECONDS_MAX), _bindings(on, namespace) as bound:
@@ -163,7 +163,7 @@ async def _scheduled(
 
 
 @asynccontextmanager
-async def _bindings(on: Bed, namespace: str) -> AsyncIterator[AsyncIterator[str]]:
+async def _bindings(on: BenchCluster, namespace: str) -> AsyncIterator[AsyncIterator[str]]:
     """Watch which pods come to a node; only their metadata travel."""
     context = ssl.create_default_context(cafile=on.ca)
     timeout = aiohttp.ClientTimeout(total=SCHEDULED_SECONDS_MAX)

@@ -12,7 +12,7 @@ from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.objects.fake_operators import operator_of
 from tests.e2e.objects.pods import CARDS, pod
 from tests.e2e.objects.team import Team
-from tests.e2e.objects.workloads import Space, controlled_by, replicated, template, workload
+from tests.e2e.objects.workloads import TeamWorkloads, controlled_by, replicated, template, workload
 
 pytestmark = pytest.mark.e2e
 
@@ -21,14 +21,14 @@ OPERATOR: Final = operator_of("RayCluster")
 
 
 @pytest.fixture
-async def space(team: Team) -> Space:
+async def space(team: Team) -> TeamWorkloads:
     """Limit a namespace to eight cards."""
     await team.limit({LINE: "8"})
-    return Space(team)
+    return TeamWorkloads(team)
 
 
 @pytest.fixture
-async def owner(space: Space) -> Manifest:
+async def owner(space: TeamWorkloads) -> Manifest:
     """Make a RayCluster of six cards, with a head that asks for none, and nothing below it."""
     head = {"spec": {"containers": [{"name": "plain", "image": "busybox"}]}}
     workers = {"replicas": 3, "minReplicas": 0, "maxReplicas": 9, "template": template(cards=2)}
@@ -43,9 +43,9 @@ def below(owner: Manifest, name: str, cards: int = 2) -> Manifest:
 
 
 async def test_a_forged_pod_counts_for_itself(
-    space: Space, owner: Manifest, tenant: Cluster
+    space: TeamWorkloads, owner: Manifest, tenant: Cluster
 ) -> None:
-    thief = Space(space.team, tenant)
+    thief = TeamWorkloads(space.team, tenant)
     refused = await thief.create(below(owner, "thief", cards=3))
     assert refused.status == 403
     assert "allows 8, 6 are used" in refused.message
@@ -58,13 +58,17 @@ async def test_a_forged_pod_counts_for_itself(
     assert refused.status == 403
 
 
-async def test_an_administrator_is_no_controller_either(space: Space, owner: Manifest) -> None:
+async def test_an_administrator_is_no_controller_either(
+    space: TeamWorkloads, owner: Manifest
+) -> None:
     refused = await space.create(below(owner, "thief", cards=3))
     assert refused.status == 403
     assert "allows 8, 6 are used" in refused.message
 
 
-async def test_a_forged_replica_set_is_a_root_of_its_own(space: Space, owner: Manifest) -> None:
+async def test_a_forged_replica_set_is_a_root_of_its_own(
+    space: TeamWorkloads, owner: Manifest
+) -> None:
     forged = replicated("ReplicaSet", 3, "thief")
     forged["metadata"]["ownerReferences"] = controlled_by(owner)
     refused = await space.create(forged)
@@ -77,7 +81,9 @@ async def test_a_forged_replica_set_is_a_root_of_its_own(space: Space, owner: Ma
     assert (await space.scale("ReplicaSet", "thief", 3)).status == 403
 
 
-async def test_nobody_moves_under_a_controller_afterwards(space: Space, owner: Manifest) -> None:
+async def test_nobody_moves_under_a_controller_afterwards(
+    space: TeamWorkloads, owner: Manifest
+) -> None:
     await space.created(pod("mover", cards=2))
     change = {"metadata": {"ownerReferences": controlled_by(owner)}}
     refused = await space.change("Pod", "mover", change)
@@ -87,7 +93,7 @@ async def test_nobody_moves_under_a_controller_afterwards(space: Space, owner: M
 
 
 async def test_a_pod_that_leaves_its_controller_counts_for_itself(
-    space: Space, owner: Manifest
+    space: TeamWorkloads, owner: Manifest
 ) -> None:
     await space.as_user(OPERATOR).created(below(owner, "worker"))
     assert await cards_used(space.team) == 6
@@ -97,7 +103,7 @@ async def test_a_pod_that_leaves_its_controller_counts_for_itself(
 
 
 async def test_a_reference_to_an_earlier_object_of_that_name_leads_nowhere(
-    space: Space, owner: Manifest
+    space: TeamWorkloads, owner: Manifest
 ) -> None:
     past = {**owner, "metadata": {"name": "ray", "uid": "11111111-2222-3333-4444-555555555555"}}
     refused = await space.as_user(OPERATOR).create(below(past, "thief", cards=3))
@@ -114,7 +120,7 @@ async def test_a_reference_to_an_earlier_object_of_that_name_leads_nowhere(
     ],
 )
 async def test_what_was_allocated_is_not_for_users_to_write(
-    space: Space, metadata: dict[str, Any]
+    space: TeamWorkloads, metadata: dict[str, Any]
 ) -> None:
     assert (await space.create(pod("claims", **metadata))).status == 403
     await space.created(pod("plain"))

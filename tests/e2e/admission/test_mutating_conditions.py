@@ -17,7 +17,14 @@ from ledger.kube.vendors.vendors import NVIDIA
 from tests.e2e.harness.cluster import Manifest
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.polling import eventually
-from tests.e2e.harness.review_recorder import BOTH, VALIDATE, Seen, Setting, plane, setting
+from tests.e2e.harness.review_recorder import (
+    BOTH,
+    VALIDATE,
+    ReviewedNamespace,
+    Seen,
+    plane,
+    setting,
+)
 from tests.e2e.objects.pods import CARDS, CORES, MEMORY, pod
 from webhook.api.card_schedulers import CardSchedulers
 from webhook.context.namespaces import Namespaces
@@ -45,12 +52,12 @@ def asking(**spec: Any) -> Manifest:
     return manifest
 
 
-async def seen_of(setting: Setting, manifest: Manifest) -> list[Seen]:
+async def seen_of(setting: ReviewedNamespace, manifest: Manifest) -> list[Seen]:
     """Return which reviews the creation of a pod makes; nothing is stored."""
     return await setting.created(manifest, params={"dryRun": "All"})
 
 
-async def becomes(setting: Setting, manifest: Manifest, wanted: list[Seen]) -> None:
+async def becomes(setting: ReviewedNamespace, manifest: Manifest, wanted: list[Seen]) -> None:
     """Wait until the creation of a pod makes these reviews."""
     await eventually(
         lambda: seen_of(setting, manifest),
@@ -86,12 +93,12 @@ def known(default: NamespacePolicy | None = None) -> Policies:
 WHOLE: Final = asking(cards="1", cores="100")
 
 
-async def test_a_registration_is_wide_at_first(setting: Setting) -> None:
+async def test_a_registration_is_wide_at_first(setting: ReviewedNamespace) -> None:
     assert await seen_of(setting, WHOLE) == BOTH
 
 
 async def test_a_pod_or_namespace_that_ignores_hamis_webhook_is_validated_alone(
-    setting: Setting,
+    setting: ReviewedNamespace,
 ) -> None:
     ignored = asking(memory="1000")
     ignored["metadata"]["labels"] = {"hami.io/webhook": "ignore"}
@@ -105,7 +112,7 @@ async def test_a_pod_or_namespace_that_ignores_hamis_webhook_is_validated_alone(
 
 
 async def test_only_pods_that_leave_something_out_are_asked_about(
-    plane: ControlPlane, setting: Setting
+    plane: ControlPlane, setting: ReviewedNamespace
 ) -> None:
     async with narrowed(plane, known()):
         await becomes(setting, WHOLE, VALIDATED)
@@ -132,7 +139,7 @@ async def test_only_pods_that_leave_something_out_are_asked_about(
 
 
 async def test_with_default_cores_pods_that_leave_them_out_are_asked_about(
-    plane: ControlPlane, setting: Setting
+    plane: ControlPlane, setting: ReviewedNamespace
 ) -> None:
     vendors = (msgspec.structs.replace(NVIDIA, default_cores=10),)
     async with narrowed(plane, known(), vendors=vendors):
@@ -141,7 +148,7 @@ async def test_with_default_cores_pods_that_leave_them_out_are_asked_about(
 
 
 async def test_where_a_scheduler_is_named_pods_of_the_default_one_are_asked_about(
-    plane: ControlPlane, setting: Setting
+    plane: ControlPlane, setting: ReviewedNamespace
 ) -> None:
     default = "default-scheduler"
     other = asking(cards="1", schedulerName="other")
@@ -154,7 +161,7 @@ async def test_where_a_scheduler_is_named_pods_of_the_default_one_are_asked_abou
 
 
 async def test_pods_of_schedulers_that_do_not_place_on_cards_are_not_asked_about(
-    plane: ControlPlane, setting: Setting
+    plane: ControlPlane, setting: ReviewedNamespace
 ) -> None:
     async with narrowed(plane, known(), CardSchedulers(further=("mine",))):
         await becomes(setting, asking(cards="1", schedulerName=""), VALIDATED)
@@ -167,7 +174,7 @@ async def test_pods_of_schedulers_that_do_not_place_on_cards_are_not_asked_about
 
 
 async def test_a_default_scheduler_that_places_on_cards_can_be_named(
-    plane: ControlPlane, setting: Setting
+    plane: ControlPlane, setting: ReviewedNamespace
 ) -> None:
     async with narrowed(plane, known(), CardSchedulers(further=("default-scheduler",))):
         await becomes(setting, WHOLE, VALIDATED)
@@ -176,7 +183,7 @@ async def test_a_default_scheduler_that_places_on_cards_can_be_named(
 
 
 async def test_where_a_policy_has_pods_wait_all_are_asked_about_and_again_none(
-    plane: ControlPlane, setting: Setting
+    plane: ControlPlane, setting: ReviewedNamespace
 ) -> None:
     policies = known()
     async with narrowed(plane, policies):
@@ -189,14 +196,14 @@ async def test_where_a_policy_has_pods_wait_all_are_asked_about_and_again_none(
 
 
 async def test_policies_that_let_pods_in_over_the_limit_have_none_wait(
-    plane: ControlPlane, setting: Setting
+    plane: ControlPlane, setting: ReviewedNamespace
 ) -> None:
     async with narrowed(plane, known(NamespacePolicy(mode="warn", on_exceeded="pending"))):
         await becomes(setting, WHOLE, VALIDATED)
 
 
 async def test_without_a_registration_there_is_nothing_to_narrow(
-    plane: ControlPlane, setting: Setting
+    plane: ControlPlane, setting: ReviewedNamespace
 ) -> None:
     path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gpuledger"
     await setting.cluster.must("DELETE", path)

@@ -14,7 +14,7 @@ from tests.e2e.objects.definitions import POLICIES, policy
 from tests.e2e.objects.pods import CARDS, pod
 from tests.e2e.objects.policies import under
 from tests.e2e.objects.team import QUOTA, SEEN_SECONDS, Team
-from tests.e2e.objects.workloads import Space, replicated
+from tests.e2e.objects.workloads import TeamWorkloads, replicated
 
 pytestmark = pytest.mark.e2e
 
@@ -24,7 +24,7 @@ TWO: Final = {LINE: "2"}
 
 async def test_warn_lets_everything_in_and_counts_it(team: Team) -> None:
     async with under(team, TWO, mode="warn"):
-        space = Space(team)
+        space = TeamWorkloads(team)
         answer = await space.create(replicated("Deployment", 3))
         assert answer.status == 201
         assert any("allows 2, nothing is used" in one for one in answer.warnings), answer.warnings
@@ -37,7 +37,7 @@ async def test_warn_lets_everything_in_and_counts_it(team: Team) -> None:
 
 async def test_off_asks_nobody_and_what_is_there_is_counted(team: Team) -> None:
     async with under(team, TWO, mode="off"):
-        space = Space(team)
+        space = TeamWorkloads(team)
         answer = await space.create(replicated("Deployment", 3))
         assert answer.status == 201
         assert answer.warnings == ()
@@ -48,7 +48,7 @@ async def test_off_asks_nobody_and_what_is_there_is_counted(team: Team) -> None:
 async def test_who_is_exempt_may_exceed_and_is_counted(team: Team, tenant: Cluster) -> None:
     async with under(team, TWO, exempt={"users": [TENANT]}):
         assert (await team.create(pod("refused", cards=3))).status == 403
-        answer = await Space(team, tenant).create(pod("rescue", cards=3))
+        answer = await TeamWorkloads(team, tenant).create(pod("rescue", cards=3))
         assert answer.status == 201
         assert any("allows 2, nothing is used" in one for one in answer.warnings), answer.warnings
         assert await cards_used(team) == 3
@@ -57,13 +57,13 @@ async def test_who_is_exempt_may_exceed_and_is_counted(team: Team, tenant: Clust
 async def test_who_is_in_an_exempt_group_may_exceed(team: Team, tenant: Cluster) -> None:
     async with under(team, TWO, exempt={"groups": ["tenants"]}):
         assert (await team.create(pod("refused", cards=3))).status == 403
-        assert (await Space(team, tenant).create(pod("rescue", cards=3))).status == 201
+        assert (await TeamWorkloads(team, tenant).create(pod("rescue", cards=3))).status == 201
         assert await cards_used(team) == 3
 
 
 async def test_with_pods_only_a_workload_is_not_asked_about(team: Team) -> None:
     async with under(team, TWO, podsOnly=True):
-        space = Space(team)
+        space = TeamWorkloads(team)
         await space.created(replicated("ReplicaSet", 3))
         await space.pods_are(2)
         assert await cards_used(team) == 2
@@ -77,7 +77,7 @@ async def test_pods_without_room_wait_behind_a_gate_in_order(team: Team, tenant:
         await team.created(pod("first", cards=2))
         await ungated(team, "first")
         for name in ("second", "third"):
-            answer = await Space(team, tenant).create(pod(name, cards=2))
+            answer = await TeamWorkloads(team, tenant).create(pod(name, cards=2))
             assert answer.status == 201
             assert any("is created and waits" in one for one in answer.warnings), answer.warnings
         assert await cards_used(team) == 2
@@ -120,7 +120,9 @@ async def test_only_the_service_takes_the_gate_away(team: Team) -> None:
         await team.created(pod("first", cards=2))
         await ungated(team, "first")
         await team.created(pod("second"))
-        refused = await Space(team).change("Pod", "second", {"spec": {"schedulingGates": None}})
+        refused = await TeamWorkloads(team).change(
+            "Pod", "second", {"spec": {"schedulingGates": None}}
+        )
         assert refused.status == 403
         assert await gated(team) == ["second"]
         assert await cards_used(team) == 2
@@ -128,7 +130,7 @@ async def test_only_the_service_takes_the_gate_away(team: Team) -> None:
 
 async def test_a_workload_without_room_has_pods_that_wait(team: Team) -> None:
     async with under(team, TWO, onExceeded="pending"):
-        space = Space(team)
+        space = TeamWorkloads(team)
         await space.created(replicated("ReplicaSet", 3))
         await space.pods_are(3)
 
@@ -169,7 +171,7 @@ async def test_the_policy_of_the_highest_priority_holds_alone(team: Team) -> Non
     made = await team.cluster.must("POST", POLICIES, low)
     try:
         async with under(team, TWO, priority=1):
-            assert (await Space(team).create(replicated("Deployment", 3))).status == 403
+            assert (await TeamWorkloads(team).create(replicated("Deployment", 3))).status == 403
     finally:
         await team.cluster.must("DELETE", f"{POLICIES}/{made['metadata']['name']}")
 

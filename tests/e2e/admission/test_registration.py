@@ -20,9 +20,9 @@ from tests.e2e.harness.review_recorder import (
     EXEMPT,
     RESOURCES,
     VALIDATE,
-    Deployments,
+    ReviewedDeployments,
+    ReviewedNamespace,
     Seen,
-    Setting,
     deployment,
     make_namespace,
     owned_by,
@@ -37,28 +37,32 @@ from webhook.registration.webhook_configurations import ReviewScope, WebhookAddr
 pytestmark = pytest.mark.e2e
 
 
-async def test_a_pod_that_asks_for_cards_is_reviewed_by_both(setting: Setting) -> None:
+async def test_a_pod_that_asks_for_cards_is_reviewed_by_both(setting: ReviewedNamespace) -> None:
     assert await setting.created(pod("a")) == BOTH
 
 
-async def test_a_pod_that_asks_for_none_is_not_reviewed(setting: Setting) -> None:
+async def test_a_pod_that_asks_for_none_is_not_reviewed(setting: ReviewedNamespace) -> None:
     assert await setting.created(plain()) == []
 
 
-async def test_a_pod_without_any_resources_is_not_reviewed(setting: Setting) -> None:
+async def test_a_pod_without_any_resources_is_not_reviewed(setting: ReviewedNamespace) -> None:
     manifest = plain()
     del manifest["spec"]["containers"][0]["resources"]
     assert await setting.created(manifest) == []
 
 
-async def test_a_pod_of_which_only_an_init_container_asks_is_reviewed(setting: Setting) -> None:
+async def test_a_pod_of_which_only_an_init_container_asks_is_reviewed(
+    setting: ReviewedNamespace,
+) -> None:
     manifest = plain()
     asking = {"limits": {"nvidia.com/gpumem": "8000"}}
     manifest["spec"]["initContainers"] = [{"name": "init", "image": "i", "resources": asking}]
     assert await setting.created(manifest) == BOTH
 
 
-async def test_a_pod_whose_runtime_class_adds_what_is_counted_is_reviewed(setting: Setting) -> None:
+async def test_a_pod_whose_runtime_class_adds_what_is_counted_is_reviewed(
+    setting: ReviewedNamespace,
+) -> None:
     name = setting.namespace
     heavy = {"handler": "heavy", "overhead": {"podFixed": {"nvidia.com/gpumem": "10"}}}
     classes = "/apis/node.k8s.io/v1/runtimeclasses"
@@ -78,29 +82,33 @@ async def test_a_pod_whose_runtime_class_adds_what_is_counted_is_reviewed(settin
     ],
 )
 async def test_a_pod_that_claims_an_allocation_is_reviewed(
-    setting: Setting, metadata: dict[str, Any]
+    setting: ReviewedNamespace, metadata: dict[str, Any]
 ) -> None:
     assert await setting.created(plain(**metadata)) == BOTH
 
 
 @pytest.mark.parametrize("namespace", EXEMPT)
-async def test_exempt_namespaces_are_not_reviewed(setting: Setting, namespace: str) -> None:
+async def test_exempt_namespaces_are_not_reviewed(
+    setting: ReviewedNamespace, namespace: str
+) -> None:
     await make_namespace(setting.cluster, namespace)
-    exempt = Setting(setting.cluster, setting.recorder, namespace)
+    exempt = ReviewedNamespace(setting.cluster, setting.recorder, namespace)
     assert await exempt.created(pod("a"), params={"dryRun": "All"}) == []
 
 
-async def test_a_dry_run_is_reviewed(setting: Setting) -> None:
+async def test_a_dry_run_is_reviewed(setting: ReviewedNamespace) -> None:
     assert await setting.created(pod("a"), params={"dryRun": "All"}) == BOTH
 
 
-async def test_an_update_that_changes_nothing_judged_is_not_reviewed(setting: Setting) -> None:
+async def test_an_update_that_changes_nothing_judged_is_not_reviewed(
+    setting: ReviewedNamespace,
+) -> None:
     await setting.created(pod("a", finalizers=["example.com/tracking"]))
     assert await setting.patched({"metadata": {"finalizers": []}}) == []
 
 
 async def test_labels_are_reviewed_until_it_is_known_which_quotas_select_by(
-    setting: Setting,
+    setting: ReviewedNamespace,
 ) -> None:
     await setting.created(pod("a"))
     assert len(await setting.patched({"metadata": {"labels": {"app": "b"}}})) == 1
@@ -114,18 +122,20 @@ async def test_labels_are_reviewed_until_it_is_known_which_quotas_select_by(
         {"spec": {"activeDeadlineSeconds": 60}},
     ],
 )
-async def test_an_update_of_what_is_judged_is_reviewed(setting: Setting, change: Manifest) -> None:
+async def test_an_update_of_what_is_judged_is_reviewed(
+    setting: ReviewedNamespace, change: Manifest
+) -> None:
     await setting.created(pod("a"))
     assert await setting.patched(change) == [(VALIDATE, "UPDATE", "")]
 
 
-async def test_an_update_that_takes_a_claim_away_is_reviewed(setting: Setting) -> None:
+async def test_an_update_that_takes_a_claim_away_is_reviewed(setting: ReviewedNamespace) -> None:
     await setting.created(plain(annotations={"gpuledger.io/stamp": "s"}))
     change = {"metadata": {"annotations": {"gpuledger.io/stamp": None}}}
     assert await setting.patched(change) == [(VALIDATE, "UPDATE", "")]
 
 
-async def test_a_resize_is_reviewed(setting: Setting) -> None:
+async def test_a_resize_is_reviewed(setting: ReviewedNamespace) -> None:
     manifest = pod("a")
     manifest["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
     await setting.created(manifest)
@@ -138,7 +148,7 @@ async def test_a_resize_is_reviewed(setting: Setting) -> None:
 
 
 async def test_privileged_ephemeral_containers_of_pods_that_ask_for_cards_are_reviewed(
-    setting: Setting,
+    setting: ReviewedNamespace,
 ) -> None:
     kind = {"Content-Type": "application/strategic-merge-patch+json"}
 
@@ -159,7 +169,7 @@ async def test_privileged_ephemeral_containers_of_pods_that_ask_for_cards_are_re
     assert await debug("b", "one", privileged=True) == []
 
 
-async def test_a_status_and_a_deletion_are_not_reviewed(setting: Setting) -> None:
+async def test_a_status_and_a_deletion_are_not_reviewed(setting: ReviewedNamespace) -> None:
     await setting.created(pod("a"))
     assert await setting.patched({"status": {"phase": "Running"}}, "/status") == []
     await setting.cluster.must("DELETE", f"{setting.pods}/a?gracePeriodSeconds=0")
@@ -174,7 +184,7 @@ async def test_a_status_and_a_deletion_are_not_reviewed(setting: Setting) -> Non
     ],
 )
 async def test_a_status_that_writes_a_claim_or_takes_it_away_is_reviewed(
-    setting: Setting, metadata: dict[str, dict[str, str]]
+    setting: ReviewedNamespace, metadata: dict[str, dict[str, str]]
 ) -> None:
     await setting.created(plain())
     [(field, texts)] = metadata.items()
@@ -195,7 +205,9 @@ KEPT: Final = ["example.com/kept"]
 ADOPTED: Final = owned_by("ReplicaSet")
 
 
-async def test_an_update_that_names_another_controller_is_reviewed(setting: Setting) -> None:
+async def test_an_update_that_names_another_controller_is_reviewed(
+    setting: ReviewedNamespace,
+) -> None:
     await setting.created(pod("a", finalizers=KEPT))
     assert await setting.patched(owned_by("ReplicaSet", controller=False)) == []
     for change in (ADOPTED, owned_by("ReplicaSet", "u-2")):
@@ -203,7 +215,9 @@ async def test_an_update_that_names_another_controller_is_reviewed(setting: Sett
         assert set(await setting.patched(change)) == {(VALIDATE, "UPDATE", "")}
 
 
-async def test_an_update_that_gives_a_controller_up_is_not_reviewed(setting: Setting) -> None:
+async def test_an_update_that_gives_a_controller_up_is_not_reviewed(
+    setting: ReviewedNamespace,
+) -> None:
     references = ADOPTED["metadata"]["ownerReferences"]
     await setting.created(pod("a", ownerReferences=references, finalizers=KEPT))
     assert await setting.patched({"metadata": {"ownerReferences": None}}) == []
@@ -213,14 +227,16 @@ async def test_an_update_that_gives_a_controller_up_is_not_reviewed(setting: Set
 
 
 @pytest.fixture
-def deployments(setting: Setting) -> Deployments:
-    return Deployments(setting.cluster, setting.recorder, setting.namespace)
+def deployments(setting: ReviewedNamespace) -> ReviewedDeployments:
+    return ReviewedDeployments(setting.cluster, setting.recorder, setting.namespace)
 
 
 REVIEWED: Final = [(VALIDATE, "UPDATE", "")]
 
 
-async def test_a_workload_that_asks_for_cards_is_validated(deployments: Deployments) -> None:
+async def test_a_workload_that_asks_for_cards_is_validated(
+    deployments: ReviewedDeployments,
+) -> None:
     assert await deployments.created(deployment(pod("a"))) == [(VALIDATE, "CREATE", "")]
     assert set(await deployments.patched({"spec": {"paused": True}})) == set(REVIEWED)
     assert set(await deployments.patched({"metadata": {"labels": {"tier": "gold"}}})) == set(
@@ -230,14 +246,16 @@ async def test_a_workload_that_asks_for_cards_is_validated(deployments: Deployme
     assert set(await deployments.patched(owned_by("Deployment"))) == set(REVIEWED)
 
 
-async def test_a_workload_that_asks_for_none_is_not_reviewed(deployments: Deployments) -> None:
+async def test_a_workload_that_asks_for_none_is_not_reviewed(
+    deployments: ReviewedDeployments,
+) -> None:
     assert await deployments.created(deployment(plain())) == []
     assert await deployments.patched({"spec": {"paused": True}}) == []
 
 
 @pytest.mark.parametrize("template", [pod("a"), plain()], ids=["cards", "none"])
 async def test_every_change_of_a_scale_is_reviewed(
-    deployments: Deployments, template: Manifest
+    deployments: ReviewedDeployments, template: Manifest
 ) -> None:
     await deployments.created(deployment(template))
     scaled = await deployments.patched({"spec": {"replicas": 2}}, "/scale")
@@ -245,16 +263,16 @@ async def test_every_change_of_a_scale_is_reviewed(
     assert set(scaled) == {(VALIDATE, "UPDATE", "scale")}
 
 
-async def test_scales_in_exempt_namespaces_are_not_reviewed(setting: Setting) -> None:
+async def test_scales_in_exempt_namespaces_are_not_reviewed(setting: ReviewedNamespace) -> None:
     await make_namespace(setting.cluster, "exempt")
-    exempt = Deployments(setting.cluster, setting.recorder, "exempt")
+    exempt = ReviewedDeployments(setting.cluster, setting.recorder, "exempt")
     await exempt.created(deployment(plain()))
     assert await exempt.patched({"spec": {"replicas": 2}}, "/scale") == []
     await setting.cluster.must("DELETE", f"{exempt.pods}/a")
 
 
 async def test_definitions_of_limits_are_reviewed_when_they_say_something_else(
-    setting: Setting,
+    setting: ReviewedNamespace,
 ) -> None:
     path = f"/api/v1/namespaces/{setting.namespace}/resourcequotas"
     quota = {"metadata": {"name": "a"}, "spec": {"hard": {"limits.nvidia.com/gpu": "1"}}}

@@ -10,7 +10,7 @@ from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.pods import CARDS
 from tests.e2e.objects.policies import under
 from tests.e2e.objects.team import QUOTA, Team
-from tests.e2e.objects.workloads import CONTROLLER_SECONDS, Space, replicated
+from tests.e2e.objects.workloads import CONTROLLER_SECONDS, TeamWorkloads, replicated
 
 pytestmark = pytest.mark.e2e
 
@@ -23,13 +23,13 @@ def rolling(surge: int | str, unavailable: int | str) -> Manifest:
     return {"strategy": {"type": "RollingUpdate", "rollingUpdate": parameters}}
 
 
-async def roll_out(space: Space, version: str = "new") -> Answer:
+async def roll_out(space: TeamWorkloads, version: str = "new") -> Answer:
     """Change the template without asking for more."""
     change = {"metadata": {"labels": {"version": version}}}
     return await space.change("Deployment", "web", {"spec": {"template": change}})
 
 
-async def rolled_out(space: Space, replicas: int) -> None:
+async def rolled_out(space: TeamWorkloads, replicas: int) -> None:
     """Wait until only pods of the last template are left."""
 
     async def status() -> Manifest:
@@ -56,7 +56,7 @@ async def test_a_roll_out_ends_with_what_it_began_with(
     team: Team, limit: str, strategy: Manifest
 ) -> None:
     await team.limit({LINE: limit})
-    space = Space(team)
+    space = TeamWorkloads(team)
     async with space.kubelet():
         await space.created(replicated("Deployment", 4, spec=strategy))
         await rolled_out(space, 4)
@@ -67,7 +67,7 @@ async def test_a_roll_out_ends_with_what_it_began_with(
 
 async def test_pods_of_a_surge_are_charged_beyond_the_envelope_while_they_live(team: Team) -> None:
     await team.limit({LINE: "6"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     async with space.kubelet():
         await space.created(replicated("Deployment", 4, spec=rolling(2, 0)))
         await rolled_out(space, 4)
@@ -80,7 +80,7 @@ async def test_pods_of_a_surge_are_charged_beyond_the_envelope_while_they_live(t
 
 
 async def test_reserved_surge_is_held_until_all_is_rolled_out(team: Team) -> None:
-    space = Space(team)
+    space = TeamWorkloads(team)
     async with under(team, {LINE: "6"}, surge="reserve"):
         async with space.kubelet():
             await space.created(replicated("Deployment", 4, spec=rolling("50%", 1)))
@@ -97,7 +97,7 @@ async def test_reserved_surge_is_held_until_all_is_rolled_out(team: Team) -> Non
 
 
 async def test_reserved_surge_without_room_is_refused_with_the_change(team: Team) -> None:
-    space = Space(team)
+    space = TeamWorkloads(team)
     async with under(team, {LINE: "5"}, surge="reserve"):
         async with space.kubelet():
             await space.created(replicated("Deployment", 4, spec=rolling(2, 1)))
@@ -110,7 +110,7 @@ async def test_reserved_surge_without_room_is_refused_with_the_change(team: Team
 
 
 async def test_a_roll_out_that_could_never_end_is_refused_by_strict(team: Team) -> None:
-    space = Space(team)
+    space = TeamWorkloads(team)
     async with under(team, {LINE: "4"}, surge="strict"):
         async with space.kubelet():
             await space.created(replicated("Deployment", 4, spec=rolling(1, 0)))
@@ -131,7 +131,7 @@ async def test_a_roll_out_that_can_never_end_is_warned_of_and_goes_on_with_room(
     team: Team,
 ) -> None:
     await team.limit({LINE: "3"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     async with space.kubelet():
         await space.created(replicated("Deployment", 3, spec=rolling(1, 0)))
         await rolled_out(space, 3)
@@ -148,7 +148,7 @@ async def test_a_roll_out_that_can_never_end_is_warned_of_and_goes_on_with_room(
 
 
 async def test_what_is_recreated_needs_no_surge(team: Team) -> None:
-    space = Space(team)
+    space = TeamWorkloads(team)
     async with under(team, {LINE: "4"}, surge="reserve"), space.kubelet():
         strategy = {"strategy": {"type": "Recreate"}}
         await space.created(replicated("Deployment", 4, spec=strategy))

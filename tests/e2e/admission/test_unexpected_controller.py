@@ -14,7 +14,7 @@ from tests.e2e.harness.polling import eventually
 from tests.e2e.harness.service import Service
 from tests.e2e.objects.pods import CARDS
 from tests.e2e.objects.team import QUOTA, Team
-from tests.e2e.objects.workloads import Space, replicated
+from tests.e2e.objects.workloads import TeamWorkloads, replicated
 
 pytestmark = pytest.mark.e2e
 
@@ -51,7 +51,7 @@ async def test_an_unexpected_controller_is_named_with_the_setting_that_has_it_be
     (tmp_path / "believing").mkdir()
     async with own_control_plane.running(Service(tmp_path, kubeconfig), cluster) as service:
         team = await own_control_plane.team_of(cluster, service, NAMESPACE, **{LINE: "9"})
-        await Space(team).created(replicated("Deployment", 1))
+        await TeamWorkloads(team).created(replicated("Deployment", 1))
         # The Deployment, and beside it the ReplicaSet and the pod that it did not believe.
         await used_is(team, 3)
         ok, reason = await service.check("surroundings")
@@ -64,7 +64,7 @@ async def test_an_unexpected_controller_is_named_with_the_setting_that_has_it_be
     believing = Service(tmp_path / "believing", kubeconfig, controller_identities=BELIEVED)
     async with own_control_plane.running(believing, cluster):
         team = await own_control_plane.team_of(cluster, believing, NAMESPACE)
-        await Space(team).created(replicated("Deployment", 2, "second"))
+        await TeamWorkloads(team).created(replicated("Deployment", 2, "second"))
         await used_is(team, 3)
         ok, reason = await believing.check("surroundings")
         assert (ok, CONTROLLERS in reason) == (True, False), reason

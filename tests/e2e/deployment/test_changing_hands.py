@@ -10,14 +10,14 @@ from tests.e2e.harness.kubectl import Kubectl
 from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.pods import CARDS, pod
 from tests.e2e.objects.team import SETTLED_SECONDS, Team
-from tests.e2e.objects.workloads import CONTROLLER_SECONDS, Space, job, replicated
+from tests.e2e.objects.workloads import CONTROLLER_SECONDS, TeamWorkloads, job, replicated
 
 pytestmark = pytest.mark.e2e
 
 LINE: Final = f"limits.{CARDS}"
 
 
-async def adopted(space: Space, kind: str, name: str) -> None:
+async def adopted(space: TeamWorkloads, kind: str, name: str) -> None:
     """Wait until an object has a controller."""
 
     async def look() -> list[object]:
@@ -29,7 +29,7 @@ async def adopted(space: Space, kind: str, name: str) -> None:
 
 async def test_a_pod_that_is_adopted_draws_from_then_on(team: Team) -> None:
     await team.limit({LINE: "4"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     await team.created(pod("found", labels={"app": "web"}))
     assert await cards_used(space.team) == 1
     await space.created(replicated("ReplicaSet", 3))
@@ -40,7 +40,7 @@ async def test_a_pod_that_is_adopted_draws_from_then_on(team: Team) -> None:
 
 async def test_a_deployment_that_comes_again_takes_its_pods_back(team: Team) -> None:
     await team.limit({LINE: "6"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     await space.created(replicated("Deployment", 3))
     await space.pods_are(3)
     await space.delete("Deployment", "web", "Orphan")
@@ -55,7 +55,7 @@ async def test_a_deployment_that_comes_again_takes_its_pods_back(team: Team) -> 
 
 async def test_a_name_that_is_used_again_is_charged_anew(team: Team) -> None:
     await team.limit({LINE: "4"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     for count in (4, 1, 4, 2):
         await space.created(job(count))
         await space.pods_are(count)
@@ -68,7 +68,7 @@ async def test_a_name_that_is_used_again_is_charged_anew(team: Team) -> None:
 
 async def test_of_two_that_want_the_last_cards_one_gets_them(team: Team) -> None:
     await team.limit({LINE: "4"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     kinds = ("Deployment", "ReplicaSet", "StatefulSet")
     answers = await asyncio.gather(
         *(space.create(replicated(kind, 3, kind.lower())) for kind in kinds)
@@ -78,7 +78,7 @@ async def test_of_two_that_want_the_last_cards_one_gets_them(team: Team) -> None
 
 
 async def test_a_quota_that_comes_after_the_workloads_counts_them(team: Team) -> None:
-    space = Space(team)
+    space = TeamWorkloads(team)
     await space.created(replicated("StatefulSet", 3))
     await space.created(job(2))
     await space.pods_are(5)
@@ -91,7 +91,7 @@ async def test_a_quota_that_comes_after_the_workloads_counts_them(team: Team) ->
 
 async def test_a_deleted_namespace_leaves_nothing_behind(team: Team) -> None:
     await team.limit({LINE: "9"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     await space.created(replicated("Deployment", 3))
     await space.created(job(2))
     await space.pods_are(5)
@@ -107,7 +107,7 @@ async def test_a_deleted_namespace_leaves_nothing_behind(team: Team) -> None:
 
 async def test_many_are_deleted_at_once(team: Team) -> None:
     await team.limit({LINE: "9"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     for number in range(4):
         await space.created(replicated("ReplicaSet", 2, f"r-{number}"))
     await space.pods_are(8)
@@ -119,7 +119,7 @@ async def test_many_are_deleted_at_once(team: Team) -> None:
 
 async def test_kubectl_shows_who_refused_and_why(team: Team, kubectl: Kubectl) -> None:
     await team.limit({LINE: "4"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     await space.created(replicated("Deployment", 3))
     prefix = f"kubectl -n {team.namespace}"
     status, output = kubectl.attempt(f"{prefix} scale deployment/web --replicas=6")

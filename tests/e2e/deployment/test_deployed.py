@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 import yaml
 from support.servers.ports import free_port
-from support.servers.shipped_nats import PASSWORD, Shipped, shipped_servers
+from support.servers.shipped_nats import PASSWORD, ShippedServer, shipped_servers
 
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.kubectl import Kubectl, commands_of
@@ -87,7 +87,9 @@ def account(kubectl: Kubectl, plane: ControlPlane, path: Path) -> None:
 class Replica:
     """One process with the shipped settings, of which only addresses and folders are others."""
 
-    def __init__(self, root: Path, servers: list[Shipped], kubeconfig: Path, number: int) -> None:
+    def __init__(
+        self, root: Path, servers: list[ShippedServer], kubeconfig: Path, number: int
+    ) -> None:
         self.url = f"https://127.0.0.1:{free_port()}"
         settings = root / "etc" / "gpuledger" / "config" / "gpuledger.toml"
         text = settings.read_text()

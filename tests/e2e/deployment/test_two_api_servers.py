@@ -11,10 +11,17 @@ import pytest_asyncio
 
 from tests.e2e.harness import two_clusters
 from tests.e2e.harness.cluster import Manifest
-from tests.e2e.harness.contending_clients import Contending
+from tests.e2e.harness.contending_clients import ContendingClients
 from tests.e2e.harness.polling import eventually
-from tests.e2e.harness.shared_quota import GROUP, KEY, QUOTAS, SETTLED_SECONDS, Shared, universe
-from tests.e2e.harness.two_clusters import Site, Sites
+from tests.e2e.harness.shared_quota import (
+    GROUP,
+    KEY,
+    QUOTAS,
+    SETTLED_SECONDS,
+    SharedQuota,
+    universe,
+)
+from tests.e2e.harness.two_clusters import ClusterSite, TwoClusters
 from tests.e2e.objects.pods import pod
 from tests.e2e.objects.workloads import replicated
 
@@ -33,23 +40,25 @@ STATUS_SECONDS = 20.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def both(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sites]:
+async def both(
+    assets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TwoClusters]:
     """Run both clusters and their services."""
     async with two_clusters.running(assets, tmp_path_factory.mktemp("sites")) as running:
         yield running
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def shared(both: Sites) -> AsyncIterator[Shared]:
+async def shared(both: TwoClusters) -> AsyncIterator[SharedQuota]:
     """Make a namespace of its own for a test, in both clusters."""
-    yield Shared(both, f"team-{uuid.uuid4().hex[:8]}")
+    yield SharedQuota(both, f"team-{uuid.uuid4().hex[:8]}")
     await both.link.restore()
     for site in both.both:
         fall = site.service.fall()
         assert not fall, fall
 
 
-async def increases_are_denied(shared: Shared, site: Site) -> None:
+async def increases_are_denied(shared: SharedQuota, site: ClusterSite) -> None:
     """Assert that whatever asks for more at a cut-off cluster is told what is down."""
     answers = await asyncio.gather(
         shared.create(site, "pods", pod("more")),
@@ -63,7 +72,7 @@ async def increases_are_denied(shared: Shared, site: Site) -> None:
 
 
 async def test_one_decision_charges_the_namespace_and_both_clusters_together(
-    shared: Shared,
+    shared: SharedQuota,
 ) -> None:
     await shared.open(3 * POD)
     west, east = shared.sites.both
@@ -87,7 +96,7 @@ async def test_one_decision_charges_the_namespace_and_both_clusters_together(
 
 
 async def test_a_cut_off_cluster_admits_no_more_and_is_recounted_when_it_is_back(
-    shared: Shared,
+    shared: SharedQuota,
 ) -> None:
     await shared.open(7 * POD)
     west, east = shared.sites.both
@@ -120,12 +129,12 @@ async def test_a_cut_off_cluster_admits_no_more_and_is_recounted_when_it_is_back
 
 
 async def test_both_clusters_together_stay_within_the_limit_while_the_link_breaks(
-    shared: Shared,
+    shared: SharedQuota,
 ) -> None:
     limit = 16
     await shared.open(limit * POD)
     (west, east), link = shared.sites.both, shared.sites.link
-    load = Contending(shared)
+    load = ContendingClients(shared)
     async with asyncio.TaskGroup() as clients:
         clients.create_task(load.run())
         for break_it in (link.cut, link.stall):
@@ -158,7 +167,7 @@ async def test_both_clusters_together_stay_within_the_limit_while_the_link_break
     assert (await west.service.answer("audit", "verify"))["ok"]
 
 
-async def test_the_status_tells_what_each_cluster_and_namespace_uses(shared: Shared) -> None:
+async def test_the_status_tells_what_each_cluster_and_namespace_uses(shared: SharedQuota) -> None:
     await shared.open(9 * POD)
     west, east = shared.sites.both
     beyond = f"{shared.name}-east"
@@ -191,7 +200,7 @@ async def test_the_status_tells_what_each_cluster_and_namespace_uses(shared: Sha
         assert status["used"] == {KEY: str(used)}
 
 
-async def test_another_label_at_the_edge_moves_usage_in_one_event(shared: Shared) -> None:
+async def test_another_label_at_the_edge_moves_usage_in_one_event(shared: SharedQuota) -> None:
     await shared.open(9 * POD)
     _, east = shared.sites.both
     other = f"{shared.name}-other"
@@ -210,7 +219,7 @@ async def test_another_label_at_the_edge_moves_usage_in_one_event(shared: Shared
 
 
 async def test_a_cluster_that_claims_the_name_of_another_does_not_start(
-    both: Sites, tmp_path: Path
+    both: TwoClusters, tmp_path: Path
 ) -> None:
     west, east = both.both
     impostor = two_clusters.service_at(west.plane, tmp_path, two_clusters.EAST, both.at_the_hub)
@@ -227,7 +236,7 @@ async def test_a_cluster_that_claims_the_name_of_another_does_not_start(
     assert await west.cluster.must("GET", WEBHOOKS) == registered
 
 
-async def test_a_universe_quota_at_the_edge_limits_nothing_and_says_so(shared: Shared) -> None:
+async def test_a_universe_quota_at_the_edge_limits_nothing_and_says_so(shared: SharedQuota) -> None:
     await shared.open(9 * POD)
     _, east = shared.sites.both
     selecting = {"matchLabels": {GROUP: shared.name}}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from support.oracles import cluster_oracle
-from support.oracles.cluster_oracle import Lines, Place, Snapshot, Standing
+from support.oracles.cluster_oracle import ClusterLabels, Lines, Ownership, Snapshot
 
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.polling import eventually
@@ -28,12 +28,12 @@ BUILTIN: Final = {
 }
 """Where the kinds are listed that every cluster has."""
 
-_HERE: Final = Place(CLUSTER, REGION)
+_HERE: Final = ClusterLabels(CLUSTER, REGION)
 _WORKLOADS: Final = BUILTIN | {
     kind.kind: f"/apis/{kind.group}/{kind.version}/{kind.resource}" for kind in KINDS
 }
 
-Standings = dict[str, Standing]
+Standings = dict[str, Ownership]
 """By uid."""
 
 
@@ -92,7 +92,7 @@ async def compare(
         ),
     )
     expected = cluster_oracle.lines_of(snapshot)
-    objects = [cluster_oracle.standings_of(snapshot, name) for name in spaces]
+    objects = [cluster_oracle.ownership_of(snapshot, name) for name in spaces]
     return Comparison(
         _used(usage, spaces),
         {line: used for line, used in expected.items() if line[0] in spaces},
@@ -107,7 +107,7 @@ async def snapshot_of(
     cluster: Cluster,
     barred: frozenset[str] = frozenset(),
     *,
-    place: Place = _HERE,
+    place: ClusterLabels = _HERE,
     workloads: Mapping[str, str] = _WORKLOADS,
 ) -> Snapshot:
     """List everything that matters by linearizable reads."""
@@ -136,7 +136,7 @@ def _standings(rows: list[Row]) -> Standings:
         amounts = row["amounts"] if row["key"].startswith("pods/") else row["envelope"]
         root = row["root"].rpartition("/")[2] if row["root"] in keys else ""
         if amounts:
-            found[row["uid"]] = Standing(amounts, root)
+            found[row["uid"]] = Ownership(amounts, root)
     return found
 
 

@@ -13,7 +13,7 @@ import yaml
 from tests.e2e.harness.cluster import Answer, Cluster, Manifest
 from tests.e2e.harness.controlplane import SERVICE, TENANT
 from tests.e2e.harness.polling import eventually
-from tests.e2e.harness.second_webhook import DENY, REFUSAL, LaterWebhook
+from tests.e2e.harness.second_webhook import DENY, REFUSAL, SecondWebhook
 from tests.e2e.harness.service import Service
 from tests.e2e.objects import fake_operators
 from tests.e2e.objects.fake_operators import RIGHTS_OF_DECLARED_KINDS
@@ -33,9 +33,9 @@ _TENANT_RULES: Final[list[Manifest]] = [
 ]
 
 
-async def open_the_cluster(cluster: Cluster, later: LaterWebhook, service: Service) -> None:
+async def set_up_cluster(cluster: Cluster, later: SecondWebhook, service: Service) -> None:
     """Grant rights, register the second webhook, start the product, wait for both webhooks."""
-    await let_serve(cluster, RIGHTS | RIGHTS_OF_DECLARED_KINDS)
+    await grant_service(cluster, RIGHTS | RIGHTS_OF_DECLARED_KINDS)
     await grant(cluster, TENANT, _TENANT_RULES)
     for operator in fake_operators.OPERATORS:
         await grant(cluster, operator, _EVERYTHING)
@@ -64,7 +64,7 @@ def _rules(rights: Rights) -> list[Manifest]:
     ]
 
 
-async def let_serve(cluster: Cluster, rights: Rights) -> None:
+async def grant_service(cluster: Cluster, rights: Rights) -> None:
     """Grant the service its rights, and define the product's own kinds."""
     await grant(cluster, SERVICE, _rules(rights))
     for path in sorted(_CRDS.glob("*.yaml")):

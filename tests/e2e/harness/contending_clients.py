@@ -5,8 +5,8 @@ from collections import Counter, deque
 from contextlib import suppress
 from typing import Final
 
-from tests.e2e.harness.shared_quota import Shared
-from tests.e2e.harness.two_clusters import Site
+from tests.e2e.harness.shared_quota import SharedQuota
+from tests.e2e.harness.two_clusters import ClusterSite
 from tests.e2e.objects.pods import CARDS, demands, pod, total
 from tests.e2e.objects.workloads import replicated
 
@@ -20,7 +20,7 @@ SCALES: Final = (3, 1, 4, 2)
 DEPLOYMENT: Final = "web"
 
 
-class Contending:
+class ContendingClients:
     """Clients that create, delete and scale at both clusters until told to stop.
 
     By cluster, `admitted` counts the pods they were given, `refused` how often there was no room,
@@ -28,7 +28,7 @@ class Contending:
     `most` is the largest number of cards that was seen taken in both together.
     """
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: SharedQuota) -> None:
         self.admitted: Counter[str] = Counter()
         self.cut_off: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
@@ -50,14 +50,14 @@ class Contending:
         """Let every client finish what it does."""
         self._stopping = True
 
-    async def reaches(self, counts: Counter[str], site: Site, more: int) -> None:
+    async def reaches(self, counts: Counter[str], site: ClusterSite, more: int) -> None:
         """Return when a count of a cluster is so much higher than now."""
         goal = counts[site.name] + more
         async with asyncio.timeout(LOAD_SECONDS):
             while counts[site.name] < goal:  # noqa: ASYNC110 - clients in other tasks count
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def may_reach(self, counts: Counter[str], site: Site, more: int) -> None:
+    async def may_reach(self, counts: Counter[str], site: ClusterSite, more: int) -> None:
         """Wait a little for what is likely and not certain.
 
         Attempts of a cluster that is cut off hold their room until it is back, so there may be none
@@ -67,7 +67,7 @@ class Contending:
             async with asyncio.timeout(LIKELY_SECONDS):
                 await self.reaches(counts, site, more)
 
-    async def _fill(self, site: Site, client: str) -> None:
+    async def _fill(self, site: ClusterSite, client: str) -> None:
         """Create pods; delete the oldest of one's own when there is no room."""
         mine: deque[str] = deque()
         number = 0
@@ -85,7 +85,7 @@ class Contending:
                 await self._shared.delete(site, mine.popleft())
             await asyncio.sleep(PAUSE_SECONDS)
 
-    def _is_full(self, site: Site, refusal: str) -> bool:
+    def _is_full(self, site: ClusterSite, refusal: str) -> bool:
         if "UniverseExceeded" in refusal:
             self.refused[site.name] += 1
             return True
@@ -95,7 +95,7 @@ class Contending:
             self.odd.append(refusal)  # an edge may also find that the hub is too slow
         return False
 
-    async def _scale(self, site: Site) -> None:
+    async def _scale(self, site: ClusterSite) -> None:
         """Scale a Deployment up and down; its pods are made by its controller."""
         await self._shared.create(site, "deployments", replicated("Deployment", 1, DEPLOYMENT))
         number = 0

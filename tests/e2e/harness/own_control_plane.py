@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Final, cast
 
 from tests.e2e.harness.bootstrap import (
+    grant_service,
     kinds_are_served,
-    let_serve,
     make_canary,
     webhooks_are_in_effect,
 )
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.controlplane import CONTROLLERS, ControlPlane
-from tests.e2e.harness.second_webhook import LaterWebhook
+from tests.e2e.harness.second_webhook import SecondWebhook
 from tests.e2e.harness.service import Service
 from tests.e2e.objects.rights import RIGHTS
 from tests.e2e.objects.team import Team
 
-_NO_WEBHOOK: Final = cast("LaterWebhook", None)
+_NO_WEBHOOK: Final = cast("SecondWebhook", None)
 """No second webhook is registered here."""
 
 
@@ -37,7 +37,7 @@ def control_plane(
 
 async def prepare(cluster: Cluster) -> None:
     """Give the service its rights and wait until its kinds are served."""
-    await let_serve(cluster, RIGHTS)
+    await grant_service(cluster, RIGHTS)
     await kinds_are_served(cluster)
     await make_canary(cluster)
 

@@ -28,7 +28,7 @@ Seen = tuple[str, str, str]
 """Path, operation and subresource of a review."""
 
 
-class Recorder:
+class ReviewRecorder:
     """An ASGI webhook that allows everything."""
 
     def __init__(self) -> None:
@@ -58,10 +58,10 @@ class Recorder:
         await send({"type": "http.response.body", "body": msgspec.json.encode(answer)})
 
 
-class Setting:
+class ReviewedNamespace:
     """A namespace of a cluster in which the webhooks are registered."""
 
-    def __init__(self, cluster: Cluster, recorder: Recorder, namespace: str) -> None:
+    def __init__(self, cluster: Cluster, recorder: ReviewRecorder, namespace: str) -> None:
         self.cluster = cluster
         self.recorder = recorder
         self.namespace = namespace
@@ -94,7 +94,7 @@ async def make_namespace(cluster: Cluster, name: str) -> None:
     await cluster.ask("POST", "/api/v1/namespaces", namespace)
 
 
-async def effective(setting: Setting) -> None:
+async def effective(setting: ReviewedNamespace) -> None:
     async def look() -> list[Seen]:
         path = f"{setting.pods}?dryRun=All"
         await setting.cluster.ask("POST", path, pod("canary"))
@@ -115,7 +115,7 @@ def owned_by(kind: str, uid: str = "u-1", *, controller: bool = True) -> Manifes
     return {"metadata": {"ownerReferences": [{**reference, "controller": controller}]}}
 
 
-class Deployments(Setting):
+class ReviewedDeployments(ReviewedNamespace):
     """The same namespace, with Deployments in the place of pods."""
 
     @property
@@ -146,16 +146,16 @@ def plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
 
 
 @pytest.fixture
-async def setting(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Setting]:
+async def setting(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[ReviewedNamespace]:
     """Serve and register the recorder; wait until the API server asks it."""
     recorder, secured = (
-        Recorder(),
+        ReviewRecorder(),
         reloading_context.Tls(reloading_context.own(tmp_path / "tls", ())),
     )
     namespace = f"team-{uuid.uuid4().hex[:8]}"
     async with _connected(plane) as cluster, serving_at(recorder, secured) as address:
         await make_namespace(cluster, namespace)
         await register(plane, f"https://{address}", (tmp_path / "tls" / "ca.crt").read_bytes())
-        found = Setting(cluster, recorder, namespace)
+        found = ReviewedNamespace(cluster, recorder, namespace)
         await effective(found)
         yield found

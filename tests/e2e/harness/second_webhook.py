@@ -23,7 +23,7 @@ REFUSAL: Final = "the later webhook says no"
 GATE_SECONDS: Final = 9.0
 
 
-class LaterWebhook:
+class SecondWebhook:
     """Serves on loopback from a thread of its own until `stop`."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
@@ -101,7 +101,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 512
 
-    def __init__(self, webhook: LaterWebhook, context: ssl.SSLContext) -> None:
+    def __init__(self, webhook: SecondWebhook, context: ssl.SSLContext) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.webhook = webhook
         self.socket = context.wrap_socket(

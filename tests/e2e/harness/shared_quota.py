@@ -11,7 +11,7 @@ from tests.e2e.harness.agreement import BUILTIN, PRODUCT, snapshot_of
 from tests.e2e.harness.cluster import Answer, Manifest
 from tests.e2e.harness.polling import eventually
 from tests.e2e.harness.service import Row
-from tests.e2e.harness.two_clusters import SETTLE_SECONDS, Site, Sites
+from tests.e2e.harness.two_clusters import SETTLE_SECONDS, ClusterSite, TwoClusters
 from tests.e2e.objects.pods import MEMORY
 from tests.e2e.objects.team import SEEN_SECONDS
 
@@ -22,13 +22,13 @@ GROUP: Final = "group"
 """The label of namespaces by which quotas over both clusters select them."""
 
 
-class Shared:
+class SharedQuota:
     """Namespaces of one name in both clusters, labelled alike and limited together.
 
     The quota at the hub has the name of the namespaces.
     """
 
-    def __init__(self, sites: Sites, name: str) -> None:
+    def __init__(self, sites: TwoClusters, name: str) -> None:
         self.sites = sites
         self.name = name
 
@@ -43,7 +43,7 @@ class Shared:
         await self.sites.west.cluster.must("POST", QUOTAS, universe(quota, limit, **spec))
         await self.used_is(0, quota)
 
-    async def limit_at(self, site: Site, quota: str, limit: int) -> None:
+    async def limit_at(self, site: ClusterSite, quota: str, limit: int) -> None:
         """Make a ResourceQuota of `limit` MiB at one cluster, and wait until the ledger has it."""
         path = f"/api/v1/namespaces/{self.name}/resourcequotas"
         await site.cluster.must("POST", path, quota_of("v1", "ResourceQuota", quota, limit))
@@ -63,27 +63,27 @@ class Shared:
             what=f"{amount} MiB are used of {quota or self.name}",
         )
 
-    async def create(self, site: Site, resource: str, manifest: Manifest) -> Answer:
+    async def create(self, site: ClusterSite, resource: str, manifest: Manifest) -> Answer:
         """Create an object in the namespace at one cluster."""
         group = "/api/v1" if resource == "pods" else "/apis/apps/v1"
         path = f"{group}/namespaces/{self.name}/{resource}"
         return await site.cluster.ask("POST", path, manifest)
 
-    async def delete(self, site: Site, pod: str) -> Answer:
+    async def delete(self, site: ClusterSite, pod: str) -> Answer:
         """Delete a pod at one cluster at once."""
         path = f"/api/v1/namespaces/{self.name}/pods/{pod}"
         return await site.cluster.ask("DELETE", path, {"gracePeriodSeconds": 0})
 
-    async def scale(self, site: Site, deployment: str, replicas: int) -> Answer:
+    async def scale(self, site: ClusterSite, deployment: str, replicas: int) -> Answer:
         """Scale a Deployment at one cluster as kubectl does."""
         path = f"/apis/apps/v1/namespaces/{self.name}/deployments/{deployment}/scale"
         return await site.cluster.patch(path, {"spec": {"replicas": replicas}})
 
-    async def update(self, site: Site, path: str, change: Manifest) -> Answer:
+    async def update(self, site: ClusterSite, path: str, change: Manifest) -> Answer:
         """Change the namespace, or an object below it, at one cluster by a merge patch."""
         return await site.cluster.patch(f"/api/v1/namespaces/{self.name}{path}", change)
 
-    async def pods(self, site: Site) -> list[Manifest]:
+    async def pods(self, site: ClusterSite) -> list[Manifest]:
         """List the pods at one cluster by a linearizable read."""
         return await site.cluster.items(f"/api/v1/namespaces/{self.name}/pods")
 
@@ -124,14 +124,14 @@ class Shared:
         return expected, said
 
 
-async def lines_of(site: Site, authority: Site) -> Lines:
+async def lines_of(site: ClusterSite, authority: ClusterSite) -> Lines:
     """Return what the quotas must count of one cluster, with those of the authority, by oracle."""
     snapshot = await snapshot_of(site.cluster, place=site.place, workloads=BUILTIN)
     quotas = await authority.cluster.items(QUOTAS)
     return cluster_oracle.lines_of(snapshot._replace(universe=quotas))
 
 
-async def make_namespace(site: Site, name: str, **labels: str) -> None:
+async def make_namespace(site: ClusterSite, name: str, **labels: str) -> None:
     """Make a namespace at one cluster."""
     metadata = {"name": name, "labels": labels}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import aiohttp
-from support.oracles.cluster_oracle import Place
+from support.oracles.cluster_oracle import ClusterLabels
 from support.servers.leaf_node import DOMAIN, Clusters, clusters
-from support.servers.tcp_proxy import Link
+from support.servers.tcp_proxy import TcpProxy
 
 from tests.e2e.harness.bootstrap import (
+    grant_service,
     kinds_are_served,
-    let_serve,
     make_canary,
     webhooks_are_in_effect,
 )
@@ -27,8 +27,8 @@ from tests.e2e.harness.controlplane import ADMIN, SERVICE, ControlPlane
 from tests.e2e.harness.service import Service
 from tests.e2e.objects.rights import RIGHTS
 
-WEST: Final = Place("west-1", "eu-west", {"tier": "prod"})
-EAST: Final = Place("east-1", "us-east", {"tier": "prod"})
+WEST: Final = ClusterLabels("west-1", "eu-west", {"tier": "prod"})
+EAST: Final = ClusterLabels("east-1", "us-east", {"tier": "prod"})
 
 SETTLE_SECONDS: Final = 5
 """Longer than a write takes on a busy machine, also one that has waited for the link."""
@@ -36,10 +36,10 @@ SETTLE_SECONDS: Final = 5
 CONNECTIONS_MAX: Final = 32
 
 
-class Site(NamedTuple):
+class ClusterSite(NamedTuple):
     """One cluster: what it is called, its control plane and its service."""
 
-    place: Place
+    place: ClusterLabels
     plane: ControlPlane
     cluster: Cluster
     service: Service
@@ -50,15 +50,15 @@ class Site(NamedTuple):
         return self.place.cluster
 
 
-class Sites(NamedTuple):
+class TwoClusters(NamedTuple):
     """Both clusters, the servers of the log, and the link between these."""
 
-    west: Site
-    east: Site
+    west: ClusterSite
+    east: ClusterSite
     nats: Clusters
 
     @property
-    def both(self) -> tuple[Site, Site]:
+    def both(self) -> tuple[ClusterSite, ClusterSite]:
         """Return both clusters, the hub's first."""
         return self.west, self.east
 
@@ -68,13 +68,13 @@ class Sites(NamedTuple):
         return _at_the_hub(self.nats)
 
     @property
-    def link(self) -> Link:
+    def link(self) -> TcpProxy:
         """Return the link from the edge to the log."""
         return self.nats.between
 
 
 @asynccontextmanager
-async def running(assets: Path, folder: Path) -> AsyncIterator[Sites]:
+async def running(assets: Path, folder: Path) -> AsyncIterator[TwoClusters]:
     """Run both clusters, their services with webhooks in effect."""
     async with AsyncExitStack() as stack:
         west, east = (folder / place.cluster for place in (WEST, EAST))
@@ -90,7 +90,7 @@ async def running(assets: Path, folder: Path) -> AsyncIterator[Sites]:
             await one.service.run_again()
             stack.push_async_callback(_stop, one.service)
         await asyncio.gather(*(webhooks_are_in_effect(one.cluster) for one in (near, far)))
-        yield Sites(near, far, nats)
+        yield TwoClusters(near, far, nats)
 
 
 def _at_the_hub(nats: Clusters) -> dict[str, str]:
@@ -98,8 +98,8 @@ def _at_the_hub(nats: Clusters) -> dict[str, str]:
 
 
 async def _site(
-    stack: AsyncExitStack, assets: Path, folder: Path, place: Place, log: dict[str, str]
-) -> Site:
+    stack: AsyncExitStack, assets: Path, folder: Path, place: ClusterLabels, log: dict[str, str]
+) -> ClusterSite:
     """Start a control plane and prepare all that its service needs."""
     plane = ControlPlane(assets, folder)
     stack.callback(plane.stop)
@@ -108,10 +108,10 @@ async def _site(
     connector = aiohttp.TCPConnector(ssl=context, limit=CONNECTIONS_MAX)
     session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
     cluster = Cluster(session, plane.url, plane.token(ADMIN))
-    await let_serve(cluster, RIGHTS)
+    await grant_service(cluster, RIGHTS)
     await kinds_are_served(cluster)
     await make_canary(cluster)
-    return Site(place, plane, cluster, service_at(plane, folder, place, log))
+    return ClusterSite(place, plane, cluster, service_at(plane, folder, place, log))
 
 
 async def _stop(service: Service) -> None:
@@ -120,7 +120,9 @@ async def _stop(service: Service) -> None:
     assert status == 0, "SIGTERM ends the service cleanly"
 
 
-def service_at(plane: ControlPlane, folder: Path, place: Place, log: dict[str, str]) -> Service:
+def service_at(
+    plane: ControlPlane, folder: Path, place: ClusterLabels, log: dict[str, str]
+) -> Service:
     """Return a service of a cluster that was told a place and a log; it is not started."""
     labels = ",".join(f"{key}={value}" for key, value in place.labels.items())
     settings = {

@@ -18,13 +18,13 @@ from support.harness.native_library import built
 from gpuledger.demo.narration import Narrator
 from tests.e2e.harness.polling import eventually
 from tests.e2e.node.chain.agent import Agent
-from tests.e2e.node.chain.container import OUT_OF_MEMORY, Container, Told, unshare
-from tests.e2e.node.chain.node_story import Story
+from tests.e2e.node.chain.container import OUT_OF_MEMORY, Container, ProgramAnswer, unshare
+from tests.e2e.node.chain.node_story import NodeStory
 from tests.e2e.objects.pods import MEMORY
 from tests.e2e.scheduling.support.nodes import NODES
 from tests.e2e.scheduling.support.pod_shapes import container, pod
 from tests.e2e.scheduling.support.scheduling_cluster import opened
-from tests.e2e.scheduling.support.team import Team, working
+from tests.e2e.scheduling.support.team import SchedulingTeam, working
 from vgpu_native.shared.limits_page import MEBIBYTE
 
 pytestmark = [
@@ -49,7 +49,7 @@ REFUSED: Final = "CUDA_ERROR_OUT_OF_MEMORY"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def story(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Story]:
+async def story(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[NodeStory]:
     """Run a cluster with one node, whose cards an agent announces."""
     unshare()
     teller = Narrator()
@@ -66,7 +66,7 @@ async def story(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Async
             kubelet = await stack.enter_async_context(kubelet_in(folder / "kubelet"))
             teller.claim("the API server asks gpuledger's webhooks")
         agent = Agent(NODE, folder, where, yard.plane.kubeconfig("gpuledger"), yard.nats.url)
-        made = Story(yard, agent, kubelet, teller)
+        made = NodeStory(yard, agent, kubelet, teller)
         try:
             await _announce(made)
             yield made
@@ -76,14 +76,14 @@ async def story(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Async
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def team(story: Story, tmp_path: Path) -> AsyncIterator[Team]:
+async def team(story: NodeStory, tmp_path: Path) -> AsyncIterator[SchedulingTeam]:
     """Make a namespace of its own for a test; all its pods are gone before the next one."""
     async with working(story.yard, tmp_path) as made:
         yield made
 
 
 async def test_a_pod_gets_the_memory_that_the_ledger_says_and_no_more(
-    story: Story, team: Team, tmp_path: Path
+    story: NodeStory, team: SchedulingTeam, tmp_path: Path
 ) -> None:
     await _limit(story, team)
     uid, process = await _started(story, team, tmp_path)
@@ -101,7 +101,7 @@ async def test_a_pod_gets_the_memory_that_the_ledger_says_and_no_more(
 
 @pytest.mark.long
 async def test_the_limits_page_of_a_pod_that_has_ended_goes(
-    story: Story, team: Team, tmp_path: Path
+    story: NodeStory, team: SchedulingTeam, tmp_path: Path
 ) -> None:
     await _limit(story, team)
     uid, process = await _started(story, team, tmp_path)
@@ -117,7 +117,7 @@ async def test_the_limits_page_of_a_pod_that_has_ended_goes(
         story.teller.claim("its limits page is gone")
 
 
-async def _announce(story: Story) -> None:
+async def _announce(story: NodeStory) -> None:
     """Start the agent; wait until ledger and kubelet know the cards, and say so on the Node."""
     with story.teller.step(f"Start the agent of node {NODE}, which has two cards"):
         await story.yard.cluster.must("POST", NODES, _node())
@@ -140,7 +140,7 @@ async def _announce(story: Story) -> None:
         story.teller.claim(f"it has told the kubelet of {room[RESOURCE]} slots of {RESOURCE}")
 
 
-async def _limit(story: Story, team: Team) -> None:
+async def _limit(story: NodeStory, team: SchedulingTeam) -> None:
     """Give the namespace a quota, and see a pod refused that asks for more."""
     resource = f"limits.{MEMORY}"
     with story.teller.step("Limit the namespace, and ask for more than that"):
@@ -167,18 +167,18 @@ async def _limit(story: Story, team: Team) -> None:
         story.teller.claim("the webhook refused it")
 
 
-async def _started(story: Story, team: Team, folder: Path) -> tuple[str, Container]:
+async def _started(story: NodeStory, team: SchedulingTeam, folder: Path) -> tuple[str, Container]:
     """Bring a pod from its post to its process; return its uid and that."""
     uid = await _placed(story, team)
     answer = await _allocated(story, team, uid)
     with story.teller.step("Start a program in the container, which knows CUDA and no limits"):
         process = Container(answer, story.agent.machine, folder)
-        assert process.begun == Told(0, 0, FIRST_MIB, FIRST_MIB)
+        assert process.begun == ProgramAnswer(0, 0, FIRST_MIB, FIRST_MIB)
         story.teller.claim(f"process {process.pid} sees a card of {FIRST_MIB:,} MiB, all free")
     return uid, process
 
 
-async def _placed(story: Story, team: Team) -> str:
+async def _placed(story: NodeStory, team: SchedulingTeam) -> str:
     """Post a pod and wait until it is on the node; return its uid."""
     with story.teller.step("Post a pod that fits"):
         what = f"{FIRST_MIB:,} MiB and {CORES} % of the time of a card"
@@ -196,7 +196,7 @@ async def _placed(story: Story, team: Team) -> str:
     return str(bound["metadata"]["uid"])
 
 
-async def _allocated(story: Story, team: Team, uid: str) -> Any:
+async def _allocated(story: NodeStory, team: SchedulingTeam, uid: str) -> Any:
     """Let the kubelet ask for the container's cards; return what it is answered."""
     with story.teller.step("Let the kubelet ask the agent: Allocate, then PreStartContainer"):
         before = story.pages()
@@ -217,41 +217,43 @@ async def _allocated(story: Story, team: Team, uid: str) -> Any:
     return answer
 
 
-def _use_all(story: Story, process: Container) -> None:
+def _use_all(story: NodeStory, process: Container) -> None:
     with story.teller.step("Allocate until it is refused"):
         _fill(story, process, FIRST_MIB)
 
 
-def _fill(story: Story, process: Container, limit: int) -> None:
+def _fill(story: NodeStory, process: Container, limit: int) -> None:
     """Let the program allocate all it can, to the last MiB."""
     told = process.do("fill")
-    assert told == Told(OUT_OF_MEMORY, limit, 0, limit)
+    assert told == ProgramAnswer(OUT_OF_MEMORY, limit, 0, limit)
     assert process.do("take", 1) == told
     story.teller.claim(f"it was given {told.held:,} MiB, and 1 MiB more is {REFUSED}")
 
 
-async def _raise(story: Story, team: Team, process: Container) -> None:
+async def _raise(story: NodeStory, team: SchedulingTeam, process: Container) -> None:
     with story.teller.step("Raise the limit in the ledger; the process runs on"):
         await story.resize_and_see(team, process, RAISED_MIB)
         await story.show_usage(team.namespace, RAISED_MIB)
         _fill(story, process, RAISED_MIB)
 
 
-async def _lower_while_the_agent_is_down(story: Story, team: Team, process: Container) -> None:
+async def _lower_while_the_agent_is_down(
+    story: NodeStory, team: SchedulingTeam, process: Container
+) -> None:
     with story.teller.step("Kill the agent: SIGKILL; and lower the limit meanwhile"):
         story.agent.kill()
         await story.resize(team, LOWERED_MIB)
-        assert process.do("take", 1) == Told(OUT_OF_MEMORY, RAISED_MIB, 0, RAISED_MIB)
+        assert process.do("take", 1) == ProgramAnswer(OUT_OF_MEMORY, RAISED_MIB, 0, RAISED_MIB)
         story.teller.claim(f"without an agent the limit stays as it was, {RAISED_MIB:,} MiB")
     with story.teller.step("Start the agent again"):
         story.agent.start()
         await story.sees(process, LOWERED_MIB)
         story.teller.claim(f"process {process.pid} sees {LOWERED_MIB:,} MiB")
-        assert process.do("take", 1) == Told(OUT_OF_MEMORY, RAISED_MIB, 0, LOWERED_MIB)
+        assert process.do("take", 1) == ProgramAnswer(OUT_OF_MEMORY, RAISED_MIB, 0, LOWERED_MIB)
         story.teller.claim(f"it keeps the {RAISED_MIB:,} MiB that it holds, and is given no more")
 
 
-async def _free(story: Story, process: Container) -> None:
+async def _free(story: NodeStory, process: Container) -> None:
     with story.teller.step("Free everything, and allocate until it is refused"):
         process.do("free")
         _fill(story, process, LOWERED_MIB)
@@ -263,7 +265,7 @@ async def _free(story: Story, process: Container) -> None:
         )
 
 
-async def _ended(story: Story, team: Team, uid: str) -> None:
+async def _ended(story: NodeStory, team: SchedulingTeam, uid: str) -> None:
     """Delete the pod, let the kubelet forget it, and wait until the ledger has its card back."""
     with story.teller.step("Delete the pod"):
         story.teller.command(f"kubectl -n {team.namespace} delete pod web")

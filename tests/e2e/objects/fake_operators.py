@@ -12,7 +12,7 @@ DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 USER_DECLARED: Final = "rollouts.argoproj.io"
 
 
-class Played(NamedTuple):
+class OperatedKind(NamedTuple):
     """A kind, its operator, the path of the number that its scale subresource changes.
 
     `older` is a version that is served besides.
@@ -37,14 +37,14 @@ _RAY: Final = "kuberay-system:kuberay-operator"
 _REPLICAS: Final = ".spec.replicas"
 
 KINDS: Final = [
-    Played(
+    OperatedKind(
         "jobset.x-k8s.io",
         "v1alpha2",
         "jobsets",
         "JobSet",
         "jobset-system:jobset-controller-manager",
     ),
-    Played(
+    OperatedKind(
         "leaderworkerset.x-k8s.io",
         "v1",
         "leaderworkersets",
@@ -52,8 +52,8 @@ KINDS: Final = [
         "lws-system:lws-controller-manager",
         _REPLICAS,
     ),
-    Played("kubeflow.org", "v2beta1", "mpijobs", "MPIJob", "mpi-operator:mpi-operator"),
-    Played(
+    OperatedKind("kubeflow.org", "v2beta1", "mpijobs", "MPIJob", "mpi-operator:mpi-operator"),
+    OperatedKind(
         "kubeflow.org",
         "v1",
         "pytorchjobs",
@@ -61,18 +61,18 @@ KINDS: Final = [
         _TRAINING,
         ".spec.pytorchReplicaSpecs.Worker.replicas",
     ),
-    Played("kubeflow.org", "v1", "tfjobs", "TFJob", _TRAINING),
-    Played(
+    OperatedKind("kubeflow.org", "v1", "tfjobs", "TFJob", _TRAINING),
+    OperatedKind(
         "trainer.kubeflow.org",
         "v1alpha1",
         "trainjobs",
         "TrainJob",
         "kubeflow-system:kubeflow-trainer-controller-manager",
     ),
-    Played("ray.io", "v1", "rayclusters", "RayCluster", _RAY, older="v1alpha1"),
-    Played("ray.io", "v1", "rayjobs", "RayJob", _RAY),
-    Played("ray.io", "v1", "rayservices", "RayService", _RAY),
-    Played(
+    OperatedKind("ray.io", "v1", "rayclusters", "RayCluster", _RAY, older="v1alpha1"),
+    OperatedKind("ray.io", "v1", "rayjobs", "RayJob", _RAY),
+    OperatedKind("ray.io", "v1", "rayservices", "RayService", _RAY),
+    OperatedKind(
         "argoproj.io", "v1alpha1", "rollouts", "Rollout", "argo-rollouts:argo-rollouts", _REPLICAS
     ),
 ]
@@ -91,7 +91,7 @@ def operator_of(kind: str) -> str:
     return f"system:serviceaccount:{found}"
 
 
-def definition(played: Played) -> Manifest:
+def definition(played: OperatedKind) -> Manifest:
     """Return a definition that lets any object be."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     subresources: Manifest = {"status": {}}

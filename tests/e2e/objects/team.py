@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.e2e.harness.cluster import Answer, Cluster, Manifest
 from tests.e2e.harness.polling import eventually
-from tests.e2e.harness.second_webhook import LaterWebhook
+from tests.e2e.harness.second_webhook import SecondWebhook
 from tests.e2e.harness.service import SETTLE_SECONDS, Row, Service
 from tests.e2e.objects.pods import CARDS, CORES, MEMORY, demands, total
 
@@ -56,7 +56,7 @@ class Team:
     """A namespace with everything that a test does to it and asks about it."""
 
     def __init__(
-        self, namespace: str, cluster: Cluster, service: Service, later: LaterWebhook
+        self, namespace: str, cluster: Cluster, service: Service, later: SecondWebhook
     ) -> None:
         self.namespace = namespace
         self.cluster = cluster

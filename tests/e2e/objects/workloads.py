@@ -83,16 +83,16 @@ def controlled_by(owner: Manifest) -> list[Manifest]:
     ]
 
 
-class Space:
+class TeamWorkloads:
     """The workloads of a team's namespace, as one user handles them."""
 
     def __init__(self, team: Team, cluster: Cluster | None = None) -> None:
         self.team = team
         self.cluster = cluster or team.cluster
 
-    def as_user(self, user: str) -> "Space":
+    def as_user(self, user: str) -> "TeamWorkloads":
         """Return the same namespace as another user handles it."""
-        return Space(self.team, self.team.cluster.as_user(user))
+        return TeamWorkloads(self.team, self.team.cluster.as_user(user))
 
     def path(self, kind: str, name: str = "", subresource: str = "") -> str:
         """Return the path of a kind, of one object, or of a subresource of it."""

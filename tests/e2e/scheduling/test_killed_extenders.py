@@ -12,10 +12,10 @@ from tests.e2e.harness.controlplane import SERVICE
 from tests.e2e.harness.polling import eventually
 from tests.e2e.harness.service import Service
 from tests.e2e.scheduling.support import faulty_apiserver, nodes
-from tests.e2e.scheduling.support.extender_requests import Asking
+from tests.e2e.scheduling.support.extender_requests import ExtenderClient
 from tests.e2e.scheduling.support.pod_shapes import container, pod
-from tests.e2e.scheduling.support.scheduling_cluster import Yard, opened
-from tests.e2e.scheduling.support.team import Team, working
+from tests.e2e.scheduling.support.scheduling_cluster import SchedulingCluster, opened
+from tests.e2e.scheduling.support.team import SchedulingTeam, working
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -27,7 +27,9 @@ SMALL: Final = {"cards": 1, "memory": 4_000, "cores": 20}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Yard]:
+async def yard(
+    assets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[SchedulingCluster]:
     """Run a cluster with two nodes and the shipped bound of settlement."""
     folder = tmp_path_factory.mktemp("yard")
     async with opened(assets, folder, SETTLE_SECONDS) as running:
@@ -36,14 +38,14 @@ async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 
 
 @pytest.fixture
-async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
+async def team(yard: SchedulingCluster, tmp_path: Path) -> AsyncIterator[SchedulingTeam]:
     """Make a namespace of its own for a test; all its pods are gone before the next one."""
     async with working(yard, tmp_path) as made:
         yield made
 
 
 async def test_a_pod_of_a_killed_replica_is_bound_by_another_within_ten_seconds(
-    team: Team,
+    team: SchedulingTeam,
 ) -> None:
     async with faulty_apiserver.in_between(team.yard.plane) as between:
         way = faulty_apiserver.kubeconfig(team.yard.plane, SERVICE, between)
@@ -52,7 +54,7 @@ async def test_a_pod_of_a_killed_replica_is_bound_by_another_within_ten_seconds(
         await team.create(pod("one", container(**SMALL)))
         await _placed_by(team, killed, between)
         killed.kill()
-        other = Asking(team, team.yard.service)
+        other = ExtenderClient(team, team.yard.service)
         took = await other.seconds_until_bound("one", "gpu-0", within=2.0 * SETTLE_SECONDS)
         print(f"bound {took:.1f} s after the kill", *other.errors, sep="\n  ")
         assert took < PROMISED_SECONDS
@@ -61,9 +63,11 @@ async def test_a_pod_of_a_killed_replica_is_bound_by_another_within_ten_seconds(
     await team.was_always_within_limits()
 
 
-async def _placed_by(team: Team, replica: Service, between: faulty_apiserver.Faults) -> None:
+async def _placed_by(
+    team: SchedulingTeam, replica: Service, between: faulty_apiserver.Faults
+) -> None:
     """Have a replica place the pod; return when it has sent the Binding, which is held."""
-    asked = asyncio.create_task(Asking(team, replica).bind("one", "gpu-0"))
+    asked = asyncio.create_task(ExtenderClient(team, replica).bind("one", "gpu-0"))
 
     async def held() -> int:
         return len(between.held)

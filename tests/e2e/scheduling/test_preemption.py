@@ -11,8 +11,8 @@ from tests.e2e.harness.cluster import Manifest
 from tests.e2e.harness.polling import eventually
 from tests.e2e.scheduling.support import nodes
 from tests.e2e.scheduling.support.pod_shapes import container, pod
-from tests.e2e.scheduling.support.scheduling_cluster import Yard, opened
-from tests.e2e.scheduling.support.team import Team, working
+from tests.e2e.scheduling.support.scheduling_cluster import SchedulingCluster, opened
+from tests.e2e.scheduling.support.team import SchedulingTeam, working
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -27,7 +27,9 @@ EVICTED_SECONDS: Final = 60.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Yard]:
+async def yard(
+    assets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[SchedulingCluster]:
     """Run a cluster with a few nodes whose service may evict pods."""
     async with opened(assets, tmp_path_factory.mktemp("yard"), preemption="on") as running:
         await nodes.make(running.cluster, [nodes.node(f"gpu-{one}") for one in range(NODES)])
@@ -37,7 +39,7 @@ async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 
 
 @pytest.fixture
-async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
+async def team(yard: SchedulingCluster, tmp_path: Path) -> AsyncIterator[SchedulingTeam]:
     """Make a namespace of its own, on nodes that are full of unimportant pods."""
     async with working(yard, tmp_path) as made:
         await yard.scheduler()
@@ -46,7 +48,9 @@ async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
         yield made
 
 
-async def test_an_important_pod_gets_the_cards_of_another_and_a_rival_does_not(team: Team) -> None:
+async def test_an_important_pod_gets_the_cards_of_another_and_a_rival_does_not(
+    team: SchedulingTeam,
+) -> None:
     small = container(cards=1, memory=1_000)
     await team.create(pod("rival", small, priorityClassName="patient"))
     await team.is_told("rival", "8/8 Card")
@@ -59,7 +63,9 @@ async def test_an_important_pod_gets_the_cards_of_another_and_a_rival_does_not(t
     await team.was_always_within_limits()
 
 
-async def test_who_is_protected_by_a_budget_stays_until_the_budget_goes(team: Team) -> None:
+async def test_who_is_protected_by_a_budget_stays_until_the_budget_goes(
+    team: SchedulingTeam,
+) -> None:
     budgets = f"/apis/policy/v1/namespaces/{team.namespace}/poddisruptionbudgets"
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"pod": "low-0"}}}
     await team.cluster.must("POST", budgets, {"metadata": {"name": "guard"}, "spec": spec})
@@ -79,7 +85,7 @@ def _whole(name: str, priority: str) -> Manifest:
     return pod(name, asked, labels={"pod": name}, priorityClassName=priority)
 
 
-async def _bound_with(team: Team, name: str) -> set[str]:
+async def _bound_with(team: SchedulingTeam, name: str) -> set[str]:
     """Wait until a pod is bound, and return the names of all pods that are."""
 
     async def look() -> set[str]:

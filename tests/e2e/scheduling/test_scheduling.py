@@ -6,13 +6,13 @@ from typing import Final
 
 import pytest
 import pytest_asyncio
-from support.oracles.placement_oracle import Used
+from support.oracles.placement_oracle import CardUsage
 
 from tests.e2e.harness.polling import eventually
 from tests.e2e.scheduling.support import nodes, pod_shapes
 from tests.e2e.scheduling.support.pod_shapes import container, deployment, job, pod
-from tests.e2e.scheduling.support.scheduling_cluster import Yard, opened
-from tests.e2e.scheduling.support.team import AGREED_SECONDS, Team, working
+from tests.e2e.scheduling.support.scheduling_cluster import SchedulingCluster, opened
+from tests.e2e.scheduling.support.team import AGREED_SECONDS, SchedulingTeam, working
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -22,7 +22,9 @@ SMALL: Final = {"cards": 1, "memory": 4_000, "cores": 20}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Yard]:
+async def yard(
+    assets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[SchedulingCluster]:
     """Run a cluster with a few nodes, half of which announce their cards in the older form."""
     async with opened(assets, tmp_path_factory.mktemp("yard")) as running:
         forms: tuple[nodes.Form, nodes.Form] = ("json", "colons")
@@ -32,13 +34,13 @@ async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 
 
 @pytest.fixture
-async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
+async def team(yard: SchedulingCluster, tmp_path: Path) -> AsyncIterator[SchedulingTeam]:
     """Make a namespace of its own for a test; all its pods are gone before the next one."""
     async with working(yard, tmp_path) as made:
         yield made
 
 
-async def test_a_pod_comes_to_a_card_and_carries_hamis_annotations(team: Team) -> None:
+async def test_a_pod_comes_to_a_card_and_carries_hamis_annotations(team: SchedulingTeam) -> None:
     await team.yard.scheduler()
     await team.create(pod("one", container(**SMALL)))
     [bound] = await team.are_bound(1)
@@ -52,7 +54,7 @@ async def test_a_pod_comes_to_a_card_and_carries_hamis_annotations(team: Team) -
     await team.events_are("BindingSucceed")
 
 
-async def test_pods_of_every_shape_get_what_they_ask_for(team: Team) -> None:
+async def test_pods_of_every_shape_get_what_they_ask_for(team: SchedulingTeam) -> None:
     await team.yard.scheduler()
     shaped = pod_shapes.mixed()
     await team.create(*shaped)
@@ -61,7 +63,7 @@ async def test_pods_of_every_shape_get_what_they_ask_for(team: Team) -> None:
     await team.was_always_within_limits()
 
 
-async def test_a_pod_with_a_priority_comes_to_a_card(team: Team) -> None:
+async def test_a_pod_with_a_priority_comes_to_a_card(team: SchedulingTeam) -> None:
     """No node offers `nvidia.com/priority`, so the scheduler must not look for it."""
     await team.yard.scheduler()
     with_gpu, without = container(**SMALL), container()
@@ -75,7 +77,7 @@ async def test_a_pod_with_a_priority_comes_to_a_card(team: Team) -> None:
     await team.agrees()
 
 
-async def test_the_annotation_of_a_resized_pod_follows_the_log(team: Team) -> None:
+async def test_the_annotation_of_a_resized_pod_follows_the_log(team: SchedulingTeam) -> None:
     """Also when the service was killed before it could write it: HAMi counts by the annotation."""
     await team.yard.scheduler()
     await team.create(pod("one", container(**SMALL)))
@@ -96,7 +98,7 @@ async def test_the_annotation_of_a_resized_pod_follows_the_log(team: Team) -> No
     assert sum(card["used_memory"] for card in cards) == 5_000
 
 
-async def allocated(team: Team, end: str) -> dict[str, str]:
+async def allocated(team: SchedulingTeam, end: str) -> dict[str, str]:
     """Wait until the annotation with the cards of the only pod ends so; return all annotations."""
 
     async def look() -> dict[str, str]:
@@ -112,7 +114,9 @@ async def allocated(team: Team, end: str) -> dict[str, str]:
     )
 
 
-async def test_deployments_and_jobs_run_and_leave_their_cards_when_they_end(team: Team) -> None:
+async def test_deployments_and_jobs_run_and_leave_their_cards_when_they_end(
+    team: SchedulingTeam,
+) -> None:
     await team.yard.scheduler()
     small = pod("share", container(**SMALL))
     await team.create(deployment(small, 12), job(small, 12))
@@ -123,7 +127,7 @@ async def test_deployments_and_jobs_run_and_leave_their_cards_when_they_end(team
     assert not await team.agrees()
 
 
-async def test_who_fits_nowhere_is_told_why_card_by_card(team: Team) -> None:
+async def test_who_fits_nowhere_is_told_why_card_by_card(team: SchedulingTeam) -> None:
     await team.yard.scheduler()
     await team.create(
         pod("large", container(cards=1, memory=30_000)),
@@ -141,7 +145,7 @@ async def test_who_fits_nowhere_is_told_why_card_by_card(team: Team) -> None:
     assert not await team.bound()
 
 
-async def test_a_full_cluster_takes_the_next_pod_when_a_card_is_free(team: Team) -> None:
+async def test_a_full_cluster_takes_the_next_pod_when_a_card_is_free(team: SchedulingTeam) -> None:
     await team.yard.scheduler()
     whole = [pod(f"whole-{number}", container(cards=8)) for number in range(NODES)]
     await team.create(*whole)
@@ -153,7 +157,7 @@ async def test_a_full_cluster_takes_the_next_pod_when_a_card_is_free(team: Team)
     await team.agrees()
 
 
-async def test_two_schedulers_with_an_extender_each_share_the_cards(team: Team) -> None:
+async def test_two_schedulers_with_an_extender_each_share_the_cards(team: SchedulingTeam) -> None:
     await team.yard.scheduler()
     other = await team.yard.extender()
     await team.yard.scheduler(other, "second")
@@ -167,5 +171,5 @@ async def test_two_schedulers_with_an_extender_each_share_the_cards(team: Team) 
     await team.create(*pods)
     await team.are_bound(room)
     usage = await team.agrees()
-    assert set(usage.values()) == {Used(24_000, 100, 2)}, "all cards are full"
+    assert set(usage.values()) == {CardUsage(24_000, 100, 2)}, "all cards are full"
     await team.was_always_within_limits()

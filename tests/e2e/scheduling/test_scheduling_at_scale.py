@@ -15,7 +15,7 @@ from tests.e2e.scheduling.support import nodes, pod_shapes
 from tests.e2e.scheduling.support.pod_shapes import deployment, job
 from tests.e2e.scheduling.support.scheduler import PROFILE
 from tests.e2e.scheduling.support.scheduling_cluster import connected, opened
-from tests.e2e.scheduling.support.team import Team
+from tests.e2e.scheduling.support.team import SchedulingTeam
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1_800)]
 
@@ -34,20 +34,20 @@ BOUND, LOST = (ANSWERS.format(outcome) for outcome in ("bound", "lost"))
 @pytest.fixture
 async def team(
     assets: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
-) -> AsyncIterator[Team]:
+) -> AsyncIterator[SchedulingTeam]:
     """Run a large cluster for one test."""
     async with opened(assets, tmp_path_factory.mktemp("yard"), SETTLE_SECONDS) as yard:
         forms: tuple[nodes.Form, nodes.Form] = ("json", "colons")
         made = [nodes.node(f"gpu-{number}", form=forms[number % 2]) for number in range(NODES)]
         await nodes.make(yard.cluster, made)
         async with connected(yard.plane) as cluster:
-            team = Team(yard, cluster, tmp_path)
+            team = SchedulingTeam(yard, cluster, tmp_path)
             await team.open()
             yield team
 
 
 async def test_three_thousand_pods_of_all_shapes_come_to_cards_while_processes_are_killed(
-    team: Team,
+    team: SchedulingTeam,
 ) -> None:
     other = await team.yard.extender()
     await team.yard.scheduler(profile=PROFILES[0])
@@ -82,7 +82,7 @@ def _workloads() -> list[Manifest]:
 class _Seen:
     """Counts pods that ever had a node: those of Jobs come to their end meanwhile."""
 
-    def __init__(self, team: Team) -> None:
+    def __init__(self, team: SchedulingTeam) -> None:
         self._team = team
         self._uids: set[str] = set()
 

@@ -14,8 +14,8 @@ from tests.e2e.scheduling.support import faulty_apiserver, nodes
 from tests.e2e.scheduling.support.hami_device_plugin import admitted
 from tests.e2e.scheduling.support.nodes import HAMI
 from tests.e2e.scheduling.support.pod_shapes import container, deployment, job, mixed, pod
-from tests.e2e.scheduling.support.scheduling_cluster import Yard, opened
-from tests.e2e.scheduling.support.team import Team, working
+from tests.e2e.scheduling.support.scheduling_cluster import SchedulingCluster, opened
+from tests.e2e.scheduling.support.team import SchedulingTeam, working
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -28,7 +28,9 @@ RECOVERED_SECONDS: Final = 120.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Yard]:
+async def yard(
+    assets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[SchedulingCluster]:
     """Run a cluster with a few nodes that our agent keeps."""
     async with opened(assets, tmp_path_factory.mktemp("yard")) as running:
         made = [nodes.node(f"gpu-{number}", pool="own") for number in range(NODES)]
@@ -37,14 +39,14 @@ async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 
 
 @pytest.fixture
-async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
+async def team(yard: SchedulingCluster, tmp_path: Path) -> AsyncIterator[SchedulingTeam]:
     """Make a namespace of its own for a test; all its pods are gone before the next one."""
     async with working(yard, tmp_path) as made:
         yield made
 
 
 @pytest.mark.long
-async def test_an_extender_that_is_killed_over_and_over_loses_no_card(team: Team) -> None:
+async def test_an_extender_that_is_killed_over_and_over_loses_no_card(team: SchedulingTeam) -> None:
     extender = await team.yard.extender()
     await team.yard.scheduler(extender)
     await team.create(deployment(pod("share", container(**SMALL)), PODS))
@@ -58,7 +60,9 @@ async def test_an_extender_that_is_killed_over_and_over_loses_no_card(team: Team
 
 
 @pytest.mark.long
-async def test_a_log_server_that_is_killed_over_and_over_loses_no_card(team: Team) -> None:
+async def test_a_log_server_that_is_killed_over_and_over_loses_no_card(
+    team: SchedulingTeam,
+) -> None:
     await team.yard.scheduler()
     await team.create(deployment(pod("share", container(**SMALL)), PODS))
     for number in range(1, KILLS + 1):
@@ -71,7 +75,7 @@ async def test_a_log_server_that_is_killed_over_and_over_loses_no_card(team: Tea
 
 
 async def test_bindings_that_are_refused_lost_or_unanswered_leave_no_card_behind(
-    team: Team,
+    team: SchedulingTeam,
 ) -> None:
     async with faulty_apiserver.in_between(team.yard.plane, seed=5) as between:
         between.share = 0.4
@@ -87,7 +91,7 @@ async def test_bindings_that_are_refused_lost_or_unanswered_leave_no_card_behind
 
 @pytest.mark.long
 async def test_two_schedulers_of_one_name_never_give_one_pod_two_sets_of_cards(
-    team: Team,
+    team: SchedulingTeam,
 ) -> None:
     await team.yard.scheduler()
     await team.yard.scheduler(await team.yard.extender())
@@ -99,7 +103,7 @@ async def test_two_schedulers_of_one_name_never_give_one_pod_two_sets_of_cards(
 
 @pytest.mark.long
 async def test_cards_of_a_node_that_vanishes_are_given_to_nobody_and_come_back_free(
-    team: Team,
+    team: SchedulingTeam,
 ) -> None:
     await team.yard.scheduler()
     name = f"brief-{team.namespace}"
@@ -120,7 +124,7 @@ async def test_cards_of_a_node_that_vanishes_are_given_to_nobody_and_come_back_f
     await nodes.remove(team.cluster, name)
 
 
-async def test_a_node_of_hamis_plugin_is_handed_one_pod_at_a_time(team: Team) -> None:
+async def test_a_node_of_hamis_plugin_is_handed_one_pod_at_a_time(team: SchedulingTeam) -> None:
     plugin = await admitted(team.cluster)
     name = f"hami-{team.namespace}"
     await nodes.make(team.cluster, [nodes.node(name, keeper=HAMI, pool=name)])
@@ -138,7 +142,7 @@ async def test_a_node_of_hamis_plugin_is_handed_one_pod_at_a_time(team: Team) ->
     await nodes.remove(team.cluster, name)
 
 
-async def _at_least(team: Team, count: int) -> None:
+async def _at_least(team: SchedulingTeam, count: int) -> None:
     await eventually(
         team.bound,
         lambda pods: len(pods) >= count,

@@ -13,8 +13,8 @@ from tests.e2e.objects.pods import CARDS, CORES
 from tests.e2e.scheduling.support import nodes
 from tests.e2e.scheduling.support.pod_shapes import container, daemon_set, deployment, pod
 from tests.e2e.scheduling.support.scheduler import DEFAULT_PROFILE, PROFILE
-from tests.e2e.scheduling.support.scheduling_cluster import Yard, opened
-from tests.e2e.scheduling.support.team import Team, working
+from tests.e2e.scheduling.support.scheduling_cluster import SchedulingCluster, opened
+from tests.e2e.scheduling.support.team import SchedulingTeam, working
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -33,7 +33,9 @@ def plain_node() -> Manifest:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Yard]:
+async def yard(
+    assets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[SchedulingCluster]:
     """Run a cluster with one node, no card of which anything is known, and default settings."""
     async with opened(assets, tmp_path_factory.mktemp("yard")) as running:
         await nodes.make(running.cluster, [plain_node()])
@@ -41,7 +43,7 @@ async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 
 
 @pytest.fixture
-async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
+async def team(yard: SchedulingCluster, tmp_path: Path) -> AsyncIterator[SchedulingTeam]:
     """Make a namespace for a test; all its pods are gone before the next one."""
     async with working(yard, tmp_path) as made:
         yield made
@@ -53,12 +55,12 @@ def asked(found: Manifest) -> dict[str, str]:
     return limits
 
 
-async def try_to_create(team: Team, manifest: Manifest) -> Answer:
+async def try_to_create(team: SchedulingTeam, manifest: Manifest) -> Answer:
     """Create a pod that may be refused."""
     return await team.cluster.ask("POST", f"{team.path}/pods", manifest)
 
 
-async def limit(team: Team, **hard: str) -> None:
+async def limit(team: SchedulingTeam, **hard: str) -> None:
     """Limit the namespace, and wait until the ledger knows it."""
     names = {"cards": f"limits.{CARDS}", "cores": f"limits.{CORES}"}
     limits = {names[name]: hard[name] for name in hard}
@@ -73,7 +75,7 @@ async def limit(team: Team, **hard: str) -> None:
 
 
 async def test_a_whole_card_pod_of_the_standard_scheduler_runs_as_it_was_written(
-    team: Team,
+    team: SchedulingTeam,
 ) -> None:
     await team.yard.standard_scheduler()
     await team.create(pod("whole", WHOLE, profile=DEFAULT_PROFILE))
@@ -83,7 +85,7 @@ async def test_a_whole_card_pod_of_the_standard_scheduler_runs_as_it_was_written
     await team.are_bound(3)
 
 
-async def test_what_the_pod_leaves_out_is_charged_as_a_whole_card(team: Team) -> None:
+async def test_what_the_pod_leaves_out_is_charged_as_a_whole_card(team: SchedulingTeam) -> None:
     await team.yard.standard_scheduler()
     await limit(team, cores="150")
     await team.create(pod("first", WHOLE, profile=DEFAULT_PROFILE))
@@ -93,7 +95,7 @@ async def test_what_the_pod_leaves_out_is_charged_as_a_whole_card(team: Team) ->
     assert "QuotaExceeded" in answer.message, answer.message
 
 
-async def test_the_node_may_be_named_where_no_extender_places(team: Team) -> None:
+async def test_the_node_may_be_named_where_no_extender_places(team: SchedulingTeam) -> None:
     named = pod("named", WHOLE, profile=DEFAULT_PROFILE, nodeName=NODE)
     await team.create(named)
     [bound] = await team.are_bound(1)
@@ -101,7 +103,7 @@ async def test_the_node_may_be_named_where_no_extender_places(team: Team) -> Non
 
 
 async def test_pods_of_a_scheduler_that_places_on_cards_are_completed_and_name_no_node(
-    team: Team,
+    team: SchedulingTeam,
 ) -> None:
     await team.create(pod("waits", WHOLE, profile=PROFILE))
     [waiting] = await team.pods()
@@ -111,7 +113,7 @@ async def test_pods_of_a_scheduler_that_places_on_cards_are_completed_and_name_n
     assert "NodeAssigned" in answer.message, answer.message
 
 
-async def test_daemon_sets_of_every_scheduler_make_their_pods(team: Team) -> None:
+async def test_daemon_sets_of_every_scheduler_make_their_pods(team: SchedulingTeam) -> None:
     await team.yard.standard_scheduler()
     await team.create(
         daemon_set(pod("plain", WHOLE, profile=DEFAULT_PROFILE)),
@@ -123,7 +125,7 @@ async def test_daemon_sets_of_every_scheduler_make_their_pods(team: Team) -> Non
     )
 
 
-async def test_a_pod_that_is_bound_past_its_scheduler_is_charged(team: Team) -> None:
+async def test_a_pod_that_is_bound_past_its_scheduler_is_charged(team: SchedulingTeam) -> None:
     await limit(team, cards="1")
     await team.create(pod("waits", WHOLE, profile=PROFILE))
     target = {"apiVersion": "v1", "kind": "Node", "name": NODE}

@@ -19,8 +19,8 @@ from tests.e2e.objects.pods import MEMORY
 from tests.e2e.scheduling.support import nodes
 from tests.e2e.scheduling.support.pod_shapes import container, deployment, pod
 from tests.e2e.scheduling.support.scheduler import PROFILE
-from tests.e2e.scheduling.support.scheduling_cluster import Yard, opened
-from tests.e2e.scheduling.support.team import SCHEDULED_SECONDS, Team, working
+from tests.e2e.scheduling.support.scheduling_cluster import SchedulingCluster, opened
+from tests.e2e.scheduling.support.team import SCHEDULED_SECONDS, SchedulingTeam, working
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -31,7 +31,9 @@ SMALL: Final = {"cards": 1, "memory": 4_000, "cores": 20}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Yard]:
+async def yard(
+    assets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[SchedulingCluster]:
     """Run a cluster whose pods with cards are given to the scheduler of gpuledger."""
     folder = tmp_path_factory.mktemp("yard")
     async with opened(assets, folder, scheduler_name=PROFILE) as running:
@@ -40,7 +42,7 @@ async def yard(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 
 
 @pytest.fixture
-async def team(yard: Yard, tmp_path: Path) -> AsyncIterator[Team]:
+async def team(yard: SchedulingCluster, tmp_path: Path) -> AsyncIterator[SchedulingTeam]:
     """Make a namespace whose quota has no room for a large pod beside small ones: it waits."""
     async with working(yard, tmp_path) as made:
         quota: Manifest = {
@@ -67,7 +69,7 @@ def waiting(names: str) -> list[list[str]]:
     return [line.split() for line in names.splitlines()[1:]]
 
 
-async def names_of(team: Team, app: str) -> list[str]:
+async def names_of(team: SchedulingTeam, app: str) -> list[str]:
     return [
         one["metadata"]["name"]
         for one in await team.pods()
@@ -76,7 +78,7 @@ async def names_of(team: Team, app: str) -> list[str]:
 
 
 async def test_pods_that_wait_are_made_again_and_those_that_run_stay(
-    team: Team, assets: Path, tmp_path: Path
+    team: SchedulingTeam, assets: Path, tmp_path: Path
 ) -> None:
     kubectl = Kubectl(assets, team.yard.plane.folder / f"{ADMIN}.kubeconfig", tmp_path)
     await installed(team)
@@ -124,12 +126,12 @@ async def test_pods_that_wait_are_made_again_and_those_that_run_stay(
     await team.agrees()
 
 
-async def waiting_in(team: Team) -> list[Manifest]:
+async def waiting_in(team: SchedulingTeam) -> list[Manifest]:
     """Return the pods that have no node."""
     return [one for one in await team.pods() if "nodeName" not in one["spec"]]
 
 
-async def gates_of_new(team: Team) -> Manifest:
+async def gates_of_new(team: SchedulingTeam) -> Manifest:
     """Return the scheduling gates of a pod that is not stored."""
     asked = pod("asked", container(**SMALL), profile=DEFAULT)
     answer = await team.cluster.ask("POST", f"{team.path}/pods?dryRun=All", asked)
@@ -137,7 +139,7 @@ async def gates_of_new(team: Team) -> Manifest:
     return found
 
 
-async def installed(team: Team) -> None:
+async def installed(team: SchedulingTeam) -> None:
     """Install something that can be scaled in the place of the scheduler of deploy/scheduler."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}
     await team.cluster.ask("POST", "/api/v1/namespaces", namespace)

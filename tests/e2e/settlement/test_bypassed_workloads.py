@@ -10,7 +10,7 @@ from tests.e2e.harness.bootstrap import webhooks_are_in_effect
 from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.pods import CARDS, pod
 from tests.e2e.objects.team import SEEN_SECONDS, Team
-from tests.e2e.objects.workloads import Space, job, replicated
+from tests.e2e.objects.workloads import TeamWorkloads, job, replicated
 
 pytestmark = pytest.mark.e2e
 
@@ -33,7 +33,7 @@ async def test_what_happened_without_the_service_is_corrected_and_listed(
     team: Team, registered: None
 ) -> None:
     await team.limit({LINE: str(CARDS_MAX)})
-    space = Space(team)
+    space = TeamWorkloads(team)
     for name in ("stays", "grows", "goes"):
         await space.created(replicated("Deployment", 2, name))
     await space.created(job(2, "ends"))
@@ -66,7 +66,7 @@ async def test_a_limit_that_was_passed_without_the_webhook_blocks_until_it_holds
     team: Team, registered: None
 ) -> None:
     await team.limit({LINE: "4"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     await bypass(space)
     await space.created(replicated("Deployment", 6))
     await space.pods_are(6)
@@ -83,7 +83,7 @@ async def test_a_limit_that_was_passed_without_the_webhook_blocks_until_it_holds
     await team.created(pod("late"))
 
 
-async def bypass(space: Space) -> None:
+async def bypass(space: TeamWorkloads) -> None:
     """Remove the product's webhooks, and return when the API server goes without them."""
     for kind in ("validating", "mutating"):
         await space.cluster.must("DELETE", CONFIGURATIONS.format(kind))

@@ -9,7 +9,7 @@ from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.fake_operators import DEFINITIONS, KINDS, definition
 from tests.e2e.objects.pods import CARDS
 from tests.e2e.objects.team import Team
-from tests.e2e.objects.workloads import Space, template, workload
+from tests.e2e.objects.workloads import TeamWorkloads, template, workload
 
 pytestmark = pytest.mark.e2e
 
@@ -22,7 +22,7 @@ async def test_what_is_not_defined_any_more_frees_and_what_is_again_is_charged(
     team: Team,
 ) -> None:
     await team.limit({LINE: "8"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     workers = {"Worker": {"replicas": 6, "template": template()}}
     train = workload("TFJob", "train", tfReplicaSpecs=workers)
     [played] = [kind for kind in KINDS if kind.kind == "TFJob"]

@@ -14,7 +14,14 @@ from tests.e2e.harness.cluster import Manifest
 from tests.e2e.objects.fake_operators import operator_of
 from tests.e2e.objects.pods import CARDS, pod
 from tests.e2e.objects.team import Team
-from tests.e2e.objects.workloads import Space, controlled_by, job, replicated, template, workload
+from tests.e2e.objects.workloads import (
+    TeamWorkloads,
+    controlled_by,
+    job,
+    replicated,
+    template,
+    workload,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -139,13 +146,13 @@ each_kind = pytest.mark.parametrize("case", list(cases()), ids=lambda case: case
 
 
 @pytest.fixture
-async def space(team: Team) -> Space:
+async def space(team: Team) -> TeamWorkloads:
     """Limit a namespace to eight cards."""
     await team.limit({LINE: str(CAPACITY)})
-    return Space(team)
+    return TeamWorkloads(team)
 
 
-async def run(space: Space, case: Case, root: Manifest) -> None:
+async def run(space: TeamWorkloads, case: Case, root: Manifest) -> None:
     """Make what the operator makes: what is between, and the pods below that."""
     owner = root
     for kind in case.between:
@@ -174,7 +181,7 @@ def intermediate(kind: str) -> Manifest:
 
 @each_kind
 async def test_what_the_operator_makes_draws_from_what_the_root_was_admitted_with(
-    space: Space, case: Case
+    space: TeamWorkloads, case: Case
 ) -> None:
     root = await space.created(case.manifest)
     assert await cards_used(space.team) == ASKED
@@ -187,7 +194,7 @@ async def test_what_the_operator_makes_draws_from_what_the_root_was_admitted_wit
 
 @each_kind
 async def test_an_increase_beyond_the_limit_is_refused_at_the_root(
-    space: Space, case: Case
+    space: TeamWorkloads, case: Case
 ) -> None:
     await space.created(case.manifest)
     refused = await space.change(case.kind, "web", case.more)
@@ -198,7 +205,7 @@ async def test_an_increase_beyond_the_limit_is_refused_at_the_root(
 
 @each_kind
 async def test_pods_outlive_their_root_and_are_charged_until_they_go(
-    space: Space, case: Case
+    space: TeamWorkloads, case: Case
 ) -> None:
     root = await space.created(case.manifest)
     await run(space, case, root)
@@ -219,7 +226,9 @@ pausable = pytest.mark.parametrize(
 
 
 @pausable
-async def test_a_suspended_root_holds_no_more_than_its_pods(space: Space, case: Case) -> None:
+async def test_a_suspended_root_holds_no_more_than_its_pods(
+    space: TeamWorkloads, case: Case
+) -> None:
     assert case.pause is not None, "only such cases are tried"
     assert case.resume is not None, "what pauses can go on"
     await space.created(case.manifest)
@@ -237,7 +246,7 @@ async def test_a_suspended_root_holds_no_more_than_its_pods(space: Space, case: 
 
 
 @pytest.mark.parametrize("kind", ["LeaderWorkerSet", "PyTorchJob", "Rollout"])
-async def test_a_custom_kind_is_scaled_by_its_subresource(space: Space, kind: str) -> None:
+async def test_a_custom_kind_is_scaled_by_its_subresource(space: TeamWorkloads, kind: str) -> None:
     [case] = [case for case in cases() if case.kind == kind]
     await space.created(case.manifest)
     refused = await space.scale(kind, "web", 6)
@@ -249,7 +258,7 @@ async def test_a_custom_kind_is_scaled_by_its_subresource(space: Space, kind: st
     )
 
 
-async def test_an_older_version_of_a_kind_is_judged_alike(space: Space) -> None:
+async def test_an_older_version_of_a_kind_is_judged_alike(space: TeamWorkloads) -> None:
     older = workload("RayCluster", **ray(5)) | {"apiVersion": "ray.io/v1alpha1"}
     path = space.path("RayCluster").replace("/v1/", "/v1alpha1/")
     refused = await space.cluster.ask("POST", path, older)

@@ -10,7 +10,13 @@ from tests.e2e.harness.kubectl import Kubectl
 from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.pods import CARDS, pod
 from tests.e2e.objects.team import Team
-from tests.e2e.objects.workloads import CONTROLLER_SECONDS, Space, controlled_by, job, workload
+from tests.e2e.objects.workloads import (
+    CONTROLLER_SECONDS,
+    TeamWorkloads,
+    controlled_by,
+    job,
+    workload,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -20,10 +26,10 @@ INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 
 @pytest.fixture
-async def space(team: Team) -> Space:
+async def space(team: Team) -> TeamWorkloads:
     """Limit a namespace to four cards."""
     await team.limit({LINE: "4"})
-    return Space(team)
+    return TeamWorkloads(team)
 
 
 def cron_job(pods: int) -> Manifest:
@@ -32,7 +38,7 @@ def cron_job(pods: int) -> Manifest:
     return workload("CronJob", "nightly", schedule="0 0 30 2 *", jobTemplate={"spec": spec})
 
 
-async def finished(space: Space, name: str = "train") -> None:
+async def finished(space: TeamWorkloads, name: str = "train") -> None:
     """Wait until the controller has noted that a Job is over, well or badly."""
 
     async def conditions() -> list[str]:
@@ -47,7 +53,7 @@ async def finished(space: Space, name: str = "train") -> None:
     )
 
 
-async def status_is(space: Space, **fields: int) -> None:
+async def status_is(space: TeamWorkloads, **fields: int) -> None:
     """Wait until the controller has counted so many pods of a Job."""
 
     async def status() -> Manifest:
@@ -59,14 +65,14 @@ async def status_is(space: Space, **fields: int) -> None:
     )
 
 
-async def test_a_job_that_can_never_fit_is_refused_with_numbers(space: Space) -> None:
+async def test_a_job_that_can_never_fit_is_refused_with_numbers(space: TeamWorkloads) -> None:
     refused = await space.create(job(3, cards=2, spec={"completions": 9}))
     assert refused.status == 403
     assert "allows 4, nothing is used" in refused.message
     assert await cards_used(space.team) == 0
 
 
-async def test_a_job_gives_back_what_it_will_not_run_any_more(space: Space) -> None:
+async def test_a_job_gives_back_what_it_will_not_run_any_more(space: TeamWorkloads) -> None:
     await space.created(job(3, spec={"completions": 4}))
     for left, pods in ((3, 3), (2, 3), (1, 2)):
         first, *_ = await space.pods_are(pods)
@@ -79,7 +85,7 @@ async def test_a_job_gives_back_what_it_will_not_run_any_more(space: Space) -> N
     assert await cards_used(space.team) == 0
 
 
-async def test_a_retry_takes_the_place_of_what_failed(space: Space) -> None:
+async def test_a_retry_takes_the_place_of_what_failed(space: TeamWorkloads) -> None:
     await space.created(job(4, spec={"completions": 4, "backoffLimit": 6}))
     first, *_ = await space.pods_are(4)
     await space.team.finish(first["metadata"]["name"], "Failed")
@@ -88,7 +94,7 @@ async def test_a_retry_takes_the_place_of_what_failed(space: Space) -> None:
     assert await cards_used(space.team) == 4
 
 
-async def test_a_job_that_failed_for_good_frees_all(space: Space) -> None:
+async def test_a_job_that_failed_for_good_frees_all(space: TeamWorkloads) -> None:
     await space.created(job(2, spec={"backoffLimit": 0}))
     first, *_ = await space.pods_are(2)
     await space.team.finish(first["metadata"]["name"], "Failed")
@@ -97,7 +103,7 @@ async def test_a_job_that_failed_for_good_frees_all(space: Space) -> None:
     assert await cards_used(space.team) == 0
 
 
-async def test_indexes_that_failed_for_good_are_given_back(space: Space) -> None:
+async def test_indexes_that_failed_for_good_are_given_back(space: TeamWorkloads) -> None:
     indexed = {"completions": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 0}
     await space.created(job(3, spec=indexed))
     pods = await space.pods_are(3)
@@ -108,7 +114,7 @@ async def test_indexes_that_failed_for_good_are_given_back(space: Space) -> None
     assert await cards_used(space.team) == 2
 
 
-async def test_a_suspended_job_is_charged_when_it_is_resumed(space: Space) -> None:
+async def test_a_suspended_job_is_charged_when_it_is_resumed(space: TeamWorkloads) -> None:
     await space.created(job(3, spec={"suspend": True}))
     assert await cards_used(space.team) == 0
     await space.team.created(pod("in-the-way", cards=2))
@@ -125,7 +131,7 @@ async def test_a_suspended_job_is_charged_when_it_is_resumed(space: Space) -> No
     assert await cards_used(space.team) == 0
 
 
-async def test_parallelism_is_asked_for_when_it_rises(space: Space) -> None:
+async def test_parallelism_is_asked_for_when_it_rises(space: TeamWorkloads) -> None:
     await space.created(job(1, spec={"completions": 8}))
     refused = await space.change("Job", "train", {"spec": {"parallelism": 5}})
     assert refused.status == 403
@@ -139,7 +145,7 @@ async def test_parallelism_is_asked_for_when_it_rises(space: Space) -> None:
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
-async def test_a_deleted_job_frees_all_it_had(space: Space, propagation: str) -> None:
+async def test_a_deleted_job_frees_all_it_had(space: TeamWorkloads, propagation: str) -> None:
     await space.created(job(3))
     await space.pods_are(3)
     await space.delete("Job", "train", propagation)
@@ -148,14 +154,14 @@ async def test_a_deleted_job_frees_all_it_had(space: Space, propagation: str) ->
     assert await cards_used(space.team) == 0
 
 
-async def test_a_cron_job_of_which_no_run_can_fit_is_warned_about(space: Space) -> None:
+async def test_a_cron_job_of_which_no_run_can_fit_is_warned_about(space: TeamWorkloads) -> None:
     answer = await space.create(cron_job(5))
     assert answer.status == 201
     assert any("would need 5 GPUs" in one for one in answer.warnings), answer.warnings
     assert await cards_used(space.team) == 0
 
 
-async def test_each_job_of_a_cron_job_is_charged_for_itself(space: Space) -> None:
+async def test_each_job_of_a_cron_job_is_charged_for_itself(space: TeamWorkloads) -> None:
     owner = await space.created(cron_job(2))
     assert await cards_used(space.team) == 0
     controller = space.as_user(CRON_CONTROLLER)
@@ -172,7 +178,9 @@ async def test_each_job_of_a_cron_job_is_charged_for_itself(space: Space) -> Non
     assert "allows 4, 4 are used" in refused.message
 
 
-async def test_a_run_by_hand_of_a_cron_job_is_charged_once(space: Space, kubectl: Kubectl) -> None:
+async def test_a_run_by_hand_of_a_cron_job_is_charged_once(
+    space: TeamWorkloads, kubectl: Kubectl
+) -> None:
     await space.created(cron_job(3))
     kubectl.type(f"kubectl -n {space.team.namespace} create job now --from=cronjob/nightly")
     await space.pods_are(3)

@@ -17,7 +17,7 @@ from tests.e2e.harness.service import Row
 from tests.e2e.objects.pods import CARDS, pod
 from tests.e2e.objects.policies import under
 from tests.e2e.objects.team import SEEN_SECONDS, Team
-from tests.e2e.objects.workloads import Space, replicated
+from tests.e2e.objects.workloads import TeamWorkloads, replicated
 from tests.e2e.settlement.test_universe import universe, used
 
 pytestmark = pytest.mark.e2e
@@ -43,8 +43,8 @@ class Group(NamedTuple):
         """Wait until ledger and cluster agree that the quota counts so many cards."""
         assert await used(self.name, self.team) == cards
 
-    def space(self) -> Space:
-        return Space(self.team)
+    def space(self) -> TeamWorkloads:
+        return TeamWorkloads(self.team)
 
     def deployment(self, replicas: int, name: str = "web", **labels: str) -> Manifest:
         made = replicated("Deployment", replicas, name)
@@ -80,7 +80,7 @@ async def conditions_have(team: Team, key: str) -> None:
     await asyncio.sleep(1.0)
 
 
-async def relabelled(space: Space, kind: str, name: str, **labels: str | None) -> Any:
+async def relabelled(space: TeamWorkloads, kind: str, name: str, **labels: str | None) -> Any:
     return await space.change(kind, name, {"metadata": {"labels": labels}})
 
 

@@ -12,7 +12,7 @@ from tests.e2e.harness.kubectl import Kubectl
 from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.pods import CARDS, MEMORY, pod
 from tests.e2e.objects.team import QUOTA, SEEN_SECONDS, Team
-from tests.e2e.objects.workloads import Space, job, replicated
+from tests.e2e.objects.workloads import TeamWorkloads, job, replicated
 
 pytestmark = pytest.mark.e2e
 
@@ -67,7 +67,7 @@ async def test_a_quota_for_a_priority_class_counts_its_workloads_alone(
 ) -> None:
     await team.limit({LINE: "9"})
     await limit(team, 2, scopeSelector=classes("In", urgent))
-    space = Space(team)
+    space = TeamWorkloads(team)
     await space.created(replicated("Deployment", 3, "ordinary"))
     refused = await space.create(with_class(replicated("Deployment", 3, "rush"), urgent))
     assert refused.status == 403
@@ -83,7 +83,7 @@ async def test_a_quota_for_all_but_a_priority_class_leaves_that_alone(
     team: Team, urgent: str
 ) -> None:
     await limit(team, 2, scopeSelector=classes("NotIn", urgent))
-    space = Space(team)
+    space = TeamWorkloads(team)
     await space.created(with_class(replicated("StatefulSet", 3, "rush"), urgent))
     await space.created(replicated("StatefulSet", 2, "ordinary"))
     assert (await space.scale("StatefulSet", "ordinary", 3)).status == 403
@@ -94,7 +94,7 @@ async def test_a_quota_for_all_but_a_priority_class_leaves_that_alone(
 
 async def test_a_template_that_changes_its_class_changes_quotas(team: Team, urgent: str) -> None:
     await limit(team, 2, scopeSelector=classes("Exists"))
-    space = Space(team)
+    space = TeamWorkloads(team)
     await space.created(replicated("ReplicaSet", 3))
     change = {"spec": {"template": {"spec": {"priorityClassName": urgent}}}}
     refused = await space.change("ReplicaSet", "web", change)
@@ -110,7 +110,7 @@ async def test_a_template_that_changes_its_class_changes_quotas(team: Team, urge
 
 async def test_a_quota_for_what_ends_counts_pods_with_a_deadline(team: Team) -> None:
     await limit(team, 2, scopes=["Terminating"])
-    space = Space(team)
+    space = TeamWorkloads(team)
     short = job(2, "short")
     short["spec"]["template"]["spec"]["activeDeadlineSeconds"] = 600
     await space.created(short)
@@ -128,7 +128,7 @@ async def test_a_quota_for_what_ends_counts_pods_with_a_deadline(team: Team) -> 
 async def test_a_type_of_card_has_a_limit_of_its_own(team: Team) -> None:
     line = f"limits.v100.{MEMORY}"
     await team.limit({line: "16000", f"limits.{MEMORY}": "100000"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     await space.created(replicated("Deployment", 4, "any", memory=8_000))
     refused = await space.create(replicated("Deployment", 3, "typed", memory=8_000, **V100))
     assert refused.status == 403
@@ -159,7 +159,7 @@ async def test_the_type_of_card_of_a_pod_that_exists_stays(team: Team) -> None:
 async def test_a_type_that_nobody_knows_is_refused_with_the_known_ones(team: Team) -> None:
     await team.limit({LINE: "9"})
     unknown = {"nvidia.com/use-gputype": "Voodoo2"}
-    refused = await Space(team).create(replicated("Deployment", 1, annotations=unknown))
+    refused = await TeamWorkloads(team).create(replicated("Deployment", 1, annotations=unknown))
     assert refused.status == 403
     for word in ("UnknownGpuType", "Voodoo2", "v100", "t4"):
         assert word.lower() in refused.message.lower()
@@ -167,7 +167,7 @@ async def test_a_type_that_nobody_knows_is_refused_with_the_known_ones(team: Tea
 
 async def test_a_quota_tells_what_is_used_of_it(team: Team, kubectl: Kubectl) -> None:
     await team.limit({LINE: "4", f"limits.{MEMORY}": "9000"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     await space.created(replicated("Deployment", 3, memory=2_000))
     await _status_is(team, {LINE: "3", f"limits.{MEMORY}": "6k"})
     described = kubectl.type(f"kubectl -n {team.namespace} describe quota {QUOTA}")

@@ -10,7 +10,7 @@ from tests.e2e.harness.agreement import assert_ledger_is_cluster, cards_used
 from tests.e2e.harness.cluster import Answer
 from tests.e2e.objects.pods import CARDS, MEMORY, pod
 from tests.e2e.objects.team import PLENTY, QUOTA, Team
-from tests.e2e.objects.workloads import AUTOSCALER, Space, replicated
+from tests.e2e.objects.workloads import AUTOSCALER, TeamWorkloads, replicated
 
 pytestmark = pytest.mark.e2e
 
@@ -21,15 +21,15 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @pytest.fixture
-async def space(team: Team) -> Space:
+async def space(team: Team) -> TeamWorkloads:
     """Limit a namespace to four cards."""
     await team.limit({LINE: "4"})
-    return Space(team)
+    return TeamWorkloads(team)
 
 
 @each_kind
 async def test_what_can_never_fit_is_refused_at_the_root_with_numbers(
-    space: Space, kind: str
+    space: TeamWorkloads, kind: str
 ) -> None:
     refused = await space.create(replicated(kind, 5))
     assert refused.status == 403
@@ -44,7 +44,7 @@ async def test_what_can_never_fit_is_refused_at_the_root_with_numbers(
 
 @each_kind
 async def test_pods_draw_from_what_their_workload_was_admitted_with(
-    space: Space, kind: str
+    space: TeamWorkloads, kind: str
 ) -> None:
     await space.created(replicated(kind, 4))
     await space.pods_are(4)
@@ -54,22 +54,22 @@ async def test_pods_draw_from_what_their_workload_was_admitted_with(
     assert await cards_used(space.team) == 4
 
 
-Scale = Callable[[Space, str, int], Awaitable[Answer]]
+Scale = Callable[[TeamWorkloads, str, int], Awaitable[Answer]]
 
 
-async def by_patch(space: Space, kind: str, replicas: int) -> Answer:
+async def by_patch(space: TeamWorkloads, kind: str, replicas: int) -> Answer:
     return await space.scale(kind, "web", replicas)
 
 
-async def by_put(space: Space, kind: str, replicas: int) -> Answer:
+async def by_put(space: TeamWorkloads, kind: str, replicas: int) -> Answer:
     return await space.as_user(AUTOSCALER).scale_by_put(kind, "web", replicas)
 
 
-async def by_its_spec(space: Space, kind: str, replicas: int) -> Answer:
+async def by_its_spec(space: TeamWorkloads, kind: str, replicas: int) -> Answer:
     return await space.change(kind, "web", {"spec": {"replicas": replicas}})
 
 
-async def by_applying(space: Space, kind: str, replicas: int) -> Answer:
+async def by_applying(space: TeamWorkloads, kind: str, replicas: int) -> Answer:
     return await space.apply(replicated(kind, replicas))
 
 
@@ -79,7 +79,7 @@ each_way = pytest.mark.parametrize("to", [by_patch, by_put, by_its_spec, by_appl
 @each_kind
 @each_way
 async def test_only_an_increase_is_asked_for_and_a_decrease_frees(
-    space: Space, kind: str, to: Scale
+    space: TeamWorkloads, kind: str, to: Scale
 ) -> None:
     await space.created(replicated(kind, 2))
     await space.pods_are(2)
@@ -96,7 +96,7 @@ async def test_only_an_increase_is_asked_for_and_a_decrease_frees(
 
 @each_kind
 async def test_of_six_concurrent_changes_the_one_that_is_stored_counts(
-    space: Space, kind: str
+    space: TeamWorkloads, kind: str
 ) -> None:
     await space.created(replicated(kind, 1))
     ways = [to(space, kind, wish) for wish in (2, 3, 4) for to in (by_patch, by_its_spec)]
@@ -110,7 +110,7 @@ async def test_of_six_concurrent_changes_the_one_that_is_stored_counts(
 @each_kind
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
 async def test_a_deleted_workload_frees_all_it_had(
-    space: Space, kind: str, propagation: str
+    space: TeamWorkloads, kind: str, propagation: str
 ) -> None:
     await space.created(replicated(kind, 3))
     await space.pods_are(3)
@@ -121,7 +121,9 @@ async def test_a_deleted_workload_frees_all_it_had(
 
 
 @each_kind
-async def test_what_an_orphaning_deletion_leaves_is_still_charged(space: Space, kind: str) -> None:
+async def test_what_an_orphaning_deletion_leaves_is_still_charged(
+    space: TeamWorkloads, kind: str
+) -> None:
     await space.created(replicated(kind, 3))
     await space.pods_are(3)
     await space.delete(kind, "web", "Orphan")
@@ -133,7 +135,7 @@ async def test_what_an_orphaning_deletion_leaves_is_still_charged(space: Space, 
 @each_kind
 async def test_a_template_that_asks_for_more_is_charged_at_once(team: Team, kind: str) -> None:
     await team.limit({f"limits.{MEMORY}": "10000"})
-    space = Space(team)
+    space = TeamWorkloads(team)
     await space.created(replicated(kind, 2, memory=3_000))
     template = replicated(kind, 2, memory=6_000)["spec"]["template"]
     refused = await space.change(kind, "web", {"spec": {"template": template}})
@@ -147,7 +149,7 @@ async def test_a_template_that_asks_for_more_is_charged_at_once(team: Team, kind
 
 async def test_a_dry_run_is_judged_and_charges_nothing(team: Team) -> None:
     await team.limit(PLENTY)
-    space = Space(team)
+    space = TeamWorkloads(team)
     answer = await space.create(replicated("Deployment", 3), params={"dryRun": "All"})
     assert answer.status == 201
     answer = await space.create(replicated("Deployment", 1001), params={"dryRun": "All"})
@@ -156,7 +158,7 @@ async def test_a_dry_run_is_judged_and_charges_nothing(team: Team) -> None:
     assert await cards_used(space.team) == 0
 
 
-async def test_a_daemon_set_is_charged_by_its_pods(space: Space) -> None:
+async def test_a_daemon_set_is_charged_by_its_pods(space: TeamWorkloads) -> None:
     nodes = [f"{space.team.namespace}-{number}" for number in range(2)]
     for name in nodes:
         node = {

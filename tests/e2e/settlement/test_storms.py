@@ -12,7 +12,14 @@ from tests.e2e.harness.service import Row
 from tests.e2e.objects.fake_operators import operator_of
 from tests.e2e.objects.pods import CARDS, pod
 from tests.e2e.objects.team import Team
-from tests.e2e.objects.workloads import Space, controlled_by, job, replicated, template, workload
+from tests.e2e.objects.workloads import (
+    TeamWorkloads,
+    controlled_by,
+    job,
+    replicated,
+    template,
+    workload,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -35,7 +42,7 @@ def ray(workers: int) -> Manifest:
 class Storm:
     """Clients, one for each workload, that create, scale, change and delete it at random."""
 
-    def __init__(self, space: Space, seed: int) -> None:
+    def __init__(self, space: TeamWorkloads, seed: int) -> None:
         self._space = space
         self._random = random.Random(seed)
         self._stopping = False
@@ -116,7 +123,7 @@ class Storm:
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_kills_in_the_middle_of_a_storm_lose_nothing(team: Team, seed: int) -> None:
     await team.limit({LINE: str(CARDS_MAX)})
-    space = Space(team)
+    space = TeamWorkloads(team)
     storm = Storm(space, seed)
     async with space.kubelet(), asyncio.TaskGroup() as clients:
         for kind in KINDS:

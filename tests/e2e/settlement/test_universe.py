@@ -11,13 +11,13 @@ import pytest
 from tests.e2e.harness.agreement import REGION, assert_ledger_is_cluster
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.polling import eventually
-from tests.e2e.harness.second_webhook import LaterWebhook
+from tests.e2e.harness.second_webhook import SecondWebhook
 from tests.e2e.harness.service import CLUSTER, Service
 from tests.e2e.objects.definitions import QUOTAS, quota
 from tests.e2e.objects.pods import CARDS, pod
 from tests.e2e.objects.policies import under
 from tests.e2e.objects.team import QUOTA, SEEN_SECONDS, Team
-from tests.e2e.objects.workloads import Space, replicated
+from tests.e2e.objects.workloads import TeamWorkloads, replicated
 
 pytestmark = pytest.mark.e2e
 
@@ -28,7 +28,7 @@ RESTARTED_SECONDS: Final = 60.0
 
 
 @pytest.fixture
-async def other(cluster: Cluster, service: Service, later: LaterWebhook) -> Team:
+async def other(cluster: Cluster, service: Service, later: SecondWebhook) -> Team:
     """Make a second namespace."""
     name = f"other-{uuid.uuid4().hex[:8]}"
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -79,13 +79,13 @@ async def test_two_namespaces_share_a_limit_and_its_status_tells_who_uses_it(
 ) -> None:
     both = sorted((team.namespace, other.namespace))
     async with universe(team, 5, namespaces=both) as name:
-        await Space(team).created(replicated("Deployment", 3))
-        refused = await Space(other).create(replicated("Deployment", 3))
+        await TeamWorkloads(team).created(replicated("Deployment", 3))
+        refused = await TeamWorkloads(other).create(replicated("Deployment", 3))
         assert refused.status == 403
         assert name in refused.message
         assert "allows 5, 3 are used" in refused.message
         await other.created(pod("alone"))
-        await Space(team).pods_are(3)
+        await TeamWorkloads(team).pods_are(3)
         assert await used(name, team, other) == 4
         by_name = {team.namespace: "3", other.namespace: "1"}
         row = {
@@ -116,7 +116,7 @@ async def test_an_object_counts_on_its_namespaces_quotas_and_on_all_over_them(
     here, group = [team.namespace], {"group": uuid.uuid4().hex[:8]}
     chosen: dict[str, Any] = {"regions": [REGION], "objectSelector": {"matchLabels": group}}
     async with universe(team, 4, namespaces=here) as wide, universe(team, 3, **chosen) as low:
-        space, grouped = Space(team), replicated("StatefulSet", 4)
+        space, grouped = TeamWorkloads(team), replicated("StatefulSet", 4)
         grouped["metadata"]["labels"] = group
         refused = await space.create(grouped)
         assert refused.status == 403
@@ -137,8 +137,8 @@ async def test_labels_of_a_namespace_move_its_usage_at_once(team: Team, other: T
     group = uuid.uuid4().hex[:8]
     selector = {"matchLabels": {"group": group}}
     async with universe(team, 4, namespaceSelector=selector) as name:
-        await Space(team).created(replicated("ReplicaSet", 3))
-        await Space(other).created(replicated("ReplicaSet", 2))
+        await TeamWorkloads(team).created(replicated("ReplicaSet", 3))
+        await TeamWorkloads(other).created(replicated("ReplicaSet", 2))
         assert await used(name, team, other) == 0
         await label(team, group=group)
         await label(other, group=group)
@@ -169,11 +169,11 @@ async def test_an_application_is_limited_across_namespaces_by_its_labels(
     async with universe(team, 3, objectSelector=selector) as name:
         grouped = replicated("Deployment", 2)
         grouped["metadata"]["labels"] = {"group": group}
-        await Space(team).created(grouped)
-        await Space(team).created(replicated("Deployment", 4, "free"))
+        await TeamWorkloads(team).created(grouped)
+        await TeamWorkloads(team).created(replicated("Deployment", 4, "free"))
         assert (await other.create(pod("more", cards=2, labels={"group": group}))).status == 403
         await other.created(pod("more", labels={"group": group}))
-        await Space(team).pods_are(6)
+        await TeamWorkloads(team).pods_are(6)
         assert await used(name, team, other) == 3
 
 
@@ -190,15 +190,15 @@ async def test_pods_of_a_workload_that_is_not_charged_are_counted_by_their_own_l
         universe(team, 9, objectSelector=selectors[0]) as of_root,
         universe(team, 9, objectSelector=selectors[1]) as of_pods,
     ):
-        await Space(team).created(made)
-        await Space(team).pods_are(2)
+        await TeamWorkloads(team).created(made)
+        await TeamWorkloads(team).pods_are(2)
         assert await used(of_pods, team) == 2
         assert await used(of_root, team) == 0
 
 
 async def test_a_quota_for_another_cluster_counts_nothing_here(team: Team) -> None:
     async with universe(team, 1, clusters=["elsewhere"]) as name:
-        await Space(team).created(replicated("Deployment", 3))
+        await TeamWorkloads(team).created(replicated("Deployment", 3))
         assert await used(name, team) == 0
 
 
@@ -208,7 +208,7 @@ async def test_a_scale_takes_no_shared_room_that_nobody_was_asked_for(
     """Scales fail open. One that no review saw counts for its own namespace, and not for others."""
     await team.limit({LINE: "1"})
     async with universe(team, 5, namespaces=[team.namespace, other.namespace]) as name:
-        space = Space(team)
+        space = TeamWorkloads(team)
         await space.created(replicated("Deployment", 1))
         await space.pods_are(1)
         await used_is(team, name, 1)
@@ -222,7 +222,7 @@ async def test_a_scale_takes_no_shared_room_that_nobody_was_asked_for(
         what = "the namespace's own quota counts what its Deployment may run"
         await eventually(own, lambda seen: seen == [6], within=RESTARTED_SECONDS, what=what)
         await used_is(team, name, 1)
-        await Space(other).created(replicated("Deployment", 4))
+        await TeamWorkloads(other).created(replicated("Deployment", 4))
         await used_is(team, name, 5)
         assert (await other.create(pod("more"))).status == 403
 
@@ -232,7 +232,7 @@ async def test_two_namespaces_at_once_never_get_more_than_there_is(team: Team, o
     async with universe(team, 7, namespaces=both) as name:
         answers = await asyncio.gather(
             *(
-                Space(one).create(replicated("ReplicaSet", 1, f"r-{number}", cards=2))
+                TeamWorkloads(one).create(replicated("ReplicaSet", 1, f"r-{number}", cards=2))
                 for number in range(4)
                 for one in (team, other)
             )

@@ -11,7 +11,7 @@ from support.harness.command_line import gpuledger
 from support.servers.leaf_node import DOMAIN, joined
 from support.servers.nats_servers import NatsServer, settings_for
 from support.servers.ports import free_port
-from support.servers.service_process import Live, creation
+from support.servers.service_process import ServiceProcess, creation
 
 from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog
@@ -81,13 +81,15 @@ async def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 
 @pytest.fixture
-async def services(servers: Servers, tmp_path: Path) -> AsyncIterator[tuple[Live, Live]]:
+async def services(
+    servers: Servers, tmp_path: Path
+) -> AsyncIterator[tuple[ServiceProcess, ServiceProcess]]:
     """The services of the page."""
     common = ("--nats-user=gpuledger", f"--nats-password={PASSWORD}")
     monitor = f"--nats-monitor={servers.hub.monitor_url}"
     near = ("--cluster=west", f"--nats={servers.hub.url}", monitor, *common)
     far = ("--cluster=east", f"--nats={servers.edge.url}", "--nats-domain=hub", monitor, *common)
-    both = Live(tmp_path / "west", *near), Live(tmp_path / "east", *far)
+    both = ServiceProcess(tmp_path / "west", *near), ServiceProcess(tmp_path / "east", *far)
     try:
         for service in both:
             await asyncio.to_thread(service.start)
@@ -99,7 +101,7 @@ async def services(servers: Servers, tmp_path: Path) -> AsyncIterator[tuple[Live
 
 
 async def test_the_services_of_the_page_admit_at_both_ends_and_back_up_at_the_edge(
-    services: tuple[Live, Live], tmp_path: Path
+    services: tuple[ServiceProcess, ServiceProcess], tmp_path: Path
 ) -> None:
     for service in services:
         async with service.client() as client:

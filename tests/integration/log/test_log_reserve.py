@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from support.harness.command_line import gpuledger
 from support.servers.nats_servers import NatsServer, settings_for
-from support.servers.service_process import Live, creation, live
+from support.servers.service_process import ServiceProcess, creation, running_service
 
 from ledger.core.model.commands import Refute, Reserve
 from ledger.core.model.denials import Reason
@@ -48,7 +48,7 @@ def reserve(number: int) -> Reserve:
     )
 
 
-async def post(service: Live, name: str, namespace: str = "team") -> str:
+async def post(service: ServiceProcess, name: str, namespace: str = "team") -> str:
     """Create a pod; return why it was refused, or nothing."""
     async with service.client() as client:
         answer = await client.post(VALIDATE, json=creation(name, uid=name, namespace=namespace))
@@ -61,7 +61,7 @@ async def test_in_the_reserve_what_ends_is_released_and_clients_see_why_nothing_
     tmp_path: Path, own_server: NatsServer
 ) -> None:
     store, nats = tmp_path / "store", f"--nats={own_server.url}"
-    with live(store, nats, f"--log-bytes-max={LOG_BYTES_MAX}") as service:
+    with running_service(store, nats, f"--log-bytes-max={LOG_BYTES_MAX}") as service:
         assert not await post(service, "before")
         async with another_writer(own_server) as writer:
             count = 0
@@ -81,7 +81,7 @@ async def test_in_the_reserve_what_ends_is_released_and_clients_see_why_nothing_
         assert gpuledger("holds", "-o", "json", nats, store=store).json == []
         service.wait_for("ledger", ok=True)
         assert service.stop() == 0
-    with live(store, nats, f"--log-bytes-max={2 * LOG_BYTES_MAX}") as service:
+    with running_service(store, nats, f"--log-bytes-max={2 * LOG_BYTES_MAX}") as service:
         assert not await post(service, "one-more")
 
 
@@ -89,7 +89,7 @@ async def test_a_namespace_that_floods_the_log_is_refused_and_others_are_not(
     tmp_path: Path, own_server: NatsServer
 ) -> None:
     options = "--log-namespace-burst=2000000", "--log-namespace-rate=1"
-    with live(tmp_path / "store", f"--nats={own_server.url}", *options) as service:
+    with running_service(tmp_path / "store", f"--nats={own_server.url}", *options) as service:
         assert not await post(service, "before", "big")
         async with another_writer(own_server) as writer:
             for number in range(3):

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from support.servers.nats_servers import settings_for
 from support.servers.shipped_log import access, opened
-from support.servers.shipped_nats import SERVER, SERVERS, Shipped, shipped_servers
+from support.servers.shipped_nats import SERVER, SERVERS, ShippedServer, shipped_servers
 
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.log_port import Unreachable
@@ -20,13 +20,13 @@ PROBES: Final = ("startup", "readiness", "liveness")
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[list[Shipped]]:
+def servers(tmp_path: Path) -> Iterator[list[ShippedServer]]:
     with shipped_servers(tmp_path) as running:
         yield running
 
 
 async def test_the_shipped_servers_keep_a_log_that_is_fit_for_production(
-    servers: list[Shipped],
+    servers: list[ShippedServer],
 ) -> None:
     log = await opened(servers)
     try:
@@ -39,7 +39,7 @@ async def test_the_shipped_servers_keep_a_log_that_is_fit_for_production(
 
 @pytest.mark.parametrize(("user", "password"), [("", ""), ("gpuledger", "wrong")])
 async def test_nobody_connects_without_the_password(
-    servers: list[Shipped], user: str, password: str
+    servers: list[ShippedServer], user: str, password: str
 ) -> None:
     await asyncio.gather(*(server.ready() for server in servers))
     with pytest.raises(Unreachable, match="Authorization Violation"):
@@ -48,7 +48,7 @@ async def test_nobody_connects_without_the_password(
         )
 
 
-async def test_the_probes_of_the_manifest_are_answered(servers: list[Shipped]) -> None:
+async def test_the_probes_of_the_manifest_are_answered(servers: list[ShippedServer]) -> None:
     log = await opened(servers)
     await log.close()
     paths = [SERVER[f"{kind}Probe"]["httpGet"]["path"] for kind in PROBES]

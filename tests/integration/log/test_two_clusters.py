@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from support.servers.leaf_node import DOMAIN, Clusters, clusters
 from support.servers.nats_servers import settings_for
-from support.servers.service_process import Live, creation
+from support.servers.service_process import ServiceProcess, creation
 
 from ledger.core.model import accounts, commands
 from ledger.core.model.denials import Reason
@@ -35,12 +35,14 @@ async def two(tmp_path: Path) -> AsyncIterator[Clusters]:
 
 
 @pytest.fixture
-async def services(two: Clusters, tmp_path: Path) -> AsyncIterator[tuple[Live, Live]]:
+async def services(
+    two: Clusters, tmp_path: Path
+) -> AsyncIterator[tuple[ServiceProcess, ServiceProcess]]:
     """The service of each cluster, ready."""
     monitor = f"--nats-monitor={two.hub.monitor_url}"
     near = ("--cluster=west", f"--nats={two.hub.url}", monitor)
     far = ("--cluster=east", f"--nats={two.edge.url}", f"--nats-domain={DOMAIN}", monitor)
-    west, east = Live(tmp_path / "west", *near), Live(tmp_path / "east", *far)
+    west, east = ServiceProcess(tmp_path / "west", *near), ServiceProcess(tmp_path / "east", *far)
     try:
         # Not in this thread: the link between them runs in its event loop.
         await asyncio.to_thread(west.start)
@@ -70,7 +72,7 @@ async def limit(log: JetStreamLog) -> None:
 class Clients:
     """Clients of one service that create pods, with a pause, until the shared limit is reached."""
 
-    def __init__(self, service: Live, count: int = 4) -> None:
+    def __init__(self, service: ServiceProcess, count: int = 4) -> None:
         self.admitted: set[str] = set()
         self.unavailable = 0
         self.slowest = 0.0
@@ -117,7 +119,7 @@ async def answer(http: httpx2.AsyncClient, review: dict) -> tuple[bool, str]:
 
 
 async def test_two_clusters_share_a_limit_over_a_link_that_breaks_under_load(
-    two: Clusters, services: tuple[Live, Live]
+    two: Clusters, services: tuple[ServiceProcess, ServiceProcess]
 ) -> None:
     west, east = services
     log = await JetStreamLog.connect(settings_for(two.hub))
@@ -146,7 +148,7 @@ async def test_two_clusters_share_a_limit_over_a_link_that_breaks_under_load(
 
 
 async def test_a_cut_off_cluster_says_so_and_the_others_go_on(
-    two: Clusters, services: tuple[Live, Live]
+    two: Clusters, services: tuple[ServiceProcess, ServiceProcess]
 ) -> None:
     west, east = services
     log = await JetStreamLog.connect(settings_for(two.hub))
@@ -177,7 +179,7 @@ async def test_a_service_that_starts_without_the_link_begins_when_it_is_there(
     two: Clusters, tmp_path: Path
 ) -> None:
     await two.between.cut()
-    service = Live(tmp_path / "east", f"--nats={two.edge.url}", f"--nats-domain={DOMAIN}")
+    service = ServiceProcess(tmp_path / "east", f"--nats={two.edge.url}", f"--nats-domain={DOMAIN}")
     service.start(ready=False)
     try:
         reason = ""
@@ -201,7 +203,7 @@ async def test_an_edge_whose_own_jetstream_has_the_log_refuses_to_serve(
     forgotten = await JetStreamLog.connect(settings_for(two.edge))
     await forgotten.open(create=True)
     await forgotten.close()
-    service = Live(tmp_path / "east", f"--nats={two.edge.url}", f"--nats-domain={DOMAIN}")
+    service = ServiceProcess(tmp_path / "east", f"--nats={two.edge.url}", f"--nats-domain={DOMAIN}")
     service.start(ready=False)
     try:
         reason = ""

@@ -12,7 +12,7 @@ import httpx2
 import msgspec
 import pytest
 from support.servers.nats_servers import NatsServer, settings_for
-from support.servers.service_process import Live, creation
+from support.servers.service_process import ServiceProcess, creation
 
 from ledger.core.model.denials import Reason
 from ledger.log.jetstream.jetstream_log import JetStreamLog
@@ -33,9 +33,9 @@ def forbid_growth(server: NatsServer) -> None:
 
 
 @contextmanager
-def served(store: Path, server: NatsServer, *options: str) -> Iterator[Live]:
+def served(store: Path, server: NatsServer, *options: str) -> Iterator[ServiceProcess]:
     """The service on a server, which it knows by its monitoring port, too."""
-    service = Live(store, f"--nats={server.url}", *options)
+    service = ServiceProcess(store, f"--nats={server.url}", *options)
     service.start()
     try:
         yield service
@@ -59,7 +59,7 @@ async def extent(server: NatsServer) -> Extent:
         await log.close()
 
 
-async def refused(service: Live, reason: Reason, cause: str) -> None:
+async def refused(service: ServiceProcess, reason: Reason, cause: str) -> None:
     """Check that reviews are refused without waiting and with the cause, and write nothing."""
     async with service.client() as client, asyncio.timeout(REVIEWS_SECONDS):
         for number in range(REVIEWS):
@@ -69,7 +69,7 @@ async def refused(service: Live, reason: Reason, cause: str) -> None:
             assert cause in denied["status"]["message"]
 
 
-async def stays_refused(service: Live, cause: str) -> None:
+async def stays_refused(service: ServiceProcess, cause: str) -> None:
     """Look at readiness for longer than a read of the log takes: no read ends the outage."""
     for _ in range(20):
         assert cause in service.wait_for("ledger", ok=False)

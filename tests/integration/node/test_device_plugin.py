@@ -9,12 +9,12 @@ from support.fakes.kubelet import Asked, NotStarted, Rejected, kubelet_in
 from support.harness.device_plugin import (
     CARDS,
     ONE,
-    Placed,
+    FakePlacements,
     card,
     container,
     moved,
     node_in,
-    plugged,
+    node_with_plugin,
     settings_in,
     share,
 )
@@ -222,12 +222,14 @@ async def test_a_kubelet_that_restarts_is_registered_with_again(tmp_path: Path) 
 async def test_a_plugin_that_restarts_between_allocate_and_start_knows_what_it_answered(
     tmp_path: Path,
 ) -> None:
-    placed = Placed(container("a", share(0, 5), time=1), container("b", share(0, 6), time=2))
+    placed = FakePlacements(
+        container("a", share(0, 5), time=1), container("b", share(0, 6), time=2)
+    )
     settings = settings_in(tmp_path)
     async with kubelet_in(tmp_path / "kubelet") as kubelet:
-        async with plugged(kubelet, settings, placed):
+        async with node_with_plugin(kubelet, settings, placed):
             await kubelet.admit("team", "b", "b-uid", ONE)
-        async with plugged(kubelet, settings, placed) as node:
+        async with node_with_plugin(kubelet, settings, placed) as node:
             await kubelet.admit("team", "a", "a-uid", ONE)
             for uid in ("b-uid", "a-uid"):
                 await kubelet.start_container(uid, "main")

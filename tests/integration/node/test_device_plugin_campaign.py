@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from support.fakes.kubelet import Asked, Kubelet, NotStarted, Rejected
-from support.harness.device_plugin import Node, Placed, card, container, settings_in, share
+from support.harness.device_plugin import FakePlacements, Node, card, container, settings_in, share
 
 from ledger.core.model.cards import Share
 from vgpu_native.plugin.kubelet.checkpoint import MARK
@@ -41,7 +41,7 @@ class Life:
         self.kubelet.follows_preferences = self.random.random() < 0.7
         self.kubelet.writes_checkpoint = self.witness != "pod resources"
         self.kubelet.speaks_of_pods = self.witness != "checkpoint"
-        self.placed = Placed()
+        self.placed = FakePlacements()
         self.plugin = DevicePluginServer(self.settings, self.placed)
         self.task: asyncio.Task[None] | None = None
         self.pods = 0

@@ -10,11 +10,11 @@ import pytest
 from support.fakes.kubelet import kubelet_in
 from support.harness.device_plugin import (
     ONE,
+    FakePlacements,
     Node,
-    Placed,
     container,
     node_in,
-    plugged,
+    node_with_plugin,
     settings_in,
     share,
 )
@@ -59,13 +59,13 @@ async def test_what_the_kubelet_no_longer_has_is_removed_and_nothing_else(
 async def test_a_directory_is_not_removed_for_want_of_its_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    placed, settings = Placed(container("a", share(0))), settings_in(tmp_path)
+    placed, settings = FakePlacements(container("a", share(0))), settings_in(tmp_path)
     async with kubelet_in(tmp_path / "kubelet") as kubelet:
-        async with plugged(kubelet, settings, placed) as node:
+        async with node_with_plugin(kubelet, settings, placed) as node:
             await node.run("a")
             found = node.allocation("a-uid")
             (node.plugin.allocations.directory(found) / "record").unlink()
-        async with plugged(kubelet, settings, placed) as node:
+        async with node_with_plugin(kubelet, settings, placed) as node:
             assert await node.collect() == 0
             assert node.plugin.allocations.page(found).exists(), "it is mounted"
 

@@ -9,10 +9,10 @@ from support.fakes.kubelet import kubelet_in
 from support.harness.device_plugin import (
     CARDS,
     ONE,
-    Placed,
+    FakePlacements,
     container,
     node_in,
-    plugged,
+    node_with_plugin,
     settings_in,
     share,
 )
@@ -81,12 +81,12 @@ async def test_a_container_that_restarts_keeps_the_page_that_the_agent_writes(
 async def test_records_that_were_lost_are_made_again_from_the_checkpoint(
     tmp_path: Path, cdi: bool
 ) -> None:
-    placed, settings = Placed(container("a", share(0, 5))), settings_in(tmp_path, cdi=cdi)
+    placed, settings = FakePlacements(container("a", share(0, 5))), settings_in(tmp_path, cdi=cdi)
     async with kubelet_in(tmp_path / "kubelet") as kubelet:
-        async with plugged(kubelet, settings, placed) as node:
+        async with node_with_plugin(kubelet, settings, placed) as node:
             await node.run("a")
         shutil.rmtree(settings.state_dir)
-        async with plugged(kubelet, settings, placed) as node:
+        async with node_with_plugin(kubelet, settings, placed) as node:
             await kubelet.start_container("a-uid", "main")
             (found,) = node.plugin.allocations.tied()
             assert found.cards == (CARDS[0],)
@@ -97,13 +97,13 @@ async def test_records_that_were_lost_are_made_again_from_the_checkpoint(
 async def test_who_is_in_the_checkpoint_is_not_answered_again_when_records_were_lost(
     tmp_path: Path,
 ) -> None:
-    placed, settings = Placed(container("a", share(0), time=1)), settings_in(tmp_path)
+    placed, settings = FakePlacements(container("a", share(0), time=1)), settings_in(tmp_path)
     async with kubelet_in(tmp_path / "kubelet") as kubelet:
-        async with plugged(kubelet, settings, placed) as node:
+        async with node_with_plugin(kubelet, settings, placed) as node:
             await node.run("a")
         shutil.rmtree(settings.state_dir)
         placed.add(container("b", share(1), time=2))
-        async with plugged(kubelet, settings, placed) as node:
+        async with node_with_plugin(kubelet, settings, placed) as node:
             await node.run("b")
 
 

@@ -8,7 +8,14 @@ from typing import Any
 import grpc
 import pytest
 from support.fakes.kubelet import Kubelet, kubelet_in, started
-from support.harness.device_plugin import Placed, card, node_in, plugged, running, settings_in
+from support.harness.device_plugin import (
+    FakePlacements,
+    card,
+    node_in,
+    node_with_plugin,
+    running,
+    settings_in,
+)
 
 from vgpu_native.plugin.server import plugin_server as whole
 from vgpu_native.plugin.server import registration
@@ -24,7 +31,7 @@ async def test_a_socket_that_a_killed_plugin_left_is_replaced(tmp_path: Path) ->
     kubelet.removes_sockets = False
     async with started(kubelet):
         assert settings.socket.is_socket()
-        async with plugged(kubelet, settings, Placed()) as node:
+        async with node_with_plugin(kubelet, settings, FakePlacements()) as node:
             assert node.plugin.registered
 
 
@@ -75,7 +82,7 @@ async def test_a_kubelet_that_no_longer_listens_is_registered_with_again(
 async def test_the_plugin_waits_for_a_kubelet_that_comes_later(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     settings.plugins_dir.mkdir(parents=True)
-    plugin = DevicePluginServer(settings, Placed())
+    plugin = DevicePluginServer(settings, FakePlacements())
     plugin.devices.replace([card(0)])
     async with running(plugin):
         await asyncio.sleep(0.2)
@@ -87,7 +94,7 @@ async def test_the_plugin_waits_for_a_kubelet_that_comes_later(tmp_path: Path) -
 async def test_nothing_is_registered_before_it_is_known_which_cards_there_are(
     tmp_path: Path,
 ) -> None:
-    plugin = DevicePluginServer(settings_in(tmp_path), Placed())
+    plugin = DevicePluginServer(settings_in(tmp_path), FakePlacements())
     async with kubelet_in(tmp_path / "kubelet") as kubelet, running(plugin):
         await asyncio.sleep(0.3)
         assert not kubelet.registrations, "an empty list takes the cards from pods that run"
@@ -109,7 +116,7 @@ async def test_a_registration_that_is_refused_is_tried_again(
             return await super().Register(request, context)
 
     kubelet = Strict(tmp_path / "kubelet")
-    async with started(kubelet), plugged(kubelet, settings_in(tmp_path), Placed()):
+    async with started(kubelet), node_with_plugin(kubelet, settings_in(tmp_path), FakePlacements()):
         assert len(refused) == 2
 
 

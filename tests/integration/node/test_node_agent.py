@@ -17,7 +17,7 @@ import pytest
 from support.fakes.apiserver import on_loopback
 from support.fakes.kubelet import Asked, NotStarted, kubelet_in
 from support.harness.agent_harness import Agent, NodeApi
-from support.harness.agent_site import CARD, LATER_UID, NODE, UID, Site
+from support.harness.agent_site import CARD, LATER_UID, NODE, UID, AgentSite
 from support.harness.native_library import built
 from support.servers.nats_servers import NatsServer, settings_for
 
@@ -53,7 +53,7 @@ def directory() -> Iterator[Path]:
 
 
 @pytest.fixture
-async def site(nats_server: NatsServer, shard: str, directory: Path) -> AsyncIterator[Site]:
+async def site(nats_server: NatsServer, shard: str, directory: Path) -> AsyncIterator[AgentSite]:
     log = await JetStreamLog.connect(settings_for(nats_server, shard))
     await log.open(create=True)
     nonces = (f"n-{number}" for number in itertools.count())
@@ -62,7 +62,7 @@ async def site(nats_server: NatsServer, shard: str, directory: Path) -> AsyncIte
     writing = asyncio.create_task(writer.run())
     api = NodeApi(NODE)
     async with on_loopback(api.app(), directory) as kubeconfig, kubelet_in(directory) as kubelet:
-        site = Site(directory, kubelet, api, writer)
+        site = AgentSite(directory, kubelet, api, writer)
         site.arguments = [
             *("--node", NODE, "--nats", nats_server.url, "--shard", shard, "--slots", "4"),
             *("--state-dir", str(directory / "state"), "--kubelet-dir", str(directory)),
@@ -91,7 +91,7 @@ async def ready(running: Agent) -> bool:
     return (await running.get("/readyz"))[0] == 200
 
 
-async def started(site: Site) -> Path:
+async def started(site: AgentSite) -> Path:
     """Admit and start the pod that is placed; return its limits page."""
     await site.kubelet.admit("team", "p", UID, [Asked("main", 1)])
     answer = await site.kubelet.start_container(UID, "main")
@@ -104,7 +104,7 @@ def host_path(answer: Any, mounted: str) -> Path:
 
 
 @contextlib.contextmanager
-def container(site: Site, page: Path) -> Iterator[Callable[[int], int]]:
+def container(site: AgentSite, page: Path) -> Iterator[Callable[[int], int]]:
     """Run a process as in the container; yields what allocates MiB and returns CUDA's answer."""
     if Path(limits_in_containers()).exists():
         pytest.skip("this machine is itself a container under limits")
@@ -138,7 +138,7 @@ def limits_in_containers() -> str:
     return "/etc/gpuledger/limits"
 
 
-async def test_limits_of_a_running_container_follow_the_ledger(site: Site) -> None:
+async def test_limits_of_a_running_container_follow_the_ledger(site: AgentSite) -> None:
     async with site.run_agent() as running:
         await site.kubelet.wait_listed()
         await until(lambda: ready(running), running)
@@ -186,7 +186,7 @@ def node_top(running: Agent) -> Any:
 
 
 async def test_an_agent_follows_the_log_without_a_consumer(
-    site: Site, nats_server: NatsServer, shard: str
+    site: AgentSite, nats_server: NatsServer, shard: str
 ) -> None:
     owner = await nats.connect(nats_server.url)
     try:
@@ -198,7 +198,7 @@ async def test_an_agent_follows_the_log_without_a_consumer(
 
 
 async def test_an_agent_that_starts_again_without_a_log_keeps_limits_and_catches_up(
-    site: Site,
+    site: AgentSite,
 ) -> None:
     async with site.run_agent() as running:
         await site.kubelet.wait_listed()
@@ -232,7 +232,7 @@ async def test_an_agent_that_starts_again_without_a_log_keeps_limits_and_catches
         await until(lambda: limits_page.read(page).devices[0].memory == 200 * MEBIBYTE, running)
 
 
-async def test_an_agent_that_has_forgotten_a_change_does_not_undo_it(site: Site) -> None:
+async def test_an_agent_that_has_forgotten_a_change_does_not_undo_it(site: AgentSite) -> None:
     """Placements are kept now and then, so one that is killed may have changed a page since."""
     kept = site.directory / "state" / "placements"
     async with site.run_agent() as running:
@@ -265,7 +265,9 @@ async def keeps_the_kubelet_waiting(running: Agent) -> bool:
     return float(line.rpartition(" ")[2]) > 0
 
 
-async def test_a_card_that_fails_is_told_to_kubelet_and_ledger_within_seconds(site: Site) -> None:
+async def test_a_card_that_fails_is_told_to_kubelet_and_ledger_within_seconds(
+    site: AgentSite,
+) -> None:
     async with site.run_agent() as running:
         await site.kubelet.wait_listed()
         await until(lambda: set(site.kubelet.health.values()) == {"Healthy"}, running)
@@ -280,11 +282,11 @@ async def test_a_card_that_fails_is_told_to_kubelet_and_ledger_within_seconds(si
         assert 'xid="79"' in text
 
 
-def healthy(site: Site) -> list[bool]:
+def healthy(site: AgentSite) -> list[bool]:
     return [card.healthy for card in node_annotations.read_announcement(site.api.annotations).cards]
 
 
-def break_card(site: Site) -> None:
+def break_card(site: AgentSite) -> None:
     """Let the driver tell an error of the first card."""
     text = 'import ctypes; ctypes.CDLL("libnvidia-ml.so.1").vgpu_stub_xid(0, 79)'
     environment = os.environ | site.environment
@@ -293,7 +295,7 @@ def break_card(site: Site) -> None:
 
 @pytest.mark.parametrize("policy", ["report", "evict"])
 async def test_a_pod_that_was_answered_the_cards_of_another_is_told_and_evicted_by_policy(
-    site: Site, policy: str
+    site: AgentSite, policy: str
 ) -> None:
     async with site.run_agent("--wrong-cards", policy) as running:
         await site.kubelet.wait_listed()

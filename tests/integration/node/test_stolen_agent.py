@@ -17,7 +17,13 @@ from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 from support.servers.nats_servers import settings_for
 from support.servers.shipped_log import AGENT, APIS, FORM_SECONDS, access, agent_of, filled
-from support.servers.shipped_nats import AGENT_PASSWORD, PASSWORD, SERVERS, Shipped, shipped_servers
+from support.servers.shipped_nats import (
+    AGENT_PASSWORD,
+    PASSWORD,
+    SERVERS,
+    ShippedServer,
+    shipped_servers,
+)
 
 from gpuledger.node.agent_log import INBOX
 from ledger.log.jetstream.jetstream_log import JetStreamLog
@@ -57,13 +63,13 @@ FORBIDDEN: Final = (
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Shipped]]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ShippedServer]]:
     with shipped_servers(tmp_path_factory.mktemp("shipped")) as running:
         yield running
 
 
 @pytest.fixture
-async def log(servers: list[Shipped]) -> AsyncIterator[JetStreamLog]:
+async def log(servers: list[ShippedServer]) -> AsyncIterator[JetStreamLog]:
     """Open the log with a record, a snapshot, and the stream of the lease to write it."""
     log = await filled(servers)
     lease = Lease(log.connection, log.names, writer="w", replicas=SERVERS)
@@ -74,7 +80,7 @@ async def log(servers: list[Shipped]) -> AsyncIterator[JetStreamLog]:
 
 
 @pytest.fixture
-async def agent(servers: list[Shipped]) -> AsyncIterator[Client]:
+async def agent(servers: list[ShippedServer]) -> AsyncIterator[Client]:
     """Connect as a client that has the agents' password."""
     connected = await agent_of(servers)
     yield connected
@@ -95,7 +101,7 @@ async def taken(owner: Client) -> dict[str | None, int]:
 
 
 async def test_consumers_of_a_stolen_agent_write_nothing_also_after_it_has_gone(
-    servers: list[Shipped], log: JetStreamLog
+    servers: list[ShippedServer], log: JetStreamLog
 ) -> None:
     owner = await nats.connect(servers[0].url, user="gpuledger", password=PASSWORD)
     try:
@@ -143,7 +149,7 @@ async def make_consumer(agent: Client, stream: str, name: str, target: str) -> N
 
 
 async def test_no_answer_to_an_agent_comes_to_be_stored(
-    servers: list[Shipped], log: JetStreamLog, agent: Client
+    servers: list[ShippedServer], log: JetStreamLog, agent: Client
 ) -> None:
     owner = await nats.connect(servers[0].url, user="gpuledger", password=PASSWORD)
     try:
@@ -160,7 +166,7 @@ async def test_no_answer_to_an_agent_comes_to_be_stored(
         await owner.close()
 
 
-async def reader_of(servers: list[Shipped]) -> JetStreamLog:
+async def reader_of(servers: list[ShippedServer]) -> JetStreamLog:
     """Connect to these servers as an agent does."""
     settings = settings_for(
         servers[0],
@@ -174,7 +180,7 @@ async def reader_of(servers: list[Shipped]) -> JetStreamLog:
 
 
 async def test_an_agent_reads_the_largest_record_whichever_server_it_asks(
-    servers: list[Shipped], log: JetStreamLog
+    servers: list[ShippedServer], log: JetStreamLog
 ) -> None:
     # What the API answers is larger than the largest message of a client.
     largest = bytes(RECORD_BYTES_MAX - HEADERS_BYTES_MAX)
@@ -190,7 +196,7 @@ async def test_an_agent_reads_the_largest_record_whichever_server_it_asks(
 
 
 async def test_an_agent_reads_the_log_and_writes_nothing(
-    servers: list[Shipped], log: JetStreamLog
+    servers: list[ShippedServer], log: JetStreamLog
 ) -> None:
     payload, end = await log.get(1), (await log.extent()).last
     assert payload is not None
@@ -211,7 +217,7 @@ async def test_an_agent_reads_the_log_and_writes_nothing(
 
 
 async def test_an_agent_hears_how_far_the_log_is_and_nothing_else_that_is_said_to_the_service(
-    servers: list[Shipped], log: JetStreamLog, agent: Client
+    servers: list[ShippedServer], log: JetStreamLog, agent: Client
 ) -> None:
     heard: list[str] = []
     told = asyncio.Event()

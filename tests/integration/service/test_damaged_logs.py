@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 from support.harness.command_line import gpuledger
-from support.servers.service_process import creation, live, post, set_quota, trouble
+from support.servers.service_process import (
+    creation,
+    ledger_problem,
+    post,
+    running_service,
+    set_quota,
+)
 
 from gpuledger.storage.open_log import open_log
 from ledger.core.model.denials import Reason
@@ -50,7 +56,7 @@ async def test_a_damaged_log_is_found_and_nothing_more_is_admitted(
 ) -> None:
     change, position = DAMAGE[damage]
     store = tmp_path / "store"
-    with live(store) as service:
+    with running_service(store) as service:
         set_quota(store, 8_000 * 100)
         async with service.client() as client:
             for number in range(6):
@@ -66,7 +72,7 @@ async def test_a_damaged_log_is_found_and_nothing_more_is_admitted(
         assert f"position {position}" in verified.json["problem"]
     service.start(ready=False)
     try:
-        trouble(service)
+        ledger_problem(service)
         async with service.client() as client:
             denied = await post(client, creation("more"))
         assert not denied["allowed"]
@@ -85,7 +91,7 @@ FILE_DAMAGE = {"flipped": _flip_a_byte, "truncated": lambda content: content[:-7
 
 async def test_damaged_files_of_the_log_server_are_found_at_their_position(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    with live(store) as service:
+    with running_service(store) as service:
         set_quota(store, 8_000 * 100)
         async with service.client() as client:
             for number in range(8):
@@ -102,13 +108,13 @@ async def test_damaged_files_of_the_log_server_are_found_at_their_position(tmp_p
 
 async def test_a_store_whose_log_vanished_is_not_begun_anew(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    with live(store) as service:
+    with running_service(store) as service:
         set_quota(store, 8_000)
         assert service.stop() == 0
     shutil.rmtree(store / "nats")
     service.start(ready=False)
     try:
-        reason = trouble(service)
+        reason = ledger_problem(service)
         assert "restore" in reason
     finally:
         service.kill()

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from cryptography.x509.oid import NameOID
 from support.servers import anonymous_connections
-from support.servers.service_process import Live, creation
+from support.servers.service_process import ServiceProcess, creation
 from support.servers.tls_server import ClientAuthority
 
 REVIEW_SECONDS = 10.0
@@ -31,9 +31,9 @@ def authority(tmp_path: Path) -> ClientAuthority:
 
 
 @pytest.fixture
-def service(tmp_path: Path, authority: ClientAuthority) -> Iterator[Live]:
+def service(tmp_path: Path, authority: ClientAuthority) -> Iterator[ServiceProcess]:
     """A service that takes reviews from clients with a certificate only."""
-    found = Live(
+    found = ServiceProcess(
         tmp_path / "store",
         f"--client-ca={authority.file}",
         "--client-subjects=CN=apiserver",
@@ -44,7 +44,9 @@ def service(tmp_path: Path, authority: ClientAuthority) -> Iterator[Live]:
 
 
 @contextlib.contextmanager
-def besieged(service: Live, count: int, addresses: int, *kinds: str) -> Iterator[list[int]]:
+def besieged(
+    service: ServiceProcess, count: int, addresses: int, *kinds: str
+) -> Iterator[list[int]]:
     """Let strangers hold connections for the time of a block; gives how many they made."""
     made: list[int] = []
     program = [sys.executable, anonymous_connections.__file__]
@@ -59,7 +61,7 @@ def besieged(service: Live, count: int, addresses: int, *kinds: str) -> Iterator
             made.append(int(crowd.stdout.readline() or 0))
 
 
-def certified(service: Live, authority: ClientAuthority) -> ssl.SSLContext:
+def certified(service: ServiceProcess, authority: ClientAuthority) -> ssl.SSLContext:
     context = service.tls()
     context.load_cert_chain(authority.issue((NameOID.COMMON_NAME, "apiserver")))
     return context
@@ -74,7 +76,7 @@ async def review(client: httpx2.AsyncClient, number: int) -> bool:
     return answer.status_code == 200 and bool(answer.json()["response"]["allowed"])
 
 
-async def reviewed(service: Live, context: ssl.SSLContext, count: int) -> list[float]:
+async def reviewed(service: ServiceProcess, context: ssl.SSLContext, count: int) -> list[float]:
     """Send reviews one by one; return the seconds of those that were answered, sorted."""
     took = []
 
@@ -95,7 +97,7 @@ async def reviewed(service: Live, context: ssl.SSLContext, count: int) -> list[f
     return sorted(took)
 
 
-def probed(service: Live) -> int:
+def probed(service: ServiceProcess) -> int:
     """Ask as a kubelet does, without a certificate."""
     return httpx2.get(
         f"{service.url}/readyz", verify=service.tls(), timeout=REVIEW_SECONDS
@@ -103,7 +105,7 @@ def probed(service: Live) -> int:
 
 
 async def test_reviews_are_answered_while_strangers_hold_connections(
-    service: Live, authority: ClientAuthority
+    service: ServiceProcess, authority: ClientAuthority
 ) -> None:
     context = certified(service, authority)
     with besieged(service, 700, 7, *anonymous_connections.KINDS) as made:
@@ -116,7 +118,7 @@ async def test_reviews_are_answered_while_strangers_hold_connections(
 @pytest.mark.long
 @pytest.mark.parametrize("addresses", [1, 40])
 async def test_five_thousand_strangers_do_not_stop_two_hundred_reviews(
-    service: Live,
+    service: ServiceProcess,
     authority: ClientAuthority,
     addresses: int,
     capsys: pytest.CaptureFixture[str],

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.harness.command_line import gpuledger
-from support.servers.service_process import creation, live
+from support.servers.service_process import creation, running_service
 
 pytestmark = pytest.mark.integration
 
@@ -33,7 +33,7 @@ async def used(store: Path, *options: str) -> None:
     """Run a service on a store that allows and denies a user's pods, and keeps both."""
     limit = f"requests.{CARDS}=2"
     assert gpuledger("quota", "set", "-n", "team", "gpus", limit, store=store).status == 0
-    with live(store, *options) as service:
+    with running_service(store, *options) as service:
         async with service.client() as client:
             answers = []
             for name, user in (("a", USER), ("b", ACCOUNT), ("c", USER)):

@@ -14,12 +14,12 @@ import nkeys  # type: ignore[import-untyped]
 import pytest
 from nats.aio.msg import Msg
 from support.servers.nats_servers import NatsServer
-from support.servers.service_process import Live, creation, live
+from support.servers.service_process import ServiceProcess, creation, running_service
 
 from ledger.log.jetstream import connection as connections
 from ledger.log.jetstream.connection import Access, NatsConnection
 from ledger.log.jetstream.nats_credentials import CredentialsError, check_keys
-from ledger.log.port import Unreachable
+from ledger.log.log_port import Unreachable
 from ledger.runtime.tls import own_authority
 
 pytestmark = pytest.mark.integration
@@ -79,7 +79,7 @@ def content(path: str) -> str:
 class Load:
     """Clients that create pods, one after the other, and count what is not allowed."""
 
-    def __init__(self, service: Live) -> None:
+    def __init__(self, service: ServiceProcess) -> None:
         self._service = service
         self.allowed, self.refused = 0, list[str]()
         self._ended = asyncio.Event()
@@ -120,7 +120,9 @@ async def test_a_user_of_nats_is_replaced_under_load_and_nothing_is_refused(
     login = tmp_path / "login"
     login.write_text(USERS["old"])
     options = (f"--nats={server.url}", f"--nats-login-file={login}")
-    with live(tmp_path / "store", *options, f"--nats-monitor={server.monitor_url}") as service:
+    with running_service(
+        tmp_path / "store", *options, f"--nats-monitor={server.monitor_url}"
+    ) as service:
         load = Load(service)
         running = asyncio.create_task(load.run())
         await load.more()

@@ -13,13 +13,13 @@ from cryptography.x509.oid import NameOID
 from support.harness.command_line import gpuledger
 from support.servers.service_process import (
     VALIDATE,
-    Live,
+    ServiceProcess,
     creation,
     held_uids,
-    live,
+    ledger_problem,
     post,
+    running_service,
     set_quota,
-    trouble,
     used,
 )
 from support.servers.tls_server import ClientAuthority
@@ -31,7 +31,7 @@ from ledger.log.embedded.store_lock import acquire
 pytestmark = pytest.mark.integration
 
 
-async def flood(service: Live, prefix: str, admitted: set[str], seconds: float) -> None:
+async def flood(service: ServiceProcess, prefix: str, admitted: set[str], seconds: float) -> None:
     """Post creations until the time is over or nobody answers; collect the admitted uids."""
     until = time.monotonic() + seconds
     async with service.client() as client:
@@ -64,7 +64,7 @@ def log_server_of(store: Path) -> int:
 
 async def test_what_was_acknowledged_survives_every_kill_of_the_service(tmp_path: Path) -> None:
     store, admitted = tmp_path / "store", set[str]()
-    with live(store) as service:
+    with running_service(store) as service:
         set_quota(store, 8_000 * 100_000)
         for round_ in range(3):
             task = asyncio.create_task(flood(service, f"r{round_}", admitted, 20.0))
@@ -86,7 +86,7 @@ async def test_what_was_acknowledged_survives_every_kill_of_the_service(tmp_path
 
 async def test_what_was_acknowledged_survives_every_kill_of_the_log_server(tmp_path: Path) -> None:
     store, admitted = tmp_path / "store", set[str]()
-    with live(store) as service:
+    with running_service(store) as service:
         set_quota(store, 8_000 * 100_000)
         task = asyncio.create_task(flood(service, "p", admitted, 15.0))
         for _ in range(3):
@@ -104,7 +104,7 @@ async def test_what_was_acknowledged_survives_every_kill_of_the_log_server(tmp_p
 
 async def test_a_denial_reads_like_a_sentence_with_numbers_and_a_remedy(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    with live(store) as service:
+    with running_service(store) as service:
         set_quota(store, 12_000)
         async with service.client() as client:
             assert (await post(client, creation("first")))["allowed"]
@@ -129,7 +129,7 @@ MANIFEST = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
 async def test_what_is_explained_is_of_the_namespace_in_the_query(tmp_path: Path) -> None:
     """The right to ask is checked for the namespace in the query."""
     store = tmp_path / "store"
-    with live(store) as service:
+    with running_service(store) as service:
         set_quota(store, 12_000)
         async with service.client() as client:
             foreign = await client.post("/v1/explain?namespace=other", json=creation("a"))
@@ -143,7 +143,7 @@ async def test_what_is_explained_is_of_the_namespace_in_the_query(tmp_path: Path
     assert own.json()["allowed"]
 
 
-async def _explained(service: Live, head: bytes, part: bytes) -> int:
+async def _explained(service: ServiceProcess, head: bytes, part: bytes) -> int:
     """Send a part of a request to explain and nothing more; return the status of the answer."""
     host = f"127.0.0.1:{service.port}"
     async with asyncio.timeout(20):
@@ -159,7 +159,7 @@ async def _explained(service: Live, head: bytes, part: bytes) -> int:
 
 async def test_explaining_reads_no_endless_body_and_waits_for_no_late_one(tmp_path: Path) -> None:
     options = ("--admission-deadline-seconds=1", "--review-bytes-max=100000")
-    with live(tmp_path / "store", *options) as service:
+    with running_service(tmp_path / "store", *options) as service:
         assert await _explained(service, b"Content-Length: 100", b"{") == 408
         chunk = b"20000\r\n" + b" " * 0x20000 + b"\r\n"
         assert await _explained(service, b"Transfer-Encoding: chunked", chunk) == 413
@@ -172,7 +172,7 @@ async def test_explaining_reads_no_endless_body_and_waits_for_no_late_one(tmp_pa
 
 async def test_bodies_that_never_arrive_keep_no_question_out(tmp_path: Path) -> None:
     options = ("--admission-deadline-seconds=9", "--review-bytes-max=100000")
-    with live(tmp_path / "store", *options) as service:
+    with running_service(tmp_path / "store", *options) as service:
         head, part = b"Content-Length: 100000", b" " * 90_000
         stalled = [asyncio.create_task(_explained(service, head, part)) for _ in range(8)]
         async with service.client() as client:
@@ -189,7 +189,7 @@ async def test_bodies_that_never_arrive_keep_no_question_out(tmp_path: Path) -> 
 
 
 async def test_the_metrics_tell_how_long_reviews_took_by_webhook(tmp_path: Path) -> None:
-    with live(tmp_path / "store") as service:
+    with running_service(tmp_path / "store") as service:
         async with service.client() as client:
             await post(client, creation("p"))
             await client.post("/admission/mutate", content=b"no review")
@@ -208,7 +208,7 @@ async def test_a_projection_that_is_deleted_below_the_service_is_built_again(
     tmp_path: Path,
 ) -> None:
     store = tmp_path / "store"
-    with live(store) as service:
+    with running_service(store) as service:
         set_quota(store, 8_000 * 3)
         async with service.client() as client, asyncio.timeout(40):
             await _shown(client, "/v1/usage", "24000")
@@ -221,7 +221,7 @@ async def test_a_projection_that_is_deleted_below_the_service_is_built_again(
 
 
 async def test_the_service_ends_cleanly_within_its_time(tmp_path: Path) -> None:
-    with live(tmp_path / "store") as service:
+    with running_service(tmp_path / "store") as service:
         assert service.stop() == 0
         assert server_files.read_address(service.store) is None
 
@@ -229,7 +229,7 @@ async def test_the_service_ends_cleanly_within_its_time(tmp_path: Path) -> None:
 async def test_a_service_that_waits_for_its_store_ends_when_it_is_told_to(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     lock = await acquire(tmp_path / "store" / "lock", 0.0, "nobody")
-    service = Live(tmp_path / "store")
+    service = ServiceProcess(tmp_path / "store")
     service.start(ready=False)
     try:
         async with asyncio.timeout(30):
@@ -245,7 +245,7 @@ async def test_what_a_killed_service_had_not_projected_yet_is_shown_all_the_same
     tmp_path: Path,
 ) -> None:
     store, saved = tmp_path / "store", tmp_path / "saved"
-    with live(store) as service:
+    with running_service(store) as service:
         set_quota(store, 8_000 * 2)
         assert service.stop() == 0
         # What SIGKILL leaves: neither the projection nor the head file knows the last reservation.
@@ -264,7 +264,7 @@ async def test_with_a_client_ca_a_review_without_a_certificate_is_not_judged(
 ) -> None:
     theirs = ClientAuthority(tmp_path / "api-server")
     store = tmp_path / "store"
-    with live(store, f"--client-ca={theirs.file}") as service:
+    with running_service(store, f"--client-ca={theirs.file}") as service:
         set_quota(store, 80_000)
         async with service.client() as stranger:
             forged = await stranger.post(VALIDATE, json=creation("forged"))
@@ -280,10 +280,10 @@ async def test_with_a_client_ca_a_review_without_a_certificate_is_not_judged(
 
 
 async def test_an_unreachable_log_is_a_clear_denial_and_not_ready(tmp_path: Path) -> None:
-    service = Live(tmp_path / "store", "--nats=nats://127.0.0.1:9")
+    service = ServiceProcess(tmp_path / "store", "--nats=nats://127.0.0.1:9")
     service.start(ready=False)
     try:
-        reason = trouble(service)
+        reason = ledger_problem(service)
         assert "127.0.0.1:9" in reason
         async with service.client() as client:
             denied = await post(client, creation("p"))
@@ -294,7 +294,7 @@ async def test_an_unreachable_log_is_a_clear_denial_and_not_ready(tmp_path: Path
 
 
 def test_vendors_that_are_charged_and_never_placed_are_named_at_the_start(tmp_path: Path) -> None:
-    with live(tmp_path, "--vendors=nvidia,metax,hygon"):
+    with running_service(tmp_path, "--vendors=nvidia,metax,hygon"):
         lines = (tmp_path / "service.log").read_text().splitlines()
     [told] = [line for line in lines if "vendors_counted_only" in line]
     assert "metax-sgpu" in told
@@ -302,7 +302,7 @@ def test_vendors_that_are_charged_and_never_placed_are_named_at_the_start(tmp_pa
 
 
 def test_a_setting_of_an_earlier_version_is_warned_about_once(tmp_path: Path) -> None:
-    with live(tmp_path, "--stamp-key-file=/nowhere/stamp.key"):
+    with running_service(tmp_path, "--stamp-key-file=/nowhere/stamp.key"):
         lines = (tmp_path / "service.log").read_text().splitlines()
     told = [line for line in lines if "setting_ignored" in line]
     assert len(told) == 1

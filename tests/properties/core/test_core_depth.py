@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.builders.decide_and_fold import apply, used_of
 from support.generators.random_commands import random_command, random_commands
-from support.generators.state_commands import following_command
-from support.oracles.charging_oracle import Oracle
+from support.generators.state_commands import command_about
+from support.oracles.charging_oracle import ChargingOracle
 
 from ledger.core import invariants
 from ledger.core.decide.decider import decide
@@ -21,9 +21,9 @@ seeds = st.integers(min_value=0, max_value=2**32)
 STEPS = 120
 
 
-def lived(seed: int) -> tuple[State, Oracle, random.Random]:
+def lived(seed: int) -> tuple[State, ChargingOracle, random.Random]:
     """Return a state with some accounts, and who follows it."""
-    source, state, oracle = random.Random(seed), State(), Oracle()
+    source, state, oracle = random.Random(seed), State(), ChargingOracle()
     for item in apply(state, *random_commands(seed, 10)):
         oracle.see(item.event)
     return state, oracle, source
@@ -31,7 +31,7 @@ def lived(seed: int) -> tuple[State, Oracle, random.Random]:
 
 def upcoming(source: random.Random, state: State) -> commands.AnyCommand:
     if source.random() < 0.5:
-        return following_command(source, state)
+        return command_about(source, state)
     return random_command(source)
 
 

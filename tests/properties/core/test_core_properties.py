@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders.decide_and_fold import apply, record, used_of
 from support.generators.random_commands import random_command, random_commands
-from support.oracles.charging_oracle import Oracle
+from support.oracles.charging_oracle import ChargingOracle
 
 from ledger.core import invariants, snapshots
 from ledger.core.decide.decider import decide
@@ -25,7 +25,7 @@ TRUTH = events.Observed | events.LimitSet | events.Described
 
 @given(seeds)
 def test_every_step_keeps_all_invariants_and_agrees_with_the_oracle(seed: int) -> None:
-    state, oracle = State(), Oracle()
+    state, oracle = State(), ChargingOracle()
     for command in random_commands(seed, 60):
         for item in apply(state, command):
             oracle.see(item.event)

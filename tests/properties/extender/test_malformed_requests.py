@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.harness.extender_over_http import container, listed, pod, yard
+from support.harness.extender_over_http import container, http_extender, listed, pod
 
 from extender.scheduler_extender import ExtenderSettings
 
@@ -71,7 +71,7 @@ def changed(verb: str, way: tuple[Any, ...], value: Any) -> Any:
 async def answered(posts: list[tuple[str, bytes]]) -> list[Any]:
     """Post bodies to one extender, and return what is answered; None for a 400 that says why."""
     found = []
-    async with yard(ExtenderSettings(bind_wait_seconds=0.0)) as site:
+    async with http_extender(ExtenderSettings(bind_wait_seconds=0.0)) as site:
         for name in ("n1", "n2"):
             await site.announce(name, listed({"id": f"{name}-0"}, {"id": f"{name}-1"}))
         for verb, body in posts:

@@ -165,7 +165,7 @@ def test_random_pods_fit_where_they_fit_with_hami() -> None:
     seen = Counter[bool]()
     for seed in range(SEEDS):
         cards, init, apps, fits = pod_question(seed)
-        assert fits == hami_oracle.bears(cards, init, apps), seed
+        assert fits == hami_oracle.fits_quota(cards, init, apps), seed
         seen[fits] += 1
     assert min(seen[True], seen[False]) > SEEDS // 10
 
@@ -173,6 +173,6 @@ def test_random_pods_fit_where_they_fit_with_hami() -> None:
 def test_init_containers_that_count_beside_the_others_are_noticed() -> None:
     questions = [pod_question(seed) for seed in range(SEEDS)]
     assert any(
-        fits != hami_oracle.bears(cards, [], [*init, *apps])
+        fits != hami_oracle.fits_quota(cards, [], [*init, *apps])
         for cards, init, apps, fits in questions
     )

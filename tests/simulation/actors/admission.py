@@ -17,7 +17,7 @@ TIMEOUT_SECONDS: Final = 10.0
 HOP_SECONDS_MAX: Final = 0.005
 
 
-class Endpoint(Protocol):
+class WebhookReplica(Protocol):
     """A replica as the API server reaches it. `gone` is done when the process has been killed."""
 
     gone: "asyncio.Future[None]"
@@ -38,7 +38,7 @@ class Admission:
 
     def __init__(
         self,
-        replicas: Sequence[Endpoint],
+        replicas: Sequence[WebhookReplica],
         source: random.Random,
         note: Callable[[str], None],
     ) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from ledger.kube.api.objects import Pod, Workload
 from simulation.actors.admission import Admission
 from simulation.model import kinds
-from simulation.model.apiserver import ApiServer, Conflict
+from simulation.model.apiserver import Conflict, SimulatedApiServer
 from simulation.model.operations import Ending
 from simulation.model.settings import SETTLE_SECONDS
 from webhook.admission.verdict import RESERVED
@@ -35,7 +35,7 @@ REFUSED_BY_OTHERS: Final = (Ending.DENIED_BY_WEBHOOK, Ending.DENIED_BY_QUOTA)
 _PODS: Final = GroupResource(resource="pods", version="v1")
 
 
-class Outcome(Enum):
+class WriteOutcome(Enum):
     """What became of a request."""
 
     DONE = auto()
@@ -52,7 +52,7 @@ class Review(Enum):
     CHARGED = auto()
 
 
-class Manner(msgspec.Struct, frozen=True):
+class WriteMode(msgspec.Struct, frozen=True):
     """How a request goes: who sends it, and what becomes of it after a yes."""
 
     user: str
@@ -61,17 +61,19 @@ class Manner(msgspec.Struct, frozen=True):
     dry_run: bool = False
 
 
-class Writing:
+class AdmittedWrites:
     """Writes to one API server."""
 
-    def __init__(self, server: ApiServer, admission: Admission, source: random.Random) -> None:
+    def __init__(
+        self, server: SimulatedApiServer, admission: Admission, source: random.Random
+    ) -> None:
         self.server = server
         self.admission = admission
         self.source = source
         self._calls = 0
 
     def request(
-        self, operation: str, item: Pod | Workload, old: Pod | Workload | None, manner: Manner
+        self, operation: str, item: Pod | Workload, old: Pod | Workload | None, manner: WriteMode
     ) -> AdmissionRequest:
         """Return the review of a write."""
         kind, resource = GroupKind(kind="Pod"), _PODS
@@ -84,7 +86,7 @@ class Writing:
             manner, _raw(item), _raw(old),
         )  # fmt: skip
 
-    def scale_request(self, old: Workload, count: int, manner: Manner) -> AdmissionRequest:
+    def scale_request(self, old: Workload, count: int, manner: WriteMode) -> AdmissionRequest:
         """Return the review of a change of an object's scale."""
         found = kinds.resource_of(old)
         before = Scale(old.metadata, ScaleSpec(kinds.count_of(old)))
@@ -121,8 +123,8 @@ class Writing:
         return review is Review.CHARGED or namespace not in self.server.lenient
 
     async def store(
-        self, item: Pod | Workload, base: int, manner: Manner, *, reviewed: bool | None
-    ) -> Outcome:
+        self, item: Pod | Workload, base: int, manner: WriteMode, *, reviewed: bool | None
+    ) -> WriteOutcome:
         """Write what was allowed, as its ending has it."""
         server, ending = self.server, manner.ending
         attempt = item.metadata.uid, base
@@ -130,27 +132,27 @@ class Writing:
         late = manner.late
         server.pending[attempt] += counted
 
-        def write() -> Outcome:
+        def write() -> WriteOutcome:
             server.pending[attempt] -= counted
             try:
                 server.write(item, base, reviewed=reviewed)
             except Conflict:
-                return Outcome.TAKEN
-            return Outcome.DONE
+                return WriteOutcome.TAKEN
+            return WriteOutcome.DONE
 
         await asyncio.sleep(self.source.random() * ETCD_SECONDS_MAX)
 
         if ending is Ending.LOST:
             server.pending[attempt] -= counted
-            return Outcome.FAILED
+            return WriteOutcome.FAILED
         if ending in (Ending.LATE, Ending.BEYOND):
             if ending is Ending.BEYOND:
                 # Nobody can have kept room for it; it is charged when it is seen.
                 late, reviewed = late + BEYOND_SECONDS, False
             asyncio.get_running_loop().call_later(late, write)
-            return Outcome.FAILED
+            return WriteOutcome.FAILED
         outcome = write()
-        return Outcome.FAILED if ending is Ending.UNKNOWN else outcome
+        return WriteOutcome.FAILED if ending is Ending.UNKNOWN else outcome
 
     def _request(
         self,
@@ -159,7 +161,7 @@ class Writing:
         resource: GroupResource,
         namespace: str,
         name: str,
-        manner: Manner,
+        manner: WriteMode,
         item: msgspec.Raw,
         old: msgspec.Raw,
     ) -> AdmissionRequest:

@@ -9,13 +9,13 @@ from ledger.core.model.commands import AnyCommand, MakeRoom
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Pod
 from ledger.log.ledger import Accepted
-from simulation.actors.admitted_writes import Writing, now
+from simulation.actors.admitted_writes import AdmittedWrites, now
 from simulation.actors.kubelets import Kubelets
 from simulation.model.apiserver import counts
-from simulation.model.operations import KeepRoom
+from simulation.model.operations import ClaimCards
 
 
-class Deciding(Protocol):
+class CommandReplica(Protocol):
     """A replica that decides commands. `gone` is done when the process has been killed."""
 
     gone: "asyncio.Future[None]"
@@ -29,15 +29,17 @@ class Deciding(Protocol):
         ...
 
 
-class Room:
+class CardClaims:
     """Makes room in one cluster."""
 
-    def __init__(self, writing: Writing, kubelets: Kubelets, replicas: Sequence[Deciding]) -> None:
+    def __init__(
+        self, writing: AdmittedWrites, kubelets: Kubelets, replicas: Sequence[CommandReplica]
+    ) -> None:
         self._server, self._source = writing.server, writing.source
         self._kubelets = kubelets
         self._replicas = replicas
 
-    async def keep(self, operation: KeepRoom) -> None:
+    async def keep(self, operation: ClaimCards) -> None:
         """Have a whole card kept for a pod that waits, and delete those who are on it."""
         pod, nodes = self._server.pick(operation.pick), sorted(self._server.nodes.objects)
         if pod is None or not nodes or pod.spec.node_name or not counts(pod, now()):

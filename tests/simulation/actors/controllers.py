@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Pod, Workload
-from simulation.actors.admitted_writes import Manner, Outcome, Writing, now
-from simulation.actors.pod_requests import Naming, Requests
-from simulation.actors.workload_requests import ORPHANING, RootRequests
+from simulation.actors.admitted_writes import AdmittedWrites, WriteMode, WriteOutcome, now
+from simulation.actors.pod_requests import PodNaming, PodRequests
+from simulation.actors.workload_requests import ORPHANING, WorkloadRequests
 from simulation.model import kinds
 from simulation.model.apiserver import TERMINAL, counts
 from simulation.model.operations import Ending
@@ -34,7 +34,7 @@ STORED_SHARE: Final = 0.9
 class Controllers:
     """Plays the controllers of one cluster. `working` says whether they make anything."""
 
-    def __init__(self, writing: Writing, pods: Requests, roots: RootRequests) -> None:
+    def __init__(self, writing: AdmittedWrites, pods: PodRequests, roots: WorkloadRequests) -> None:
         self.working = True
         self._writing = writing
         self._server = writing.server
@@ -156,23 +156,23 @@ class Controllers:
         labels = {**pods["metadata"].get("labels", {}), **(found.metadata.labels or {})}
         labelled = {**pods, "metadata": {"labels": labels} if labels else {}}
         pod = kinds.pod_of(labelled, namespace, kinds.reference_to(found))
-        outcome = await self._pods.post(pod, Naming(), self._manner(found))
+        outcome = await self._pods.post(pod, PodNaming(), self._manner(found))
         self._note(found, outcome)
-        return outcome is Outcome.DONE
+        return outcome is WriteOutcome.DONE
 
     def _pods_of(self, found: Workload) -> list[Pod]:
         pods = self._server.pods.objects
         return [pods[name] for name in sorted(pods) if _is_of(pods[name].metadata, found)]
 
-    def _manner(self, found: Workload) -> Manner:
+    def _manner(self, found: Workload) -> WriteMode:
         ending = Ending.STORED
         if self._source.random() > STORED_SHARE:
             ending = self._source.choice(list(Ending))
         user = kinds.controller_of(kinds.resource_of(found))
-        return Manner(user, ending, self._source.random())
+        return WriteMode(user, ending, self._source.random())
 
-    def _note(self, found: Workload, outcome: Outcome) -> None:
-        if outcome is Outcome.REFUSED:
+    def _note(self, found: Workload, outcome: WriteOutcome) -> None:
+        if outcome is WriteOutcome.REFUSED:
             self._not_before[found.metadata.uid] = now() + BACK_OFF_SECONDS
 
 

@@ -10,11 +10,11 @@ from typing import Final
 import msgspec
 
 from ledger.kube.api.objects import ApiNode, NodeCondition, NodeStatus, ObjectMeta, Pod, PodStatus
-from simulation.actors.admitted_writes import Writing, now
+from simulation.actors.admitted_writes import AdmittedWrites, now
 from simulation.model import hami_annotations, kinds
-from simulation.model.apiserver import ApiServer, counts
+from simulation.model.apiserver import SimulatedApiServer, counts
 from simulation.model.hami_annotations import LOCK, PHASE
-from simulation.model.operations import Annotate, DropNode, PlaceElsewise, SetNode, Slab
+from simulation.model.operations import Annotate, CardSpec, DropNode, PlaceByHami, SetNode
 from simulation.model.settings import demand
 
 PASS_SECONDS_MAX: Final = 1.5
@@ -27,8 +27,8 @@ SLOW_SHARE: Final = 0.5
 class Kubelets:
     """Plays the nodes of one cluster."""
 
-    def __init__(self, writing: Writing) -> None:
-        self._server: ApiServer = writing.server
+    def __init__(self, writing: AdmittedWrites) -> None:
+        self._server: SimulatedApiServer = writing.server
         self._source = writing.source
         self._announced: dict[str, SetNode] = {}
 
@@ -74,13 +74,13 @@ class Kubelets:
             cards = tuple(msgspec.structs.replace(one, healthy=True) for one in last.cards)
             self.set_node(msgspec.structs.replace(last, cards=cards, ready=True))
 
-    def slabs(self, name: str) -> tuple[Slab, ...]:
+    def slabs(self, name: str) -> tuple[CardSpec, ...]:
         """Return the cards of a node that exists, as it announced them last."""
         last = self._announced.get(name)
         exists = ("", name) in self._server.nodes.objects
         return last.cards or () if last is not None and exists else ()
 
-    def place_elsewise(self, operation: PlaceElsewise) -> None:
+    def place_elsewise(self, operation: PlaceByHami) -> None:
         """Bind a pod that waits, as another scheduler does: with one card and no regard."""
         pod, nodes = self._server.pick(operation.pick), sorted(self._server.nodes.objects)
         if pod is None or not nodes or not _waits(pod) or _is_made(pod):

@@ -13,10 +13,10 @@ from ledger.core.model.amounts import covers
 from ledger.kube.api.objects import OwnerReference, Pod, PodStatus, Resources
 from simulation.actors.admitted_writes import (
     REFUSED_BY_OTHERS,
-    Manner,
-    Outcome,
+    AdmittedWrites,
     Review,
-    Writing,
+    WriteMode,
+    WriteOutcome,
     now,
 )
 from simulation.model import kinds
@@ -38,27 +38,27 @@ UPDATE_TRIES: Final = 5
 ROUND_SECONDS_MAX: Final = 8.0
 
 
-class Naming(msgspec.Struct, frozen=True):
+class PodNaming(msgspec.Struct, frozen=True):
     """How a pod gets its name: `name` empty means generated, so many times one that is taken."""
 
     name: str = ""
     collisions: int = 0
 
 
-class Requests:
+class PodRequests:
     """Performs the operations of a script that are about pods."""
 
-    def __init__(self, writing: Writing) -> None:
+    def __init__(self, writing: AdmittedWrites) -> None:
         self._writing = writing
         self._server = writing.server
         self._source = writing.source
 
     async def create(self, operation: Create) -> None:
         """Post a pod, and again when that fails, as a controller does."""
-        manner = Manner(
+        manner = WriteMode(
             f"{USERS}{operation.owner}", operation.ending, operation.late, operation.dry_run
         )
-        naming = Naming(operation.name, operation.collisions)
+        naming = PodNaming(operation.name, operation.collisions)
         if operation.copies:
             await self._copy(operation, naming, manner)
             return
@@ -71,15 +71,15 @@ class Requests:
                 outcome = self._post_unreviewed(pod, naming)
             else:
                 outcome = await self.post(pod, naming, manner, forged=forged)
-            if outcome is Outcome.DONE:
+            if outcome is WriteOutcome.DONE:
                 return
             if manner.ending not in REFUSED_BY_OTHERS:
                 manner = msgspec.structs.replace(manner, ending=Ending.STORED)
             await asyncio.sleep(self._source.random())
 
     async def post(
-        self, pod: Pod, naming: Naming, manner: Manner, *, forged: bool = False
-    ) -> Outcome:
+        self, pod: Pod, naming: PodNaming, manner: WriteMode, *, forged: bool = False
+    ) -> WriteOutcome:
         """Post a pod once, with all tries of its name."""
         writing = self._writing
         pod = await writing.admission.mutate(writing.request("CREATE", pod, None, manner), pod)
@@ -89,18 +89,18 @@ class Requests:
                 writing.request("CREATE", tried, None, manner), manner.ending
             )
             if review is Review.REFUSED:
-                return Outcome.REFUSED
+                return WriteOutcome.REFUSED
             if manner.dry_run:
-                return Outcome.DONE
+                return WriteOutcome.DONE
             admitted = writing.admitted(review, pod.metadata.namespace)
             if forged and review is Review.CHARGED:
                 self._server.barred.add(tried.metadata.uid)
             outcome = await writing.store(tried, 0, manner, reviewed=admitted)
-            if outcome is not Outcome.TAKEN:
+            if outcome is not WriteOutcome.TAKEN:
                 return outcome
-        return Outcome.FAILED
+        return WriteOutcome.FAILED
 
-    async def _copy(self, operation: Create, naming: Naming, manner: Manner) -> None:
+    async def _copy(self, operation: Create, naming: PodNaming, manner: WriteMode) -> None:
         """Post copies of what a dry run shows at once; some are stored late.
 
         All carry one annotation, as those did that earlier versions took for one request.
@@ -117,7 +117,7 @@ class Requests:
                 self.post(
                     copy,
                     naming,
-                    Manner(manner.user, source.choice(COPIED), source.random() * COPIED_SECONDS),
+                    WriteMode(manner.user, source.choice(COPIED), source.random() * COPIED_SECONDS),
                     forged=forged,
                 )
                 for _ in range(operation.copies)
@@ -176,15 +176,15 @@ class Requests:
         found = [one for one in self._server.roots() if one.metadata.namespace == namespace]
         return kinds.reference_to(self._source.choice(found)) if found else None
 
-    def _post_unreviewed(self, pod: Pod, naming: Naming) -> Outcome:
+    def _post_unreviewed(self, pod: Pod, naming: PodNaming) -> WriteOutcome:
         """Store a pod that no webhook has seen: it was not registered just then."""
         try:
             self._server.write(self._named(pod, naming, 0), 0, reviewed=False)
         except Conflict:
-            return Outcome.TAKEN
-        return Outcome.DONE
+            return WriteOutcome.TAKEN
+        return WriteOutcome.DONE
 
-    def _named(self, pod: Pod, naming: Naming, number: int) -> Pod:
+    def _named(self, pod: Pod, naming: PodNaming, number: int) -> Pod:
         """Give a pod its uid and, where it is generated, its name, which may be taken already."""
         uid, name = self._server.fresh_uid(), naming.name
         if not name:
@@ -198,7 +198,7 @@ class Requests:
 
     async def _insist(self, operation: Update, name: Name, memory: int) -> None:
         """Send an update again when others refuse it, as a controller does."""
-        manner = Manner("user-", operation.ending, operation.late, operation.dry_run)
+        manner = WriteMode("user-", operation.ending, operation.late, operation.dry_run)
         if manner.ending in REFUSED_BY_OTHERS:
             for _ in range(operation.rounds):
                 await self._update(operation, name, memory, manner)
@@ -206,7 +206,7 @@ class Requests:
             manner = msgspec.structs.replace(manner, ending=operation.last)
         await self._update(operation, name, memory, manner)
 
-    async def _update(self, operation: Update, name: Name, memory: int, manner: Manner) -> None:
+    async def _update(self, operation: Update, name: Name, memory: int, manner: WriteMode) -> None:
         writing = self._writing
         for number in range(UPDATE_TRIES):
             stored = self._server.pods.objects.get(name)
@@ -229,7 +229,7 @@ class Requests:
                 manner,
                 reviewed=None if covers(demand(old), demand(changed)) else admitted,
             )
-            if outcome is not Outcome.TAKEN or not operation.repeat:
+            if outcome is not WriteOutcome.TAKEN or not operation.repeat:
                 return
 
     def _is_foreign(self, pod: Pod) -> bool:

@@ -13,7 +13,7 @@ from extender.scheduler_api.extender_wire import BindingArgs, ExtenderArgs
 from extender.scheduler_api.extender_wire import ExtenderUnavailable as NotReady
 from extender.scheduler_extender import Extender
 from ledger.kube.api.objects import Pod
-from simulation.actors.admitted_writes import Writing, now
+from simulation.actors.admitted_writes import AdmittedWrites, now
 from simulation.model.apiserver import counts
 
 PASS_SECONDS_MAX: Final = 2.0
@@ -30,7 +30,7 @@ T = TypeVar("T")
 Question = Callable[[Extender], Coroutine[Any, Any, T]]
 
 
-class Answering(Protocol):
+class ExtenderReplica(Protocol):
     """A replica as a scheduler reaches it. `gone` is done when the process has been killed."""
 
     gone: "asyncio.Future[None]"
@@ -50,8 +50,8 @@ class Scheduler:
     def __init__(
         self,
         name: str,
-        writing: Writing,
-        replicas: Sequence[Answering],
+        writing: AdmittedWrites,
+        replicas: Sequence[ExtenderReplica],
         note: Callable[[str], None],
     ) -> None:
         self.working = True

@@ -9,10 +9,10 @@ from ledger.core.model.amounts import covers
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Pod, Workload
 from simulation.actors.admitted_writes import (
     REFUSED_BY_OTHERS,
-    Manner,
-    Outcome,
+    AdmittedWrites,
     Review,
-    Writing,
+    WriteMode,
+    WriteOutcome,
     now,
 )
 from simulation.model import kinds
@@ -38,17 +38,17 @@ ORPHANING_SECONDS_MAX: Final = 0.5
 ORPHANING_ROUNDS_MAX: Final = 40
 
 
-class RootRequests:
+class WorkloadRequests:
     """Performs the operations of a script that are about objects that make pods."""
 
-    def __init__(self, writing: Writing) -> None:
+    def __init__(self, writing: AdmittedWrites) -> None:
         self._writing = writing
         self._server = writing.server
         self._source = writing.source
 
     async def create(self, operation: CreateRoot) -> None:
         """Post an object, and again when that fails."""
-        manner = Manner(USER, operation.ending, operation.late, operation.dry_run)
+        manner = WriteMode(USER, operation.ending, operation.late, operation.dry_run)
         for _ in range(operation.retries + 1):
             found, forged = self._root(operation)
             if forged and manner.ending is Ending.BEYOND:
@@ -58,24 +58,24 @@ class RootRequests:
                 outcome = self._post_unreviewed(found)
             else:
                 outcome = await self.post(found, manner, forged=forged)
-            if outcome is Outcome.DONE:
+            if outcome is WriteOutcome.DONE:
                 return
             if manner.ending not in REFUSED_BY_OTHERS:
                 manner = msgspec.structs.replace(manner, ending=Ending.STORED)
             await asyncio.sleep(self._source.random())
 
     async def post(
-        self, found: Workload, manner: Manner, *, forged: bool = False, part: bool = False
-    ) -> Outcome:
+        self, found: Workload, manner: WriteMode, *, forged: bool = False, part: bool = False
+    ) -> WriteOutcome:
         """Post an object once; what is `part` of another root is not charged itself."""
         writing = self._writing
         review = await writing.reviewed(
             writing.request("CREATE", found, None, manner), manner.ending
         )
         if review is Review.REFUSED:
-            return Outcome.REFUSED
+            return WriteOutcome.REFUSED
         if manner.dry_run:
-            return Outcome.DONE
+            return WriteOutcome.DONE
         if forged and review is Review.CHARGED:
             self._server.barred.add(found.metadata.uid)
         admitted = not part and writing.admitted(review, found.metadata.namespace)
@@ -85,7 +85,7 @@ class RootRequests:
         """Let several clients write one object at the same time."""
         found = self._server.pick_root(operation.pick)
         if found is not None:
-            manner = Manner(USER, operation.ending, operation.late, operation.dry_run)
+            manner = WriteMode(USER, operation.ending, operation.late, operation.dry_run)
             await asyncio.gather(
                 *(
                     self._change(operation, found, client, manner)
@@ -93,15 +93,15 @@ class RootRequests:
                 )
             )
 
-    async def scale(self, found: Workload, count: int, manner: Manner) -> Outcome:
+    async def scale(self, found: Workload, count: int, manner: WriteMode) -> WriteOutcome:
         """Change a count through the scale subresource."""
         writing = self._writing
         request = writing.scale_request(found, count, manner)
         review = await writing.reviewed(request, manner.ending, ignoring=True)
         if review is Review.REFUSED:
-            return Outcome.REFUSED
+            return WriteOutcome.REFUSED
         if manner.dry_run:
-            return Outcome.DONE
+            return WriteOutcome.DONE
         return await self._write(found, kinds.with_count(found, count), manner, review)
 
     def progress(self, operation: Progress) -> None:
@@ -184,16 +184,16 @@ class RootRequests:
         ]
         return kinds.reference_to(self._source.choice(found)) if found else None
 
-    def _post_unreviewed(self, found: Workload) -> Outcome:
+    def _post_unreviewed(self, found: Workload) -> WriteOutcome:
         """Store an object that no webhook has seen: it was not registered just then."""
         try:
             self._server.write(found, 0, reviewed=False)
         except Conflict:
-            return Outcome.TAKEN
-        return Outcome.DONE
+            return WriteOutcome.TAKEN
+        return WriteOutcome.DONE
 
     async def _change(
-        self, operation: ChangeRoot, picked: Workload, client: int, manner: Manner
+        self, operation: ChangeRoot, picked: Workload, client: int, manner: WriteMode
     ) -> None:
         count, scaling = operation.counts[client], operation.scale and not client % 2
         for number in range(UPDATE_TRIES):
@@ -205,12 +205,12 @@ class RootRequests:
                 outcome = await self.scale(old, count, manner)
             else:
                 outcome = await self._update(old, _changed(old, operation, count), manner)
-            if outcome is Outcome.REFUSED and old is not stored:
+            if outcome is WriteOutcome.REFUSED and old is not stored:
                 continue  # refused on stale data: the API server tries once more on fresh data
-            if outcome is not Outcome.TAKEN or not operation.repeat:
+            if outcome is not WriteOutcome.TAKEN or not operation.repeat:
                 return
 
-    async def _update(self, old: Workload, changed: Workload, manner: Manner) -> Outcome:
+    async def _update(self, old: Workload, changed: Workload, manner: WriteMode) -> WriteOutcome:
         writing = self._writing
         meta = msgspec.structs.replace(
             changed.metadata,
@@ -221,14 +221,14 @@ class RootRequests:
         )
         review = await writing.reviewed(request, manner.ending)
         if review is Review.REFUSED:
-            return Outcome.REFUSED
+            return WriteOutcome.REFUSED
         if manner.dry_run or changed == old:
-            return Outcome.DONE
+            return WriteOutcome.DONE
         return await self._write(old, changed, manner, review)
 
     async def _write(
-        self, old: Workload, changed: Workload, manner: Manner, review: Review
-    ) -> Outcome:
+        self, old: Workload, changed: Workload, manner: WriteMode, review: Review
+    ) -> WriteOutcome:
         """Store a change. What was not asked for is charged when it is seen."""
         reviewed: bool | None = review is Review.CHARGED
         if covers(envelope(old), envelope(changed)):

@@ -14,14 +14,14 @@ from ledger.log.memory_log import CallFate, Fault, MemoryLog
 from simulation.engine.processes import outside
 
 
-class Weather(msgspec.Struct, frozen=True):
+class FaultRates(msgspec.Struct, frozen=True):
     """How bad the way is: the share of calls that fail and of calls that are slow."""
 
     trouble: float = 0.0
     slow: float = 0.0
 
 
-CALM: Final = Weather()
+NO_FAULTS: Final = FaultRates()
 
 HOP_SECONDS_MAX: Final = 0.004
 SLOW_SECONDS_MAX: Final = 1.5
@@ -42,7 +42,7 @@ class SeededFaults:
     """Decides what becomes of one client's calls. `cut_off`: nothing gets through."""
 
     def __init__(self, source: random.Random) -> None:
-        self.weather = CALM
+        self.weather = NO_FAULTS
         self.cut_off = False
         self._source = source
 

@@ -201,7 +201,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """
         self._burying = True
         self._ready += self._dropped
-        for _ in range(BURIAL_ROUNDS_MAX):
+        for _ in range(CLOSING_ROUNDS_MAX):
             waiting = [task for task in self._tasks if not task.done()]
             if not waiting:
                 break
@@ -210,7 +210,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._run_ready()
         for generator in self._generators:
             self.create_task(_close(generator))
-        for _ in range(BURIAL_ROUNDS_MAX):
+        for _ in range(CLOSING_ROUNDS_MAX):
             self._run_ready()
         for task in self._tasks:
             if task.done() and not task.cancelled():
@@ -225,7 +225,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 context.run(callback, *args)
 
 
-BURIAL_ROUNDS_MAX = 50
+CLOSING_ROUNDS_MAX = 50
 """How often a task is cancelled at the end: some answer the first cancellation with more work."""
 
 

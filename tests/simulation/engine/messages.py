@@ -1,7 +1,7 @@
 """Messages between simulated replicas: requests on subjects, as NATS carries them, and lost ones.
 
-A `Line` stands where the forwarder and the command server of `ledger.log.peers.forwarding` expect
-their connection.
+A `MessageClient` stands where the forwarder and the command server of
+`ledger.log.peers.forwarding` expect their connection.
 """
 
 import asyncio
@@ -41,18 +41,18 @@ class Message:
 Receive = Callable[[Message], Awaitable[None]]
 
 
-class Exchange:
+class MessageBroker:
     """Who listens on which subject."""
 
     def __init__(self) -> None:
         self.listening: dict[str, tuple[Process, Receive]] = {}
 
 
-class Line:
+class MessageClient:
     """One process's line to the exchange, as bad as its way to the log."""
 
     def __init__(
-        self, exchange: Exchange, process: Process, faults: SeededFaults, source: random.Random
+        self, exchange: MessageBroker, process: Process, faults: SeededFaults, source: random.Random
     ) -> None:
         self._exchange = exchange
         self._process = process

@@ -42,7 +42,7 @@ class Conflict(Exception):
 class Collection(Generic[T]):
     """Objects of one kind. `history` holds every change, in order."""
 
-    def __init__(self, clock: "Versions") -> None:
+    def __init__(self, clock: "VersionCounter") -> None:
         self.objects: dict[Name, T] = {}
         self.history: list[Changed[T]] = []
         self._clock = clock
@@ -77,7 +77,7 @@ class Collection(Generic[T]):
         self._clock.wake()
 
 
-class Versions:
+class VersionCounter:
     """The resourceVersion that all kinds share, and the wake-up call for watchers."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Versions:
         await self._news.wait()
 
 
-class ApiServer:
+class SimulatedApiServer:
     """The objects of one cluster; `region` is what its services are told that it is in.
 
     `reviewed` holds the uids whose stored demand was admitted by the ledger's webhook: those must
@@ -114,7 +114,7 @@ class ApiServer:
         """`on_write` is called with namespace and key of every pod or root that is written."""
         self.name = name
         self.region = ""
-        self.versions = Versions()
+        self.versions = VersionCounter()
         self.pods: Collection[Pod] = Collection(self.versions)
         self.quotas: Collection[ResourceQuota] = Collection(self.versions)
         self.nodes: Collection[ApiNode] = Collection(self.versions)

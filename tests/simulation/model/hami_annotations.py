@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from simulation.model.operations import Slab
+from simulation.model.operations import CardSpec
 
 REGISTER: Final = "hami.io/node-nvidia-register"
 KEEPER: Final = "gpuledger.io/keeper"
@@ -21,7 +21,7 @@ OWN: Final = "gpuledger"
 _TYPE: Final = "NVIDIA-A100"
 
 
-def announcement(slabs: Sequence[Slab], keeper: str) -> dict[str, str]:
+def announcement(slabs: Sequence[CardSpec], keeper: str) -> dict[str, str]:
     """Return the annotations of a node with these cards; HAMi's older form for its own nodes."""
     closed = ",".join(one.uuid for one in slabs if one.cordoned)
     if keeper != OWN:

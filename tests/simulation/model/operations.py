@@ -286,12 +286,12 @@ class SetNode(Operation, frozen=True):
 
     cluster: int
     name: str
-    cards: tuple["Slab", ...] | None
+    cards: tuple["CardSpec", ...] | None
     keeper: str
     ready: bool = True
 
 
-class Slab(msgspec.Struct, frozen=True):
+class CardSpec(msgspec.Struct, frozen=True):
     """A card as a node announces it: MiB, and how many containers may share it."""
 
     uuid: str
@@ -308,7 +308,7 @@ class DropNode(Operation, frozen=True):
     name: str
 
 
-class PlaceElsewise(Operation, frozen=True):
+class PlaceByHami(Operation, frozen=True):
     """Another scheduler binds a pod, with HAMi's annotations and whatever is on the card."""
 
     cluster: int
@@ -325,7 +325,7 @@ class Annotate(Operation, frozen=True):
     card: int
 
 
-class KeepRoom(Operation, frozen=True):
+class ClaimCards(Operation, frozen=True):
     """Cards are kept for a pod that waits, and whoever is on them is deleted."""
 
     cluster: int

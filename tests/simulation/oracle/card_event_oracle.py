@@ -35,7 +35,7 @@ _HANDED_OUT: Final = 2
 _NOTHING: Final = (0, 0, 0)
 
 
-class Held(msgspec.Struct):
+class PlacedCards(msgspec.Struct):
     """A pod that has cards. `stage` is 0 for proposed, 1 for bound, 2 for handed out."""
 
     uid: str
@@ -58,20 +58,20 @@ class Held(msgspec.Struct):
         return any(one.exclusive for one in shares if one.uuid == uuid)
 
 
-class Kept(NamedTuple):
+class ClaimedCards(NamedTuple):
     """What is kept for a pod, while `victims`, by namespace, key and uid, leave."""
 
-    wanted: Held
+    wanted: PlacedCards
     victims: tuple[tuple[str, str, str], ...]
 
 
-class CardBooks:
+class CardEventOracle:
     """Which cards there are, by node; who is placed; and what is kept, by the pod it is for."""
 
     def __init__(self) -> None:
         self.cards: dict[str, dict[str, Card]] = {}
-        self.placed: dict[Place, Held] = {}
-        self.kept: dict[Place, Kept] = {}
+        self.placed: dict[Place, PlacedCards] = {}
+        self.kept: dict[Place, ClaimedCards] = {}
         self._keepers: dict[str, str] = {}
 
     def enter(self, event: OfCards) -> Iterator[str]:
@@ -135,8 +135,8 @@ class CardBooks:
         elif isinstance(event, events.Resized):
             self.placed[place].parts = event.parts
         elif isinstance(event, events.Claimed):
-            wanted = Held(event.uid, event.node, event.parts, 0)
-            self.kept[place] = Kept(wanted, event.victims)
+            wanted = PlacedCards(event.uid, event.node, event.parts, 0)
+            self.kept[place] = ClaimedCards(wanted, event.victims)
         else:
             self.kept.pop(place, None)
 
@@ -145,7 +145,7 @@ class CardBooks:
         if place in self.placed:
             yield f"{event.key} is placed a second time, on {event.node}"
         seen = event.cause == events.Cause.SEEN
-        held = Held(event.uid, event.node, event.parts, int(seen))
+        held = PlacedCards(event.uid, event.node, event.parts, int(seen))
         if not seen:
             yield from self._breaks_a_rule(place, held)
         self.placed[place] = held
@@ -153,7 +153,7 @@ class CardBooks:
         if not seen:
             yield from self._is_too_much(place, held)
 
-    def _breaks_a_rule(self, place: Place, held: Held) -> Iterator[str]:
+    def _breaks_a_rule(self, place: Place, held: PlacedCards) -> Iterator[str]:
         beside = [one for at, one in self.placed.items() if one.node == held.node and at != place]
         if self._keepers.get(held.node) == "hami" and any(
             one.stage < _HANDED_OUT for one in beside
@@ -169,7 +169,7 @@ class CardBooks:
             if any(one.has_alone(uuid) for _, one in self._kept_from(place, held.node)):
                 yield f"{place[1]} is on {uuid} of {held.node}, which is kept for one pod alone"
 
-    def _is_too_much(self, place: Place, held: Held) -> Iterator[str]:
+    def _is_too_much(self, place: Place, held: PlacedCards) -> Iterator[str]:
         """Say which cards of a pod have less than is promised of them, with what is kept."""
         for uuid in held.uuids():
             card = self.cards.get(held.node, {}).get(uuid)
@@ -184,7 +184,7 @@ class CardBooks:
             if any(one > limit for one, limit in zip(used, limits, strict=True)):
                 yield f"{place[1]} takes {uuid} of {held.node} to {used} of {limits}"
 
-    def _kept_from(self, place: Place, node: str) -> list[tuple[Kept, Held]]:
+    def _kept_from(self, place: Place, node: str) -> list[tuple[ClaimedCards, PlacedCards]]:
         """Return what is kept on a node for others than one pod."""
         return [
             (kept, kept.wanted)
@@ -192,7 +192,7 @@ class CardBooks:
             if at != place and kept.wanted.node == node
         ]
 
-    def _victims_hold(self, kept: Kept, node: str, uuid: str) -> Three:
+    def _victims_hold(self, kept: ClaimedCards, node: str, uuid: str) -> Three:
         total = _NOTHING
         for namespace, key, uid in kept.victims:
             held = self.placed.get((namespace, key))
@@ -207,7 +207,7 @@ class CardBooks:
                 total = _plus(total, held.books(uuid))
         return total
 
-    def _taken(self) -> Iterator[tuple[Held, str]]:
+    def _taken(self) -> Iterator[tuple[PlacedCards, str]]:
         for held in self.placed.values():
             for uuid in held.uuids():
                 yield held, uuid

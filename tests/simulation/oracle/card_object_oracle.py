@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 
-from simulation.model.apiserver import ApiServer, counts
+from simulation.model.apiserver import SimulatedApiServer, counts
 from simulation.model.hami_annotations import limits_in
-from simulation.oracle.card_event_oracle import Held, Place, Three
+from simulation.oracle.card_event_oracle import Place, PlacedCards, Three
 
 Lines = dict[str, Three]
 """Limits by account of a card."""
 
 
 def misplaced(
-    servers: Iterable[ApiServer], placed: dict[Place, Held], seconds: float
+    servers: Iterable[SimulatedApiServer], placed: dict[Place, PlacedCards], seconds: float
 ) -> Iterator[str]:
     """Yield which pods are not, at virtual `seconds`, where their placements say, or the reverse.
 
@@ -42,7 +42,7 @@ def misplaced(
         yield f"placements: {place} has cards of {held.node}, and is bound nowhere"
 
 
-def limits(servers: Iterable[ApiServer], placed: dict[Place, Held]) -> Lines:
+def limits(servers: Iterable[SimulatedApiServer], placed: dict[Place, PlacedCards]) -> Lines:
     """Return what every card must limit: what is announced, and nothing of what is only held."""
     found = {
         f"card/{held.node}/{uuid}": (0, 0, 0) for held in placed.values() for uuid in held.uuids()
@@ -54,7 +54,7 @@ def limits(servers: Iterable[ApiServer], placed: dict[Place, Held]) -> Lines:
     return found
 
 
-def _is_known(server: ApiServer, node: str, uuids: list[str]) -> bool:
+def _is_known(server: SimulatedApiServer, node: str, uuids: list[str]) -> bool:
     """Return whether a node announces all these cards."""
     found = server.nodes.objects.get(("", node))
     told = limits_in(found.metadata.annotations or {}) if found is not None else {}

@@ -26,9 +26,9 @@ from ledger.log.log_port import Lost
 from simulation.model.apiserver import ApiServer
 from simulation.model.settings import demand
 from simulation.oracle import card_object_oracle, quota_object_oracle
-from simulation.oracle.card_event_oracle import Held, Place
-from simulation.oracle.live_pods import Living, lives
-from simulation.oracle.quota_event_oracle import ALONE, Books
+from simulation.oracle.card_event_oracle import Place, PlacedCards
+from simulation.oracle.live_pods import LivePods, is_live
+from simulation.oracle.quota_event_oracle import ALONE, QuotaEventOracle
 
 _ENTERING: Final = (Reserved, Observed)
 """Events that say whose envelope an object counts in."""
@@ -55,15 +55,15 @@ class Checker:
         self.state = State()
         self.violation: Violation | None = None
         self.violated = asyncio.Event()
-        self._servers: dict[str, ApiServer] = {}
+        self._servers: dict[str, SimulatedApiServer] = {}
         self._note = note
-        self._books = Books()
-        self._living = Living()
-        self._placed_before: dict[Place, Held] = {}
+        self._books = QuotaEventOracle()
+        self._living = LivePods()
+        self._placed_before: dict[Place, PlacedCards] = {}
         self._images = [snapshots.encode(self.state)]
         self._payloads: list[bytes] = []
 
-    def attend(self, server: ApiServer) -> None:
+    def attend(self, server: SimulatedApiServer) -> None:
         """Compare with this API server, too, from now on; the first one has authority."""
         self._servers[server.name] = server
 
@@ -102,7 +102,7 @@ class Checker:
                 self._forged(server, event)
                 self._charged(server, space.partition("/")[2], key)
 
-    def written(self, server: ApiServer, namespace: str, key: str) -> None:
+    def written(self, server: SimulatedApiServer, namespace: str, key: str) -> None:
         """Look at an object the moment it is written."""
         self._charged(server, namespace, key)
         self._has_cards(server, namespace, key)
@@ -199,7 +199,7 @@ class Checker:
                     found[space, key] = entry.committed.uid, entry.committed.demand
         expected: dict[tuple[str, str], tuple[str, Amounts]] = {}
         for server in servers:
-            expected |= quota_object_oracle.Truth(server, now).committed(self._known)
+            expected |= quota_object_oracle.QuotaObjectOracle(server, now).committed(self._known)
         return [
             *_unlike("what exists", found, expected),
             *_unlike("limits", self._limits(), quota_object_oracle.limits(servers)),
@@ -219,7 +219,7 @@ class Checker:
         entry = self.state.entry(space, key)
         return entry.committed.demand if entry is not None and entry.committed else None
 
-    def _differences_of_cards(self, servers: list[ApiServer], now: float) -> list[str]:
+    def _differences_of_cards(self, servers: list[SimulatedApiServer], now: float) -> list[str]:
         placed = self._books.cards.placed
         found = self._limits(of_cards=True)
         return [
@@ -260,7 +260,7 @@ class Checker:
         if used != self._books.used():
             self.fail("the books add up", f"used is {used}, the books say {self._books.used()}")
 
-    def _proved(self, server: ApiServer, event: AnyEvent) -> None:
+    def _proved(self, server: SimulatedApiServer, event: AnyEvent) -> None:
         """What was proved absent cannot be written any more."""
         if not isinstance(event, Released) or event.cause != Cause.ABSENT:
             return
@@ -270,10 +270,10 @@ class Checker:
                 f"{event.key} {event.uid} at {event.base} is released and may still be written",
             )
 
-    def _has_cards(self, server: ApiServer, namespace: str, key: str) -> None:
+    def _has_cards(self, server: SimulatedApiServer, namespace: str, key: str) -> None:
         """Whoever our Binding has bound has its cards, from its write until it ends."""
         item = _stored(server, namespace, key)
-        if not isinstance(item, Pod) or not lives(item):
+        if not isinstance(item, Pod) or not is_live(item):
             return
         if item.metadata.uid not in server.bindings:
             return
@@ -285,7 +285,7 @@ class Checker:
                 f"{key} {item.metadata.uid} is bound to {where} and has none there",
             )
 
-    def _bound(self, server: ApiServer, event: AnyEvent) -> None:
+    def _bound(self, server: SimulatedApiServer, event: AnyEvent) -> None:
         """The cards of a pod that is bound to their node are not given back."""
         if not isinstance(event, Unplaced):
             return
@@ -295,13 +295,13 @@ class Checker:
             return
         if item.metadata.uid in server.foreign and not before.stage:
             return  # another client bound it after our Binding was proved not to have been stored
-        if f"{server.name}/{item.spec.node_name}" == before.node and lives(item):
+        if f"{server.name}/{item.spec.node_name}" == before.node and is_live(item):
             self.fail(
                 "cards of a bound pod are not given back",
                 f"{event.key} {event.uid} is bound to {before.node} and {event.cause}",
             )
 
-    def _forged(self, server: ApiServer, event: AnyEvent) -> None:
+    def _forged(self, server: SimulatedApiServer, event: AnyEvent) -> None:
         """Nobody draws from an envelope by naming a controller that has not made it."""
         if isinstance(event, _ENTERING) and event.uid in server.barred and event.root not in ALONE:
             self.fail(
@@ -309,7 +309,7 @@ class Checker:
                 f"{event.key} {event.uid} was not made by {event.root} and counts in it",
             )
 
-    def _charged(self, server: ApiServer, namespace: str, key: str) -> None:
+    def _charged(self, server: SimulatedApiServer, namespace: str, key: str) -> None:
         """What was admitted and persisted is charged, from its write on."""
         item = _stored(server, namespace, key)
         if item is None or not _must_be_charged(server, item):
@@ -328,7 +328,7 @@ class Checker:
             )
 
 
-class Witnessed:
+class CheckedLedger:
     """A ledger whose every answer is looked at."""
 
     def __init__(self, ledger: Ledger, checker: Checker) -> None:
@@ -350,14 +350,14 @@ class Witnessed:
         return answer
 
 
-def _stored(server: ApiServer, namespace: str, key: str) -> Pod | Workload | None:
+def _stored(server: SimulatedApiServer, namespace: str, key: str) -> Pod | Workload | None:
     kind, _, name = key.partition("/")
     if kind == "pods":
         return server.pods.objects.get((namespace, name))
     return server.others[kind].objects.get((namespace, name))
 
 
-def _must_be_charged(server: ApiServer, item: Pod | Workload) -> bool:
+def _must_be_charged(server: SimulatedApiServer, item: Pod | Workload) -> bool:
     """Return whether an object counts beyond doubt.
 
     Terminating pods end by clocks that may differ, and some policies do not charge roots.
@@ -366,7 +366,7 @@ def _must_be_charged(server: ApiServer, item: Pod | Workload) -> bool:
     if meta.uid not in server.reviewed:
         return False
     if isinstance(item, Pod):
-        return lives(item)
+        return is_live(item)
     return not quota_object_oracle.is_finished(item) and meta.namespace not in server.lenient
 
 

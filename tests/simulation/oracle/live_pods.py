@@ -13,14 +13,14 @@ from typing import Final
 from ledger.core.model import events
 from ledger.core.model.events import AnyEvent
 from ledger.kube.api.objects import Pod
-from simulation.model.apiserver import TERMINAL, ApiServer
+from simulation.model.apiserver import TERMINAL, SimulatedApiServer
 from simulation.model.settings import demand
 
 _QUOTA: Final = "quota/"
 """How the accounts of ResourceQuotas begin: `quota/<cluster>/<namespace>/<name>`."""
 
 
-class Living:
+class LivePods:
     """Follows limits, and counts pods against them."""
 
     def __init__(self) -> None:
@@ -43,14 +43,14 @@ class Living:
             if isinstance(event, events.Observed) and event.uid not in reviewed:
                 self._bypassed.add(event.namespace)
 
-    def excess(self, server: ApiServer, namespace: str) -> Iterator[str]:
+    def excess(self, server: SimulatedApiServer, namespace: str) -> Iterator[str]:
         """Yield a sentence for every line on which more lives than it ever allowed."""
         if namespace in server.lenient or f"{server.name}/{namespace}" in self._bypassed:
             return
         pods = [
             pod
             for (space, _), pod in server.pods.objects.items()
-            if space == namespace and pod.metadata.uid in server.reviewed and lives(pod)
+            if space == namespace and pod.metadata.uid in server.reviewed and is_live(pod)
         ]
         mine = f"{_QUOTA}{server.name}/{namespace}/"
         for account, most in self._most.items():
@@ -73,6 +73,6 @@ class Living:
         }
 
 
-def lives(pod: Pod) -> bool:
+def is_live(pod: Pod) -> bool:
     """Return whether a pod counts by every clock: it has not ended and is not going."""
     return pod.metadata.deletion_timestamp is None and pod.status.phase not in TERMINAL

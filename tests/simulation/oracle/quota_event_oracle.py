@@ -13,7 +13,7 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.events import AnyEvent
 from ledger.core.model.traits import Reach, Requirement
 from simulation.model.settings import OWNER_HOLDS_MAX, USERS
-from simulation.oracle.card_event_oracle import CardBooks, OfCards
+from simulation.oracle.card_event_oracle import CardEventOracle, OfCards
 
 Key = tuple[str, str]
 """Qualified namespace and key."""
@@ -28,7 +28,7 @@ ALONE: Final = ("", "-")
 """The roots of what draws from nobody."""
 
 
-class Body(NamedTuple):
+class ObjectVersion(NamedTuple):
     """What a key may turn out to be: its demand, whose envelope it counts in, its texts.
 
     `asked` is what of its demand was asked for and let in: less than it where an envelope became
@@ -41,7 +41,7 @@ class Body(NamedTuple):
     asked: Amounts
 
 
-class Account(NamedTuple):
+class QuotaAccount(NamedTuple):
     """What an account limits, and of what; with `asked_only` no more than was asked for."""
 
     covers: tuple[str, ...]
@@ -57,7 +57,7 @@ class _Charge(NamedTuple):
     asked: Amounts
     texts: tuple[str, ...]
 
-    def on(self, account: Account, quota_key: str, labels: dict[str, int]) -> int:
+    def on(self, account: QuotaAccount, quota_key: str, labels: dict[str, int]) -> int:
         """Return what is charged on a line of an account; `labels` are numbers of their keys."""
         if not _select(account.selects, self.texts, labels):
             return 0
@@ -65,16 +65,16 @@ class _Charge(NamedTuple):
         return amounts.get(quota_key.partition(".")[2], 0)
 
 
-class Books:
+class QuotaEventOracle:
     """What is charged, per key the bodies `(uid, base)` that may exist; base -1 is the object.
 
     What is on which card is in `cards`.
     """
 
     def __init__(self) -> None:
-        self.cards = CardBooks()
-        self.bodies: dict[Key, dict[tuple[str, int], Body]] = {}
-        self.accounts: dict[str, Account] = {}
+        self.cards = CardEventOracle()
+        self.bodies: dict[Key, dict[tuple[str, int], ObjectVersion]] = {}
+        self.accounts: dict[str, QuotaAccount] = {}
         self._described: dict[str, str] = {}
         self._labels: dict[str, int] = {}
         self._generations: dict[Key, tuple[str, int]] = {}
@@ -85,7 +85,7 @@ class Books:
         """Enter an event; yield a sentence for everything that is wrong with it."""
         if isinstance(event, events.LimitSet):
             limits = {line.key: line.limit for line in event.lines}
-            self.accounts[event.account] = Account(
+            self.accounts[event.account] = QuotaAccount(
                 event.covers, event.reach, event.selects, limits, event.asked_only
             )
             self._labels.update(event.labels)
@@ -157,12 +157,12 @@ class Books:
             if (event.uid, event.base) in bodies:
                 yield f"{where}: the attempt at {event.base} is charged a second time"
             yield from self._is_bounded(event)
-            bodies[event.uid, event.base] = Body(
+            bodies[event.uid, event.base] = ObjectVersion(
                 event.demand, event.root, event.traits, event.demand
             )
         elif isinstance(event, events.Raised):
             held = bodies[event.uid, event.base]
-            bodies[event.uid, event.base] = Body(
+            bodies[event.uid, event.base] = ObjectVersion(
                 event.demand, held.root, event.traits, event.demand
             )
         elif isinstance(event, events.Released):
@@ -201,7 +201,9 @@ class Books:
             yield f"{event.actor} has {many} creations open in {event.namespace}"
 
     def _status_adds_nothing(
-        self, event: events.Committed | events.Observed, bodies: dict[tuple[str, int], Body]
+        self,
+        event: events.Committed | events.Observed,
+        bodies: dict[tuple[str, int], ObjectVersion],
     ) -> Iterator[str]:
         """Of two versions of one spec, the later one is charged no more than the earlier."""
         place = event.namespace, event.key
@@ -243,7 +245,7 @@ class Books:
                     asked |= Counter(body.demand if key.startswith("pods/") else body.asked)
                 yield _Charge(key, dict(_largest(bodies) | pods), asked | pods, _texts(bodies))
 
-    def _covers(self, account: Account, namespace: str) -> bool:
+    def _covers(self, account: QuotaAccount, namespace: str) -> bool:
         if account.reach is None:
             return namespace in account.covers
         cluster, _, name = namespace.partition("/")
@@ -274,8 +276,10 @@ def _may_exceed(event: AnyEvent) -> bool:
     return isinstance(event, events.Observed | events.LimitSet | events.Described)
 
 
-def _settle(bodies: dict[tuple[str, int], Body], event: events.Committed | events.Observed) -> None:
-    before = bodies.get((event.uid, events.OBJECT), Body({}, "", (), {}))
+def _settle(
+    bodies: dict[tuple[str, int], ObjectVersion], event: events.Committed | events.Observed
+) -> None:
+    before = bodies.get((event.uid, events.OBJECT), ObjectVersion({}, "", (), {}))
     held = bodies.pop((event.uid, event.base), before) if event.base >= 0 else before
     asked = Counter(before.asked) + (Counter(held.demand) - Counter(before.demand))
     for uid, base in list(bodies):
@@ -285,24 +289,24 @@ def _settle(bodies: dict[tuple[str, int], Body], event: events.Committed | event
     root, texts = held.root, held.texts
     if isinstance(event, events.Observed):
         root, texts = event.root, event.traits
-    bodies[event.uid, events.OBJECT] = Body(demand, root, texts, asked & Counter(demand))
+    bodies[event.uid, events.OBJECT] = ObjectVersion(demand, root, texts, asked & Counter(demand))
 
 
-def _largest(bodies: dict[tuple[str, int], Body]) -> Counter[str]:
+def _largest(bodies: dict[tuple[str, int], ObjectVersion]) -> Counter[str]:
     most: Counter[str] = Counter()
     for body in bodies.values():
         most |= Counter(body.demand)
     return most
 
 
-def _drawn_from(bodies: dict[tuple[str, int], Body]) -> str:
+def _drawn_from(bodies: dict[tuple[str, int], ObjectVersion]) -> str:
     """Return the root that everything which a key may turn out to be draws from."""
     roots = {body.root for body in bodies.values()}
     root = roots.pop() if len(roots) == 1 else ""
     return "" if root in ALONE else root
 
 
-def _texts(bodies: dict[tuple[str, int], Body]) -> tuple[str, ...]:
+def _texts(bodies: dict[tuple[str, int], ObjectVersion]) -> tuple[str, ...]:
     """Return what all bodies are selected by; without any, there is nothing to select by."""
     return tuple(text for body in bodies.values() for text in body.texts or ("",))
 

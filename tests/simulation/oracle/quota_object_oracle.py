@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from ledger.kube.api.objects import ObjectMeta, Pod, ResourceQuota, Workload
 from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS
 from simulation.model import kinds
-from simulation.model.apiserver import ApiServer, counts
+from simulation.model.apiserver import SimulatedApiServer, counts
 from simulation.model.settings import demand
 
 Amounts = dict[str, int]
@@ -28,14 +28,14 @@ Asked = Callable[[str, str], Amounts]
 _THOUSAND: Final = ("k", "000")
 
 
-class Face(NamedTuple):
+class QuotaSubject(NamedTuple):
     """What quotas select a pod by."""
 
     app: str
     priority: str
 
 
-class Unit(NamedTuple):
+class ChargeUnit(NamedTuple):
     """What is charged as one; a quota that selects any of the faces counts all of it.
 
     Quotas over many namespaces count no more than was `asked` for, and what pods take.
@@ -44,7 +44,7 @@ class Unit(NamedTuple):
     namespace: str
     amounts: Amounts
     asked: Amounts
-    faces: list[Face]
+    faces: list[QuotaSubject]
 
 
 def is_finished(found: Workload) -> bool:
@@ -67,16 +67,16 @@ def envelope(found: Workload) -> Amounts:
     return {resource: total[resource] for resource in sorted(total) if total[resource]}
 
 
-def least(server: ApiServer, found: Workload) -> Amounts:
+def least(server: SimulatedApiServer, found: Workload) -> Amounts:
     """Return the least that the statuses of a root's present spec ever amounted to."""
     said = _said(server, found)
     return {resource: min(one.get(resource, 0) for one in said) for resource in said[-1]}
 
 
-class Truth:
+class QuotaObjectOracle:
     """The objects of one cluster, as they are now, at virtual `seconds`."""
 
-    def __init__(self, server: ApiServer, seconds: float) -> None:
+    def __init__(self, server: SimulatedApiServer, seconds: float) -> None:
         self._server = server
         self._roots = {one.metadata.uid: one for one in server.roots()}
         self._pods = [pod for pod in server.pods.objects.values() if counts(pod, seconds)]
@@ -91,7 +91,7 @@ class Truth:
                 found[place] = root.metadata.uid, amounts
         return found
 
-    def units(self, known: Known, asked: Asked) -> Iterator[Unit]:
+    def units(self, known: Known, asked: Asked) -> Iterator[ChargeUnit]:
         """Yield what is charged as one."""
         drawn: dict[str, Counter[str]] = {}
         charged = {one.metadata.uid: one for one in self._charged() if self._is_known(one, known)}
@@ -101,12 +101,12 @@ class Truth:
                 drawn.setdefault(root.metadata.uid, Counter()).update(demand(pod))
             else:
                 taken = demand(pod)
-                yield Unit(self._space(pod), taken, taken, [_face(pod.metadata, pod)])
+                yield ChargeUnit(self._space(pod), taken, taken, [_face(pod.metadata, pod)])
         for uid, root in charged.items():
             place = self._place(root, kinds.resource_of(root).name)
             own, pods = Counter(self._envelope(root, known(*place))), drawn.get(uid, Counter())
             reviewed = (own & Counter(asked(*place))) | pods
-            yield Unit(place[0], dict(own | pods), dict(reviewed), _faces(root))
+            yield ChargeUnit(place[0], dict(own | pods), dict(reviewed), _faces(root))
 
     def root_of(self, found: Pod | Workload) -> Workload | None:
         """Return the highest object that controls another one, as far as each has made the next."""
@@ -148,7 +148,7 @@ class Truth:
         return self._space(found), f"{kind}/{found.metadata.name}"
 
 
-def limits(servers: Iterable[ApiServer]) -> dict[str, Amounts]:
+def limits(servers: Iterable[SimulatedApiServer]) -> dict[str, Amounts]:
     """Return what every account must limit, by account and quota key."""
     found = {}
     for number, server in enumerate(servers):
@@ -160,10 +160,13 @@ def limits(servers: Iterable[ApiServer]) -> dict[str, Amounts]:
     return found
 
 
-def used(servers: list[ApiServer], seconds: float, known: Known, asked: Asked) -> Lines:
+def used(servers: list[SimulatedApiServer], seconds: float, known: Known, asked: Asked) -> Lines:
     """Return what every line of every account must count."""
     lines: Lines = {}
-    units = {server.name: list(Truth(server, seconds).units(known, asked)) for server in servers}
+    units = {
+        server.name: list(QuotaObjectOracle(server, seconds).units(known, asked))
+        for server in servers
+    }
     for server in servers:
         for (space, name), quota in server.quotas.objects.items():
             account = f"quota/{server.name}/{space}/{name}"
@@ -180,7 +183,7 @@ def used(servers: list[ApiServer], seconds: float, known: Known, asked: Asked) -
     return lines
 
 
-def descriptions(servers: Iterable[ApiServer]) -> dict[str, str]:
+def descriptions(servers: Iterable[SimulatedApiServer]) -> dict[str, str]:
     """Return the traits that the ledger must have of clusters and namespaces."""
     found = {}
     for server in servers:
@@ -192,7 +195,7 @@ def descriptions(servers: Iterable[ApiServer]) -> dict[str, str]:
     return found
 
 
-def _said(server: ApiServer, found: Workload) -> list[Amounts]:
+def _said(server: SimulatedApiServer, found: Workload) -> list[Amounts]:
     """Return what the statuses of a root's present spec amounted to, the last one last."""
     meta = found.metadata
     return [
@@ -203,19 +206,19 @@ def _said(server: ApiServer, found: Workload) -> list[Amounts]:
     ]
 
 
-def _add_up(lines: Lines, account: str, hard: Any, counted: list[Unit]) -> None:
+def _add_up(lines: Lines, account: str, hard: Any, counted: list[ChargeUnit]) -> None:
     for key in hard:
         resource = key.partition(".")[2]
         lines[account, key] = sum(unit.amounts.get(resource, 0) for unit in counted)
 
 
-def _has_class(quota: ResourceQuota, face: Face) -> bool:
+def _has_class(quota: ResourceQuota, face: QuotaSubject) -> bool:
     selector = quota.spec.scope_selector
     wanted = [one.values or [] for one in (selector.match_expressions or ())] if selector else []
     return all(face.priority in values for values in wanted)
 
 
-def _is_reached(spec: dict[str, Any], unit: Unit, servers: list[ApiServer]) -> bool:
+def _is_reached(spec: dict[str, Any], unit: ChargeUnit, servers: list[SimulatedApiServer]) -> bool:
     """Return whether a universe quota counts a unit."""
     cluster, _, space = unit.namespace.partition("/")
     server = next(one for one in servers if one.name == cluster)
@@ -230,22 +233,22 @@ def _is_reached(spec: dict[str, Any], unit: Unit, servers: list[ApiServer]) -> b
     )
 
 
-def _policy(server: ApiServer, namespace: str) -> dict[str, Any]:
+def _policy(server: SimulatedApiServer, namespace: str) -> dict[str, Any]:
     """Return the spec of the policy of a namespace; each has its own name."""
     found = server.others[POLICIES.name].objects.get(("", namespace))
     return (found.spec or {}) if found is not None else {}
 
 
-def _faces(root: Workload) -> list[Face]:
+def _faces(root: Workload) -> list[QuotaSubject]:
     """Return what each template of a root is selected by; the root's own labels stand above."""
     pods = [_pod_of(template) for template in kinds.templates_of(root)]
     return [_face(root.metadata, pod) for pod in pods]
 
 
-def _face(meta: ObjectMeta, pod: Pod) -> Face:
+def _face(meta: ObjectMeta, pod: Pod) -> QuotaSubject:
     own = pod.metadata.labels or {}
     app = (meta.labels or {}).get(kinds.APP, own.get(kinds.APP, ""))
-    return Face(app, pod.spec.priority_class_name)
+    return QuotaSubject(app, pod.spec.priority_class_name)
 
 
 def _pod_of(template: kinds.Manifest) -> Pod:

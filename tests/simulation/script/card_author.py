@@ -7,16 +7,16 @@ from typing import Final
 from simulation.model.hami_annotations import OWN
 from simulation.model.operations import (
     Annotate,
+    CardSpec,
+    ClaimCards,
     Create,
     DropNode,
     Ending,
-    KeepRoom,
     Kill,
     Operation,
-    PlaceElsewise,
+    PlaceByHami,
     SetNode,
     SetQuota,
-    Slab,
 )
 from simulation.model.settings import NODES
 from simulation.script.operations_author import NAMESPACES, QUOTAS
@@ -87,25 +87,25 @@ class CardAuthor:
         """A node is deleted."""
         return DropNode(at, self._cluster(), self._source.choice(self._names))
 
-    def _place_elsewise(self, at: float) -> PlaceElsewise:
+    def _place_elsewise(self, at: float) -> PlaceByHami:
         """Another scheduler binds a pod."""
-        return PlaceElsewise(at, self._cluster(), *self._picks())
+        return PlaceByHami(at, self._cluster(), *self._picks())
 
     def _annotate(self, at: float) -> Annotate:
         """Annotations of a pod are changed."""
         pick, _, card = self._picks()
         return Annotate(at, self._cluster(), pick, card)
 
-    def _keep_room(self, at: float) -> KeepRoom:
+    def _keep_room(self, at: float) -> ClaimCards:
         """Cards are kept for a pod."""
-        return KeepRoom(at, self._cluster(), *self._picks())
+        return ClaimCards(at, self._cluster(), *self._picks())
 
-    def _cards(self, *, whole: bool) -> tuple[Slab, ...]:
+    def _cards(self, *, whole: bool) -> tuple[CardSpec, ...]:
         """Return cards of a node; unless it is `whole`, some are missing, ill or closed."""
         source = self._source
         count = _CARDS_MAX if whole else source.randint(1, _CARDS_MAX)
         return tuple(
-            Slab(
+            CardSpec(
                 f"GPU-{number}",
                 source.choice((4_000, 8_000, 8_000)),
                 source.choice((2, 4)),

@@ -64,7 +64,7 @@ _CARDS: Final = "requests.nvidia.com/gpu"
 _PICKS: Final = 1_000
 
 
-class Author:
+class OperationsAuthor:
     """Makes operations from a seeded source. What it makes more of, the script decides."""
 
     def __init__(self, source: random.Random, replicas: int, *, chatty: bool) -> None:

@@ -15,7 +15,7 @@ from simulation.model import operations
 from simulation.model.operations import Operation
 from simulation.model.settings import CLUSTERS
 from simulation.script.card_author import CardAuthor
-from simulation.script.operations_author import NAMESPACES, QUOTAS, Author
+from simulation.script.operations_author import NAMESPACES, QUOTAS, OperationsAuthor
 
 REPLICAS_MAX: Final = 3
 
@@ -55,7 +55,7 @@ class Script(msgspec.Struct, frozen=True):
 
 def write(seed: int) -> Script:
     """Return the script of a seed."""
-    plan = _Playwright(seed).script()
+    plan = _ScriptWriter(seed).script()
     return _with_cards(plan) if seed in CARD_SEEDS else plan
 
 
@@ -99,7 +99,7 @@ _BOTH_CLUSTERS: Final = {_Theme.STUBBORN: 0.0, _Theme.CHATTY: 0.1, _Theme.UNIVER
 """Share of the runs of a theme that have two clusters; the others go deeper into one."""
 
 
-class _Playwright:
+class _ScriptWriter:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._source = source = random.Random(f"script {seed}")
@@ -110,7 +110,7 @@ class _Playwright:
         least = 2 if self._theme is _Theme.CHATTY else self._clusters
         self._replicas = source.randint(least, REPLICAS_MAX)
         self._hostile = source.random() < 0.6
-        self._author = Author(source, self._replicas, chatty=self._theme is _Theme.CHATTY)
+        self._author = OperationsAuthor(source, self._replicas, chatty=self._theme is _Theme.CHATTY)
 
     def script(self) -> Script:
         source, author = self._source, self._author

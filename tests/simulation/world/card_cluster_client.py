@@ -18,9 +18,9 @@ from ledger.kube.api.objects import ApiNode, Pod
 from ledger.kube.api.ports import Change, PodBinding, PodEvent
 from simulation.engine.processes import outside
 from simulation.model import apiserver
-from simulation.model.apiserver import ApiServer
+from simulation.model.apiserver import SimulatedApiServer
 from simulation.model.hami_annotations import cards_in
-from simulation.world.cluster_client import WatchedCluster, as_it_is
+from simulation.world.cluster_client import ClusterClient, unchanged
 
 LATE_SECONDS_MAX: Final = 3.0
 """How late a Binding can be stored after its sender was told that nobody answered."""
@@ -54,7 +54,7 @@ _BAD: Final = (Fate.REFUSED, Fate.REQUEST_LOST, Fate.ANSWER_LOST, Fate.LATE, Fat
 _BAD_FOR_LABELS: Final = tuple(LabelFate)[1:]
 
 
-class CardedCluster(WatchedCluster):
+class CardClusterClient(ClusterClient):
     """A cluster with nodes.
 
     `binding_trouble` and `label_trouble` are the shares of Bindings and of labels on pods that
@@ -65,7 +65,7 @@ class CardedCluster(WatchedCluster):
 
     def __init__(
         self,
-        server: ApiServer,
+        server: SimulatedApiServer,
         source: random.Random,
         binding_trouble: float,
         label_trouble: float,
@@ -88,7 +88,7 @@ class CardedCluster(WatchedCluster):
 
     def watch_nodes(self) -> AsyncGenerator[Change[ApiNode], None]:
         """Tell all nodes and their changes."""
-        return self._watch(self._server.nodes, as_it_is)
+        return self._watch(self._server.nodes, unchanged)
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """Read a pod as of some moment during the call. Raises Unavailable."""

@@ -16,7 +16,7 @@ from ledger.kube.api.objects import Pod, Quantities, ResourceQuota, ResourceQuot
 from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, PodEvent, Reached
 from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
 from simulation.model import apiserver, kinds
-from simulation.model.apiserver import ApiServer, Collection, T
+from simulation.model.apiserver import Collection, SimulatedApiServer, T
 
 HOP_SECONDS_MAX: Final = 0.01
 REPEATED_MAX: Final = 3
@@ -25,11 +25,11 @@ AGAIN_SECONDS: Final = 0.5
 K = TypeVar("K")
 
 
-class WatchedCluster:
+class ClusterClient:
     """Implements the ports of `ledger.kube.api.ports` over the model. The script turns the
     knobs."""
 
-    def __init__(self, server: ApiServer, source: random.Random) -> None:
+    def __init__(self, server: SimulatedApiServer, source: random.Random) -> None:
         self.trouble = 0.0
         self.list_seconds = 0.0
         self.lists_failing = 0.0
@@ -86,15 +86,15 @@ class WatchedCluster:
 
     def watch_pods(self) -> AsyncGenerator[Change[Pod], None]:
         """Tell all pods and their changes."""
-        return self._watch(self._server.pods, as_it_is)
+        return self._watch(self._server.pods, unchanged)
 
     def watch_quotas(self) -> AsyncGenerator[Change[ResourceQuota], None]:
         """Tell all ResourceQuotas and their changes."""
-        return self._watch(self._server.quotas, as_it_is)
+        return self._watch(self._server.quotas, unchanged)
 
     def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
         """Tell all objects of a kind and their changes."""
-        return self._watch(self._server.others[resource.name], as_it_is)
+        return self._watch(self._server.others[resource.name], unchanged)
 
     def watch_kept(
         self, resource: Resource, keep: Callable[[Workload], K]
@@ -216,6 +216,6 @@ class WatchedCluster:
         return share > 0 and self._source.random() < share
 
 
-def as_it_is(seen: T) -> T:
+def unchanged(seen: T) -> T:
     """Keep everything of what is seen."""
     return seen

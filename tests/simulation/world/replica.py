@@ -31,15 +31,15 @@ from ledger.log.writer.writer_observer import WriterObserver
 from ledger.log.writer.writer_settings import WriterSettings
 from simulation.actors.schedulers import Question, T
 from simulation.engine.faulty_log import DistantLog, SeededFaults
-from simulation.engine.messages import Exchange, Line
+from simulation.engine.messages import MessageBroker, MessageClient
 from simulation.engine.processes import Process
 from simulation.model.apiserver import EPOCH
 from simulation.model.kinds import catalog
 from simulation.model.settings import CLUSTERS, OWNER_HOLDS_MAX, RULES, SETTLE_SECONDS
-from simulation.oracle.checker import Checker, Witnessed
+from simulation.oracle.checker import CheckedLedger, Checker
 from simulation.script.script import Script
-from simulation.world.card_cluster_client import CardedCluster
-from simulation.world.simulated_extender import Placing
+from simulation.world.card_cluster_client import CardClusterClient
+from simulation.world.simulated_extender import SimulatedExtender
 from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_review import (
@@ -71,11 +71,11 @@ class Replica:
         self,
         number: int,
         store: MemoryStore,
-        cluster: CardedCluster,
+        cluster: CardClusterClient,
         checker: Checker,
         source: random.Random,
         lease: "Lease",
-        exchange: Exchange,
+        exchange: MessageBroker,
         plan: Script,
     ) -> None:
         self.name = f"r{number}"
@@ -157,11 +157,11 @@ class Replica:
             now=self.now,
             nonces=self._nonce,
             settings=WRITER,
-            observer=_Answers(self._checker),
+            observer=_CheckedAnswers(self._checker),
             stopwatch=asyncio.get_running_loop().time,
         )
         self.writer.subscribe(self._applied)
-        line: Any = Line(self._exchange, self._process, self.faults, self._source)
+        line: Any = MessageClient(self._exchange, self._process, self.faults, self._source)
         preference = _Preference(self.name, self._lease)
         self._commands = CommandServer(line, NAMES, writer=self.name, local=self.writer)
         forwarder = ForwardingLedger(line, NAMES, preference=preference, local=self.writer)
@@ -174,7 +174,7 @@ class Replica:
         self._validating = ValidatingWebhook(ledger, settings=POLICY, context=context)
         placing = None
         if self._plan.schedulers:
-            placing = Placing(ledger, self.writer, cluster, self.now, self._number)
+            placing = SimulatedExtender(ledger, self.writer, cluster, self.now, self._number)
         self._placing = placing
         self._settlement = Settlement(
             ReadYourWritesLedger(ledger, self.writer),
@@ -273,7 +273,7 @@ class _Preference:
         return holders[0] if holders else None
 
 
-class _Answers(WriterObserver):
+class _CheckedAnswers(WriterObserver):
     """Shows the checker every answer in the very moment in which it is given."""
 
     def __init__(self, checker: Checker) -> None:

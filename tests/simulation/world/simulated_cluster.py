@@ -6,15 +6,15 @@ from typing import Final, Protocol
 
 from ledger.kube.api.resources import POLICIES, UNIVERSE_QUOTAS
 from simulation.actors.admission import Admission
-from simulation.actors.admitted_writes import Writing
-from simulation.actors.card_claims import Room
+from simulation.actors.admitted_writes import AdmittedWrites
+from simulation.actors.card_claims import CardClaims
 from simulation.actors.controllers import Controllers
 from simulation.actors.kubelets import Kubelets
-from simulation.actors.pod_requests import Requests
+from simulation.actors.pod_requests import PodRequests
 from simulation.actors.schedulers import Scheduler
-from simulation.actors.workload_requests import RootRequests
+from simulation.actors.workload_requests import WorkloadRequests
 from simulation.model import operations
-from simulation.model.apiserver import ApiServer
+from simulation.model.apiserver import SimulatedApiServer
 from simulation.model.operations import Operation
 from simulation.oracle.checker import Checker
 from simulation.script.operations_author import NAMESPACES
@@ -24,7 +24,7 @@ _STRICT: Final = (None, {"surge": "strict"})
 """Policies that charge and refuse like none."""
 
 
-class Player(Protocol):
+class Actor(Protocol):
     """Something that acts by itself."""
 
     async def run(self) -> None:
@@ -32,24 +32,24 @@ class Player(Protocol):
         ...
 
 
-class Place:
+class SimulatedCluster:
     """One cluster. Its webhooks are served by `replicas`."""
 
     def __init__(
         self, name: str, source: random.Random, checker: Checker, note: Callable[[str], None]
     ) -> None:
         self.replicas: list[Replica] = []
-        self.server = ApiServer(name, self._written)
+        self.server = SimulatedApiServer(name, self._written)
         self._checker = checker
         self._note = note
-        writing = Writing(self.server, Admission(self.replicas, source, note), source)
-        self._pods = Requests(writing)
-        self._roots = RootRequests(writing)
+        writing = AdmittedWrites(self.server, Admission(self.replicas, source, note), source)
+        self._pods = PodRequests(writing)
+        self._roots = WorkloadRequests(writing)
         self.controllers = Controllers(writing, self._pods, self._roots)
         self.kubelets = Kubelets(writing)
         self.schedulers: list[Scheduler] = []
         self._writing = writing
-        self._room = Room(writing, self.kubelets, self.replicas)
+        self._room = CardClaims(writing, self.kubelets, self.replicas)
         checker.attend(self.server)
         for namespace in NAMESPACES:
             self.server.label_namespace(namespace, {})
@@ -86,7 +86,7 @@ class Place:
                 await self._roots.delete(operation)
             case operations.Progress():
                 self._roots.progress(operation)
-            case operations.KeepRoom():
+            case operations.ClaimCards():
                 await self._room.keep(operation)
             case _:
                 self._define(operation)
@@ -116,7 +116,7 @@ class Place:
                 self.kubelets.set_node(operation)
             case operations.DropNode():
                 self.kubelets.drop_node(operation)
-            case operations.PlaceElsewise():
+            case operations.PlaceByHami():
                 self.kubelets.place_elsewise(operation)
             case operations.Annotate():
                 self.kubelets.annotate(operation)

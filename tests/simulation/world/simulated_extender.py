@@ -17,7 +17,7 @@ from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
 from simulation.model.settings import RULES, SETTLE_SECONDS
-from simulation.world.card_cluster_client import CardedCluster
+from simulation.world.card_cluster_client import CardClusterClient
 
 LOAD_AGAIN_SECONDS: Final = 0.05
 
@@ -31,14 +31,14 @@ POLICIES: Final = (("spread",), ("binpack",))
 """Which cards of a node replicas prefer, in turn: what one begins anew gets other cards."""
 
 
-class Placing:
+class SimulatedExtender:
     """Places pods on cards of a cluster, and settles what became of that."""
 
     def __init__(
         self,
         ledger: Ledger,
         writer: Writer,
-        cluster: CardedCluster,
+        cluster: CardClusterClient,
         now: Callable[[], int],
         number: int,
     ) -> None:

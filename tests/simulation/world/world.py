@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from ledger.log.memory_log import MemoryStore
 from simulation.actors.admitted_writes import BEYOND_SECONDS
-from simulation.engine.faulty_log import CALM, Weather
-from simulation.engine.messages import Exchange
+from simulation.engine.faulty_log import NO_FAULTS, FaultRates
+from simulation.engine.messages import MessageBroker
 from simulation.model import operations
 from simulation.model.settings import CLUSTERS, SETTLE_SECONDS
 from simulation.oracle.checker import Checker
 from simulation.script import operations_author
 from simulation.script.script import Script
-from simulation.world.card_cluster_client import CardedCluster
+from simulation.world.card_cluster_client import CardClusterClient
 from simulation.world.replica import Lease, Replica
-from simulation.world.simulated_cluster import Place, Player
+from simulation.world.simulated_cluster import Actor, SimulatedCluster
 
 QUIET_SECONDS_MAX: Final = 6 * SETTLE_SECONDS
 """How long after the last fault everything may take to settle."""
@@ -55,9 +55,10 @@ class World:
         self._source = random.Random(f"world {plan.seed}")
         self._store = _Store(self.checker)
         self._lease = Lease()
-        self._exchange = Exchange()
+        self._exchange = MessageBroker()
         self._places = [
-            Place(name, self._source, self.checker, note) for name in CLUSTERS[: plan.clusters]
+            SimulatedCluster(name, self._source, self.checker, note)
+            for name in CLUSTERS[: plan.clusters]
         ]
         for place in self._places:
             place.schedule(plan.schedulers)
@@ -97,7 +98,7 @@ class World:
         if self._plan.cut_tail and self.checker.violation is None:
             await self._lose_the_tail()
 
-    def _players(self) -> Iterator[Player]:
+    def _players(self) -> Iterator[Actor]:
         """Yield everything in the clusters that acts by itself."""
         for place in self._places:
             yield place.controllers
@@ -156,11 +157,11 @@ class World:
         ends = asyncio.get_running_loop().time() + operation.seconds
         self._storm_ends = max(self._storm_ends, ends)
         for replica in self._replicas:
-            replica.faults.weather = Weather(operation.trouble, operation.slow)
+            replica.faults.weather = FaultRates(operation.trouble, operation.slow)
         await asyncio.sleep(operation.seconds)
         if self._storm_ends <= ends:
             for replica in self._replicas:
-                replica.faults.weather = CALM
+                replica.faults.weather = NO_FAULTS
 
     async def _partition(self, operation: operations.Partition) -> None:
         faults = self._replicas[operation.replica].faults
@@ -177,7 +178,7 @@ class World:
         self._hold((0,), range(len(self._replicas) - len(self._places), len(self._replicas)))
         for replica in self._replicas:
             replica.offset = 0.0
-            replica.faults.weather, replica.faults.cut_off = CALM, False
+            replica.faults.weather, replica.faults.cut_off = NO_FAULTS, False
             replica.cluster.calm()
         for place in self._places:
             place.kubelets.calm()
@@ -220,7 +221,7 @@ class World:
         self._lease.holders = tuple(names[number] for number in holders)
         self._lease.settlers = tuple(names[number] for number in settlers)
 
-    def _of(self, place: Place) -> list[Replica]:
+    def _of(self, place: SimulatedCluster) -> list[Replica]:
         return [one for one in self._replicas if one.cluster.name == place.server.name]
 
     def _replica(self, number: int) -> Replica:
@@ -229,7 +230,7 @@ class World:
         replica = Replica(
             number,
             self._store,
-            CardedCluster(
+            CardClusterClient(
                 place.server, source, self._plan.binding_trouble, self._plan.label_trouble
             ),
             self.checker,

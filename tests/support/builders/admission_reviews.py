@@ -90,7 +90,7 @@ class SilentLedger:
         raise AssertionError("nobody sets it")
 
 
-class Service:
+class WebhookService:
     """Both webhooks over HTTP, without a socket."""
 
     def __init__(
@@ -119,7 +119,7 @@ async def serving(
     rules: DemandRules | None = None,
     policy: AdmissionSettings | None = None,
     context: ClusterContext | None = None,
-) -> AsyncIterator[Service]:
+) -> AsyncIterator[WebhookService]:
     """Serve both webhooks on a ledger."""
     rules, policy = rules or DemandRules(), policy or AdmissionSettings()
     context = context or unknown_context(CLUSTER, rules)
@@ -127,7 +127,7 @@ async def serving(
     validating = ValidatingWebhook(ledger, settings=policy, context=context)
     transport = httpx2.ASGITransport(app=application(mutating, validating, policy))
     async with httpx2.AsyncClient(transport=transport, base_url="https://webhook") as client:
-        yield Service(client, ledger, validating)
+        yield WebhookService(client, ledger, validating)
 
 
 def pod(limits: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def quota_body(name: str, **hard: Any) -> Object:
     return {"metadata": {"name": name}, "spec": {"hard": dict(hard)}}
 
 
-class ApiServer:
+class FakeApiServer:
     """Objects by kind, namespace and name, with one version for every write."""
 
     def __init__(self) -> None:
@@ -104,10 +104,10 @@ class ApiServer:
         return body
 
 
-class ModelCluster:
+class FakeCluster:
     """The model behind the port that settlement uses."""
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: FakeApiServer) -> None:
         self.server = server
 
     async def kube_system_uid(self) -> str:
@@ -163,7 +163,7 @@ def kubeconfig_text(server: str, token: str) -> str:
     )
 
 
-def http_api(server: ApiServer) -> web.Application:
+def http_api(server: FakeApiServer) -> web.Application:
     """Return the model as an HTTP application that lists and watches like an API server."""
 
     async def collection(request: web.Request) -> web.StreamResponse:
@@ -184,7 +184,7 @@ def http_api(server: ApiServer) -> web.Application:
 
 
 async def _stream(
-    request: web.Request, server: ApiServer, kind: str, after: int
+    request: web.Request, server: FakeApiServer, kind: str, after: int
 ) -> web.StreamResponse:
     response = web.StreamResponse()
     await response.prepare(request)

@@ -9,7 +9,7 @@ from aiohttp import web
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Asked(NamedTuple):
+class RecordedRequest(NamedTuple):
     """One request as it arrived."""
 
     method: str
@@ -19,12 +19,12 @@ class Asked(NamedTuple):
     body: Any
 
 
-class Answers:
+class CannedApiServer:
     """Answers by path: JSON for 200, a pair of status and JSON, or a handler; 404 for the rest."""
 
     def __init__(self) -> None:
         self.by_path: dict[str, Any] = {}
-        self.asked: list[Asked] = []
+        self.asked: list[RecordedRequest] = []
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -38,7 +38,7 @@ class Answers:
         text = await request.text()
         body = json.loads(text) if text else None
         query, headers = dict(request.query), dict(request.headers)
-        self.asked.append(Asked(request.method, request.path, query, headers, body))
+        self.asked.append(RecordedRequest(request.method, request.path, query, headers, body))
         answer = self.by_path.get(request.path)
         if answer is None:
             return web.Response(status=404, text="404 page not found\n")

@@ -18,7 +18,7 @@ def gpu(number: int, **changes: object) -> Gpu:
     return Gpu(**(values | changes))  # type: ignore[arg-type]
 
 
-class ModelNvml:
+class FakeNvml:
     """Implements the port `Nvml` by attributes that tests change."""
 
     def __init__(self, *gpus: Gpu) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
-from support.fakes.apiserver import ApiServer, ModelCluster, Object
+from support.fakes.apiserver import FakeApiServer, FakeCluster, Object
 
 from ledger.kube.api.errors import ClusterError, NotFound, NotServed, VersionConflict
 from ledger.kube.api.objects import Workload
@@ -22,7 +22,7 @@ CRONJOBS = Resource("batch", "v1", "cronjobs", "CronJob")
 BUILT_IN = (DEPLOYMENTS, REPLICASETS, STATEFULSETS, JOBS, CRONJOBS, UNIVERSE_QUOTAS)
 
 
-class EveryCluster(ModelCluster):
+class FullCluster(FakeCluster):
     """The model behind all ports. `kinds` are what is served; tests change it.
 
     `unproved` lets a kind that is not served be absent without proof. `refusing` is what writes
@@ -30,7 +30,7 @@ class EveryCluster(ModelCluster):
     `forbidden` says by kind why it may not be read.
     """
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: FakeApiServer) -> None:
         super().__init__(server)
         self.kinds = {one.name: one for one in BUILT_IN}
         self.unproved = False

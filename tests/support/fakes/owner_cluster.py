@@ -92,14 +92,14 @@ def of(resource: Resource, subresource: str = "") -> Manifest:
     return {**found, "subResource": subresource} if subresource else found
 
 
-class Viewed:
+class FixedView:
     """What the ledger has reached, for those that only look."""
 
     def __init__(self) -> None:
         self.state = State()
 
 
-class OwnedCluster:
+class OwnerCluster:
     """A cluster that reads objects from a dictionary, slowly or not at all if told so."""
 
     def __init__(self, *objects: Manifest) -> None:
@@ -163,7 +163,7 @@ class OwnedCluster:
 
 def around(
     view: Any,
-    cluster: OwnedCluster | None = None,
+    cluster: OwnerCluster | None = None,
     *,
     default: NamespacePolicy | None = None,
     catalog: KindCatalog = CATALOG,

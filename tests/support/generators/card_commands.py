@@ -17,12 +17,12 @@ PROFILES = (
 ROOT = "deployments.apps/web"
 
 
-def random_life(seed: int, count: int, state: State) -> "Life":
+def random_life(seed: int, count: int, state: State) -> "RandomLife":
     """Return commands that are made one by one, each for the state as it is then."""
-    return Life(random.Random(seed), count, state)
+    return RandomLife(random.Random(seed), count, state)
 
 
-class Life:
+class RandomLife:
     """An iterator of commands; whoever iterates applies each to the state before the next."""
 
     def __init__(self, source: random.Random, count: int, state: State) -> None:
@@ -32,7 +32,7 @@ class Life:
             *(self._register(node) for node in NODES[:2]),
         ]
 
-    def __iter__(self) -> "Life":
+    def __iter__(self) -> "RandomLife":
         return self
 
     def __next__(self) -> commands.AnyCommand:

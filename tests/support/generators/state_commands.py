@@ -9,7 +9,7 @@ from ledger.core.model import commands
 from ledger.core.model.state import Hold, Object, State
 
 
-def following_command(source: random.Random, state: State) -> commands.AnyCommand:
+def command_about(source: random.Random, state: State) -> commands.AnyCommand:
     """Return a command about one of the bodies of a state; any command when it holds none."""
     found = [
         (namespace, key, body)

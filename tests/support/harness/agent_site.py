@@ -23,7 +23,7 @@ LATER = "pods/q"
 LATER_UID = UID[::-1]
 
 
-class Site:
+class AgentSite:
     """A node, its ledger and its cluster."""
 
     def __init__(self, directory: Path, kubelet: Kubelet, api: NodeApi, writer: Writer) -> None:

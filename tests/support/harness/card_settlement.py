@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from support.fakes.apiserver import ApiServer, Object, pod_body
-from support.fakes.full_cluster import EveryCluster
+from support.fakes.apiserver import FakeApiServer, Object, pod_body
+from support.fakes.full_cluster import FullCluster
 from support.harness.replicas import running
 from support.harness.settlement import CLUSTER, RULES, World, settling
 
@@ -58,14 +58,14 @@ def node_body(name: str, *, text: str | None = None, ready: bool = True, **annot
     }
 
 
-class CardedCluster(EveryCluster):
+class FakeCardCluster(FullCluster):
     """The model behind the ports of nodes and of binding.
 
     `writes` are patches of nodes, `allocations` the names of pods whose annotations were written;
     `refused` are raised by the next such writes.
     """
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: FakeApiServer) -> None:
         super().__init__(server)
         self.unreadable: ClusterError | None = None
         self.reads: list[str] = []
@@ -134,7 +134,7 @@ class CardWorld(World):
         card_settings: CardSettings,
         rules: NodeRules,
     ) -> None:
-        cluster = CardedCluster(ApiServer())
+        cluster = FakeCardCluster(FakeApiServer())
         card_settlement = CardSettlement(
             writer,
             cluster,
@@ -204,7 +204,7 @@ def card_of(uuid: str) -> cards.Card:
 
 
 @contextlib.asynccontextmanager
-async def carded(
+async def card_world(
     *,
     settle_seconds: float = 60.0,
     claim_seconds: float = 60.0,

@@ -41,7 +41,7 @@ def container(pod: str, *shares: Share, name: str = "main", order: int = 0, time
     return PlacedContainer("team", pod, f"{pod}-uid", name, order, shares, time)
 
 
-class Placed:
+class FakePlacements:
     """Placements that a test changes; with a `trouble`, the ledger is out of reach."""
 
     def __init__(self, *containers: PlacedContainer) -> None:
@@ -77,7 +77,11 @@ class Node:
     """A kubelet, a plugin and what was placed."""
 
     def __init__(
-        self, kubelet: Kubelet, plugin: DevicePluginServer, settings: PluginSettings, placed: Placed
+        self,
+        kubelet: Kubelet,
+        plugin: DevicePluginServer,
+        settings: PluginSettings,
+        placed: FakePlacements,
     ):
         self.kubelet, self.plugin, self.settings, self.placed = kubelet, plugin, settings, placed
 
@@ -145,17 +149,17 @@ async def node_in(
     directory: Path, *containers: PlacedContainer, **told: Any
 ) -> AsyncIterator[Node]:
     """Run a kubelet and a plugin with two cards that are registered."""
-    settings, placed = settings_in(directory, **told), Placed(*containers)
+    settings, placed = settings_in(directory, **told), FakePlacements(*containers)
     async with (
         kubelet_in(directory / "kubelet") as kubelet,
-        plugged(kubelet, settings, placed) as node,
+        node_with_plugin(kubelet, settings, placed) as node,
     ):
         yield node
 
 
 @asynccontextmanager
-async def plugged(
-    kubelet: Kubelet, settings: PluginSettings, placed: Placed
+async def node_with_plugin(
+    kubelet: Kubelet, settings: PluginSettings, placed: FakePlacements
 ) -> AsyncIterator[Node]:
     """Run a plugin with two cards, the first one or one after another, beside a kubelet."""
     known = len(kubelet.lists)

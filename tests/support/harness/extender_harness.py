@@ -164,7 +164,7 @@ class Stored(msgspec.Struct, frozen=True):
     node: str = ""
 
 
-class Replica:
+class ExtenderReplica:
     """One extender with the writer that it decides through; its clock is `ahead` by seconds."""
 
     def __init__(
@@ -216,7 +216,7 @@ class Replica:
         for one in pods:
             await self.tell(reservation(one))
 
-    async def caught_up(self, other: "Replica") -> None:
+    async def caught_up(self, other: "ExtenderReplica") -> None:
         """Return when this replica has applied what another one has."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             while self.inventory.position < other.inventory.position:
@@ -266,14 +266,14 @@ async def replica(
     ledger: Any = None,
     evicting: Any = None,
     tell: Publish | None = None,
-) -> AsyncIterator[Replica]:
+) -> AsyncIterator[ExtenderReplica]:
     """Run an extender for the block; `ledger` may stand in front of its writer.
 
     Where `evicting` is given, it evicts pods there. What it guesses it tells by `tell`.
     """
     async with running(store or MemoryStore(), now=lambda: int(NOW * 1e6)) as writer:
         asked = writer if ledger is None else ledger(writer)
-        one = Replica(writer, server, settings or ExtenderSettings(), asked, evicting, tell)
+        one = ExtenderReplica(writer, server, settings or ExtenderSettings(), asked, evicting, tell)
         telling = asyncio.create_task(one.extender.run())
         try:
             yield one
@@ -287,7 +287,7 @@ def announcing(name: str, *found: Card) -> NodeMeta:
     return NodeMeta(name, {"hami.io/node-nvidia-register": announcement(found)})
 
 
-class Held(NamedTuple):
+class HeldBinding(NamedTuple):
     """A bind that has placed its pod and has not sent its Binding."""
 
     task: asyncio.Task[str]
@@ -295,7 +295,7 @@ class Held(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def held(server: ModelServer, by: Replica, one: Pod) -> AsyncIterator[Held]:
+async def held(server: ModelServer, by: ExtenderReplica, one: Pod) -> AsyncIterator[HeldBinding]:
     """Hold a bind to n1 before its Binding; at the end of the block it dies, unless it went on."""
     reached, go_on = asyncio.Event(), asyncio.Event()
 
@@ -304,7 +304,7 @@ async def held(server: ModelServer, by: Replica, one: Pod) -> AsyncIterator[Held
         await go_on.wait()
 
     server.before_bind = hold
-    bind = Held(asyncio.create_task(by.bind(one, "n1")), go_on)
+    bind = HeldBinding(asyncio.create_task(by.bind(one, "n1")), go_on)
     await reached.wait()
     try:
         yield bind

@@ -12,8 +12,8 @@ from support.harness.extender_harness import (
     CLUSTER,
     NAMESPACE,
     RULES,
+    ExtenderReplica,
     ModelServer,
-    Replica,
     replica,
 )
 
@@ -70,10 +70,12 @@ def pod(
     }
 
 
-class Yard:
+class HttpExtender:
     """Nodes, pods, and the verbs of the extender."""
 
-    def __init__(self, found: Replica, server: ModelServer, client: httpx2.AsyncClient) -> None:
+    def __init__(
+        self, found: ExtenderReplica, server: ModelServer, client: httpx2.AsyncClient
+    ) -> None:
         self.found, self.server, self.client = found, server, client
 
     async def announce(self, node: str, register: str, **annotations: str) -> None:
@@ -156,11 +158,11 @@ class Yard:
 
 
 @contextlib.asynccontextmanager
-async def yard(settings: ExtenderSettings | None = None) -> AsyncIterator[Yard]:
+async def http_extender(settings: ExtenderSettings | None = None) -> AsyncIterator[HttpExtender]:
     """Run an extender behind HTTP for the block."""
     server = ModelServer()
     async with replica(server=server, settings=settings) as found:
         app = Starlette(routes=routes(found.extender, BODY_MAX))
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://x") as client:
-            yield Yard(found, server, client)
+            yield HttpExtender(found, server, client)

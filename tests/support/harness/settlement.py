@@ -44,12 +44,12 @@ class World:
         self,
         writer: Writer,
         settings: SettlementSettings,
-        cluster: EveryCluster | None = None,
+        cluster: FullCluster | None = None,
         listeners: Sequence[StartListener] = (),
     ) -> None:
         self.writer = writer
         self.settings = settings
-        self.cluster = cluster or EveryCluster(ApiServer())
+        self.cluster = cluster or FullCluster(FakeApiServer())
         self.server = self.cluster.server
         self.context = cluster_context(
             CLUSTER,

@@ -6,7 +6,7 @@ been decided. Written from the rules: nothing of the core's placing is used.
 
 from typing import Any
 
-from support.oracles.charging_oracle import Body, Oracle, Place
+from support.oracles.charging_oracle import ChargingOracle, ObjectVersion, Place
 
 from ledger.core.model import events
 from ledger.core.model.amounts import Amounts
@@ -51,7 +51,7 @@ class Pod:
         return [one for shares in self.running() for one in shares if one.uuid == uuid]
 
 
-class CardOracle(Oracle):
+class CardOracle(ChargingOracle):
     """Follows all events; `problems` are those that contradict a rule."""
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class CardOracle(Oracle):
             if base == events.OBJECT and root[1] not in ("", "-"):
                 self._lower(root, body, before, after)
 
-    def _lower(self, root: Place, envelope: Body, before: Amounts, after: Amounts) -> None:
+    def _lower(self, root: Place, envelope: ObjectVersion, before: Amounts, after: Amounts) -> None:
         pods = [
             _most_of(bodies)
             for (namespace, key), bodies in self.bodies.items()
@@ -201,7 +201,7 @@ class CardOracle(Oracle):
         envelope.demand = lowered
 
 
-def _most_of(bodies: dict[tuple[str, int], Body]) -> Amounts:
+def _most_of(bodies: dict[tuple[str, int], ObjectVersion]) -> Amounts:
     names = {name for body in bodies.values() for name in body.demand}
     return {name: max(body.demand.get(name, 0) for body in bodies.values()) for name in names}
 

@@ -15,7 +15,7 @@ Place = tuple[str, str]
 """A namespace and a key in it."""
 
 
-class Body:
+class ObjectVersion:
     """One thing that a key may turn out to be, and what of it was asked for."""
 
     def __init__(
@@ -25,11 +25,11 @@ class Body:
         self.asked = demand if asked is None else asked
 
 
-class Oracle:
+class ChargingOracle:
     """Follows events and predicts the used amount of every (account, key)."""
 
     def __init__(self) -> None:
-        self.bodies: dict[Place, dict[tuple[str, int], Body]] = defaultdict(dict)
+        self.bodies: dict[Place, dict[tuple[str, int], ObjectVersion]] = defaultdict(dict)
         self.limits: dict[str, events.LimitSet] = {}
         self.described: dict[str, str] = {}
         self.labels: dict[str, int] = {}
@@ -70,11 +70,13 @@ class Oracle:
         bodies = self.bodies[event.namespace, event.key]
         match event:
             case events.Reserved():
-                bodies[event.uid, event.base] = Body(event.demand, event.root, event.traits)
+                bodies[event.uid, event.base] = ObjectVersion(
+                    event.demand, event.root, event.traits
+                )
                 self._grant(bodies, event)
             case events.Raised():
                 held = bodies.pop((event.uid, event.base))
-                bodies[event.uid, event.base] = Body(event.demand, held.root, event.traits)
+                bodies[event.uid, event.base] = ObjectVersion(event.demand, held.root, event.traits)
                 self._grant(bodies, event)
             case events.Released():
                 del bodies[event.uid, event.base]
@@ -85,7 +87,7 @@ class Oracle:
                     self._take_along(event.namespace, left, taken)
 
     def _grant(
-        self, bodies: dict[tuple[str, int], Body], event: events.Reserved | events.Raised
+        self, bodies: dict[tuple[str, int], ObjectVersion], event: events.Reserved | events.Raised
     ) -> None:
         """What was only seen of an object is asked for with what adds to it, if there is room."""
         stored = bodies.get((event.uid, events.OBJECT))
@@ -118,7 +120,9 @@ class Oracle:
                 }
 
     def _commit(
-        self, bodies: dict[tuple[str, int], Body], event: events.Committed | events.Observed
+        self,
+        bodies: dict[tuple[str, int], ObjectVersion],
+        event: events.Committed | events.Observed,
     ) -> None:
         held = bodies.pop((event.uid, event.base), None) if event.base >= 0 else None
         stored, stored_uid = None, ""
@@ -127,12 +131,12 @@ class Oracle:
                 stored, stored_uid = bodies.pop((uid, base)), uid
         asked = _asked(stored_uid == event.uid, stored, held)
         if isinstance(event, events.Observed):
-            body = Body(event.demand, event.root, event.traits)
+            body = ObjectVersion(event.demand, event.root, event.traits)
         else:
             known = held or stored
             assert known is not None
             demand = known.demand if event.demand is None else event.demand
-            body = Body(demand, known.root, known.traits)
+            body = ObjectVersion(demand, known.root, known.traits)
         if not event.key.startswith("pods/"):
             body.asked = {
                 name: min(amount, asked.get(name, 0)) for name, amount in body.demand.items()
@@ -172,17 +176,17 @@ class Oracle:
         return _meets(reach.clusters, of_cluster) and _meets(reach.namespaces, of_namespace)
 
 
-def _most(bodies: dict[tuple[str, int], Body]) -> Amounts:
+def _most(bodies: dict[tuple[str, int], ObjectVersion]) -> Amounts:
     names = {name for body in bodies.values() for name in body.demand}
     return {name: max(body.demand.get(name, 0) for body in bodies.values()) for name in names}
 
 
-def _most_asked(bodies: dict[tuple[str, int], Body]) -> Amounts:
+def _most_asked(bodies: dict[tuple[str, int], ObjectVersion]) -> Amounts:
     names = {name for body in bodies.values() for name in body.asked}
     return {name: max(body.asked.get(name, 0) for body in bodies.values()) for name in names}
 
 
-def _asked(is_same: bool, stored: Body | None, held: Body | None) -> Amounts:
+def _asked(is_same: bool, stored: ObjectVersion | None, held: ObjectVersion | None) -> Amounts:
     """Return what is asked for of an object that is seen: what was, and what its hold adds."""
     wanted = {} if held is None else held.demand
     if stored is None or not is_same:
@@ -193,13 +197,13 @@ def _asked(is_same: bool, stored: Body | None, held: Body | None) -> Amounts:
     }
 
 
-def _root(bodies: dict[tuple[str, int], Body]) -> str:
+def _root(bodies: dict[tuple[str, int], ObjectVersion]) -> str:
     """The root that everything at the key draws from, if there is one."""
     roots = {body.root for body in bodies.values()}
     return roots.pop() if len(roots) == 1 else ""
 
 
-def _traits(bodies: dict[tuple[str, int], Body]) -> Traits:
+def _traits(bodies: dict[tuple[str, int], ObjectVersion]) -> Traits:
     return tuple({text for body in bodies.values() for text in body.traits or ("",)})
 
 

@@ -27,14 +27,14 @@ GATE: Final = "gpuledger.io/quota"
 _SUFFIXES: Final = {"k": 10**3, "M": 10**6, "Ki": 2**10, "Mi": 2**20}
 
 
-class Face(NamedTuple):
+class QuotaSubject(NamedTuple):
     """What a quota selects by: labels and the spec of a pod."""
 
     labels: dict[str, str]
     spec: Manifest
 
 
-class Standing(NamedTuple):
+class Ownership(NamedTuple):
     """What one object takes: a root its envelope, a pod its demand.
 
     `root` is the name of the root that a pod draws from, empty when that has no envelope.
@@ -44,16 +44,16 @@ class Standing(NamedTuple):
     root: str = ""
 
 
-class Unit(NamedTuple):
+class ChargeUnit(NamedTuple):
     """What is charged as one, and what quotas look at: any of the faces."""
 
     namespace: str
     key: str
     amounts: Amounts
-    faces: list[Face]
+    faces: list[QuotaSubject]
 
 
-class Place(NamedTuple):
+class ClusterLabels(NamedTuple):
     """How the service was told to call its cluster."""
 
     cluster: str
@@ -68,7 +68,7 @@ class Snapshot(NamedTuple):
     something is not in any list.
     """
 
-    place: Place
+    place: ClusterLabels
     namespaces: list[Manifest]
     pods: list[Manifest]
     workloads: list[Manifest]
@@ -93,35 +93,35 @@ def lines_of(snapshot: Snapshot) -> Lines:
     return lines
 
 
-def units_of(snapshot: Snapshot) -> Iterator[Unit]:
+def units_of(snapshot: Snapshot) -> Iterator[ChargeUnit]:
     """Yield what is charged as one: roots with their pods, and pods that draw from no root."""
     owners = {found["metadata"]["uid"]: found for found in snapshot.workloads}
     drawn: dict[str, Amounts] = {}
     for pod in filter(_counts, snapshot.pods):
         root = _live_root(pod, owners, snapshot.barred)
         if root is None or not _is_charged(root, snapshot):
-            face = Face(pod["metadata"].get("labels", {}), pod["spec"])
-            yield Unit(pod["metadata"]["namespace"], _key(pod), demand_of(pod), [face])
+            face = QuotaSubject(pod["metadata"].get("labels", {}), pod["spec"])
+            yield ChargeUnit(pod["metadata"]["namespace"], _key(pod), demand_of(pod), [face])
         else:
             drawn.setdefault(root["metadata"]["uid"], Counter()).update(demand_of(pod))
     for found in snapshot.workloads:
         if _is_live_root(found, owners, snapshot.barred):
             envelope, faces = _envelope(found, snapshot)
             charge = envelope | drawn.get(found["metadata"]["uid"], Counter())
-            yield Unit(found["metadata"]["namespace"], _key(found), charge, faces)
+            yield ChargeUnit(found["metadata"]["namespace"], _key(found), charge, faces)
 
 
-def standings_of(snapshot: Snapshot, namespace: str) -> dict[str, Standing]:
+def ownership_of(snapshot: Snapshot, namespace: str) -> dict[str, Ownership]:
     """Return what every object of a namespace that takes something takes, by its uid."""
     owners = {found["metadata"]["uid"]: found for found in snapshot.workloads}
-    found: dict[str, Standing] = {}
+    found: dict[str, Ownership] = {}
     for pod in filter(_counts, snapshot.pods):
         root = _live_root(pod, owners, snapshot.barred)
         name = root["metadata"]["name"] if root and _envelope(root, snapshot)[0] else ""
-        found[pod["metadata"]["uid"]] = Standing(demand_of(pod), name)
+        found[pod["metadata"]["uid"]] = Ownership(demand_of(pod), name)
     for workload in snapshot.workloads:
         if _is_live_root(workload, owners, snapshot.barred):
-            found[workload["metadata"]["uid"]] = Standing(_envelope(workload, snapshot)[0])
+            found[workload["metadata"]["uid"]] = Ownership(_envelope(workload, snapshot)[0])
     here = {
         one["metadata"]["uid"]
         for one in (*snapshot.pods, *snapshot.workloads)
@@ -158,17 +158,17 @@ def _asked(container: Manifest) -> Amounts:
     )
 
 
-def _envelope(found: Manifest, snapshot: Snapshot) -> tuple[Amounts, list[Face]]:
+def _envelope(found: Manifest, snapshot: Snapshot) -> tuple[Amounts, list[QuotaSubject]]:
     idle = not _is_charged(found, snapshot)
     total: Amounts = Counter()
-    faces: list[Face] = []
+    faces: list[QuotaSubject] = []
     labels = found["metadata"].get("labels", {})
     reserve = _policy(found["metadata"]["namespace"], snapshot).get("surge") == "reserve"
     for template, count in ENVELOPES[found["kind"]](found, reserve=reserve):
         asked = demand_of(template)
         if asked:
             own = template.get("metadata", {}).get("labels", {})
-            faces.append(Face({**own, **labels}, template["spec"]))
+            faces.append(QuotaSubject({**own, **labels}, template["spec"]))
         for resource, amount in asked.items():
             total[resource] += 0 if idle else count * amount
     return +total, faces
@@ -218,7 +218,9 @@ def _counts(pod: Manifest) -> bool:
     return datetime.now(UTC) < datetime.fromisoformat(metadata["deletionTimestamp"]) + grace
 
 
-def _count(lines: Lines, account: tuple[str, str], spec: Manifest, counted: list[Unit]) -> None:
+def _count(
+    lines: Lines, account: tuple[str, str], spec: Manifest, counted: list[ChargeUnit]
+) -> None:
     for key in spec["hard"]:
         resource = key.removeprefix("limits.").removeprefix("requests.")
         if resource == key or not resource.endswith(MANAGED):
@@ -230,7 +232,7 @@ def _count(lines: Lines, account: tuple[str, str], spec: Manifest, counted: list
         )
 
 
-def _selects(spec: Manifest, face: Face) -> bool:
+def _selects(spec: Manifest, face: QuotaSubject) -> bool:
     conditions = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes", ())]
     conditions += spec.get("scopeSelector", {}).get("matchExpressions", ())
     in_scope = all(_in_scope(condition, face.spec) for condition in conditions)

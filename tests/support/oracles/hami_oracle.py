@@ -93,7 +93,7 @@ def reasons(
     return found + Counter({"AllocatedCardsInsufficientRequest": good})
 
 
-def bears(cards: list[OneCard], init: list[Asked], apps: list[Asked]) -> bool:
+def fits_quota(cards: list[OneCard], init: list[Asked], apps: list[Asked]) -> bool:
     """Return whether a node bears a pod.
 
     Each init container is fitted as if it were alone there, and the app containers one after the

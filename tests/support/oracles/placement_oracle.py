@@ -26,7 +26,7 @@ _FINISHED: Final = ("Succeeded", "Failed")
 _THOUSANDS: Final = {"k": 10**3, "M": 10**6}
 
 
-class Has(NamedTuple):
+class CardCapacity(NamedTuple):
     """What may be promised of a card, and where it is."""
 
     memory: int
@@ -37,7 +37,7 @@ class Has(NamedTuple):
     healthy: bool
 
 
-class Given(NamedTuple):
+class CardShare(NamedTuple):
     """One entry of a pod's annotation: MiB and percent of a card."""
 
     uuid: str
@@ -45,26 +45,26 @@ class Given(NamedTuple):
     cores: int
 
 
-class Used(NamedTuple):
+class CardUsage(NamedTuple):
     """What is taken of a card."""
 
     memory: int = 0
     cores: int = 0
     slots: int = 0
 
-    def plus(self, other: "Used") -> "Used":
+    def plus(self, other: "CardUsage") -> "CardUsage":
         """Return both together."""
-        return Used(*(one + more for one, more in zip(self, other, strict=True)))
+        return CardUsage(*(one + more for one, more in zip(self, other, strict=True)))
 
-    def most(self, other: "Used") -> "Used":
+    def most(self, other: "CardUsage") -> "CardUsage":
         """Return the larger of both, line by line."""
-        return Used(*map(max, self, other))
+        return CardUsage(*map(max, self, other))
 
 
-CardsOf = dict[str, dict[str, Has]]
+CardsOf = dict[str, dict[str, CardCapacity]]
 """Cards by node and uuid."""
 
-Usage = dict[tuple[str, str], Used]
+Usage = dict[tuple[str, str], CardUsage]
 """What is taken, by node and uuid."""
 
 
@@ -86,7 +86,7 @@ def usage_of(pods: list[Manifest]) -> Usage:
     for pod in filter(_takes, pods):
         node = pod["spec"]["nodeName"]
         for uuid, used in _taken(pod).items():
-            found[node, uuid] = found.get((node, uuid), Used()).plus(used)
+            found[node, uuid] = found.get((node, uuid), CardUsage()).plus(used)
     return found
 
 
@@ -109,7 +109,7 @@ def _over(cards: CardsOf, usage: Usage) -> Iterator[str]:
         has = cards.get(node, {}).get(uuid)
         if has is None:
             continue  # said of each of its pods
-        for word in Used._fields:
+        for word in CardUsage._fields:
             taken, limit = getattr(used, word), getattr(has, word)
             if taken > limit:
                 yield f"card {uuid} of {node}: {taken} of {limit} {word} are taken"
@@ -151,7 +151,7 @@ def _wrong(cards: CardsOf, pod: Manifest) -> Iterator[str]:
 
 
 def _against(
-    pod: Manifest, asked: Counter[str], given: list[Given], has: dict[str, Has]
+    pod: Manifest, asked: Counter[str], given: list[CardShare], has: dict[str, CardCapacity]
 ) -> Iterator[str]:
     """Tell how what a container was given differs from what it asked."""
     if len(given) != asked[COUNT]:
@@ -168,7 +168,7 @@ def _against(
 
 
 def _unwanted(
-    annotations: dict[str, str], given: list[Given], has: dict[str, Has]
+    annotations: dict[str, str], given: list[CardShare], has: dict[str, CardCapacity]
 ) -> Iterator[str]:
     types = _words(annotations.get("nvidia.com/use-gputype", ""))
     uuids = _words(annotations.get("nvidia.com/use-gpuuuid", ""))
@@ -184,27 +184,27 @@ def _unwanted(
             yield f"was given cards of the NUMA nodes {sorted(nodes)}"
 
 
-def _memory(asked: Counter[str], card: Has) -> int:
+def _memory(asked: Counter[str], card: CardCapacity) -> int:
     """Return the MiB of a card that are asked for: so many, a part, or all that is on offer."""
     if asked[MEMORY]:
         return asked[MEMORY]
     return card.memory * (asked[PERCENTAGE] or WHOLE) // WHOLE
 
 
-def _taken(pod: Manifest) -> dict[str, Used]:
+def _taken(pod: Manifest) -> dict[str, CardUsage]:
     """Return what a pod takes of each card at most."""
-    running: dict[str, Used] = {}
-    most: dict[str, Used] = {}
+    running: dict[str, CardUsage] = {}
+    most: dict[str, CardUsage] = {}
     ended = _ended(pod)
     for container, given in _shares(pod):
         beside = dict(running)
         for one in given:
-            share = Used(one.memory, one.cores, 1)
-            beside[one.uuid] = beside.get(one.uuid, Used()).plus(share)
+            share = CardUsage(one.memory, one.cores, 1)
+            beside[one.uuid] = beside.get(one.uuid, CardUsage()).plus(share)
         if container["name"] in ended:
             continue
         for uuid, used in beside.items():
-            most[uuid] = most.get(uuid, Used()).most(used)
+            most[uuid] = most.get(uuid, CardUsage()).most(used)
         if not _is_passing(pod, container):
             running = beside
     return most
@@ -227,7 +227,7 @@ def _is_passing(pod: Manifest, container: Manifest) -> bool:
     return container in first and container.get("restartPolicy") != "Always"
 
 
-def _shares(pod: Manifest) -> Iterator[tuple[Manifest, list[Given]]]:
+def _shares(pod: Manifest) -> Iterator[tuple[Manifest, list[CardShare]]]:
     """Return the containers of a pod in order, each with what its annotation gives it."""
     text = pod["metadata"].get("annotations", {}).get(POD_CARDS, "")
     slots = text.split(";")
@@ -235,19 +235,19 @@ def _shares(pod: Manifest) -> Iterator[tuple[Manifest, list[Given]]]:
         yield container, _given(slots[number]) if number < len(slots) else []
 
 
-def _given(slot: str) -> list[Given]:
+def _given(slot: str) -> list[CardShare]:
     found = []
     for entry in filter(None, slot.split(":")):
         uuid, _, memory, cores, *_ = entry.split(",")
         if uuid:
-            found.append(Given(uuid, int(memory), int(cores)))
+            found.append(CardShare(uuid, int(memory), int(cores)))
     return found
 
 
-def _announced(text: str) -> dict[str, Has]:
+def _announced(text: str) -> dict[str, CardCapacity]:
     if text.lstrip().startswith("["):
         return {
-            one["id"]: Has(
+            one["id"]: CardCapacity(
                 one.get("devmem", 0),
                 one.get("devcore", 0),
                 one.get("count", 0),
@@ -260,7 +260,9 @@ def _announced(text: str) -> dict[str, Has]:
     found = {}
     for entry in filter(None, text.split(":")):
         uuid, slots, memory, cores, model, numa, health, *_ = entry.split(",")
-        found[uuid] = Has(int(memory), int(cores), int(slots), model, int(numa), health == "true")
+        found[uuid] = CardCapacity(
+            int(memory), int(cores), int(slots), model, int(numa), health == "true"
+        )
     return found
 
 

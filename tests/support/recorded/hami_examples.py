@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from support.harness import extender_over_http
 from support.harness.extender_harness import CLUSTER
-from support.harness.extender_over_http import Yard, listed, yard
+from support.harness.extender_over_http import HttpExtender, http_extender, listed
 
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN
@@ -86,7 +86,7 @@ async def run(example: Example, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
         found |= {name: answers[name] for name in wanted if name in answers}
     if set(wanted) <= {"charged", "denied"}:
         return found
-    async with yard() as site:
+    async with http_extender() as site:
         await _prepare(site, example)
         for name in ("reason", "fits", "best"):
             if name in wanted:
@@ -96,7 +96,7 @@ async def run(example: Example, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     return found
 
 
-async def _prepare(site: Yard, example: Example) -> None:
+async def _prepare(site: HttpExtender, example: Example) -> None:
     nodes = {name: listed(*cards) for name, cards in example.nodes.items()}
     if example.cards or example.register:
         nodes["n1"] = example.register or listed(*example.cards)
@@ -115,15 +115,15 @@ async def _prepare(site: Yard, example: Example) -> None:
         await site.limit(**example.limits)
 
 
-async def _reason(site: Yard, thing: dict[str, Any], example: Example) -> str:
+async def _reason(site: HttpExtender, thing: dict[str, Any], example: Example) -> str:
     return await site.why_not(thing)
 
 
-async def _fits(site: Yard, thing: dict[str, Any], example: Example) -> list[str]:
+async def _fits(site: HttpExtender, thing: dict[str, Any], example: Example) -> list[str]:
     return await site.fits(thing, *(example.nodes or ("n1",)))
 
 
-async def _best(site: Yard, thing: dict[str, Any], example: Example) -> list[str]:
+async def _best(site: HttpExtender, thing: dict[str, Any], example: Example) -> list[str]:
     await site.fits(thing, *example.nodes)
     scores = await site.scores(thing, *example.nodes)
     return sorted(name for name, score in scores.items() if score == max(scores.values()))
@@ -132,7 +132,7 @@ async def _best(site: Yard, thing: dict[str, Any], example: Example) -> list[str
 _ASKING: Final = {"reason": _reason, "fits": _fits, "best": _best}
 
 
-async def _bound(site: Yard, thing: dict[str, Any], example: Example) -> dict[str, Any]:
+async def _bound(site: HttpExtender, thing: dict[str, Any], example: Example) -> dict[str, Any]:
     """Bind the pod, and return what is expected of its annotations."""
     await site.bind(thing, example.pod.node)
     written = site.server.pods[thing["metadata"]["name"]].metadata.annotations or {}

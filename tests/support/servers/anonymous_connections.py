@@ -35,7 +35,7 @@ KINDS = {
 """By name what is sent first (None: not even TLS) and then every second."""
 
 
-class Crowd:
+class AnonymousConnections:
     """Strangers; `made` counts their connections."""
 
     def __init__(self, port: int, slots: asyncio.Semaphore) -> None:
@@ -87,7 +87,7 @@ async def main(port: int, count: int, addresses: int, kinds: list[str]) -> None:
     """Open them all and stay until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    crowd = Crowd(port, asyncio.Semaphore(AT_ONCE))
+    crowd = AnonymousConnections(port, asyncio.Semaphore(AT_ONCE))
     tasks = [asyncio.create_task(_all_held(crowd, count))]
     for number in range(count):
         address = f"127.0.1.{1 + number % addresses}"
@@ -100,7 +100,7 @@ async def main(port: int, count: int, addresses: int, kinds: list[str]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _all_held(crowd: Crowd, count: int) -> None:
+async def _all_held(crowd: AnonymousConnections, count: int) -> None:
     """Say once that all have opened a connection, or were turned away."""
     while crowd.made < count:  # noqa: ASYNC110 (nothing tells)
         await asyncio.sleep(EVERY_SECONDS / 20)

@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 from support.servers.nats_servers import NatsServer
 from support.servers.ports import free_port
-from support.servers.tcp_proxy import Link, link
+from support.servers.tcp_proxy import TcpProxy, tcp_proxy
 
 DOMAIN = "hub"
 
@@ -26,7 +26,7 @@ class Clusters(NamedTuple):
 
     hub: NatsServer
     edge: NatsServer
-    between: Link
+    between: TcpProxy
 
 
 def servers(
@@ -67,7 +67,7 @@ async def clusters(directory: Path, **more: str | None) -> AsyncIterator[Cluster
     hub, edge = servers(directory, leaf_port=leaf_port, link_port=link_port, **more)
     await hub.start()
     try:
-        async with link(leaf_port, link_port) as between:
+        async with tcp_proxy(leaf_port, link_port) as between:
             await edge.start()
             await joined(edge)
             yield Clusters(hub, edge, between)

@@ -25,7 +25,7 @@ STOP_SECONDS = 30.0
 VALIDATE = "/admission/validate"
 
 
-class Live:
+class ServiceProcess:
     """One service on one store; `client` posts to it."""
 
     def __init__(self, store: Path, *options: str) -> None:
@@ -90,9 +90,9 @@ class Live:
 
 
 @contextlib.contextmanager
-def live(store: Path, *options: str) -> Iterator[Live]:
+def running_service(store: Path, *options: str) -> Iterator[ServiceProcess]:
     """A service that is ready, and ended after the block."""
-    service = Live(store, *options)
+    service = ServiceProcess(store, *options)
     service.start()
     try:
         yield service
@@ -151,7 +151,7 @@ async def post(client: httpx2.AsyncClient, review: dict[str, Any]) -> dict[str, 
     return response
 
 
-def trouble(service: Live) -> str:
+def ledger_problem(service: ServiceProcess) -> str:
     """Wait until the service reports why it cannot decide; return the reason."""
     reason = service.wait_for("ledger", ok=False)
     while "has not been opened yet" in reason:

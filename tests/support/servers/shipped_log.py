@@ -7,7 +7,7 @@ import nats
 from nats.aio.client import Client
 from support.builders.decide_and_fold import record
 from support.servers.nats_servers import settings_for
-from support.servers.shipped_nats import AGENT_PASSWORD, PASSWORD, SERVERS, Shipped
+from support.servers.shipped_nats import AGENT_PASSWORD, PASSWORD, SERVERS, ShippedServer
 
 from gpuledger.node.agent_log import INBOX
 from ledger.core import snapshots
@@ -24,21 +24,21 @@ FORM_SECONDS: Final = 60
 AGAIN_SECONDS: Final = 0.2
 
 
-def access(servers: list[Shipped], user: str, password: str) -> Access:
+def access(servers: list[ShippedServer], user: str, password: str) -> Access:
     """Return how a user reaches all servers."""
     urls = tuple(server.url for server in servers)
     inbox = INBOX if user == AGENT else "_INBOX"
     return Access(urls, user=user, password=password, inbox_prefix=inbox)
 
 
-async def agent_of(servers: list[Shipped]) -> Client:
+async def agent_of(servers: list[ShippedServer]) -> Client:
     """Connect as a client that has the agents' password and sends any request it likes."""
     return await nats.connect(
         servers[0].url, user=AGENT, password=AGENT_PASSWORD, inbox_prefix=INBOX
     )
 
 
-async def opened(servers: list[Shipped]) -> JetStreamLog:
+async def opened(servers: list[ShippedServer]) -> JetStreamLog:
     """Open the log as the service does in production, as soon as there is a leader."""
     settings = settings_for(
         servers[0],
@@ -58,7 +58,7 @@ async def opened(servers: list[Shipped]) -> JetStreamLog:
                 await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def filled(servers: list[Shipped]) -> JetStreamLog:
+async def filled(servers: list[ShippedServer]) -> JetStreamLog:
     """Open the log, and give it a record and the snapshot after it, unless it has some."""
     log = await opened(servers)
     if (await log.extent()).last == 0:

@@ -28,7 +28,7 @@ ROUTE_PASSWORD: Final = "p09876543210987654321"
 AGENT_PASSWORD: Final = "p11111111110000000000"
 
 
-class Shipped(NatsServer):
+class ShippedServer(NatsServer):
     """One server with the shipped configuration, on loopback instead of a pod's address."""
 
     def __init__(self, folder: Path, number: int, routes: list[int]) -> None:
@@ -65,10 +65,10 @@ class Shipped(NatsServer):
 
 
 @contextlib.contextmanager
-def shipped_servers(folder: Path) -> Iterator[list[Shipped]]:
+def shipped_servers(folder: Path) -> Iterator[list[ShippedServer]]:
     """Start the three servers below a folder, and stop them at the end."""
     routes = [free_port() for _ in range(SERVERS)]
-    servers = [Shipped(folder / f"n{number}", number, routes) for number in range(SERVERS)]
+    servers = [ShippedServer(folder / f"n{number}", number, routes) for number in range(SERVERS)]
     try:
         for server in servers:
             server.launch()

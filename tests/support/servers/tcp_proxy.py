@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 CHUNK_BYTES = 65_536
 
 
-class Link:
-    """Forwards from a port of its own to a server's. Made by `link`."""
+class TcpProxy:
+    """Forwards from a port of its own to a server's. Made by `tcp_proxy`."""
 
     def __init__(self, target: int, port: int) -> None:
         self.target, self.port = target, port
@@ -65,9 +65,9 @@ class Link:
 
 
 @contextlib.asynccontextmanager
-async def link(target: int, port: int) -> AsyncIterator[Link]:
+async def tcp_proxy(target: int, port: int) -> AsyncIterator[TcpProxy]:
     """A link that works until the block cuts it; it is cut at the end."""
-    made = Link(target, port)
+    made = TcpProxy(target, port)
     await made.restore()
     try:
         yield made

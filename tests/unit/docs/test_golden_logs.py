@@ -8,7 +8,7 @@ from support.recorded.golden_logs import GOLDEN, Expected, amounts_to, payloads_
 
 from ledger.core.model.events import AnyEvent, Cause
 from ledger.log import records
-from ledger.log.port import Lost
+from ledger.log.log_port import Lost
 
 LOGS = sorted(GOLDEN.glob("schema-*.log"))
 CURRENT = GOLDEN / f"schema-{records.SCHEMA}.log"

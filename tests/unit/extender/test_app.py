@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from starlette.applications import Starlette
-from support.harness.extender_harness import FIXTURES, Replica, cards, replica
+from support.harness.extender_harness import FIXTURES, ExtenderReplica, cards, replica
 
 from extender.app import routes
 
@@ -25,7 +25,7 @@ FILTER = RECORDED[0][3]
 class Site:
     """An extender behind HTTP."""
 
-    def __init__(self, found: Replica, client: httpx2.AsyncClient, took: list[str]) -> None:
+    def __init__(self, found: ExtenderReplica, client: httpx2.AsyncClient, took: list[str]) -> None:
         self.found, self.client, self.took = found, client, took
 
     async def post(self, verb: str, args: Any) -> Any:

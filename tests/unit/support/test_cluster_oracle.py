@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.oracles.cluster_oracle import CARDS, Manifest, Place, Snapshot, lines_of
+from support.oracles.cluster_oracle import CARDS, ClusterLabels, Manifest, Snapshot, lines_of
 
 LINE = f"limits.{CARDS}"
 POD_SPEC: Manifest = {"containers": [{"name": "main", "resources": {"limits": {CARDS: "1"}}}]}
@@ -29,7 +29,7 @@ def pod(number: int) -> Manifest:
 def snapshot(kind: str, **policy: Any) -> Snapshot:
     """Return a workload whose labels are other ones than those of its two pods."""
     return Snapshot(
-        Place("east"),
+        ClusterLabels("east"),
         namespaces=[{"metadata": {"name": "team"}}],
         pods=[pod(1), pod(2)],
         workloads=[root(kind, 2)],

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.oracles.placement_oracle import Used, complaints, usage_of
+from support.oracles.placement_oracle import CardUsage, complaints, usage_of
 
 from tests.e2e.scheduling.support.nodes import Form, node
 from tests.e2e.scheduling.support.pod_shapes import container, pod, sidecar
@@ -21,8 +21,8 @@ def test_pods_that_have_what_they_asked_for_are_well(form: Form) -> None:
     ]
     assert not complaints([node("gpu-1", form=form)], pods)
     assert usage_of(pods) == {
-        ("gpu-1", FIRST): Used(10_144, 20, 2),
-        ("gpu-1", SECOND): Used(24_576, 100, 1),
+        ("gpu-1", FIRST): CardUsage(10_144, 20, 2),
+        ("gpu-1", SECOND): CardUsage(24_576, 100, 1),
     }
 
 
@@ -36,10 +36,10 @@ def test_init_containers_count_beside_the_sidecars_before_them_until_they_are_ov
         ),
     )
     assert not complaints([node("gpu-1")], [made])
-    assert usage_of([made]) == {("gpu-1", FIRST): Used(9_500, 55, 2)}
+    assert usage_of([made]) == {("gpu-1", FIRST): CardUsage(9_500, 55, 2)}
     over = {"name": "first", "state": {"terminated": {"exitCode": 0}}}
     made["status"] = {"initContainerStatuses": [over]}
-    assert usage_of([made]) == {("gpu-1", FIRST): Used(4_500, 25, 2)}
+    assert usage_of([made]) == {("gpu-1", FIRST): CardUsage(4_500, 25, 2)}
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

@@ -10,7 +10,7 @@ from support.builders.admission_reviews import (
     FIXTURES,
     GPU,
     CoreLedger,
-    Service,
+    WebhookService,
     pod,
     recorded,
     review,
@@ -28,14 +28,14 @@ CASES = sorted(path.stem for path in FIXTURES.glob("*.json"))
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[Service]:
+async def service() -> AsyncIterator[WebhookService]:
     """Both webhooks on an unlimited ledger."""
     async with serving(CoreLedger(), policy=AdmissionSettings(body_max=100_000)) as found:
         yield found
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_every_recorded_review_is_answered(case: str, service: Service) -> None:
+async def test_every_recorded_review_is_answered(case: str, service: WebhookService) -> None:
     for webhook, one in recorded(case):
         response = await service.post(one, webhook)
         refused = not response["allowed"]
@@ -44,20 +44,20 @@ async def test_every_recorded_review_is_answered(case: str, service: Service) ->
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "HEAD", "OPTIONS"])
-async def test_only_post_is_supported(service: Service, path: str, method: str) -> None:
+async def test_only_post_is_supported(service: WebhookService, path: str, method: str) -> None:
     answer = await service.client.request(method, path)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("kind", ["text/plain", "", "application/xml; a=b"])
-async def test_only_json_is_read(service: Service, path: str, kind: str) -> None:
+async def test_only_json_is_read(service: WebhookService, path: str, kind: str) -> None:
     answer = await service.client.post(path, content=b"{}", headers={"content-type": kind})
     assert answer.status_code == 415
     assert "send application/json" in answer.json()["message"]
 
 
-async def test_a_charset_after_the_content_type_is_no_obstacle(service: Service) -> None:
+async def test_a_charset_after_the_content_type_is_no_obstacle(service: WebhookService) -> None:
     answer = await service.client.post(
         PATHS[0],
         content=json.dumps(review(pod())),
@@ -66,7 +66,7 @@ async def test_a_charset_after_the_content_type_is_no_obstacle(service: Service)
     assert answer.status_code == 200
 
 
-async def test_a_body_over_the_bound_is_not_read(service: Service) -> None:
+async def test_a_body_over_the_bound_is_not_read(service: WebhookService) -> None:
     answer = await service.client.post(PATHS[0], content=b" " * 100_001, headers=JSON)
     assert answer.status_code == 413
     assert answer.json()["message"] == "the request is larger than 100000 bytes"
@@ -90,7 +90,7 @@ async def test_a_body_without_a_length_is_read_no_further_than_the_bound() -> No
     assert sum(read) == 3000
 
 
-async def test_a_body_in_pieces_is_read_whole(service: Service) -> None:
+async def test_a_body_in_pieces_is_read_whole(service: WebhookService) -> None:
     text = json.dumps(review(pod({GPU: "0"}))).encode()
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -159,7 +159,7 @@ def without(field: str) -> dict[str, Any]:
     ],
 )
 async def test_a_malformed_review_is_a_400_that_names_the_field(
-    service: Service, body: bytes | str, field: str, said: str
+    service: WebhookService, body: bytes | str, field: str, said: str
 ) -> None:
     answer = await service.client.post(PATHS[0], content=body, headers=JSON)
     assert answer.status_code == 400
@@ -169,7 +169,7 @@ async def test_a_malformed_review_is_a_400_that_names_the_field(
     assert said in problem["message"]
 
 
-async def test_an_update_without_its_old_object_names_the_field(service: Service) -> None:
+async def test_an_update_without_its_old_object_names_the_field(service: WebhookService) -> None:
     answer = await service.client.post(PATHS[0], json=review(pod(), operation="UPDATE"))
     assert (answer.status_code, answer.json()["field"]) == (400, "$.request.oldObject")
 
@@ -177,7 +177,7 @@ async def test_an_update_without_its_old_object_names_the_field(service: Service
 # Clients that do not do their part
 
 
-async def test_a_body_that_never_ends_is_given_up_at_the_deadline(service: Service) -> None:
+async def test_a_body_that_never_ends_is_given_up_at_the_deadline(service: WebhookService) -> None:
     application = endpoint(service.validating, AdmissionSettings(deadline=0.05))
     sent: list[Any] = []
 
@@ -195,7 +195,9 @@ async def test_a_body_that_never_ends_is_given_up_at_the_deadline(service: Servi
     assert sent[1]["status"] == 408
 
 
-async def test_a_client_that_left_gets_no_answer_and_is_not_charged(service: Service) -> None:
+async def test_a_client_that_left_gets_no_answer_and_is_not_charged(
+    service: WebhookService,
+) -> None:
     application = endpoint(service.validating, AdmissionSettings())
     sent: list[Any] = []
     text = json.dumps(review(pod({GPU: "1"}))).encode()

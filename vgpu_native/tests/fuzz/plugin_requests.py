@@ -18,7 +18,7 @@ from mutating import Mutator
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
 
-from support.harness.device_plugin import Placed, card, container, settings_in, share
+from support.harness.device_plugin import FakePlacements, card, container, settings_in, share
 
 from vgpu_native.plugin.allocation.allocate import AllocateHandler
 from vgpu_native.plugin.allocation.allocation_store import AllocationStore
@@ -84,7 +84,7 @@ def _plugin(folder: Path) -> tuple[DevicePluginService, list[str]]:
     waits = {"allocate_seconds": WAIT_SECONDS, "verify_seconds": WAIT_SECONDS}
     settings = settings_in(folder, look_seconds=WAIT_SECONDS, **waits)
     settings.state_dir.mkdir(parents=True)
-    placed = Placed(container("one", share(0)), container("two", share(0), share(1)))
+    placed = FakePlacements(container("one", share(0)), container("two", share(0), share(1)))
     devices = AdvertisedDevices()
     devices.replace([card(0), card(1)])
     allocations = AllocationStore(settings.state_dir / "allocations")

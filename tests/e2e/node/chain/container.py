@@ -30,7 +30,7 @@ mount -t tmpfs none /run
 """
 
 
-class Told(NamedTuple):
+class ProgramAnswer(NamedTuple):
     """What the program says of itself: the driver's last status, and MiB."""
 
     status: int
@@ -73,7 +73,7 @@ class Container:
         """Return the id of the program's process: all that led to it became it."""
         return self._process.pid
 
-    def do(self, *words: object) -> Told:
+    def do(self, *words: object) -> ProgramAnswer:
         """Let the program do something, and return what it says."""
         assert self._process.stdin is not None
         self._process.stdin.write(" ".join(map(str, words)) + "\n")
@@ -94,14 +94,14 @@ class Container:
             if pipe is not None:
                 pipe.close()
 
-    def _answer(self) -> Told:
+    def _answer(self) -> ProgramAnswer:
         assert self._process.stdout is not None
         # Each question has one line for an answer, so that nothing waits in the pipe's buffer.
         ready, _, _ = select.select([self._process.stdout], [], [], ANSWER_SECONDS)
         assert ready, f"the program says nothing for {ANSWER_SECONDS:g} s"
         line = self._process.stdout.readline()
         assert line, f"the program ended with {self._process.wait(STOP_SECONDS)}"
-        return Told(**json.loads(line))
+        return ProgramAnswer(**json.loads(line))
 
 
 def _script(answer: Any, room: Path) -> str:

@@ -11,8 +11,8 @@ from gpuledger.demo.narration import Narrator
 from tests.e2e.harness.polling import eventually
 from tests.e2e.node.chain.agent import Agent
 from tests.e2e.node.chain.container import Container
-from tests.e2e.scheduling.support.scheduling_cluster import Yard
-from tests.e2e.scheduling.support.team import Team
+from tests.e2e.scheduling.support.scheduling_cluster import SchedulingCluster
+from tests.e2e.scheduling.support.team import SchedulingTeam
 from vgpu_native.shared import limits_page
 from vgpu_native.shared.limits_page import MEBIBYTE
 
@@ -20,13 +20,15 @@ SEEN_SECONDS: Final = 30.0
 PAUSE_SECONDS: Final = 0.01
 
 
-class Story:
+class NodeStory:
     """The actors, what can be seen of them, and a teller of what happens.
 
     What is told is printed; pytest shows it with -s, and when a test fails.
     """
 
-    def __init__(self, yard: Yard, agent: Agent, kubelet: Kubelet, teller: Narrator) -> None:
+    def __init__(
+        self, yard: SchedulingCluster, agent: Agent, kubelet: Kubelet, teller: Narrator
+    ) -> None:
         self.yard, self.agent, self.kubelet, self.teller = yard, agent, kubelet, teller
 
     def pages(self) -> list[Path]:
@@ -69,7 +71,7 @@ class Story:
             text = f"{one['position']:4}  {one['type']:10}  {one['key']:28}  {amounts}"
             self.teller.line(text.rstrip())
 
-    async def resize(self, team: Team, memory: int) -> None:
+    async def resize(self, team: SchedulingTeam, memory: int) -> None:
         """Change in the ledger what the container `main` of the pod `web` may use."""
         asked = ("web", "-n", team.namespace, "--container", "main", "--memory", str(memory))
         self.teller.command(f"gpuledger resize {' '.join(asked)}")
@@ -90,7 +92,7 @@ class Story:
             pause=PAUSE_SECONDS,
         )
 
-    async def resize_and_see(self, team: Team, process: Container, memory: int) -> None:
+    async def resize_and_see(self, team: SchedulingTeam, process: Container, memory: int) -> None:
         """Change a limit in the ledger, and tell when a process saw it, which runs all the time."""
         begun = time.monotonic()
 

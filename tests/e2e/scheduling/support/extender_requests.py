@@ -9,7 +9,7 @@ import aiohttp
 
 from tests.e2e.harness.cluster import Manifest
 from tests.e2e.harness.service import Service
-from tests.e2e.scheduling.support.team import Team
+from tests.e2e.scheduling.support.team import SchedulingTeam
 
 PAUSE_SECONDS: Final = 1.0
 """The back-off of the scheduler after a bind that failed."""
@@ -18,10 +18,10 @@ REQUEST_SECONDS: Final = 30.0
 """The extender's `httpTimeout`."""
 
 
-class Asking:
+class ExtenderClient:
     """Has one extender place pods of a namespace: filter, then bind, as kube-scheduler does."""
 
-    def __init__(self, team: Team, extender: Service) -> None:
+    def __init__(self, team: SchedulingTeam, extender: Service) -> None:
         self.errors: list[str] = []
         self._team = team
         self._url = f"https://{extender.address}/extender"

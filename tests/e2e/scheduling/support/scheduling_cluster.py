@@ -13,8 +13,8 @@ import pytest
 from support.servers.nats_servers import NatsServer
 
 from tests.e2e.harness.bootstrap import (
+    grant_service,
     kinds_are_served,
-    let_serve,
     make_canary,
     webhooks_are_in_effect,
 )
@@ -37,7 +37,7 @@ SETTLE_SECONDS: Final = 5
 """Longer than a bind takes on a cluster of a few nodes; a placement that is older is undone."""
 
 
-class Alone(Service):
+class ExtenderService(Service):
     """`gpuledger extender`: the verbs of the extender, without admission."""
 
     def start(self) -> None:
@@ -57,7 +57,7 @@ class Alone(Service):
         self._child.wait_healthy(f"https://{self.address}/readyz", self.authority, 60.0)
 
 
-class Yard:
+class SchedulingCluster:
     """Everything that runs, and what else can be started beside it.
 
     `service` is `gpuledger serve`, whose webhooks are in effect. Whatever is started is ended with
@@ -96,7 +96,7 @@ class Yard:
         await webhooks_are_in_effect(cluster)
 
     async def extender(
-        self, kubeconfig: Path | None = None, kind: type[Service] = Alone
+        self, kubeconfig: Path | None = None, kind: type[Service] = ExtenderService
     ) -> Service:
         """Start another extender on the same log, and return it when it is ready.
 
@@ -162,7 +162,7 @@ class Yard:
 @asynccontextmanager
 async def opened(
     assets: Path, folder: Path, settle: int = SETTLE_SECONDS, **settings: str
-) -> AsyncIterator[Yard]:
+) -> AsyncIterator[SchedulingCluster]:
     """Run a yard without nodes for the block; skips the test where its programs are missing.
 
     `settle` is the bound, in seconds, that its services are told, besides other settings.
@@ -177,11 +177,11 @@ async def opened(
         cluster = await stack.enter_async_context(connected(plane))
         players = kwok.start(assets, folder, plane.kubeconfig(ADMIN))
         stack.callback(players.stop)
-        await let_serve(cluster, RIGHTS | PREEMPTION)
+        await grant_service(cluster, RIGHTS | PREEMPTION)
         await kinds_are_served(cluster)
         await make_canary(cluster)
         settings |= {"settle_seconds": str(settle)}
-        yard = Yard(assets, folder, cluster, plane, settings)
+        yard = SchedulingCluster(assets, folder, cluster, plane, settings)
         stack.callback(yard.stop)
         await yard.start(cluster)
         yield yard

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from support.oracles import placement_oracle
-from support.oracles.placement_oracle import Usage, Used
+from support.oracles.placement_oracle import CardUsage, Usage
 
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.polling import eventually
@@ -16,7 +16,7 @@ from tests.e2e.harness.service import Service
 from tests.e2e.scheduling.support import card_limits
 from tests.e2e.scheduling.support.nodes import NODES
 from tests.e2e.scheduling.support.pod_shapes import APPS, BATCH
-from tests.e2e.scheduling.support.scheduling_cluster import Yard, connected
+from tests.e2e.scheduling.support.scheduling_cluster import SchedulingCluster, connected
 
 SCHEDULED_SECONDS: Final = 60.0
 AGREED_SECONDS: Final = 90.0
@@ -30,10 +30,10 @@ _PATHS: Final = {
 }
 
 
-class Team:
+class SchedulingTeam:
     """A namespace on a yard."""
 
-    def __init__(self, yard: Yard, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, yard: SchedulingCluster, cluster: Cluster, folder: Path) -> None:
         self.yard = yard
         self.cluster = cluster
         self.namespace = f"team-{uuid.uuid4().hex[:8]}"
@@ -151,20 +151,20 @@ class Team:
             self.cluster.items("/api/v1/pods"), service.answer("cards")
         )
         counted = {
-            (card["node"], card["uuid"]): Used(
+            (card["node"], card["uuid"]): CardUsage(
                 card["used_memory"], card["used_cores"], card["used_slots"]
             )
             for card in cards
         }
-        counted = {place: used for place, used in counted.items() if used != Used()}
+        counted = {place: used for place, used in counted.items() if used != CardUsage()}
         return placement_oracle.usage_of(listed), counted
 
 
 @asynccontextmanager
-async def working(yard: Yard, folder: Path) -> AsyncIterator[Team]:
+async def working(yard: SchedulingCluster, folder: Path) -> AsyncIterator[SchedulingTeam]:
     """Make a namespace of its own for the block; all its pods are gone after it."""
     async with connected(yard.plane) as cluster:
-        made = Team(yard, cluster, folder)
+        made = SchedulingTeam(yard, cluster, folder)
         await yard.start(cluster)
         await made.open()
         yield made

@@ -9,7 +9,7 @@ import pytest
 from nats.aio.msg import Msg
 from support.servers.nats_servers import NatsServer
 from support.servers.ports import free_port
-from support.servers.tcp_proxy import Link, link
+from support.servers.tcp_proxy import TcpProxy, tcp_proxy
 
 from ledger.log.jetstream.connection import Access, NatsConnection
 from ledger.log.log_port import Unreachable
@@ -22,18 +22,18 @@ TURNS = 50
 
 
 @pytest.fixture
-async def way(nats_server: NatsServer) -> AsyncIterator[Link]:
+async def way(nats_server: NatsServer) -> AsyncIterator[TcpProxy]:
     """Return a link to the server."""
-    async with link(nats_server.port, free_port()) as found:
+    async with tcp_proxy(nats_server.port, free_port()) as found:
         yield found
 
 
-async def connected(way: Link, deadline: float = DEADLINE_SECONDS) -> NatsConnection:
+async def connected(way: TcpProxy, deadline: float = DEADLINE_SECONDS) -> NatsConnection:
     access = Access((f"nats://127.0.0.1:{way.port}",))
     return await NatsConnection.connect(access, deadline=deadline)
 
 
-async def reviving(connection: NatsConnection, way: Link) -> "asyncio.Task[bytes]":
+async def reviving(connection: NatsConnection, way: TcpProxy) -> "asyncio.Task[bytes]":
     """Let the client close itself, and have somebody wait for the next one over a dead link."""
     await (await connection.client()).close()
     await way.stall()
@@ -48,7 +48,7 @@ async def some_turns() -> None:
 
 
 async def test_who_subscribes_while_the_client_is_replaced_hears_everything_once(
-    way: Link, shard: str
+    way: TcpProxy, shard: str
 ) -> None:
     connection = await connected(way)
     asking = await reviving(connection, way)
@@ -74,7 +74,7 @@ async def test_who_subscribes_while_the_client_is_replaced_hears_everything_once
 
 
 async def test_what_is_asked_while_the_client_is_replaced_waits_for_the_next_one(
-    way: Link,
+    way: TcpProxy,
 ) -> None:
     connection = await connected(way)
     asking = await reviving(connection, way)
@@ -87,7 +87,7 @@ async def test_what_is_asked_while_the_client_is_replaced_waits_for_the_next_one
 
 
 async def test_all_who_wait_for_a_client_that_never_comes_are_told_within_their_deadline(
-    way: Link,
+    way: TcpProxy,
 ) -> None:
     connection = await connected(way, deadline=1.0)
     asking = [await reviving(connection, way)]
@@ -99,7 +99,7 @@ async def test_all_who_wait_for_a_client_that_never_comes_are_told_within_their_
 
 
 async def test_a_client_that_comes_after_the_connection_was_closed_is_closed_too(
-    way: Link,
+    way: TcpProxy,
 ) -> None:
     connection = await connected(way)
     asking = await reviving(connection, way)

@@ -7,7 +7,7 @@ import pytest
 from support.servers.nats_servers import NatsServer, settings_for
 
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.port import (
+from ledger.log.log_port import (
     Snapshot,
 )
 

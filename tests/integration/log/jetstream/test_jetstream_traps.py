@@ -13,7 +13,7 @@ from support.servers.nats_servers import NatsServer, settings_for
 from ledger.log.jetstream import consumer, streams
 from ledger.log.jetstream.jetstream_log import JetStreamLog, _refusal
 from ledger.log.jetstream.nats_errors import ApiProblem
-from ledger.log.port import (
+from ledger.log.log_port import (
     Ambiguous,
     Full,
     LogError,

@@ -13,7 +13,7 @@ from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.nats_errors import ApiError
 from ledger.log.jetstream.streams import ConfigurationDrift
-from ledger.log.port import (
+from ledger.log.log_port import (
     Ambiguous,
     Full,
     Unreachable,

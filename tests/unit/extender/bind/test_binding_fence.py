@@ -8,8 +8,8 @@ import pytest
 from support.harness.extender_harness import (
     CLUSTER,
     DEADLINE_SECONDS,
+    ExtenderReplica,
     ModelServer,
-    Replica,
     cards,
     held,
     pod,
@@ -61,13 +61,13 @@ def server(one: Pod) -> ModelServer:
     return found
 
 
-async def prepared(by: Replica, one: Pod, keeper: str = "gpuledger") -> None:
+async def prepared(by: ExtenderReplica, one: Pod, keeper: str = "gpuledger") -> None:
     await by.register("n1", cards("GPU-0", "GPU-1"), keeper)
     await by.register("n2", cards("GPU-2"))
     await by.create(one)
 
 
-def binding_of(one: Pod, found: Replica) -> PodBinding:
+def binding_of(one: Pod, found: ExtenderReplica) -> PodBinding:
     """Return the Binding that the extender which placed a pod first would send."""
     meta = one.metadata
     return PodBinding(
@@ -212,7 +212,7 @@ async def test_an_extender_that_was_only_slow_takes_nothing_from_the_one_that_fe
     assert server.pods["a"].spec.node_name == "n1"
 
 
-def slow_settings(slow: Replica) -> None:
+def slow_settings(slow: ExtenderReplica) -> None:
     """Have an extender wait before it fences, so that the two do not take turns."""
     proposing: Any = slow.extender.placements
     proposing._fence_seconds = 60.0

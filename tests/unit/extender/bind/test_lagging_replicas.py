@@ -8,8 +8,8 @@ import pytest
 from support.harness.extender_harness import (
     DEADLINE_SECONDS,
     NOW,
+    ExtenderReplica,
     ModelServer,
-    Replica,
     cards,
     held,
     pod,
@@ -38,7 +38,9 @@ class Late:
 class Yard:
     """A pod, a node of HAMi's, a replica that decides and one that asks it."""
 
-    def __init__(self, server: ModelServer, owner: Replica, follower: Replica) -> None:
+    def __init__(
+        self, server: ModelServer, owner: ExtenderReplica, follower: ExtenderReplica
+    ) -> None:
         self.server, self.owner, self.follower = server, owner, follower
 
     async def told(self) -> None:
@@ -68,10 +70,10 @@ async def yard(one: Pod) -> AsyncIterator[Yard]:
 
 @contextlib.asynccontextmanager
 async def _following(
-    store: MemoryStore, server: ModelServer, owner: Replica
-) -> AsyncIterator[Replica]:
+    store: MemoryStore, server: ModelServer, owner: ExtenderReplica
+) -> AsyncIterator[ExtenderReplica]:
     async with running(store, now=lambda: int(NOW * 1e6), faults=Late()) as writer:
-        yield Replica(writer, server, AT_ONCE, owner.writer)
+        yield ExtenderReplica(writer, server, AT_ONCE, owner.writer)
 
 
 @pytest.mark.parametrize("error", [Forbidden("not now"), ClusterUnavailable("no answer")])

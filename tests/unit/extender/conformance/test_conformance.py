@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from support.harness.extender_over_http import Yard, container, listed, pod, yard
+from support.harness.extender_over_http import HttpExtender, container, http_extender, listed, pod
 
 LITTLE = container(gpu=1, gpumem=1_000, gpucores=10)
 WHOLE = container(gpu=1)
@@ -38,8 +38,8 @@ def mig(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[Yard]:
-    async with yard() as found:
+async def site() -> AsyncIterator[HttpExtender]:
+    async with http_extender() as found:
         yield found
 
 
@@ -93,7 +93,7 @@ async def site() -> AsyncIterator[Yard]:
     ],
 )
 async def test_the_first_rule_that_a_card_breaks_is_named(
-    site: Yard, cards: Any, there: Any, asked: Any, annotations: Any, reason: str
+    site: HttpExtender, cards: Any, there: Any, asked: Any, annotations: Any, reason: str
 ) -> None:
     await site.announce("n1", listed(*cards))
     for number, one in enumerate(there):
@@ -101,14 +101,14 @@ async def test_the_first_rule_that_a_card_breaks_is_named(
     assert await site.why_not(pod("a", asked, annotations=annotations)) == f"1/1 {reason}"
 
 
-async def test_reasons_of_several_cards_are_counted(site: Yard) -> None:
+async def test_reasons_of_several_cards_are_counted(site: HttpExtender) -> None:
     ill, small = {"health": False}, {"devmem": 500}
     await site.announce("n1", listed(ill, small, ill, small, {"count": 0}, small), CORDON="GPU-1,")
     counted = "2/6 CardNotHealthy, 2/6 CardInsufficientMemory, 1/6 CardCordoned"
     assert await site.why_not(pod("a", LITTLE)) == f"{counted}, 1/6 CardTimeSlicingExhausted"
 
 
-async def test_too_few_cards_are_told_from_cards_that_do_not_fit(site: Yard) -> None:
+async def test_too_few_cards_are_told_from_cards_that_do_not_fit(site: HttpExtender) -> None:
     await site.announce("n1", listed({}, {"health": False}))
     two, three = (pod("a", container(gpu=count, gpumem=100)) for count in (2, 3))
     partly = "1/2 CardNotHealthy, 1/2 AllocatedCardsInsufficientRequest"
@@ -118,14 +118,16 @@ async def test_too_few_cards_are_told_from_cards_that_do_not_fit(site: Yard) -> 
 
 
 @pytest.mark.parametrize("cards", [[{}, {}], [{}, mig()]])
-async def test_more_cards_than_any_node_has_are_refused_at_once(site: Yard, cards: Any) -> None:
+async def test_more_cards_than_any_node_has_are_refused_at_once(
+    site: HttpExtender, cards: Any
+) -> None:
     await site.announce("n1", listed(*cards))
     for count in (9, 1_000_000_000):
         many = container(gpu=count, gpumem=100)
         assert await site.why_not(pod("a", many)) == "NodeInsufficientDevice"
 
 
-async def test_a_cordoned_card_is_passed_over_and_what_runs_there_stays(site: Yard) -> None:
+async def test_a_cordoned_card_is_passed_over_and_what_runs_there_stays(site: HttpExtender) -> None:
     await site.announce("n1", listed({}, {}))
     first = await site.cards(pod("a", LITTLE, annotations={USE: "GPU-0"}))
     await site.announce("n1", listed({}, {}), CORDON=" , GPU-0 ")
@@ -136,7 +138,9 @@ async def test_a_cordoned_card_is_passed_over_and_what_runs_there_stays(site: Ya
 @pytest.mark.parametrize(
     ("policy", "expected"), [("binpack", ["GPU-0", "GPU-0"]), ("spread", ["GPU-0", "GPU-1"])]
 )
-async def test_cards_are_filled_or_shared_out(site: Yard, policy: str, expected: Any) -> None:
+async def test_cards_are_filled_or_shared_out(
+    site: HttpExtender, policy: str, expected: Any
+) -> None:
     await site.announce("n1", listed({}, {}))
     wanted = {"hami.io/gpu-scheduler-policy": policy}
     one = pod("a", LITTLE, LITTLE, annotations=wanted)
@@ -146,7 +150,7 @@ async def test_cards_are_filled_or_shared_out(site: Yard, policy: str, expected:
 
 
 @pytest.mark.parametrize(("policy", "best"), [("binpack", "n1"), ("spread", "n2"), ("", "n1")])
-async def test_nodes_are_filled_or_shared_out(site: Yard, policy: str, best: str) -> None:
+async def test_nodes_are_filled_or_shared_out(site: HttpExtender, policy: str, best: str) -> None:
     await site.announce("n1", listed({}, {}))
     await site.announce("n2", listed({"id": "GPU-8"}, {"id": "GPU-9"}))
     await site.bind(pod("before", LITTLE))
@@ -160,7 +164,9 @@ async def test_nodes_are_filled_or_shared_out(site: Yard, policy: str, best: str
     ("weights", "fuller"),
     [("slot=1,core=0,memory=0", "GPU-0"), ("slot=0,core=0,memory=1", "GPU-1")],
 )
-async def test_weights_say_what_makes_a_card_full(site: Yard, weights: str, fuller: str) -> None:
+async def test_weights_say_what_makes_a_card_full(
+    site: HttpExtender, weights: str, fuller: str
+) -> None:
     await site.announce("n1", listed({}, {}))
     for number in range(3):
         await site.bind(pod(f"many-{number}", LITTLE, annotations={USE: "GPU-0"}))
@@ -173,7 +179,9 @@ async def test_weights_say_what_makes_a_card_full(site: Yard, weights: str, full
 
 
 @pytest.mark.parametrize("word", ["true", "1", "True", "T"])
-async def test_cards_of_a_bound_container_are_on_one_numa_node(site: Yard, word: str) -> None:
+async def test_cards_of_a_bound_container_are_on_one_numa_node(
+    site: HttpExtender, word: str
+) -> None:
     numbers = (0, 1, 1, 0, 2)
     await site.announce("n1", listed(*({"numa": one} for one in numbers)))
     bound = {"nvidia.com/numa-bind": word}
@@ -183,7 +191,7 @@ async def test_cards_of_a_bound_container_are_on_one_numa_node(site: Yard, word:
     assert await site.why_not(three) == "5/5 NumaNotFit"
 
 
-async def test_a_numa_node_is_preferred_where_it_is_a_policy(site: Yard) -> None:
+async def test_a_numa_node_is_preferred_where_it_is_a_policy(site: HttpExtender) -> None:
     await site.announce("n1", listed({"numa": 1}, {"numa": 0}, {"numa": 1}, {"numa": 0}))
     for policy in ("numa", "numa,spread", "numa,binpack"):
         wanted = {"hami.io/gpu-scheduler-policy": policy}
@@ -191,7 +199,7 @@ async def test_a_numa_node_is_preferred_where_it_is_a_policy(site: Yard) -> None
         assert await site.cards(one) in (["GPU-1", "GPU-3"], ["GPU-0", "GPU-2"])
 
 
-async def test_only_unused_cards_will_do_where_the_policy_is_mutex(site: Yard) -> None:
+async def test_only_unused_cards_will_do_where_the_policy_is_mutex(site: HttpExtender) -> None:
     await site.announce("n1", listed({}, {}))
     await site.bind(pod("before", LITTLE, annotations={USE: "GPU-0"}))
     assert await site.cards(pod("a", LITTLE, annotations=MUTEX)) == ["GPU-1"]
@@ -201,7 +209,7 @@ async def test_only_unused_cards_will_do_where_the_policy_is_mutex(site: Yard) -
 
 @pytest.mark.parametrize(("count", "expected"), [(1, {1}), (2, {0, 2}), (3, {0, 1, 2})])
 async def test_the_best_linked_cards_go_together_and_the_worst_goes_alone(
-    site: Yard, count: int, expected: set[int]
+    site: HttpExtender, count: int, expected: set[int]
 ) -> None:
     links = {("0", "1"): 30, ("0", "2"): 90, ("1", "2"): 40}
     scores = [
@@ -219,7 +227,9 @@ async def test_the_best_linked_cards_go_together_and_the_worst_goes_alone(
     assert {int(uuid[-1]) for uuid in await site.cards(one)} == expected
 
 
-async def test_init_containers_run_one_after_the_other_and_before_the_others(site: Yard) -> None:
+async def test_init_containers_run_one_after_the_other_and_before_the_others(
+    site: HttpExtender,
+) -> None:
     await site.announce("n1", listed({}))
     large = container(gpu=1, gpumem=10_000, gpucores=60)
     one = pod("a", large, init=(large, container(), large))
@@ -240,14 +250,14 @@ async def test_init_containers_run_one_after_the_other_and_before_the_others(sit
     ],
 )
 async def test_a_node_that_cannot_bear_an_init_container_is_out(
-    site: Yard, init: Any, app: Any, reason: str
+    site: HttpExtender, init: Any, app: Any, reason: str
 ) -> None:
     await site.announce("n1", listed({}))
     await site.bind(pod("before", container(gpu=1, gpumem=10, gpucores=80)))
     assert await site.why_not(pod("a", app, init=(init,))) == reason
 
 
-async def test_an_init_container_may_have_more_cards_than_the_others(site: Yard) -> None:
+async def test_an_init_container_may_have_more_cards_than_the_others(site: HttpExtender) -> None:
     await site.announce("n1", listed({}, {}))
     one = pod("a", LITTLE, init=(container(gpu=2, gpumem=1_000, gpucores=10),))
     init, app, _ = (await site.bind(one)).split(";")
@@ -255,7 +265,7 @@ async def test_an_init_container_may_have_more_cards_than_the_others(site: Yard)
     assert app in init
 
 
-async def test_a_sidecar_runs_beside_the_others(site: Yard) -> None:
+async def test_a_sidecar_runs_beside_the_others(site: HttpExtender) -> None:
     await site.announce("n1", listed({}))
     sidecar = container(gpu=1, gpumem=8_000, restart=True)
     assert await site.fits(pod("a", container(gpu=1, gpumem=8_000), init=(sidecar,))) == ["n1"]
@@ -265,14 +275,14 @@ async def test_a_sidecar_runs_beside_the_others(site: Yard) -> None:
 
 @pytest.mark.parametrize("model", ["NVIDIA", "NVIDIA A10", "NVIDIA-Tesla P4"])
 async def test_every_container_has_a_slot_whatever_the_model_is_called(
-    site: Yard, model: str
+    site: HttpExtender, model: str
 ) -> None:
     await site.announce("n1", listed({"type": model}))
     one = pod("a", container(), LITTLE, container(), init=(container(),))
     assert await site.bind(one) == ";;GPU-0,NVIDIA,1000,10:;;"
 
 
-async def test_what_is_asked_is_written_in_mib_and_percent_of_each_card(site: Yard) -> None:
+async def test_what_is_asked_is_written_in_mib_and_percent_of_each_card(site: HttpExtender) -> None:
     await site.announce("n1", listed({"devmem": 10_001}, {"devmem": 20_001}))
     one = pod("a", container(gpu=2, gpumem_percentage=50, gpucores=30))
     assert sorted((await site.bind(one)).rstrip(";:").split(":")) == [
@@ -296,12 +306,12 @@ async def test_what_is_asked_is_written_in_mib_and_percent_of_each_card(site: Ya
         (container(gpumem_percentage=10), "1600,0"),
     ],
 )
-async def test_what_is_left_out_is_filled_in(site: Yard, asked: Any, given: str) -> None:
+async def test_what_is_left_out_is_filled_in(site: HttpExtender, asked: Any, given: str) -> None:
     await site.announce("n1", listed({}))
     assert await site.bind(pod("a", asked)) == f"GPU-0,NVIDIA,{given}:;"
 
 
-async def test_requests_stand_in_for_limits(site: Yard) -> None:
+async def test_requests_stand_in_for_limits(site: HttpExtender) -> None:
     await site.announce("n1", listed({}))
     resources = container(gpu=1, gpumem=700, gpucores=5)["resources"]
     one = pod("a", {"resources": {"requests": resources["limits"]}})
@@ -320,13 +330,15 @@ async def test_requests_stand_in_for_limits(site: Yard) -> None:
     ],
 )
 async def test_what_cannot_be_understood_is_never_taken_for_less(
-    site: Yard, asked: Any, reason: str
+    site: HttpExtender, asked: Any, reason: str
 ) -> None:
     await site.announce("n1", listed({}))
     assert (await site.why_not(pod("a", asked))).startswith(reason)
 
 
-async def test_two_containers_of_a_pod_may_share_a_card_or_not_fit_on_it(site: Yard) -> None:
+async def test_two_containers_of_a_pod_may_share_a_card_or_not_fit_on_it(
+    site: HttpExtender,
+) -> None:
     await site.announce("n1", listed({}))
     half = container(gpu=1, gpumem=8_000, gpucores=50)
     assert await site.fits(pod("a", half, half)) == ["n1"]
@@ -335,7 +347,9 @@ async def test_two_containers_of_a_pod_may_share_a_card_or_not_fit_on_it(site: Y
     )
 
 
-async def test_a_card_of_which_a_share_is_more_than_quotas_allow_is_passed_over(site: Yard) -> None:
+async def test_a_card_of_which_a_share_is_more_than_quotas_allow_is_passed_over(
+    site: HttpExtender,
+) -> None:
     await site.announce("n1", listed({}, {"devmem": 8_000}))
     await site.limit(gpumem=9_000)
     one, two = (pod(f"of-{count}", container(gpu=count, gpumem_percentage=60)) for count in (1, 2))
@@ -345,7 +359,9 @@ async def test_a_card_of_which_a_share_is_more_than_quotas_allow_is_passed_over(
     assert await site.cards(one) == ["GPU-1"]
 
 
-async def test_instances_of_an_a100_lie_so_that_all_of_a_balanced_layout_fit(site: Yard) -> None:
+async def test_instances_of_an_a100_lie_so_that_all_of_a_balanced_layout_fit(
+    site: HttpExtender,
+) -> None:
     await site.announce("n1", listed(mig()))
     found = []
     for number, memory in enumerate((19_000, 9_000, 4_000, 4_000)):
@@ -359,7 +375,9 @@ async def test_instances_of_an_a100_lie_so_that_all_of_a_balanced_layout_fit(sit
     assert reason == "1/1 CardMigTopologyInfeasible"
 
 
-async def test_the_smallest_instance_that_bears_the_request_is_booked_whole(site: Yard) -> None:
+async def test_the_smallest_instance_that_bears_the_request_is_booked_whole(
+    site: HttpExtender,
+) -> None:
     await site.announce("n1", listed(mig()))
     two = await site.bind(pod("a", container(gpu=2, gpumem=5_000)))
     assert two == "GPU-0,NVIDIA,9856,28:GPU-0,NVIDIA,9856,28:;"
@@ -367,7 +385,7 @@ async def test_the_smallest_instance_that_bears_the_request_is_booked_whole(site
     assert quarter == "GPU-0,NVIDIA,4864,14:;"
 
 
-async def test_a_card_that_is_cut_may_be_asked_for_by_its_mode(site: Yard) -> None:
+async def test_a_card_that_is_cut_may_be_asked_for_by_its_mode(site: HttpExtender) -> None:
     await site.announce("n1", listed({}, mig()))
     small = container(gpu=1, gpumem=4_000)
     for number, (mode, uuid) in enumerate((("hami-core", "GPU-0"), ("mig", "GPU-1"))):
@@ -375,14 +393,14 @@ async def test_a_card_that_is_cut_may_be_asked_for_by_its_mode(site: Yard) -> No
         assert await site.cards(one) == [uuid]
 
 
-async def test_the_older_form_of_cards_is_as_good_as_json(site: Yard) -> None:
+async def test_the_older_form_of_cards_is_as_good_as_json(site: HttpExtender) -> None:
     seven = "GPU-a,10,7680,100,NVIDIA-Tesla P4,0,true:"
     nine = "GPU-b,10,7680,100,NVIDIA-Tesla P4,1,true,1,hami-core:"
     await site.announce("n1", seven + nine)
     assert set(await site.cards(pod("a", container(gpu=2, gpumem=7_680)))) == {"GPU-a", "GPU-b"}
 
 
-async def test_what_is_released_is_free_for_others(site: Yard) -> None:
+async def test_what_is_released_is_free_for_others(site: HttpExtender) -> None:
     await site.announce("n1", listed({"count": 1}))
     pods = [pod(f"p-{number}", WHOLE) for number in range(3)]
     for one, following in pairwise(pods):

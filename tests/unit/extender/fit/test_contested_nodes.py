@@ -1,6 +1,6 @@
 """While others place pods, too, nodes that have just room enough come after the others."""
 
-from support.harness.extender_harness import CLUSTER, Replica, cards, pod, replica
+from support.harness.extender_harness import CLUSTER, ExtenderReplica, cards, pod, replica
 
 from extender.fit.inventory_fit import FitPreferences
 from extender.inventory.assumed_placements import CONTESTED_SECONDS
@@ -14,14 +14,14 @@ FULLEST = ExtenderSettings(FitPreferences(node_policy="binpack"))
 THEIRS, OURS = pod("theirs", gpu=1, gpumem=8000), pod("ours", gpu=1, gpumem=8000)
 
 
-async def ready(found: Replica) -> None:
+async def ready(found: ExtenderReplica) -> None:
     """Two nodes with a card of 16,000 MiB each, and two pods."""
     await found.register("n1", cards("GPU-0"))
     await found.register("n2", cards("GPU-1"))
     await found.create(THEIRS, OURS)
 
 
-async def placed_by_others(found: Replica) -> None:
+async def placed_by_others(found: ExtenderReplica) -> None:
     """Half of the first node's card goes to a pod that this extender was not asked about."""
     meta = THEIRS.metadata
     where = f"{CLUSTER}/{meta.namespace}", f"pods/{meta.name}", meta.uid, f"{CLUSTER}/n1"
@@ -29,7 +29,7 @@ async def placed_by_others(found: Replica) -> None:
     await found.tell(Place(*where, (Part("main", Phase.APP, (share,)),)))
 
 
-async def scores(found: Replica, one: Pod) -> dict[str, int]:
+async def scores(found: ExtenderReplica, one: Pod) -> dict[str, int]:
     args = ExtenderArgs(one, None, ["n1", "n2"])
     await found.extender.filter(args)
     return {each.host: each.score for each in await found.extender.prioritize(args)}

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from support.harness.extender_harness import (
     CLUSTER,
     NAMESPACE,
+    ExtenderReplica,
     ModelServer,
-    Replica,
     cards,
     pod,
     replica,
@@ -33,7 +33,7 @@ THEIRS, OURS = pod("theirs", gpu=1, gpumem=16_000), pod("ours", gpu=1, gpumem=16
 
 
 @contextlib.asynccontextmanager
-async def both() -> AsyncIterator[tuple[Replica, Replica, list[bytes]]]:
+async def both() -> AsyncIterator[tuple[ExtenderReplica, ExtenderReplica, list[bytes]]]:
     """Run two extenders of one node with a card of 16,000 MiB; collect what the first one tells."""
     store, told = MemoryStore(), list[bytes]()
     settings = ExtenderSettings(FitPreferences(node_policy="binpack"))
@@ -49,7 +49,7 @@ async def both() -> AsyncIterator[tuple[Replica, Replica, list[bytes]]]:
         yield one, other, told
 
 
-async def scored(found: Replica, one: Pod, *nodes: str) -> dict[str, int]:
+async def scored(found: ExtenderReplica, one: Pod, *nodes: str) -> dict[str, int]:
     args = ExtenderArgs(one, None, list(nodes))
     await found.extender.filter(args)
     return {each.host: each.score for each in await found.extender.prioritize(args)}

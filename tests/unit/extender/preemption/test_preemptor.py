@@ -10,8 +10,8 @@ from support.harness.extender_harness import (
     CLUSTER,
     DEADLINE_SECONDS,
     NAMESPACE,
+    ExtenderReplica,
     ModelServer,
-    Replica,
     cards,
     pod,
     replica,
@@ -68,7 +68,7 @@ class EvictingServer(ModelServer):
 class Site:
     """A node with two cards, an extender, and the pods on it by name."""
 
-    def __init__(self, found: Replica, server: EvictingServer, store: MemoryStore) -> None:
+    def __init__(self, found: ExtenderReplica, server: EvictingServer, store: MemoryStore) -> None:
         self.found, self.server, self.store = found, server, store
 
     async def running(self, name: str, priority: int, **asked: int) -> Pod:

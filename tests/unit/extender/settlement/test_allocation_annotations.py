@@ -4,7 +4,13 @@ import logging
 from functools import partial
 
 import pytest
-from support.harness.card_settlement import ALLOCATED, NAMESPACE, CardWorld, carded, settling_cards
+from support.harness.card_settlement import (
+    ALLOCATED,
+    NAMESPACE,
+    CardWorld,
+    card_world,
+    settling_cards,
+)
 
 from extender.settlement import allocation_annotations
 from ledger.core.model.cards import Part, Parts, Phase, Share, Stage
@@ -50,7 +56,7 @@ async def resize(one: CardWorld, name: str, memory: int) -> None:
 
 
 async def test_a_resize_is_written_into_the_annotation_and_nothing_else_is():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await placed(one, "p", "q")
         before = dict(one.server.objects["pods", "red", "p"]["metadata"]["annotations"])
         await resize(one, "p", 500)
@@ -67,7 +73,7 @@ async def test_a_resize_is_written_into_the_annotation_and_nothing_else_is():
 
 async def test_an_annotation_that_a_crash_has_left_behind_is_repaired_at_the_start():
     store = MemoryStore()
-    async with carded(store=store) as one:
+    async with card_world(store=store) as one:
         async with settling_cards(one):
             await placed(one, "p", "q")
         await resize(one, "p", 500)  # nothing settles: the service that wrote it is gone
@@ -83,7 +89,7 @@ async def test_an_annotation_that_a_crash_has_left_behind_is_repaired_at_the_sta
 async def test_a_write_that_fails_is_tried_again(
     error: ClusterError, caplog: pytest.LogCaptureFixture
 ):
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await placed(one, "p")
         one.nodes.refused.append(error)
         with caplog.at_level(logging.WARNING):
@@ -94,7 +100,7 @@ async def test_a_write_that_fails_is_tried_again(
 
 
 async def test_a_pod_that_may_not_be_written_holds_up_no_other():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await placed(one, "p", "q")
         one.nodes.refused.extend([Forbidden("no")])
         await resize(one, "p", 500)
@@ -112,7 +118,7 @@ async def test_a_pod_whose_write_always_fails_delays_no_other(
 ):
     """A tenant may fill a pod's annotations, or its namespace have a webhook that is away."""
     monkeypatch.setattr(allocation_annotations, "RETRY_SECONDS", 600.0)
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await placed(one, "p", "q")
         one.nodes.refused.append(error)
         await resize(one, "p", 500)
@@ -123,7 +129,7 @@ async def test_a_pod_whose_write_always_fails_delays_no_other(
 
 
 async def test_an_annotation_with_other_cards_is_drift_and_stays():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await placed(one, "p")
         other = one.given(parts(700, "GPU-1"), "n1")
         one.server.update("pods", "red", "p", metadata={"annotations": other})
@@ -137,7 +143,7 @@ async def test_an_annotation_with_other_cards_is_drift_and_stays():
 
 
 async def test_amounts_that_are_right_are_not_written_again():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await placed(one, "p", "q")
         await resize(one, "q", 600)
         await one.until(lambda: one.nodes.allocations == ["q"])

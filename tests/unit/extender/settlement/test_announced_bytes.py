@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from support.harness.card_settlement import card_text, carded, settling_cards
+from support.harness.card_settlement import card_text, card_world, settling_cards
 
 from extender.settlement import node_registration
 from ledger.log.memory_log import MemoryStore
@@ -28,7 +28,7 @@ def _taken_or_warned(one, model: str) -> bool:
 
 async def test_a_node_that_announces_something_else_all_the_time_is_held_back():
     store = MemoryStore()
-    async with carded(store=store) as one, settling_cards(one):
+    async with card_world(store=store) as one, settling_cards(one):
         one.add_node("n1")
         one.add_node("n2")
         await one.settles_nodes("n1", "n2")
@@ -45,7 +45,7 @@ async def test_a_node_that_was_held_back_is_registered_as_it_is_when_there_is_ro
     monkeypatch.setattr(node_registration, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(node_registration, "ANNOUNCED_BYTES_PER_SECOND", 1_000_000)
     monkeypatch.setattr(node_registration, "ANNOUNCED_BURST_BYTES", 100_000)
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("n1", text=forged(0))
         await one.settles_nodes("n1")
         for number in (1, 2, 3):

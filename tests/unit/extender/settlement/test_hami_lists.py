@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from support.harness.card_settlement import carded, settling_cards
+from support.harness.card_settlement import card_world, settling_cards
 from support.harness.settlement import CLUSTER
 
 from ledger.core.model.accounts import card
@@ -24,7 +24,7 @@ async def ready(one) -> None:
 
 
 async def test_a_list_without_a_node_counts_where_the_pod_is_bound():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1")
         given = one.given(ON_0, "n1")
@@ -35,7 +35,7 @@ async def test_a_list_without_a_node_counts_where_the_pod_is_bound():
 
 
 async def test_a_pod_that_is_being_deleted_keeps_its_cards_until_its_grace_period_has_passed():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1", parts=ON_0)
         await one.until(lambda: one.placed("p") is not None)

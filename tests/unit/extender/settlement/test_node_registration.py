@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from support.harness.card_settlement import card_text, carded, settling_cards
+from support.harness.card_settlement import card_text, card_world, settling_cards
 from support.harness.settlement import CLUSTER
 
 from extender.settlement import node_registration
@@ -26,7 +26,7 @@ def limits(one, uuid: str) -> dict[str, int]:
 
 
 async def test_a_node_that_announces_cards_gets_an_account_for_each():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("n1")
         await one.settles_nodes("n1")
         assert one.registered("n1").keeper == HAMI
@@ -35,21 +35,21 @@ async def test_a_node_that_announces_cards_gets_an_account_for_each():
 
 async def test_the_older_form_means_the_same():
     text = "GPU-0,10,24576,100,NVIDIA A10,0,true:GPU-1,10,24576,100,NVIDIA A10,0,true:"
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("n1", text=text)
         await one.settles_nodes("n1")
         assert limits(one, "GPU-1") == {"memory": 24_576, "cores": 100, "slots": 10}
 
 
 async def test_a_node_without_cards_is_no_node_of_the_ledger():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("plain", text="")
         one.add_node("n1")
         await one.settles_nodes("n1")
 
 
 async def test_cards_that_are_announced_in_another_order_are_no_news():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("n1")
         await one.settles_nodes("n1")
         position = one.state.position
@@ -61,7 +61,7 @@ async def test_cards_that_are_announced_in_another_order_are_no_news():
 
 
 async def test_a_card_that_changes_is_registered_anew():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("n1")
         await one.settles_nodes("n1")
         one.change_node("n1", text=card_text(devmem=40_000))
@@ -69,7 +69,7 @@ async def test_a_card_that_changes_is_registered_anew():
 
 
 async def test_a_node_that_is_deleted_is_gone_and_may_come_back():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("n1")
         await one.settles_nodes("n1")
         one.server.delete("nodes", "", "n1")
@@ -80,7 +80,7 @@ async def test_a_node_that_is_deleted_is_gone_and_may_come_back():
 
 
 async def test_a_node_that_vanished_unwatched_is_removed_by_the_list():
-    async with carded() as one:
+    async with card_world() as one:
         one.add_node("n1")
         async with settling_cards(one):
             await one.settles_nodes("n1")
@@ -91,7 +91,7 @@ async def test_a_node_that_vanished_unwatched_is_removed_by_the_list():
 
 
 async def test_a_node_that_a_stale_replica_registers_after_its_end_is_removed_again():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("n1")
         await one.settles_nodes("n1")
         cards = one.registered("n1").cards
@@ -105,7 +105,7 @@ async def test_a_node_that_a_stale_replica_registers_after_its_end_is_removed_ag
 
 
 async def test_cards_of_a_deleted_node_stay_charged_until_their_pods_are_gone():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("n1")
         one.add_pod("p", node="n1", parts=GIVEN)
         await one.until(lambda: one.placed("p") is not None)
@@ -117,7 +117,7 @@ async def test_cards_of_a_deleted_node_stay_charged_until_their_pods_are_gone():
 
 
 async def test_an_announcement_that_cannot_be_read_leaves_everything_as_it_was():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("n1")
         await one.settles_nodes("n1")
         before = one.registered("n1")
@@ -131,7 +131,7 @@ async def test_an_announcement_that_cannot_be_read_leaves_everything_as_it_was()
 
 
 async def test_without_their_announcement_cards_stay_and_are_not_healthy():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("n1")
         await one.settles_nodes("n1")
         one.server.update("nodes", "", "n1", metadata={"annotations": {}})
@@ -141,7 +141,7 @@ async def test_without_their_announcement_cards_stay_and_are_not_healthy():
 
 
 async def test_cards_of_which_the_kubelet_has_none_are_not_healthy():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("n1")
         await one.settles_nodes("n1")
         one.server.update("nodes", "", "n1", status={"allocatable": {"nvidia.com/gpu": "0"}})
@@ -152,7 +152,7 @@ async def test_cards_of_which_the_kubelet_has_none_are_not_healthy():
 
 async def test_a_handshake_that_nobody_answers_ends_cards_by_time_alone(monkeypatch):
     monkeypatch.setattr(node_registration, "LOOK_SECONDS", 0.02)
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         asked = f"Requesting_{one.clock():%Y-%m-%d %H:%M:%S}"
         one.add_node("n1", HANDSHAKE=asked)
         one.server.update("nodes", "", "n1", status={"allocatable": {}})
@@ -164,7 +164,7 @@ async def test_a_handshake_that_nobody_answers_ends_cards_by_time_alone(monkeypa
 
 async def test_a_node_that_is_not_ready_for_a_while_has_no_healthy_cards(monkeypatch):
     monkeypatch.setattr(node_registration, "LOOK_SECONDS", 0.02)
-    async with carded(unready_seconds=0.3) as one:
+    async with card_world(unready_seconds=0.3) as one:
         async with settling_cards(one):
             one.add_node("n1", ready=False)
             await one.settles_nodes("n1")
@@ -180,7 +180,7 @@ async def test_a_node_that_is_not_ready_for_a_while_has_no_healthy_cards(monkeyp
 
 async def test_only_cards_that_our_agent_keeps_are_scaled():
     rules = NodeRules(scalings=(CardScaling(memory=150, type="a10"),))
-    async with carded(rules=rules) as one, settling_cards(one):
+    async with card_world(rules=rules) as one, settling_cards(one):
         one.add_node("n1", KEEPER=OWN)
         one.add_node("n2")
         await one.settles_nodes("n1", "n2")
@@ -191,7 +191,7 @@ async def test_only_cards_that_our_agent_keeps_are_scaled():
 
 async def test_scores_of_pairs_reach_whoever_chooses_cards():
     heard: dict[str, Any] = {}
-    async with carded() as one:
+    async with card_world() as one:
         one.cards.nodes.set_scores = heard.__setitem__
         async with settling_cards(one):
             one.add_node("n1", PAIR_SCORES='[{"uuid":"GPU-0","score":{"GPU-1":60}}]')
@@ -203,7 +203,7 @@ async def test_scores_of_pairs_reach_whoever_chooses_cards():
 
 
 async def test_a_passive_replica_tells_nothing_and_knows_the_nodes():
-    async with carded() as one:
+    async with card_world() as one:
         one.active = False
         async with settling_cards(one):
             one.add_node("n1")
@@ -215,7 +215,7 @@ async def test_a_passive_replica_tells_nothing_and_knows_the_nodes():
 
 @pytest.mark.parametrize("text", ["[]", card_text(1)])
 async def test_a_card_that_is_announced_no_more_loses_its_account(text):
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("n1")
         await one.settles_nodes("n1")
         one.change_node("n1", text=text)

@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 import pytest
-from support.harness.card_settlement import ALLOCATED, NAMESPACE, card_text, carded, settling_cards
+from support.harness.card_settlement import ALLOCATED, card_text, card_world, settling_cards
 from support.harness.settlement import CLUSTER
 
 from extender.settlement import node_locks
@@ -20,7 +20,7 @@ from ledger.kube.hami import annotation_names, node_lock
 
 ON_0 = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)
 ON_1 = (Part("main", Phase.APP, (Share("GPU-1", 1000, 10),)),)
-WHERE = NAMESPACE, "pods/p"
+WHERE = f"{CLUSTER}/red", "pods/p"
 
 
 def used(one, uuid: str, node: str = "n1") -> tuple[int, ...]:
@@ -36,7 +36,7 @@ async def ready(one, *nodes: str) -> None:
 
 
 async def test_a_pod_that_somebody_else_placed_is_charged_on_its_cards():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1", parts=ON_0)
         await one.until(lambda: one.placed("p") is not None)
@@ -46,7 +46,7 @@ async def test_a_pod_that_somebody_else_placed_is_charged_on_its_cards():
 
 
 async def test_pods_that_were_there_before_are_charged_after_the_first_list():
-    async with carded() as one:
+    async with card_world() as one:
         one.add_node("n1")
         for number in range(3):
             one.add_pod(f"p{number}", node="n1", parts=ON_0)
@@ -56,7 +56,7 @@ async def test_pods_that_were_there_before_are_charged_after_the_first_list():
 
 
 async def test_a_pod_whose_node_announces_nothing_yet_is_charged_as_soon_as_it_does():
-    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+    async with card_world(settle_seconds=0.4) as one, settling_cards(one):
         await ready(one, "n2")
         one.add_pod("p", node="n1", parts=ON_0)
         await one.until(lambda: one.cards.astray == 1)
@@ -68,7 +68,7 @@ async def test_a_pod_whose_node_announces_nothing_yet_is_charged_as_soon_as_it_d
 
 
 async def test_why_a_pod_cannot_be_charged_is_logged_once(caplog: pytest.LogCaptureFixture):
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         with caplog.at_level(logging.WARNING):
             one.add_pod("p", node="n9", parts=ON_0)
@@ -81,7 +81,7 @@ async def test_why_a_pod_cannot_be_charged_is_logged_once(caplog: pytest.LogCapt
 
 
 async def test_what_a_pod_was_given_may_exceed_a_card_because_it_is_the_truth():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         share = Share("GPU-0", 20_000, 10)
         for name in ("a", "b"):
@@ -91,7 +91,7 @@ async def test_what_a_pod_was_given_may_exceed_a_card_because_it_is_the_truth():
 
 
 async def test_annotations_of_a_pod_that_is_not_bound_count_nothing():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", parts=ON_0)
         one.add_pod("q", node="n1", parts=ON_0)
@@ -101,7 +101,7 @@ async def test_annotations_of_a_pod_that_is_not_bound_count_nothing():
 
 
 async def test_a_placement_whose_pod_changes_before_its_binding_stays():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         uid = one.add_pod("p")
         await one.until(lambda: one.entry("p") is not None)
@@ -113,7 +113,7 @@ async def test_a_placement_whose_pod_changes_before_its_binding_stays():
 
 
 async def test_annotations_that_speak_of_another_node_are_of_an_earlier_choice():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1")
         one.server.update("pods", "red", "p", metadata={"annotations": one.given(ON_0, "n9")})
@@ -123,7 +123,7 @@ async def test_annotations_that_speak_of_another_node_are_of_an_earlier_choice()
 
 
 async def test_a_pod_whose_request_makes_no_sense_is_charged_on_its_cards_all_the_same():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1", parts=ON_0, gpumem="16Gi")
         await one.until(lambda: one.placed("p") is not None)
@@ -131,7 +131,7 @@ async def test_a_pod_whose_request_makes_no_sense_is_charged_on_its_cards_all_th
 
 
 async def test_the_end_of_a_pod_gives_its_cards_back():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1", parts=ON_0)
         await one.until(lambda: one.placed("p") is not None)
@@ -142,7 +142,7 @@ async def test_the_end_of_a_pod_gives_its_cards_back():
 
 @pytest.mark.parametrize("phase", [annotation_names.SUCCESS, ""])
 async def test_a_placement_of_ours_comes_further_as_its_pod_does(phase):
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         uid = one.add_pod("p")
         await one.until(lambda: one.entry("p") is not None)
@@ -170,7 +170,7 @@ async def test_init_containers_that_are_over_book_nothing_any_more():
         Part("prepare", Phase.INIT, (Share("GPU-0", 9000, 50),)),
         Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),
     )
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1", parts=parts)
         limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "9000", "nvidia.com/gpucores": "50"}
@@ -186,7 +186,7 @@ async def test_init_containers_that_are_over_book_nothing_any_more():
 
 
 async def test_an_annotation_that_disagrees_with_our_placement_is_drift_and_not_believed():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         uid = one.add_pod("p")
         await one.until(lambda: one.entry("p") is not None)
@@ -203,7 +203,7 @@ async def test_an_annotation_that_disagrees_with_our_placement_is_drift_and_not_
 
 
 async def test_what_a_resize_has_changed_is_no_drift():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1", parts=ON_0)
         await one.until(lambda: one.placed("p") is not None)
@@ -216,7 +216,7 @@ async def test_what_a_resize_has_changed_is_no_drift():
 
 
 async def test_a_pod_that_is_bound_elsewhere_has_the_cards_that_it_was_given_there():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one, "n1", "n2")
         uid = one.add_pod("p")
         await one.until(lambda: one.entry("p") is not None)
@@ -232,7 +232,7 @@ async def test_a_pod_that_is_bound_elsewhere_has_the_cards_that_it_was_given_the
 
 
 async def test_a_placement_that_never_was_bound_is_undone_after_a_read_and_not_before():
-    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+    async with card_world(settle_seconds=0.4) as one, settling_cards(one):
         await ready(one)
         uid = one.add_pod("p")
         await one.until(lambda: one.entry("p") is not None)
@@ -248,7 +248,7 @@ async def test_a_placement_that_never_was_bound_is_undone_after_a_read_and_not_b
 
 
 async def test_a_read_that_shows_the_pod_bound_keeps_its_cards():
-    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+    async with card_world(settle_seconds=0.4) as one, settling_cards(one):
         await ready(one)
         uid = one.add_pod("p")
         await one.until(lambda: one.entry("p") is not None)
@@ -260,7 +260,7 @@ async def test_a_read_that_shows_the_pod_bound_keeps_its_cards():
 
 
 async def test_what_a_read_shows_undoes_no_placement_that_was_made_during_it(monkeypatch):
-    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+    async with card_world(settle_seconds=0.4) as one, settling_cards(one):
         await ready(one)
         uid = one.add_pod("p")
         await one.until(lambda: one.entry("p") is not None)
@@ -282,7 +282,7 @@ async def test_what_a_read_shows_undoes_no_placement_that_was_made_during_it(mon
 
 
 async def test_who_is_not_bound_gives_back_the_lock_of_the_node_too():
-    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+    async with card_world(settle_seconds=0.4) as one, settling_cards(one):
         one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
         await one.settles_nodes("n1")
         uid = one.add_pod("p")
@@ -294,7 +294,7 @@ async def test_who_is_not_bound_gives_back_the_lock_of_the_node_too():
 
 
 async def test_an_unbound_placement_is_found_by_whoever_becomes_active_with_an_age_of_zero():
-    async with carded(settle_seconds=0.4) as one:
+    async with card_world(settle_seconds=0.4) as one:
         async with settling_cards(one):
             await ready(one)
             uid = one.add_pod("p")
@@ -309,7 +309,7 @@ async def test_an_unbound_placement_is_found_by_whoever_becomes_active_with_an_a
 
 
 async def test_cards_are_kept_for_a_pod_no_longer_than_their_time():
-    async with carded(claim_seconds=0.3) as one, settling_cards(one):
+    async with card_world(claim_seconds=0.3) as one, settling_cards(one):
         one.add_node("n1", KEEPER=OWN)
         await one.settles_nodes("n1")
         uid = one.add_pod("p")
@@ -325,7 +325,7 @@ async def test_cards_are_kept_for_a_pod_no_longer_than_their_time():
 
 async def test_the_lock_of_a_pod_that_is_gone_is_cleared(monkeypatch):
     monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_node("n1", LOCK=node_lock.write("red", "gone", one.clock()))
         await one.until(lambda: bool(one.nodes.writes))
         (name, changes, _) = one.nodes.writes[0]
@@ -334,7 +334,7 @@ async def test_the_lock_of_a_pod_that_is_gone_is_cleared(monkeypatch):
 
 async def test_a_lock_that_may_not_be_cleared_keeps_no_other_from_being(monkeypatch):
     monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         clear = one.nodes.patch_node_annotations
 
         async def refuse_first(name: str, *change: Any) -> None:
@@ -351,7 +351,7 @@ async def test_a_lock_that_may_not_be_cleared_keeps_no_other_from_being(monkeypa
 
 async def test_the_lock_of_a_pod_that_is_there_stays(monkeypatch):
     monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_pod("p")
         one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
         await one.until(lambda: len(one.nodes.reads) > 2)
@@ -360,7 +360,7 @@ async def test_the_lock_of_a_pod_that_is_there_stays(monkeypatch):
 
 async def test_the_lock_of_a_pod_that_is_on_another_node_is_cleared(monkeypatch):
     monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         one.add_pod("p", node="n2")
         one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
         await one.until(lambda: bool(one.nodes.writes))
@@ -368,7 +368,7 @@ async def test_the_lock_of_a_pod_that_is_on_another_node_is_cleared(monkeypatch)
 
 
 async def test_settlement_gives_back_no_placement_that_another_extender_made_anew(monkeypatch):
-    async with carded(settle_seconds=0.4) as one, settling_cards(one):
+    async with card_world(settle_seconds=0.4) as one, settling_cards(one):
         await ready(one)
         uid = one.add_pod("p")
         await one.until(lambda: one.entry("p") is not None)
@@ -396,7 +396,7 @@ def assert_accepted(answer: Any) -> None:
 
 
 async def test_a_list_of_cards_that_makes_no_sense_is_reported_and_charges_nothing():
-    async with carded() as one, settling_cards(one):
+    async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1", parts=ON_0)
         await one.until(lambda: one.placed("p") is not None)

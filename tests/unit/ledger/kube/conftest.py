@@ -2,14 +2,14 @@
 
 import pytest
 from support.fakes.apiserver import on_loopback
-from support.fakes.canned_apiserver import Answers
+from support.fakes.canned_apiserver import CannedApiServer
 
 from ledger.kube.client.http_client import ApiClient
 
 
 @pytest.fixture
-def answers() -> Answers:
-    return Answers()
+def answers() -> CannedApiServer:
+    return CannedApiServer()
 
 
 @pytest.fixture

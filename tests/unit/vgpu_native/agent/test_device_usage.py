@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 from support.builders.region_files import region
-from support.fakes.fake_nvml import ModelNvml, gpu
+from support.fakes.fake_nvml import FakeNvml, gpu
 
 from ledger.core.model.cards import Share
 from ledger.kube.api.errors import BudgetExhausted, NotFound
@@ -61,12 +61,12 @@ class ModelPods:
 
 
 @pytest.fixture
-def nvml() -> ModelNvml:
-    return ModelNvml(gpu(0))
+def nvml() -> FakeNvml:
+    return FakeNvml(gpu(0))
 
 
 @pytest.fixture
-def driver(nvml: ModelNvml) -> Iterator[NvmlDriver]:
+def driver(nvml: FakeNvml) -> Iterator[NvmlDriver]:
     driver = NvmlDriver(nvml, 2.0)
     yield driver
     driver.close()
@@ -88,7 +88,7 @@ def use(held: LimitedContainer, *amounts: int, spent: int = 0) -> None:
 
 
 async def test_what_a_container_uses_is_beside_what_it_may(
-    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     use(held, 3, 4, spent=5_000_000_000)
     nvml.running[CARD] = (DriverProcess(1000, 50), DriverProcess(1001, 60), DriverProcess(7, 1000))
@@ -110,7 +110,7 @@ async def test_a_container_without_a_region_uses_nothing_yet(
 
 
 async def test_a_broken_region_is_told_and_claims_nothing(
-    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     held.region.write_bytes(b"nonsense")
     nvml.running[CARD] = (DriverProcess(1000, SLACK + 1),)
@@ -136,7 +136,7 @@ async def test_whose_files_cannot_be_read_is_logged_once_until_they_can(
 
 
 async def test_who_bypasses_the_library_is_drift_and_who_does_not_is_not(
-    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     use(held, 7)
     nvml.running[CARD] = (DriverProcess(1000, SLACK + 7), DriverProcess(8, 10 * SLACK))
@@ -150,7 +150,7 @@ GIBIBYTE = 1024 * MEBIBYTE
 
 
 async def test_a_region_that_claims_more_than_the_limit_hides_nothing(
-    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     limits_page.write(held.page, limits_of((Share(CARD, 8 * 1024, 30),)))
     use(held, 80 * GIBIBYTE)
@@ -165,7 +165,7 @@ async def test_a_region_that_claims_more_than_the_limit_hides_nothing(
 
 
 async def test_what_is_in_use_when_a_limit_is_lowered_is_no_drift_until_it_was_given_back(
-    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     one = PlacedContainer("team", "p", UID, "main", 0, (Share(CARD, 4096, 30),), 1)
     limiter = LimitsWriter()
@@ -188,7 +188,7 @@ async def test_what_is_in_use_when_a_limit_is_lowered_is_no_drift_until_it_was_g
 
 
 async def test_what_the_containers_of_a_pod_say_is_summed(
-    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml, tmp_path: Path
+    observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml, tmp_path: Path
 ) -> None:
     other = LimitedContainer(
         ContainerOwner("team", "p", UID, "second"), held.page, tmp_path / "second"
@@ -200,7 +200,7 @@ async def test_what_the_containers_of_a_pod_say_is_summed(
 
 
 async def test_a_blind_driver_makes_nobody_drift(
-    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     use(held, 7)
     nvml.failing = "no permission"
@@ -210,7 +210,7 @@ async def test_a_blind_driver_makes_nobody_drift(
 
 
 async def test_a_card_that_does_not_answer_hides_nobody_on_another(
-    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     use(held, 7)
     nvml.failing_cards = {"GPU-lost": "the card is lost"}
@@ -225,7 +225,7 @@ async def test_a_card_that_does_not_answer_hides_nobody_on_another(
 
 
 async def test_overhead_is_what_lasts_and_only_where_it_is_known_whose_it_is(
-    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml, tmp_path: Path
+    observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml, tmp_path: Path
 ) -> None:
     use(held, 10)
     nvml.running[CARD] = (DriverProcess(1000, 40),)
@@ -270,7 +270,7 @@ def test_a_drift_goes_on_and_an_overhead_stays_while_a_card_tells_nothing() -> N
 
 
 async def test_the_overhead_of_a_card_that_does_not_answer_is_what_it_was(
-    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml
+    observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     use(held, 10)
     nvml.running[CARD] = (DriverProcess(1000, 40),)
@@ -353,7 +353,7 @@ def test_a_process_is_in_the_pod_of_its_cgroup(tmp_path: Path, text: str, uid: s
 
 
 async def test_everything_is_exported_under_the_names_that_are_promised(
-    observer: UsageObserver, held: LimitedContainer, nvml: ModelNvml, driver: NvmlDriver
+    observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml, driver: NvmlDriver
 ) -> None:
     inventory = CardInventory(driver, CardOffer())
     await inventory.look()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
-from support.fakes.fake_nvml import GIB, ModelNvml, gpu
+from support.fakes.fake_nvml import GIB, FakeNvml, gpu
 
 from ledger.core.model.cards import OWN
 from ledger.kube.api.errors import ClusterUnavailable, VersionConflict
@@ -59,12 +59,12 @@ class ModelNode:
 
 
 @pytest.fixture
-def nvml() -> ModelNvml:
-    return ModelNvml(gpu(1, numa=1), gpu(0))
+def nvml() -> FakeNvml:
+    return FakeNvml(gpu(1, numa=1), gpu(0))
 
 
 @pytest.fixture
-def driver(nvml: ModelNvml) -> Iterator[NvmlDriver]:
+def driver(nvml: FakeNvml) -> Iterator[NvmlDriver]:
     driver = NvmlDriver(nvml, seconds=2.0)
     yield driver
     driver.close()
@@ -126,9 +126,7 @@ async def test_only_what_is_not_said_yet_is_written(inventory: CardInventory) ->
     assert set(node.writes[1]) == {annotation_names.HANDSHAKE}
 
 
-async def test_nothing_is_said_before_it_is_known(
-    inventory: CardInventory, nvml: ModelNvml
-) -> None:
+async def test_nothing_is_said_before_it_is_known(inventory: CardInventory, nvml: FakeNvml) -> None:
     node, nvml.failing = ModelNode(), "no driver"
     announcer = NodeAnnotator(node, "n0", inventory=inventory, offer=CardOffer(), form="json")
     await inventory.look()
@@ -142,7 +140,7 @@ async def test_nothing_is_said_before_it_is_known(
 
 
 async def test_an_ill_card_is_announced_within_a_moment(
-    inventory: CardInventory, nvml: ModelNvml, monkeypatch: pytest.MonkeyPatch
+    inventory: CardInventory, nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_annotator, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(node_annotator, "CONFLICT_SECONDS", 0.01)
@@ -180,7 +178,7 @@ async def test_an_error_of_no_known_card_is_one_of_all(inventory: CardInventory)
 
 
 async def test_a_card_that_is_silent_is_ill_until_it_answers_and_one_that_failed_for_good(
-    inventory: CardInventory, nvml: ModelNvml
+    inventory: CardInventory, nvml: FakeNvml
 ) -> None:
     await inventory.look()
     nvml.failing_cards = {"GPU-0": "GPU is lost"}
@@ -192,9 +190,7 @@ async def test_a_card_that_is_silent_is_ill_until_it_answers_and_one_that_failed
     assert inventory.ill == {"GPU-1": "XID 79"}
 
 
-async def test_a_card_that_is_gone_is_kept_as_ill(
-    inventory: CardInventory, nvml: ModelNvml
-) -> None:
+async def test_a_card_that_is_gone_is_kept_as_ill(inventory: CardInventory, nvml: FakeNvml) -> None:
     await inventory.look()
     nvml.listed = (gpu(0),)
     await inventory.look()
@@ -207,7 +203,7 @@ async def test_a_card_that_is_gone_is_kept_as_ill(
     assert not any(one.healthy for one in inventory.cards)
 
 
-async def test_a_driver_that_hangs_is_not_waited_for(nvml: ModelNvml) -> None:
+async def test_a_driver_that_hangs_is_not_waited_for(nvml: FakeNvml) -> None:
     held = asyncio.Event()
     loop = asyncio.get_running_loop()
     driver = NvmlDriver(nvml, seconds=0.05)

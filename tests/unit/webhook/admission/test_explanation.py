@@ -16,7 +16,7 @@ from support.builders.admission_reviews import (
 from support.fakes.owner_cluster import (
     CRONJOBS,
     DEPLOYMENTS,
-    OwnedCluster,
+    OwnerCluster,
     around,
     manifest,
     template,
@@ -78,7 +78,7 @@ async def test_an_object_of_another_namespace_than_the_one_asked_for_is_refused_
 
 
 async def test_a_namespace_that_the_cluster_does_not_have_is_named_and_nothing_is_judged() -> None:
-    ledger, cluster = CoreLedger(), OwnedCluster()
+    ledger, cluster = CoreLedger(), OwnerCluster()
     cluster.namespace("team")
     one = pod({GPU: "1"}, namespace="")
     async with serving(ledger, context=around(ledger, cluster)) as service:

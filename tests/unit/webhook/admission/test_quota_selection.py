@@ -11,7 +11,7 @@ from support.fakes.owner_cluster import (
     REPLICATOR,
     SETS,
     Manifest,
-    OwnedCluster,
+    OwnerCluster,
     around,
     controlled_by,
     manifest,
@@ -40,7 +40,7 @@ class Team:
         self.ledger = CoreLedger()
         self.ledger.limit(selects=selects, cards=2)
         self.policy: AdmissionSettings | None = None
-        self.cluster = OwnedCluster(*objects)
+        self.cluster = OwnerCluster(*objects)
         self.context = around(self.ledger, self.cluster, default=NamespacePolicy(**policy))
 
     async def ask(

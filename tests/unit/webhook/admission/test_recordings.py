@@ -5,7 +5,7 @@ In the recordings every controller acts as the user `admin`, so `admin` is named
 
 import pytest
 from support.builders.admission_reviews import GPU, CoreLedger, recorded, serving
-from support.fakes.owner_cluster import CATALOG, Manifest, OwnedCluster, around
+from support.fakes.owner_cluster import CATALOG, Manifest, OwnerCluster, around
 
 from ledger.core.model.commands import BARRED, Reserve
 from webhook.kinds.catalog import KindCatalog
@@ -19,7 +19,7 @@ class Recording:
 
     def __init__(self, catalog: KindCatalog) -> None:
         self.ledger = CoreLedger()
-        self.cluster = OwnedCluster()
+        self.cluster = OwnerCluster()
         self.context = around(self.ledger, self.cluster, catalog=catalog)
 
     async def replay(self, case: str) -> None:

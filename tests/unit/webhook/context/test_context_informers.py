@@ -10,8 +10,8 @@ from support.fakes.owner_cluster import (
     CRONJOBS,
     DEPLOYMENTS,
     JOBS,
-    OwnedCluster,
-    Viewed,
+    FixedView,
+    OwnerCluster,
     around,
     manifest,
     policy,
@@ -31,9 +31,9 @@ def workload(thing: object) -> Workload:
 
 
 @asynccontextmanager
-async def followed(cluster: OwnedCluster) -> AsyncIterator[ClusterContext]:
+async def followed(cluster: OwnerCluster) -> AsyncIterator[ClusterContext]:
     """Follow a cluster for the block."""
-    context = around(Viewed(), cluster, policies_known=False)
+    context = around(FixedView(), cluster, policies_known=False)
     assert context.informers is not None
     running = asyncio.create_task(context.informers.run())
     try:
@@ -50,7 +50,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 async def test_kinds_of_roots_that_are_served_are_remembered_and_no_others() -> None:
-    cluster = OwnedCluster()
+    cluster = OwnerCluster()
     cluster.serves = (PODS, DEPLOYMENTS, CRONJOBS)
     async with followed(cluster) as context:
         await until(lambda: "deployments.apps" in cluster.kinds)
@@ -65,7 +65,7 @@ async def test_a_kind_that_is_defined_later_is_found_and_followed_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(context_informers, "DISCOVER_SECONDS", 0.001)
-    cluster = OwnedCluster()
+    cluster = OwnerCluster()
     cluster.serves = (DEPLOYMENTS,)
     async with followed(cluster):
         await until(lambda: cluster.discovered == 2)
@@ -79,7 +79,7 @@ async def test_a_kind_is_followed_in_the_version_that_is_preferred_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(context_informers, "DISCOVER_SECONDS", 0.001)
-    cluster = OwnedCluster()
+    cluster = OwnerCluster()
     cluster.serves = (JOBS,)
     async with followed(cluster) as context:
         await until(lambda: "jobs.batch" in cluster.kinds)
@@ -103,7 +103,7 @@ async def test_a_discovery_that_fails_is_a_problem_until_it_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(context_informers, "RETRY_SECONDS", 0.001)
-    cluster = OwnedCluster()
+    cluster = OwnerCluster()
     cluster.failing = ClusterUnavailable("the API server is down")
     async with followed(cluster) as context:
         await until(lambda: cluster.discovered == 2)
@@ -113,7 +113,7 @@ async def test_a_discovery_that_fails_is_a_problem_until_it_works(
 
 
 async def test_policies_and_labels_of_namespaces_are_followed() -> None:
-    cluster = OwnedCluster()
+    cluster = OwnerCluster()
     async with followed(cluster) as context:
         selector = {"matchLabels": {"env": "prod"}}
         cluster.policies.put_nowait(Listed(1, [policy("p", namespaceSelector=selector)]))
@@ -124,7 +124,7 @@ async def test_policies_and_labels_of_namespaces_are_followed() -> None:
 
 
 async def test_a_namespace_that_is_deleted_is_forgotten() -> None:
-    namespaces = around(Viewed()).namespaces
+    namespaces = around(FixedView()).namespaces
     team = workload({"metadata": {"name": "team", "labels": {"env": "prod"}}})
     assert namespaces.take(Changed(1, team)) == ("team",)
     assert namespaces.take(Changed(2, team)) == ()
@@ -145,7 +145,7 @@ async def soon(context: ClusterContext, namespace: str, seconds: float = 5.0) ->
 
 
 async def test_a_review_waits_for_the_first_list_of_policies() -> None:
-    context = around(Viewed(), OwnedCluster(), policies_known=False)
+    context = around(FixedView(), OwnerCluster(), policies_known=False)
     asking = asyncio.create_task(soon(context, "team"))
     await asyncio.sleep(0)
     assert not asking.done()
@@ -154,7 +154,7 @@ async def test_a_review_waits_for_the_first_list_of_policies() -> None:
 
 
 async def test_where_policies_are_not_defined_nobody_waits_for_them() -> None:
-    context = around(Viewed(), OwnedCluster(), policies_known=False)
+    context = around(FixedView(), OwnerCluster(), policies_known=False)
     context.policies.take(Interrupted("not served, nobody may read why", absent=True))
     async with asyncio.timeout(namespaces.LOOK_SECONDS / 2):
         assert await soon(context, "team", 3600) == ""
@@ -170,9 +170,9 @@ async def test_a_list_that_does_not_come_is_waited_for_within_bounds(
 
 
 async def test_a_namespace_that_was_just_made_is_read() -> None:
-    cluster = OwnedCluster()
+    cluster = OwnerCluster()
     cluster.namespace("team", env="prod")
-    context = around(Viewed(), cluster)
+    context = around(FixedView(), cluster)
     context.policies.take(
         Listed(2, [policy("p", namespaceSelector={"matchLabels": {"env": "prod"}})])
     )
@@ -182,17 +182,17 @@ async def test_a_namespace_that_was_just_made_is_read() -> None:
 
 
 async def test_without_policies_no_namespace_is_read() -> None:
-    cluster = OwnedCluster()
-    assert await soon(around(Viewed(), cluster), "team") == ""
+    cluster = OwnerCluster()
+    assert await soon(around(FixedView(), cluster), "team") == ""
     assert cluster.asked == []
 
 
 @pytest.mark.parametrize("how", ["fails", "is silent", "does not know it"])
 async def test_a_namespace_that_cannot_be_read_has_no_labels(how: str) -> None:
-    cluster = OwnedCluster()
+    cluster = OwnerCluster()
     cluster.failing = ClusterUnavailable("down") if how == "fails" else None
     cluster.silent = how == "is silent"
-    context = around(Viewed(), cluster)
+    context = around(FixedView(), cluster)
     context.policies.take(
         Listed(2, [policy("p", namespaceSelector={"matchLabels": {"env": "prod"}})])
     )
@@ -205,7 +205,7 @@ async def test_a_namespace_that_cannot_be_read_has_no_labels(how: str) -> None:
 
 
 async def test_of_what_asks_for_nothing_only_the_metadata_is_remembered() -> None:
-    context = around(Viewed())
+    context = around(FixedView())
     plain = manifest(DEPLOYMENTS, "plain", template={"spec": {"containers": [{"name": "a"}]}})
     parent = context.parents.parent_of(DEPLOYMENTS, workload(plain))
     assert parent.digest == b""
@@ -213,14 +213,14 @@ async def test_of_what_asks_for_nothing_only_the_metadata_is_remembered() -> Non
 
 
 async def test_what_asks_for_something_is_remembered_whole_also_at_no_replicas() -> None:
-    context = around(Viewed())
+    context = around(FixedView())
     seen = workload(manifest(DEPLOYMENTS, "web", replicas=0, huge=2**70))
     parent = context.parents.parent_of(DEPLOYMENTS, seen)
     assert cached_workload(parent) == seen
 
 
 async def test_what_cannot_be_understood_is_remembered_and_harms_nobody() -> None:
-    context = around(Viewed())
+    context = around(FixedView())
     seen = workload(manifest(DEPLOYMENTS, "web", replicas="many"))
     assert cached_workload(context.parents.parent_of(DEPLOYMENTS, seen)) == seen
     assert context.parents.parent_of(PODS, seen).digest == b""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.builders.admission_reviews import GPU, CoreLedger, Service, pod, review, serving
+from support.builders.admission_reviews import GPU, CoreLedger, WebhookService, pod, review, serving
 
 from ledger.core.model import traits
 from ledger.core.model.traits import Requirement
@@ -68,7 +68,7 @@ def denying() -> CoreLedger:
     return ledger
 
 
-def dry_runs(service: Service, of: Callable[[int], dict[str, Any]]) -> Send:
+def dry_runs(service: WebhookService, of: Callable[[int], dict[str, Any]]) -> Send:
     """Return what posts a dry run of a pod of this kind."""
 
     async def send(number: int) -> None:

@@ -14,9 +14,9 @@ from support.fakes.owner_cluster import (
     LEADERS,
     SETS,
     STATEFUL,
+    FixedView,
     Manifest,
-    OwnedCluster,
-    Viewed,
+    OwnerCluster,
     around,
     controlled_by,
     manifest,
@@ -41,7 +41,7 @@ def under(owner: Manifest, **changed: Any) -> ObjectMeta:
     return msgspec.convert({"name": "p", "ownerReferences": [reference]}, ObjectMeta)
 
 
-def charged(view: Viewed, key: str, uid: str, **more: Any) -> None:
+def charged(view: FixedView, key: str, uid: str, **more: Any) -> None:
     """Have the ledger hold something for an object."""
     decision = decide(view.state, Reserve(NAMESPACE, key, uid, {"nvidia.com/gpu": 1}, **more))
     assert isinstance(decision, list)
@@ -50,10 +50,10 @@ def charged(view: Viewed, key: str, uid: str, **more: Any) -> None:
 
 
 async def found(
-    meta: ObjectMeta, *objects: Manifest, view: Viewed | None = None, seconds: float = 5.0
+    meta: ObjectMeta, *objects: Manifest, view: FixedView | None = None, seconds: float = 5.0
 ) -> tuple[str, str] | None:
     """Return key and uid of the root, reading from a cluster with these objects."""
-    context = around(view or Viewed(), OwnedCluster(*objects))
+    context = around(view or FixedView(), OwnerCluster(*objects))
     deadline = asyncio.get_running_loop().time() + seconds
     root = await context.owner_chains.root_of("team", meta, deadline=deadline)
     return None if root is None else (root.key, root.uid)
@@ -94,21 +94,21 @@ async def test_a_reference_to_another_uid_leads_nowhere() -> None:
 async def test_a_remembered_uid_counts_only_at_its_own_name_and_kind(
     changed: dict[str, str],
 ) -> None:
-    context = around(Viewed())
+    context = around(FixedView())
     await remember(context, SETS, SET)
     assert context.owner_chains.known_root_of("team", under(SET)) is not None
     assert context.owner_chains.known_root_of("team", under(SET, **changed)) is None
 
 
 async def test_a_remembered_uid_counts_only_in_its_own_namespace() -> None:
-    context = around(Viewed())
+    context = around(FixedView())
     await remember(context, SETS, SET)
     assert context.owner_chains.known_root_of("other", under(SET)) is None
 
 
 async def test_what_is_remembered_is_not_read() -> None:
-    cluster = OwnedCluster()
-    context = around(Viewed(), cluster)
+    cluster = OwnerCluster()
+    context = around(FixedView(), cluster)
     await remember(context, SETS, SET)
     await remember(context, DEPLOYMENTS, WEB)
     root = await context.owner_chains.root_of("team", under(SET), deadline=0)
@@ -120,19 +120,19 @@ async def test_what_is_remembered_is_not_read() -> None:
 
 
 async def test_whoever_the_ledger_charges_ends_the_walk() -> None:
-    view = Viewed()
+    view = FixedView()
     charged(view, "replicasets.apps/web-1", "u-web-1", root=BARRED)
     assert await found(under(SET), SET, WEB, view=view) == ("replicasets.apps/web-1", "u-web-1")
 
 
 async def test_a_charge_for_another_uid_at_the_name_does_not_end_the_walk() -> None:
-    view = Viewed()
+    view = FixedView()
     charged(view, "replicasets.apps/web-1", "u-earlier")
     assert await found(under(SET), SET, WEB, view=view) == ("deployments.apps/web", "u-web")
 
 
 async def test_a_root_that_the_ledger_has_is_found_without_a_cluster() -> None:
-    view = Viewed()
+    view = FixedView()
     charged(view, "jobs.batch/train", "u-train")
     root = around(view).owner_chains.known_root_of("team", under(manifest(JOBS, "train")))
     assert root is not None
@@ -140,7 +140,7 @@ async def test_a_root_that_the_ledger_has_is_found_without_a_cluster() -> None:
 
 
 async def test_the_pod_that_leads_a_group_is_followed_by_what_the_ledger_has_for_it() -> None:
-    view = Viewed()
+    view = FixedView()
     charged(view, "leaderworkersets.leaderworkerset.x-k8s.io/llm", "u-llm")
     leader = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "llm-0", "uid": "u-llm-0"}}
     charged(view, "pods/llm-0", "u-llm-0", root="leaderworkersets.leaderworkerset.x-k8s.io/llm")
@@ -152,7 +152,7 @@ async def test_the_pod_that_leads_a_group_is_followed_by_what_the_ledger_has_for
 
 
 async def test_a_pod_of_another_uid_leads_nobody_to_a_root() -> None:
-    view = Viewed()
+    view = FixedView()
     charged(view, "jobs.batch/train", "u-train")
     charged(view, "pods/x", "u-earlier", root="jobs.batch/train")
     leader = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": "u-x"}}
@@ -173,7 +173,7 @@ async def test_the_pod_that_leads_a_group_is_read_when_the_ledger_does_not_know_
 
 
 async def test_a_pod_that_may_not_draw_leads_nobody_to_a_root() -> None:
-    view = Viewed()
+    view = FixedView()
     leader = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": "u-x"}}
     charged(view, "pods/x", "u-x", root=BARRED)
     workers = manifest(STATEFUL, "w", owner=leader)
@@ -184,9 +184,9 @@ async def test_owners_in_a_circle_are_followed_for_a_bounded_number_of_steps() -
     one, other = manifest(SETS, "one"), manifest(SETS, "other")
     one["metadata"]["ownerReferences"] = [controlled_by(other)]
     other["metadata"]["ownerReferences"] = [controlled_by(one)]
-    cluster = OwnedCluster(one, other)
+    cluster = OwnerCluster(one, other)
     deadline = asyncio.get_running_loop().time() + 5
-    await around(Viewed(), cluster).owner_chains.root_of("team", under(one), deadline=deadline)
+    await around(FixedView(), cluster).owner_chains.root_of("team", under(one), deadline=deadline)
     assert len(cluster.asked) == DEPTH_MAX
 
 
@@ -194,10 +194,10 @@ async def test_owners_in_a_circle_are_followed_for_a_bounded_number_of_steps() -
 async def test_an_owner_that_cannot_be_read_ends_the_walk_at_what_is_known(how: str) -> None:
     broken = deepcopy(WEB)
     broken["metadata"]["resourceVersion"] = "x"
-    cluster = OwnedCluster(broken)
+    cluster = OwnerCluster(broken)
     cluster.failing = ClusterUnavailable("down") if how == "fails" else None
     cluster.silent = how == "is silent"
-    context = around(Viewed(), cluster)
+    context = around(FixedView(), cluster)
     await remember(context, SETS, SET)
     deadline = asyncio.get_running_loop().time() + 0.02
     root = await context.owner_chains.root_of("team", under(SET), deadline=deadline)
@@ -207,7 +207,7 @@ async def test_an_owner_that_cannot_be_read_ends_the_walk_at_what_is_known(how: 
 
 
 def test_the_kind_of_a_controller_is_told_for_kinds_of_roots_alone() -> None:
-    owner_chains = around(Viewed()).owner_chains
+    owner_chains = around(FixedView()).owner_chains
 
     def kind_of(owner: Manifest) -> WorkloadKind | None:
         return owner_chains.controller_kind(under(owner))
@@ -219,7 +219,7 @@ def test_the_kind_of_a_controller_is_told_for_kinds_of_roots_alone() -> None:
 
 
 async def test_a_root_that_is_committed_is_charged_as_well() -> None:
-    view = Viewed()
+    view = FixedView()
     observe = Observe(NAMESPACE, "jobs.batch/train", "u-train", 7, {"nvidia.com/gpu": 1})
     decision = decide(view.state, observe)
     assert isinstance(decision, list)

@@ -20,7 +20,7 @@ def namespaces(**labels: dict[str, str]) -> Listed[Workload]:
 
 def known(*policies: Workload, **labels: dict[str, str]) -> ClusterContext:
     """Return a context with these policies and these namespaces."""
-    found = around(Viewed(), default=NamespacePolicy(mode="warn"))
+    found = around(FixedView(), default=NamespacePolicy(mode="warn"))
     found.policies.relabelled(found.namespaces.take(namespaces(**labels)))
     found.policies.take(Listed(1, list(policies)))
     return found

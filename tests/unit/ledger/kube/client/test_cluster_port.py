@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 from support.fakes.apiserver import (
-    ApiServer,
-    ModelCluster,
+    FakeApiServer,
+    FakeCluster,
     http_api,
     on_loopback,
     pod_body,
@@ -18,14 +18,14 @@ from ledger.kube.client.http_client import ApiClient
 
 
 @pytest.fixture
-def server() -> ApiServer:
-    return ApiServer()
+def server() -> FakeApiServer:
+    return FakeApiServer()
 
 
 @pytest.fixture(params=["model", "http"])
 async def cluster(request, server, tmp_path):
     if request.param == "model":
-        yield ModelCluster(server)
+        yield FakeCluster(server)
         return
     async with (
         on_loopback(http_api(server), tmp_path) as kubeconfig,
@@ -35,13 +35,13 @@ async def cluster(request, server, tmp_path):
 
 
 async def test_a_cluster_is_known_by_the_uid_of_kube_system(
-    cluster: WatchedCluster, server: ApiServer
+    cluster: WatchedCluster, server: FakeApiServer
 ):
     assert await cluster.kube_system_uid() == server.uid
 
 
 async def test_a_list_holds_the_pods_of_its_namespace_alone(
-    cluster: WatchedCluster, server: ApiServer
+    cluster: WatchedCluster, server: FakeApiServer
 ):
     server.create("pods", "red", pod_body("mine"))
     server.create("pods", "blue", pod_body("other"))
@@ -51,7 +51,7 @@ async def test_a_list_holds_the_pods_of_its_namespace_alone(
 
 
 async def test_a_watch_begins_with_everything_at_one_version(
-    cluster: WatchedCluster, server: ApiServer
+    cluster: WatchedCluster, server: FakeApiServer
 ):
     server.create("pods", "red", pod_body("p"))
     async with contextlib.aclosing(cluster.watch_pods()) as changes:
@@ -62,7 +62,7 @@ async def test_a_watch_begins_with_everything_at_one_version(
 
 
 async def test_a_watch_tells_creation_change_and_deletion(
-    cluster: WatchedCluster, server: ApiServer
+    cluster: WatchedCluster, server: FakeApiServer
 ):
     async with contextlib.aclosing(cluster.watch_pods()) as changes:
         await anext(changes)
@@ -78,7 +78,7 @@ async def test_a_watch_tells_creation_change_and_deletion(
     assert seen[-1].version == server.version
 
 
-async def test_quotas_are_watched_like_pods(cluster: WatchedCluster, server: ApiServer):
+async def test_quotas_are_watched_like_pods(cluster: WatchedCluster, server: FakeApiServer):
     server.create("resourcequotas", "red", quota_body("q", **{"limits.nvidia.com/gpu": "2"}))
     async with contextlib.aclosing(cluster.watch_quotas()) as changes:
         listed = await anext(changes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from support.fakes.canned_apiserver import Answers, failure
+from support.fakes.canned_apiserver import CannedApiServer, failure
 
 from ledger.kube.api.errors import NotServed
 from ledger.kube.api.ports import Changed, Interrupted, Listed
@@ -21,7 +21,7 @@ RAY = Resource("ray.io", "v1", "rayclusters", "RayCluster")
 class Definable:
     """A resource that an API server serves only while it is defined."""
 
-    def __init__(self, answers: Answers, resource: Resource) -> None:
+    def __init__(self, answers: CannedApiServer, resource: Resource) -> None:
         self.answers, self.resource = answers, resource
         self.version = 10
         self.watched = asyncio.Event()

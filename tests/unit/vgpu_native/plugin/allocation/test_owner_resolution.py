@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.harness.device_plugin import Placed, container, settings_in, share
+from support.harness.device_plugin import FakePlacements, container, settings_in, share
 
 from vgpu_native.plugin.allocation import allocation_store as kept
 from vgpu_native.plugin.allocation import owner_resolution
@@ -26,7 +26,7 @@ def allocations(tmp_path: Path) -> AllocationStore:
 
 @pytest.fixture
 def witness(tmp_path: Path) -> KubeletState:
-    return KubeletState(settings_in(tmp_path), Placed(GUESSED, TRUE))
+    return KubeletState(settings_in(tmp_path), FakePlacements(GUESSED, TRUE))
 
 
 def guessed(allocations: AllocationStore, *, tied: bool = False) -> Allocation:
@@ -79,7 +79,7 @@ def test_of_pods_of_one_name_the_newest_is_meant(tmp_path: Path) -> None:
     old, new = (msgspec.structs.replace(TRUE, uid=str(time), time=time) for time in (1, 2))
     holder = DeviceHolder("team", "b", "main", frozenset({"A-0"}))
     for order in ([old, new], [new, old]):
-        assert KubeletState(settings_in(tmp_path), Placed(*order)).named(holder) == new
+        assert KubeletState(settings_in(tmp_path), FakePlacements(*order)).named(holder) == new
 
 
 def test_a_clock_that_is_put_back_changes_neither_order_nor_who_has_an_answer(

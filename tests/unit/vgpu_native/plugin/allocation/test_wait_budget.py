@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from support.harness.device_plugin import Placed
+from support.harness.device_plugin import FakePlacements
 
 from vgpu_native.plugin.allocation.wait_budget import LEAST_SECONDS, ROW_SECONDS, AllocateWaitBudget
 from vgpu_native.plugin.plugin_settings import PluginSettings
@@ -27,8 +27,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def placed() -> Placed:
-    found = Placed()
+def placed() -> FakePlacements:
+    found = FakePlacements()
     found.trouble = "the log is away"
     return found
 
@@ -49,7 +49,7 @@ async def test_a_ledger_out_of_reach_is_waited_for_and_not_for_ever(
 
 
 async def test_a_ledger_in_reach_is_waited_for_from_when_it_is(
-    patience: AllocateWaitBudget, placed: Placed, clock: Clock
+    patience: AllocateWaitBudget, placed: FakePlacements, clock: Clock
 ) -> None:
     with patience.waiting() as call:
         clock.time += 19.0

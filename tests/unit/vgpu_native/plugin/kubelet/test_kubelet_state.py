@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.harness.device_plugin import Placed, settings_in
+from support.harness.device_plugin import FakePlacements, settings_in
 
 from vgpu_native.plugin.kubelet import checkpoint
 from vgpu_native.plugin.kubelet.checkpoint import CheckpointEntry
@@ -21,7 +21,7 @@ def witness(tmp_path: Path) -> KubeletState:
     settings = settings_in(tmp_path)
     settings.checkpoint.parent.mkdir(parents=True)
     write(settings.checkpoint, "a")
-    return KubeletState(settings, Placed())
+    return KubeletState(settings, FakePlacements())
 
 
 def write(path: Path, uid: str) -> None:

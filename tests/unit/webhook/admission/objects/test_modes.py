@@ -7,7 +7,7 @@ from support.builders.admission_reviews import GPU, MEMORY, CoreLedger, pod, rev
 from support.fakes.owner_cluster import (
     DEPLOYMENTS,
     Manifest,
-    OwnedCluster,
+    OwnerCluster,
     around,
     manifest,
     of,
@@ -27,7 +27,7 @@ DEPLOYMENT = review(WEB, **of(DEPLOYMENTS))
 async def answered(
     one: dict[str, Any], ledger: CoreLedger, *, webhook: str = "validate", **policy: Any
 ) -> dict[str, Any]:
-    context = around(ledger, OwnedCluster(), default=NamespacePolicy(**policy))
+    context = around(ledger, OwnerCluster(), default=NamespacePolicy(**policy))
     async with serving(ledger, context=context) as service:
         return await service.post(one, webhook)
 

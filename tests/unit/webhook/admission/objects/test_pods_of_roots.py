@@ -23,7 +23,7 @@ from support.fakes.owner_cluster import (
     SETS,
     STATEFUL,
     Manifest,
-    OwnedCluster,
+    OwnerCluster,
     around,
     controlled_by,
     manifest,
@@ -50,7 +50,7 @@ class Namespace:
 
     def __init__(self, *objects: Manifest, **policy: Any) -> None:
         self.ledger = CoreLedger()
-        self.cluster = OwnedCluster(*(objects or (WEB, SET)))
+        self.cluster = OwnerCluster(*(objects or (WEB, SET)))
         default = NamespacePolicy(**policy)
         self.context = around(self.ledger, self.cluster, default=default)
 

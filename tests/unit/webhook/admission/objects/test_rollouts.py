@@ -9,7 +9,7 @@ from support.builders.admission_reviews import GPU, CoreLedger, pod, review, ser
 from support.fakes.owner_cluster import (
     DEPLOYMENTS,
     Manifest,
-    OwnedCluster,
+    OwnerCluster,
     around,
     manifest,
     of,
@@ -60,7 +60,7 @@ async def answered(
     deadline: float = 9.0,
     **namespace: Any,
 ) -> dict[str, Any]:
-    context = around(ledger, OwnedCluster(), default=NamespacePolicy(**namespace))
+    context = around(ledger, OwnerCluster(), default=NamespacePolicy(**namespace))
     operation = "CREATE" if old is None else "UPDATE"
     settings = AdmissionSettings(deadline=deadline)
     async with serving(ledger, policy=settings, context=context) as service:

@@ -19,7 +19,7 @@ from support.fakes.owner_cluster import (
     DEPLOYMENTS,
     SETS,
     Manifest,
-    OwnedCluster,
+    OwnerCluster,
     around,
     manifest,
     of,
@@ -46,7 +46,7 @@ def scale(replicas: int | None, version: int = 5, uid: str = "u-web") -> Manifes
 class Namespace:
     """One namespace in which something is scaled."""
 
-    def __init__(self, cluster: OwnedCluster | None, **policy: Any) -> None:
+    def __init__(self, cluster: OwnerCluster | None, **policy: Any) -> None:
         self.ledger = CoreLedger()
         self.context = around(self.ledger, cluster, default=NamespacePolicy(**policy))
 
@@ -62,7 +62,7 @@ class Namespace:
 
 
 async def test_an_increase_is_held_on_the_parent_at_the_version_that_it_builds_on() -> None:
-    cluster = OwnedCluster(WEB)
+    cluster = OwnerCluster(WEB)
     team = Namespace(cluster)
     team.ledger.limit(cards=3)
     assert (await team.scale(3))["allowed"]
@@ -86,20 +86,20 @@ async def test_an_increase_is_held_on_the_parent_at_the_version_that_it_builds_o
 
 @pytest.mark.parametrize("to", [2, 1, 0])
 async def test_what_is_no_increase_passes_untouched(to: int) -> None:
-    cluster = OwnedCluster(WEB)
+    cluster = OwnerCluster(WEB)
     team = Namespace(cluster)
     assert await team.scale(to) == {"uid": "call-1", "allowed": True}
     assert (team.ledger.submitted, cluster.asked) == ([], [])
 
 
 async def test_an_increase_from_no_replicas_at_all_is_held() -> None:
-    team = Namespace(OwnedCluster(manifest(DEPLOYMENTS, "web", replicas=0)))
+    team = Namespace(OwnerCluster(manifest(DEPLOYMENTS, "web", replicas=0)))
     await team.scale(1, scale(None))
     assert [type(one) for one in team.ledger.commands()] == [Observe, Reserve]
 
 
 async def test_a_parent_that_is_remembered_at_that_version_is_not_read() -> None:
-    cluster = OwnedCluster()
+    cluster = OwnerCluster()
     team = Namespace(cluster)
     await remember(team.context, DEPLOYMENTS, WEB)
     team.ledger.limit(cards=2)
@@ -111,7 +111,7 @@ async def test_a_parent_that_is_remembered_at_another_version_is_read() -> None:
     stale = deepcopy(WEB)
     stale["spec"]["template"] = template({GPU: "8", MEMORY: "1"})
     stale["metadata"]["resourceVersion"] = "4"
-    cluster = OwnedCluster(WEB)
+    cluster = OwnerCluster(WEB)
     team = Namespace(cluster)
     await remember(team.context, DEPLOYMENTS, stale)
     assert (await team.scale(3))["allowed"]
@@ -122,7 +122,7 @@ async def test_a_parent_that_is_remembered_at_another_version_is_read() -> None:
 
 
 async def test_a_parent_that_asks_for_nothing_is_remembered_as_such() -> None:
-    cluster = OwnedCluster()
+    cluster = OwnerCluster()
     team = Namespace(cluster)
     plain = manifest(DEPLOYMENTS, "web", template=template({"cpu": "1"}))
     await remember(team.context, DEPLOYMENTS, plain)
@@ -136,7 +136,7 @@ async def test_a_scale_that_another_write_has_overtaken_is_left_to_its_next_try(
 ) -> None:
     newer = deepcopy(WEB)
     newer["metadata"] |= {"resourceVersion": str(version), "uid": uid}
-    team = Namespace(OwnedCluster(newer))
+    team = Namespace(OwnerCluster(newer))
     assert await team.scale(3) == {"uid": "call-1", "allowed": True}
     assert team.ledger.submitted == []
 
@@ -148,7 +148,7 @@ async def test_without_the_parent_a_scale_is_allowed_and_says_so(
     monkeypatch.setattr(namespaces, "LOOK_SECONDS", 0.01)
     behind = deepcopy(WEB)
     behind["metadata"]["resourceVersion"] = "4"
-    cluster = OwnedCluster(behind)
+    cluster = OwnerCluster(behind)
     cluster.failing = ClusterUnavailable("down") if how == "fails" else None
     cluster.silent = how == "is silent"
     team = Namespace(None if how == "is not there" else cluster)
@@ -163,7 +163,7 @@ async def test_without_the_parent_a_scale_is_allowed_and_says_so(
 
 async def test_what_belongs_to_another_root_is_not_charged_when_it_is_scaled() -> None:
     child = manifest(SETS, "web", owner=manifest(DEPLOYMENTS, "above"), replicas=2)
-    team = Namespace(OwnedCluster(child, manifest(DEPLOYMENTS, "above")))
+    team = Namespace(OwnerCluster(child, manifest(DEPLOYMENTS, "above")))
     assert (await team.scale(3, resource=SETS))["allowed"]
     assert team.ledger.submitted == []
     held = Reserve(NAMESPACE, "replicasets.apps/web", "u-web", {GPU: 2}, root=BARRED)
@@ -175,7 +175,7 @@ async def test_what_belongs_to_another_root_is_not_charged_when_it_is_scaled() -
 
 
 async def test_a_kind_without_a_scale_of_its_own_passes_untouched() -> None:
-    cluster = OwnedCluster()
+    cluster = OwnerCluster()
     assert await Namespace(cluster).scale(3, resource=CRONJOBS) == {
         "uid": "call-1",
         "allowed": True,
@@ -184,7 +184,7 @@ async def test_a_kind_without_a_scale_of_its_own_passes_untouched() -> None:
 
 
 async def test_where_policy_yields_a_scale_is_charged_over_the_limit() -> None:
-    team = Namespace(OwnedCluster(WEB), mode="warn")
+    team = Namespace(OwnerCluster(WEB), mode="warn")
     team.ledger.limit(cards=2)
     response = await team.scale(3)
     assert response["allowed"]
@@ -208,7 +208,7 @@ async def test_recorded_scales_are_judged_by_the_recorded_parent(case: str) -> N
     parent["metadata"] |= {
         name: old["metadata"][name] for name in ("uid", "resourceVersion", "namespace")
     }
-    team = Namespace(OwnedCluster(parent))
+    team = Namespace(OwnerCluster(parent))
     async with serving(team.ledger, context=team.context) as service:
         assert (await service.post(one))["allowed"]
     reserves = [one for one in team.ledger.commands() if isinstance(one, Reserve)]

@@ -15,7 +15,7 @@ from support.fakes.owner_cluster import (
     JOBS,
     SETS,
     Manifest,
-    OwnedCluster,
+    OwnerCluster,
     around,
     controlled_by,
     manifest,
@@ -45,7 +45,7 @@ class Namespace:
 
     def __init__(self, *objects: Manifest, catalog: KindCatalog = CATALOG, **policy: Any) -> None:
         self.ledger = CoreLedger()
-        self.cluster = OwnedCluster(*objects)
+        self.cluster = OwnerCluster(*objects)
         self.context = around(
             self.ledger, self.cluster, default=NamespacePolicy(**policy), catalog=catalog
         )
@@ -89,7 +89,7 @@ async def test_overhead_of_a_template_is_reviewed_as_it_is_charged(old: Manifest
     ledger = CoreLedger()
     ledger.limit_keys({"requests.cpu": 4_000})
     rules = DemandRules(managed=("cpu",))
-    context = around(ledger, OwnedCluster(), rules=rules)
+    context = around(ledger, OwnerCluster(), rules=rules)
     operation = "CREATE" if old is None else "UPDATE"
     one = review(HEAVY, old, operation=operation, **of(DEPLOYMENTS))
     async with serving(ledger, context=context) as service:
