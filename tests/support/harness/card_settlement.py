@@ -68,7 +68,7 @@ class FakeCardCluster(FullCluster):
     def __init__(self, server: FakeApiServer) -> None:
         super().__init__(server)
         self.unreadable: ClusterError | None = None
-        self.reads: list[str] = []
+        self.pod_reads: list[str] = []
         self.refused: deque[ClusterError] = deque()
         self.allocations: list[str] = []
         self.writes: list[tuple[str, Mapping[str, str | None], str]] = []
@@ -81,7 +81,7 @@ class FakeCardCluster(FullCluster):
         return None if body is None else msgspec.convert(body, ApiNode)
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
-        self.reads.append(name)
+        self.pod_reads.append(name)
         if self.unreadable is not None:
             raise self.unreadable
         body = self.server.objects.get(("pods", namespace, name))

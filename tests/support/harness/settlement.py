@@ -160,16 +160,14 @@ async def full_world(
     **settings: Any,
 ) -> AsyncIterator[World]:
     """Make a world with traits, universe quotas and statuses; settlement does not run yet."""
+    usual: dict[str, Any] = {
+        "rules": RULES,
+        "cluster_traits": place_traits.of_cluster(CLUSTER, "", None),
+        "universe_authority": True,
+        "write_quota_status": True,
+    }
     found = SettlementSettings(
-        settle_seconds=settle_seconds,
-        recount_seconds=recount_seconds,
-        **{
-            "rules": RULES,
-            "cluster_traits": place_traits.of_cluster(CLUSTER, "", None),
-            "universe_authority": True,
-            "write_quota_status": True,
-        }
-        | settings,
+        settle_seconds=settle_seconds, recount_seconds=recount_seconds, **(usual | settings)
     )
     async with running(store or MemoryStore()) as writer:
         yield World(writer, found)
@@ -195,7 +193,7 @@ async def settling(one: World) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def session_of(one: World, view: Writer | None = None) -> AsyncIterator[SettlementSession]:
+async def session_of(one: World, view: Any = None) -> AsyncIterator[SettlementSession]:
     """Begin a session of settlement, and deliver its commands until the block ends.
 
     It sees the state of `view`, which also decides the commands; by default that is the writer.

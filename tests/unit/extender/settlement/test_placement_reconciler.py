@@ -238,7 +238,7 @@ async def test_a_placement_that_never_was_bound_is_undone_after_a_read_and_not_b
         await one.until(lambda: one.entry("p") is not None)
         one.nodes.unreadable = ClusterUnavailable("later")
         await one.place("p", uid, "n1", ON_0)
-        await one.until(lambda: one.nodes.reads == ["p"])
+        await one.until(lambda: one.nodes.pod_reads == ["p"])
         assert one.placed("p") is not None
         assert one.cards.unbound == 1
         one.nodes.unreadable = None
@@ -303,7 +303,7 @@ async def test_an_unbound_placement_is_found_by_whoever_becomes_active_with_an_a
         clock = asyncio.get_running_loop().time
         begun = clock()
         async with settling_cards(one):
-            await one.until(lambda: bool(one.nodes.reads))
+            await one.until(lambda: bool(one.nodes.pod_reads))
             assert clock() - begun >= 0.4
             await one.until(lambda: one.placed("p") is None)
 
@@ -354,7 +354,7 @@ async def test_the_lock_of_a_pod_that_is_there_stays(monkeypatch):
     async with card_world() as one, settling_cards(one):
         one.add_pod("p")
         one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
-        await one.until(lambda: len(one.nodes.reads) > 2)
+        await one.until(lambda: len(one.nodes.pod_reads) > 2)
         assert one.nodes.writes == []
 
 

@@ -106,12 +106,14 @@ async def test_small_pages_together_are_the_whole(path: Path) -> None:
 
 
 async def test_the_metric_counts_what_is_told(path: Path) -> None:
-    state, counted = State(), list[tuple[int, str]]()
+    state, counted = State(), list[tuple[int | str, ...]]()
     policies = Policies(NamespacePolicy(), Namespaces(None))
     for position, payload in enumerate(payloads(), start=1):
-        drift_counter = DriftCounter(
-            policies, lambda _, cause="", at=position: counted.append((at, cause))
-        )
+
+        def count(name: str, *labels: str, at: int = position) -> None:
+            counted.append((at, *labels))
+
+        drift_counter = DriftCounter(policies, count)
         for item in records.fold(state, position, payload).items:
             drift_counter.follow(item.event)
     assert counted == [(one.position, one.cause) for one in reversed(await told(path))]

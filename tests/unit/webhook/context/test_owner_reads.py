@@ -39,7 +39,7 @@ async def owned_pods(one: World) -> list[Pod]:
 async def test_the_owners_of_one_list_are_waited_for_together(looking, monkeypatch):
     monkeypatch.setattr("webhook.settlement.pod_reconciler.LIST_READ_SECONDS", 0.5)
     async with full_world() as one, session_of(one) as session:
-        one.cluster.get_object = never
+        monkeypatch.setattr(one.cluster, "get_object", never)
         pods, found = pod_reconciler(session, one.writer), await owned_pods(one)
         keys = [f"pods/p{number}" for number in range(PODS)]
         async with asyncio.timeout(0.5 * PODS / 2):

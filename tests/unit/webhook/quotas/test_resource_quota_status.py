@@ -73,7 +73,7 @@ async def test_without_the_setting_nothing_is_written():
 async def test_a_quota_that_somebody_else_has_written_holds_up_no_other():
     async with full_world() as one, settling(one):
         await one.synced()
-        honest, conflicts = one.cluster.patch_quota_status, []
+        honest, conflicts = one.cluster.patch_quota_status, list[str]()
 
         async def conflicting(namespace, name, used, version):
             if name == "q" and len(conflicts) < 100:
@@ -87,7 +87,7 @@ async def test_a_quota_that_somebody_else_has_written_holds_up_no_other():
         await one.until(lambda: used(one, "r").get(GPUS) == "0")
         assert 0 < len(conflicts) < 100
         assert outcomes(one) == {"conflict": len(conflicts), "done": 1}
-        conflicts += [0] * 100
+        conflicts += [""] * 100
         await one.until(lambda: used(one).get(GPUS) == "0")
 
 

@@ -1,5 +1,7 @@
 """How roots are charged is noticed to be over, whoever was told of it first."""
 
+from typing import Any
+
 from webhook.context.policies import NamespacePolicy
 from webhook.settlement.workloads.charging_modes import ChargingModes
 
@@ -15,7 +17,7 @@ class Policies:
 
 
 def charging_modes() -> tuple[ChargingModes, Policies]:
-    policies = Policies()
+    policies: Any = Policies()
     return ChargingModes(policies), policies
 
 

@@ -169,7 +169,7 @@ async def test_pods_wait_for_what_owns_them_and_find_their_roots_without_asking(
 async def test_pods_wait_until_their_owners_are_remembered():
     async with full_world() as one:
         remembered = False
-        one.context.parents.is_current = lambda _: remembered
+        one.context.parents.is_current = lambda resource: remembered
         async with settling(one):
             expected = ["pods: not listed yet"]
             await one.until(lambda: one.settlement.problems() == expected)
@@ -183,7 +183,7 @@ async def test_pods_are_told_in_time_although_their_owners_are_not(monkeypatch):
     monkeypatch.setattr(workload_informers, "OWNERS_SECONDS", 0.2)
     monkeypatch.setattr(root_lookup, "READ_SECONDS", 0.2)
     async with full_world() as one:
-        one.context.parents.is_current = lambda _: False
+        one.context.parents.is_current = lambda resource: False
         async with settling(one):
             body = workload(DEPLOYMENTS, "p")
             body["spec"] = template()["spec"]

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from support.builders.kind_objects import kind_named
 from support.fakes.apiserver import pod_body
 from support.fakes.full_cluster import (
     DEPLOYMENTS,
@@ -30,7 +31,6 @@ from ledger.kube.api.errors import ClusterUnavailable, NotServed
 from ledger.kube.api.objects import Pod, Workload
 from ledger.kube.api.ports import Listed
 from ledger.log.ledger import Accepted
-from webhook.kinds.catalog import KindCatalog
 from webhook.settlement import recheck_queue
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.invalid_objects import InvalidObjects
@@ -135,9 +135,9 @@ async def test_a_decrease_frees_and_a_status_never_raises():
 async def test_a_finished_job_ends_and_a_suspended_one_is_charged_nothing():
     async with full_world() as one, settling(one):
         await one.synced()
-        spec = {"parallelism": 2, "completions": 2, "template": template()}
-        create(one, JOBS, workload(JOBS, "a", **spec), "a-uid")
-        create(one, JOBS, workload(JOBS, "b", **spec), "b-uid")
+        for name in ("a", "b"):
+            job = workload(JOBS, name, parallelism=2, completions=2, template=template())
+            create(one, JOBS, job, f"{name}-uid")
         await one.until(lambda: charged(one, "jobs.batch/b") == TWO)
         done = {"conditions": [{"type": "Complete", "status": "True"}]}
         change(one, JOBS, "a", status=done)
@@ -299,10 +299,9 @@ async def test_a_list_is_compared_with_a_state_that_is_as_new():
         await reserve(one, WEB, "web-uid")
         seen = Observe(f"{CLUSTER}/red", WEB, "web-uid", 5, TWO)
         assert isinstance(await one.writer.submit(seen), Accepted)
-        kind = KindCatalog.load().of_resource("apps", "deployments")
         async with session_of(one, Behind(one.writer)) as session:
             roots = WorkloadReconciler(
-                kind,
+                kind_named("deployments.apps"),
                 DEPLOYMENTS,
                 session=session,
                 ages=AttemptAges(),
@@ -439,8 +438,7 @@ async def test_what_is_left_behind_by_a_deleted_owner_is_not_charged_anew():
 
 
 async def test_a_workload_that_is_charged_nothing_keeps_what_quotas_select_it_by():
-    kind = KindCatalog.load().of_resource("apps", "deployments")
-    assert kind is not None
+    kind = kind_named("deployments.apps")
     body = deployment("web")
     found = msgspec.convert(body | {"metadata": {"name": "web", "namespace": "red"}}, Workload)
     usual = observe_workload(kind, found, CLUSTER, RULES, ChargingMode())
