@@ -21,7 +21,7 @@ from vgpu_native.agent.card_mapping import (
     cards_of,
 )
 from vgpu_native.agent.node_annotator import NodeAnnotator
-from vgpu_native.nvml.nvml_port import NvmlDriver, Xid
+from vgpu_native.nvml.nvml_port import Gpu, NvmlDriver, Xid
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -211,18 +211,18 @@ async def test_a_driver_that_hangs_is_not_waited_for(nvml: FakeNvml) -> None:
     await inventory.look()
     original = nvml.gpus
 
-    def hang() -> object:
+    def hang() -> tuple[Gpu, ...]:
         asyncio.run_coroutine_threadsafe(held.wait(), loop).result(10)
         return original()
 
-    nvml.gpus = hang  # type: ignore[assignment, method-assign]
+    nvml.gpus = hang
     async with asyncio.timeout(9.0):
         await inventory.look()
         await inventory.look()
     assert "not answered for long" in inventory.trouble
     assert set(inventory.ill) == {"GPU-0", "GPU-1"}
     held.set()
-    nvml.gpus = original  # type: ignore[method-assign]
+    nvml.gpus = original
     await until(lambda: driver._pending is None or driver._pending.done())
     await inventory.look()
     assert not inventory.ill

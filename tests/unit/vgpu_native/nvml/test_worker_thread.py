@@ -40,15 +40,19 @@ def test_a_process_ends_though_its_driver_hangs() -> None:
 
 
 def test_calls_are_made_one_after_the_other_and_tell_what_went_wrong() -> None:
-    lane, made = WorkerThread("test"), []
+    lane, made = WorkerThread("test"), list[int]()
     go_on = threading.Event()
-    first = lane.submit(lambda: (go_on.wait(10), made.append(1)))
-    second = lane.submit(lambda: made.append(2) or len(made))
+
+    def make(number: int) -> int:
+        made.append(number)
+        return len(made)
+
+    first = lane.submit(lambda: (go_on.wait(10), make(1)))
+    second = lane.submit(lambda: make(2))
     wrong = lane.submit(lambda: 1 // 0)
-    assert lane.is_busy
-    assert not made
+    assert (lane.is_busy, made) == (True, [])
     go_on.set()
-    assert first.result(10) == (True, None)
+    assert first.result(10) == (True, 1)
     assert second.result(10) == 2
     with pytest.raises(ZeroDivisionError):
         wrong.result(10)

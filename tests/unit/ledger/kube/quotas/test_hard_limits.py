@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from ledger.core.model.amounts import AMOUNT_MAX
+from ledger.kube.api.objects import Quantities
 from ledger.kube.quotas import hard_limits
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import NVIDIA, select_vendors
@@ -127,7 +128,7 @@ def test_no_bytes_are_too_many_or_too_few_to_be_read(
 
 
 def test_what_stood_there_before_is_not_refused_again() -> None:
-    now = {MEM: "16Gi", GPUS: "1Ki"}
+    now: Quantities = {MEM: "16Gi", GPUS: "1Ki"}
     assert [one.key for one in hard_limits.invalid_quantities(now, {MEM: "16Gi"}, RULES)] == [GPUS]
     assert [
         one.key for one in hard_limits.invalid_quantities(now, {MEM: "8Gi", GPUS: "1Ki"}, RULES)
@@ -135,7 +136,7 @@ def test_what_stood_there_before_is_not_refused_again() -> None:
 
 
 def test_bytes_are_written_as_the_number_that_they_mean() -> None:
-    given = {MEM: "16Gi", GPUS: "2k", "limits.memory": "1Gi", "pods": "3"}
+    given: Quantities = {MEM: "16Gi", GPUS: "2k", "limits.memory": "1Gi", "pods": "3"}
     assert hard_limits.corrected(given, RULES) == {**given, MEM: "16384"}
     assert hard_limits.corrected({MEM: "-1Gi", GPUS: "many"}, RULES) == {MEM: "-1Gi", GPUS: "many"}
 
