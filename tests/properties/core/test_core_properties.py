@@ -120,7 +120,7 @@ def test_the_oracle_disagrees_when_a_charge_is_a_sum(seed: int, monkeypatch) -> 
         return {name: left.get(name, 0) + right.get(name, 0) for name in {*left, *right}}
 
     monkeypatch.setattr("ledger.core.evolve.envelope_charges.largest", summed)
-    state, oracle = State(), Oracle()
+    state, oracle = State(), ChargingOracle()
     try:
         for command in random_commands(seed, 200):
             for item in apply(state, command):

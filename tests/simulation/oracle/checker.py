@@ -23,7 +23,7 @@ from ledger.kube.api.objects import Pod, Workload
 from ledger.log import records
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.log_port import Lost
-from simulation.model.apiserver import ApiServer
+from simulation.model.apiserver import SimulatedApiServer
 from simulation.model.settings import demand
 from simulation.oracle import card_object_oracle, quota_object_oracle
 from simulation.oracle.card_event_oracle import Place, PlacedCards

@@ -36,7 +36,7 @@ from simulation.engine.processes import Process
 from simulation.model.apiserver import EPOCH
 from simulation.model.kinds import catalog
 from simulation.model.settings import CLUSTERS, OWNER_HOLDS_MAX, RULES, SETTLE_SECONDS
-from simulation.oracle.checker import CheckedLedger, Checker
+from simulation.oracle.checker import Checker
 from simulation.script.script import Script
 from simulation.world.card_cluster_client import CardClusterClient
 from simulation.world.simulated_extender import SimulatedExtender
@@ -165,7 +165,7 @@ class Replica:
         preference = _Preference(self.name, self._lease)
         self._commands = CommandServer(line, NAMES, writer=self.name, local=self.writer)
         forwarder = ForwardingLedger(line, NAMES, preference=preference, local=self.writer)
-        self._ledger = ledger = Witnessed(forwarder, self._checker)
+        self._ledger = ledger = CheckedLedger(forwarder, self._checker)
         where, cluster = self.cluster.name, self.cluster
         self._context = context = cluster_context(
             where, self.writer, catalog=catalog(), rules=RULES, cluster=cluster
