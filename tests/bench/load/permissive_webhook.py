@@ -13,8 +13,8 @@ from support.servers.ports import free_port
 
 from ledger.runtime.http import http_server
 from ledger.runtime.tls import reloading_context
-from tests.bench.harness.bench_service import Process
-from tests.bench.harness.fresh_process import Running, start, wait_for_go
+from tests.bench.harness.bench_service import MeasuredProcess
+from tests.bench.harness.fresh_process import MeasuringProcess, start, wait_for_go
 from webhook.api.admission_review import (
     MUTATE_PATH,
     VALIDATE_PATH,

@@ -36,7 +36,7 @@ from simulation.engine.processes import Process
 from simulation.model.apiserver import EPOCH
 from simulation.model.kinds import catalog
 from simulation.model.settings import CLUSTERS, OWNER_HOLDS_MAX, RULES, SETTLE_SECONDS
-from simulation.oracle.checker import Checker
+from simulation.oracle.checker import CheckedLedger, Checker
 from simulation.script.script import Script
 from simulation.world.card_cluster_client import CardClusterClient
 from simulation.world.simulated_extender import SimulatedExtender

@@ -113,7 +113,7 @@ class Node:
     async def collect(self) -> int:
         """Remove what nobody has any more; return of how many containers that was."""
         plugin = self.plugin
-        return await garbage.collect(plugin.allocations, plugin._witness, self.settings)
+        return await garbage.collect(plugin.allocations, plugin._kubelet, self.settings)
 
 
 def settings_in(directory: Path, **told: Any) -> PluginSettings:

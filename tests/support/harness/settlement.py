@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from support.builders.cluster_contexts import cluster_context
-from support.fakes.apiserver import ApiServer
-from support.fakes.full_cluster import EveryCluster
+from support.fakes.apiserver import FakeApiServer
+from support.fakes.full_cluster import FullCluster
 from support.harness.replicas import running
 
 from ledger.core.model import accounts, commands

@@ -164,7 +164,7 @@ async def test_a_list_that_does_not_come_is_waited_for_within_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(namespaces, "LOOK_SECONDS", 0.01)
-    context = around(Viewed(), OwnedCluster(), policies_known=False)
+    context = around(FixedView(), OwnerCluster(), policies_known=False)
     async with asyncio.timeout(5):
         assert await soon(context, "team", 3600) == ""
 

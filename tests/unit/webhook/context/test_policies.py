@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.fakes.owner_cluster import OwnedCluster, Viewed, around, policy
+from support.fakes.owner_cluster import FixedView, OwnerCluster, around, policy
 
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
@@ -152,7 +152,7 @@ def test_a_list_replaces_what_was_known() -> None:
 
 
 def test_what_cannot_be_told_is_not_waited_for() -> None:
-    found = around(Viewed(), OwnedCluster(), policies_known=False)
+    found = around(FixedView(), OwnerCluster(), policies_known=False)
     for one in (found.policies, found.namespaces):
         one.take(Reached(1))
         assert not one.listed.is_set()

@@ -34,7 +34,7 @@ def placed() -> FakePlacements:
 
 
 @pytest.fixture
-def patience(placed: Placed, clock: Clock) -> AllocateWaitBudget:
+def patience(placed: FakePlacements, clock: Clock) -> AllocateWaitBudget:
     return AllocateWaitBudget(SETTINGS, placed, now=clock.now)
 
 
