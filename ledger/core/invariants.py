@@ -1,4 +1,4 @@
-"""What must always be true of a state, as one function that tests, simulation and audit share.
+"""Invariants of a state, as one function that tests, simulation and audit share.
 
 The numbers are those of docs/explanation/invariants.md. The fold asserts what it can check while it
 applies an event. The checks here need the whole state.
@@ -151,7 +151,7 @@ def _cards_are_what_placements_book(state: State) -> Iterator[str]:
             for uuid, booking in bookings_of(placed).items():
                 account = state.accounts.get(account_of(node, uuid))
                 if account is None:
-                    yield f"{key} is on card {uuid} of {node}, which is no account"
+                    yield f"{key} is on card {uuid} of {node}, which has no account"
                     continue
                 for one, amount in zip(cards.LINES, booking, strict=True):
                     expected[account.lines[one]] += amount
@@ -168,7 +168,7 @@ def _placements_are_of_known_pods(state: State) -> Iterator[str]:
             if entry is None or placed.uid not in {one.uid for one in entry.bodies()}:
                 yield f"{name}/{key} is placed as {placed.uid}, which is not known"
             if not placed.node and not placed.stands:
-                yield f"{name}/{key} has a placement that says nothing"
+                yield f"{name}/{key} has a placement without node and amounts"
             if placed.node:
                 found.setdefault(placed.node, set()).add((name, key))
     if found != {node: set(there) for node, there in state.residents.items()}:
@@ -180,7 +180,7 @@ def _placements_are_of_known_pods(state: State) -> Iterator[str]:
 def _nobody_is_in_the_way(state: State) -> Iterator[str]:
     """Yield cards that one pod has alone beside others, and instances that overlap.
 
-    What others have placed is not ours.
+    Observed placements of other schedulers are not checked.
     """
     for node in state.residents:
         there = [one for one in card_checks.residents(state, node) if not one[2].observed]

@@ -1,9 +1,9 @@
 """Snapshots: the state at a position as bytes, the same bytes for the same state.
 
 A snapshot holds what cannot be derived: positions, accounts, lines, known namespaces with their
-keys, objects and holds, nodes, placements and claims, and the memory of what ended. Charges and
-indexes are worked out again when it is read. It carries its own hash and is disposable: a wrong one
-is refused and an older one, or the whole log, takes its place.
+keys, objects and holds, nodes, placements and claims, and the ended uids. Charges and indexes are
+computed when it is read. It contains its own hash and is disposable: a damaged snapshot is refused,
+and an older one, or the whole log, takes its place.
 """
 
 import hashlib
@@ -52,8 +52,8 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ACCOUNT: Final = ("covers", "lines", "version", "reach", "selects")
-"""What is kept of an account; those of `asked_only` are named beside, and only if there are any,
-so that a state without them has the bytes that it always had."""
+"""The stored fields of an account. Accounts with `asked_only` are listed separately, and only if
+there are any, so that the snapshot of a state without them keeps its bytes."""
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 _envelopes: Final = msgspec.msgpack.Decoder(tuple[int, bytes, bytes])
@@ -62,7 +62,7 @@ _images: Final = msgspec.msgpack.Decoder(_Image)
 
 def encode(state: State) -> bytes:
     """Encode a state at the end of a record."""
-    assert not state.journal, "a state with events that may be taken back is nobody's truth"
+    assert not state.journal, "a state with events that may be taken back cannot be stored"
     image: tuple[object, ...] = (
         state.position,
         state.hash,
@@ -87,7 +87,7 @@ def encode(state: State) -> bytes:
         },
         state.claims,
     )
-    # What a state has none of is left out, so that its snapshot has the bytes that it always had.
+    # Empty parts are left out, so that the snapshot of a state without them keeps its bytes.
     asked_only = sorted(name for name, one in state.accounts.items() if one.asked_only)
     if asked_only:
         image = (*image, state.labels, asked_only)
@@ -102,7 +102,7 @@ def _kept(account: Account) -> tuple[object, ...]:
 
 
 def _placement(placed: Placement) -> object:
-    """Return what is kept of a placement; one that promises no version has its older form."""
+    """Return the stored form of a placement; without a version it is the older form."""
     return placed if placed.version else msgspec.structs.astuple(placed)[:-1]
 
 
@@ -187,7 +187,7 @@ def _fill(space: Namespace, keys: dict[str, _Kept]) -> None:
 
 
 def _draw(space: Namespace, key: str, entry: Entry) -> None:
-    """Index what a pod draws from its root."""
+    """Add a pod to the draw of its root."""
     root = drawn_from(entry)
     if not root:
         return

@@ -1,7 +1,7 @@
 """Admissible: how much of a refused demand would be admitted, found by trying it.
 
-What a denial advises is tried on the same state by the same rules, so it cannot be wrong about
-another quota, an envelope, or what the object is charged already.
+A denial's advice is tried on the same state by the same rules, so it cannot be wrong about
+another quota, an envelope, or the present charge of the object.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,16 +16,16 @@ from ledger.core.model.commands import Reserve
 from ledger.core.model.state import Draw, Entry, Namespace, State, put, put_line
 
 Lacking = Callable[[Namespace, Amounts], Mapping[int, int]]
-"""Returns the lines without room for a demand by number, in a namespace as it is given, and how
-much has to be released on each."""
+"""Returns the lines without room for a demand in the given namespace, and the amount to release on
+each: `{line: amount}`."""
 
 _NOTHING: Final[Amounts] = {}
 
 
 class AdmissibleDemand(NamedTuple):
-    """What would be admitted: so many like pods, and so much of each resource that is short.
+    """The part that would be admitted: a number of like pods, or an amount of each short resource.
 
-    The amounts are those of the whole object, or of one pod where not even one would be admitted.
+    The amounts are those of the whole object, or of one pod when not even one would be admitted.
     """
 
     pods: int
@@ -33,9 +33,9 @@ class AdmissibleDemand(NamedTuple):
 
 
 class Admissible(NamedTuple):
-    """What would be admitted `now`, and `ever`: on quotas that nothing else uses.
+    """The parts that would be admitted `now` and `ever`: on quotas that nothing else uses.
 
-    `never` are the numbers of the lines without room even there.
+    `never` are the numbers of the lines that lack the room even then.
     """
 
     now: AdmissibleDemand
@@ -46,10 +46,10 @@ class Admissible(NamedTuple):
 def admissible(
     state: State, space: Namespace, command: Reserve, lacking: Lacking, over: Mapping[int, int]
 ) -> Admissible:
-    """Return what would be admitted of a command that was refused.
+    """Return the part of a refused command that would be admitted.
 
-    `over` is what has to be released on each line without room. It says near which amounts to
-    look, so that a denial takes few tries however large its numbers are.
+    `over` is the amount to release on each line without room. The search starts near these amounts,
+    so that a denial takes few tries however large its numbers are.
     """
     resources = list(dict.fromkeys(_resource(state, line) for line in over))
     trying = _Trying(state, command, lacking, resources)
@@ -61,7 +61,7 @@ def admissible(
 
 
 def each_of(demand: Amounts, pods: int) -> Amounts:
-    """Return what one of so many like pods asks for, nothing when they cannot be alike."""
+    """Return the demand of one of so many like pods, nothing when they cannot be alike."""
     if pods < 1 or any(amount % pods for amount in demand.values()):
         return _NOTHING
     return {resource: amount // pods for resource, amount in demand.items()}
@@ -76,9 +76,9 @@ class _Trying(NamedTuple):
     short: list[str]
 
     def fits(self, space: Namespace, over: Mapping[int, int]) -> AdmissibleDemand:
-        """Return what of the demand fits, which on each of the lines `over` is so much too large.
+        """Return the part of the demand that fits; `over` is the excess on each line.
 
-        Where there is no such line that is all of it.
+        Without such a line the whole demand fits.
         """
         demand, pods = self.command.demand, self.command.asker.pods
         each = each_of(demand, pods) if pods > 1 else _NOTHING
@@ -103,7 +103,7 @@ class _Trying(NamedTuple):
         )
 
     def _amounts(self, space: Namespace, demand: Amounts, over: Mapping[int, int]) -> Amounts:
-        """Return the most of each short resource: of each one beside what was found before it."""
+        """Return the most of each short resource, given the amounts found for those before it."""
         found = {name: amount for name, amount in demand.items() if name not in self.short}
         if self.lacking(space, found):
             return dict.fromkeys(self.short, 0)
@@ -118,7 +118,7 @@ class _Trying(NamedTuple):
         return {name: found[name] for name in self.short}
 
     def _rooms(self, demand: Amounts, over: Mapping[int, int]) -> Amounts:
-        """Return how much of each resource there seems to be room for, by what is too much."""
+        """Return the apparent room for each resource, by the excess on each line."""
         rooms: Amounts = {}
         for line, excess in over.items():
             name = _resource(self.state, line)
@@ -149,7 +149,7 @@ def _most(fits: Callable[[int], bool], guess: int, top: int) -> int:
 
 @contextmanager
 def _emptied(state: State, space: Namespace, command: Reserve) -> Iterator[Namespace]:
-    """Let the object, with what it draws from, be all that there is for the time of the block."""
+    """Empty the quotas but for the object and its root, until the end of the block."""
     alone = _alone(space, command)
     with state.trying():
         put(state, state.namespaces, command.namespace, alone)
@@ -166,7 +166,7 @@ def _emptied(state: State, space: Namespace, command: Reserve) -> Iterator[Names
 
 
 def _alone(space: Namespace, command: Reserve) -> Namespace:
-    """Return a namespace with the object as it is stored, and with the root it draws from."""
+    """Return a namespace with only the object as it is stored, and the root that it draws from."""
     alone = Namespace().covered_by(space.accounts, space.plan, space.selected, space.asked_only)
     root = space.entries.get(command.root)
     if root is not None and not envelope_charges.drawn_from(root):
@@ -188,7 +188,7 @@ def _alone(space: Namespace, command: Reserve) -> Namespace:
 
 
 def _own(entry: Entry | None, command: Reserve) -> Entry | None:
-    """Return what of a key's entry is the object's own: other attempts end by themselves."""
+    """Return the object's own part of a key's entry: other attempts end by themselves."""
     if entry is None:
         return None
     stored = entry.committed

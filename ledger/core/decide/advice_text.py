@@ -1,4 +1,4 @@
-"""Advising: the words of a denial for want of room, from its numbers."""
+"""Advice: the sentences of a denial for want of room, from its numbers."""
 
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
@@ -18,11 +18,11 @@ _HELD_BACK: Final = "counts as what the object was: make that smaller first"
 
 
 class DenialWording(NamedTuple):
-    """The object that asks.
+    """The object of the request.
 
-    `root` is the key of the root that it counts with; `others` says that other pods do, too.
-    `each` is what one of its `asker.pods` like pods asks for, nothing where they are none. `never`
-    are the numbers of the lines without room for even one of its pods, whatever others use.
+    `root` is the key of the root that it counts with; `others` is set when other pods do, too.
+    `each` is the demand of one of its `asker.pods` like pods, empty without such pods. `never` are
+    the numbers of the lines without room for even one of its pods when nothing else uses them.
     """
 
     namespace: str
@@ -35,7 +35,7 @@ class DenialWording(NamedTuple):
 
     @classmethod
     def of(cls, command: Reserve, space: Namespace) -> "DenialWording":
-        """Return who asks for a reservation in a namespace."""
+        """Return the wording for a reservation in a namespace."""
         each = each_of(command.demand, command.asker.pods)
         root = space.entries.get(command.root)
         if root is None or drawn_from(root):
@@ -67,7 +67,7 @@ class DenialWording(NamedTuple):
         return f"{self._who}{where}"
 
     def _product(self, short: Shortage) -> str:
-        """Say of how many like pods, or cards, the total is."""
+        """Return of how many like pods, or cards, the total is, as text."""
         each = self.each.get(resource_of(short.resource), 0)
         if self.asker.cards and not self.others and not _measure(short).is_count:
             cards = self.asker.cards
@@ -82,7 +82,7 @@ class DenialWording(NamedTuple):
         return f"the roll-out of {name}" if self.asker.rollout else name
 
     def _own(self, short: Shortage) -> str:
-        """Say what is the object's own already: of a quota where the holders would not tell."""
+        """Return the object's own charge as text, for quotas whose holders do not show it."""
         on_card = kind(short.account) is AccountKind.CARD
         if short.own <= 0 or (short.own >= short.used and not on_card):
             return ""
@@ -129,9 +129,9 @@ def _remedy(
 
 
 def of_cards(lines: Sequence[Shortage], *, resizing: bool) -> str:
-    """Return what to do where cards, or quotas for what they add, have no room.
+    """Return the remedy when cards, or quotas for the amounts they add, have no room.
 
-    A pod that is resized keeps its cards.
+    A resized pod keeps its cards.
     """
     of_quotas = [one for one in lines if kind(one.account) is not AccountKind.CARD]
     if not of_quotas:
@@ -142,7 +142,7 @@ def of_cards(lines: Sequence[Shortage], *, resizing: bool) -> str:
 
 
 def _when(lines: Sequence[Shortage]) -> str:
-    """Return when to try again: when so much is released, as far as others have so much."""
+    """Return when to try again: after a release, as far as other objects hold enough."""
     if any(one.short > one.used - one.own for one in lines):
         return "Try again when others have ended"
     others = " by others" if any(one.own for one in lines) else ""
@@ -150,7 +150,7 @@ def _when(lines: Sequence[Shortage]) -> str:
 
 
 def released(lines: Sequence[Shortage]) -> str:
-    """Return what has to be released before there is room on all lines, with the verb."""
+    """Return the amounts to release before there is room on all lines, with the verb."""
     most: dict[str, tuple[int, Shortage]] = {}
     for one in lines:
         resource = resource_of(one.resource)
@@ -162,7 +162,7 @@ def released(lines: Sequence[Shortage]) -> str:
 
 
 def _is_held_back(command: Reserve, lines: Sequence[Shortage], asking: DenialWording) -> bool:
-    """Return whether the object is refused for what it was before the change."""
+    """Return whether the object is refused because of its charge before the change."""
     return not asking.root and any(
         one.total > one.limit >= command.demand.get(resource_of(one.resource), 0) for one in lines
     )
@@ -187,7 +187,7 @@ def _pods_ever(command: Reserve, now: int, ever: int) -> str:
 
 
 def _amounts_ever(lines: Sequence[Shortage], asked: Amounts, now: Amounts, ever: Amounts) -> str:
-    """Say how much fits on quotas that nothing else uses, and how much now."""
+    """Return the amounts that fit on quotas that nothing else uses, and those that fit now."""
     free = _amounts(lines, asked, now)
     if not covers(ever, now):  # another attempt at the object holds more than its own
         return f"at most {free} now"
@@ -202,9 +202,9 @@ def _amounts_ever(lines: Sequence[Shortage], asked: Amounts, now: Amounts, ever:
 
 
 def _amounts(lines: Sequence[Shortage], asked: Amounts, amounts: Amounts) -> str:
-    """Name an amount of each resource, those of which there is nothing last.
+    """Return an amount of each resource as text, with amounts of zero last.
 
-    Who asks for several cards writes the amount of each: this is that of all.
+    A user writes the amount of each card, but this is the amount of all cards.
     """
     several = any(
         amount > 1 and display_names.measure(resource).is_count

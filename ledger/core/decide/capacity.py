@@ -27,7 +27,7 @@ HOLDERS_SCANNED_MAX: Final = 1_024
 Pods that draw from a root are among the keys, although only their root is a holder."""
 
 LINES_TOLD_MAX: Final = 16
-"""So many short lines have a sentence in a denial."""
+"""Most short lines that have a sentence in a denial."""
 
 _PRECEDENCE: Final = {reason: rank for rank, reason in enumerate(Reason)}
 _EXCEEDED: Final = {
@@ -38,9 +38,9 @@ _EXCEEDED: Final = {
 
 
 class Short(NamedTuple):
-    """A line without room: the increase, what is used, and what the object needs there in all.
+    """A line without room: the increase, the used amount, and the total need of the object.
 
-    `own` is what the object has of `used` already.
+    `own` is the object's present part of `used`.
     """
 
     line: int
@@ -76,9 +76,9 @@ def attempted(
 ) -> list[Short]:
     """Return the lines that an event would bring over their limits.
 
-    Also those on which a pod would draw on what it has no right to. The event is applied and taken
-    back, so what is checked is exactly what will be charged. It is forced, or applying it would
-    fail instead of telling by how much.
+    Lines on which a pod would draw from an unreviewed part of its envelope are among them. The
+    event is applied and taken back, so the check and the later charge are the same. It is applied
+    as forced, because otherwise it would fail without the amounts.
     """
     with state.trying():
         postings = evolve(state, msgspec.structs.replace(event, forced=True), state.time)
@@ -93,7 +93,7 @@ def over_limits(
 ) -> list[Short]:
     """Return the lines that postings of a key, just applied, have brought over their limits.
 
-    `kept` is what of a line is kept for others.
+    `kept` is the amount of a line that is kept for other pods.
     """
     values = iter(postings)
     found = [
@@ -111,7 +111,7 @@ def over_limits(
 
 
 def _totals(state: State, namespace: str, key: str) -> dict[int, int]:
-    """Return what the unit of a key is charged on every line of quotas, and a pod on its cards."""
+    """Return the charge of a key's unit on every line of quotas, and of a pod on its cards."""
     space = state.namespaces[namespace]
     unit = envelope_charges.unit_of(key, space.entries[key])
     totals = envelope_charges.by_line(space, envelope_charges.touched(space, unit, key))
@@ -125,8 +125,8 @@ def _totals(state: State, namespace: str, key: str) -> dict[int, int]:
 def _beyond(state: State, space: Namespace, command: commands.Reserve) -> list[Short]:
     """Return the lines over their limits on whose excess a pod of an envelope would draw.
 
-    A part of an envelope that nobody asked for is charged, because it exists. Its pods may come as
-    long as there is room for it.
+    An unreviewed part of an envelope is charged, because it exists. Its pods are admitted as long
+    as there is room for that part.
     """
     root = space.entries.get(command.root)
     if root is None or root.committed is None or root.committed.admitted is None:
@@ -150,7 +150,7 @@ def no_room(
 ) -> Denial:
     """Return the denial: never before later, universe before quota, then by line number.
 
-    `lacking` is what `admissible` tries demands with.
+    `lacking` is the function with which `admissible` tries demands.
     """
     over = {one.line: over_by(state, one) for one in short}
     found = admissible(state, space, command, lacking, over)
@@ -172,8 +172,8 @@ def no_room(
 def _within(state: State, short: list[Short], demand: Amounts) -> set[int]:
     """Return the lines whose limits are enough for the demand itself.
 
-    Until a change is stored an object is charged what it was as well, also on a line that did not
-    count it before: made smaller first, it fits.
+    Until a change is stored, the object is charged its old demand as well, also on a line that did
+    not count the object before. When the object is reduced first, the change fits.
     """
     return {
         line
@@ -204,10 +204,10 @@ def denial_of(
 def told(
     state: State, short: list[Short], asking: DenialWording, never: Collection[int]
 ) -> tuple[Shortage, ...]:
-    """Return the lines without room in the order in which they are told, each with its sentence.
+    """Return the lines without room in the order of the denial, each with its sentence.
 
-    Only the first `LINES_TOLD_MAX` have one, and of several with the same sentence the first:
-    `limits` and `requests` of a resource limit the same.
+    Only the first `LINES_TOLD_MAX` have a sentence, and of several equal sentences only the first
+    line: `limits` and `requests` of a resource limit the same.
     """
     reasons = {one.line: _reason(state, one, never) for one in short}
     ranked = sorted(short, key=lambda one: (_PRECEDENCE[reasons[one.line]], one.line))
@@ -233,7 +233,7 @@ def message_of(lines: tuple[Shortage, ...]) -> str:
 
 
 def _envelope(space: Namespace, command: commands.Reserve) -> str:
-    """Say which envelope the object would draw from, if it would."""
+    """Return the sentence about the envelope that the object would draw from, empty without one."""
     root = space.entries.get(command.root)
     if root is None:
         return ""
@@ -279,10 +279,10 @@ def shortage_of(state: State, short: Short) -> Shortage:
 def _holders(
     state: State, space: Namespace, head: Shortage, *, own_only: bool
 ) -> tuple[tuple[Holder, ...], int]:
-    """Return the largest holders of a line, and how many more there are among the keys looked at.
+    """Return the largest holders of a line, and how many more there are among the scanned keys.
 
-    Objects of other namespaces are none of the asker's business: of these it learns the
-    namespace's share at most, and with `own_only` nothing.
+    A denial does not name objects of other namespaces: it shows the namespace's share at most, and
+    with `own_only` nothing.
     """
     resource = accounts.resource_of(head.resource)
     own: list[Holder] = []
@@ -301,21 +301,21 @@ def _holders(
 
 
 def _holding(state: State, name: str) -> Iterator[tuple[str, str, Amounts]]:
-    """Yield the units that an account counts: namespace, key, and what they are charged."""
+    """Yield the units that an account counts: namespace, key and charge."""
     account = state.accounts[name]
     selects = numbered(account.selects, state.labels)
     for namespace, key in islice(_keys(state, account), HOLDERS_SCANNED_MAX):
         space = state.namespaces[namespace]
         entry = space.entries.get(key)
         if entry is not None and envelope_charges.drawn_from(entry):
-            continue  # what it takes is its root's
+            continue  # its demand is part of its root's charge
         for term in envelope_charges.terms(space, key):
             if not selects or matches(selects, term.traits):
                 yield namespace, key, term.on(asked_only=account.asked_only)
 
 
 def _keys(state: State, account: Account) -> Iterator[tuple[str, str]]:
-    """Yield every key that an account covers; before others the roots, for they hold the most."""
+    """Yield every key that an account covers; roots first, because they hold the most."""
     for namespace in account.covers:
         space = state.namespaces[namespace]
         for root in space.draws:
@@ -326,7 +326,7 @@ def _keys(state: State, account: Account) -> Iterator[tuple[str, str]]:
 
 
 def _since(entry: Entry | None) -> int:
-    """Return when something began to be held; 0 for pods whose root is not known any more."""
+    """Return when the entry's charge began; 0 for pods whose root is not known any more."""
     if entry is None:
         return 0
     if entry.committed is not None:

@@ -1,7 +1,7 @@
-"""Card rules: what else than sums decides whether a pod may have cards of a node.
+"""Card checks: the rules, other than sums, for whether a pod may have cards of a node.
 
-A card may be ill or closed, somebody may have it alone, and instances of a card that is cut must
-lie where they can and not overlap. Each function returns a denial, None when nothing is wrong.
+A card may be unhealthy or cordoned, another pod may hold it exclusively, and MIG instances must lie
+at allowed slices and not overlap. Each check returns a denial, None when it passes.
 """
 
 from collections.abc import Container
@@ -25,7 +25,7 @@ from ledger.core.model.qualified_names import cluster_of
 from ledger.core.model.state import State
 
 SHARES_MAX: Final = 1_024
-"""Most shares of one pod, and most cards of a node; what has more is a mistake."""
+"""Most shares of one pod, and most cards of a node; more are a mistake."""
 
 
 def refused(reason: Reason, message: str, *, card: str = "") -> Denial:
@@ -39,14 +39,14 @@ def invalid(message: str, field: str, value: str) -> Denial:
         Reason.INVALID_PLACEMENT,
         message,
         transient=False,
-        remedy="This is a defect of whoever proposed it; nothing was changed",
+        remedy="This is a defect of the caller; nothing was changed",
         field=field,
         value=value,
     )
 
 
 def wrong_cards(announced: tuple[Card, ...]) -> str:
-    """Say what is wrong with what a node announces; empty when nothing is."""
+    """Return the first mistake in the cards that a node announces; empty without one."""
     if len(announced) > SHARES_MAX:
         return f"{len(announced)} cards are more than {SHARES_MAX}"
     if len({card.uuid for card in announced}) != len(announced):
@@ -62,7 +62,7 @@ def wrong_cards(announced: tuple[Card, ...]) -> str:
 
 
 def wrong_parts(wanted: PartsSummary) -> str:
-    """Return what is wrong with the shares of a pod; empty when nothing is."""
+    """Return the first mistake in the shares of a pod; empty without one."""
     shares = wanted.shares
     if not shares:
         return "no card is asked for"
@@ -79,14 +79,14 @@ def wrong_parts(wanted: PartsSummary) -> str:
 
 
 def elsewhere(node: str, namespace: str) -> str:
-    """Say that a node is of another cluster than a namespace; empty when it is not."""
+    """Return a mistake when a node is of another cluster than a namespace; empty otherwise."""
     if cluster_of(node) == cluster_of(namespace):
         return ""
     return f"node {node} is of another cluster"
 
 
 def moved(before: Parts, after: Parts) -> str:
-    """Say by what a resize would do more than resize; empty when by nothing."""
+    """Return a mistake when a resize would change more than amounts; empty otherwise."""
     if _outline(before) != _outline(after):
         return "a resize keeps the containers, their cards and who has one alone"
     if any(share.profile for part in before for share in part.shares):
@@ -95,7 +95,7 @@ def moved(before: Parts, after: Parts) -> str:
 
 
 def forbidden(state: State, command: Place, wanted: PartsSummary) -> Denial | None:
-    """Refuse what is no question of amounts; of what runs already, only what cannot be."""
+    """Run the checks that need no sums; of a pod that runs already, only for contradictions."""
     denial = followed(state, command)
     if denial is not None:
         return denial
@@ -118,7 +118,7 @@ def forbidden(state: State, command: Place, wanted: PartsSummary) -> Denial | No
 
 
 def unknown_pod(namespace: str, key: str, uid: str) -> Denial:
-    """Refuse a pod that the ledger does not know."""
+    """Refuse a pod without an entry in the ledger."""
     return refused(
         Reason.POD_UNKNOWN, f"the ledger does not know {namespace}/{key} of uid {uid} yet"
     )
@@ -153,9 +153,9 @@ def missing(node: NodeCards, name: str, wanted: PartsSummary, *, lost_too: bool)
 
 
 def busy(state: State, node: NodeCards, name: str, asking: str) -> Denial | None:
-    """Refuse a node whose keeper hands cards out to one pod at a time while it does so.
+    """Refuse a node that allocates cards to one pod at a time, while it does so.
 
-    `asking` is the namespace of the pod that is refused.
+    `asking` is the namespace of the refused pod.
     """
     if node.keeper != cards.HAMI:
         return None
@@ -169,14 +169,14 @@ def busy(state: State, node: NodeCards, name: str, asking: str) -> Denial | None
 
 
 def _named(namespace: str, key: str, asking: str) -> str:
-    """Name a pod to a namespace, which learns no names of others' objects."""
+    """Return the pod's name for a denial, which names no objects of other namespaces."""
     return key if namespace == asking else "a pod of another namespace"
 
 
 def unusable(
     state: State, node: NodeCards, name: str, parts: Parts, *, alone: bool
 ) -> Denial | None:
-    """Refuse shares of cards that may not be shared, or not like this."""
+    """Refuse shares of cards that are unhealthy, cordoned, in use, or cannot be cut so."""
     known = {card.uuid: card for card in node.cards}
     for part in parts:
         for share in part.shares:
@@ -193,10 +193,10 @@ def in_the_way(
     asking: str,
     leaving: Container[tuple[str, str, str]] = (),
 ) -> Denial | None:
-    """Refuse a card that another pod has, or does not share, and instances that overlap.
+    """Refuse exclusive cards in use, cards held exclusively, and overlapping instances.
 
-    `asking` is the namespace of the pod that is refused. The pods that are `leaving`, by namespace,
-    key and uid, do not count.
+    `asking` is the namespace of the refused pod. Pods in `leaving`, by namespace, key and uid, do
+    not count.
     """
     for namespace, key, placed in residents(state, name):
         if (namespace, key, placed.uid) in leaving:
@@ -219,7 +219,7 @@ def in_the_way(
 
 
 def kept_alone(state: State, command: Place, wanted: PartsSummary) -> Denial | None:
-    """Refuse a card that another pod is to have alone, once its victims have left the card."""
+    """Refuse a card that is claimed for exclusive use by another pod."""
     kept = {
         uuid
         for claim in state.claims.get(command.node, ())
@@ -242,7 +242,7 @@ def clash(placed: Placement, other: Placement, uuid: str) -> bool:
 
 
 def at_odds(key: str, parts: Parts) -> Denial | None:
-    """Refuse what containers of one pod that run at the same time would take from each other."""
+    """Refuse a pod whose simultaneous containers would conflict on a card."""
     running: list[Share] = []
     for part in parts:
         for number, share in enumerate(part.shares):
@@ -281,7 +281,7 @@ def _unusable(state: State, name: str, card: Card, share: Share, *, alone: bool)
 
 
 def _no_instance(where: str, card: Card, share: Share) -> Denial | None:
-    """Refuse what is no instance that the card can be cut into."""
+    """Refuse a share that is not an instance into which the card can be cut."""
     if card.mode == cards.MIG and _is_instance(card, share):
         return None
     wanted = f"{share.profile or 'shares'} at slice {share.start}"
@@ -316,7 +316,7 @@ def _excludes(share: Share, other: Share) -> bool:
 
 
 def _outline(parts: Parts) -> list[tuple[object, ...]]:
-    """Return all of parts but their amounts."""
+    """Return the parts without their amounts."""
     return [
         (
             part.container,

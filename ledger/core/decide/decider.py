@@ -1,9 +1,9 @@
-"""`decide`: what a command leads to on a state: events, none when nothing is left to do, or a
+"""`decide`: returns the events of a command on a state, none when nothing is left to do, or a
 denial. It changes nothing.
 
-The charging rules are those of docs/concepts.md. In short: a key is charged the largest of what is
-committed and what its open attempts ask for; an attempt ends by commit, by a newer version, by a
-later try of the same request, or by proof that it was never written; truth is always charged.
+The charging rules are those of docs/concepts.md. In short: a key is charged the largest of its
+committed object and its open attempts. An attempt ends by commit, by a newer version, by a later
+try of the same request, or by proof that it was never written. Existing objects are always charged.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def _end(state: State, command: commands.End) -> Decision:
         if hold.uid != command.uid:
             continue
         if command.cause == events.Cause.MOVED and hold.base >= command.version > 0:
-            continue  # it may still be written on top of the version that was seen
+            continue  # it may still be written on top of the observed version
         cause = command.cause if hold.base == commands.CREATE else events.Cause.FENCED
         found.append(events.Released(*where, hold.base, cause, command.version, command.actor))
     return found

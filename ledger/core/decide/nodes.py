@@ -1,4 +1,4 @@
-"""Registering: what follows from the cards that nodes announce."""
+"""Registration: the events of the cards that nodes announce."""
 
 from ledger.core.decide import card_checks
 from ledger.core.model import commands, events
@@ -7,7 +7,7 @@ from ledger.core.model.state import State
 
 
 def register_cards(state: State, command: commands.RegisterCards) -> Decision:
-    """Decide what a node announces."""
+    """Decide an announcement of a node's cards."""
     known = state.nodes.get(command.node)
     if known is not None and not known.gone:
         if 0 < command.version < known.version:
@@ -39,7 +39,7 @@ def register_cards(state: State, command: commands.RegisterCards) -> Decision:
 
 
 def remove_node(state: State, command: commands.RemoveNode) -> Decision:
-    """Decide that a node is gone."""
+    """Decide the removal of a node."""
     known = state.nodes.get(command.node)
     if known is None or known.gone or 0 < command.version < known.version:
         return []

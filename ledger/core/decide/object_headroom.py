@@ -1,7 +1,7 @@
 """Headroom: how much an object may be charged before a quota is full.
 
-What the cards decide about a pod is charged once they are chosen. To choose cards that the quotas
-bear, one has to know the bound beforehand; `placing` decides without it, by trying.
+Some amounts of a pod depend on its cards and are charged once the cards are chosen. The extender
+needs the bound to choose cards within the quotas. `place` decides without it, by trying.
 """
 
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from ledger.core.model.traits import Traits, matches
 
 
 def most(state: State, namespace: str, key: str, uid: str, resource: str) -> int | None:
-    """Return the most of a resource that an object may be charged as a whole, in its unit.
+    """Return the most of a resource that an object may be charged in all, in the resource's unit.
 
-    It never is less than what it is charged already. None when nothing bounds it, and when no such
-    object is known or it is charged nothing at all.
+    It is at least the present charge. None without a bound, for an unknown object, and for one
+    without any charge.
     """
     entry = state.entry(namespace, key)
     if entry is None or not entry.holds_uid(uid):
@@ -44,7 +44,7 @@ def _counting(space: Namespace, traits: Traits, resource: str) -> Iterator[int]:
 
 
 def _spare(space: Namespace, key: str, root: Entry, resource: str, line: int) -> int:
-    """Return how much of what a root is charged on a line its pods do not take."""
+    """Return the part of a root's charge on a line that its pods do not draw."""
     taken = space.draws[key].charge.get(resource, 0)
     charged = ChargeTerm(root.traits, root.charge, asked_only(root)).on(
         asked_only=line in space.asked_only

@@ -1,8 +1,8 @@
-"""Observing: what the sight of a persisted object leads to. Truth is always charged.
+"""Observations: the events of a persisted object that was seen. It is always charged.
 
-An observation that the charge already covers is a commit. One that raises the charge, or by which
-other accounts count it, is recorded as `Observed`, so that every step over a limit has its cause in
-the log.
+An observation within the present charge is a commit. One that raises the charge, or changes the
+accounts that count the object, is recorded as `Observed`, so that every step over a limit has its
+cause in the log.
 """
 
 from typing import Final
@@ -55,7 +55,7 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
 
 
 def _lowered(stored: Object, command: commands.Observe) -> commands.Observe:
-    """Return the observation without what only a status adds to what is known of the same spec."""
+    """Return the observation without a rise that only the status of the same spec causes."""
     if not command.generation or stored.generation != command.generation:
         return command
     if stored.uid != command.uid or amounts.covers(stored.demand, command.demand):
@@ -70,25 +70,25 @@ def _is_counted(known: Hold | Object, command: commands.Observe) -> bool:
 
 
 def _adds_nothing(stored: Object | None, command: commands.Observe) -> bool:
-    """Return whether the object is committed as it is, or is new and demands nothing."""
+    """Return whether the object is committed unchanged, or is new and demands nothing."""
     if stored is None or stored.uid != command.uid:
         return not command.demand
     return stored.demand == command.demand and _is_counted(stored, command)
 
 
 def _is_stale(stored: Object, command: commands.Observe) -> bool:
-    """Return whether the news is older than what is committed, or the very same."""
+    """Return whether the observation is older than the committed object, or the same."""
     if command.version != stored.version:
         return command.version < stored.version
     if stored.uid != command.uid:
         return False
-    # A client that reads the same version may not know the newest label keys yet.
+    # A client that reads the same version may not have the newest label keys yet.
     is_older = traits.read_up_to(command.traits) < traits.read_up_to(stored.traits)
     return is_older or _adds_nothing(stored, command)
 
 
 def _replaced(entry: Entry, gone: str, command: commands.Observe) -> list[events.AnyEvent]:
-    """Another object has taken the key: the old one and attempts to update it are over."""
+    """Return the ends of the old object of a key, and of attempts to update that object."""
     where = (command.namespace, command.key, gone)
     tail = (command.version, command.actor)
     found: list[events.AnyEvent] = [
@@ -115,7 +115,7 @@ def _charge_without(entry: Entry, released: list[events.AnyEvent]) -> Amounts:
 
 
 def _ending_first(ending: list[Hold]) -> Hold:
-    """Return the hold that ends in the commit: the CREATE, else the newest base."""
+    """Return the hold that the commit ends: the CREATE, else the newest base."""
     return min(ending, key=lambda hold: (hold.base != commands.CREATE, -hold.base))
 
 

@@ -1,9 +1,8 @@
-"""Placing: on which cards a pod runs, and what becomes of that.
+"""Placements: the cards on which a pod runs, and the later changes of that.
 
-Whoever proposes cards may have looked at an older state. So everything is checked here once more:
-that the cards are there and may be used, that nobody is in the way, and that there is room on the
-cards and on the quotas. The latter by applying the event and taking it back, so that what is
-checked is exactly what will be charged.
+An extender may propose cards by an older state, so every rule is checked here again: the cards
+exist and are usable, no other pod conflicts, and cards and quotas have room. Where quotas are
+concerned, the event is applied and taken back, so that the check and the later charge are the same.
 """
 
 from collections.abc import Callable
@@ -62,7 +61,7 @@ def place(state: State, command: commands.Place) -> Decision:
 
 
 def advance(state: State, command: commands.Advance) -> Decision:
-    """Decide that a placement has come further. It never goes back, and takes no more."""
+    """Decide a later stage of a placement. A stage never goes back, and amounts never rise."""
     placed = _placement(state, command)
     if placed is None or command.node not in ("", placed.node):
         return []
@@ -91,7 +90,7 @@ def advance(state: State, command: commands.Advance) -> Decision:
 
 
 def unplace(state: State, command: commands.Unplace) -> Decision:
-    """Decide that a pod gives its cards back."""
+    """Decide the release of a pod's cards."""
     placed = _placement(state, command)
     if placed is None or placed.node != command.node:
         return []
@@ -105,7 +104,7 @@ def unplace(state: State, command: commands.Unplace) -> Decision:
 
 
 def resize(state: State, command: commands.Resize) -> Decision:
-    """Decide on other amounts of the same cards."""
+    """Decide other amounts of the same cards."""
     placed = _placement(state, command)
     if placed is None:
         return card_checks.refused(
@@ -130,7 +129,7 @@ def _placement(
     state: State,
     command: commands.Place | commands.Advance | commands.Unplace | commands.Resize,
 ) -> Placement | None:
-    """Return where the pod of a command is placed."""
+    """Return the placement of a command's pod, None when the pod has no cards."""
     placed = state.placement(command.namespace, command.key)
     if placed is None or placed.uid != command.uid or not placed.node:
         return None
@@ -146,9 +145,9 @@ def _again(before: Placement, command: commands.Place) -> Decision:
 
 
 def _standing(state: State, command: commands.Place) -> Amounts:
-    """Return what will stand above the pod's spec.
+    """Return the amounts that cards decide, which replace those of the pod's spec.
 
-    What stood before the pod gave other cards back still does, unless the new ones decide it anew.
+    Amounts of earlier cards stay, unless the new cards decide them again.
     """
     before = state.namespaces[command.namespace].placed.get(command.key)
     if before is None or before.uid != command.uid:
@@ -176,7 +175,7 @@ def _if_there_is_room(
     node: str,
     attempt: Callable[[], Postings],
 ) -> Decision:
-    """Return the event, or a denial when what it posts would bring a line over its limit."""
+    """Return the event, or a denial when its postings would bring a line over its limit."""
     held = preempt.kept(state, node, event.namespace, event.key) if state.claims else {}
     place = event.namespace, event.key
     with state.trying():
@@ -187,7 +186,7 @@ def _if_there_is_room(
 
 
 def _no_room(state: State, short: list[Short], asking: DenialWording, *, resizing: bool) -> Denial:
-    """Build the denial; where there would be room but for what is kept for others, say that."""
+    """Return the denial; it names claims of other pods when only they take the room."""
     lines = capacity.told(state, short, asking, ())
     real = tuple(one for one in lines if one.short > 0)
     if not real:

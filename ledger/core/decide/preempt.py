@@ -1,4 +1,4 @@
-"""Claiming: cards that are kept for a pod while others are evicted for it."""
+"""Preemption claims: cards that are kept for a preemptor while its victims are evicted."""
 
 from ledger.core.decide import card_checks
 from ledger.core.evolve.placements import bookings_of, claim_of
@@ -18,7 +18,7 @@ from ledger.core.model.state import State
 
 
 def make_room(state: State, command: commands.MakeRoom) -> Decision:
-    """Decide to keep cards for a pod, as its victims leave."""
+    """Decide to keep cards for a preemptor while its victims leave."""
     denial = _pointless(state, command)
     if denial is not None:
         return denial
@@ -54,7 +54,7 @@ def make_room(state: State, command: commands.MakeRoom) -> Decision:
 
 
 def withdraw(state: State, command: commands.Withdraw) -> Decision:
-    """Decide to keep nothing for a pod any more."""
+    """Decide the end of a preemptor's claim."""
     known = claim_of(state, command.namespace, command.key)
     if known is None or known.uid != command.uid:
         return []
@@ -64,9 +64,9 @@ def withdraw(state: State, command: commands.Withdraw) -> Decision:
 
 
 def kept(state: State, node: str, namespace: str, key: str) -> dict[int, int]:
-    """Return by line what of a node's cards is kept for other pods than this one.
+    """Return the amounts of a node's cards that are kept for other pods, by line.
 
-    What victims still hold there is not counted twice: their room is what is kept.
+    Amounts that victims still hold are not counted twice, because the claim keeps these amounts.
     """
     found: dict[int, int] = {}
     for claim in state.claims.get(node, ()):
@@ -82,7 +82,7 @@ def kept(state: State, node: str, namespace: str, key: str) -> dict[int, int]:
 
 
 def _claim_on(state: State, command: commands.MakeRoom) -> PreemptionClaim | None:
-    """Return what is kept for a pod on the node of a command."""
+    """Return the claim of a pod on the node of a command."""
     for claim in state.claims.get(command.node, ()):
         if (claim.namespace, claim.key) == (command.namespace, command.key):
             return claim
@@ -90,7 +90,7 @@ def _claim_on(state: State, command: commands.MakeRoom) -> PreemptionClaim | Non
 
 
 def _pointless(state: State, command: commands.MakeRoom) -> Denial | None:
-    """Refuse to keep anything for a pod that is placed, unknown, or asks for nothing."""
+    """Refuse a claim of a pod that is placed, unknown, or asks for no card."""
     entry = state.entry(command.namespace, command.key)
     if entry is None or not entry.holds_uid(command.uid):
         return card_checks.unknown_pod(command.namespace, command.key, command.uid)
@@ -107,7 +107,7 @@ def _pointless(state: State, command: commands.MakeRoom) -> Denial | None:
 
 
 def _never_free(state: State, node: NodeCards, command: commands.MakeRoom) -> Denial | None:
-    """Refuse shares that would not be free although every victim has left."""
+    """Refuse shares that would not be free after every victim has left."""
     leaving = _held_by(state, command.node, command.victims)
     others = kept(state, command.node, command.namespace, command.key)
     for uuid, booking in booked(command.parts).items():
@@ -115,7 +115,7 @@ def _never_free(state: State, node: NodeCards, command: commands.MakeRoom) -> De
         assert card is not None, "what is missing was refused"
         if not card.healthy or card.cordoned or card.mode == MIG:
             return card_checks.refused(
-                Reason.CARD_NOT_HEALTHY, f"card {uuid} cannot be kept for anybody", card=uuid
+                Reason.CARD_NOT_HEALTHY, f"card {uuid} cannot be kept for any pod", card=uuid
             )
         freed = leaving.get(uuid, Booking())
         lines = state.card_lines[command.node, uuid]
@@ -130,7 +130,7 @@ def _never_free(state: State, node: NodeCards, command: commands.MakeRoom) -> De
 
 
 def _held_by(state: State, node: str, victims: tuple[tuple[str, str, str], ...]) -> Bookings:
-    """Return what pods, as `(namespace, key, uid)`, hold of a node's cards together."""
+    """Return the bookings of pods, as `(namespace, key, uid)`, on a node's cards together."""
     found: Bookings = {}
     for namespace, key, uid in victims:
         placed = state.placement(namespace, key)

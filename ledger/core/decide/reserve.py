@@ -1,4 +1,4 @@
-"""Reserving: what an attempt to write an object leads to, before it is persisted."""
+"""Reservations: the events of an attempt to write an object, before it is persisted."""
 
 import itertools
 from typing import Final
@@ -16,7 +16,7 @@ from ledger.core.model.state import Entry, Hold, Namespace, State
 _NOTHING: Final[Amounts] = {}
 
 _OWN: Final = ("", commands.BARRED)
-"""The roots of an object that draws from nobody's envelope."""
+"""The roots of an object that draws from no envelope."""
 
 
 def reserve(state: State, command: commands.Reserve) -> Decision:
@@ -57,7 +57,7 @@ def _decided(state: State, space: Namespace, command: commands.Reserve) -> Decis
 def _known(
     state: State, space: Namespace, entry: Entry, command: commands.Reserve
 ) -> Decision | None:
-    """Decide an attempt that the stored object or a hold already answers."""
+    """Decide an attempt that the stored object or a hold already covers."""
     settled = _already_settled(entry, command)
     if settled is not None:
         return settled
@@ -66,7 +66,7 @@ def _known(
 
 
 def _hold_of(entry: Entry, command: commands.Reserve) -> Hold | None:
-    """Return the hold that an attempt has already."""
+    """Return the open hold of an attempt."""
     for hold in entry.holds:
         if hold.uid == command.uid and hold.base == command.base:
             return hold
@@ -74,7 +74,7 @@ def _hold_of(entry: Entry, command: commands.Reserve) -> Hold | None:
 
 
 def _already_settled(entry: Entry, command: commands.Reserve) -> Decision | None:
-    """Return "nothing to do" when the stored object already answers the attempt."""
+    """Return "nothing to do" when the stored object already covers the attempt."""
     stored = entry.committed
     if stored is None or stored.uid != command.uid:
         return None
@@ -111,7 +111,7 @@ def _raised(hold: Hold, command: commands.Reserve) -> events.Raised:
 
 
 def _no_room(state: State, space: Namespace, command: commands.Reserve) -> Denial | None:
-    """Return a denial when any line has no room for what an attempt adds."""
+    """Return a denial when any line has no room for the amounts that an attempt adds."""
     short = _short(state, space, command)
     if not short:
         return None
@@ -124,7 +124,7 @@ def _no_room(state: State, space: Namespace, command: commands.Reserve) -> Denia
 
 
 def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Short]:
-    """Return the lines that have no room for what an attempt adds."""
+    """Return the lines that have no room for the amounts that an attempt adds."""
     entry = space.entries.get(command.key)
     if entry is not None and _already_settled(entry, command) is not None:
         return []
@@ -133,7 +133,7 @@ def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Sh
         return []
     if entry is None and envelope_charges.is_within_envelope(space, command.root, command.demand):
         return []
-    # A hold is raised also without a demand: its traits may come to be those that quotas select.
+    # A hold is raised also without a demand, because quotas may select its new traits.
     event = _reserved(command) if hold is None else _raised(hold, command)
     if not _is_simple(space, entry, command):
         return capacity.attempted(state, event, command)
@@ -142,7 +142,7 @@ def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Sh
 
 
 def _standing(space: Namespace, command: commands.Reserve) -> commands.Reserve:
-    """Return the command with what a placed pod is charged for its demand."""
+    """Return the command with the demand that a placed pod is charged."""
     if command.key not in space.placed:
         return command
     demand = placements.standing(space, command.key, command.uid, command.demand)
@@ -150,21 +150,21 @@ def _standing(space: Namespace, command: commands.Reserve) -> commands.Reserve:
 
 
 def _may_draw(entry: Entry) -> bool:
-    """Return whether any of what a key may turn out to be draws from a root."""
+    """Return whether the object or any hold of a key draws from a root."""
     return any(body.root not in _OWN for body in entry.bodies())
 
 
 def _is_simple(space: Namespace, entry: Entry | None, command: commands.Reserve) -> bool:
-    """Return whether what the attempt adds can be seen from its own key alone."""
+    """Return whether the added amounts follow from the attempt's own key alone."""
     if command.root not in _OWN or (entry is not None and _may_draw(entry)):
         return False
     return not space.selected and command.key.startswith(envelope_charges.PODS)
 
 
 def _is_over(state: State, command: commands.Reserve) -> bool:
-    """Return whether the attempt's object has come and gone.
+    """Return whether the attempt's object has been created and deleted.
 
-    A command may arrive a second time, late: forwarded, not answered in time and decided
+    A command may arrive late a second time: it was forwarded, not answered in time, and decided
     elsewhere.
     """
     ended = state.ended.get(command.uid)
@@ -188,7 +188,7 @@ def _reserved(command: commands.Reserve) -> events.Reserved:
 
 
 def _unknown_amount(state: State, space: Namespace, command: commands.Reserve) -> Denial | None:
-    """Refuse what takes an unknown amount of something that an account limits."""
+    """Refuse a demand of an unknown amount of a resource that an account limits."""
     if not command.unknown:
         return None
     counting = itertools.chain(
@@ -209,17 +209,17 @@ def _unknown_amount(state: State, space: Namespace, command: commands.Reserve) -
                 f" limits {key}, and how much memory a card has is not"
                 " known",
                 transient=False,
-                remedy=f"Ask for MiB with {resource}, or have the setting worst_card_memory say"
-                " how many MiB to assume",
+                remedy=f"Ask for MiB with {resource}, or set worst_card_memory to the MiB"
+                " to assume",
                 field=resource,
             )
     return None
 
 
 def _is_unknown(resource: str, command: commands.Reserve) -> bool:
-    """Return whether nobody knows how much of a resource is asked for.
+    """Return whether the demanded amount of a resource is unknown.
 
-    A pod of a type of card takes the unknown amount of the type's own resource, too.
+    For a pod of a type of card, the amount of the type's own resource is unknown, too.
     """
     kind = resource.removesuffix(command.unknown)
     if kind == resource:

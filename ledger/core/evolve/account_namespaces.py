@@ -1,7 +1,7 @@
-"""Coverage: which accounts count which namespaces, and counting anew when that changes.
+"""Coverage: which accounts count which namespaces, and the recount when that changes.
 
-An account covers the namespaces it names, or those that its reach selects by what is known of them
-and of their clusters. A namespace that nobody has described yet has its name and no labels.
+An account covers the namespaces that it names, or those that its reach selects by their traits and
+by those of their clusters. A namespace without a description has its name and no labels.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ from ledger.core.model.traits import NAME, READ, Reach, Selection, is_label, mat
 
 
 def open_namespace(state: State, name: str) -> Namespace:
-    """Begin to know a namespace: whatever reaches it, covers it from now on."""
+    """Return a namespace, and add an unknown one to all accounts that reach it."""
     space = state.namespaces.get(name)
     if space is None:
         put(state, state.namespaces, name, Namespace())
@@ -58,7 +58,7 @@ def reached(state: State, reach: Reach) -> tuple[str, ...]:
 
 
 def reassign(state: State, names: Iterable[str]) -> Postings:
-    """Cover these namespaces by what reaches them now, and post what that moves."""
+    """Cover these namespaces by the accounts that reach them now, and post the difference."""
     moved: dict[int, int] = {}
     for account in sorted(state.reaching):
         known = state.accounts[account]
@@ -76,7 +76,7 @@ def reassign(state: State, names: Iterable[str]) -> Postings:
 
 
 def cover(state: State, account: str, names: Iterable[str]) -> None:
-    """Work out again which lines count in these namespaces, after this account changed."""
+    """Update which lines count in these namespaces, after this account changed."""
     changed = state.accounts.get(account)
     for name in sorted(set(names)):
         space = state.namespaces.get(name) or open_namespace(state, name)
@@ -91,9 +91,9 @@ def cover(state: State, account: str, names: Iterable[str]) -> None:
 def plans(
     known: dict[str, Account], covering: Iterable[str], labels: Mapping[str, int]
 ) -> tuple[Plan, SelectingPlan, frozenset[int]]:
-    """Return the lines of accounts that count everything, and those that select.
+    """Return the lines of accounts that count every object, and those that select.
 
-    Also the numbers of all those, of either, that count what was asked for alone.
+    The third value is the set of line numbers, of either kind, that count only reviewed demand.
     """
     plain, selecting, asked_only = [], [], set[int]()
     for name in covering:
@@ -131,9 +131,9 @@ def number(state: State, labels: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def forget_labels(state: State) -> None:
-    """Take the numbers of keys away that no account selects by any more.
+    """Remove the numbers of keys that no account selects by any more.
 
-    No number is given twice: what was recorded before says nothing about the key from then on.
+    No number is given twice, so older records contain nothing about a key that is added again.
     """
     named = {one.key for account in state.accounts.values() for one in account.selects}
     for key in state.labels.keys() - named - {READ}:
@@ -141,7 +141,7 @@ def forget_labels(state: State) -> None:
 
 
 def recount(state: State, covers: Iterable[str], lines: Iterable[int]) -> Postings:
-    """Set what is used of these open lines from the charges they count in these namespaces."""
+    """Set the used amounts of open lines from the charges that they count in these namespaces."""
     totals = dict.fromkeys(lines, 0)
     for name in covers if totals else ():
         found = _in_namespace(state.namespaces[name])
@@ -150,21 +150,21 @@ def recount(state: State, covers: Iterable[str], lines: Iterable[int]) -> Postin
     return _move(state, {line: total - state.used[line] for line, total in totals.items()})
 
 
-def count_anew(state: State, account: str) -> Postings:
-    """Count what an account selects once more, after keys that it selects by got numbers."""
+def count_again(state: State, account: str) -> Postings:
+    """Count the objects of an account again, after keys that it selects by got numbers."""
     known = state.accounts[account]
     cover(state, account, known.covers)
     return recount(state, known.covers, sorted(known.lines.values()))
 
 
 def set_limits(state: State, lines: Iterable[int], limit: int) -> None:
-    """Set the limits of open lines; what is used of them stays."""
+    """Set the limits of open lines; their used amounts stay."""
     for line in lines:
         put_line(state, state.limit, line, limit)
 
 
 def close(state: State, lines: Iterable[int]) -> Postings:
-    """Let lines count nothing any more."""
+    """Close lines: their limits and used amounts become 0."""
     closed = list(lines)
     for line in closed:
         put_line(state, state.limit, line, 0)
@@ -210,7 +210,7 @@ def _covering(account: Account, covers: tuple[str, ...]) -> Account:
 def _count(
     state: State, account: Account, covered: Iterable[str], sign: int, moved: dict[int, int]
 ) -> None:
-    """Add up in `moved` what an account counts in namespaces that it covers."""
+    """Add the charges that an account counts in namespaces to `moved`."""
     for name in covered:
         found = _in_namespace(state.namespaces[name])
         for line in account.lines.values():

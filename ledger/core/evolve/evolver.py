@@ -2,7 +2,7 @@
 
 Returns the event's **postings**: a flat list `[line, delta, used after, …]` of every line whose
 used amount changed, in order of line numbers. A record stores them beside the event, and a replay
-compares: a fold that would come to other balances stops there instead of going on.
+compares them: a fold that leads to other balances stops there.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,7 @@ REMEMBERED: Final = frozenset(
         events.Cause.FINISHED,
     }
 )
-"""Causes after which news of the same uid is either late truth or stale."""
+"""Causes after which an observation of the same uid is either late or stale."""
 
 
 def evolve(state: State, event: events.AnyEvent, time: int) -> Postings:
@@ -119,7 +119,7 @@ def _raised(state: State, event: events.Raised, time: int) -> Postings:
 
 
 def _grant(state: State, space: Namespace, event: events.Reserved | events.Raised) -> None:
-    """Turn into a right what was only seen of an envelope and is asked for, if there is room."""
+    """Admit the requested part of an envelope that was only observed, if there is room."""
     entry = space.entries[event.key]
     stored = entry.committed
     if stored is None or stored.admitted is None or stored.uid != event.uid:
@@ -131,7 +131,7 @@ def _grant(state: State, space: Namespace, event: events.Reserved | events.Raise
 
 
 def _admit(state: State, space: Namespace, key: str, root: Entry, asked: Amounts) -> None:
-    """Say what of a root's committed envelope was asked for."""
+    """Set the admitted part of a root's committed envelope."""
     stored = root.committed
     assert stored is not None, "what is only held was asked for"
     admitted = None if covers(asked, stored.demand) else asked
@@ -150,7 +150,7 @@ def _committed(state: State, event: events.Committed, time: int) -> Postings:
             demand = hold.demand
     if demand is None:
         raise InvariantError(f"a commit of {event.key} names neither a hold nor a demand")
-    # Records of schema 1 also commit what only another object's hold had room for.
+    # Records of schema 1 also commit demand that only another object's hold had room for.
     root, traits = (known.root, known.traits) if known is not None else ("", ())
     committed = Object(
         event.uid,
@@ -195,7 +195,7 @@ def _observed(state: State, event: events.Observed, time: int) -> Postings:
 def _admitted(
     entry: Entry, event: events.Committed | events.Observed, held: Amounts, demand: Amounts
 ) -> Amounts | None:
-    """Return what of an envelope that was seen was asked for, None when that is all of it."""
+    """Return the requested part of an observed envelope, None when that is all of it."""
     if event.key.startswith(PODS):
         return None
     asked = asked_for(entry.committed, event.uid, held)
@@ -203,10 +203,10 @@ def _admitted(
 
 
 def _take_along(state: State, space: Namespace, left: str, charge: Amounts) -> Postings:
-    """Take from a root the right to what a pod takes that goes on running without it.
+    """Reduce the admitted part of a root by the charge of a pod that left it and runs on.
 
-    The root will make another in its place. It could otherwise, pod by pod, have any number run on
-    the room that one envelope was admitted to.
+    The root will create another pod in its place. Otherwise any number of pods, one after the
+    other, could run on the admission of one envelope.
     """
     root = space.entries.get(left)
     if root is None or root.committed is None:
@@ -261,7 +261,7 @@ def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
             state, event.account, {*covers, *(before.covers if before else ())}
         )
     ended = account_namespaces.close(state, sorted(closed))
-    counted = [account_namespaces.count_anew(state, one) for one in others]
+    counted = [account_namespaces.count_again(state, one) for one in others]
     return account_namespaces.in_order(
         ended, account_namespaces.recount(state, covers, sorted(new_lines)), *counted
     )
@@ -336,7 +336,7 @@ def _hold(entry: Entry, uid: str, base: int) -> Hold:
 
 
 def _end_hold(state: State, space: Namespace, entry: Entry, hold: Hold) -> tuple[Hold, ...]:
-    """Return the entry's holds without this one, which its owner no longer has open either."""
+    """Return the entry's holds without this one, and count one open hold less of its owner."""
     if hold.base == 0 and hold.owner:
         remaining = space.owners[hold.owner] - 1
         if remaining:

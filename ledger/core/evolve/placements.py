@@ -1,6 +1,6 @@
 """Placements: applying events about nodes, cards and where pods are placed. See `evolver`.
 
-A card is an account that covers no namespace: what is used of its lines is what placements book.
+A card is an account that covers no namespace: placements book the used amounts of its lines.
 """
 
 from typing import Final
@@ -50,7 +50,7 @@ def account_of(node: str, uuid: str) -> str:
 
 
 def standing(space: Namespace, key: str, uid: str, demand: Amounts) -> Amounts:
-    """Return what the pod of this uid is charged whose spec demands this much."""
+    """Return the charged demand of a pod whose spec has this demand."""
     placed = space.placed.get(key)
     if placed is None or placed.uid != uid:
         return demand
@@ -58,7 +58,7 @@ def standing(space: Namespace, key: str, uid: str, demand: Amounts) -> Amounts:
 
 
 def cards_registered(state: State, event: events.CardsRegistered, time: int) -> Postings:
-    """Apply it: open the lines of new cards, and let nobody be promised what is gone."""
+    """Apply it: open the lines of new cards, and set the limits of lost cards to 0."""
     before = state.nodes.get(event.node)
     _index_node(state, event.node)
     for card, numbers in zip(event.cards, event.lines, strict=True):
@@ -76,7 +76,7 @@ def cards_registered(state: State, event: events.CardsRegistered, time: int) -> 
 
 
 def node_removed(state: State, event: events.NodeRemoved, time: int) -> Postings:
-    """Apply it: its cards are gone, as far as no pod holds them."""
+    """Apply it: close the accounts of its cards, except those that pods hold."""
     before = state.nodes.get(event.node)
     if before is None:
         raise InvariantError(f"node {event.node} is not known")
@@ -86,7 +86,7 @@ def node_removed(state: State, event: events.NodeRemoved, time: int) -> Postings
 
 
 def placed(state: State, event: events.Placed, time: int, rule: int = WITHIN_LIMITS) -> Postings:
-    """Apply it. What somebody else has placed may go over a limit."""
+    """Apply it. An observed placement of another scheduler may exceed a limit."""
     bookings = booked(event.parts)
     space, entry = _pod(state, event.namespace, event.key, event.uid)
     before = space.placed.get(event.key)
@@ -166,7 +166,7 @@ def withdrawn(state: State, event: events.Withdrawn, time: int) -> Postings:
 
 
 def vacate(state: State, space: Namespace, place: tuple[str, str]) -> Postings:
-    """End the placement at a key, and what is kept for it, once its pod no longer counts there."""
+    """End the placement and the claim at a key, once its pod no longer counts there."""
     namespace, key = place
     before = space.placed.get(key)
     claim = claim_of(state, namespace, key) if state.claims else None
@@ -182,12 +182,12 @@ def vacate(state: State, space: Namespace, place: tuple[str, str]) -> Postings:
 
 
 def bookings_of(placement: Placement) -> Bookings:
-    """Return what a placement books now."""
+    """Return the present bookings of a placement."""
     return booked(placement.parts, initialised=placement.initialised)
 
 
 def claim_of(state: State, namespace: str, key: str) -> PreemptionClaim | None:
-    """Return what is kept for a pod."""
+    """Return the claim of a pod, None without one."""
     for claims in state.claims.values():
         for claim in claims:
             if (claim.namespace, claim.key) == (namespace, key):
@@ -200,7 +200,7 @@ def _known(node: NodeCards | None) -> tuple[Card, ...]:
 
 
 def _lose(state: State, node: str, gone: list[Card] | tuple[Card, ...]) -> tuple[Card, ...]:
-    """Close the accounts of cards that nobody holds; return those that pods still hold."""
+    """Close the accounts of cards that no pod holds; return those that pods still hold."""
     held = []
     for card in gone:
         numbers = state.card_lines[node, card.uuid]
@@ -219,7 +219,7 @@ def _index_node(state: State, node: str) -> None:
 
 
 def _put_node(state: State, name: str, node: NodeCards) -> None:
-    """Keep a node, unless nothing is left of it."""
+    """Store a node, or drop one that is gone and whose cards no pod holds."""
     if node.gone and not node.lost and not state.residents[name]:
         drop(state, state.nodes, name)
         drop(state, state.residents, name)
@@ -231,7 +231,7 @@ def _put_node(state: State, name: str, node: NodeCards) -> None:
 def _pod(state: State, namespace: str, key: str, uid: str) -> tuple[Namespace, Entry]:
     entry = state.entry(namespace, key)
     if entry is None or not entry.holds_uid(uid):
-        raise InvariantError(f"{namespace}/{key} is no pod {uid} that is known")
+        raise InvariantError(f"{namespace}/{key} is not a known pod of uid {uid}")
     return state.namespaces[namespace], entry
 
 
@@ -249,7 +249,7 @@ def _put(
     before: Placement | None,
     after: Placement | None,
 ) -> None:
-    """Put a key's new placement in the place of its old one, and index on which node it is."""
+    """Replace the placement of a key, and index it by node."""
     if before is not None and before.node:
         drop(state, state.residents[before.node], place)
     if after is None:
@@ -263,7 +263,7 @@ def _put(
 def _leave(
     state: State, space: Namespace, place: tuple[str, str], before: Placement, stands: Amounts
 ) -> Postings:
-    """Take a pod off its node; remember what stands above its spec."""
+    """Take a pod off its node; keep the amounts that its cards decided."""
     rest = (
         structs.replace(before, node="", parts=(), stage=Stage.PROPOSED, version=0)
         if stands
@@ -280,12 +280,12 @@ def _leave(
 
 
 def _without_unused(state: State, name: str, node: NodeCards) -> NodeCards:
-    """Close the accounts of lost cards that nobody holds any more."""
+    """Close the accounts of lost cards that no pod holds any more."""
     return structs.replace(node, lost=_lose(state, name, node.lost))
 
 
 def _book(state: State, node: str, before: Bookings, after: Bookings, rule: int) -> Postings:
-    """Post what changes on a node's cards."""
+    """Post the difference of bookings on a node's cards."""
     old, new = _by_line(state, node, before), _by_line(state, node, after)
     return post_lines(state, old, new, rule, _NO_LINES)
 
@@ -299,7 +299,7 @@ def _by_line(state: State, node: str, found: Bookings) -> dict[int, int]:
 
 
 def _stand(state: State, space: Namespace, event: _Standing, entry: Entry, rule: int) -> Postings:
-    """Charge a pod what stands above its spec, and lower its root's envelope by what it is less."""
+    """Charge a pod the amounts that its cards decided, and lower its root's envelope."""
     if not event.stands:
         return []
     after = _restated(entry, event.uid, event.stands)
@@ -314,15 +314,15 @@ def _stand(state: State, space: Namespace, event: _Standing, entry: Entry, rule:
 
 
 def _above(demand: Amounts, stands: Amounts) -> Amounts:
-    """Return what a pod demands with what stands above its spec; one that demands nothing does not.
+    """Return a demand with the amounts that the cards decided, unchanged when it is empty.
 
-    A pod whose spec or end asks for nothing is charged nothing, wherever its cards are.
+    A pod whose spec demands nothing, or that has ended, is charged nothing on any card.
     """
     return without_zeros({**demand, **stands}) if demand and stands else demand
 
 
 def _restated(entry: Entry, uid: str, stands: Amounts) -> Entry:
-    """Return an entry in which the pod of this uid, and no other, demands what stands."""
+    """Return an entry in which only the pod of this uid demands the amounts its cards decided."""
     committed = entry.committed
     if committed is not None and committed.uid == uid:
         committed = structs.replace(committed, demand=_above(committed.demand, stands))
@@ -334,9 +334,9 @@ def _restated(entry: Entry, uid: str, stands: Amounts) -> Entry:
 
 
 def _lowered(space: Namespace, root: str, known: Entry, before: Entry, after: Entry) -> Entry:
-    """Return a root's entry with an envelope that is less by what one of its pods turned out to be.
+    """Return a root's entry with an envelope lowered by the reduction of one of its pods.
 
-    It does not fall below what its pods take: that was lowered for them already.
+    The envelope does not fall below the draw of the pods, which was lowered for them already.
     """
     stored = known.committed
     assert stored is not None, "only what is committed is lowered"
@@ -358,7 +358,7 @@ def _lowered(space: Namespace, root: str, known: Entry, before: Entry, after: En
 
 
 def _end_claim(state: State, namespace: str, key: str) -> bool:
-    """Keep nothing for a pod any more; return whether anything was kept."""
+    """Drop the claim of a pod; return whether there was one."""
     for node, claims in state.claims.items():
         left = tuple(one for one in claims if (one.namespace, one.key) != (namespace, key))
         if len(left) != len(claims):

@@ -1,4 +1,4 @@
-"""Accounts: everything that can run out, named by one string each.
+"""Accounts: objects with limits, named by one string each.
 
 * `quota/<cluster>/<namespace>/<name>`: one ResourceQuota object.
 * `universe/<name>`: one quota over many namespaces and clusters.
@@ -23,7 +23,7 @@ _KEY_CHARACTERS_MAX: Final = 512
 
 
 class AccountKind(StrEnum):
-    """What an account stands for."""
+    """The kind of object with limits."""
 
     QUOTA = "quota"
     UNIVERSE = "universe"

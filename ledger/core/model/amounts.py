@@ -10,13 +10,13 @@ from typing import Final
 Amounts = dict[str, int]
 
 AMOUNT_MAX: Final = 2**53
-"""Largest amount of one resource: what JSON readers in every language hold exactly."""
+"""Largest amount of one resource, which JSON readers in every language hold exactly."""
 
 OBJECT_MAX: Final = 2**40
 """Largest amount of an extended resource that one object may ask for.
 
-What all objects ask for is added up where nothing limits it, and kept in 64 bits as soon as
-something does. With this bound that takes eight million objects.
+The demands of all objects are added up without a limit, and must fit 64 bits as soon as an account
+limits them. With this bound an overflow takes eight million objects.
 """
 
 
@@ -77,7 +77,7 @@ def covers(large: Amounts, small: Amounts) -> bool:
 
 
 def without_zeros(amounts: Amounts) -> Amounts:
-    """Return the amounts with the resources that are really asked for, sorted by name."""
+    """Return the amounts without zeros, sorted by name."""
     return {resource: amounts[resource] for resource in sorted(amounts) if amounts[resource]}
 
 

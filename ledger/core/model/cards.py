@@ -1,9 +1,9 @@
-"""Cards: what a node has, what containers take of it, and what that books on each card.
+"""Cards: the cards of a node, the shares of containers, and the bookings on each card.
 
-A **share** is what one container takes of one card; a **part** is one container with its shares. A
-pod books on each card the most that runs there at once, by the Kubernetes rule: init containers one
-after the other, beside the sidecars that began before them, then sidecars and app containers
-together.
+A **share** is the part of one card that one container takes; a **part** is one container with its
+shares. A pod books on each card the most that runs there at once, by the Kubernetes rule: init
+containers one after the other, beside the sidecars that began before them, then sidecars and app
+containers together.
 """
 
 from enum import IntEnum
@@ -49,8 +49,9 @@ class Profile(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Card(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One physical card as its node announces it.
 
-    `memory` (MiB), `cores` (percent) and `slots` are what may be promised of it. `memory_scale` and
-    `cores_scale` say in percent by how much that is more than it has; 100 where nobody overcommits.
+    `memory` (MiB), `cores` (percent) and `slots` are the amounts that may be promised of it.
+    `memory_scale` and `cores_scale` are these amounts in percent of the physical ones, 100 without
+    overcommit.
     """
 
     uuid: str
@@ -74,7 +75,9 @@ class Card(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one container takes of one card: MiB and percent; `exclusive` bears no other pod.
+    """The share of one card that one container takes: MiB and percent.
+
+    An `exclusive` share allows no other pod on the card.
 
     On a card that is cut into instances, `profile` names the size of the instance, which lies at
     slice `start` and is `size` slices long.
@@ -98,7 +101,7 @@ class Phase(IntEnum):
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One container and the cards it is given, none for one that asked for none."""
+    """One container and its shares, none for a container that asked for no card."""
 
     container: str
     phase: int
@@ -113,19 +116,19 @@ class Stage(IntEnum):
     """How far a placement has come."""
 
     PROPOSED = 0
-    """The pod is not bound yet, as far as is known."""
+    """No binding of the pod was observed yet."""
     BOUND = 1
     """The API server has bound the pod to the node."""
     ALLOCATED = 2
-    """The node has handed the cards out."""
+    """The node has allocated the cards."""
 
 
 class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a pod's cards are. With an empty `node` only what `stands` is left of it.
+    """The cards of a pod. With an empty `node` the pod has none, and only the amounts are left.
 
-    `stands` are the amounts that the cards decided, by resource: they stand above what the pod's
-    spec says until the pod ends. `initialised` says that the init containers are over and book
-    nothing any more, `observed` that somebody else placed the pod. `time` in µs of Unix time.
+    `stands` are the amounts that the cards decided, by resource: they replace those of the pod's
+    spec until the pod ends. `initialised` is set when the init containers have ended and book
+    nothing any more, `observed` when another scheduler placed the pod. `time` in µs of Unix time.
     `version` is the only resourceVersion of the pod for which a Binding to these cards is sent;
     0 when that is not promised, and once the pod is bound.
     """
@@ -156,9 +159,9 @@ class PreemptionClaim(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class NodeCards(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A node's cards, who announces them, and those it no longer has although pods hold them.
+    """A node's cards, the `keeper` that announces them, and lost cards that pods still hold.
 
-    `version` is the resourceVersion of what announced them. A node that is `gone` has none left.
+    `version` is the resourceVersion of the announcing object. A node that is `gone` has no cards.
     """
 
     keeper: str
@@ -169,7 +172,7 @@ class NodeCards(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Booking(NamedTuple):
-    """What a pod books on one card, in the order of `LINES`."""
+    """The amounts that a pod books on one card, in the order of `LINES`."""
 
     memory: int = 0
     cores: int = 0
@@ -203,7 +206,7 @@ def card_of(node: NodeCards, uuid: str) -> Card | None:
 
 
 def booked(parts: Parts, *, initialised: bool = False) -> Bookings:
-    """Return what parts book on each card; without init containers where they are over."""
+    """Return the bookings of parts on each card; without init containers when they have ended."""
     running: Bookings = {}
     peak: Bookings = {}
     for part in parts:
@@ -235,7 +238,7 @@ def uuids(parts: Parts) -> dict[str, None]:
 
 
 def exclusive_on(parts: Parts, *, initialised: bool = False) -> set[str]:
-    """Return the uuids of the cards that these parts hold for themselves."""
+    """Return the uuids of the cards that these parts hold exclusively."""
     return {
         share.uuid
         for part in parts
@@ -262,7 +265,7 @@ def overlap(left: tuple[int, int], right: tuple[int, int]) -> bool:
 
 
 def _beside(running: Bookings, part: Part) -> Bookings:
-    """Return what is booked when a part runs beside others."""
+    """Return the bookings when a part runs beside others."""
     if not part.shares:
         return running
     found = dict(running)

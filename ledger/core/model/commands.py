@@ -1,8 +1,8 @@
-"""Commands: what may be asked of the ledger. `decider.decide` answers every one of them.
+"""Commands: the requests to the ledger. `decider.decide` decides each of them.
 
 `namespace` is always qualified, `<cluster>/<namespace>`; `key` is the rest of the API server's
 storage key, `<resource.group>/<name>` (`pods/web-0`, `deployments.apps/web`). Together they name
-what can exist at most once.
+an object that exists at most once.
 
 An **attempt** is one possible write of that key: `(uid, base)` with `base` the resourceVersion it
 builds on, 0 for a CREATE.
@@ -21,20 +21,20 @@ CREATE = 0
 """The base of an attempt that creates its object."""
 
 ANY_RAISES = -1
-"""In a `Refute`: however often the hold was raised."""
+"""In a `Refute`: any number of raises."""
 
 
 class Command(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
-    """Something asked of the ledger; `actor` is who asked (a user, a controller, `settlement`)."""
+    """A request to the ledger; `actor` is its sender (a user, a controller, `settlement`)."""
 
 
 class Asker(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How a denial speaks of the object that a reservation is for; decides nothing.
+    """The description of a reservation's object in a denial; decides nothing.
 
-    `kind` is its Kubernetes kind, empty where that is not known. Its demand is that of `pods` like
-    pods, 0 where its pods differ or are not known; with `replicas` its user sets that number as its
-    replicas. `rollout` says that the demand holds what a roll-out runs besides. `cards` is the
-    number of cards of a pod that asks for as much of each, 0 where that differs or is not known.
+    `kind` is its Kubernetes kind, empty where that is unknown. Its demand is that of `pods` like
+    pods, 0 where its pods differ or are unknown; with `replicas` its user sets that number as its
+    replicas. `rollout` is set when the demand includes the extra pods of a roll-out. `cards` is the
+    number of cards of a pod with equal amounts of each, 0 where they differ or are unknown.
     """
 
     kind: str = ""
@@ -50,16 +50,16 @@ NO_ASKER = Asker()
 class Reserve(Command, frozen=True, gc=False):
     """Open a hold for one attempt, before its object is persisted.
 
-    `unknown` names a resource of which the object takes an amount that nobody knows yet, if any:
-    refused where an account limits it. `owner` bounds unsettled CREATE holds: at most
+    `unknown` names a resource whose demanded amount is unknown, if any: the attempt is refused
+    where an account limits it. `owner` bounds unsettled CREATE holds: at most
     `owner_holds_max` of one owner in a namespace, 0 for no bound. An UPDATE attempt proves that
     its base exists: the webhook that reviews one sends `Observe` of the old object first.
 
     `root` is the key of the root whose envelope the object draws from, empty when it has none,
-    `BARRED` when it may not draw from the one it names. `traits` are what quotas select it by.
-    `forced` reserves whatever there is room for: the policy refuses no request here.
-    With `own_holders` a denial names no other namespace, not even by its share. `asker` is how it
-    speaks of the object.
+    `BARRED` when it may not draw from the one it names. Quotas select the object by `traits`.
+    `forced` reserves even above the limits, because the policy refuses no request here.
+    With `own_holders` a denial names no other namespace, not even by its share. `asker` describes
+    the object in denials.
     """
 
     namespace: str
@@ -79,7 +79,7 @@ class Reserve(Command, frozen=True, gc=False):
 
 
 class Observe(Command, frozen=True, gc=False):
-    """The object exists with this uid, version and demand: commit what was held for it.
+    """The object exists with this uid, version and demand: commit its hold.
 
     `generation` is the object's `metadata.generation`, 0 when it does not matter: of two versions
     of one generation the spec is the same, so a status may lower the demand but never raise it.
@@ -100,7 +100,7 @@ class Observe(Command, frozen=True, gc=False):
 class End(Command, frozen=True, gc=False):
     """The object no longer counts since `version`: `deleted` or `finished`.
 
-    Version 0 says that the version of the end is not known (an operator says so).
+    Version 0 means that the version of the end is unknown (an operator sent the command).
     """
 
     namespace: str
@@ -114,8 +114,8 @@ class End(Command, frozen=True, gc=False):
 class Refute(Command, frozen=True, gc=False):
     """An attempt is proved dead: it was not written and can no longer be (cause `absent`).
 
-    The proof is about the hold as it was raised `raises` times: an attempt that was asked for once
-    more may still be written. `ANY_RAISES` is for an operator who knows.
+    The proof is about the hold as it was raised `raises` times: an attempt that was requested again
+    may still be written. `ANY_RAISES` is for operators who checked that themselves.
     """
 
     namespace: str
@@ -128,12 +128,12 @@ class Refute(Command, frozen=True, gc=False):
 
 
 class SetLimits(Command, frozen=True, gc=False):
-    """Set all limits of an account, by quota key, and what it covers.
+    """Set all limits of an account, by quota key, and its coverage.
 
     It covers the qualified namespaces `covers`, or with a `reach` every namespace that this
     selects, and of these the objects that `selects` selects by their traits. `version` is the
-    resourceVersion of what says so, 0 when it has none: an older one than is known changes nothing.
-    With `asked_only` an envelope counts only as far as it was asked for, and its pods in full.
+    resourceVersion of the quota object, 0 when it has none; an older version changes nothing.
+    With `asked_only` an envelope counts only its reviewed part, and its pods in full.
     """
 
     account: str
@@ -162,12 +162,12 @@ class RegisterCluster(Command, frozen=True, gc=False):
 
 
 class Describe(Command, frozen=True, gc=False):
-    """The traits of a cluster (`<cluster>`) or of a namespace (`<cluster>/<namespace>`) are these.
+    """Set the traits of a cluster (`<cluster>`) or of a namespace (`<cluster>/<namespace>`).
 
-    Accounts with a reach select by them; `traits` is one text, see `ledger.core.model.traits`. What
-    is not described yet has no labels, but has its name; so it is again with empty `traits`, which
-    say that the subject is gone. `version` is the resourceVersion of what says so, 0 when it has
-    none: an older one than is known changes nothing.
+    Accounts with a reach select by them; `traits` is one text, see `ledger.core.model.traits`.
+    Without a description a subject has its name and no labels; empty `traits` mean that the subject
+    is gone. `version` is the resourceVersion of the described object, 0 when it has none; an older
+    version changes nothing.
     """
 
     subject: str
@@ -177,10 +177,9 @@ class Describe(Command, frozen=True, gc=False):
 
 
 class RegisterCards(Command, frozen=True, gc=False):
-    """A node, `<cluster>/<node>`, announces these cards; `keeper` is who hands them out.
+    """A node, `<cluster>/<node>`, announces these cards; `keeper` allocates them.
 
-    `version` is the node's resourceVersion, 0 when it has none: an older one than is known changes
-    nothing.
+    `version` is the node's resourceVersion, 0 when it has none; an older version changes nothing.
     """
 
     node: str
@@ -191,7 +190,7 @@ class RegisterCards(Command, frozen=True, gc=False):
 
 
 class RemoveNode(Command, frozen=True, gc=False):
-    """The node does not exist any more since `version`, 0 when that is not known."""
+    """The node does not exist any more since `version`, 0 when that is unknown."""
 
     node: str
     actor: str = ""
@@ -201,10 +200,10 @@ class RemoveNode(Command, frozen=True, gc=False):
 class Place(Command, frozen=True, gc=False):
     """Give a pod these shares of a node's cards, if there is room for them and on its quotas.
 
-    `stands` are the amounts, by resource, that are known only with the cards. `alone` wants cards
-    on which nobody is (HAMi's policy `mutex`). `seen` says that the pod runs there already, placed
-    by somebody else: the truth is charged. `version` is the only resourceVersion of the pod for
-    which a Binding to these cards is ever sent; 0 when that is not promised.
+    `stands` are the amounts, by resource, that the cards decide. `alone` requires unused cards
+    (HAMi's policy `mutex`). `seen` is set when another scheduler placed the pod there already, and
+    the placement is charged in any case. `version` is the only resourceVersion of the pod for which
+    a Binding to these cards is ever sent; 0 when that is not promised.
     """
 
     namespace: str
@@ -220,10 +219,10 @@ class Place(Command, frozen=True, gc=False):
 
 
 class Advance(Command, frozen=True, gc=False):
-    """A placement has come to a stage; `initialised` when the init containers are over.
+    """A placement has come to a stage; `initialised` when the init containers have ended.
 
-    `stands` replaces what stood above the pod's spec, where it is less. `node` is where the pod was
-    seen: a placement elsewhere, made since, has not come so far. Empty, it is any node.
+    `stands` replaces the amounts that the cards decided, where it is less. `node` is the node of
+    the observed pod: a later placement on another node has not come so far. Empty, it is any node.
     """
 
     namespace: str
@@ -237,11 +236,12 @@ class Advance(Command, frozen=True, gc=False):
 
 
 class Unplace(Command, frozen=True, gc=False):
-    """Give a pod's cards on `node` back: the pod is not bound there and never will be by this.
+    """Release a pod's cards on `node`: no Binding to them was stored, and none will be.
 
-    Once the pod was seen bound, that is wrong unless somebody has seen it elsewhere: `bound`. With
-    a `version`, only the placement of that version is given back (see `Place`): the pod may have
-    been placed anew since, and be about to be bound to the same node. None stands for any version.
+    A pod that was observed bound keeps its cards, unless it was observed on another node: `bound`.
+    With a `version`, only the placement of that version is released (see `Place`), because the pod
+    may have been placed again since, and its Binding to the same node may follow. None is any
+    version.
     """
 
     namespace: str
@@ -266,7 +266,7 @@ class Resize(Command, frozen=True, gc=False):
 
 
 class MakeRoom(Command, frozen=True, gc=False):
-    """Keep these shares of a node's cards for a pod, as `victims` leave: `(namespace, key, uid)`.
+    """Keep these shares of a node's cards for a preemptor of `victims`: `(namespace, key, uid)`.
 
     Refused when the shares would not be free once they have left.
     """
@@ -281,7 +281,7 @@ class MakeRoom(Command, frozen=True, gc=False):
 
 
 class Withdraw(Command, frozen=True, gc=False):
-    """Keep nothing for the pod any more."""
+    """End the claim of the pod."""
 
     namespace: str
     key: str
@@ -310,4 +310,4 @@ AnyCommand = (
 )
 
 BARRED = "-"
-"""The root of an object that stands on its own although it names a controller."""
+"""The root of an object that is charged on its own although it names a controller."""

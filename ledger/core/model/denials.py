@@ -15,7 +15,7 @@ from ledger.core.model.events import AnyEvent
 class Reason(StrEnum):
     """Why a request was refused, in order of precedence."""
 
-    # The request cannot be understood or is not permitted, whatever the quota.
+    # The request is invalid or not permitted, independent of quotas.
     INVALID_REVIEW = "InvalidReview"
     UID_MISSING = "UidMissing"
     INVALID_QUANTITY = "InvalidQuantity"
@@ -74,10 +74,10 @@ class Reason(StrEnum):
 class Shortage(msgspec.Struct, frozen=True):
     """One line that has no room: everything in the unit of its key.
 
-    `requested` is the increase, `short` is what has to be released before it fits. `total` is what
-    the object needs after the change, `own` what it has of `used` already. `reason` is why this
-    line refuses, `message` says all that in one sentence without its full stop; both are empty in
-    what an earlier version has stored.
+    `requested` is the increase, and `short` the amount to release before it fits. `total` is the
+    need of the object after the change, and `own` its present part of `used`. `reason` is that of
+    this line, and `message` is one sentence about it without a full stop; both are empty in denials
+    that an earlier version stored.
     """
 
     account: str
@@ -94,10 +94,10 @@ class Shortage(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds how much of the first line that is short; `since` in microseconds of Unix time.
+    """A holder of the first short line and its amount; `since` in µs of Unix time.
 
-    `key` is that of an object of the namespace that asks. Of others it is the qualified namespace
-    alone, with all that is held there; `since` is 0 then.
+    `key` is that of an object of the requesting namespace. For another namespace it is the
+    qualified name, with the sum of that namespace; `since` is 0 then.
     """
 
     key: str
@@ -108,8 +108,8 @@ class Holder(msgspec.Struct, frozen=True):
 class Denial(msgspec.Struct, frozen=True):
     """A refusal. `shortages` is empty unless there was no room; the first one is the headline.
 
-    `transient` says whether the very same request could succeed later without anyone changing a
-    limit. `field` and `value` name the culprit of a request that cannot be understood.
+    `transient` is True when the same request could succeed later without a change of a limit.
+    `field` and `value` name the mistake in an invalid request.
     """
 
     reason: Reason
@@ -125,11 +125,11 @@ class Denial(msgspec.Struct, frozen=True):
 
 
 Decision = list[AnyEvent] | Denial
-"""What a command leads to: events, none when nothing is left to do, or a denial."""
+"""The result of a command: events, none when nothing is left to do, or a denial."""
 
 
 def sentence(denial: Denial) -> str:
-    """Render what a user reads: what is short, what would fit, who holds it, reason and id."""
+    """Return a denial as text: short lines, amounts that would fit, holders, reason and id."""
     pieces = [denial.message, denial.remedy]
     if denial.holders:
         pieces.append(f"Used by: {_held(denial)}")
@@ -137,7 +137,7 @@ def sentence(denial: Denial) -> str:
 
 
 def _held(denial: Denial) -> str:
-    """List the holders of the first short line, with its unit where other resources are short."""
+    """Return the holders of the first short line as text, with its unit where others are short."""
     lines = denial.shortages
     measure = display_names.Measure("")
     if len({accounts.resource_of(one.resource) for one in lines}) > 1:
@@ -150,9 +150,9 @@ def _held(denial: Denial) -> str:
 
 
 def brief(denial: Denial, *, overruled: bool = False) -> str:
-    """Render a denial for a place of few characters: the first short line and what would fit.
+    """Return a denial in few characters: the first short line and the amounts that would fit.
 
-    What is `overruled` is let in all the same, so it is not said what would fit.
+    An `overruled` denial does not stop its request, so it has no amounts that would fit.
     """
     lines = denial.shortages
     if lines and overruled:

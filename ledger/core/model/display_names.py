@@ -1,7 +1,7 @@
-"""Wording: what a line without room is called in a denial, with units and in plain sentences.
+"""Wording: the names of accounts, resources and amounts in the sentences of a denial.
 
-Every amount is either a total (what the object needs after the change, what is used now, what an
-account allows) or named as an increase ("released"); the two never stand in one comparison.
+Every amount is either a total (needed after the change, used now, allowed by an account) or named
+as an increase ("released"). One comparison never contains both.
 """
 
 import re
@@ -17,7 +17,7 @@ _TIMES: Final = "\N{MULTIPLICATION SIGN}"
 
 
 class Measure(NamedTuple):
-    """How a resource is called: its noun, its unit for one and for many, and whether it counts."""
+    """The name of a resource: its noun, its unit in singular and plural, and if it is a count."""
 
     noun: str
     one: str = ""
@@ -36,17 +36,17 @@ class Measure(NamedTuple):
 
     @property
     def is_of_cards(self) -> bool:
-        """Return whether it adds up what is asked for of several cards."""
+        """Return whether it is a sum over several cards."""
         return self.noun.startswith("GPU ")
 
     def lacking(self, free: int) -> str:
-        """Return what an account has left of it when `free` is not enough."""
+        """Return the phrase for the free amount of an account when `free` is not enough."""
         if free <= 0:
             return f"no {self.noun} left"
         return f"too {'few' if self.plural else 'little'} {self.noun} left"
 
     def that_much(self) -> str:
-        """Return what an account would never allow."""
+        """Return the phrase for an amount that an account would never allow."""
         return f"that {'many' if self.plural else 'much'} {self.noun}"
 
 
@@ -63,12 +63,12 @@ _OF_CARDS: Final = {
 
 
 def measure_of(account: str, key: str) -> Measure:
-    """Return how the resource of a line is called."""
+    """Return the measure of a line's resource."""
     return _OF_CARDS[key] if kind(account) is AccountKind.CARD else measure(resource_of(key))
 
 
 def measure(resource: str) -> Measure:
-    """Return how a resource of objects is called; by its own name when it has no other."""
+    """Return the measure of a resource of objects; unknown resources keep their own name."""
     of_type, found, name = resource.partition(_VENDOR)
     known = _OF_VENDOR.get(name) if found else None
     if known is not None and not of_type:
@@ -96,7 +96,7 @@ def object_name(key: str, object_kind: str = "") -> str:
 
 
 def display(account: str) -> str:
-    """Name an account as a user knows it."""
+    """Return the name of an account in the terms of users."""
     _, place, name = parts(account)
     if kind(account) is AccountKind.QUOTA:
         return f'quota "{name}"'
@@ -106,13 +106,13 @@ def display(account: str) -> str:
 
 
 def subject_of(message: str) -> str:
-    """Return of whom the sentence about a line says that there is too little."""
+    """Return the subject of the sentence about a short line."""
     found = _SUBJECT.match(message)
     return found[1] if found else ""
 
 
 def also(message: str, first: str) -> str:
-    """Return the sentence about a line as it stands after that about the first one."""
+    """Return the sentence about a line as it follows the sentence about the first line."""
     subject = subject_of(first)
     if message.startswith(f"{subject} "):
         rest = message[len(subject) :]
@@ -121,7 +121,7 @@ def also(message: str, first: str) -> str:
 
 
 def times(number: int, each: int, total: int, of: str = "pods") -> str:
-    """Return how a total comes about from several like pods, empty where it does not."""
+    """Return the product of which a total is made, as text; empty when it is of one pod."""
     return f" ({number} {of} {_TIMES} {each})" if number > 1 and number * each == total else ""
 
 

@@ -20,8 +20,8 @@ class Cause(StrEnum):
     """Why a charge ended, or why truth was charged without a hold."""
 
     SUPERSEDED = "superseded"
-    """A later attempt of the same API request took this one's place. Only in logs of versions
-    that joined attempts by a stamp: today a hold ends by proof alone."""
+    """A later attempt of the same API request replaced this one. Only in logs of versions that
+    joined attempts by a stamp: today a hold ends by proof alone."""
     FENCED = "fenced"
     """A newer version exists: an attempt on an older one can no longer be written."""
     ABSENT = "absent"
@@ -33,19 +33,19 @@ class Cause(StrEnum):
     UNBOUND = "unbound"
     """A bind failed and the cards were given back."""
     OPERATOR = "operator"
-    """A person said so."""
+    """An operator sent the command."""
     UNRESERVED = "unreserved"
     """Seen without a sufficient hold: the webhook was bypassed, or an account is newer."""
     LATE = "late"
-    """Seen after its hold had been released: late truth wins."""
+    """Seen after its hold had been released; the object is charged again."""
     MOVED = "moved"
     """Its root or its labels changed, and other accounts count it now."""
     SEEN = "seen"
-    """Somebody else placed the pod."""
+    """Another scheduler placed the pod."""
     ELAPSED = "elapsed"
-    """What was kept for a pod was kept for long enough."""
+    """A claim reached its longest duration."""
     PROTECTED = "protected"
-    """A PodDisruptionBudget protects one of those who were to leave for the pod."""
+    """A PodDisruptionBudget protects one of the preemptor's victims."""
 
 
 GONE: Final = frozenset({Cause.DELETED, Cause.FINISHED})
@@ -53,7 +53,7 @@ GONE: Final = frozenset({Cause.DELETED, Cause.FINISHED})
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
-    """A fact of the ledger; `actor` is who or what made it happen."""
+    """A fact of the ledger; `actor` is the user or component that caused it."""
 
 
 class ClusterRegistered(Event, frozen=True, gc=False):
@@ -67,11 +67,10 @@ class ClusterRegistered(Event, frozen=True, gc=False):
 class LimitSet(Event, frozen=True, gc=False):
     """An account's limits are now these lines, and it covers these qualified namespaces.
 
-    With a `reach` it covers what that selects, and `covers` is empty. Of what it covers it counts
-    the objects that `selects` selects by their traits, all of them when that is empty. `labels` are
-    the keys of labels that no account has selected by before, with the numbers that they get. With
-    `asked_only` an envelope counts as far as it was asked for, and not for what it became without
-    review; what pods take counts in full.
+    With a `reach` it covers the namespaces that this selects, and `covers` is empty. It counts the
+    objects that `selects` selects by their traits, all when `selects` is empty. `labels` are the
+    keys of labels that no account has selected by before, with their new numbers. With `asked_only`
+    only the reviewed part of an envelope counts; draws of pods count in full.
     """
 
     account: str
@@ -93,7 +92,7 @@ class AccountClosed(Event, frozen=True, gc=False):
 
 
 class Described(Event, frozen=True, gc=False):
-    """The traits of a cluster or of a qualified namespace are these now; empty: it is forgotten."""
+    """A cluster or a qualified namespace has these traits now; empty: it has no description."""
 
     subject: str
     traits: str
@@ -104,7 +103,7 @@ class Described(Event, frozen=True, gc=False):
 class Reserved(Event, frozen=True, gc=False):
     """A hold was opened for the attempt `(uid, base)`.
 
-    `forced` says that policy let it pass whatever the limits say. `stamp` is written empty: it
+    `forced` is set when the policy admitted it regardless of limits. `stamp` is written empty: it
     named the API request in logs of earlier versions.
     """
 
@@ -122,10 +121,10 @@ class Reserved(Event, frozen=True, gc=False):
 
 
 class Raised(Event, frozen=True, gc=False):
-    """An UPDATE at the same base was asked for again: the hold covers the larger body of both.
+    """An UPDATE at the same base was requested again: the hold covers the larger body of both.
 
-    Recorded also when the demand stays, because a proof about the earlier request says nothing
-    about this one.
+    Recorded also when the demand stays, because a proof about the earlier request does not cover
+    this one.
     """
 
     namespace: str
@@ -139,11 +138,10 @@ class Raised(Event, frozen=True, gc=False):
 
 
 class Committed(Event, frozen=True, gc=False):
-    """The object was seen persisted; the hold `(uid, base)` ends in it (base -1: no hold did).
+    """The object was seen persisted; its hold `(uid, base)` ends (base -1: no hold ended).
 
-    `demand` is what the stored version demands, None when it is exactly what was held.
-    A commit never raises a charge and leaves root and traits what they were; an observation that
-    changes them is `Observed`.
+    `demand` is that of the stored version, None when it equals the hold. A commit never raises a
+    charge and changes neither root nor traits; an observation that changes them is `Observed`.
     """
 
     namespace: str
@@ -157,7 +155,7 @@ class Committed(Event, frozen=True, gc=False):
 
 
 class Observed(Event, frozen=True, gc=False):
-    """Truth seen without a sufficient hold: charged all the same, over the limit if need be."""
+    """A persisted object was seen without a sufficient hold: charged even over the limit."""
 
     namespace: str
     key: str
@@ -185,10 +183,10 @@ class Released(Event, frozen=True, gc=False):
 
 
 class CardsRegistered(Event, frozen=True, gc=False):
-    """A node, `<cluster>/<node>`, announces these cards now; `keeper` is who hands them out.
+    """A node, `<cluster>/<node>`, announces these cards now; `keeper` allocates them.
 
-    `lines` are the numbers of each card's lines, in the order of `cards.LINES`. Cards that it had
-    before and that pods still hold can be promised to nobody any more.
+    `lines` are the numbers of each card's lines, in the order of `cards.LINES`. Earlier cards that
+    pods still hold are not promised to any other pod.
     """
 
     node: str
@@ -200,7 +198,7 @@ class CardsRegistered(Event, frozen=True, gc=False):
 
 
 class NodeRemoved(Event, frozen=True, gc=False):
-    """A node is gone, and its cards with it; what pods hold of them stays charged."""
+    """A node is gone with its cards; pods that hold them stay charged."""
 
     node: str
     actor: str = ""
@@ -210,11 +208,10 @@ class NodeRemoved(Event, frozen=True, gc=False):
 class Placed(Event, frozen=True, gc=False):
     """A pod got these shares of a node's cards.
 
-    `stands` are the amounts, by resource, that are known only with the cards: the pod is charged
-    them in the place of what its spec says. The cause is empty when the limits were kept, `seen`
-    when somebody else placed the pod and the truth is charged. `version` is the only
-    resourceVersion of the pod for which a Binding to these cards is sent, 0 when that is not
-    promised.
+    `stands` are the amounts, by resource, that the cards decide: the pod is charged them instead of
+    those of its spec. The cause is empty when the limits were kept, `seen` when another scheduler
+    placed the pod and the placement is charged in any case. `version` is the only resourceVersion
+    of the pod for which a Binding to these cards is sent, 0 when that is not promised.
     """
 
     namespace: str
@@ -229,7 +226,7 @@ class Placed(Event, frozen=True, gc=False):
 
 
 class Advanced(Event, frozen=True, gc=False):
-    """A placement came to a later `stage`; `initialised` says that init containers are over.
+    """A placement came to a later `stage`; `initialised` when the init containers have ended.
 
     `stands` are as in `Placed`, and never more than they were.
     """
@@ -244,7 +241,7 @@ class Advanced(Event, frozen=True, gc=False):
 
 
 class Unplaced(Event, frozen=True, gc=False):
-    """A pod gave its cards back and exists on. What stood above its spec still does."""
+    """A pod gave its cards back and still exists. The amounts that the cards decided stay."""
 
     namespace: str
     key: str
@@ -277,7 +274,7 @@ class Claimed(Event, frozen=True, gc=False):
 
 
 class Withdrawn(Event, frozen=True, gc=False):
-    """Nothing is kept for the pod any more."""
+    """The claim of the pod ended."""
 
     namespace: str
     key: str

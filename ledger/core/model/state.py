@@ -1,8 +1,8 @@
-"""State: what the fold of all events so far amounts to.
+"""State: the result of all events so far.
 
 State is changed in place, by `evolver.evolve` alone, because a copy per event would cost more
-than everything else together. To decide ahead of an acknowledgement and take it back on a
-conflict, the writer gives the state a `journal`: every change then first notes how to undo it.
+than everything else together. The writer gives the state a `journal`, in which every change first
+notes how to undo it. So the writer can decide ahead of an acknowledgement, and undo on a conflict.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from ledger.core.model.cards import NodeCards, Placement, PreemptionClaim
 from ledger.core.model.traits import Reach, Selection, Traits
 
 ENDED_MAX: Final = 16_384
-"""How many ended attempts and objects are remembered, to know late truth and stale news."""
+"""How many ended attempts and objects are kept, to recognise late and stale observations."""
 
 NOT_THERE: Final = object()
 """In the journal: the mapping had no such key."""
@@ -29,9 +29,9 @@ POSTINGS: Final = object()
 class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An open attempt `(uid, base)` and what it reserves.
 
-    `time` is when it was asked for last, in µs of Unix time; `raises` how often after the first.
-    `stamp` decides nothing: it is what the event of an earlier version said, kept so that snapshots
-    of its log stay the same bytes.
+    `time` is that of the last request, in µs of Unix time; `raises` counts the requests after the
+    first. `stamp` decides nothing: it comes from events of earlier versions, and is kept so that
+    snapshots of their logs stay the same bytes.
     """
 
     uid: str
@@ -49,9 +49,9 @@ class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Object(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A persisted object: its uid, the resourceVersion seen last, what it demands, since when.
 
-    `generation` is that of its spec, 0 when it does not matter. `admitted` is the part of a root's
-    envelope that was ever asked for, None when that is all of it: what was only seen is charged,
-    and gives its pods no right.
+    `generation` is that of its spec, 0 when it does not matter. `admitted` is the reviewed part of
+    a root's envelope, None when that is all of it: a part that was only observed is charged, but
+    pods may not draw from it.
     """
 
     uid: str
@@ -65,7 +65,7 @@ class Object(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one storage key holds.
+    """The object and the holds of one storage key.
 
     `charge` is the largest of committed and holds per resource, `traits` are those of all of them.
     `root` is the key of the root that is drawn from, empty when there is none.
@@ -78,11 +78,11 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     traits: Traits = ()
 
     def bodies(self) -> "tuple[Object | Hold, ...]":
-        """Return everything that the key may turn out to be: the object, then the holds."""
+        """Return all possible objects of the key: the committed one, then the holds."""
         return self.holds if self.committed is None else (self.committed, *self.holds)
 
     def holds_uid(self, uid: str) -> bool:
-        """Return whether the key may turn out to be the object of this uid."""
+        """Return whether the committed object or any hold of the key has this uid."""
         return any(body.uid == uid for body in self.bodies())
 
     def root_of(self, uid: str) -> str:
@@ -91,7 +91,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Draw(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the pods of one root are charged together, and what part of it is committed."""
+    """The sum of the charges of one root's pods, and the committed part of it."""
 
     charge: Amounts
     committed: Amounts
@@ -100,8 +100,8 @@ class Draw(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Account(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An open account: the qualified namespaces it covers and its line numbers by quota key.
 
-    With a `reach`, `covers` follows from that and from what is known of namespaces and clusters.
-    With `asked_only` it counts envelopes only as far as they were asked for.
+    With a `reach`, `covers` follows from the traits of namespaces and clusters. With `asked_only`
+    it counts only the reviewed part of envelopes.
     """
 
     covers: tuple[str, ...]
@@ -113,7 +113,7 @@ class Account(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How the charge of a uid ended, and at which version if that is known."""
+    """The cause by which the charge of a uid ended, and the version, 0 when unknown."""
 
     cause: str
     version: int
@@ -124,15 +124,15 @@ SelectingPlan = tuple[tuple[str, int, Selection], ...]
 
 
 class Namespace:
-    """The keys of one qualified namespace, and what follows from accounts and keys.
+    """The keys of one qualified namespace, and indexes of accounts and keys.
 
-    `entries` is the truth; the others are indexes: `accounts` that cover the namespace, `plan`
-    with `(resource, line number)` for every line that counts all objects here, `selected` with
-    `(resource, line number, selection)` for those that select, both in order of numbers,
-    `asked_only` with the numbers of those that count what was asked for alone, `owners` of open
-    CREATE holds, `draws` and `members` of roots: what their pods are charged and which they are.
-    `placed` is truth, too: where the cards of pods are, by key. A new coverage makes a new value
-    around the same mappings.
+    `entries` and `placed`, the placements of pods by key, are data. The others are indexes:
+    `accounts` that cover the namespace, `plan` with `(resource, line number)` for every line that
+    counts all objects here, `selected` with `(resource, line number, selection)` for lines that
+    select, both in order of numbers, `asked_only` with the numbers of the lines that count only
+    reviewed demand, `owners` with their numbers of open CREATE holds, `draws` and `members` with
+    the sum and the keys of each root's pods. A new coverage makes a new value around the same
+    mappings.
     """
 
     __slots__ = (
@@ -180,10 +180,10 @@ class State:
 
     Per line number: `used` and `limit` in the unit of the line's key, `names` as
     `(account, key)`. A closed line keeps its number, with used and limit 0. `described` has the
-    traits of clusters and of qualified namespaces, as far as they were told, and `described_at` the
-    resourceVersions at which they were. `labels` numbers the keys of labels that accounts select
-    by; under `traits.READ` it has the highest number that was ever given. `nodes` have cards,
-    which are accounts that cover no namespace; `claims` are kept for pods, by node. Indexes are
+    traits of described clusters and qualified namespaces, and `described_at` the resourceVersions
+    of the descriptions. `labels` numbers the keys of labels that accounts select by; under
+    `traits.READ` it has the highest number that was ever given. `nodes` have cards, which are
+    accounts that cover no namespace; `claims` are those of preemptors, by node. Indexes are
     `reaching`, the accounts that have a reach, `residents`, the `(namespace, key)` of the pods
     that are placed on each node, and `card_lines`, the line numbers of a card by node and uuid, in
     the order of `cards.LINES`.

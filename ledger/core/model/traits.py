@@ -1,18 +1,18 @@
-"""Traits: what selecting quotas look at in an object, and the conditions they select by.
+"""Traits: the properties of objects that quotas select by, and the conditions of selectors.
 
 The traits of a pod, a namespace or a cluster are one text: its items, sorted, joined by commas. A
-label is `key=value`. What is no label begins with `!`: `!priority=NAME`, `!terminating`,
+label is `key=value`. Any other item begins with `!`: `!priority=NAME`, `!terminating`,
 `!best-effort`, `!cross-namespace-affinity` of pods, `!name=NAME` of namespaces and clusters,
 `!region=NAME` of clusters. Names and labels of Kubernetes hold neither commas nor `=`.
 
-An object with several pod templates has several texts. Whoever selects any of them counts the
-object in full.
+An object with several pod templates has several texts. A selector that matches any of them counts
+the object in full.
 
-Of labels only those are recorded that some account selects by. Such a key has a number, and a text
-says by `!read=NUMBER` up to which number its object was looked at. A condition on a key that the
-text says nothing of, and that has a higher number, counts as met: the account may count too much
-until the object was read again, and never too little. What is too long to be recorded is one item,
-`!unread=DIGEST`, which meets every condition on what is not in the text.
+Only labels by which some account selects are recorded. Such a key has a number, and the item
+`!read=NUMBER` is the highest number up to which the labels of the object were read. A condition on
+a missing key with a higher number counts as met: the account may count too much until the object
+is read again, and never too little. Items that are too long for a record become one item,
+`!unread=DIGEST`, which meets every condition on a missing key.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,21 +31,21 @@ CROSS_NAMESPACE: Final = "!cross-namespace-affinity"
 NAME: Final = "!name"
 REGION: Final = "!region"
 READ: Final = "!read"
-"""Up to which number the labels of an object were looked at; none: up to 0."""
+"""The highest number up to which the labels of an object were read; none: 0."""
 UNREAD: Final = "!unread"
-"""The digest of what was too long to be recorded."""
+"""The digest of items that were too long for a record."""
 
 OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 """The operators of Kubernetes' selectors."""
 
 REMEMBERED_MAX: Final = 8_192
-"""Judgements that are remembered; each costs at most what the two bounds below allow."""
+"""Judgements that are cached; the two bounds below limit the size of each."""
 
 REMEMBERED_CHARACTERS_MAX: Final = 512
-"""Longest text whose judgement is remembered. Users write the labels, so texts have any length."""
+"""Longest text whose judgement is cached. Users write the labels, so texts have any length."""
 
 REMEMBERED_SELECTION_MAX: Final = 1_024
-"""Most characters of conditions whose judgement is remembered, all keys and values together."""
+"""Most characters of conditions whose judgement is cached, all keys and values together."""
 
 _NONE: Final[Traits] = ("",)
 
@@ -53,7 +53,7 @@ _NONE: Final[Traits] = ("",)
 class Requirement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One condition on an item: `operator` is one of `OPERATORS`.
 
-    As in Kubernetes, `NotIn` also holds for what does not have the key at all.
+    As in Kubernetes, `NotIn` also holds for a text without the key.
     """
 
     key: str
@@ -72,14 +72,14 @@ Selection = tuple[Requirement, ...]
 
 
 class Reach(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Which namespaces of which clusters an account covers, now and in the future."""
+    """The namespaces and clusters that an account covers, now and in the future."""
 
     clusters: Selection = ()
     namespaces: Selection = ()
 
 
 def text_of(items: dict[str, str]) -> str:
-    """Return the text of items by key; an empty value stands for a key alone."""
+    """Return the text of items by key; an empty value means a key without a value."""
     return ",".join([f"{key}={value}" if value else key for key, value in sorted(items.items())])
 
 
@@ -99,27 +99,27 @@ def numbered(selection: Selection, labels: Mapping[str, int]) -> Selection:
 
 
 def is_read(selection: Selection, traits: Traits) -> bool:
-    """Return whether all is recorded of an object that numbered conditions ask about."""
+    """Return whether all keys of numbered conditions were read from an object."""
     return all(_is_read(selection, text) for text in traits or _NONE)
 
 
 def is_unread(traits: Traits) -> bool:
-    """Return whether there is only a digest of what is selected by in any of an object's texts."""
+    """Return whether any of an object's texts has only a digest of its items."""
     return any(UNREAD in text and UNREAD in _items(text) for text in traits)
 
 
 def read_up_to(traits: Traits) -> int:
-    """Return up to which number the labels of an object were looked at in all of its texts."""
+    """Return the highest number up to which labels were read in all texts of an object."""
     return min(int(_items(text).get(READ, "0")) for text in traits or _NONE)
 
 
 def told_up_to(traits: Traits) -> int:
-    """Return up to which number the labels of an object are told, -1 of what is only a digest."""
+    """Return the highest number up to which labels are recorded, -1 for a digest."""
     return -1 if is_unread(traits) else read_up_to(traits)
 
 
 def needs(selection: Selection) -> int:
-    """Return up to which number labels have to be told, to know whether conditions are met."""
+    """Return the highest number up to which labels must be recorded to judge conditions."""
     return max((one.since for one in selection if isinstance(one, Numbered)), default=0)
 
 
@@ -129,7 +129,7 @@ def matches(selection: Selection, traits: Traits) -> bool:
 
 
 def united(left: Traits, right: Traits) -> Traits:
-    """Return the texts of both, each once; to have nothing to select by is a text, too."""
+    """Return the texts of both, each once; the empty text counts as a text."""
     if left == right:
         return left
     return tuple(dict.fromkeys((*(left or _NONE), *(right or _NONE))))
@@ -148,7 +148,7 @@ def _is_short(selection: Selection) -> bool:
 
 
 class _Remembered:
-    """A judgement of texts, remembered where conditions and text are short."""
+    """A judgement of texts, cached where conditions and text are short."""
 
     def __init__(self, judge: Callable[[Selection, str], bool]) -> None:
         self._judge = judge
