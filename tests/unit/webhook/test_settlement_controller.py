@@ -26,7 +26,7 @@ def persist(one: World, name: str, uid: str = "") -> dict:
     return one.server.create("pods", "red", pod_body(name), uid)
 
 
-async def test_a_reserved_pod_is_committed_when_it_is_seen():
+async def test_reserved_pod_is_committed_when_it_exists():
     async with world() as one, settling(one):
         await one.synced()
         await one.reserve("p", "u1")
@@ -38,7 +38,7 @@ async def test_a_reserved_pod_is_committed_when_it_is_seen():
     assert not one.drift
 
 
-async def test_a_pod_that_nobody_reserved_is_charged_and_counted_as_drift():
+async def test_unreserved_pod_is_charged_and_counted_as_drift():
     async with world() as one, settling(one):
         await one.synced()
         persist(one, "p")
@@ -46,7 +46,7 @@ async def test_a_pod_that_nobody_reserved_is_charged_and_counted_as_drift():
         assert one.drift == {Cause.UNRESERVED: 1}
 
 
-async def test_a_deleted_pod_is_released():
+async def test_deleted_pod_is_released():
     async with world() as one, settling(one):
         await one.synced()
         persist(one, "p", "u1")
@@ -57,7 +57,7 @@ async def test_a_deleted_pod_is_released():
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_a_finished_pod_is_released_while_it_still_exists(phase):
+async def test_finished_pod_is_released_while_it_exists(phase):
     async with world() as one, settling(one):
         await one.synced()
         persist(one, "p", "u1")
@@ -67,7 +67,7 @@ async def test_a_finished_pod_is_released_while_it_still_exists(phase):
     assert one.state.ended["u1"].cause == Cause.FINISHED
 
 
-async def test_a_terminating_pod_is_released_when_its_grace_period_has_passed():
+async def test_terminating_pod_is_released_when_its_grace_period_ends():
     async with world(settle_seconds=0.2) as one, settling(one):
         await one.synced()
         persist(one, "p", "u1")
@@ -87,7 +87,7 @@ async def test_a_terminating_pod_is_released_when_its_grace_period_has_passed():
     assert one.state.ended["u1"].cause == Cause.FINISHED
 
 
-async def test_changes_of_status_alone_ask_nothing_of_the_ledger():
+async def test_change_of_status_sends_no_command():
     async with world() as one, settling(one):
         await one.synced()
         persist(one, "p")
@@ -100,7 +100,7 @@ async def test_changes_of_status_alone_ask_nothing_of_the_ledger():
     assert len(one.asked) == before + 1
 
 
-async def test_a_pod_that_comes_and_goes_at_once_leaves_nothing():
+async def test_short_lived_pod_leaves_no_charge():
     async with world() as one, settling(one):
         await one.synced()
         for number in range(50):
@@ -111,7 +111,7 @@ async def test_a_pod_that_comes_and_goes_at_once_leaves_nothing():
         await one.until(lambda: len(one.state.namespaces["c/red"].entries) == 1)
 
 
-async def test_a_creation_that_never_appears_is_released_by_proof():
+async def test_unwritten_creation_is_released_by_proof():
     async with world(settle_seconds=0.2) as one, settling(one):
         await one.synced()
         await one.reserve("p", "u1")
@@ -120,7 +120,7 @@ async def test_a_creation_that_never_appears_is_released_by_proof():
     assert one.drift == {}
 
 
-async def test_time_alone_never_releases_while_lists_fail():
+async def test_time_alone_releases_nothing_while_lists_fail():
     async with world(settle_seconds=0.1) as one, settling(one):
         await one.synced()
         one.server.failing = ClusterUnavailable("etcd is down")
@@ -142,7 +142,7 @@ async def test_one_list_serves_all_attempts_of_a_namespace():
         assert one.server.lists - lists <= 2
 
 
-async def test_a_creation_that_was_written_late_is_found_and_not_released():
+async def test_creation_is_not_released_when_it_was_written_late():
     async with world(settle_seconds=0.2) as one:
         await one.reserve("p", "u1")
         async with settling(one):
@@ -151,7 +151,7 @@ async def test_a_creation_that_was_written_late_is_found_and_not_released():
             await one.until(lambda: committed(one, "p"))
 
 
-async def test_an_update_that_was_not_written_is_released_and_its_object_stays():
+async def test_unwritten_update_is_released_and_its_object_stays():
     async with world(settle_seconds=0.2) as one, settling(one):
         await one.synced()
         version = int(persist(one, "p", "u1")["metadata"]["resourceVersion"])
@@ -163,7 +163,7 @@ async def test_an_update_that_was_not_written_is_released_and_its_object_stays()
         assert one.entry("p").charge == DEMAND
 
 
-async def test_an_update_that_changed_only_the_status_is_fenced_by_the_newer_version():
+async def test_status_update_is_fenced_by_the_newer_version():
     async with world(settle_seconds=0.2) as one, settling(one):
         await one.synced()
         version = int(persist(one, "p", "u1")["metadata"]["resourceVersion"])
@@ -177,7 +177,7 @@ async def test_an_update_that_changed_only_the_status_is_fenced_by_the_newer_ver
         assert one.entry("p").committed.version == version + 1
 
 
-async def test_what_happened_while_nobody_looked_is_recounted():
+async def test_changes_during_a_gap_are_recounted():
     async with world() as one:
         async with settling(one):
             await one.synced()
@@ -194,7 +194,7 @@ async def test_what_happened_while_nobody_looked_is_recounted():
             assert one.drift == {Cause.DELETED: 1, Cause.UNRESERVED: 3}
 
 
-async def test_a_recount_releases_no_open_attempt():
+async def test_recount_releases_no_open_attempt():
     async with world() as one:
         await one.reserve("p", "u1")
         async with settling(one):
@@ -203,7 +203,7 @@ async def test_a_recount_releases_no_open_attempt():
             assert one.settlement.open_attempts == 1
 
 
-async def test_a_recount_is_repeated_from_time_to_time():
+async def test_recount_is_repeated_periodically():
     async with world(recount_seconds=0.2) as one, settling(one):
         await one.synced()
         persist(one, "p", "u1")
@@ -213,7 +213,7 @@ async def test_a_recount_is_repeated_from_time_to_time():
         await one.until(lambda: one.entry("p") is None)
 
 
-async def test_other_clusters_and_other_kinds_are_left_alone():
+async def test_other_clusters_and_kinds_are_not_changed():
     async with world(settle_seconds=0.1) as one:
         await one.reserve("p", "u1", namespace="elsewhere/red")
         await one.writer.submit(SetLimits("quota/elsewhere/red/q", ("elsewhere/red",), {GPUS: 5}))
@@ -228,7 +228,7 @@ async def test_other_clusters_and_other_kinds_are_left_alone():
         assert "quota/elsewhere/red/q" in one.state.accounts
 
 
-async def test_quotas_are_set_changed_and_closed_as_their_objects_are():
+async def test_accounts_follow_resource_quotas():
     async with world() as one, settling(one):
         await one.synced()
         one.server.create("resourcequotas", "red", quota_body("q", **{GPUS: "2", "pods": "9"}))
@@ -243,7 +243,7 @@ async def test_quotas_are_set_changed_and_closed_as_their_objects_are():
         await one.until(lambda: one.limits("q") is None)
 
 
-async def test_a_change_of_a_quotas_scopes_changes_what_its_account_selects():
+async def test_account_selects_by_new_scopes_when_its_quota_changes():
     def selects() -> Selection:
         return one.state.accounts[f"quota/{CLUSTER}/red/q"].selects
 
@@ -261,7 +261,7 @@ async def test_a_change_of_a_quotas_scopes_changes_what_its_account_selects():
         await one.until(lambda: selects() == (Requirement("!priority", "In", ("high", "low")),))
 
 
-async def test_a_quota_that_was_deleted_while_nobody_looked_is_closed():
+async def test_account_is_closed_when_its_quota_was_deleted_in_a_gap():
     async with world() as one:
         async with settling(one):
             one.server.create("resourcequotas", "red", quota_body("q", **{GPUS: "2"}))
@@ -272,7 +272,7 @@ async def test_a_quota_that_was_deleted_while_nobody_looked_is_closed():
             assert one.limits("q") is None
 
 
-async def test_changes_of_a_quotas_status_ask_nothing_of_the_ledger():
+async def test_change_of_a_quotas_status_sends_no_command():
     async with world() as one, settling(one):
         one.server.create("resourcequotas", "red", quota_body("q", **{GPUS: "2"}))
         await one.until(lambda: one.limits("q") == {GPUS: 2})
@@ -285,21 +285,21 @@ async def test_changes_of_a_quotas_status_ask_nothing_of_the_ledger():
     assert len(one.asked) == before + 1
 
 
-async def test_a_cluster_name_that_is_taken_refuses_to_start():
+async def test_start_is_refused_when_the_cluster_name_is_taken():
     async with world() as one:
         await one.writer.submit(RegisterCluster(CLUSTER, "uid-of-another-cluster"))
         with pytest.raises(ClusterNameTaken, match="--cluster"):
             await asyncio.wait_for(one.settlement.run(), 5)
 
 
-async def test_a_cluster_that_has_its_name_already_asks_nobody():
+async def test_registered_cluster_sends_no_command():
     async with world() as one:
         await one.writer.submit(RegisterCluster(CLUSTER, await one.cluster.kube_system_uid()))
         await one.settlement.register()
         assert one.asked == []
 
 
-async def test_a_passive_replica_asks_nothing_and_an_active_one_that_yields_stops():
+async def test_only_the_active_replica_sends_commands():
     async with world() as one:
         one.active = False
         async with settling(one):
@@ -319,7 +319,7 @@ async def test_a_passive_replica_asks_nothing_and_an_active_one_that_yields_stop
             assert one.settlement.problems() == []
 
 
-async def test_readiness_says_what_the_cluster_does_not_tell():
+async def test_readiness_shows_which_watches_fail():
     async with world() as one:
         one.cluster.watch_pods = _silent
         async with settling(one):
@@ -331,7 +331,7 @@ async def _silent():
     yield
 
 
-async def test_a_pod_whose_request_makes_no_sense_charges_nothing_and_is_counted():
+async def test_invalid_pod_is_charged_nothing_and_counted():
     body = pod_body("p")
     body["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpumem"] = "16Gi"
     async with world() as one, settling(one):

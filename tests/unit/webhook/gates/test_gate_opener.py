@@ -42,7 +42,7 @@ async def limited(one: World, gpu: int, namespace: str = "red") -> None:
     await one.until(lambda: account in one.state.accounts)
 
 
-async def test_a_pod_with_room_is_reserved_and_its_gate_is_removed():
+async def test_gate_is_removed_when_the_demand_is_reserved():
     async with full_world() as one, settling(one):
         await one.synced()
         await limited(one, 1)
@@ -55,7 +55,7 @@ async def test_a_pod_with_room_is_reserved_and_its_gate_is_removed():
         assert one.drift == {}
 
 
-async def test_a_pod_without_room_counts_nothing_until_something_is_freed():
+async def test_waiting_pod_is_charged_nothing_until_amounts_are_freed():
     async with full_world() as one, settling(one):
         await one.synced()
         await limited(one, 1)
@@ -70,7 +70,7 @@ async def test_a_pod_without_room_counts_nothing_until_something_is_freed():
         await one.until(lambda: not is_gated(one, "p"))
 
 
-async def test_it_is_known_how_many_pods_wait_and_for_how_long():
+async def test_number_and_age_of_waiting_pods_are_reported():
     async with full_world() as one, settling(one):
         await one.synced()
         assert (one.settlement.waiting, one.settlement.waiting_seconds_max) == (0, 0.0)
@@ -83,7 +83,7 @@ async def test_it_is_known_how_many_pods_wait_and_for_how_long():
     assert (one.settlement.waiting, one.settlement.waiting_seconds_max) == (0, 0.0)
 
 
-async def test_a_pod_without_room_is_not_asked_for_again_and_again():
+async def test_waiting_pod_is_not_tried_while_nothing_changes():
     async with full_world() as one, settling(one):
         await one.synced()
         await limited(one, 1)
@@ -95,7 +95,7 @@ async def test_a_pod_without_room_is_not_asked_for_again_and_again():
         assert sum(isinstance(told, Reserve) for told in one.asked) == 1
 
 
-async def test_what_nobody_saw_change_is_asked_for_again_in_time(monkeypatch):
+async def test_waiting_pod_is_tried_again_after_a_while(monkeypatch):
     monkeypatch.setattr(gate_queue, "SLOW_SECONDS", 0.5)
     async with full_world() as one, settling(one):
         await one.synced()
@@ -104,7 +104,7 @@ async def test_what_nobody_saw_change_is_asked_for_again_in_time(monkeypatch):
         await one.until(lambda: sum(isinstance(told, Reserve) for told in one.asked) > 1)
 
 
-async def test_one_denial_is_kept_for_each_pod_that_waits_however_long(monkeypatch):
+async def test_one_denial_is_recorded_for_each_waiting_pod(monkeypatch):
     monkeypatch.setattr(gate_queue, "SLOW_SECONDS", 0.05)
     store = MemoryStore()
     async with full_world(store=store) as one, settling(one):
@@ -122,7 +122,7 @@ async def test_one_denial_is_kept_for_each_pod_that_waits_however_long(monkeypat
         await one.until(lambda: not is_gated(one, "p") and not is_gated(one, "q"))
 
 
-async def test_the_oldest_of_a_namespace_goes_first_and_holds_up_the_younger_ones():
+async def test_oldest_pod_of_a_namespace_is_admitted_first():
     async with full_world() as one:
         for name, age, gpu in (("a-young", 1, 1), ("z-old", 9, 2)):
             wait(one, name, age, gpu)
@@ -138,7 +138,7 @@ async def test_the_oldest_of_a_namespace_goes_first_and_holds_up_the_younger_one
             assert is_gated(one, "a-young")
 
 
-async def test_a_pod_that_can_never_fit_does_not_hold_up_the_others():
+async def test_pod_that_never_fits_does_not_block_the_others():
     async with full_world() as one:
         for name, age, gpu in (("a-young", 1, 1), ("z-old", 9, 5)):
             wait(one, name, age, gpu)
@@ -166,7 +166,7 @@ async def test_namespaces_take_turns(tries, monkeypatch):
         assert [name for name in opened if name != "b"] == [f"r{number}" for number in range(5)]
 
 
-async def test_where_limits_do_not_hold_nobody_waits():
+async def test_pods_do_not_wait_when_limits_are_not_enforced():
     async with full_world() as one:
         policy = {"metadata": {"name": "p"}, "spec": {"namespaces": ["red"], "mode": "warn"}}
         one.server.create(POLICIES.name, "", policy)
@@ -178,7 +178,7 @@ async def test_where_limits_do_not_hold_nobody_waits():
             await one.until(lambda: one.used("quota/c/red/q", GPUS) == 1)
 
 
-async def test_a_gate_that_cannot_be_removed_is_tried_again_and_charged_once(monkeypatch):
+async def test_pod_is_charged_once_when_removing_its_gate_is_retried(monkeypatch):
     monkeypatch.setattr(gate_opener, "RETRY_SECONDS", 0.1)
     async with full_world() as one, settling(one):
         await one.synced()
@@ -191,7 +191,7 @@ async def test_a_gate_that_cannot_be_removed_is_tried_again_and_charged_once(mon
         assert sum(isinstance(told, Reserve) for told in one.asked) == 1
 
 
-async def test_a_pod_that_is_deleted_while_it_waits_is_forgotten():
+async def test_waiting_pod_is_forgotten_when_deleted():
     async with full_world() as one, settling(one):
         await one.synced()
         await limited(one, 0)
@@ -205,7 +205,7 @@ async def test_a_pod_that_is_deleted_while_it_waits_is_forgotten():
         assert one.entry("p") is None
 
 
-async def test_a_pod_that_went_without_a_word_is_forgotten_at_the_next_list():
+async def test_waiting_pod_is_forgotten_when_the_next_list_lacks_it():
     async with full_world(recount_seconds=0.5) as one, settling(one):
         await one.synced()
         await limited(one, 0)
@@ -220,7 +220,7 @@ async def test_a_pod_that_went_without_a_word_is_forgotten_at_the_next_list():
 
 
 @pytest.mark.parametrize("held", [False, True])
-async def test_after_a_recount_waiting_pods_count_if_something_is_reserved_for_them(held):
+async def test_waiting_pods_are_charged_by_a_recount_when_reserved(held):
     async with full_world() as one:
         one.cluster.refusing = ClusterUnavailable("the API server is down")
         if held:
@@ -234,7 +234,7 @@ async def test_after_a_recount_waiting_pods_count_if_something_is_reserved_for_t
                 assert one.entry("p").committed.uid == "uid-p"
 
 
-async def test_a_change_that_was_never_written_lets_no_pod_in():
+async def test_unwritten_change_admits_no_pod():
     async with full_world(settle_seconds=0.5) as one, settling(one):
         await one.synced()
         await limited(one, 0)
@@ -247,7 +247,7 @@ async def test_a_change_that_was_never_written_lets_no_pod_in():
         assert one.used("quota/c/red/q", GPUS) == 0
 
 
-async def test_pods_that_wait_have_events_that_say_what_for(monkeypatch):
+async def test_waiting_pods_have_events_with_the_reason(monkeypatch):
     monkeypatch.setattr(waiting_events, "FIRST_SECONDS", 0.0)
     async with full_world() as one, settling(one):
         await one.synced()
@@ -270,7 +270,7 @@ async def test_pods_that_wait_have_events_that_say_what_for(monkeypatch):
         assert len(one.cluster.events) == 3
 
 
-async def test_a_pod_that_is_let_in_at_once_has_no_event():
+async def test_pod_has_no_event_when_admitted_at_once():
     async with full_world() as one, settling(one):
         await one.synced()
         await limited(one, 1)
@@ -279,7 +279,7 @@ async def test_a_pod_that_is_let_in_at_once_has_no_event():
         assert one.cluster.events == []
 
 
-async def test_events_that_cannot_be_written_are_counted_and_hold_up_no_gate(monkeypatch):
+async def test_failed_events_are_counted_and_delay_no_gate(monkeypatch):
     monkeypatch.setattr(waiting_events, "FIRST_SECONDS", 0.0)
     async with full_world() as one, settling(one):
         await one.synced()

@@ -59,7 +59,7 @@ def short(quota: str, used: int = 4) -> Obstacle:
     return Obstacle.of(Denial(Reason.EXCEEDS_LIMIT, f"{used} used", True, shortages=(line,)))
 
 
-async def test_a_pod_has_an_event_when_it_has_waited_a_little() -> None:
+async def test_first_event_is_written_after_a_short_wait() -> None:
     scene = Scene()
     scene.wait("a", short("q"))
     assert scene.round(FIRST_SECONDS - 0.1) == []
@@ -70,7 +70,7 @@ async def test_a_pod_has_an_event_when_it_has_waited_a_little() -> None:
     assert "4 used" in event.note
 
 
-async def test_the_event_is_written_once_in_half_an_hour_whatever_others_use() -> None:
+async def test_event_is_written_each_half_hour_when_the_reason_stays() -> None:
     scene = Scene()
     scene.wait("a", short("q"))
     assert len(scene.round(10)) == 1
@@ -81,7 +81,7 @@ async def test_the_event_is_written_once_in_half_an_hour_whatever_others_use() -
     assert scene.round(10 + 2 * AGAIN_SECONDS - 1) == []
 
 
-async def test_another_reason_is_another_event_after_a_minute() -> None:
+async def test_event_is_written_after_a_minute_when_the_reason_changes() -> None:
     scene = Scene()
     scene.wait("a", short("q"))
     scene.round(10)
@@ -92,7 +92,7 @@ async def test_another_reason_is_another_event_after_a_minute() -> None:
     assert scene.round(10 + CHANGED_SECONDS + 1) == []
 
 
-async def test_who_waits_behind_another_pod_is_told_so() -> None:
+async def test_event_names_the_pod_in_front() -> None:
     scene = Scene()
     scene.wait("a", short("q").behind("first"))
     [event] = scene.round(10)
@@ -100,7 +100,7 @@ async def test_who_waits_behind_another_pod_is_told_so() -> None:
     assert "4 used" in event.note
 
 
-async def test_a_pod_of_which_nothing_is_known_yet_is_looked_at_again_later() -> None:
+async def test_pod_is_checked_later_when_it_was_not_tried_yet() -> None:
     scene = Scene()
     scene.wait("a", None)
     assert scene.round(10) == []
@@ -111,7 +111,7 @@ async def test_a_pod_of_which_nothing_is_known_yet_is_looked_at_again_later() ->
     assert len(scene.round(10 + FIRST_SECONDS)) == 1
 
 
-async def test_one_round_looks_at_no_more_pods_than_it_writes_events() -> None:
+async def test_round_checks_no_more_pods_than_its_bound() -> None:
     scene = Scene()
     for number in range(3 * ROUND_MAX):
         scene.wait(str(number), short("q"))
@@ -125,7 +125,7 @@ async def test_one_round_looks_at_no_more_pods_than_it_writes_events() -> None:
     assert len(scene.round(1_000)) == ROUND_MAX
 
 
-async def test_what_the_queue_has_no_room_for_is_written_later_and_not_dropped(
+async def test_event_is_written_later_when_the_queue_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene()
@@ -139,7 +139,7 @@ async def test_what_the_queue_has_no_room_for_is_written_later_and_not_dropped(
     assert dropped == []
 
 
-async def test_who_waits_no_more_is_forgotten() -> None:
+async def test_pod_is_forgotten_when_it_no_longer_waits() -> None:
     scene = Scene()
     for uid in ("told", "gone", "new"):
         scene.wait(uid, short("q"), 100 if uid == "new" else 0)
@@ -151,7 +151,7 @@ async def test_who_waits_no_more_is_forgotten() -> None:
     assert len(scene.events) == 0
 
 
-async def test_many_pods_of_which_nothing_is_known_keep_no_other_from_its_events() -> None:
+async def test_untried_pods_do_not_delay_the_events_of_others() -> None:
     scene = Scene()
     scene.wait("a", short("q"))
     assert len(scene.round(10)) == 1

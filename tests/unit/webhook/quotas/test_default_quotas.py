@@ -32,7 +32,7 @@ def quotas(one: World) -> set[tuple[str, str]]:
     return {(where, name) for kind, where, name in one.server.objects if kind == "resourcequotas"}
 
 
-async def test_every_namespace_that_a_policy_selects_gets_its_quota():
+async def test_selected_namespaces_get_the_default_quota():
     async with full_world() as one:
         namespace(one, "red")
         namespace(one, "blue")
@@ -44,7 +44,7 @@ async def test_every_namespace_that_a_policy_selects_gets_its_quota():
             await one.until(lambda: quotas(one) == {("red", "given"), ("green", "given")})
 
 
-async def test_a_quota_of_that_name_stays_as_it_is():
+async def test_existing_quota_is_not_changed():
     async with full_world() as one:
         namespace(one, "red")
         body = {"metadata": {"name": "given"}, "spec": {"hard": {GPUS: "1"}}}
@@ -57,7 +57,7 @@ async def test_a_quota_of_that_name_stays_as_it_is():
             assert [write for write in one.cluster.writes if write[0] == "quota"] == []
 
 
-async def test_a_quota_that_is_deleted_by_hand_comes_again():
+async def test_default_quota_is_created_again_when_deleted():
     async with full_world() as one:
         namespace(one, "red")
         policy(one)
@@ -68,7 +68,7 @@ async def test_a_quota_that_is_deleted_by_hand_comes_again():
             await one.until(lambda: quotas(one) == {("red", "given")})
 
 
-async def test_a_namespace_that_refuses_is_tried_again_after_a_pause():
+async def test_creation_is_retried_after_a_pause_when_refused():
     async with full_world() as one:
         namespace(one, "red")
         policy(one)
@@ -80,7 +80,7 @@ async def test_a_namespace_that_refuses_is_tried_again_after_a_pause():
             await one.until(lambda: quotas(one) == {("red", "given")})
 
 
-async def test_a_default_quota_in_bytes_is_made_with_the_number_that_it_means():
+async def test_default_quota_in_bytes_is_created_as_a_number():
     memory = "limits.nvidia.com/gpumem"
     async with full_world() as one:
         namespace(one, "red")

@@ -14,7 +14,7 @@ def body(name: str, value: str) -> dict:
     return {"metadata": {"name": name, "generation": 1}, "spec": {"hard": {MEM: value}}}
 
 
-async def test_a_stored_quota_in_bytes_counts_as_mebibytes_and_is_shown_until_it_is_mended():
+async def test_quota_in_bytes_counts_as_mebibytes_and_warns_until_corrected():
     async with full_world() as one:
         one.server.create("resourcequotas", "red", body("q", "16Gi"))
         async with settling(one):
@@ -30,7 +30,7 @@ async def test_a_stored_quota_in_bytes_counts_as_mebibytes_and_is_shown_until_it
             assert one.limits("q") == {MEM: 16_384}
 
 
-async def test_a_universe_quota_in_bytes_counts_as_mebibytes_and_is_shown_until_it_is_gone():
+async def test_universe_quota_in_bytes_counts_as_mebibytes_and_warns():
     async with full_world() as one, settling(one):
         await one.synced()
         one.server.create(UNIVERSE_QUOTAS.name, "", body("all", "16Gi"))
@@ -43,7 +43,7 @@ async def test_a_universe_quota_in_bytes_counts_as_mebibytes_and_is_shown_until_
 
 
 @pytest.mark.parametrize("value", ["8200Ti", "1e400", "10e399", "-1", "0.5", "1e3", "", "9" * 400])
-async def test_no_amount_of_a_quota_keeps_the_other_quotas_from_being_followed(value: str):
+async def test_invalid_amount_of_a_quota_does_not_stop_the_others(value: str):
     async with full_world() as one, settling(one):
         await one.synced()
         one.server.create("resourcequotas", "red", body("odd", value))
@@ -52,7 +52,7 @@ async def test_no_amount_of_a_quota_keeps_the_other_quotas_from_being_followed(v
         await one.until(lambda: one.limits("plain") == {MEM: 7})
 
 
-async def test_readiness_names_some_odd_quotas_and_counts_the_others():
+async def test_readiness_names_some_quota_warnings_and_counts_the_rest():
     found = quota_warnings.QuotaWarnings()
     for number in range(quota_warnings.SHOWN_MAX + 3):
         found.note(f"quota/c/red/{number}", ("odd", "and more"))

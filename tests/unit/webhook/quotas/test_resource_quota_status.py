@@ -39,7 +39,7 @@ def outcomes(one: World, resource: str = "resourcequotas") -> dict[str, int]:
     return {key[2]: many for key, many in one.counted.items() if key[:2] == (name, resource)}
 
 
-async def test_what_is_charged_is_shown_by_the_keys_that_kubernetes_does_not_count():
+async def test_status_has_the_amounts_of_keys_that_kubernetes_ignores():
     async with full_world() as one, settling(one):
         await one.synced()
         quota(one, **{GPUS: "4", MEMORY: "8000", NATIVE: "9"})
@@ -50,7 +50,7 @@ async def test_what_is_charged_is_shown_by_the_keys_that_kubernetes_does_not_cou
         await one.until(lambda: used(one)[GPUS] == "0")
 
 
-async def test_nothing_is_written_while_nothing_changes():
+async def test_status_is_not_written_while_nothing_changes():
     async with full_world() as one, settling(one):
         await one.synced()
         quota(one, **{GPUS: "4", MEMORY: "64000"})
@@ -60,7 +60,7 @@ async def test_nothing_is_written_while_nothing_changes():
         assert len(one.cluster.writes) == 1
 
 
-async def test_without_the_setting_nothing_is_written():
+async def test_status_is_not_written_without_the_setting():
     async with full_world(write_quota_status=False) as one, settling(one):
         await one.synced()
         quota(one, **{GPUS: "4"})
@@ -70,7 +70,7 @@ async def test_without_the_setting_nothing_is_written():
         assert one.cluster.writes == []
 
 
-async def test_a_quota_that_somebody_else_has_written_holds_up_no_other():
+async def test_conflict_on_a_quota_does_not_delay_the_others():
     async with full_world() as one, settling(one):
         await one.synced()
         honest, conflicts = one.cluster.patch_quota_status, list[str]()
@@ -91,7 +91,7 @@ async def test_a_quota_that_somebody_else_has_written_holds_up_no_other():
         await one.until(lambda: used(one).get(GPUS) == "0")
 
 
-async def test_a_failure_is_tried_again_after_a_pause():
+async def test_write_is_retried_after_a_pause_when_it_failed():
     async with full_world() as one, settling(one):
         await one.synced()
         one.cluster.refusing = ClusterUnavailable("the API server is down")
@@ -116,12 +116,12 @@ async def test_a_failure_is_tried_again_after_a_pause():
         ("limits.example.com/unknown", 5, "5"),
     ],
 )
-def test_amounts_are_shown_in_the_unit_of_their_key(key, amount, shown):
+def test_amounts_are_written_in_the_unit_of_their_key(key, amount, shown):
     vendor = msgspec.structs.replace(NVIDIA, memory_factor=512)
     rules = DemandRules(vendors=(vendor,), managed=("cpu", "memory"))
     assert hard_limits.quantity(key, amount, rules) == shown
 
 
-def test_a_limit_that_is_shown_is_read_as_the_same_limit():
+def test_written_limit_is_read_as_the_same_limit():
     limits = hard_limits.read({MEMORY: "64k"}, RULES, pytest.fail, zero_is_unlimited=False)
     assert hard_limits.quantity(MEMORY, limits[MEMORY], RULES) == "64000"

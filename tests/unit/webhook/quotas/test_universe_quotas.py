@@ -52,7 +52,7 @@ async def test_accounts_follow_the_universe_quotas_of_the_authority():
         await one.until(lambda: limits(one) is None)
 
 
-async def test_accounts_whose_quota_went_while_nobody_looked_are_closed():
+async def test_account_is_closed_when_its_quota_is_deleted_during_a_gap():
     async with full_world() as one:
         await one.writer.submit(SetLimits(accounts.universe("old"), (), {GPUS: 1}, reach=Reach()))
         async with settling(one):
@@ -60,7 +60,7 @@ async def test_accounts_whose_quota_went_while_nobody_looked_are_closed():
             assert limits(one, "old") is None
 
 
-async def test_another_cluster_than_the_authority_leaves_universe_accounts_alone():
+async def test_universe_accounts_stay_when_the_cluster_is_not_the_authority():
     async with full_world(universe_authority=False) as one:
         await one.writer.submit(SetLimits(accounts.universe("old"), (), {GPUS: 1}, reach=Reach()))
         universe(one)
@@ -70,7 +70,7 @@ async def test_another_cluster_than_the_authority_leaves_universe_accounts_alone
             assert limits(one) is None
 
 
-async def test_a_quota_that_cannot_be_read_limits_what_it_limited_before():
+async def test_account_keeps_its_limits_when_its_quota_is_unreadable():
     async with full_world() as one, settling(one):
         await one.synced()
         universe(one)
@@ -81,7 +81,7 @@ async def test_a_quota_that_cannot_be_read_limits_what_it_limited_before():
         assert limits(one) == {GPUS: 8}
 
 
-async def test_labels_of_namespaces_say_what_is_reached_as_soon_as_they_change():
+async def test_quota_covers_namespaces_as_soon_as_their_labels_change():
     async with full_world() as one, settling(one):
         await one.synced()
         universe(one, namespaceSelector={"matchLabels": {"team": "a"}})
@@ -97,7 +97,7 @@ async def test_labels_of_namespaces_say_what_is_reached_as_soon_as_they_change()
         await one.until(lambda: one.used(ALL, GPUS) == 2)
 
 
-async def test_an_older_replicas_word_on_the_cluster_does_not_stand(monkeypatch):
+async def test_cluster_labels_of_an_older_replica_are_replaced(monkeypatch):
     monkeypatch.setattr(cluster_labels, "SEND_SECONDS", 0.1)
     traits = place_traits.of_cluster(CLUSTER, "eu", None)
     async with full_world(cluster_traits=traits) as one, settling(one):
@@ -106,7 +106,7 @@ async def test_an_older_replicas_word_on_the_cluster_does_not_stand(monkeypatch)
         await one.until(lambda: one.state.described.get(CLUSTER) == traits)
 
 
-async def test_what_is_known_of_cluster_and_namespaces_is_told_once():
+async def test_cluster_and_namespace_labels_are_sent_once():
     traits = place_traits.of_cluster(CLUSTER, "eu", {"tier": "prod"})
     async with full_world(cluster_traits=traits) as one:
         namespace(one, "red", team="a")
@@ -122,7 +122,7 @@ async def test_what_is_known_of_cluster_and_namespaces_is_told_once():
         assert subjects == {CLUSTER: 1, f"{CLUSTER}/red": 1, f"{CLUSTER}/last": 1}
 
 
-async def test_a_namespace_that_is_deleted_is_forgotten():
+async def test_labels_are_removed_when_their_namespace_is_deleted():
     async with full_world() as one:
         namespace(one, "red", team="a")
         async with settling(one):
@@ -132,7 +132,7 @@ async def test_a_namespace_that_is_deleted_is_forgotten():
         assert f"{CLUSTER}/red" not in one.state.described_at
 
 
-async def test_a_namespace_that_went_while_nobody_looked_is_forgotten():
+async def test_labels_are_removed_when_deleted_during_a_gap():
     async with full_world() as one:
         await one.writer.submit(Describe(f"{CLUSTER}/red", "!name=red,team=a"))
         await one.writer.submit(Describe("other/red", "!name=red,team=a"))
@@ -162,7 +162,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(universe_quota_status, "WRITE_SECONDS", 0.05)
 
 
-async def test_the_status_says_who_uses_how_much(quick):
+async def test_status_has_the_usage_by_cluster_and_namespace(quick):
     async with full_world() as one, settling(one):
         await one.synced()
         universe(one)
@@ -193,7 +193,7 @@ async def test_the_status_says_who_uses_how_much(quick):
         assert [one["name"] for one in status(one)["clusters"][0]["namespaces"]] == ["red"]
 
 
-async def test_the_status_is_written_when_something_has_changed_and_not_otherwise(quick):
+async def test_status_is_written_only_when_it_changes(quick):
     async with full_world() as one, settling(one):
         await one.synced()
         universe(one)
@@ -202,7 +202,7 @@ async def test_the_status_is_written_when_something_has_changed_and_not_otherwis
         assert len(one.cluster.writes) == 1
 
 
-async def test_conditions_say_what_is_odd_and_since_when(quick):
+async def test_conditions_have_the_warnings_and_their_time(quick):
     async with full_world() as one, settling(one):
         await one.synced()
         universe(one)
@@ -219,7 +219,7 @@ async def test_conditions_say_what_is_odd_and_since_when(quick):
         assert condition(one, "InEffect")["observedGeneration"] == 2
 
 
-async def test_a_quota_that_limits_nothing_says_so(quick):
+async def test_condition_shows_when_a_quota_limits_nothing(quick):
     async with full_world() as one, settling(one):
         await one.synced()
         body = {"metadata": {"name": "all"}, "spec": {"hard": {"pods": "3"}}}
@@ -228,7 +228,7 @@ async def test_a_quota_that_limits_nothing_says_so(quick):
         assert status(one)["hard"] == {}
 
 
-async def test_a_status_that_cannot_be_written_is_tried_again_later(quick, monkeypatch):
+async def test_status_is_retried_when_it_cannot_be_written(quick, monkeypatch):
     monkeypatch.setattr(universe_quota_status, "RETRY_SECONDS", 0.1)
     async with full_world() as one, settling(one):
         await one.synced()
@@ -241,7 +241,7 @@ async def test_a_status_that_cannot_be_written_is_tried_again_later(quick, monke
         assert outcomes(one) == {"failed", "done"}
 
 
-async def test_a_quota_of_another_cluster_than_the_authority_says_that_it_does_not_count(quick):
+async def test_condition_shows_when_the_cluster_is_not_the_authority(quick):
     async with full_world(universe_authority=False) as one, settling(one):
         await one.synced()
         universe(one)
@@ -253,7 +253,7 @@ async def test_a_quota_of_another_cluster_than_the_authority_says_that_it_does_n
         assert limits(one) is None
 
 
-async def test_a_status_from_the_time_as_authority_is_replaced(quick):
+async def test_status_is_replaced_when_the_cluster_is_no_longer_authority(quick):
     async with full_world(universe_authority=False) as one:
         universe(one)
         old = {"used": {GPUS: "3"}, "conditions": [{"type": "InEffect", "status": "True"}]}
@@ -263,7 +263,7 @@ async def test_a_status_from_the_time_as_authority_is_replaced(quick):
             assert status(one)["used"] == {}
 
 
-async def test_what_could_not_be_said_of_an_ignored_quota_is_said_later(quick, monkeypatch):
+async def test_ignored_quotas_status_is_retried_when_it_failed(quick, monkeypatch):
     monkeypatch.setattr(ignored_universe_quotas, "RETRY_SECONDS", 0.1)
     async with full_world(universe_authority=False) as one, settling(one):
         await one.synced()
@@ -277,7 +277,7 @@ async def test_what_could_not_be_said_of_an_ignored_quota_is_said_later(quick, m
         assert outcomes(one) == {"failed", "done"}
 
 
-async def test_a_breakdown_that_is_kept_up_to_date_is_the_one_worked_out_anew():
+async def test_usage_kept_up_to_date_equals_a_fresh_sum():
     async with full_world() as one:
         kept = UsageByNamespace(one.writer)
         one.writer.subscribe(kept.follow)
@@ -303,7 +303,7 @@ async def test_a_breakdown_that_is_kept_up_to_date_is_the_one_worked_out_anew():
         assert set(narrower) == {f"{CLUSTER}/n1", f"{CLUSTER}/n2"}
 
 
-async def test_what_changes_while_a_breakdown_is_worked_out_is_in_it(monkeypatch):
+async def test_usage_has_the_changes_made_while_it_is_summed_up(monkeypatch):
     monkeypatch.setattr(periodic, "STEPS", 1)
     async with full_world() as one:
         kept = UsageByNamespace(one.writer)

@@ -67,7 +67,7 @@ def policies_of(default: NamespacePolicy | None = None) -> Policies:
     return Policies(default or NamespacePolicy(), Namespaces(None))
 
 
-async def test_nothing_is_written_before_the_policies_are_known() -> None:
+async def test_condition_is_not_written_before_policies_are_listed() -> None:
     cluster, policies = Cluster(), policies_of()
     async with running(cluster, policies):
         for _ in range(20):
@@ -77,7 +77,7 @@ async def test_nothing_is_written_before_the_policies_are_known() -> None:
         await cluster.has(1)
 
 
-async def test_the_condition_follows_the_policies_and_is_written_once_each_time() -> None:
+async def test_condition_is_written_once_for_each_change_of_policies() -> None:
     cluster, policies = Cluster(), policies_of()
     policies.take(Listed(1, []))
     async with running(cluster, policies):
@@ -91,7 +91,7 @@ async def test_the_condition_follows_the_policies_and_is_written_once_each_time(
     assert cluster.written == [narrow, mutating_conditions.WIDE, narrow]
 
 
-async def test_the_condition_is_written_again_after_a_while(
+async def test_condition_is_written_again_after_a_period(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mutating_conditions, "AGAIN_SECONDS", 0.01)
@@ -102,7 +102,7 @@ async def test_the_condition_is_written_again_after_a_while(
     assert set(cluster.written) == {condition(DemandRules(), CardSchedulers())}
 
 
-async def test_a_condition_that_could_not_be_written_is_tried_again(
+async def test_condition_is_retried_when_it_could_not_be_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mutating_conditions, "RETRY_SECONDS", 0.01)
@@ -119,7 +119,7 @@ async def test_a_condition_that_could_not_be_written_is_tried_again(
 
 
 @pytest.mark.parametrize("refusal", [Forbidden("no"), NotFound("gone")], ids=["right", "absent"])
-async def test_what_cannot_be_narrowed_stays_wide_and_ends_nothing(refusal: Exception) -> None:
+async def test_failure_to_narrow_the_condition_stops_nothing(refusal: Exception) -> None:
     cluster, policies = Cluster(refusal), policies_of()
     policies.take(Listed(1, []))
     async with running(cluster, policies) as task:
@@ -129,5 +129,5 @@ async def test_what_cannot_be_narrowed_stays_wide_and_ends_nothing(refusal: Exce
         assert not task.done()
 
 
-def test_where_nothing_is_completed_nobody_is_asked_about() -> None:
+def test_condition_never_holds_when_no_pod_is_completed() -> None:
     assert condition(DemandRules(vendors=select_vendors(["hygon"])), CardSchedulers()) == "false"

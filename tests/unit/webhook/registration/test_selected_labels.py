@@ -53,7 +53,7 @@ async def running(cluster: Cluster) -> AsyncIterator[asyncio.Task[None]]:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_the_condition_follows_the_labels_and_is_written_once_each_time() -> None:
+async def test_condition_is_written_once_for_each_change_of_labels() -> None:
     cluster = Cluster()
     async with running(cluster):
         await cluster.has(1)
@@ -66,7 +66,7 @@ async def test_the_condition_follows_the_labels_and_is_written_once_each_time() 
     assert (webhook, condition) == ("pods.validate.gpuledger.io", "changes-what-is-judged")
 
 
-async def test_the_condition_is_written_again_after_a_while(
+async def test_condition_is_written_again_after_a_period(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(selected_labels, "AGAIN_SECONDS", 0.01)
@@ -76,7 +76,7 @@ async def test_the_condition_is_written_again_after_a_while(
     assert set(cluster.written) == {pod_conditions.changed(())}
 
 
-async def test_a_condition_that_could_not_be_written_is_tried_again(
+async def test_condition_is_retried_when_it_could_not_be_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(selected_labels, "RETRY_SECONDS", 0.01)
@@ -87,7 +87,7 @@ async def test_a_condition_that_could_not_be_written_is_tried_again(
 
 
 @pytest.mark.parametrize("refusal", [Forbidden("no"), NotFound("gone")], ids=["right", "absent"])
-async def test_what_cannot_be_written_ends_nothing(refusal: Exception) -> None:
+async def test_failure_to_write_the_condition_stops_nothing(refusal: Exception) -> None:
     cluster = Cluster()
     cluster.refusal = refusal
     async with running(cluster) as task:

@@ -36,20 +36,20 @@ def rules(webhook: Entry) -> list[tuple[list[str], list[str], list[str]]]:
 
 
 @pytest.mark.parametrize("name", ["pods.validate", "deployments.apps.validate"])
-def test_what_is_charged_fails_closed_and_has_the_longest_time(name: str) -> None:
+def test_charged_objects_fail_closed_with_the_longest_timeout(name: str) -> None:
     webhook = named(name)
     assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Fail", 10)
     assert webhook["sideEffects"] == "NoneOnDryRun"
 
 
-def test_mutating_fails_open_and_quickly_and_only_creation_is_mutated() -> None:
+def test_mutating_webhook_fails_open_and_reviews_creations_only() -> None:
     webhook = named("pods.mutate")
     assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 2)
     assert (webhook["sideEffects"], webhook["reinvocationPolicy"]) == ("None", "Never")
     assert rules(webhook) == [([""], ["CREATE"], ["pods"])]
 
 
-def test_the_label_by_which_hami_leaves_pods_alone_spares_the_mutating_webhook_alone() -> None:
+def test_ignore_label_of_hami_exempts_from_the_mutating_webhook_only() -> None:
     ignored = {"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}
     for webhook in webhooks():
         selectors = [webhook.get(f"{one}Selector", {}) for one in ("object", "namespace")]
@@ -65,7 +65,7 @@ def test_pods_and_their_resizes_are_validated() -> None:
     ]
 
 
-def test_what_writes_annotations_of_pods_besides_fails_closed_and_spares_the_trusted() -> None:
+def test_annotation_writes_fail_closed_except_for_trusted_users() -> None:
     webhook = named("claims.validate")
     assert rules(webhook) == [
         ([""], ["UPDATE"], ["pods/status"]),
@@ -76,7 +76,7 @@ def test_what_writes_annotations_of_pods_besides_fails_closed_and_spares_the_tru
     assert trusted == '!(request.userInfo.username in ["hami","own"])'
 
 
-def test_privileged_ephemeral_containers_are_validated_and_fail_closed() -> None:
+def test_privileged_ephemeral_containers_fail_closed() -> None:
     webhook = named("ephemeralcontainers.validate")
     assert rules(webhook) == [([""], ["UPDATE"], ["pods/ephemeralcontainers"])]
     assert webhook["failurePolicy"] == "Fail"
@@ -86,7 +86,7 @@ def test_privileged_ephemeral_containers_are_validated_and_fail_closed() -> None
 
 
 @pytest.mark.parametrize("kind", list(CATALOG), ids=lambda kind: str(kind.name))
-def test_every_kind_is_validated_in_every_version_that_is_served(kind: Any) -> None:
+def test_kinds_are_validated_in_every_served_version(kind: Any) -> None:
     webhook = named(f"{kind.name}.validate")
     assert rules(webhook) == [([kind.group], ["CREATE", "UPDATE"], [kind.resource])]
     assert [one["apiVersions"] for one in webhook["rules"]] == [["*"]]
@@ -94,7 +94,7 @@ def test_every_kind_is_validated_in_every_version_that_is_served(kind: Any) -> N
     assert '["nvidia.com/gpu","nvidia.com/gpumem"]' in webhook["matchConditions"][0]["expression"]
 
 
-def test_scales_of_all_kinds_that_have_one_fail_open_and_no_template_decides() -> None:
+def test_scales_of_all_kinds_fail_open() -> None:
     webhook = named("scales.validate")
     assert webhook["failurePolicy"] == "Ignore"
     reviewed = {
@@ -109,7 +109,7 @@ def test_scales_of_all_kinds_that_have_one_fail_open_and_no_template_decides() -
     assert all("template" not in one["expression"] for one in webhook["matchConditions"])
 
 
-def test_without_kinds_that_scale_there_is_no_entry_for_scales() -> None:
+def test_entry_for_scales_is_absent_without_scalable_kinds() -> None:
     found = webhook_configurations.configurations(
         WebhookAddress("https://a:1", b"PEM"), ReviewScope(RESOURCES, KindCatalog(()), ("own",))
     )[1]
@@ -120,7 +120,7 @@ def test_without_kinds_that_scale_there_is_no_entry_for_scales() -> None:
     ]
 
 
-def test_a_definition_of_limits_does_not_wait_for_a_service_that_is_down() -> None:
+def test_definitions_of_limits_fail_open() -> None:
     webhook = named("definitions.validate")
     assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Ignore", "None")
     assert webhook["timeoutSeconds"] == 2
@@ -131,7 +131,7 @@ def test_a_definition_of_limits_does_not_wait_for_a_service_that_is_down() -> No
     ]
 
 
-def test_the_named_namespaces_are_exempt_wherever_something_is_charged() -> None:
+def test_named_namespaces_are_exempt_in_every_charging_entry() -> None:
     for webhook in webhooks():
         if webhook["name"] == "definitions.validate.gpuledger.io":
             continue
@@ -139,13 +139,13 @@ def test_the_named_namespaces_are_exempt_wherever_something_is_charged() -> None
         assert (expression["operator"], expression["values"]) == ("NotIn", ["kube-system", "own"])
 
 
-def test_every_entry_has_a_name_of_its_own() -> None:
+def test_entries_have_unique_names() -> None:
     names = [webhook["name"] for webhook in webhooks()]
     assert len(names) == len(set(names)) == 6 + len(list(CATALOG))
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_a_base_url_is_completed_with_the_path(slash: str) -> None:
+def test_base_url_is_completed_with_the_path(slash: str) -> None:
     bundle = base64.b64encode(b"PEM").decode()
     mutating, *validating = (webhook["clientConfig"] for webhook in webhooks(f"https://a:1{slash}"))
     assert mutating == {"url": "https://a:1/admission/mutate", "caBundle": bundle}
@@ -153,7 +153,7 @@ def test_a_base_url_is_completed_with_the_path(slash: str) -> None:
         assert one == {"url": "https://a:1/admission/validate", "caBundle": bundle}
 
 
-def test_a_service_is_referred_to_by_name() -> None:
+def test_service_is_referenced_by_name() -> None:
     for webhook in webhooks(ServiceReference("gpuledger-system", "gpuledger"))[1:]:
         assert webhook["clientConfig"]["service"] == {
             "namespace": "gpuledger-system",
@@ -163,7 +163,7 @@ def test_a_service_is_referred_to_by_name() -> None:
         }
 
 
-def test_the_yaml_holds_the_same_objects_without_aliases() -> None:
+def test_yaml_has_the_same_objects_without_aliases() -> None:
     found = webhook_configurations.configurations(WebhookAddress("https://a:1", b"PEM"), REVIEWED)
     rendered = webhook_configurations.render(found)
     assert list(yaml.safe_load_all(rendered)) == list(found)

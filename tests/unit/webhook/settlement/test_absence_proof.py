@@ -54,21 +54,21 @@ async def scene() -> AsyncIterator[Scene]:
         yield Scene(one, session)
 
 
-async def test_an_attempt_beyond_the_bound_that_a_list_does_not_show_is_released(scene):
+async def test_attempt_is_released_when_unlisted_after_its_bound(scene):
     await scene.hold("p", "u1", age=BOUND + 1)
     await scene.settle()
     assert scene.world.entry("p") is None
     assert len(scene.ages) == 0
 
 
-async def test_an_attempt_below_the_bound_is_not_even_asked_about(scene):
+async def test_attempt_is_not_listed_when_below_its_bound(scene):
     await scene.hold("p", "u1", age=BOUND - 1)
     await scene.settle()
     assert scene.world.entry("p").holds
     assert scene.world.server.lists == 0
 
 
-async def test_a_list_begun_before_the_bound_proves_nothing(scene):
+async def test_list_proves_nothing_when_begun_before_the_bound(scene):
     await scene.hold("p", "old", age=BOUND + 1)
     await scene.hold("p", "young", age=BOUND - 2)
     listing = scene.world.cluster.list_pods
@@ -83,7 +83,7 @@ async def test_a_list_begun_before_the_bound_proves_nothing(scene):
     assert [hold.uid for hold in scene.world.entry("p").holds] == ["young"]
 
 
-async def test_a_hold_that_is_raised_while_the_list_is_under_way_is_young_again(scene):
+async def test_age_restarts_when_a_hold_is_raised_during_the_list(scene):
     created = scene.world.server.create("pods", "red", pod_body("p"), "u1")
     base = int(created["metadata"]["resourceVersion"])
     attempt = await scene.hold("p", "u1", base=base, age=BOUND + 1)
@@ -102,7 +102,7 @@ async def test_a_hold_that_is_raised_while_the_list_is_under_way_is_young_again(
     assert [hold.demand["nvidia.com/gpumem"] for hold in holds] == [9000]
 
 
-async def test_a_failed_list_proves_nothing_and_is_not_repeated_at_once(scene):
+async def test_failed_list_proves_nothing_and_is_repeated_after_a_pause(scene):
     await scene.hold("p", "u1", age=BOUND + 1)
     scene.world.server.failing = Forbidden("pods is forbidden")
     for _ in range(3):
@@ -112,7 +112,7 @@ async def test_a_failed_list_proves_nothing_and_is_not_repeated_at_once(scene):
     assert scene.world.counted == {("settle_lists_total",): 1, ("settle_failures_total",): 1}
 
 
-async def test_another_object_at_the_key_proves_the_attempt_dead_and_is_charged(scene):
+async def test_attempt_is_released_when_another_object_has_its_key(scene):
     scene.world.server.create("pods", "red", pod_body("p"), "u2")
     await scene.hold("p", "u1", age=BOUND + 1)
     await scene.settle()
@@ -121,7 +121,7 @@ async def test_another_object_at_the_key_proves_the_attempt_dead_and_is_charged(
     assert not entry.holds
 
 
-async def test_a_namespace_that_cannot_be_listed_does_not_hold_up_the_others(scene):
+async def test_unlisted_namespace_does_not_delay_the_others(scene):
     await scene.hold("p", "u1", age=BOUND + 2)
     blue = OpenAttempt(f"{CLUSTER}/blue", "pods/q", "u2", CREATE)
     await scene.world.reserve("q", "u2", namespace=blue.namespace)
@@ -139,7 +139,7 @@ async def test_a_namespace_that_cannot_be_listed_does_not_hold_up_the_others(sce
     assert scene.world.entry("q", blue.namespace) is None
 
 
-async def test_ages_begin_at_zero_when_a_tenure_begins(scene):
+async def test_ages_start_at_zero_when_a_session_begins(scene):
     attempt = await scene.hold("p", "u1", age=BOUND + 1)
     fresh = AttemptAges()
     await start_open_attempt_ages(scene.session, fresh)
@@ -147,7 +147,7 @@ async def test_ages_begin_at_zero_when_a_tenure_begins(scene):
     assert fresh.of(attempt, asyncio.get_running_loop().time()) < BOUND
 
 
-async def test_what_was_judged_has_another_whole_bound_to_settle(scene):
+async def test_age_restarts_when_an_attempt_was_checked(scene):
     await scene.hold("p", "u1", age=BOUND + 1)
     await scene.barrier.settle()
     await scene.barrier.settle()  # the proof is still on its way
@@ -161,21 +161,21 @@ async def shown_by_a_review(scene: Scene, name: str, uid: str, version: int, age
     scene.ages.start(OpenAttempt(*where), asyncio.get_running_loop().time() - age)
 
 
-async def test_what_only_a_review_has_shown_is_looked_for_too(scene):
+async def test_reviewed_object_is_listed_when_no_watch_reported_it(scene):
     await scene.world.writer.submit(Observe(f"{CLUSTER}/red", "pods/p", "u1", 5, DEMAND, "admin"))
     assert [one.uid for one in scene.ages.at_least(0.0, asyncio.get_running_loop().time())] == [
         "u1"
     ]
 
 
-async def test_what_a_watch_has_shown_needs_no_second_look(scene):
+async def test_observed_object_is_not_listed_again(scene):
     for actor in (WATCHED, RECOUNTED):
         seen = Observe(f"{CLUSTER}/red", f"pods/{actor}", actor, 5, DEMAND, actor)
         await scene.world.writer.submit(seen)
     assert len(scene.ages) == 0
 
 
-async def test_an_object_that_was_deleted_while_its_review_waited_does_not_stay_charged(scene):
+async def test_object_is_released_when_deleted_while_its_review_waited(scene):
     await shown_by_a_review(scene, "p", "u1", 1, BOUND + 1)
     assert scene.world.entry("p").committed
     await scene.settle()
@@ -183,7 +183,7 @@ async def test_an_object_that_was_deleted_while_its_review_waited_does_not_stay_
     assert len(scene.ages) == 0
 
 
-async def test_an_object_that_a_review_has_shown_and_that_is_there_stays_charged(scene):
+async def test_reviewed_object_stays_charged_when_it_exists(scene):
     created = scene.world.server.create("pods", "red", pod_body("p"), "u1")
     version = int(created["metadata"]["resourceVersion"])
     await shown_by_a_review(scene, "p", "u1", version, BOUND + 1)

@@ -36,7 +36,7 @@ def quota(value: str) -> dict:
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["listed", "changed"])
-async def test_a_pod_that_cannot_be_taken_in_is_passed_over_and_named(monkeypatch, listed):
+async def test_pod_is_skipped_and_named_when_it_cannot_be_handled(monkeypatch, listed):
     with monkeypatch.context() as patch:
         defective(patch, pod_reconciler, "observe_counted_pod", lambda pod, *_: pod)
         async with full_world() as one:
@@ -61,7 +61,7 @@ async def test_a_pod_that_cannot_be_taken_in_is_passed_over_and_named(monkeypatc
                 await one.until(lambda: one.settlement.warnings() == [])
 
 
-async def test_what_a_pod_was_charged_stays_while_it_cannot_be_taken_in(monkeypatch):
+async def test_charge_of_a_pod_stays_when_it_cannot_be_handled(monkeypatch):
     async with full_world() as one:
         one.fails = True
         body = one.server.create("pods", "red", pod_body("bad"))
@@ -72,7 +72,7 @@ async def test_what_a_pod_was_charged_stays_while_it_cannot_be_taken_in(monkeypa
             assert one.entry("bad").charge == DEMAND
 
 
-async def test_a_quota_that_cannot_be_taken_in_keeps_its_limits(monkeypatch):
+async def test_quota_keeps_its_limits_when_it_cannot_be_handled(monkeypatch):
     async with full_world() as one, settling(one):
         await one.synced()
         one.fails = True
@@ -94,7 +94,7 @@ def _fail(*_, **__):
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["listed", "changed"])
-async def test_a_workload_that_cannot_be_read_stays_charged_as_it_is(monkeypatch, listed):
+async def test_charge_of_a_workload_stays_when_it_cannot_be_read(monkeypatch, listed):
     key = f"{DEPLOYMENTS.name}/bad"
     async with full_world() as one:
         one.fails = True
@@ -124,7 +124,7 @@ async def _misread(one, monkeypatch):
     await one.until(lambda: one.settlement.warnings() == [expected])
 
 
-async def test_a_list_that_cannot_be_taken_in_is_asked_for_again(monkeypatch):
+async def test_list_is_repeated_when_it_cannot_be_handled(monkeypatch):
     intact, left = PodReconciler._recount, [DEFECT]
 
     async def recount(self, *arguments):
@@ -144,7 +144,7 @@ async def test_a_list_that_cannot_be_taken_in_is_asked_for_again(monkeypatch):
             assert one.settlement.warnings() == []
 
 
-def test_what_fails_is_remembered_up_to_a_bound_and_named_up_to_another():
+def test_failures_are_kept_and_shown_up_to_their_bounds():
     counted = []
     found = FailedObjects(lambda *what: counted.append(what))
     for number in range(failed_objects.REMEMBERED_MAX + 3):

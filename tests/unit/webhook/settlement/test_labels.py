@@ -35,7 +35,7 @@ def used(one: World, name: str = "selected") -> int | None:
     return one.used(account, CARDS) if account in one.state.accounts else None
 
 
-async def test_pods_with_a_megabyte_of_labels_are_charged_whatever_they_are() -> None:
+async def test_pods_with_a_megabyte_of_labels_are_charged() -> None:
     async with full_world() as one, settling(one):
         quota(one, team="a")
         await one.until(lambda: used(one) == 0)
@@ -49,7 +49,7 @@ async def test_pods_with_a_megabyte_of_labels_are_charged_whatever_they_are() ->
         assert used(one) == 3
 
 
-async def test_more_selected_labels_than_fit_are_charged_by_every_quota_and_counted() -> None:
+async def test_every_quota_charges_when_selected_labels_do_not_fit() -> None:
     async with full_world() as one, settling(one):
         await one.synced()
         keys = [f"{number}.{'x' * 200}/{'k' * 60}" for number in range(40)]
@@ -65,7 +65,7 @@ async def test_more_selected_labels_than_fit_are_charged_by_every_quota_and_coun
         assert one.used(accounts.universe("many"), CARDS) == 1
 
 
-async def test_a_new_label_counts_everything_until_what_exists_was_read_again() -> None:
+async def test_new_label_selects_everything_until_objects_are_read_again() -> None:
     async with full_world() as one:
         await one.reserve("held", "u-held", traits=())
         async with settling(one):
@@ -85,7 +85,7 @@ async def test_a_new_label_counts_everything_until_what_exists_was_read_again() 
             assert one.entry("a").charge == DEMAND
 
 
-async def test_changes_of_labels_are_told_once_and_others_never() -> None:
+async def test_change_of_selected_labels_needs_one_command() -> None:
     async with full_world() as one, settling(one):
         quota(one, team="a")
         await one.until(lambda: used(one) == 0)
@@ -102,7 +102,7 @@ async def test_changes_of_labels_are_told_once_and_others_never() -> None:
         assert one.drift == {Cause.UNRESERVED: 2}
 
 
-async def test_pods_whose_workload_asks_for_nothing_any_more_count_by_their_own_labels() -> None:
+async def test_pods_count_by_their_labels_when_their_root_requests_nothing() -> None:
     async with full_world() as one, settling(one):
         quota(one, team="a")
         await one.until(lambda: used(one) == 0)

@@ -47,7 +47,7 @@ def see(one: Pod, *, now: int = NOW, deleted: bool = False) -> ObservedObject:
     return observe_pod(one, "c", DemandRules(worst_card_memory=80_000), now, deleted=deleted)
 
 
-def test_a_pod_is_read_with_its_qualified_key_version_and_demand():
+def test_pod_observation_has_qualified_key_version_and_demand():
     seen = see(pod())
     assert (seen.namespace, seen.key, seen.uid, seen.version) == ("c/red", "pods/p", "u1", 20)
     assert seen.demand["nvidia.com/gpu"] == 1
@@ -58,14 +58,14 @@ def test_a_pod_is_read_with_its_qualified_key_version_and_demand():
     ("phase", "cause"),
     [("Pending", ""), ("Running", ""), ("Succeeded", "finished"), ("Failed", "finished")],
 )
-def test_a_pod_counts_until_its_phase_is_terminal(phase, cause):
+def test_pod_counts_until_its_phase_is_terminal(phase, cause):
     one = msgspec.structs.replace(
         pod(), status=msgspec.convert({"phase": phase}, type(pod().status))
     )
     assert see(one).cause == cause
 
 
-def test_a_terminating_pod_counts_until_its_grace_period_has_passed():
+def test_terminating_pod_counts_until_its_grace_period_ends():
     instant = datetime.fromtimestamp(NOW / 1e6, UTC)
     one = pod(
         deletionTimestamp=instant.isoformat(),
@@ -77,7 +77,7 @@ def test_a_terminating_pod_counts_until_its_grace_period_has_passed():
     assert see(one, now=ends + 1).cause == "finished"
 
 
-def test_a_request_that_makes_no_sense_charges_nothing_and_says_why():
+def test_invalid_request_has_a_problem_and_no_demand():
     body = pod_body("p")
     body["metadata"] |= {"namespace": "red", "uid": "u1", "resourceVersion": "20"}
     body["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpumem"] = "16Gi"
@@ -86,30 +86,30 @@ def test_a_request_that_makes_no_sense_charges_nothing_and_says_why():
     assert "16Gi" in seen.problem
 
 
-def test_an_open_creation_is_observed_when_its_object_is_seen():
+def test_open_creation_is_observed_when_its_object_exists():
     assert command_if_changed(entry(hold()), SEEN, "a") == Observe(
         "c/red", "pods/p", "u1", 20, ONE, "a"
     )
 
 
-def test_an_unknown_pod_with_a_demand_is_observed():
+def test_unknown_pod_is_observed_when_it_has_a_demand():
     assert isinstance(command_if_changed(None, SEEN, "a"), Observe)
     assert command_if_changed(None, msgspec.structs.replace(SEEN, demand={}), "a") is None
 
 
-def test_a_change_of_status_alone_costs_no_command():
+def test_change_of_status_needs_no_command():
     assert command_if_changed(entry(stored=stored()), SEEN, "a") is None
 
 
-def test_a_change_of_demand_is_observed():
+def test_change_of_demand_is_observed():
     assert isinstance(command_if_changed(entry(stored=stored(demand=TWO)), SEEN, "a"), Observe)
 
 
-def test_a_version_above_an_updates_base_ends_its_attempt():
+def test_update_ends_when_a_newer_version_is_observed():
     assert isinstance(command_if_changed(entry(hold(base=19), stored=stored()), SEEN, "a"), Observe)
 
 
-def test_a_version_at_an_updates_base_says_nothing_about_it():
+def test_update_stays_open_when_its_base_is_observed():
     assert command_if_changed(entry(hold(base=20), stored=stored()), SEEN, "a") is None
 
 
@@ -117,7 +117,7 @@ def test_another_object_at_the_key_is_observed():
     assert isinstance(command_if_changed(entry(stored=stored("u0")), SEEN, "a"), Observe)
 
 
-def test_an_end_is_told_only_where_the_ledger_names_the_uid():
+def test_end_is_sent_only_when_the_ledger_has_the_uid():
     over = msgspec.structs.replace(SEEN, cause="deleted")
     assert command_if_changed(None, over, "a") is None
     assert command_if_changed(entry(stored=stored("u0")), over, "a") is None
@@ -131,31 +131,31 @@ def absent(known: Entry, *, present: str = "", version: int = 30, proven=None) -
     return list(end_missing("c/red", "pods/p", known, present, version, "a", proven))
 
 
-def test_what_was_known_to_exist_and_is_not_listed_is_deleted():
+def test_known_object_is_deleted_when_it_is_not_listed():
     assert absent(entry(stored=stored())) == [End("c/red", "pods/p", "u1", 30, "deleted", "a")]
 
 
-def test_what_was_seen_after_the_list_is_not_deleted_by_it():
+def test_object_stays_when_observed_after_the_list():
     assert absent(entry(stored=stored(version=31))) == []
 
 
-def test_what_the_list_holds_is_not_missing():
+def test_listed_object_is_not_missing():
     assert absent(entry(stored=stored()), present="u1", proven=lambda _: True) == []
 
 
-def test_a_creation_that_was_never_seen_is_refuted_only_with_proof():
+def test_unobserved_creation_is_refuted_only_with_proof():
     assert absent(entry(hold())) == []
     assert absent(entry(hold()), proven=lambda _: False) == []
     proof = Refute("c/red", "pods/p", "u1", 0, "absent", "a")
     assert absent(entry(hold()), proven={("u1", 0)}.__contains__) == [proof]
 
 
-def test_an_update_of_an_object_that_is_gone_ends_with_it():
+def test_update_ends_when_its_object_is_deleted():
     assert absent(entry(hold(base=15))) == [End("c/red", "pods/p", "u1", 30, "deleted", "a")]
     assert absent(entry(hold(base=31))) == []
 
 
-def test_an_update_is_refuted_only_with_proof_and_while_its_base_is_stored():
+def test_update_is_refuted_only_with_proof_and_a_stored_base():
     known = entry(hold(base=20), hold("u2", 20), stored=stored())
     assert list(refute_unwritten(known, SEEN, "a", lambda _: False)) == []
     refuted = list(refute_unwritten(known, SEEN, "a", lambda _: True))
@@ -179,7 +179,7 @@ def with_traits(one: Hold, *traits: str) -> Hold:
     ],
     ids=["charged", "created", "changed"],
 )
-def test_a_gated_pod_is_let_in_by_what_is_reserved_for_it(known):
+def test_gated_pod_is_observed_when_its_demand_is_reserved(known):
     assert is_reserved(known, GATED)
     assert isinstance(command_if_changed(known, GATED, "settlement"), Observe)
     assert not list(refute_unwritten(known, GATED, "settlement", lambda _: True))
@@ -195,7 +195,7 @@ def test_a_gated_pod_is_let_in_by_what_is_reserved_for_it(known):
     ],
     ids=["another quota", "not written", "less", "another pod"],
 )
-def test_a_gated_pod_waits_on_where_only_another_change_of_it_holds_room(held):
+def test_gated_pod_waits_when_another_change_holds_the_amounts(held):
     assert not is_reserved(entry(held), GATED)
     assert command_if_changed(entry(held), GATED, "settlement") is None
     ends = list(refute_unwritten(entry(held), GATED, "settlement", lambda _: True))

@@ -13,7 +13,7 @@ async def settle(one: World, uid: str, fate: ObjectOutcome) -> None:
         await one.writer.submit(command)
 
 
-async def test_a_persisted_object_is_committed_with_what_was_held():
+async def test_persisted_object_is_committed_with_its_hold():
     async with world() as one:
         await one.reserve("p", "u1")
         await settle(one, "u1", ObjectOutcome.PERSISTED)
@@ -22,7 +22,7 @@ async def test_a_persisted_object_is_committed_with_what_was_held():
         assert entry.committed.demand == DEMAND
 
 
-async def test_a_persisted_update_is_committed_above_its_base():
+async def test_persisted_update_is_committed_above_its_base():
     async with world() as one:
         await one.reserve("p", "u1")
         await settle(one, "u1", ObjectOutcome.PERSISTED)
@@ -34,7 +34,7 @@ async def test_a_persisted_update_is_committed_above_its_base():
         assert (entry.committed.version, entry.committed.demand) == (813, more)
 
 
-async def test_an_absent_object_is_released_on_the_operators_word():
+async def test_hold_is_released_when_the_operator_reports_absence():
     async with world() as one:
         await one.reserve("p", "u1")
         await settle(one, "u1", ObjectOutcome.ABSENT)
@@ -42,7 +42,7 @@ async def test_an_absent_object_is_released_on_the_operators_word():
         assert one.state.ended["u1"].cause == Cause.OPERATOR
 
 
-async def test_a_deleted_object_is_released_whether_seen_or_not():
+async def test_deleted_object_is_released_with_and_without_observation():
     async with world() as one:
         await one.reserve("seen", "u1")
         await settle(one, "u1", ObjectOutcome.PERSISTED)
@@ -53,13 +53,13 @@ async def test_a_deleted_object_is_released_whether_seen_or_not():
 
 
 @pytest.mark.parametrize("fate", list(ObjectOutcome))
-async def test_an_unknown_uid_is_named_with_what_to_look_at(fate):
+async def test_unknown_uid_is_named_with_the_remedy(fate):
     async with world() as one:
         with pytest.raises(NothingToSettle, match=r"uid u9; `gpuledger holds`"):
             outcome_commands(one.state, "u9", fate, "ann")
 
 
-async def test_a_settled_object_has_no_open_attempt_left_to_settle():
+async def test_settled_object_has_no_open_attempt():
     async with world() as one:
         await one.reserve("p", "u1")
         await settle(one, "u1", ObjectOutcome.PERSISTED)
@@ -68,7 +68,7 @@ async def test_a_settled_object_has_no_open_attempt_left_to_settle():
                 outcome_commands(one.state, "u1", fate, "ann")
 
 
-async def test_a_persisted_workload_stays_under_its_root_and_keeps_its_traits():
+async def test_persisted_workload_keeps_root_and_traits():
     async with world() as one:
         held = Reserve(
             f"{CLUSTER}/red", "pods/p", "u1", DEMAND, root="jobs.batch/j", traits=("a=b",)
@@ -79,7 +79,7 @@ async def test_a_persisted_workload_stays_under_its_root_and_keeps_its_traits():
         assert (entry.root, entry.traits, entry.holds) == ("jobs.batch/j", ("a=b",), ())
 
 
-async def test_workloads_are_settled_by_uid_as_pods_are():
+async def test_workloads_are_settled_by_uid():
     async with world() as one:
         key = "deployments.apps/web"
         for uid, fate in (

@@ -25,7 +25,7 @@ def charged(one, key: str = WEB) -> dict | None:
     return entry.committed.demand if entry is not None and entry.committed is not None else None
 
 
-async def test_where_pods_alone_count_workloads_are_charged_nothing_until_that_is_over():
+async def test_workloads_are_charged_nothing_while_only_pods_count():
     async with full_world() as one, settling(one):
         await one.synced()
         one.server.create(DEPLOYMENTS.name, "red", deployment("web"))
@@ -36,7 +36,7 @@ async def test_where_pods_alone_count_workloads_are_charged_nothing_until_that_i
         await one.until(lambda: charged(one) == TWO)
 
 
-async def test_workloads_are_told_only_when_it_is_known_how_they_are_treated():
+async def test_workloads_are_charged_only_once_policies_are_listed():
     async with full_world() as one:
         known, honest = asyncio.Event(), one.cluster.watch_policies
 
@@ -57,7 +57,7 @@ async def test_workloads_are_told_only_when_it_is_known_how_they_are_treated():
             assert one.drift == {}
 
 
-async def test_where_pods_wait_for_room_workloads_are_charged_nothing():
+async def test_workloads_are_charged_nothing_when_pods_wait():
     async with full_world() as one, settling(one):
         await one.synced()
         one.server.create(DEPLOYMENTS.name, "red", deployment("web"))
@@ -66,7 +66,7 @@ async def test_where_pods_wait_for_room_workloads_are_charged_nothing():
         await one.until(lambda: charged(one) == {})
 
 
-async def test_surge_is_charged_where_it_is_reserved():
+async def test_surge_is_charged_when_the_policy_reserves_it():
     async with full_world() as one:
         policy(one, surge="reserve")
         async with settling(one):
@@ -81,7 +81,7 @@ async def test_surge_is_charged_where_it_is_reserved():
             await one.until(lambda: charged(one) == TWO)
 
 
-async def test_the_most_that_an_autoscaler_may_make_is_charged_where_policy_says_so():
+async def test_autoscalers_maximum_is_charged_when_the_policy_requires_it():
     async with full_world() as one:
         one.cluster.kinds[RAYS.name] = RAYS
         policy(one, elastic="max")
@@ -93,7 +93,7 @@ async def test_the_most_that_an_autoscaler_may_make_is_charged_where_policy_says
             await one.until(lambda: charged(one, RAY) == THREE)
 
 
-async def test_a_label_of_a_namespace_changes_the_policy_that_holds():
+async def test_policy_changes_when_a_namespace_label_changes():
     async with full_world() as one:
         body = {
             "metadata": {"name": "p"},
@@ -109,7 +109,7 @@ async def test_a_label_of_a_namespace_changes_the_policy_that_holds():
             await one.until(lambda: charged(one) == {})
 
 
-async def test_what_nobody_was_asked_about_is_told_apart_from_drift():
+async def test_unenforced_objects_are_counted_apart_from_drift():
     async with full_world() as one:
         policy(one, mode="off")
         async with settling(one):

@@ -21,13 +21,13 @@ def charging_modes() -> tuple[ChargingModes, Policies]:
     return ChargingModes(policies), policies
 
 
-def test_nothing_has_changed_while_everything_is_treated_as_before() -> None:
+def test_modes_are_unchanged_when_the_policy_is_unchanged() -> None:
     found, _ = charging_modes()
     assert found.of("red") == found.of("red")
     assert not found.changed()
 
 
-def test_a_change_is_noticed_also_when_another_object_was_already_treated_by_it() -> None:
+def test_change_is_noticed_when_an_object_already_used_the_new_mode() -> None:
     found, policies = charging_modes()
     found.of("red")
     policies.now = PODS_ONLY
@@ -38,7 +38,7 @@ def test_a_change_is_noticed_also_when_another_object_was_already_treated_by_it(
     assert not found.changed()
 
 
-def test_a_change_that_was_taken_back_is_noticed_if_any_object_was_treated_by_it() -> None:
+def test_reverted_change_is_noticed_when_an_object_used_it() -> None:
     found, policies = charging_modes()
     found.of("red")
     policies.now = PODS_ONLY

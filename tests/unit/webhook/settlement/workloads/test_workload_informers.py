@@ -31,7 +31,7 @@ def charged(one, key: str) -> dict:
     return entry.committed.demand if entry is not None and entry.committed is not None else {}
 
 
-async def test_a_kind_that_is_defined_later_is_found(monkeypatch):
+async def test_kind_is_watched_when_defined_later(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world() as one, settling(one):
         await one.synced()
@@ -41,7 +41,7 @@ async def test_a_kind_that_is_defined_later_is_found(monkeypatch):
         await one.until(lambda: one.settlement.problems() == [])
 
 
-async def test_objects_of_a_kind_end_when_its_definition_is_proved_gone(monkeypatch):
+async def test_objects_are_released_when_their_kind_is_proved_deleted(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world() as one:
         one.cluster.kinds[JOBSETS.name] = JOBSETS
@@ -55,7 +55,7 @@ async def test_objects_of_a_kind_end_when_its_definition_is_proved_gone(monkeypa
             await one.until(lambda: one.settlement.problems() == [])
 
 
-async def test_a_kind_that_is_absent_without_proof_deletes_nothing(monkeypatch):
+async def test_absent_kind_releases_nothing_without_proof(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world(recount_seconds=0.3) as one:
         one.cluster.kinds[JOBSETS.name] = JOBSETS
@@ -69,7 +69,7 @@ async def test_a_kind_that_is_absent_without_proof_deletes_nothing(monkeypatch):
             assert charged(one, KEY) == TWO
 
 
-async def test_a_kind_that_was_removed_while_nobody_looked_is_proved_gone():
+async def test_kind_is_proved_deleted_when_removed_during_a_gap():
     async with full_world() as one:
         one.cluster.kinds[JOBSETS.name] = JOBSETS
         async with settling(one):
@@ -81,7 +81,7 @@ async def test_a_kind_that_was_removed_while_nobody_looked_is_proved_gone():
             await one.until(lambda: one.root(KEY) is None)
 
 
-async def test_a_kind_that_is_served_in_another_version_is_watched_in_that(monkeypatch):
+async def test_kind_is_watched_in_the_version_that_is_served(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world() as one:
         one.cluster.kinds[JOBSETS.name] = JOBSETS
@@ -95,7 +95,7 @@ async def test_a_kind_that_is_served_in_another_version_is_watched_in_that(monke
             await one.until(lambda: charged(one, KEY) == {})
 
 
-async def test_a_creation_of_a_kind_that_is_gone_is_released_by_that_proof(monkeypatch):
+async def test_creation_is_released_when_its_kind_is_proved_deleted(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
     async with full_world(settle_seconds=0.3) as one:
         one.cluster.kinds[JOBSETS.name] = JOBSETS
@@ -107,7 +107,7 @@ async def test_a_creation_of_a_kind_that_is_gone_is_released_by_that_proof(monke
             assert one.state.ended["js-uid"].cause == Cause.ABSENT
 
 
-async def test_a_creation_of_a_kind_that_is_absent_without_proof_stays():
+async def test_creation_stays_when_its_kind_is_absent_without_proof():
     async with full_world(settle_seconds=0.1) as one:
         one.cluster.kinds[JOBSETS.name] = JOBSETS
         async with settling(one):
@@ -119,7 +119,7 @@ async def test_a_creation_of_a_kind_that_is_absent_without_proof_stays():
             assert one.root(KEY).holds
 
 
-async def test_readiness_says_that_kinds_are_not_known_and_why(monkeypatch):
+async def test_readiness_shows_why_discovery_failed(monkeypatch):
     monkeypatch.setattr(workload_informers, "RETRY_SECONDS", 0.05)
     async with full_world() as one:
         one.cluster.undiscovered = ClusterUnavailable("the API server is down")
@@ -130,7 +130,7 @@ async def test_readiness_says_that_kinds_are_not_known_and_why(monkeypatch):
             await one.synced()
 
 
-async def test_a_kind_that_may_not_be_read_is_told_and_keeps_nothing_else_from_working():
+async def test_forbidden_kind_is_shown_and_delays_no_other_kind():
     async with full_world() as one:
         one.cluster.forbidden[JOBSETS.name] = "403 Forbidden"
         one.cluster.kinds[JOBSETS.name] = JOBSETS
@@ -140,7 +140,7 @@ async def test_a_kind_that_may_not_be_read_is_told_and_keeps_nothing_else_from_w
             await one.until(lambda: one.settlement.problems() == [])
 
 
-async def test_universe_quotas_that_are_not_defined_are_no_problem():
+async def test_undefined_universe_quotas_are_not_a_problem():
     async with full_world() as one:
         one.cluster.unproved = True
         del one.cluster.kinds[UNIVERSE_QUOTAS.name]
@@ -149,7 +149,7 @@ async def test_universe_quotas_that_are_not_defined_are_no_problem():
             assert one.settlement.problems() == []
 
 
-async def test_pods_wait_for_what_owns_them_and_find_their_roots_without_asking():
+async def test_pods_wait_for_their_owners_and_need_no_reads():
     async with full_world() as one:
         web = one.server.create(DEPLOYMENTS.name, "red", deployment("web", 60))
         owned = workload(REPLICASETS, "web-1", web, replicas=60, template=template())
@@ -166,7 +166,7 @@ async def test_pods_wait_for_what_owns_them_and_find_their_roots_without_asking(
             assert one.cluster.reads == 0
 
 
-async def test_pods_wait_until_their_owners_are_remembered():
+async def test_pods_wait_until_their_owners_are_cached():
     async with full_world() as one:
         remembered = False
         one.context.parents.is_current = lambda resource: remembered
@@ -179,7 +179,7 @@ async def test_pods_wait_until_their_owners_are_remembered():
             await one.synced()
 
 
-async def test_pods_are_told_in_time_although_their_owners_are_not(monkeypatch):
+async def test_pods_are_charged_in_time_when_their_owners_are_unlisted(monkeypatch):
     monkeypatch.setattr(workload_informers, "OWNERS_SECONDS", 0.2)
     monkeypatch.setattr(root_lookup, "READ_SECONDS", 0.2)
     async with full_world() as one:

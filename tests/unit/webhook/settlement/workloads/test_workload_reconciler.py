@@ -85,7 +85,7 @@ async def reserve(one: World, key: str, uid: str, demand=TWO, base: int = 0, **f
     assert isinstance(await one.writer.submit(command), Accepted)
 
 
-async def test_a_reserved_workload_is_committed_when_it_is_seen():
+async def test_reserved_workload_is_committed_when_it_exists():
     async with full_world() as one, settling(one):
         await one.synced()
         await reserve(one, WEB, "web-uid")
@@ -96,7 +96,7 @@ async def test_a_reserved_workload_is_committed_when_it_is_seen():
         assert one.drift == {}
 
 
-async def test_a_workload_that_nobody_reserved_is_charged_and_counted_as_drift():
+async def test_unreserved_workload_is_charged_and_counted_as_drift():
     async with full_world() as one, settling(one):
         await one.synced()
         create(one, DEPLOYMENTS, deployment("web"))
@@ -116,7 +116,7 @@ async def test_pods_draw_from_the_envelope_of_their_deployment():
         assert one.root("replicasets.apps/web-1") is None
 
 
-async def test_a_decrease_frees_and_a_status_never_raises():
+async def test_decrease_releases_amounts_and_a_status_never_raises_them():
     async with full_world() as one, settling(one):
         await one.synced()
         body = workload(JOBS, "train", parallelism=2, completions=4, template=template())
@@ -132,7 +132,7 @@ async def test_a_decrease_frees_and_a_status_never_raises():
         assert len(one.asked) == before + 1
 
 
-async def test_a_finished_job_ends_and_a_suspended_one_is_charged_nothing():
+async def test_finished_job_ends_and_suspended_job_is_charged_nothing():
     async with full_world() as one, settling(one):
         await one.synced()
         for name in ("a", "b"):
@@ -148,7 +148,7 @@ async def test_a_finished_job_ends_and_a_suspended_one_is_charged_nothing():
         assert one.root("jobs.batch/b") is not None
 
 
-async def test_changes_of_status_alone_ask_nothing_of_the_ledger():
+async def test_change_of_status_sends_no_command():
     async with full_world() as one, settling(one):
         await one.synced()
         create(one, DEPLOYMENTS, deployment("web"))
@@ -161,7 +161,7 @@ async def test_changes_of_status_alone_ask_nothing_of_the_ledger():
         assert len(one.asked) == before + 1
 
 
-async def test_a_workload_that_asks_for_nothing_counted_costs_nothing():
+async def test_workload_without_managed_resources_sends_no_command():
     async with full_world() as one, settling(one):
         await one.synced()
         before = len(one.asked)
@@ -172,7 +172,7 @@ async def test_a_workload_that_asks_for_nothing_counted_costs_nothing():
         assert len(one.asked) == before + 1
 
 
-async def test_a_creation_that_never_appears_is_released_by_one_list_of_its_kind():
+async def test_creation_is_released_when_one_list_of_its_kind_lacks_it():
     async with full_world(settle_seconds=0.2) as one, settling(one):
         await one.synced()
         await reserve(one, WEB, "web-uid")
@@ -182,7 +182,7 @@ async def test_a_creation_that_never_appears_is_released_by_one_list_of_its_kind
         assert one.drift == {}
 
 
-async def test_a_kind_that_is_back_before_it_is_proved_gone_releases_nothing():
+async def test_kind_releases_nothing_when_served_again_before_the_proof():
     async with full_world(settle_seconds=0.2) as one, settling(one):
         await one.synced()
         create(one, DEPLOYMENTS, deployment("other"))
@@ -196,7 +196,7 @@ async def test_a_kind_that_is_back_before_it_is_proved_gone_releases_nothing():
         assert one.root(WEB).holds
 
 
-async def test_an_update_that_was_not_written_is_released_and_its_workload_stays():
+async def test_unwritten_update_is_released_and_its_workload_stays():
     async with full_world(settle_seconds=0.2) as one, settling(one):
         await one.synced()
         created = create(one, DEPLOYMENTS, deployment("web"), "web-uid")
@@ -207,7 +207,7 @@ async def test_an_update_that_was_not_written_is_released_and_its_workload_stays
         await one.until(lambda: charged(one, WEB) == TWO)
 
 
-async def test_what_happened_while_nobody_looked_is_recounted():
+async def test_changes_during_a_gap_are_recounted():
     async with full_world() as one:
         async with settling(one):
             await one.synced()
@@ -228,7 +228,7 @@ async def test_what_happened_while_nobody_looked_is_recounted():
             assert one.drift == {Cause.DELETED: 1, Cause.UNRESERVED: 3}
 
 
-async def test_orphans_move_to_the_replicaset_that_is_left():
+async def test_orphans_move_to_the_remaining_replicaset():
     async with full_world() as one, settling(one):
         await one.synced()
         web_with_pods(one)
@@ -242,7 +242,7 @@ async def test_orphans_move_to_the_replicaset_that_is_left():
         assert set(one.drift) == {Cause.UNRESERVED}
 
 
-async def test_pods_follow_a_replicaset_that_its_deployment_released():
+async def test_pods_follow_their_replicaset_when_its_deployment_releases_it():
     async with full_world() as one, settling(one):
         await one.synced()
         web_with_pods(one)
@@ -253,7 +253,7 @@ async def test_pods_follow_a_replicaset_that_its_deployment_released():
         assert charged(one, WEB) == TWO == charged(one, key)
 
 
-async def test_a_pod_whose_owner_could_not_be_read_is_looked_at_again(monkeypatch):
+async def test_pod_is_rechecked_when_its_owner_could_not_be_read(monkeypatch):
     monkeypatch.setattr(recheck_queue, "RETRY_SECONDS", 0.1)
     async with full_world() as one, settling(one):
         await one.synced()
@@ -271,7 +271,7 @@ async def test_a_pod_whose_owner_could_not_be_read_is_looked_at_again(monkeypatc
         await one.until(lambda: {one.entry(f"web-1-{at}").root for at in range(2)} == {WEB})
 
 
-async def test_looking_again_charges_nothing_that_may_be_gone():
+async def test_recheck_charges_no_pod_that_may_be_deleted():
     async with full_world() as one, session_of(one) as session:
         gone = pod(one, "gone")
         await pod_reconciler(session, one.writer).recheck([msgspec.convert(gone, Pod)])
@@ -294,7 +294,7 @@ class Behind:
         return await self._writer.submit(command, dry_run=dry_run)
 
 
-async def test_a_list_is_compared_with_a_state_that_is_as_new():
+async def test_list_is_compared_with_a_state_as_new_as_the_list():
     async with full_world() as one:
         await reserve(one, WEB, "web-uid")
         seen = Observe(f"{CLUSTER}/red", WEB, "web-uid", 5, TWO)
@@ -313,7 +313,7 @@ async def test_a_list_is_compared_with_a_state_that_is_as_new():
         assert one.root(WEB) is None
 
 
-async def test_an_adopted_replicaset_is_charged_no_longer_and_its_pods_follow():
+async def test_pods_move_with_their_replicaset_when_it_is_adopted():
     async with full_world() as one, settling(one):
         await one.synced()
         web = create(one, DEPLOYMENTS, deployment("web"), "web-uid")
@@ -331,7 +331,7 @@ async def test_an_adopted_replicaset_is_charged_no_longer_and_its_pods_follow():
         assert lone["metadata"]["uid"] not in one.state.ended
 
 
-async def test_an_adoption_that_nobody_saw_is_no_drift():
+async def test_unobserved_adoption_is_not_drift():
     async with full_world() as one:
         key = "replicasets.apps/web-1"
         async with settling(one):
@@ -347,7 +347,7 @@ async def test_an_adoption_that_nobody_saw_is_no_drift():
             assert one.drift == {}
 
 
-async def test_pods_of_a_deleted_deployment_keep_its_key_until_they_are_gone():
+async def test_pods_of_a_deleted_deployment_keep_its_key_until_they_end():
     async with full_world() as one, settling(one):
         await one.synced()
         web_with_pods(one)
@@ -366,7 +366,7 @@ async def test_pods_of_a_deleted_deployment_keep_its_key_until_they_are_gone():
         await one.until(lambda: WEB not in one.state.namespaces[f"{CLUSTER}/red"].draws)
 
 
-async def test_a_barred_object_stays_on_its_own_and_its_pods_draw_from_it():
+async def test_barred_object_has_no_root_and_its_pods_draw_from_it():
     async with full_world() as one, settling(one):
         await one.synced()
         web = create(one, DEPLOYMENTS, deployment("web"), "web-uid")
@@ -382,7 +382,7 @@ async def test_a_barred_object_stays_on_its_own_and_its_pods_draw_from_it():
         assert one.entry("p").root == key
 
 
-async def test_a_barred_pod_stays_barred_when_its_status_changes():
+async def test_barred_pod_stays_barred_when_its_status_changes():
     async with full_world() as one, settling(one):
         await one.synced()
         made = web_with_pods(one, 1)
@@ -395,7 +395,7 @@ async def test_a_barred_pod_stays_barred_when_its_status_changes():
         assert committed(one, "pods/forged").root == BARRED
 
 
-async def test_a_reference_whose_uid_is_not_that_of_its_name_leads_nowhere():
+async def test_owner_is_ignored_when_its_uid_is_that_of_another_object():
     async with full_world() as one, settling(one):
         await one.synced()
         made = web_with_pods(one, 1)
@@ -405,7 +405,7 @@ async def test_a_reference_whose_uid_is_not_that_of_its_name_leads_nowhere():
         assert one.entry("p").root == ""
 
 
-async def test_jobs_of_a_jobset_are_part_of_it_and_those_of_a_cronjob_are_not():
+async def test_jobs_of_a_jobset_are_parts_and_jobs_of_a_cronjob_are_roots():
     async with full_world() as one:
         one.cluster.kinds[JOBSETS.name] = JOBSETS
         async with settling(one):
@@ -425,7 +425,7 @@ async def test_jobs_of_a_jobset_are_part_of_it_and_those_of_a_cronjob_are_not():
             assert one.root("jobs.batch/js-w-0") is None
 
 
-async def test_what_is_left_behind_by_a_deleted_owner_is_not_charged_anew():
+async def test_orphan_is_not_charged_again_when_its_owner_is_deleted():
     async with full_world() as one, settling(one):
         await one.synced()
         gone = {**deployment("gone"), "metadata": {"name": "gone", "uid": "gone-uid"}}
@@ -437,7 +437,7 @@ async def test_what_is_left_behind_by_a_deleted_owner_is_not_charged_anew():
         assert one.root("replicasets.apps/gone-1") is None
 
 
-async def test_a_workload_that_is_charged_nothing_keeps_what_quotas_select_it_by():
+async def test_uncharged_workload_keeps_its_traits():
     kind = kind_named("deployments.apps")
     body = deployment("web")
     found = msgspec.convert(body | {"metadata": {"name": "web", "namespace": "red"}}, Workload)
@@ -447,7 +447,7 @@ async def test_a_workload_that_is_charged_nothing_keeps_what_quotas_select_it_by
     assert (usual.seen.demand, free.seen.demand) == (TWO, {})
 
 
-async def test_a_workload_whose_request_makes_no_sense_charges_nothing_and_is_counted():
+async def test_invalid_workload_is_charged_nothing_and_counted():
     odd = template()
     odd["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpumem"] = "16Gi"
     async with full_world() as one, settling(one):
@@ -460,7 +460,7 @@ async def test_a_workload_whose_request_makes_no_sense_charges_nothing_and_is_co
 
 
 @pytest.mark.parametrize("cause", ["deleted", "recreated"])
-async def test_a_deployment_that_is_gone_is_released(cause):
+async def test_deleted_deployment_is_released(cause):
     async with full_world() as one, settling(one):
         await one.synced()
         create(one, DEPLOYMENTS, deployment("web"), "web-uid")
