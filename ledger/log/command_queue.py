@@ -99,11 +99,12 @@ class CommandQueue:
             self._forget(_address(item))
 
     async def _deliver(self, command: AnyCommand) -> None:
-        backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX, jitter=self._jitter)
+        backoff = None
         while (denial := await self._submit(command)) is not None:
             if denial.reason not in _AGAIN:
                 _log.error("settlement_refused", reason=sentence(denial))
                 return
+            backoff = backoff or Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX, jitter=self._jitter)
             await backoff.wait()
 
     async def _submit(self, command: AnyCommand) -> Denial | None:

@@ -31,11 +31,11 @@ def _uncounted(name: str, *labels: str) -> None:
 
 
 class FailedObjects:
-    """The objects that could not be taken in, by watch and name."""
+    """The objects that could not be handled: `reasons` by watch and name."""
 
     def __init__(self, count: Count = _uncounted) -> None:
         self._count = count
-        self._of: dict[tuple[str, str], str] = {}
+        self.reasons: dict[tuple[str, str], str] = {}
 
     @contextmanager
     def taking(self, watch: str, name: str) -> Iterator[None]:
@@ -45,7 +45,11 @@ class FailedObjects:
         except Exception as error:  # noqa: BLE001 - a defect may cost one object, not the service
             self.note(watch, name, error)
         else:
-            self._of.pop((watch, name), None)
+            self.pop(watch, name)
+
+    def pop(self, watch: str, name: str) -> None:
+        """Forget the failure of an object, because it was handled."""
+        self.reasons.pop((watch, name), None)
 
     def note(self, watch: str, name: str, error: Exception) -> None:
         """Note that an object could not be taken in. Call it where the error is handled."""
@@ -58,18 +62,20 @@ class FailedObjects:
             reason=reason,
         )
         self._count(METRIC, watch)
-        if len(self._of) < REMEMBERED_MAX:
-            self._of[watch, name] = reason
+        if len(self.reasons) < REMEMBERED_MAX:
+            self.reasons[watch, name] = reason
 
     def forget(self, watch: str) -> None:
         """Forget what failed of a watch: all its objects are about to be told again."""
-        self._of = {where: reason for where, reason in self._of.items() if where[0] != watch}
+        self.reasons = {
+            where: reason for where, reason in self.reasons.items() if where[0] != watch
+        }
 
     def shown(self) -> list[str]:
         """Return a line for each of the first objects, and how many more there are."""
         found = [
             f"{watch} {name}: not taken in, {reason}"
-            for (watch, name), reason in islice(self._of.items(), SHOWN_MAX)
+            for (watch, name), reason in islice(self.reasons.items(), SHOWN_MAX)
         ]
-        more = len(self._of) - len(found)
+        more = len(self.reasons) - len(found)
         return [*found, f"{more} more objects were not taken in"] if more else found

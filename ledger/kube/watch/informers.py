@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Final, TypeVar
 
 from ledger.kube.api.objects import ObjectMeta
-from ledger.kube.api.ports import Change, Changed, Interrupted, Listed
+from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, Reached
 from ledger.kube.watch.failed_objects import FailedObjects
 from ledger.kube.watch.list_watch import watch_backoff
 
@@ -64,49 +64,56 @@ class Informers:
         watch: Callable[[], AsyncGenerator[Change[T], None]],
         take: Callable[[Change[T]], Awaitable[None]],
     ) -> None:
-        """Take every change, and begin anew with a list when a recount is due.
+        """Pass every change to `take`, and list again when a recount is due.
 
-        A change that cannot be taken in is noted and passed over; a list that cannot is asked for
-        again after a while.
+        A change that `take` cannot handle is noted and skipped. A list that it cannot handle is
+        repeated after a pause.
         """
-        backoff = watch_backoff(asyncio.sleep)
+        backoff = None
         while True:
             turn = asyncio.timeout(self._recount_seconds)
             try:
                 async with turn, aclosing(watch()) as changes:
                     self._turns[what] = turn
                     async for change in changes:
-                        await self._take(what, change, take)
-                        self._note(what, change)
-                        backoff.reset()
+                        if isinstance(change, Changed):
+                            try:
+                                await take(change)
+                            except Exception as error:  # noqa: BLE001 - it costs this object only
+                                self.failures.note(what, _name(change.object), error)
+                            else:
+                                if self.failures.reasons:
+                                    self.failures.pop(what, _name(change.object))
+                            self.waiting.pop(what, None)
+                        else:
+                            await self._take_other(what, change, take)
+                        backoff = None
             except Exception as error:  # noqa: BLE001 - a defect may not cost the service
                 if isinstance(error, TimeoutError) and turn.expired():
                     continue
                 self._turns.pop(what, None)
                 self.failures.note(what, _ALL, error)
                 self.waiting[what] = f"its list cannot be taken in: {error}"[:_REASON_MAX]
+                backoff = backoff or watch_backoff(asyncio.sleep)
                 await backoff.wait()
 
-    async def _take(
-        self, what: str, change: Change[T], take: Callable[[Change[T]], Awaitable[None]]
+    async def _take_other(
+        self,
+        what: str,
+        change: Listed[T] | Reached | Interrupted,
+        take: Callable[[Change[T]], Awaitable[None]],
     ) -> None:
-        if isinstance(change, Changed):
-            with self.failures.taking(what, _name(change.object)):
-                await take(change)
-            return
+        """Pass a change without an object to `take`; an absent resource has no objects."""
         if isinstance(change, Listed):
             self.failures.forget(what)
         await take(change)
-
-    def _matters(self, what: str) -> bool:
-        return what in self._essential or not self.has_synced(what)
-
-    def _note(self, what: str, change: Change[T]) -> None:
-        """Remember whether the cluster tells us anything; what is not served has no objects."""
         if isinstance(change, Interrupted) and not change.absent:
             self.waiting[what] = change.reason
         else:
             self.waiting.pop(what, None)
+
+    def _matters(self, what: str) -> bool:
+        return what in self._essential or not self.has_synced(what)
 
 
 def _name(seen: object) -> str:

@@ -144,24 +144,29 @@ async def watch(
     client: ApiClient, source: CollectionSource[T, K], backoff: Backoff
 ) -> AsyncGenerator[Change[K], None]:
     """Yield a list and every later change, without end. Close the generator to stop."""
-    version = None
+    version, failed = None, False
     while True:
         try:
             if version is None:
                 listed = await list_all(client, source)
                 version = listed.version
-                backoff.reset()
+                if failed:
+                    backoff.reset()
+                failed = False
                 yield listed
             told = version
             async with aclosing(_changes(client, source, version)) as changes:
                 async for change in changes:
                     version = change.version
-                    backoff.reset()
+                    if failed:
+                        backoff.reset()
+                    failed = False
                     yield change
             if version == told:
                 # A server that ends every watch at once must not be asked without a pause.
                 await backoff.wait_shortest()
         except ClusterError as error:
+            failed = True
             if not isinstance(error, ClusterUnavailable):
                 version = None
             absent = isinstance(error, NotServed)

@@ -12,7 +12,7 @@ BOUNDS = {
     "filter": 36,
     "prioritize": 17,
     "bind": 99,
-    "release": 65,
+    "release": 56,
     "project": 79,
 }
 """The most moves between files that a trip may take; lower a bound when its trip is shorter."""
