@@ -28,11 +28,11 @@ NAMES = (
 )
 
 COLUMNS_MIN = 120
-"""The table is not broken where nobody looks at a terminal."""
+"""Width that keeps the table whole when the output is not a terminal."""
 
 
 def main() -> int:
-    """Run the measurements; the status is 0 whatever they show, 1 when one of them failed."""
+    """Run the measurements; the status is 1 when one of them failed, else 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--only", choices=NAMES, action="append", help="may be given several times")
     parser.add_argument("--quick", action="store_true", help="small and imprecise, in two minutes")

@@ -11,7 +11,7 @@ _CAMPAIGN = (number("SEEDS", "seeds"), number("STEPS", "steps"), number("VIOLATI
 
 
 class Campaign(msgspec.Struct, frozen=True):
-    """What came of some seeds: how many there were, callbacks run, and seeds that broke a rule."""
+    """The outcome of some seeds: their number, callbacks run, and seeds that broke a rule."""
 
     seeds: int
     steps: int

@@ -55,7 +55,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 def explain(seed: int, defects: Sequence[str] = ()) -> str:
-    """Return what is wrong with a seed and the shortest way to it that was found."""
+    """Return the violation of a seed and the shortest script that was found for it."""
     plan = script.write(seed)
     found = run_script(plan, defects)
     if found.violation is None:

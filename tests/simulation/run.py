@@ -22,7 +22,7 @@ STEPS_MAX: Final = 2_000_000
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of a run. `trace` is one line per thing that happened, `digest` its SHA-256."""
+    """The result of a run. `trace` is one line per thing that happened, `digest` its SHA-256."""
 
     seed: int
     violation: Violation | None

@@ -48,7 +48,7 @@ def test_a_defect_is_found(name: str) -> None:
     assert run(found).violation is None
 
 
-def test_a_violation_is_told_by_a_short_trace() -> None:
+def test_a_violation_is_reported_by_a_short_trace() -> None:
     seed = next(seed for seed in range(SEEDS_MAX) if run(seed, ("charge-by-sum",)).violation)
     story = explain(seed, ("charge-by-sum",))
     assert story.startswith(f"seed {seed} violates: ")

@@ -1,4 +1,4 @@
-"""A seed runs the same way every time, on every interpreter, whatever its hash seed."""
+"""A seed runs the same way every time, on every interpreter, with any hash seed."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ def test_a_seed_gives_the_same_trace_again(seed: int) -> None:
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "77"])
-def test_a_seed_gives_the_same_trace_whatever_the_hash_seed(hash_seed: str) -> None:
+def test_a_seed_gives_the_same_trace_under_any_hash_seed(hash_seed: str) -> None:
     assert digests_with(hash_seed) == [run(seed).digest for seed in SEEDS]
 
 

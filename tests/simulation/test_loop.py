@@ -149,7 +149,7 @@ def test_a_request_under_way_outlives_its_sender() -> None:
     assert did == ["arrived"]
 
 
-def test_what_nobody_handles_is_noted() -> None:
+def test_unhandled_exceptions_are_noted() -> None:
     def fail() -> None:
         raise ValueError("nobody catches this")
 

@@ -1,4 +1,4 @@
-"""Seeds: whatever happens, what must always be true is true."""
+"""Seeds: the invariants hold under every seed."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Running a measurement in a process of its own, so that no other one's memory or garbage counts.
+"""Run each measurement in a process of its own, apart from other memory and garbage.
 
 The function is named by module and name, its arguments and what it returns travel as JSON.
 """
@@ -46,7 +46,7 @@ class MeasuringProcess:
         return self._process.pid
 
     def result(self) -> dict[str, float]:
-        """Return what the function returned. Raises RuntimeError when it failed."""
+        """Return the function's result. Raises RuntimeError when the function failed."""
         out, _ = self._process.communicate(timeout=SECONDS_MAX)
         if self._process.returncode:
             raise RuntimeError(f"a measurement ended with status {self._process.returncode}")

@@ -87,7 +87,7 @@ def reserve(where: str, client: int, number: int) -> commands.Reserve:
 
 
 def release(hold: commands.Reserve) -> commands.Refute:
-    """Return what ends a reservation."""
+    """Return the command that ends a reservation."""
     return commands.Refute(hold.namespace, hold.key, hold.uid, hold.base)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 _SELF: Final = Path("/proc/self")
 _FORGET_PEAK: Final = "5"
-"""What makes the kernel forget the peak, written to `clear_refs`: see proc(5)."""
+"""Value for `clear_refs` that resets the kernel's peak: see proc(5)."""
 
 
 def resident() -> int:

@@ -14,7 +14,7 @@ LATEST = Path(__file__).parents[1] / "results" / "latest.json"
 
 
 class Skipped(Exception):
-    """Something cannot be measured here; the message says what is missing."""
+    """A benchmark cannot run here; the message names the missing part."""
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One measured number. `ratio` is value divided by baseline; `note` says what bounds it."""
+    """One measured number. `ratio` is value divided by baseline; `note` names the bottleneck."""
 
     name: str
     value: float
@@ -59,7 +59,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a run leaves behind."""
+    """The results of a run and the machine that produced them."""
 
     machine: Machine
     results: list[Result]
@@ -134,7 +134,7 @@ def table(results: Iterable[Result]) -> Table:
 
 
 def notes(results: Iterable[Result]) -> str:
-    """Return what bounds the numbers, one line for each result that says so."""
+    """Return the notes of the results, one line each."""
     return "\n".join(f"{one.name}: {one.note}" for one in results if one.note)
 
 

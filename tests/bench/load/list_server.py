@@ -24,7 +24,7 @@ Make = Callable[[int], bytes]
 
 
 async def serve(fleet: dict[str, int], port: int) -> dict[str, float]:
-    """Serve until told to end."""
+    """Serve until `wait_for_go` returns."""
     known = Fleet(**fleet)
     app = web.Application()
     for prefix, pod in (("", _pods(known)), ("/changed", _changed_pods(known))):

@@ -1,4 +1,4 @@
-"""The floor of an extender: the service's own stack, which says yes to every node and binds.
+"""The baseline of an extender: the service's own stack, which accepts every node and binds.
 
 It binds as gpuledger does, by one request to the API server, so that what is compared is choosing
 cards and writing them down.
@@ -58,7 +58,7 @@ class PermissiveExtender:
 async def let_everything_pass(
     store: str, port: int, url: str, ca: str, token: str
 ) -> dict[str, float]:
-    """Serve until told to end, with the certificates of a store."""
+    """Serve with the certificates of a store until `wait_for_go` returns."""
     connector = aiohttp.TCPConnector(
         ssl=ssl.create_default_context(cafile=ca), limit=CONNECTIONS_MAX
     )

@@ -57,7 +57,7 @@ class PermissiveProcess(MeasuredProcess):
 
 
 async def answer_allowed(store: str, port: int) -> dict[str, float]:
-    """Serve until told to end, with the certificates of a store."""
+    """Serve with the certificates of a store until `wait_for_go` returns."""
     handler = PermissiveWebhook()
     paths = (MUTATE_PATH, VALIDATE_PATH)
     app = Starlette(routes=[Route(path, endpoint(handler, AdmissionSettings())) for path in paths])

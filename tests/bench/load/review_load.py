@@ -1,7 +1,7 @@
 """Visitors: a load generator that posts reviews over keep-alive TLS connections.
 
 It runs in a process of its own and does as little as it can, so that the service is measured and
-not the visitor: requests are joined from prepared pieces, answers are only told from refusals.
+not the client: requests are joined from prepared pieces, and of answers only denials are counted.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class ReviewConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports do not derive from asyncio's.
         self._transport = transport  # type: ignore[assignment]
 
     def send(self, request: bytes) -> None:
@@ -132,7 +132,7 @@ class ConnectionPool:
         return time.perf_counter() - started
 
     async def paced(self, per_second: float) -> None:
-        """Send at fixed moments whatever the answers do; lateness of the sender counts, too."""
+        """Send at fixed moments, without waiting for answers; the sender's lateness counts, too."""
         started = time.perf_counter()
         for number in itertools.count():
             due = started + number / per_second

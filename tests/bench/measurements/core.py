@@ -2,7 +2,7 @@
 
 Clients in the writer's process reserve and release in turn, each waiting for its durable answer.
 The baseline stores records of the same number and size, one in flight as in the writer, decided by
-nobody.
+decision.
 """
 
 import asyncio

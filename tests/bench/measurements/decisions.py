@@ -1,7 +1,7 @@
 """Decisions about workloads and their pods: what they cost with much in the state and with little.
 
 In process, through `ValidatingWebhook.decide`, with a writer on the log in memory: no HTTP and no
-disk. What is counted is processor time, and reviews are decoded beforehand, so that nothing but the
+disk. The benchmark counts processor time and decodes reviews beforehand, so that nothing but the
 decision counts, from the object's JSON to the reservation in a record.
 """
 
@@ -48,7 +48,7 @@ CASES: Final = {
     "alone": "a pod of its own is created",
     "refused": "a Deployment is refused",
 }
-"""What is judged, and how a result says so."""
+"""The cases, and their names in the results."""
 
 _SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
 _DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
@@ -189,5 +189,5 @@ _REQUESTS: Final[dict[str, Callable[[Fleet, int], list[tuple[AdmissionRequest, b
 
 
 def _told(fleet: Fleet) -> dict[str, int]:
-    """Return what a process is told of a fleet."""
+    """Return a fleet as the arguments of a measuring process."""
     return msgspec.structs.asdict(fleet)

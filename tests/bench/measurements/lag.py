@@ -89,7 +89,7 @@ class ProjectionLag:
 
 
 async def project(address: dict[str, str], path: str) -> dict[str, float]:
-    """Project until told to end, ready when everything older is projected."""
+    """Project until `wait_for_go` returns, ready when everything older is projected."""
     async with (
         ledgers.log_at(msgspec.convert(address, ServerAddress)) as log,
         await Store.open(Path(path)) as store,

@@ -1,8 +1,8 @@
-"""What libvgpu.so costs on the stub driver, compared call by call with the stub alone.
+"""Costs of libvgpu.so on the stub driver, compared call by call with the stub alone.
 
 A value is what the library adds to the stub's own time, which is the baseline: the driver of a GPU
 takes another time, but what is added stays the same instructions. Nothing here is a figure of a
-GPU. The programs are those of `vgpu_native/tests/gpu`, which knows how to run them on one.
+GPU. The programs are those of `vgpu_native/tests/gpu`, which also run on a GPU.
 """
 
 import os
@@ -132,7 +132,7 @@ def _in_turn(
 ) -> tuple[Calls, Calls]:
     """Return the least of both; they take turns, so that a busy machine slows both.
 
-    Each sample is a median of many batches already. Whatever else a machine does only adds to it,
+    Each sample is a median of many batches already. Other work on the machine only adds to it,
     by half of it where another thread has the processor's other half.
     """
     both = [(native(), limited()) for _ in range(rounds)]

@@ -33,7 +33,7 @@ _QUANTUM: Final = _MEMORY // _SLOTS
 _SHARED: Final = DeviceRequest("nvidia", 1, 2 * _QUANTUM, 0, 20, exclusive=False)
 """A part of one card; most nodes have room for it."""
 _WHOLE: Final = DeviceRequest("nvidia", 1, 0, 100, 100, exclusive=True)
-"""A card for itself; many nodes have none, and each says why."""
+"""A card for itself; many nodes have none, and each gets a reason."""
 _SEVERAL: Final = DeviceRequest("nvidia", 4, 2 * _QUANTUM, 0, 20, exclusive=False)
 
 
@@ -85,7 +85,7 @@ async def measure(rounds: int) -> dict[str, float]:
 
 
 def cluster(size: int) -> Arrays:
-    """Return nodes whose cards are used by random amounts, some by nobody."""
+    """Return nodes whose cards are used by random amounts; some cards are free."""
     random = np.random.default_rng(size)
     arrays = Arrays(size, CARDS)
     arrays.present[:], arrays.usable[:] = True, True

@@ -1,6 +1,6 @@
 """Pods created through a real API server in one namespace, by many clients at once.
 
-Four ways in one run, in turn: nobody is asked; the native ResourceQuota counts; a mutating and a
+Four ways in one run, in turn: no webhook; the native ResourceQuota counts; a mutating and a
 validating webhook allow everything, on the service's own HTTP stack; gpuledger counts. First there
 is room for all; then more pods are posted than there is room for, and it is looked whether more
 were let in. The service runs only while it is measured, for it would follow the others' pods.
@@ -49,7 +49,7 @@ class Sizes(NamedTuple):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """What became of one namespace's pods, and the processor seconds that each took."""
+    """The outcome of one namespace's pods, and the processor seconds of each pod."""
 
     per_second: float
     computed: float
@@ -196,7 +196,7 @@ def _service(on: BenchCluster, folder: Path, sizes: Sizes) -> Service:
 
 @contextmanager
 def _serving(on: BenchCluster, service: Service, namespace: str) -> Iterator[None]:
-    """Run the service for the block, from when it decides and knows the namespace's limit."""
+    """Run the service for the block, once it decides with the namespace's limit."""
 
     async def limits() -> list[str]:
         return [row["resource"] for row in await service.get("/v1/usage", namespace=namespace)]

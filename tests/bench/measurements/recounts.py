@@ -1,7 +1,7 @@
 """Recounts: how long the ledger takes to compare itself with lists of everything there is.
 
 A real client reads the lists of Deployments, ReplicaSets and pods page by page from a stand-in for
-the API server, in a process of its own on the same cores, and settlement tells a writer on the real
+the API server, in a process of its own on the same cores, and settlement sends a writer on the real
 nats-server what differs. Each recount has a process of its own, as after a restart of the service.
 """
 

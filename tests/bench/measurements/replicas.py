@@ -1,6 +1,6 @@
 """Three replicas on one log against one, at the same load: what the others cost in time.
 
-Every replica has a writer, bids to be the preferred one, and forwards its commands to whoever is.
+Every replica has a writer, bids to be preferred, and forwards its commands to the preferred one.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def run(quick: bool) -> list[Result]:
 
 
 async def measure(replicas: int, per_second: float, seconds: float) -> dict[str, float]:
-    """Load replicas at the same time; returns the slowest one's times."""
+    """Load replicas at the same time; return the times of the slowest."""
     with tempfile.TemporaryDirectory() as directory:
         async with EmbeddedServer(EmbeddedSettings(store=Path(directory))) as server:
             async with (
@@ -74,7 +74,7 @@ async def measure(replicas: int, per_second: float, seconds: float) -> dict[str,
 async def replica(
     address: dict[str, str], number: int, per_second: float, seconds: float
 ) -> dict[str, float]:
-    """Run one replica under load once told to."""
+    """Run one replica under load after `wait_for_go`."""
     async with (
         ledgers.log_at(msgspec.convert(address, ServerAddress)) as log,
         ledgers.writer_on(log) as writer,

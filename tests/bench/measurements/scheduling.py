@@ -1,6 +1,6 @@
 """Pods scheduled by the real kube-scheduler on nodes that kwok plays: ours against the floor.
 
-The floor is an extender that says yes to every node and binds, on the service's own HTTP stack. In
+The baseline is an extender that accepts every node and binds, on the service's own HTTP stack. In
 one run both get the same pods, which exist before the scheduler starts, so that nothing of their
 creation is measured; the clock runs from the scheduler's start to the last pod's Binding.
 """
@@ -47,7 +47,7 @@ class Sizes(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What became of one round's pods, and the processor seconds that each took."""
+    """The outcome of one round's pods, and the processor seconds of each pod."""
 
     per_second: float
     computed: float

@@ -25,13 +25,13 @@ class Template:
     """A text with marks to be filled in, again and again."""
 
     def __init__(self, thing: Any) -> None:
-        """Take a JSON value; the mark for the number of replicas stands there as a string."""
+        """Take a JSON value; the mark for the number of replicas is a string in it."""
         text = msgspec.json.encode(thing).decode().replace(f'"{_REPLICAS}"', _REPLICAS)
         pieces = text.replace("{{", "\0{{").replace("}}", "}}\0").split("\0")
         self._pieces = [piece.encode() for piece in pieces]
 
     def filled(self, marks: dict[bytes, bytes]) -> bytes:
-        """Return the text with what stands for each mark."""
+        """Return the text with a value for each mark."""
         return b"".join(marks.get(piece, piece) for piece in self._pieces)
 
 

@@ -21,7 +21,7 @@ ACTOR: Final = "bench"
 
 
 def roots(fleet: Fleet) -> Iterator[Observe]:
-    """Yield what tells the ledger of every Deployment."""
+    """Yield an observation of every Deployment."""
     kind = CATALOG.of_resource("apps", "deployments")
     assert kind is not None
     envelope = envelope_of(kind, workload(fleet.deployment(0)), RULES)
@@ -41,7 +41,7 @@ def roots(fleet: Fleet) -> Iterator[Observe]:
 
 
 def pods(fleet: Fleet) -> Iterator[Observe]:
-    """Yield what tells the ledger of every pod, each drawing from its Deployment."""
+    """Yield an observation of every pod, each drawing from its Deployment."""
     for root, number in fleet.members():
         seen = pod(fleet.pod(root, number))
         demand = demand_of(seen, RULES)

@@ -29,7 +29,7 @@ def pod_created(fleet: Fleet, root: int, number: int) -> AdmissionRequest:
 
 
 def lone_pod_created(fleet: Fleet, root: int, number: int) -> AdmissionRequest:
-    """Return the review of the same pod without anybody who controls it."""
+    """Return the review of the same pod without a controller."""
     thing = msgspec.json.decode(fleet.pod(root, number, "c"))
     del thing["metadata"]["ownerReferences"]
     return _created(PODS, fleet, root, msgspec.json.encode(thing), ADMIN)

@@ -23,7 +23,7 @@ class WebhookReplica(Protocol):
     gone: "asyncio.Future[None]"
 
     def serves(self) -> bool:
-        """Return whether anybody listens."""
+        """Return whether the replica serves webhooks."""
         ...
 
     def review(
@@ -34,7 +34,7 @@ class WebhookReplica(Protocol):
 
 
 class Admission:
-    """Calls webhooks. What an answer that does not come means is for the API server to say."""
+    """Calls webhooks. The API server decides how to treat a missing answer."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Admission:
         return _patched(pod, msgspec.json.decode(response.patch))
 
     async def validate(self, request: AdmissionRequest) -> AdmissionResponse | None:
-        """Return what the validating webhook answers, None when it does not."""
+        """Return the validating webhook's answer, None when there is none."""
         response = await self._call(request, mutating=False)
         verdict = "no answer" if response is None else "allowed" if response.allowed else "denied"
         what = f"{request.resource.name}/{request.name} {request.sub_resource}".rstrip()
@@ -62,7 +62,7 @@ class Admission:
         return response
 
     def ask_in_vain(self, request: AdmissionRequest) -> None:
-        """Call the validating webhook for somebody who has gone away."""
+        """Call the validating webhook for a client that has gone away."""
         outside(self._call(request, mutating=False))
 
     async def _call(self, request: AdmissionRequest, *, mutating: bool) -> AdmissionResponse | None:

@@ -36,7 +36,7 @@ _PODS: Final = GroupResource(resource="pods", version="v1")
 
 
 class WriteOutcome(Enum):
-    """What became of a request."""
+    """The outcome of a request."""
 
     DONE = auto()
     REFUSED = auto()
@@ -45,7 +45,7 @@ class WriteOutcome(Enum):
 
 
 class Review(Enum):
-    """What the webhooks said: `PASSED` without the ledger, `CHARGED` after asking it."""
+    """The webhooks' verdict: `PASSED` without the ledger, `CHARGED` after asking it."""
 
     REFUSED = auto()
     PASSED = auto()
@@ -125,7 +125,7 @@ class AdmittedWrites:
     async def store(
         self, item: Pod | Workload, base: int, manner: WriteMode, *, reviewed: bool | None
     ) -> WriteOutcome:
-        """Write what was allowed, as its ending has it."""
+        """Write the admitted object, as its ending has it."""
         server, ending = self.server, manner.ending
         attempt = item.metadata.uid, base
         counted = int(bool(reviewed) and ending is not Ending.BEYOND)
@@ -147,7 +147,7 @@ class AdmittedWrites:
             return WriteOutcome.FAILED
         if ending in (Ending.LATE, Ending.BEYOND):
             if ending is Ending.BEYOND:
-                # Nobody can have kept room for it; it is charged when it is seen.
+                # No headroom can be reserved for it; it is charged when it is observed.
                 late, reviewed = late + BEYOND_SECONDS, False
             asyncio.get_running_loop().call_later(late, write)
             return WriteOutcome.FAILED

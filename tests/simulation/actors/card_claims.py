@@ -1,4 +1,4 @@
-"""Room: cards that are kept for a pod that waits, while whoever has them is evicted."""
+"""Preemption: cards that are claimed for a pending pod while the pods on them are evicted."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class CommandReplica(Protocol):
     gone: "asyncio.Future[None]"
 
     def serves(self) -> bool:
-        """Return whether anybody listens."""
+        """Return whether the replica takes commands."""
         ...
 
     def submitted(self, command: AnyCommand) -> "asyncio.Task[Accepted | Denial]":
@@ -75,7 +75,7 @@ class CardClaims:
         )
 
     def _on(self, node: str, uuid: str) -> list[Pod]:
-        """Return the pods on a card, as their Bindings say."""
+        """Return the pods on a card, by their Bindings."""
         pods, server = self._server.pods.objects, self._server
         return [
             pods[name]

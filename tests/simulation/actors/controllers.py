@@ -32,7 +32,7 @@ STORED_SHARE: Final = 0.9
 
 
 class Controllers:
-    """Plays the controllers of one cluster. `working` says whether they make anything."""
+    """Simulates the controllers of one cluster. While `working` is False they make no objects."""
 
     def __init__(self, writing: AdmittedWrites, pods: PodRequests, roots: WorkloadRequests) -> None:
         self.working = True
@@ -122,7 +122,7 @@ class Controllers:
         self._note(deployment, outcome)
 
     def _report(self, found: Workload) -> None:
-        """Say in a Job's status how many of its pods succeeded, and that it is over."""
+        """Write into a Job's status how many of its pods succeeded, and that it is over."""
         if found.kind != kinds.JOBS.kind or is_finished(found):
             return
         done = sum(pod.status.phase == "Succeeded" for pod in self._pods_of(found))
@@ -177,7 +177,7 @@ class Controllers:
 
 
 def _is_of(meta: ObjectMeta, owner: Workload) -> bool:
-    """Return whether an object says to be controlled by another one, and may say so."""
+    """Return whether an object names another one as its controller, and may do so."""
     reference: OwnerReference | None = meta.controller()
     if reference is None or meta.namespace != owner.metadata.namespace:
         return False

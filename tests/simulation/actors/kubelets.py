@@ -1,6 +1,6 @@
 """Kubelets: the nodes of one cluster, their device plugins, and pods that begin to run.
 
-A device plugin tells only through annotations what it does: which cards there are, and that a pod
+A device plugin writes only annotations: the cards of the node, and that a pod
 has been handed its cards. One of HAMi's then takes its lock off the node.
 """
 
@@ -137,7 +137,7 @@ class Kubelets:
 
 
 def _is_made(pod: Pod) -> bool:
-    """Return whether something that makes pods has made it, or it says so."""
+    """Return whether a controller made the pod, or the pod names one."""
     owner = pod.metadata.controller()
     return owner is not None and bool(owner.api_version)
 

@@ -29,7 +29,7 @@ GENERATED_TRIES: Final = 8
 """How often the API server tries a generated name."""
 
 COPIED: Final = (Ending.STORED, Ending.STORED, Ending.LATE, Ending.UNKNOWN)
-"""What becomes of copies: they are large, so some are stored when others were reviewed."""
+"""Chances of copies: they are large, so some are stored when others were reviewed."""
 
 COPIED_SECONDS: Final = 1.0
 """How late copies are stored at most."""
@@ -65,7 +65,7 @@ class PodRequests:
         for _ in range(operation.retries + 1):
             pod, forged = self._pod(operation)
             if forged and manner.ending is Ending.BEYOND:
-                # When it is seen long after, nothing is left that knows who made it.
+                # When the pod is observed long after, no object is left that names its maker.
                 manner = msgspec.structs.replace(manner, ending=Ending.LATE)
             if operation.unreviewed:
                 outcome = self._post_unreviewed(pod, naming)
@@ -233,7 +233,7 @@ class PodRequests:
                 return
 
     def _is_foreign(self, pod: Pod) -> bool:
-        """Return whether somebody else placed a pod: what it has then is in its annotations."""
+        """Return whether another scheduler placed a pod: its cards are then in its annotations."""
         return pod.metadata.uid in self._server.foreign
 
     def _older(self, stored: Pod) -> Pod:

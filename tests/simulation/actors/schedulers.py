@@ -36,7 +36,7 @@ class ExtenderReplica(Protocol):
     gone: "asyncio.Future[None]"
 
     def serves(self) -> bool:
-        """Return whether anybody listens."""
+        """Return whether the replica serves the extender."""
         ...
 
     def asked(self, question: Question[T]) -> "asyncio.Task[T]":
@@ -45,7 +45,7 @@ class ExtenderReplica(Protocol):
 
 
 class Scheduler:
-    """One scheduler. `working` says whether it tries pods."""
+    """One scheduler. It tries pods while `working` is True."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Scheduler:
         self._note(f"{self._name} binds {meta.namespace}/{meta.name} to {node}: {outcome}")
 
     async def _ask(self, question: Question[T]) -> T | None:
-        """Return what some replica answers, None when it does not."""
+        """Return the answer of some replica, None when there is none."""
         serving = [one for one in self._replicas if one.serves()]
         if not serving:
             return None

@@ -52,7 +52,7 @@ class WorkloadRequests:
         for _ in range(operation.retries + 1):
             found, forged = self._root(operation)
             if forged and manner.ending is Ending.BEYOND:
-                # When it is seen long after, nothing is left that knows who made it.
+                # When the object is observed long after, no object is left that names its maker.
                 manner = msgspec.structs.replace(manner, ending=Ending.LATE)
             if operation.unreviewed:
                 outcome = self._post_unreviewed(found)
@@ -229,7 +229,7 @@ class WorkloadRequests:
     async def _write(
         self, old: Workload, changed: Workload, manner: WriteMode, review: Review
     ) -> WriteOutcome:
-        """Store a change. What was not asked for is charged when it is seen."""
+        """Store a change. Demand that was not requested is charged when it is observed."""
         reviewed: bool | None = review is Review.CHARGED
         if covers(envelope(old), envelope(changed)):
             reviewed = None

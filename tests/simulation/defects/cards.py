@@ -126,7 +126,7 @@ def _vanished_cards_freed(put: Put) -> None:
 
 
 def _freed(state: State, node: str, left: set[str]) -> Iterator[events.Unplaced]:
-    """Yield what takes pods off the cards of a node that are none of those that are left."""
+    """Yield events that take pods off the cards of a node that are gone."""
     for namespace, key, placed in card_checks.residents(state, node):
         if not uuids(placed.parts).keys() <= left:
             yield events.Unplaced(namespace, key, placed.uid, events.Cause.UNBOUND)

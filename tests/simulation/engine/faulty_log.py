@@ -73,6 +73,6 @@ class DistantLog(MemoryLog):
 
 
 def _heard(sent: "asyncio.Task[int]") -> None:
-    """Take note of the outcome, for the case that nobody waits for it any more."""
+    """Retrieve the outcome, in case no task waits for it any more."""
     if not sent.cancelled():
         sent.exception()

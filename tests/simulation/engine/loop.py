@@ -20,7 +20,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class Deadlock(Exception):
-    """Nothing is ready and no timer is set: whoever is still waiting waits for ever."""
+    """Nothing is ready and no timer is set: all waiting tasks wait for ever."""
 
 
 class Runaway(Exception):
@@ -42,7 +42,7 @@ _Step = tuple[asyncio.Handle, Callable[..., object], tuple[Any, ...], Context, P
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """The loop. `steps` counts the callbacks that ran, `problems` what nobody handled."""
+    """The loop. `steps` counts the callbacks that ran, `problems` lists unhandled exceptions."""
 
     def __init__(self, source: random.Random, *, steps_max: int) -> None:
         self.steps = 0
@@ -134,7 +134,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Note what nobody handled."""
+        """Note an unhandled exception."""
         if not self._burying:
             self.problems.append(f"{context.get('message')}: {context.get('exception')!r}")
 
@@ -197,7 +197,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _bury(self) -> None:
         """End all tasks, those of killed processes too, so that nothing is left for the collector.
 
-        Nobody looks at what they do now: the run is over.
+        Their results do not matter: the run is over.
         """
         self._burying = True
         self._ready += self._dropped

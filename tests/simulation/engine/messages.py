@@ -1,7 +1,7 @@
 """Messages between simulated replicas: requests on subjects, as NATS carries them, and lost ones.
 
-A `MessageClient` stands where the forwarder and the command server of
-`ledger.log.peers.forwarding` expect their connection.
+A `MessageClient` replaces the connection that the forwarder and the command server of
+`ledger.log.peers.forwarding` expect.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ class Message:
         self._answer = answer
 
     async def respond(self, payload: bytes) -> None:
-        """Answer it; an answer to somebody who has given up goes nowhere."""
+        """Answer the message; an answer to a sender that gave up is lost."""
         if not self._answer.done():
             self._answer.set_result(payload)
 
     def refuse(self, problem: Exception) -> None:
-        """Tell the sender that it was not taken."""
+        """Report to the sender that the message was not taken."""
         if not self._answer.done():
             self._answer.set_exception(problem)
 
@@ -42,7 +42,7 @@ Receive = Callable[[Message], Awaitable[None]]
 
 
 class MessageBroker:
-    """Who listens on which subject."""
+    """The subscriptions, by subject."""
 
     def __init__(self) -> None:
         self.listening: dict[str, tuple[Process, Receive]] = {}
@@ -81,7 +81,7 @@ class MessageClient:
             return answered
 
     async def _carry(self, subject: str, message: Message) -> None:
-        """Bring a message to whoever listens; it may arrive when its sender has long given up."""
+        """Bring a message to its subscriber; it may arrive long after its sender gave up."""
         await self._hop()
         if self._source.random() < max(LATE_SHARE, self._faults.weather.slow):
             await asyncio.sleep(self._source.random() * LATE_SECONDS_MAX)

@@ -90,7 +90,7 @@ class VersionCounter:
         return self.version
 
     def wake(self) -> None:
-        """Wake whoever waits for news."""
+        """Wake the tasks that wait for a change."""
         self._news.set()
         self._news = asyncio.Event()
 
@@ -100,14 +100,14 @@ class VersionCounter:
 
 
 class SimulatedApiServer:
-    """The objects of one cluster; `region` is what its services are told that it is in.
+    """The objects of one cluster; `region` is the region in the settings of its services.
 
     `reviewed` holds the uids whose stored demand was admitted by the ledger's webhook: those must
     be charged at every moment. The others are charged when they are seen. `barred` holds those that
     were admitted although they name a controller that has not made them. `pending` holds the
     attempts `(uid, base)` that were charged, allowed, and may still be written. `lenient` are the
     namespaces whose policy ever was another than to enforce. `bindings` has the cards that were
-    written by a Binding of the ledger's, `foreign` those that somebody else wrote, by uid.
+    written by a Binding of the ledger's, `foreign` those that another writer wrote, by uid.
     """
 
     def __init__(self, name: str, on_write: Callable[[str, str], None]) -> None:
@@ -138,7 +138,7 @@ class SimulatedApiServer:
     def write(self, item: Pod | Workload, base: int, *, reviewed: bool | None = None) -> None:
         """Store a pod or a root. Raises Conflict.
 
-        `reviewed` says whether its demand was admitted, None: as before.
+        `reviewed` is whether its demand was admitted, None: as before.
         """
         meta = item.metadata
         key = f"pods/{meta.name}"
@@ -228,7 +228,7 @@ class SimulatedApiServer:
         return roots[number % len(roots)] if roots else None
 
     def stored(self, item: Workload) -> Workload | None:
-        """Return what is stored now where an object that makes pods was, if it is the same."""
+        """Return the stored object that makes pods, if it is the same one."""
         meta = item.metadata
         found = self.others[kinds.resource_of(item).name].objects.get((meta.namespace, meta.name))
         return found if found is not None and found.metadata.uid == meta.uid else None

@@ -1,4 +1,4 @@
-"""Annotations in HAMi's words, written and read as by somebody else's software."""
+"""Annotations in HAMi's format, written and read independently of the product."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -56,7 +56,7 @@ def catalog() -> KindCatalog:
 
 
 def controller_of(resource: Resource) -> str:
-    """Return who makes what objects of a kind control."""
+    """Return the user that makes the objects that objects of a kind control."""
     kind = catalog().of_resource(resource.group, resource.plural)
     assert kind is not None, "only kinds of the catalog are simulated"
     return kind.controllers[0]
@@ -124,7 +124,7 @@ def with_templates(found: Workload, pods: Manifest) -> Workload:
 
 
 def reference_to(found: Workload) -> OwnerReference:
-    """Return what an object says that a root controls."""
+    """Return an owner reference that names a root as controller."""
     resource, meta = resource_of(found), found.metadata
     return OwnerReference(
         resource.kind, meta.name, meta.uid, controller=True, api_version=resource.api_version

@@ -9,7 +9,7 @@ import msgspec
 
 
 class Ending(Enum):
-    """What becomes of a request after this webhook said yes."""
+    """The outcome of a request after this webhook allowed it."""
 
     STORED = "stored"
     DENIED_BY_WEBHOOK = "another webhook denies"
@@ -23,7 +23,7 @@ class Ending(Enum):
 
 
 class Deletion(Enum):
-    """What becomes of what a deleted object controls."""
+    """The fate of the objects that a deleted object controls."""
 
     BACKGROUND = "it goes later"
     FOREGROUND = "it goes first"
@@ -143,7 +143,7 @@ class ChangeRoot(Operation, frozen=True):
 
 
 class Progress(Operation, frozen=True):
-    """A Job's status says that so many of its pods succeeded, or that it is over."""
+    """A Job's status reports so many succeeded pods, or that the Job is over."""
 
     cluster: int
     pick: int
@@ -309,7 +309,7 @@ class DropNode(Operation, frozen=True):
 
 
 class PlaceByHami(Operation, frozen=True):
-    """Another scheduler binds a pod, with HAMi's annotations and whatever is on the card."""
+    """Another scheduler binds a pod, with HAMi's annotations, to a card that may be full."""
 
     cluster: int
     pick: int
@@ -318,7 +318,7 @@ class PlaceByHami(Operation, frozen=True):
 
 
 class Annotate(Operation, frozen=True):
-    """Somebody writes another card into the annotations of a pod that is bound."""
+    """Another writer puts another card into the annotations of a pod that is bound."""
 
     cluster: int
     pick: int
@@ -326,7 +326,7 @@ class Annotate(Operation, frozen=True):
 
 
 class ClaimCards(Operation, frozen=True):
-    """Cards are kept for a pod that waits, and whoever is on them is deleted."""
+    """Cards are claimed for a pending pod, and the pods on them are deleted."""
 
     cluster: int
     pick: int

@@ -1,4 +1,4 @@
-"""What the whole simulated world agrees on."""
+"""Settings that the whole simulated world shares."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
 
 CLUSTERS: Final = ("c1", "c2")
-"""The first one's universe quotas are the ledger's."""
+"""The universe quotas of the first cluster are the ledger's."""
 
 NODES: Final = ("n1", "n2", "n3")
 
@@ -23,11 +23,11 @@ OWNER_HOLDS_MAX: Final = 6
 """Unsettled creations of one owner in a namespace."""
 
 USERS: Final = "user-"
-"""How the names of users begin who are no controllers."""
+"""How the names begin of users that are not controllers."""
 
 
 def demand(pod: Pod) -> Amounts:
-    """Return what a pod of the simulation asks for."""
+    """Return the demand of a simulated pod."""
     found = demand_of(pod, RULES)
     assert not isinstance(found, Denial), "the simulation writes pods that can be understood"
     return found.amounts

@@ -44,7 +44,7 @@ class PlacedCards(msgspec.Struct):
     stage: int
 
     def books(self, uuid: str) -> Three:
-        """Return what it takes of a card; pods of the simulation have no init containers."""
+        """Return the amounts it takes of a card; simulated pods have no init containers."""
         found = [share for part in self.parts for share in part.shares if share.uuid == uuid]
         return sum(one.memory for one in found), sum(one.cores for one in found), len(found)
 
@@ -53,13 +53,13 @@ class PlacedCards(msgspec.Struct):
         return sorted({share.uuid for part in self.parts for share in part.shares})
 
     def has_alone(self, uuid: str) -> bool:
-        """Return whether it bears nobody beside it on a card."""
+        """Return whether the pod has a card exclusively."""
         shares = [share for part in self.parts for share in part.shares]
         return any(one.exclusive for one in shares if one.uuid == uuid)
 
 
 class ClaimedCards(NamedTuple):
-    """What is kept for a pod, while `victims`, by namespace, key and uid, leave."""
+    """Cards claimed for a pod, while `victims`, by namespace, key and uid, leave."""
 
     wanted: PlacedCards
     victims: tuple[tuple[str, str, str], ...]
@@ -103,7 +103,7 @@ class CardEventOracle:
         return found
 
     def used(self) -> dict[tuple[str, str], int]:
-        """Return what is used of every line of every card."""
+        """Return the usage of every line of every card."""
         found = dict.fromkeys(self.limits(), _NOTHING)
         for held, uuid in self._taken():
             account = _account(held.node, uuid)
@@ -141,7 +141,7 @@ class CardEventOracle:
             self.kept.pop(place, None)
 
     def _place(self, place: Place, event: events.Placed) -> Iterator[str]:
-        """Give a pod cards; what somebody else has placed there keeps no rule."""
+        """Give a pod cards; a placement of another scheduler keeps no rule."""
         if place in self.placed:
             yield f"{event.key} is placed a second time, on {event.node}"
         seen = event.cause == events.Cause.SEEN
@@ -170,7 +170,7 @@ class CardEventOracle:
                 yield f"{place[1]} is on {uuid} of {held.node}, which is kept for one pod alone"
 
     def _is_too_much(self, place: Place, held: PlacedCards) -> Iterator[str]:
-        """Say which cards of a pod have less than is promised of them, with what is kept."""
+        """Yield the cards of a pod that are over-committed, claims included."""
         for uuid in held.uuids():
             card = self.cards.get(held.node, {}).get(uuid)
             limits = (card.memory, card.cores, card.slots) if card is not None else _NOTHING
@@ -185,7 +185,7 @@ class CardEventOracle:
                 yield f"{place[1]} takes {uuid} of {held.node} to {used} of {limits}"
 
     def _kept_from(self, place: Place, node: str) -> list[tuple[ClaimedCards, PlacedCards]]:
-        """Return what is kept on a node for others than one pod."""
+        """Return the amounts claimed on a node for other pods than one."""
         return [
             (kept, kept.wanted)
             for at, kept in self.kept.items()

@@ -13,10 +13,10 @@ Lines = dict[str, Three]
 def misplaced(
     servers: Iterable[SimulatedApiServer], placed: dict[Place, PlacedCards], seconds: float
 ) -> Iterator[str]:
-    """Yield which pods are not, at virtual `seconds`, where their placements say, or the reverse.
+    """Yield pods that are not, at virtual `seconds`, where their placements are, or the reverse.
 
-    A pod that our Binding has bound has the cards that were written there, whatever its annotations
-    say now; one that somebody else has bound has any, where the ledger knows the card at all.
+    A pod that our Binding has bound has the cards that were written then, even if its annotations
+    differ now; a pod bound by another writer has any, where the ledger has the card at all.
     """
     left = dict(placed)
     for server in servers:
@@ -43,7 +43,7 @@ def misplaced(
 
 
 def limits(servers: Iterable[SimulatedApiServer], placed: dict[Place, PlacedCards]) -> Lines:
-    """Return what every card must limit: what is announced, and nothing of what is only held."""
+    """Return the limits of every card: announced amounts, and 0 for cards that are only held."""
     found = {
         f"card/{held.node}/{uuid}": (0, 0, 0) for held in placed.values() for uuid in held.uuids()
     }

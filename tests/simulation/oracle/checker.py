@@ -1,7 +1,7 @@
-"""What must always be true, checked after every record, every write and every answer.
+"""Invariants, checked after every record, every write and every answer.
 
 The checker folds the log from zero while it is written, beside an independent account of it, and
-knows the API server's objects. It never helps: it only looks, and remembers the first violation.
+reads the API server's objects. It never helps: it only compares, and keeps the first violation.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from simulation.oracle.live_pods import LivePods, is_live
 from simulation.oracle.quota_event_oracle import ALONE, QuotaEventOracle
 
 _ENTERING: Final = (Reserved, Observed)
-"""Events that say whose envelope an object counts in."""
+"""Events that name the envelope that an object counts in."""
 
 
 _CARDS: Final = "card/"
@@ -136,7 +136,7 @@ class Checker:
                 self.fail("a dry run writes nothing", f"{command.key} {command.uid} is held")
 
     def accepted(self, command: AnyCommand, answer: Accepted) -> None:
-        """Look for a command's attempt in the record that is said to hold it."""
+        """Look for a command's attempt in the record that its answer names."""
         if not answer.changed or not isinstance(command, commands.Reserve):
             return
         if not 0 < answer.position <= len(self._payloads):
@@ -215,7 +215,7 @@ class Checker:
         ]
 
     def _known(self, space: str, key: str) -> Amounts | None:
-        """Return what the ledger has committed at a key."""
+        """Return the committed amounts of the ledger at a key."""
         entry = self.state.entry(space, key)
         return entry.committed.demand if entry is not None and entry.committed else None
 
@@ -261,7 +261,7 @@ class Checker:
             self.fail("the books add up", f"used is {used}, the books say {self._books.used()}")
 
     def _proved(self, server: SimulatedApiServer, event: AnyEvent) -> None:
-        """What was proved absent cannot be written any more."""
+        """An attempt that was proved absent cannot be written any more."""
         if not isinstance(event, Released) or event.cause != Cause.ABSENT:
             return
         if server.pending[event.uid, event.base] > 0:
@@ -271,7 +271,7 @@ class Checker:
             )
 
     def _has_cards(self, server: SimulatedApiServer, namespace: str, key: str) -> None:
-        """Whoever our Binding has bound has its cards, from its write until it ends."""
+        """A pod that our Binding has bound has its cards, from its write until it ends."""
         item = _stored(server, namespace, key)
         if not isinstance(item, Pod) or not is_live(item):
             return
@@ -302,7 +302,7 @@ class Checker:
             )
 
     def _forged(self, server: SimulatedApiServer, event: AnyEvent) -> None:
-        """Nobody draws from an envelope by naming a controller that has not made it."""
+        """No pod draws from an envelope by naming a controller that has not made it."""
         if isinstance(event, _ENTERING) and event.uid in server.barred and event.root not in ALONE:
             self.fail(
                 "a forged owner lends no envelope",
@@ -310,7 +310,7 @@ class Checker:
             )
 
     def _charged(self, server: SimulatedApiServer, namespace: str, key: str) -> None:
-        """What was admitted and persisted is charged, from its write on."""
+        """An admitted and persisted object is charged, from its write on."""
         item = _stored(server, namespace, key)
         if item is None or not _must_be_charged(server, item):
             return

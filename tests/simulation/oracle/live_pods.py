@@ -1,6 +1,6 @@
-"""What lives: the pods of an API server that were let in, against the most their quotas allowed.
+"""Live pods: the admitted pods of an API server, against the most their quotas allowed.
 
-It is counted from the objects themselves, without what the ledger says of them. A limit may be
+It is counted from the objects themselves, without the ledger's usage. A limit may be
 lowered, or a quota made, when pods are there already; so what counts is the highest limit since the
 first one of the namespace, and nothing where there was none for a while. Nor does it where
 something exists that was not let in: what comes in its place, at its key, adds nothing.

@@ -1,4 +1,4 @@
-"""The books: an independent account of what the log's events say, kept the slow and obvious way.
+"""An independent account of the log's events, kept the slow and obvious way.
 
 Written from the rules and not from the code: every body that may exist is kept per key, and what
 is used is added up from scratch. Nothing of `ledger.core` but the events' types is used.
@@ -22,14 +22,14 @@ Line = tuple[str, str]
 """Account and quota key."""
 
 OfBodies = events.Reserved | events.Raised | events.Committed | events.Observed | events.Released
-"""The events that say what a key may turn out to be."""
+"""The events that carry the possible versions of a key."""
 
 ALONE: Final = ("", "-")
-"""The roots of what draws from nobody."""
+"""The roots of objects that draw from no envelope."""
 
 
 class ObjectVersion(NamedTuple):
-    """What a key may turn out to be: its demand, whose envelope it counts in, its texts.
+    """A possible version of an object: its demand, the envelope it counts in, its traits.
 
     `asked` is what of its demand was asked for and let in: less than it where an envelope became
     larger without a review.
@@ -42,7 +42,7 @@ class ObjectVersion(NamedTuple):
 
 
 class QuotaAccount(NamedTuple):
-    """What an account limits, and of what; with `asked_only` no more than was asked for."""
+    """The limits and scope of an account; with `asked_only` it limits requested amounts alone."""
 
     covers: tuple[str, ...]
     reach: Reach | None
@@ -58,7 +58,7 @@ class _Charge(NamedTuple):
     texts: tuple[str, ...]
 
     def on(self, account: QuotaAccount, quota_key: str, labels: dict[str, int]) -> int:
-        """Return what is charged on a line of an account; `labels` are numbers of their keys."""
+        """Return the amount charged on a line of an account; `labels` are numbers of their keys."""
         if not _select(account.selects, self.texts, labels):
             return 0
         amounts = self.asked if account.asked_only else self.amounts
@@ -66,9 +66,9 @@ class _Charge(NamedTuple):
 
 
 class QuotaEventOracle:
-    """What is charged, per key the bodies `(uid, base)` that may exist; base -1 is the object.
+    """Charges: per key the versions `(uid, base)` that may exist; base -1 is the stored object.
 
-    What is on which card is in `cards`.
+    The shares of cards are in `cards`.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class QuotaEventOracle:
         yield from self._rises_over_a_limit(event, before)
 
     def used(self) -> dict[Line, int]:
-        """Return what is used of every line of every open account, and of every card."""
+        """Return the usage of every line of every open account, and of every card."""
         return self._used | self.cards.used()
 
     def _drop_labels(self) -> None:
@@ -119,12 +119,12 @@ class QuotaEventOracle:
             del self._labels[key]
 
     def asked(self, namespace: str, key: str) -> Amounts:
-        """Return what was asked for of the object at a key, nothing where none is known."""
+        """Return the requested amounts of the object at a key, {} if there is none."""
         bodies = self.bodies.get((namespace, key), {})
         return next((body.asked for (_, base), body in bodies.items() if base == -1), {})
 
     def _grant(self, event: events.Reserved | events.Raised) -> None:
-        """What an object became unreviewed is asked for with its next update, if all have room."""
+        """An unreviewed change is requested with the object's next update, if all have headroom."""
         bodies = self.bodies[event.namespace, event.key]
         stored = bodies.get((event.uid, events.OBJECT))
         if stored is None or not (event.forced or self._has_room(event.namespace, event.key)):
@@ -176,16 +176,16 @@ class QuotaEventOracle:
                 self._take_along(event.namespace, left, taken)
 
     def _stand(self, place: Key, uid: str, stands: Amounts) -> None:
-        """Charge a pod what its cards decided, in the place of what its spec says."""
+        """Charge a pod the demand that its cards decided, instead of that of its spec."""
         bodies = self.bodies[place]
         for (one, base), body in bodies.items():
             if one == uid and body.demand:
                 bodies[one, base] = body._replace(demand={**body.demand, **stands})
 
     def _is_bounded(self, event: events.Reserved) -> Iterator[str]:
-        """A user has a bounded number of creations open in a namespace, whatever names it writes.
+        """A user has a bounded number of creations open in a namespace, under any names.
 
-        What a controller makes is bounded for each of its objects, and is not looked at here.
+        Creations of controllers are bounded per object of theirs, and are not checked here.
         """
         if event.base or not event.actor.startswith(USERS):
             return
@@ -231,7 +231,7 @@ class QuotaEventOracle:
         }
 
     def _charges(self, namespace: str) -> Iterator[_Charge]:
-        """Yield what the keys of a namespace are charged: roots with their pods, and the rest."""
+        """Yield the charges of a namespace: roots with their pods, and the rest."""
         keys = {key: one for (space, key), one in self.bodies.items() if space == namespace and one}
         drawn: dict[str, Counter[str]] = {}
         for bodies in keys.values():
@@ -270,7 +270,7 @@ class QuotaEventOracle:
 
 
 def _may_exceed(event: AnyEvent) -> bool:
-    """Return whether an event may lead to more being used than a limit says."""
+    """Return whether an event may raise usage over a limit."""
     if isinstance(event, events.Reserved | events.Raised):
         return event.forced
     return isinstance(event, events.Observed | events.LimitSet | events.Described)
@@ -307,7 +307,7 @@ def _drawn_from(bodies: dict[tuple[str, int], ObjectVersion]) -> str:
 
 
 def _texts(bodies: dict[tuple[str, int], ObjectVersion]) -> tuple[str, ...]:
-    """Return what all bodies are selected by; without any, there is nothing to select by."""
+    """Return the traits of all versions; without any version there are none."""
     return tuple(text for body in bodies.values() for text in body.texts or ("",))
 
 
@@ -316,7 +316,7 @@ def _select(
 ) -> bool:
     """Return whether any text meets all conditions; the simulation only asks for `In`.
 
-    A label that was not looked at yet, which its number says, may have any value.
+    A label that was not read yet, as its number shows, may have any value.
     """
     for text in texts:
         items = dict(one.split("=", 1) for one in text.split(",") if "=" in one)

@@ -20,23 +20,23 @@ Lines = dict[tuple[str, str], int]
 """Amounts by account and quota key."""
 
 Known = Callable[[str, str], Amounts | None]
-"""What the ledger has committed at a qualified namespace and key, None for nothing."""
+"""The committed entry of the ledger at a qualified namespace and key, None for nothing."""
 
 Asked = Callable[[str, str], Amounts]
-"""What was asked for and let in of the object at a qualified namespace and key."""
+"""The requested and admitted amounts of the object at a qualified namespace and key."""
 
 _THOUSAND: Final = ("k", "000")
 
 
 class QuotaSubject(NamedTuple):
-    """What quotas select a pod by."""
+    """Labels and spec by which quotas select a pod."""
 
     app: str
     priority: str
 
 
 class ChargeUnit(NamedTuple):
-    """What is charged as one; a quota that selects any of the faces counts all of it.
+    """One charged unit; a quota that selects any of its pods counts all of it.
 
     Quotas over many namespaces count no more than was `asked` for, and what pods take.
     """
@@ -48,12 +48,12 @@ class ChargeUnit(NamedTuple):
 
 
 def is_finished(found: Workload) -> bool:
-    """Return whether a Job says that it is over."""
+    """Return whether a Job reports that it is over."""
     return any(one["type"] == "Complete" for one in (found.status or {}).get("conditions", ()))
 
 
 def envelope(found: Workload) -> Amounts:
-    """Return what a root may run at once."""
+    """Return the demand of everything that a root may run at once."""
     spec, status = found.spec or {}, found.status or {}
     count = kinds.count_of(found)
     if found.kind == kinds.JOBS.kind:
@@ -92,7 +92,7 @@ class QuotaObjectOracle:
         return found
 
     def units(self, known: Known, asked: Asked) -> Iterator[ChargeUnit]:
-        """Yield what is charged as one."""
+        """Yield the charged units."""
         drawn: dict[str, Counter[str]] = {}
         charged = {one.metadata.uid: one for one in self._charged() if self._is_known(one, known)}
         for pod in self._pods:
@@ -130,9 +130,9 @@ class QuotaObjectOracle:
         return bool(self._envelope(root, known(*place))) or known(*place) is not None
 
     def _envelope(self, root: Workload, known: Amounts | None) -> Amounts:
-        """Return what a root is charged, which a status alone never raises.
+        """Return the charge of a root, which a status alone never raises.
 
-        Where one said less for a while, that may have been seen or not.
+        A status that reported less for a while may have been observed or not.
         """
         if _policy(self._server, root.metadata.namespace).get("podsOnly"):
             return {}
@@ -149,7 +149,7 @@ class QuotaObjectOracle:
 
 
 def limits(servers: Iterable[SimulatedApiServer]) -> dict[str, Amounts]:
-    """Return what every account must limit, by account and quota key."""
+    """Return the limits of every account, by account and quota key."""
     found = {}
     for number, server in enumerate(servers):
         for (space, name), quota in server.quotas.objects.items():
@@ -161,7 +161,7 @@ def limits(servers: Iterable[SimulatedApiServer]) -> dict[str, Amounts]:
 
 
 def used(servers: list[SimulatedApiServer], seconds: float, known: Known, asked: Asked) -> Lines:
-    """Return what every line of every account must count."""
+    """Return the expected usage of every line of every account."""
     lines: Lines = {}
     units = {
         server.name: list(QuotaObjectOracle(server, seconds).units(known, asked))
@@ -196,7 +196,7 @@ def descriptions(servers: Iterable[SimulatedApiServer]) -> dict[str, str]:
 
 
 def _said(server: SimulatedApiServer, found: Workload) -> list[Amounts]:
-    """Return what the statuses of a root's present spec amounted to, the last one last."""
+    """Return the envelopes of the statuses of a root's present spec, the last one last."""
     meta = found.metadata
     return [
         envelope(change.object)
@@ -240,7 +240,7 @@ def _policy(server: SimulatedApiServer, namespace: str) -> dict[str, Any]:
 
 
 def _faces(root: Workload) -> list[QuotaSubject]:
-    """Return what each template of a root is selected by; the root's own labels stand above."""
+    """Return the traits of each template of a root; labels of the root itself come first."""
     pods = [_pod_of(template) for template in kinds.templates_of(root)]
     return [_face(root.metadata, pod) for pod in pods]
 

@@ -77,7 +77,7 @@ class CardAuthor:
         )
 
     def _set_node(self, at: float) -> SetNode:
-        """A node says something else: cards are gone, other, ill or closed, or nobody answers."""
+        """A node changes: cards are gone, replaced, ill or cordoned, or the node is silent."""
         source, name = self._source, self._source.choice(self._names)
         cards = None if source.random() < 0.2 else self._cards(whole=source.random() < 0.4)
         ready = source.random() < 0.8

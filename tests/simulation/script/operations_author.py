@@ -65,7 +65,7 @@ _PICKS: Final = 1_000
 
 
 class OperationsAuthor:
-    """Makes operations from a seeded source. What it makes more of, the script decides."""
+    """Makes operations from a seeded source. The script decides which are more frequent."""
 
     def __init__(self, source: random.Random, replicas: int, *, chatty: bool) -> None:
         """A `chatty` run has more generated names that are taken."""
@@ -237,7 +237,7 @@ class OperationsAuthor:
         return LabelNamespace(at, self._cluster(), source.choice(NAMESPACES), labels)
 
     def move(self, at: float) -> MoveCluster:
-        """A cluster is said to be elsewhere."""
+        """A cluster gets another region."""
         return MoveCluster(at, self._cluster(), self._source.choice(REGIONS))
 
     def policy(self, at: float) -> SetPolicy:

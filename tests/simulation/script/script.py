@@ -37,7 +37,7 @@ REPLICAS_LEAST: Final = 2
 class Script(msgspec.Struct, frozen=True):
     """One run: how many clusters and replicas, what happens, and whether the log loses its tail.
 
-    Replicas take turns in serving the clusters. Settlement lists everything anew after `recount`
+    Replicas take turns in serving the clusters. Settlement lists everything again after `recount`
     seconds. Without `schedulers` nothing is placed; `binding_trouble` and
     `label_trouble` are the shares of Bindings and of labels on pods that something happens to.
     """
@@ -79,7 +79,7 @@ def _with_cards(plan: Script) -> Script:
 
 
 class _Theme(Enum):
-    """What a script has more of, so that rare things meet.
+    """The operations that a script has more of, so that rare things meet.
 
     The numbers are the weights of pods (create, update, status, delete), of roots (create, change,
     progress, delete), of limits (quota, universe quota, label, region, policy).

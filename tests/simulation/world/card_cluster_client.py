@@ -23,14 +23,14 @@ from simulation.model.hami_annotations import cards_in
 from simulation.world.cluster_client import ClusterClient, unchanged
 
 LATE_SECONDS_MAX: Final = 3.0
-"""How late a Binding can be stored after its sender was told that nobody answered."""
+"""How late a Binding can be stored after its sender's request timed out."""
 
 SLOW_SECONDS_MAX: Final = 2.5
 """How long a Binding can be on its way while its sender waits for the answer."""
 
 
 class Fate(Enum):
-    """What becomes of a Binding."""
+    """The outcome of a Binding."""
 
     DELIVERED = auto()
     REFUSED = auto()
@@ -41,7 +41,7 @@ class Fate(Enum):
 
 
 class LabelFate(Enum):
-    """What becomes of a label that is written on a pod."""
+    """The outcome of a label that is written on a pod."""
 
     DELIVERED = auto()
     REFUSED = auto()
@@ -87,7 +87,7 @@ class CardClusterClient(ClusterClient):
         return found
 
     def watch_nodes(self) -> AsyncGenerator[Change[ApiNode], None]:
-        """Tell all nodes and their changes."""
+        """Yield all nodes and their changes."""
         return self._watch(self._server.nodes, unchanged)
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
@@ -154,7 +154,7 @@ class CardClusterClient(ClusterClient):
             raise VersionConflict(str(error)) from error
 
     async def create_event(self, event: PodEvent) -> None:
-        """Take an event, which nobody reads. Raises Unavailable."""
+        """Take an event and discard it. Raises Unavailable."""
         del event
         await self._answer()
 

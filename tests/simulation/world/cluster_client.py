@@ -40,12 +40,12 @@ class ClusterClient:
 
     @property
     def name(self) -> str:
-        """What the cluster is called in the ledger."""
+        """The name of the cluster in the ledger."""
         return self._server.name
 
     @property
     def region(self) -> str:
-        """What the services of this cluster are told that its region is."""
+        """The region in the settings of this cluster's services."""
         return self._server.region
 
     def stall(self, seconds: float, *, expired: bool) -> None:
@@ -63,7 +63,7 @@ class ClusterClient:
         return f"kube-system of {self._server.name}"
 
     async def served(self) -> tuple[Resource, ...]:
-        """Return what is served. Raises Unavailable."""
+        """Return the served resources. Raises Unavailable."""
         await self._answer()
         return tuple(kinds.RESOURCES.values())
 
@@ -85,35 +85,35 @@ class ClusterClient:
         return found
 
     def watch_pods(self) -> AsyncGenerator[Change[Pod], None]:
-        """Tell all pods and their changes."""
+        """Yield all pods and their changes."""
         return self._watch(self._server.pods, unchanged)
 
     def watch_quotas(self) -> AsyncGenerator[Change[ResourceQuota], None]:
-        """Tell all ResourceQuotas and their changes."""
+        """Yield all ResourceQuotas and their changes."""
         return self._watch(self._server.quotas, unchanged)
 
     def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all objects of a kind and their changes."""
+        """Yield all objects of a kind and their changes."""
         return self._watch(self._server.others[resource.name], unchanged)
 
     def watch_kept(
         self, resource: Resource, keep: Callable[[Workload], K]
     ) -> AsyncGenerator[Change[K], None]:
-        """Tell what `keep` makes of all objects of a kind and their changes."""
+        """Yield all objects of a kind and their changes, each as `keep` returns it."""
         return self._watch(self._server.others[resource.name], keep)
 
     def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all namespaces and their changes."""
+        """Yield all namespaces and their changes."""
         return self.watch_objects(NAMESPACES)
 
     def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all LedgerPolicies and their changes."""
+        """Yield all LedgerPolicies and their changes."""
         return self.watch_objects(POLICIES)
 
     async def patch_quota_status(
         self, namespace: str, name: str, used: dict[str, str], version: int
     ) -> None:
-        """Write what a quota is used. Raises Unavailable, NotFound, Conflict."""
+        """Write the usage of a quota. Raises Unavailable, NotFound, Conflict."""
         await self._answer()
         stored = self._server.quotas.objects.get((namespace, name))
         if stored is None:
@@ -156,7 +156,7 @@ class ClusterClient:
             raise VersionConflict(str(error)) from error
 
     async def create_event(self, event: PodEvent) -> None:
-        """Take an event, which nobody reads."""
+        """Take an event and discard it."""
         del event
 
     async def _list(self, collection: Collection[T], namespace: str) -> Listed[T]:

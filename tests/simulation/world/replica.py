@@ -1,6 +1,6 @@
 """A replica: the real writer, webhooks and settlement in a process that can be killed.
 
-What survives a kill is what would be on its disk: the head it noted last.
+Only the contents of its disk survive a kill: the head that it noted last.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ _EPOCH_MICROSECONDS: Final = int(EPOCH.timestamp()) * 1_000_000
 
 
 class Replica:
-    """One replica, of the cluster that it watches. `refused` says why it would not start."""
+    """One replica of the cluster that it watches. `refused` is the reason of a failed start."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Replica:
         self._build()
 
     def start(self) -> None:
-        """Start a new process that knows nothing but its disk."""
+        """Start a new process that has nothing but its disk."""
         self.refused = ""
         self.gone = asyncio.get_running_loop().create_future()
         self._process = Process(self.name)
@@ -140,11 +140,11 @@ class Replica:
         return self._process.start(question(self._placing.extender))
 
     def submitted(self, command: AnyCommand) -> "asyncio.Task[Accepted | Denial]":
-        """Decide somebody's command in this replica's process."""
+        """Decide a command of another process in this replica's process."""
         return self._process.start(self._ledger.submit(command))
 
     def now(self) -> int:
-        """Return what this replica's wall clock shows, in µs of Unix time."""
+        """Return the time of this replica's wall clock, in µs of Unix time."""
         seconds = asyncio.get_running_loop().time() + self.offset
         return _EPOCH_MICROSECONDS + round(seconds * 1_000_000)
 
@@ -250,7 +250,7 @@ class Replica:
 
 
 class Lease:
-    """Who believes to be the preferred writer, and who to settle: one replica, none, or several."""
+    """The holders of the leases to write and to settle: one replica, none, or several."""
 
     def __init__(self) -> None:
         self.holders: tuple[str, ...] = ()
@@ -258,7 +258,7 @@ class Lease:
 
 
 class _Preference:
-    """What one replica believes about the lease."""
+    """One replica's view of the lease."""
 
     def __init__(self, writer: str, lease: Lease) -> None:
         self.writer = writer
@@ -266,7 +266,7 @@ class _Preference:
 
     @property
     def owner(self) -> str | None:
-        """The preferred writer, None when nobody is known; a holder believes in itself."""
+        """The preferred writer, None when there is none; a holder prefers itself."""
         holders = self._lease.holders
         if self.writer in holders:
             return self.writer
@@ -284,7 +284,7 @@ class _CheckedAnswers(WriterObserver):
         self._checker.answered(answer)
 
     def contradicted(self, problem: str) -> None:
-        """Whatever is decided can be applied."""
+        """Every decision can be applied."""
         self._checker.fail("decisions do not contradict the state", problem)
 
 

@@ -92,7 +92,7 @@ class SimulatedCluster:
                 self._define(operation)
 
     def _define(self, operation: Operation) -> None:
-        """Write or delete what says how much there is, and of what."""
+        """Write or delete a definition of limits."""
         server = self.server
         match operation:
             case operations.SetQuota(namespace=namespace, name=name, hard=hard, priority=priority):

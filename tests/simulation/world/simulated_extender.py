@@ -28,7 +28,7 @@ EXTENDER: Final = ExtenderSettings(bind_wait_seconds=3.0, fence_seconds=0.5)
 """A fence comes sooner than most late Bindings, so that the two meet."""
 
 POLICIES: Final = (("spread",), ("binpack",))
-"""Which cards of a node replicas prefer, in turn: what one begins anew gets other cards."""
+"""Policies of replicas for cards of a node, in turn: a restarted replica has another one."""
 
 
 class SimulatedExtender:
@@ -42,7 +42,7 @@ class SimulatedExtender:
         now: Callable[[], int],
         number: int,
     ) -> None:
-        """Decide through a ledger; `now` tells µs of Unix time, `number` is the replica's."""
+        """Decide through a ledger; `now` returns µs of Unix time, `number` is the replica's."""
         self._writer = writer
         self._inventory = ClusterInventory(cluster.name, Overlay())
         writer.subscribe(self._follow)
@@ -57,7 +57,7 @@ class SimulatedExtender:
         )
 
     async def run(self) -> None:
-        """Load the cards, follow the nodes and tell events until cancelled."""
+        """Load the cards, follow the nodes and send events until cancelled."""
         while not self._inventory.loaded:
             self._inventory.load(self._writer.state)
             await asyncio.sleep(LOAD_AGAIN_SECONDS)

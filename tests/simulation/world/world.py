@@ -255,4 +255,4 @@ _DO: Final[dict[type, Callable[[World, Any], Awaitable[None]]]] = {
     operations.Partition: World._partition,
     operations.Snapshot: World._snapshot,
 }
-"""What happens to replicas; everything else happens in a cluster."""
+"""Operations on replicas; all others happen in a cluster."""

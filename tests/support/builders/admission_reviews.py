@@ -52,12 +52,12 @@ class CoreLedger:
         self.apply(SetLimits(account, (NAMESPACE,), keys, selects=selects))
 
     def used(self) -> dict[str, int]:
-        """Return what is charged, by limit key."""
+        """Return the charged amounts, by limit key."""
         state = self.state
         return {key: state.used[line] for line, (_, key) in enumerate(state.names)}
 
     def commands(self) -> list[AnyCommand]:
-        """Return what was submitted, without dry runs."""
+        """Return the submitted commands, without dry runs."""
         return [command for command, dry_run in self.submitted if not dry_run]
 
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:

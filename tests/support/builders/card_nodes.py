@@ -91,7 +91,7 @@ def refused(state: State, command: AnyCommand) -> str:
 
 
 def on_card(state: State, number: int = 0, node: str = NODE) -> tuple[int, ...]:
-    """Return what is used of a card: MiB, percent, slots."""
+    """Return the usage of a card: MiB, percent, slots."""
     return tuple(state.used[line] for line in state.card_lines[node, f"GPU-{number}"])
 
 

@@ -34,7 +34,7 @@ def record(state: State, commands: Iterable[AnyCommand], *, time: int = 0) -> by
 
 
 def used_of(state: State) -> dict[tuple[str, str], int]:
-    """Return what is used of every line of every open account, by account and quota key."""
+    """Return the usage of every line of every open account, by account and quota key."""
     return {
         state.names[line]: state.used[line]
         for account in state.accounts.values()

@@ -1,4 +1,4 @@
-"""What `kubectl apply -k` applies of a folder, and how its manifests are looked up."""
+"""Manifests that `kubectl apply -k` applies of a folder, and how tests look them up."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,7 @@ def documents(path: Path) -> list[Manifest]:
 
 
 def name_of(manifest: Manifest) -> str:
-    """Return what a manifest is called in tests: its kind and name."""
+    """Return the name of a manifest in tests: its kind and name."""
     return f"{manifest['kind']}/{manifest['metadata']['name']}"
 
 

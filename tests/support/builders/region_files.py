@@ -56,14 +56,14 @@ def region(
 
 
 def put_use(content: bytearray, slot: int, number: int, device: int = 0) -> None:
-    """Write what the process of a slot uses of a device."""
+    """Write the amount that the process of a slot uses of a device."""
     at = place(REGION["used"], device) + place(USES["slot"], slot)
     struct.pack_into("<Q", content, at, number)
 
 
 @functools.cache
 def compiler() -> str:
-    """Return the C compiler; skips the test, and says so, where there is none."""
+    """Return the C compiler; skip the test where there is none."""
     found = shutil.which("gcc") or shutil.which("cc")
     if found is None:
         pytest.skip("there is no C compiler: nothing is compared with C")

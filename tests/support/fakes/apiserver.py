@@ -87,7 +87,7 @@ class FakeApiServer:
     async def changes(self, kind: str, after: int) -> AsyncGenerator[tuple[int, str, Object], None]:
         """Yield the writes of a kind after a version, without end."""
         while True:
-            written = self._written  # before looking, or what is written meanwhile wakes nobody
+            written = self._written  # before looking, or a change meanwhile wakes no watch
             for version, its_kind, change, body in list(self.history):
                 if its_kind == kind and version > after:
                     after = version

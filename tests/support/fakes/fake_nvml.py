@@ -1,4 +1,4 @@
-"""NVML as a test says it is."""
+"""A fake of NVML that a test controls."""
 
 import queue
 

@@ -27,7 +27,7 @@ class FullCluster(FakeCluster):
 
     `unproved` lets a kind that is not served be absent without proof. `refusing` is what writes
     answer, `undiscovered` what discovery answers, `writes` and `events` what was written.
-    `forbidden` says by kind why it may not be read.
+    `forbidden` is the reason, by kind, why it may not be read.
     """
 
     def __init__(self, server: FakeApiServer) -> None:
@@ -149,7 +149,7 @@ class FullCluster(FakeCluster):
     async def _told(
         self, resource: Resource, keep: Callable[[Workload], Any]
     ) -> AsyncGenerator[Change[Any], None]:
-        """Tell a kind while it is served as this resource."""
+        """Yield a kind while it is served as this resource."""
         after = self.server.version
         yield Listed(after, [keep(_workload(one)) for one in self.server.list(resource.name)])
         async with contextlib.aclosing(self.server.changes(resource.name, after)) as changes:

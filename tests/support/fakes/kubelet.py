@@ -3,7 +3,7 @@
 It does what the real one does in the order in which that does it: pods are admitted one after the
 other, their containers in order, init containers' devices are reused; an answer is kept in memory
 and in the checkpoint before the next container is allocated; `PreStartContainer` comes before every
-start, and an answer is never asked for again. What it keeps survives `restart`, as a file does.
+start, and an answer is never asked for again. Its checkpoint survives `restart`, as a file does.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         self.options: api.DevicePluginOptions | None = None
 
     async def start(self) -> None:
-        """Begin as a kubelet does: without sockets of others, knowing what the checkpoint says."""
+        """Begin as a kubelet does: without sockets of others, with the checkpoint's content."""
         for path in (self.plugins, self.pod_resources.parent):
             path.mkdir(parents=True, exist_ok=True)
         for path in self.plugins.iterdir():
@@ -119,7 +119,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         return api.Empty()
 
     async def List(self, _request: Any, context: Any) -> Any:  # noqa: N802
-        """Tell who has what; init containers that are no sidecars are left out."""
+        """List the devices of each container; init containers that end are left out."""
         if not self.speaks_of_pods:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
         found: dict[str, list[Any]] = {}
@@ -142,7 +142,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
 
     @property
     def stub(self) -> Any:
-        """Return what the plugin that registered last is called by."""
+        """Return the stub for the plugin that registered last."""
         return DevicePluginStub(self._channel)
 
     async def admit(self, namespace: str, pod: str, uid: str, asked: Sequence[Asked]) -> None:
@@ -188,7 +188,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         self.names.pop(uid, None)
 
     def write_checkpoint(self) -> None:
-        """Write what the real one writes."""
+        """Write the checkpoint as the real kubelet does."""
         if not self.writes_checkpoint:
             return
         entries = [

@@ -1,4 +1,4 @@
-"""Objects that own one another, and a cluster that knows them."""
+"""Objects that own one another, and a cluster that serves them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -51,7 +51,7 @@ def manifest(
     labels: dict[str, str] | None = None,
     **spec: Any,
 ) -> Manifest:
-    """Return an object as it is stored; one pod of one card of 8000 MiB unless `spec` says."""
+    """Return an object as it is stored; by default one pod of one card of 8000 MiB."""
     found: Manifest = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -85,7 +85,7 @@ def controlled_by(owner: Manifest, **changed: Any) -> Manifest:
 
 
 def of(resource: Resource, subresource: str = "") -> Manifest:
-    """Return what a review says of the resource."""
+    """Return a review's description of the resource."""
     kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
     where = {"group": resource.group, "version": resource.version, "resource": resource.plural}
     found: Manifest = {"kind": kind, "resource": where}
@@ -93,14 +93,14 @@ def of(resource: Resource, subresource: str = "") -> Manifest:
 
 
 class FixedView:
-    """What the ledger has reached, for those that only look."""
+    """A fixed state of the ledger, for readers."""
 
     def __init__(self) -> None:
         self.state = State()
 
 
 class OwnerCluster:
-    """A cluster that reads objects from a dictionary, slowly or not at all if told so."""
+    """A cluster that reads objects from a dictionary, slowly or not at all on request."""
 
     def __init__(self, *objects: Manifest) -> None:
         self.objects = {_address(one): one for one in objects}
@@ -170,7 +170,7 @@ def around(
     policies_known: bool = True,
     rules: DemandRules | None = None,
 ) -> ClusterContext:
-    """Return the context of a replica; all policies, which are none, have been told."""
+    """Return the context of a replica that has received all policies: there are none."""
     rules = rules or DemandRules()
     found = cluster_context(
         CLUSTER, view, catalog=catalog, rules=rules, cluster=cluster, default=default
@@ -187,7 +187,7 @@ def policy(name: str, version: int = 1, **spec: Any) -> Workload:
 
 
 def remember(context: ClusterContext, resource: Resource, *things: Manifest) -> Any:
-    """Return what feeds the cache of owners with a list of these objects."""
+    """Return the task that feeds the cache of owners with a list of these objects."""
     parents = context.parents
     listed = [parents.parent_of(resource, msgspec.convert(one, Workload)) for one in things]
     return parents.feed(resource, Listed(9, listed))

@@ -23,7 +23,7 @@ def random_life(seed: int, count: int, state: State) -> "RandomLife":
 
 
 class RandomLife:
-    """An iterator of commands; whoever iterates applies each to the state before the next."""
+    """An iterator of commands; the caller applies each to the state before the next."""
 
     def __init__(self, source: random.Random, count: int, state: State) -> None:
         self._source, self._left, self._state = source, count, state

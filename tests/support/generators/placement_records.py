@@ -29,7 +29,7 @@ def placement_payloads(seed: int, count: int, *, group: int = 3) -> list[bytes]:
 
 
 def placing_command(source: random.Random, state: State) -> commands.AnyCommand:
-    """Return a command about a node, or about a pod that the ledger knows."""
+    """Return a command about a node, or about a pod of the ledger."""
     pods = [
         (namespace, key, body.uid)
         for namespace, space in state.namespaces.items()
@@ -72,7 +72,7 @@ def _pod(source: random.Random, state: State, pod: tuple[str, str, str]) -> comm
 
 
 def _stands(source: random.Random) -> dict[str, int]:
-    """Return what cards decided, mostly nothing."""
+    """Return the demand that cards decided, mostly {}."""
     return {source.choice(RESOURCES): source.randint(1, 6)} if source.random() < 0.5 else {}
 
 

@@ -68,7 +68,7 @@ def _where(source: random.Random) -> tuple[str, str, str]:
 
 
 def _root(source: random.Random, key: str) -> str:
-    """Return whom an object draws from: mostly nobody."""
+    """Return the root that an object draws from: mostly none."""
     if not key.startswith("pods/"):
         return source.choice(("", "", commands.BARRED))
     return source.choice(("", "", commands.BARRED, *ROOTS))

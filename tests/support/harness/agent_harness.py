@@ -74,7 +74,7 @@ class Agent:
             return response.status, await response.text()
 
     def logged(self) -> str:
-        """Return what it has logged so far."""
+        """Return the log lines so far."""
         return self._log.read_text()
 
     async def stop(self) -> int:

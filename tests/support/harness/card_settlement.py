@@ -36,7 +36,7 @@ NAMESPACE = f"{CLUSTER}/red"
 
 
 def card_text(count: int = 2, **fields: Any) -> str:
-    """Return what a node announces as JSON: so many cards of 24,576 MiB in ten slots."""
+    """Return a node's announcement as JSON: so many cards of 24,576 MiB in ten slots."""
     common = {"count": 10, "devmem": 24_576, "devcore": 100, "type": "NVIDIA A10", "health": True}
     found = [
         {"id": f"GPU-{number}", "index": number, "mode": "hami-core"} | common | fields

@@ -12,7 +12,7 @@ SECONDS: Final = 120.0
 
 
 class Ended(NamedTuple):
-    """How a command ended and what it said."""
+    """The status and the outputs of a command that has ended."""
 
     status: int
     out: str
@@ -20,7 +20,7 @@ class Ended(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """What it printed, as JSON."""
+        """The standard output, read as JSON."""
         assert self.status in (0, 1), self
         return json.loads(self.out)
 

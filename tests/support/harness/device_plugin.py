@@ -60,7 +60,7 @@ class FakePlacements:
         await self._changes.wait(version)
 
     async def caught_up(self) -> None:
-        while self.trouble:  # noqa: ASYNC110 - a test tells nobody
+        while self.trouble:  # noqa: ASYNC110 - a test sends no signal
             await asyncio.sleep(0.01)
 
     def replace(self, *containers: PlacedContainer) -> None:
@@ -93,7 +93,7 @@ class Node:
         return found
 
     def limits(self, uid: str, name: str = "main") -> dict[str, int]:
-        """Return what is on the limits page of a container: MiB by card."""
+        """Return the limits page of a container: MiB by card."""
         page = limits_page.read(self.plugin.allocations.page(self.allocation(uid, name)))
         return {device.uuid: device.memory // 1024**2 for device in page.devices}
 
@@ -103,7 +103,7 @@ class Node:
         await self.kubelet.start_container(f"{pod}-uid", "main")
 
     async def allocate(self, *ids: str) -> api.ContainerAllocateResponse:
-        """Have the plugin asked for devices that the kubelet then knows nothing about."""
+        """Have the plugin asked for devices of a container that the kubelet does not list."""
         request = api.ContainerAllocateRequest(devices_ids=ids)
         asked = api.AllocateRequest(container_requests=[request])
         answer = await self.kubelet.stub.Allocate(asked, timeout=10)
@@ -111,7 +111,7 @@ class Node:
         return found
 
     async def collect(self) -> int:
-        """Remove what nobody has any more; return of how many containers that was."""
+        """Remove unused records; return of how many containers they were."""
         plugin = self.plugin
         return await garbage.collect(plugin.allocations, plugin._kubelet, self.settings)
 

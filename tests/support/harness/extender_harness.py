@@ -252,7 +252,7 @@ class ExtenderReplica:
 
 
 def reservation(one: Pod) -> commands.Reserve:
-    """Return what the webhook would tell of a pod; amounts do not matter here."""
+    """Return the webhook's reservation of a pod; amounts do not matter here."""
     meta = one.metadata
     amounts = {"nvidia.com/gpu": 1}
     return commands.Reserve(f"{CLUSTER}/{NAMESPACE}", f"pods/{meta.name}", meta.uid, amounts)
@@ -269,7 +269,7 @@ async def replica(
 ) -> AsyncIterator[ExtenderReplica]:
     """Run an extender for the block; `ledger` may stand in front of its writer.
 
-    Where `evicting` is given, it evicts pods there. What it guesses it tells by `tell`.
+    Where `evicting` is given, it evicts pods there. It sends its assumed placements by `tell`.
     """
     async with running(store or MemoryStore(), now=lambda: int(NOW * 1e6)) as writer:
         asked = writer if ledger is None else ledger(writer)

@@ -1,4 +1,4 @@
-"""A cluster behind HTTP that is told of nodes in HAMi's words and asked in kube-scheduler's."""
+"""An extender behind HTTP: nodes announce cards as HAMi does, requests are kube-scheduler's."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ Limits = Mapping[str, Any]
 
 
 def listed(*found: Mapping[str, Any], **common: Any) -> str:
-    """Return what a device plugin writes of its cards: GPU-0, GPU-1, … where nothing else is said.
+    """Return a device plugin's announcement of its cards: by default GPU-0, GPU-1, …
 
     Each has 10 slots, 16,000 MiB and all its cores, and is healthy.
     """
@@ -123,7 +123,7 @@ class HttpExtender:
         await self.found.tell(commands.Reserve(SPACE, key, meta.uid, demand.amounts))
 
     async def bind(self, one: dict[str, Any], node: str = "n1") -> str:
-        """Create a pod, and bind it; return what its node is to hand out."""
+        """Create a pod, and bind it; return the cards that its node is to hand out."""
         await self.create(one)
         meta = one["metadata"]
         answer = await self._post(

@@ -51,7 +51,7 @@ def answers(
     terms: Terms | None = None,
     order: list[int] | None = None,
 ) -> list[Answer]:
-    """Return what the extender answers about nodes."""
+    """Return the extender's answers about nodes."""
     fits, arrays = asked(nodes, wish, terms, order)
     return [_answer(fits, place, arrays, wish) for place in range(len(fits.rows))]
 

@@ -28,7 +28,7 @@ async def main(payloads: list[bytes], database: Path) -> None:
 
 
 def say(position: int, _: int = 0) -> None:
-    """Tell the parent how far the file is."""
+    """Report the position of the file to the parent."""
     print(position, flush=True)
 
 

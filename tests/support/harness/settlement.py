@@ -38,7 +38,7 @@ DEADLINE_SECONDS = 30.0
 
 
 class World:
-    """What a test turns and looks at. `now` is in µs of Unix time."""
+    """A ledger, a cluster and settlement, for tests to change. `now` is in µs of Unix time."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class World:
 
     @property
     def drift(self) -> dict[str, int]:
-        """What was counted as drift, by cause."""
+        """The counts of drift, by cause."""
         found = self.counted.items()
         return {labels[0]: many for (name, *labels), many in found if name == "drift_total"}
 
@@ -128,7 +128,7 @@ class World:
                         await self._applied.wait()
 
     async def synced(self) -> None:
-        """Wait until everything that exists has been told."""
+        """Wait until settlement has received everything that exists."""
         await self.until(lambda: self.settlement.listed)
 
     def _wake(self, _: Record) -> None:

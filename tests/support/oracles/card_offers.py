@@ -82,7 +82,7 @@ def offer_of(
     picked: set[str],
     numa: int | None,
 ) -> Offer | str:
-    """Return what would be taken of a card, or why it cannot be."""
+    """Return the amounts that would be taken of a card, or why it cannot be."""
     if card.uuid in picked:
         return "AllocatedCardsInsufficientRequest"
     memory, cores = wish.memory, wish.cores

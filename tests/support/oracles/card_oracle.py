@@ -1,6 +1,6 @@
 """An independent model of placing: every card's pods in plain lists, added up whenever asked.
 
-It follows events, predicts what is used of cards and quotas, and says which event should never have
+It follows events, predicts the usage of cards and quotas, and reports events that should never have
 been decided. Written from the rules: nothing of the core's placing is used.
 """
 
@@ -27,7 +27,7 @@ class Pod:
         self.initialised = False
 
     def running(self) -> list[list[Share]]:
-        """Return what runs at the same time, for every time that there is."""
+        """Return the shares that run at the same time, for every time that there is."""
         moments: list[list[Share]] = []
         beside: list[Share] = []
         for part in self.parts:
@@ -123,7 +123,7 @@ class CardOracle(ChargingOracle):
             self.problems += self._over(place, quotas)
 
     def _wrong(self, place: Place, pod: Pod) -> list[str]:
-        """Say why a pod should not have been placed like this, sums aside."""
+        """Yield why a pod should not have been placed like this, sums aside."""
         found = []
         beside = [one for at, one in self.pods.items() if one.node == pod.node and at != place]
         if self.keepers.get(pod.node) == "hami" and any(one.stage < 2 for one in beside):
@@ -144,7 +144,7 @@ class CardOracle(ChargingOracle):
         return found
 
     def _over(self, place: Place, quotas: dict[tuple[str, str], int]) -> list[str]:
-        """Say which cards of a pod have no room for it, and which quotas rose over their limit."""
+        """Yield the cards without headroom for the pod, and the quotas that exceed their limits."""
         pod, found = self.pods[place], []
         for uuid in {share.uuid for part in pod.parts for share in part.shares}:
             card, used = self.cards.get((pod.node, uuid)), self.used_of_card((pod.node, uuid))
@@ -170,7 +170,7 @@ class CardOracle(ChargingOracle):
         self.before = {where: self.used_of_card(where) for where in self.taken_cards()}
 
     def _restate(self, place: Place, uid: str, stands: Amounts) -> None:
-        """Charge a pod what stands, and lower the envelope that it draws from by what is less."""
+        """Charge a pod its placed demand; lower the envelope it draws from by the difference."""
         bodies = self.bodies[place]
         before = _most_of(bodies)
         for (one, _), body in bodies.items():

@@ -89,7 +89,7 @@ class ChargingOracle:
     def _grant(
         self, bodies: dict[tuple[str, int], ObjectVersion], event: events.Reserved | events.Raised
     ) -> None:
-        """What was only seen of an object is asked for with what adds to it, if there is room."""
+        """Observed amounts become requested with the next addition, if there is headroom."""
         stored = bodies.get((event.uid, events.OBJECT))
         if stored is None or not (event.forced or self._has_room(event.namespace, event.key)):
             return
@@ -187,7 +187,7 @@ def _most_asked(bodies: dict[tuple[str, int], ObjectVersion]) -> Amounts:
 
 
 def _asked(is_same: bool, stored: ObjectVersion | None, held: ObjectVersion | None) -> Amounts:
-    """Return what is asked for of an object that is seen: what was, and what its hold adds."""
+    """Return the requested amounts of an observed object: those before, and those of its hold."""
     wanted = {} if held is None else held.demand
     if stored is None or not is_same:
         return wanted

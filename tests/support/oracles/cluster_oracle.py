@@ -1,6 +1,6 @@
-"""What every quota must count, from plain lists of the API server alone.
+"""The expected usage of every quota, from plain lists of the API server alone.
 
-Written from the rules as the pages tell them, without any code of the product: a workload is
+Written from the rules on the pages, without any code of the product: a workload is
 charged the larger of what its spec may run at once and of what its pods ask for; pods without a
 workload, or of one that is charged nothing, one by one; a quota counts what it selects.
 """
@@ -28,14 +28,14 @@ _SUFFIXES: Final = {"k": 10**3, "M": 10**6, "Ki": 2**10, "Mi": 2**20}
 
 
 class QuotaSubject(NamedTuple):
-    """What a quota selects by: labels and the spec of a pod."""
+    """Labels and spec by which a quota selects a pod."""
 
     labels: dict[str, str]
     spec: Manifest
 
 
 class Ownership(NamedTuple):
-    """What one object takes: a root its envelope, a pod its demand.
+    """The demand of one object: of a root its envelope, of a pod its requests.
 
     `root` is the name of the root that a pod draws from, empty when that has no envelope.
     """
@@ -45,7 +45,7 @@ class Ownership(NamedTuple):
 
 
 class ChargeUnit(NamedTuple):
-    """What is charged as one, and what quotas look at: any of the faces."""
+    """One charged unit, and the pods by which quotas select it."""
 
     namespace: str
     key: str
@@ -54,7 +54,7 @@ class ChargeUnit(NamedTuple):
 
 
 class ClusterLabels(NamedTuple):
-    """How the service was told to call its cluster."""
+    """The name, region and labels of a cluster in its service's settings."""
 
     cluster: str
     region: str = ""
@@ -62,7 +62,7 @@ class ClusterLabels(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Everything of a cluster that matters, as listed. Every object says its kind.
+    """Everything of a cluster that matters, as listed. Every object carries its kind.
 
     `barred` are objects, `Kind/name`, that name a controller which did not make them: who made
     something is not in any list.
@@ -79,7 +79,7 @@ class Snapshot(NamedTuple):
 
 
 def lines_of(snapshot: Snapshot) -> Lines:
-    """Return what every line of every quota must count."""
+    """Return the expected usage of every line of every quota."""
     found = list(units_of(snapshot))
     lines: Lines = {}
     for quota in snapshot.quotas:
@@ -94,7 +94,7 @@ def lines_of(snapshot: Snapshot) -> Lines:
 
 
 def units_of(snapshot: Snapshot) -> Iterator[ChargeUnit]:
-    """Yield what is charged as one: roots with their pods, and pods that draw from no root."""
+    """Yield the charged units: roots with their pods, and pods that draw from no root."""
     owners = {found["metadata"]["uid"]: found for found in snapshot.workloads}
     drawn: dict[str, Amounts] = {}
     for pod in filter(_counts, snapshot.pods):
@@ -112,7 +112,7 @@ def units_of(snapshot: Snapshot) -> Iterator[ChargeUnit]:
 
 
 def ownership_of(snapshot: Snapshot, namespace: str) -> dict[str, Ownership]:
-    """Return what every object of a namespace that takes something takes, by its uid."""
+    """Return the ownership of every object of a namespace that is charged, by its uid."""
     owners = {found["metadata"]["uid"]: found for found in snapshot.workloads}
     found: dict[str, Ownership] = {}
     for pod in filter(_counts, snapshot.pods):
@@ -131,7 +131,7 @@ def ownership_of(snapshot: Snapshot, namespace: str) -> dict[str, Ownership]:
 
 
 def demand_of(template: Manifest) -> Amounts:
-    """Return what one pod asks for: containers, init containers, sidecars, types of cards."""
+    """Return the demand of one pod: containers, init containers, sidecars, types of cards."""
     spec = template["spec"]
     sidecars: Amounts = Counter()
     peak: Amounts = Counter()

@@ -1,4 +1,4 @@
-"""What the text of a denial says, read back from the text alone."""
+"""The facts of a denial, read back from its text alone."""
 
 import re
 from typing import NamedTuple
@@ -25,7 +25,7 @@ PODS = re.compile(r"at most (\d+)(?: (?:replicas?|pods?)(?: at once)?| now$)")
 
 
 class Line(NamedTuple):
-    """A sentence about one line; `own` is 0 where nothing is said."""
+    """A sentence about one line; `own` is 0 where the text has none."""
 
     resource: str
     quota: str
@@ -39,10 +39,10 @@ class Line(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """What a text says about what fits; None and empty where it says nothing of the kind.
+    """The advice of a text about amounts that fit; None and empty where it gives none.
 
     `now` and `ever` are amounts by short resource, `pods_now` and `pods_ever` numbers of pods;
-    `single` says that the amounts are those of one pod, `held_back` that the object was larger.
+    `single` is whether the amounts are those of one pod, `held_back` that the object was larger.
     """
 
     never: bool
@@ -56,7 +56,7 @@ class Advice(NamedTuple):
 
 
 def lines_of(text: str) -> list[Line]:
-    """Return what a text says about lines."""
+    """Return the lines that a text names."""
     lines: list[Line] = []
     shared = ""
     for found in LINE.finditer(text):
@@ -83,7 +83,7 @@ def _line(found: re.Match[str], shared: str) -> Line:
 
 
 def advice_of(text: str) -> Advice:
-    """Return what a text says about what fits."""
+    """Return the advice of a text."""
     never = re.search(
         r"It can never fit(, not even 1 (?:replica|pod))?: (?:1 (?:replica|pod) needs [^.]*?, )?"
         r"((?:at most|no) [^.]*)\.",

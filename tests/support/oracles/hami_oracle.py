@@ -15,7 +15,7 @@ from ledger.kube.requests.device_requests import DeviceRequest
 
 
 class Asked(NamedTuple):
-    """What one container asks of each card, and how many MiB quotas leave; -1 is no bound."""
+    """A container's request for each card, and the MiB that quotas leave; -1 is unbounded."""
 
     wish: DeviceRequest
     mutex: bool = False
@@ -82,7 +82,7 @@ RULES: Final[tuple[Rule, ...]] = (
 def reasons(
     cards: list[OneCard], asked: Asked, rules: tuple[Rule, ...] = RULES
 ) -> Counter[str] | None:
-    """Return for how many cards which reason stands, None where the container fits."""
+    """Return the number of cards by reason, None where the container fits."""
     if asked.wish.count > len(cards):
         return Counter({"NodeInsufficientDevice": 0})
     first = [next((word for word, broken in rules if broken(one, asked)), "") for one in cards]

@@ -1,4 +1,4 @@
-"""What each kind may run at once: the formulas once more, for the oracle of the cluster alone.
+"""The most that each kind may run at once: the formulas once more, for the cluster's oracle.
 
 Nothing of the product is used here. Each function takes an object as the API server has it, and
 yields its pod templates with the number of pods of each.
@@ -30,7 +30,7 @@ def replicated(found: Manifest, **_: Any) -> Templates:
 
 
 def daemon_set(found: Manifest, **_: Any) -> Templates:
-    """Nobody knows how many nodes: each pod counts when it comes."""
+    """The number of nodes is unknown: each pod counts when it comes."""
     yield found["spec"]["template"], 0
 
 
@@ -74,7 +74,7 @@ def replica_specs(found: Manifest, **_: Any) -> Templates:
 
 
 def train_job(found: Manifest, **_: Any) -> Templates:
-    """What the TrainJob itself says of its nodes."""
+    """The number of nodes of the TrainJob itself."""
     trainer = found["spec"].get("trainer", {})
     container = {"name": "node", "resources": trainer.get("resourcesPerNode", {})}
     nodes = 0 if found["spec"].get("suspend") else trainer.get("numNodes", 1)

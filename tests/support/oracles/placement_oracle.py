@@ -1,7 +1,7 @@
-"""What every card must count, and what is wrong, from plain lists of nodes and pods alone.
+"""The expected usage of every card, and violations, from plain lists of nodes and pods alone.
 
-Written from the rules as the pages tell them, without any code of the product: nodes say in an
-annotation which cards they have, pods say in another what they were given. A pod takes of each card
+Written from the rules on the pages, without any code of the product: nodes announce their cards in
+an annotation, pods carry their shares in another. A pod takes of each card
 the most that runs there at once, by the Kubernetes rule.
 """
 
@@ -27,7 +27,7 @@ _THOUSANDS: Final = {"k": 10**3, "M": 10**6}
 
 
 class CardCapacity(NamedTuple):
-    """What may be promised of a card, and where it is."""
+    """The capacity of a card, and its properties."""
 
     memory: int
     cores: int
@@ -46,7 +46,7 @@ class CardShare(NamedTuple):
 
 
 class CardUsage(NamedTuple):
-    """What is taken of a card."""
+    """The usage of a card."""
 
     memory: int = 0
     cores: int = 0
@@ -65,7 +65,7 @@ CardsOf = dict[str, dict[str, CardCapacity]]
 """Cards by node and uuid."""
 
 Usage = dict[tuple[str, str], CardUsage]
-"""What is taken, by node and uuid."""
+"""Usage by node and uuid."""
 
 
 def cards_of(nodes: list[Manifest]) -> CardsOf:
@@ -78,7 +78,7 @@ def cards_of(nodes: list[Manifest]) -> CardsOf:
 
 
 def usage_of(pods: list[Manifest]) -> Usage:
-    """Return what pods that run on a node take of its cards; cards of which nothing is taken lack.
+    """Return the usage of a node's cards by its running pods; unused cards are left out.
 
     A finished pod takes nothing.
     """
@@ -108,7 +108,7 @@ def _over(cards: CardsOf, usage: Usage) -> Iterator[str]:
     for (node, uuid), used in usage.items():
         has = cards.get(node, {}).get(uuid)
         if has is None:
-            continue  # said of each of its pods
+            continue  # reported with each of its pods
         for word in CardUsage._fields:
             taken, limit = getattr(used, word), getattr(has, word)
             if taken > limit:
@@ -116,7 +116,7 @@ def _over(cards: CardsOf, usage: Usage) -> Iterator[str]:
 
 
 def _not_alone(pods: list[Manifest]) -> Iterator[str]:
-    """Tell of cards that a pod has for itself and that another pod has too."""
+    """Yield cards that one pod has exclusively and another pod has, too."""
     holders: dict[tuple[str, str], set[str]] = {}
     alone: set[tuple[str, str]] = set()
     for pod in filter(_takes, pods):
@@ -132,7 +132,7 @@ def _not_alone(pods: list[Manifest]) -> Iterator[str]:
 
 
 def _wrong(cards: CardsOf, pod: Manifest) -> Iterator[str]:
-    """Tell what a pod was given otherwise than it asked, or than it could be."""
+    """Yield how a pod's shares differ from its request, or are impossible."""
     node = pod["spec"]["nodeName"]
     annotations = pod["metadata"].get("annotations", {})
     if POD_CARDS not in annotations:
@@ -153,7 +153,7 @@ def _wrong(cards: CardsOf, pod: Manifest) -> Iterator[str]:
 def _against(
     pod: Manifest, asked: Counter[str], given: list[CardShare], has: dict[str, CardCapacity]
 ) -> Iterator[str]:
-    """Tell how what a container was given differs from what it asked."""
+    """Yield how a container's shares differ from its request."""
     if len(given) != asked[COUNT]:
         yield f"asked for {asked[COUNT]} cards and was given {len(given)}"
     if len({one.uuid for one in given}) != len(given):
@@ -192,7 +192,7 @@ def _memory(asked: Counter[str], card: CardCapacity) -> int:
 
 
 def _taken(pod: Manifest) -> dict[str, CardUsage]:
-    """Return what a pod takes of each card at most."""
+    """Return the most that a pod takes of each card."""
     running: dict[str, CardUsage] = {}
     most: dict[str, CardUsage] = {}
     ended = _ended(pod)
@@ -267,7 +267,7 @@ def _announced(text: str) -> dict[str, CardCapacity]:
 
 
 def _asked(container: Manifest) -> Counter[str]:
-    """Return what a container asks for by its limits, which come before its requests.
+    """Return the request of a container by its limits, which come before its requests.
 
     Cards alone are whole cards.
     """

@@ -5,7 +5,7 @@
 
 `new` is for a schema that has no log yet and refuses to replace one. `expected` is for a change
 of the snapshot format or of the projection's tables, which change the recorded hashes and no
-log. docs/reference/log-format.md says when to do which.
+log. docs/reference/log-format.md describes when to do which.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ MEMORY, CARDS = "nvidia.com/gpumem", "nvidia.com/gpu"
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """What a golden log amounts to: SHA-256 of the snapshot of its end, and the digest there."""
+    """The result of a golden log: SHA-256 of the snapshot of its end, and the digest there."""
 
     position: int
     hash: str
@@ -53,7 +53,7 @@ def payloads_of(path: Path) -> list[bytes]:
 
 
 async def amounts_to(payloads: list[bytes]) -> Expected:
-    """Fold records from zero and project them, and return what that gives."""
+    """Fold records from zero and project them, and return the result."""
     state, events = State(), dict[str, int]()
     for position, payload in enumerate(payloads, start=1):
         for item in records.fold(state, position, payload).items:
@@ -103,7 +103,7 @@ def story() -> list[list[commands.AnyCommand]]:
 
 
 def _roots_and_reach() -> list[list[commands.AnyCommand]]:
-    """Return what schema 2 brought: envelopes and draws, traits, reach, what policy forces."""
+    """Return the events of schema 2: envelopes and draws, traits, reach, forced charges."""
     gold = Reach(namespaces=(Requirement("tier", "In", ("gold",)),))
     high = (Requirement("!priority", "In", ("high",)),)
     web, demand = "deployments.apps/web", {CARDS: 2, MEMORY: 10_000}
@@ -125,7 +125,7 @@ def _roots_and_reach() -> list[list[commands.AnyCommand]]:
 
 
 def _labels() -> list[list[commands.AnyCommand]]:
-    """Return what schema 4 brought: labels with numbers, and what was not read yet."""
+    """Return the events of schema 4: labels with numbers, and labels not read yet."""
     account, limits = accounts.universe("of-a-team"), {CARDS: 50}
     team = (Requirement("team", "In", ("a",)),)
     tier = (*team, Requirement("tier", "Exists"))
@@ -147,7 +147,7 @@ def _labels() -> list[list[commands.AnyCommand]]:
 
 
 def _cards() -> list[list[commands.AnyCommand]]:
-    """Return what schema 3 brought: nodes and their cards, placements, what is kept for pods."""
+    """Return the events of schema 3: nodes and their cards, placements, claims for pods."""
     root, demand = "deployments.apps/llm", {CARDS: 2, MEMORY: 80_000}
     limits = {f"limits.{MEMORY}": 200_000}
     loading = (

@@ -34,7 +34,7 @@ class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is there, what is asked, and one or more answers that are expected.
+    """Nodes, a pod, and one or more expected answers.
 
     `cards` are those of the node n1, each by what differs from a usual card; `register` is the
     text that the node announces in their place. `before` are bound before the pod is asked about.
@@ -69,7 +69,7 @@ EXPECTED: Final = ["given", "cards_given", "carries", "reason", "fits", "best", 
 
 
 async def run(example: Example, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return what really becomes of an example, for everything that it expects."""
+    """Return the real outcome of an example, for everything that it expects."""
     rules = DemandRules(vendors=select_vendors(example.vendors))
     for module in ("support.harness.extender_harness", "support.harness.extender_over_http"):
         monkeypatch.setattr(f"{module}.RULES", rules)
@@ -133,7 +133,7 @@ _ASKING: Final = {"reason": _reason, "fits": _fits, "best": _best}
 
 
 async def _bound(site: HttpExtender, thing: dict[str, Any], example: Example) -> dict[str, Any]:
-    """Bind the pod, and return what is expected of its annotations."""
+    """Bind the pod, and return those of its annotations that are expected."""
     await site.bind(thing, example.pod.node)
     written = site.server.pods[thing["metadata"]["name"]].metadata.annotations or {}
     text = written.get(extender_over_http.WORDS.allocated, "")

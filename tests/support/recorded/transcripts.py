@@ -1,8 +1,8 @@
-"""Transcripts: pages whose ```console blocks are run, and must print what the page says.
+"""Transcripts: pages whose ```console blocks are run, and must print the page's text.
 
 A line that begins with `$ ` is a command, up to one that does not end with a backslash; the lines
-after it are what it prints. All commands of a page are typed into one shell in an empty
-directory that has the examples of docs/. What differs from run to run (times, hashes, ids) and
+after it are its output. All commands of a page are typed into one shell in an empty
+directory that has the examples of docs/. Differences from run to run (times, hashes, ids) and
 the width of columns do not count.
 
     PYTHONPATH=tests python -m support.recorded.transcripts docs/tutorial.md
@@ -68,14 +68,14 @@ def run(commands: Sequence[str], directory: Path) -> Iterator[Step]:
 
 
 def same(text: str) -> str:
-    """Return what counts of an output."""
+    """Return the significant part of an output."""
     for pattern, name in VARYING:
         text = pattern.sub(name, text)
     return text
 
 
 def fill(path: Path) -> None:
-    """Run a page and write what its commands print into it."""
+    """Run a page and write the output of its commands into it."""
     text = path.read_text()
     with tempfile.TemporaryDirectory() as directory:
         steps = run([step.command for step in steps_of(text)], Path(directory))

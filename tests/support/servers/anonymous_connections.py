@@ -1,4 +1,4 @@
-"""Strangers: a program that opens connections without a certificate and keeps them, on loopback.
+"""A program that opens connections without a certificate and keeps them, on loopback.
 
 `python strangers.py PORT COUNT ADDRESSES KIND…`: so many connections, from so many addresses of
 127.0.0.0/8, of each kind alike. A refused client connects again. It prints `ready` once as
@@ -36,7 +36,7 @@ KINDS = {
 
 
 class AnonymousConnections:
-    """Strangers; `made` counts their connections."""
+    """Anonymous connections; `made` counts them."""
 
     def __init__(self, port: int, slots: asyncio.Semaphore) -> None:
         self.made = 0
@@ -101,8 +101,8 @@ async def main(port: int, count: int, addresses: int, kinds: list[str]) -> None:
 
 
 async def _all_held(crowd: AnonymousConnections, count: int) -> None:
-    """Say once that all have opened a connection, or were turned away."""
-    while crowd.made < count:  # noqa: ASYNC110 (nothing tells)
+    """Return once all connections were opened or refused."""
+    while crowd.made < count:  # noqa: ASYNC110 (there is no signal)
         await asyncio.sleep(EVERY_SECONDS / 20)
     print("ready", flush=True)
 

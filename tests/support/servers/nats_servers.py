@@ -54,7 +54,7 @@ class NatsServer:
 
     @property
     def monitor_url(self) -> str:
-        """Where the server tells about itself."""
+        """The address of the server's monitoring."""
         return f"http://127.0.0.1:{self.monitor_port}"
 
     def launch(self) -> None:

@@ -20,7 +20,7 @@ LOWEST, COUNT = 12_000, 18_000
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody has, and that no other test is given."""
+    """Return a free loopback port, which no other test is given."""
     for port in itertools.islice(_candidates, COUNT):
         if _lock(port) and _unbound(port):
             return port

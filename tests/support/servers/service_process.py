@@ -20,7 +20,7 @@ from support.servers.ports import free_port
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
-"""What Kubernetes gives a pod to end in."""
+"""Kubernetes' default grace period for the end of a pod."""
 
 VALIDATE = "/admission/validate"
 
@@ -72,7 +72,7 @@ class ServiceProcess:
         return self.process.wait(STOP_SECONDS)
 
     def wait_for(self, check: str, *, ok: bool) -> str:
-        """Wait until a check of readiness says so; return its reason."""
+        """Wait until a check of readiness is `ok` or not; return its reason."""
         until = time.monotonic() + READY_SECONDS
         last: Any = None
         while time.monotonic() < until:

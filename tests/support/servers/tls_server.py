@@ -69,7 +69,7 @@ class ClientAuthority:
 
 
 def visitor(directory: Path, client: str = "") -> ssl.SSLContext:
-    """What a client trusts and presents."""
+    """A client's trusted authority and certificate."""
     context = ssl.create_default_context(cafile=str(directory / "tls" / "ca.crt"))
     if client:
         context.load_cert_chain(client)
@@ -115,7 +115,7 @@ async def get(url: str, context: ssl.SSLContext | None = None, **headers: str) -
 
 
 async def answer_scope(scope: Any, receive: Any, send: Any) -> None:
-    """An application that answers what it was told about the connection."""
+    """An application that answers with its connection's scope."""
     told = {name: scope.get(name) for name in ("path", "client", "scheme", "extensions")}
     body = msgspec.json.encode(told)
     headers = [(b"content-type", b"application/json")]
