@@ -1,6 +1,6 @@
-"""Attempts: what a review is about and whose it is, so that the same write is never charged twice.
+"""Attempts: the identity and the owner of each reviewed write, so that none is charged twice.
 
-Any user may write an ownerReference. What an object asks for is drawn from a root's envelope only
+Any user may write an ownerReference. The demand of an object is drawn from a root's envelope only
 where the controller of that kind has written the object. Every other object counts by itself, and
 an update by which it could count otherwise later is refused.
 """
@@ -42,8 +42,9 @@ class Attempts:
     ) -> None:
         """Name attempts in `cluster`, with at most so many unsettled creations per owner.
 
-        Who sends a request is the owner of what it creates, see `with_controller_as_owner`.
-        `recorded` returns what the log holds for the name of a user.
+        The user of a request is the owner of the object that it creates, see
+        `with_controller_as_owner`. `recorded` returns the text that the log holds for the name of a
+        user.
         """
         self._prefix = qualified(cluster, "")
         self._owner_holds_max = owner_holds_max
@@ -118,7 +119,7 @@ class Ownership(msgspec.Struct, frozen=True):
 async def ownership_of(
     owner_chains: OwnerChains, request: AdmissionRequest, meta: ObjectMeta, until: float
 ) -> Ownership:
-    """Return whose the object of a request is; owners are read until loop time `until`."""
+    """Return the owner of the object of a request; reads owners until loop time `until`."""
     controller, user = meta.controller(), request.user_info
     namespace = request.namespace or meta.namespace
     chain = await owner_chains.chain_of(namespace, controller, until=until)
@@ -155,7 +156,7 @@ def with_controller_as_owner(reserve: Reserve, controller: OwnerReference | None
 def base_observation(
     reserve: Reserve, known: Amounts, traits: Traits = (), generation: int = 0
 ) -> Observe:
-    """Return what an update proves: its base exists, with this demand and these traits."""
+    """Return the observation that an update proves: its base, with this demand and these traits."""
     return Observe(
         reserve.namespace,
         reserve.key,
@@ -192,7 +193,7 @@ def wrong_creator_denial(meta: ObjectMeta, user: UserInfo) -> Denial:
         f"{OWNER_FIELD} names {shown(name)} as the controller, and {shown(user.username)} is not"
         f" who controls for a {owner.kind}",
         transient=False,
-        remedy="Leave the reference out; who may act for a kind is said by controller_identities",
+        remedy="Leave the reference out; controller_identities names who may act for a kind",
         field=OWNER_FIELD,
         value=shown(name),
     )
@@ -203,7 +204,7 @@ def _unusable_name_denial(field: str, text: str) -> Denial:
     return Denial(
         Reason.INVALID_REVIEW,
         f"{field} is {'not a usable name' if text else 'missing'}, so the attempt to write this"
-        " object cannot be told from others",
+        " object cannot be distinguished from others",
         transient=False,
         remedy="kube-apiserver sets it before validating admission; is this webhook registered as"
         " a validating one?",
@@ -213,10 +214,10 @@ def _unusable_name_denial(field: str, text: str) -> Denial:
 
 
 def _missing_uid_denial(key: str) -> Denial:
-    """Return the denial of a creation that cannot be told from others of the same name.
+    """Return the denial of a creation that cannot be distinguished from others of the same name.
 
-    A hold for its key alone could end only by a guess: an object of that name that is there, or is
-    not, proves nothing about this request.
+    A hold for its key alone could never be ended by a proof: an object of that name that exists, or
+    does not, proves nothing about this request.
     """
     return Denial(
         Reason.UID_MISSING,

@@ -35,7 +35,7 @@ _OBJECT: Final = "$.request.object"
 """Where a manifest is in its review."""
 
 UID: Final = "explain"
-"""The uid of an explained object that has none, because nobody has created it."""
+"""The uid of an explained object that has none, because it does not exist."""
 
 NAMESPACE: Final = "default"
 """The namespace of an object that names none, when none was asked for either."""
@@ -45,7 +45,7 @@ NAME_SHOWN_MAX: Final = 64
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What would happen: `answer` in one sentence, `denial` with all its numbers."""
+    """The decision: `answer` in one sentence, `denial` with all its numbers."""
 
     allowed: bool
     answer: str
@@ -89,8 +89,8 @@ async def explain(
 ) -> Explanation:
     """Explain an AdmissionReview, or the creation of a bare manifest, given as JSON.
 
-    A manifest is of a Pod or of any known kind. `username` and `namespace` stand in for what it
-    does not say; `deadline` is in seconds. Raises OtherNamespace when the object is of another
+    A manifest is of a Pod or of any known kind. `username` and `namespace` replace missing
+    ones; `deadline` is in seconds. Raises OtherNamespace when the object is of another
     namespace than the given one, NamespaceMissing when the namespace does not exist, and BadReview
     naming the field.
     """

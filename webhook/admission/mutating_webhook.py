@@ -5,9 +5,9 @@ every resource in the pod, and nodes with NVIDIA's own device plugin offer `nvid
 so pods of other schedulers stay as they are. Where pods wait for room instead of being refused, a
 pod of any scheduler gets the gate behind which it waits.
 
-The webhook never decides and never charges: whatever it does not understand passes untouched and is
-refused, with a reason, by the validating webhook. What it writes is no proof of anything, and a pod
-that it was not asked about is decided alike. Its patch is the same however often it is asked.
+The webhook never decides and never charges: a pod that it cannot read passes untouched and is
+refused, with a reason, by the validating webhook. Its patch is not a proof of anything, and a pod
+that it has not seen is decided in the same way. Its patch is the same however often it is asked.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
 
 _POINTER: Final = str.maketrans({"~": "~0", "/": "~1"})
-"""What characters of a name become in a step of a JSON pointer."""
+"""Escapes of characters of a name in a step of a JSON pointer."""
 
 
 class PatchOperation(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class MutatingWebhook:
 
 
 def _gated(pod: Pod) -> list[PatchOperation]:
-    """Have a pod wait. One that names its node does not: the API server takes no gate then."""
+    """Return the gate for a pod that is to wait; the API server accepts none with a node name."""
     if pod.spec.node_name or is_gated(pod.spec):
         return []
     names = [*(gate.name for gate in pod.spec.scheduling_gates or ()), GATE]

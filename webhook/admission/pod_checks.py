@@ -1,6 +1,6 @@
 """Pod checks: denials of pods for which the ledger is not asked.
 
-They hold whatever room there is: placement annotations that make no sense, privileged containers
+They do not depend on free room: placement annotations that make no sense, privileged containers
 beside cards, a node that the pod names itself, another type of cards.
 """
 
@@ -18,7 +18,7 @@ from webhook.api.admission_settings import AdmissionSettings
 from webhook.api.card_schedulers import CardSchedulers
 
 _KUBELETS: Final = "system:nodes"
-"""The group of the kubelets. What a kubelet creates shows a static pod, which runs already."""
+"""The group of the kubelets. A pod that a kubelet creates is static and runs already."""
 
 
 def pod_denial(
@@ -29,7 +29,7 @@ def pod_denial(
     settings: AdmissionSettings,
     groups: tuple[str, ...] = (),
 ) -> Denial | None:
-    """Return why a user of these groups may not write a pod, whatever there is room for."""
+    """Return why a user of these groups may not write a pod, even with enough free room."""
     denial = placement_denial(pod, old, rules)
     if denial is None and not settings.allow_privileged:
         denial = privileged_denial(pod, old, rules)
@@ -120,7 +120,7 @@ def assigned_node_denial(pod: Pod, rules: DemandRules, schedulers: CardScheduler
 def placement_denial(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | None:
     """Return a denial when annotations of a pod ask for a placement that does not exist.
 
-    What the old pod asked for already may stay, or its labels and finalizers could not be written.
+    A placement that the old pod asked for may stay, or its labels could not be written.
     """
     if not pod.metadata.annotations:
         return None
@@ -164,7 +164,7 @@ def _types(amounts: Amounts, rules: DemandRules) -> str:
 
 
 def _changed_type(pod: Pod, stored: Pod, rules: DemandRules) -> tuple[str, str]:
-    """Return the annotation by which the types became others, and what it says now."""
+    """Return the annotation that changed the types, and its present value."""
     now, before = pod.metadata.annotations or {}, stored.metadata.annotations or {}
     changed = (key for key in rules.type_annotations if now.get(key) != before.get(key))
     key = next(changed, rules.type_annotations[0])

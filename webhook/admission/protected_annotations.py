@@ -3,7 +3,7 @@
 A user that could write them could claim cards that the ledger never gave. So they are checked in
 every mode, and in every request that can write metadata of a pod: of the pod itself, of its status,
 and in a Binding, whose annotations and labels the API server merges into the pod. HAMi's other
-annotations express wishes (which policy, which card) and stay the users' own.
+annotations express preferences (a policy, a card) and may be written by any user.
 """
 
 import re
@@ -86,11 +86,11 @@ def changed_protected_field(new: ObjectMeta, old: ObjectMeta | None) -> str:
 def protected_field_denial(field: str, username: str, *, may_allocate: bool = False) -> Denial:
     """Return why a user may not write this field.
 
-    `may_allocate` says that the user has the rights of HAMi's accounts.
+    With `may_allocate` the user has HAMi's rights.
     """
     return Denial(
         Reason.RESERVED_ANNOTATION,
-        f"{field} tells what was allocated, and {username or 'an unnamed user'} may not write it",
+        f"{field} records an allocation, and {username or 'an unnamed user'} may not write it",
         transient=False,
         remedy=_hami_remedy(username) if may_allocate else _REMEDY,
         field=field,
@@ -100,7 +100,7 @@ def protected_field_denial(field: str, username: str, *, may_allocate: bool = Fa
 
 def _hami_remedy(username: str) -> str:
     return (
-        f"If {username} is an account of HAMi's, add it to the setting trusted_identities of"
+        f"If {username} belongs to HAMi, add it to the setting trusted_identities of"
         " gpuledger; `gpuledger import hami --dry-run` finds HAMi's accounts"
     )
 

@@ -1,4 +1,4 @@
-"""Selecting: which quotas count an object by what it is, and which by what a change makes of it.
+"""Quota selection: the quotas that count an object by its traits, before and after a change.
 
 A change by which more quotas count an object asks them for room. One by which a quota no longer
 counts it is refused: its pods run on, and a user that could take them off the quota could use the
@@ -27,9 +27,9 @@ _NOBODY: Final = ("", BARRED)
 
 
 class TraitsChange(msgspec.Struct, frozen=True):
-    """What an update does to the traits of an object, and what it names as its controller.
+    """The traits and the metadata of an object before and after an update.
 
-    `asked` says whether the object asked for anything before; if not, `before` is what it becomes.
+    `asked`: the object asked for resources before; if not, `before` equals `after`.
     """
 
     before: Traits

@@ -1,4 +1,4 @@
-"""Asking the ledger: within the deadline, as the policy of the namespace wants it."""
+"""Asks the ledger for reservations, within the deadline and by the policy of the namespace."""
 
 import asyncio
 from typing import Final
@@ -105,8 +105,8 @@ class ReservationClient:
         """Refuse a change that asks for nothing while the log may record nothing new about it.
 
         It is recorded all the same once it is stored, so it may not be made again and again: not
-        beyond its namespace's share of the log, and not out of the reserve. What quotas lack is no
-        reason here, nor does it hide one.
+        beyond its namespace's share of the log, and not out of the reserve. A quota without room is
+        not a reason here, and does not hide one.
         """
         forced = msgspec.structs.replace(reserve, forced=True)
         denial = await self.dry_run(forced, until)
@@ -117,7 +117,7 @@ class ReservationClient:
         return Verdict(denial)
 
     async def _submitted(self, question: ReservationRequest) -> Accepted | Denial:
-        """Submit what the ledger has to see first, then the reservation; return its answer."""
+        """Submit descriptions and observations, then the reservation; return its answer."""
         reserve, dry_run = question.reserve, bool(question.request.dry_run)
         if not dry_run:
             described = await self._described(reserve.namespace, question.until)
@@ -168,5 +168,5 @@ def _deadline_denial(seconds: float) -> Denial:
         Reason.LEDGER_UNAVAILABLE,
         f"the ledger did not answer within {seconds:g} s",
         transient=True,
-        remedy="Try again; if it persists, /readyz of gpuledger says what is wrong",
+        remedy="Try again; if it persists, /readyz of gpuledger names the problem",
     )

@@ -5,10 +5,10 @@ answer "allowed" is given after the reservation is durable, and before the deadl
 does not answer in time is an unavailable ledger.
 
 Pods, objects of every known kind and their scales are decided when they are created or updated;
-definitions of limits are checked, and refused where an amount makes no sense. Whatever can
-write annotations of a pod, Bindings and statuses too, is checked for annotations of allocations, in
-every mode. Of ephemeral containers only privileged ones are refused. Everything else (DELETE,
-eviction, other kinds) passes untouched.
+definitions of limits are checked, and refused where an amount makes no sense. Every request that
+can write annotations of a pod, Bindings and statuses too, is checked for annotations of
+allocations, in every mode. Of ephemeral containers only privileged ones are refused. Everything
+else (DELETE, eviction, other kinds) passes untouched.
 """
 
 from typing import Final

@@ -8,10 +8,10 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, Reason, brief
 
 RESERVED: Final = "Reserved"
-"""The outcome of what is charged."""
+"""The outcome of a request that is charged."""
 
 _STRICT: Final = frozenset((Reason.RESERVED_ANNOTATION, Reason.FORGED_OWNER))
-"""Reasons that hold whatever the mode: they guard what is recorded, not how much there is."""
+"""Reasons that hold in every mode: they guard the records, not the limits."""
 
 _NOTHING: Final[Amounts] = {}
 

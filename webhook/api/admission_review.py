@@ -1,4 +1,4 @@
-"""AdmissionReview v1 on the wire: what is read of a review, and how an answer is written.
+"""AdmissionReview v1 on the wire: the parts of a review that are read, and its answer.
 
 The object under review stays raw JSON until its kind is looked up, so a review of a kind that is
 not handled costs nothing and can never fail to decode.
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class BadReview(Exception):
-    """The bytes are no review that can be answered; `field` is where, as a JSON path."""
+    """The bytes are not a valid review; `field` is the JSON path of the mistake."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ class GroupResource(msgspec.Struct, frozen=True, gc=False):
 
 
 class UserInfo(msgspec.Struct, frozen=True, gc=False):
-    """Who made the request, as the API server authenticated them."""
+    """The user that made the request, as the API server authenticated them."""
 
     username: str = ""
     groups: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class AdmissionStatusCause(msgspec.Struct, frozen=True):
 
 
 class AdmissionStatusDetails(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a denial is about, for programs."""
+    """The object and the causes of a denial, for programs."""
 
     name: str = ""
     kind: str = ""
@@ -143,7 +143,7 @@ class AnsweredAdmissionReview(msgspec.Struct, frozen=True, rename="camel", kw_on
 
 
 UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding raises on bytes that are not what they should be."""
+"""Errors that decoding raises on invalid bytes."""
 
 _reviews: Final = msgspec.json.Decoder(_Incoming)
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")
@@ -167,7 +167,7 @@ def decode(body: bytes) -> AdmissionRequest:
         raise BadReview("$.request.uid", "is empty")
     for field, name in (("namespace", request.namespace), ("name", request.name)):
         if len(name) > NAME_CHARACTERS_MAX or "/" in name:
-            raise BadReview(f"$.request.{field}", f"{name[:64]!r} is no Kubernetes name")
+            raise BadReview(f"$.request.{field}", f"{name[:64]!r} is not a Kubernetes name")
     return request
 
 
@@ -178,7 +178,7 @@ class _Any(msgspec.Struct, frozen=True, gc=False):
 
 
 Field = Literal["object", "oldObject"]
-"""Where a review has the object, and where it has what the object was."""
+"""The fields of a review with the object and with the object before the change."""
 
 
 class ScaleSpec(msgspec.Struct, frozen=True, gc=False):
@@ -195,7 +195,7 @@ class Scale(msgspec.Struct, frozen=True, gc=False):
 
 
 def required_metadata(request: AdmissionRequest, field: Field) -> ObjectMeta:
-    """Read the metadata of an object under review, of whatever kind. Raises BadReview."""
+    """Read the metadata of an object of any kind under review. Raises BadReview."""
     return _required(_metadata, request, field).metadata
 
 
@@ -287,7 +287,7 @@ def _causes(denial: Denial) -> tuple[AdmissionStatusCause, ...]:
 
 
 def bad_review(error: Exception, root: str) -> BadReview:
-    """Return where and what a decoding error is about."""
+    """Return a decoding error with the field and the mistake."""
     text = str(error)
     place = _PLACE.search(text)
     field = root + (place[1].removeprefix("$") if place else "")

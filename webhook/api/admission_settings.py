@@ -1,4 +1,4 @@
-"""What an operator may decide about admission."""
+"""The settings of the admission webhooks."""
 
 from collections.abc import Callable
 from typing import Final
@@ -12,7 +12,8 @@ HAMI_IDENTITIES: Final = (
     "system:serviceaccount:kube-system:hami-device-plugin",
     "system:serviceaccount:kube-system:hami-ascend",
 )
-"""Who writes HAMi's allocation annotations where its chart is installed as `hami` in kube-system.
+"""The users that write HAMi's allocation annotations where its chart is installed as `hami` in
+kube-system.
 
 Another release name or namespace gives other accounts: `ledger.kube.hami.hami_accounts` finds them.
 """
@@ -26,8 +27,8 @@ class AdmissionSettings(msgspec.Struct, frozen=True, kw_only=True):
     `owner_holds_max` creations of one owner in a namespace may be unsettled, 0 for no bound.
     `trusted` names the users that may write the annotations of allocation and of the ledger.
     `schedulers` are those that place pods on cards.
-    `universe_authority` says whether universe quotas of this cluster count. `recorded` returns what
-    the log holds for the name of a user.
+    With `universe_authority` universe quotas of this cluster count. `recorded` returns the text
+    that the log holds for the name of a user.
     """
 
     deadline: float = 9.0

@@ -1,4 +1,4 @@
-"""Schedulers: which of them place pods on cards, by what an operator set."""
+"""The schedulers that place pods on cards, by the settings."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ import msgspec
 from ledger.kube.api.objects import Pod
 
 KNOWN: Final = ("gpuledger-scheduler", "hami-scheduler")
-"""The scheduler of `deploy/scheduler`, and the one of HAMi's own chart."""
+"""The scheduler of `deploy/scheduler`, and HAMi's scheduler."""
 
 DEFAULT: Final = "default-scheduler"
 """The scheduler of pods that name none."""
@@ -43,5 +43,5 @@ class CardSchedulers(msgspec.Struct, frozen=True):
 
 
 def _ignores(pod: Pod) -> bool:
-    """Return whether the mutating webhook is not asked about a pod, so that nothing is written."""
+    """Return whether the API server does not send a pod to the mutating webhook."""
     return (pod.metadata.labels or {}).get(IGNORING_LABEL) == IGNORING

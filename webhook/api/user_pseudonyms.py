@@ -17,7 +17,7 @@ _NOT_PERSONS: Final = "system:"
 
 
 def pseudonym(key: bytes, name: str) -> str:
-    """Return what is recorded for a user's name; an empty name, and one of no person, as it is."""
+    """Return the pseudonym of a user's name; an empty name, or the name of no person, as it is."""
     if not name or name.startswith(_NOT_PERSONS):
         return name
     digest = hmac.new(key, name.encode(), hashlib.sha256).hexdigest()

@@ -1,5 +1,5 @@
-"""What a replica knows of everything around a request: owners, namespaces, policies.
+"""The context of a request: owners, namespaces and policies, cached on every replica.
 
-Fed by watches on every replica, so a review rarely has to ask the API server; what is not known yet
-is read through, within the review's own deadline.
+Watches feed the caches, so a review rarely has to ask the API server. An object that is not cached
+yet is read within the review's own deadline.
 """

@@ -1,8 +1,8 @@
-"""Promises: what an object was admitted for is not raised by what became known afterwards.
+"""Assumed demand: an object keeps the amounts that it was admitted for when larger cards are added.
 
-What a whole card, or a percentage of one, comes to rests on which cards the cluster has. When a
-larger card is added, objects that are read again would be charged more although nobody changed
-them, perhaps more than their quotas allow. They keep what was promised, until their cards decide.
+The MiB of a whole card, or of a percentage of one, depend on the cards of the cluster. When a
+larger card is added, unchanged objects that are read again would be charged more, perhaps more than
+their quotas allow. They keep the promised amounts until they are placed on cards.
 """
 
 from ledger.core.evolve.placements import standing
@@ -13,10 +13,10 @@ from ledger.core.model.state import State
 def promised_demand(
     state: State, place: tuple[str, str, str], demand: Amounts, assumed: tuple[str, ...]
 ) -> Amounts:
-    """Return what stands of a pod that is placed, and of the rest no more than was promised.
+    """Return the demand of a pod, of assumed amounts no more than was promised.
 
-    `place` is namespace, key and uid; `assumed` are the resources of which the demand rests on
-    which cards there are.
+    Where the pod is placed, the placement decides. `place` is namespace, key and uid; `assumed` are
+    the resources whose demand depends on the cluster's present cards.
     """
     namespace, key, uid = place
     entry = state.entry(namespace, key)
@@ -33,10 +33,10 @@ def promised_demand(
 
 
 def _lowered(demand: Amounts, known: Amounts, assumed: tuple[str, ...]) -> Amounts:
-    """Return a demand of which what is assumed is no more than what is known.
+    """Return the demand with assumed amounts lowered to the known ones.
 
-    Who asks for more cards than were ever promised is charged all of it; native resources, which
-    have no domain, say nothing about cards.
+    A pod that asks for more cards than were promised is charged all of them. Native resources,
+    which have no domain, are not compared.
     """
     rest = {name: amount for name, amount in demand.items() if "/" in name and name not in assumed}
     if not known or not covers(known, rest):

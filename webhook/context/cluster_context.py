@@ -1,4 +1,4 @@
-"""The context of one replica: what it has read of everything around a request."""
+"""The context of one replica: the caches and settings that reviews and settlement share."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,9 +16,9 @@ from webhook.kinds.catalog import KindCatalog
 
 
 class ClusterContext:
-    """What a replica has read of everything around a request.
+    """The owners, namespaces, policies and settings that reviews in one cluster use.
 
-    Without a cluster that is the kinds, the settings, and what the ledger has.
+    Without a cluster there are only the kinds, the settings and the state of the ledger.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class ClusterContext:
         return entry.root_of(reserve.uid)
 
     def is_watched(self) -> bool:
-        """Return whether the ledger is told of this cluster by a service that watches it."""
+        """Return whether a service watches this cluster for the ledger."""
         return self.cluster is not None or self.name in self.view.state.clusters
 
     async def has_namespace(self, namespace: str, deadline: float) -> bool | None:
         """Return whether a namespace exists, None when that is not known.
 
-        Of a cluster that is not asked, the ledger knows the namespaces that a service has described
-        and, where no service watches, those that a quota covers or a review was about.
+        Without a connection to the cluster, the ledger has the namespaces that a service has
+        described and, where no service watches, those that a quota covers or a review was about.
         """
         if self.cluster is not None:
             return await self.namespaces.exists(namespace, read_deadline(deadline))
@@ -103,14 +103,17 @@ class ClusterContext:
         return False
 
     async def traits_of(self, namespace: str, deadline: float) -> str | None:
-        """Return the traits of a namespace for `Describe`, None when they cannot be known."""
+        """Return the traits of a namespace for `Describe`, None when they cannot be read."""
         if self.namespaces.labels_of(namespace) is None:
             await self.namespaces.read(namespace, read_deadline(deadline))
         return self.namespaces.traits_of(namespace)
 
     def problems(self) -> list[str]:
-        """Return what is not known or not understood of the cluster."""
-        following = self.informers.problems() if self.informers is not None else []
-        unbelieved = self.owner_chains.unrecognized_controllers.problems()
-        refused = self.refused_hami_accounts.problems()
-        return [*following, *self.policies.problems(), *self._doubts(), *unbelieved, *refused]
+        """Return the problems with reading the cluster and its policies."""
+        return [
+            *(self.informers.problems() if self.informers is not None else ()),
+            *self.policies.problems(),
+            *self._doubts(),
+            *self.owner_chains.unrecognized_controllers.problems(),
+            *self.refused_hami_accounts.problems(),
+        ]

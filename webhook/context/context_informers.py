@@ -1,7 +1,7 @@
-"""Following: the watches that keep what a replica knows of its cluster up to date.
+"""The informers that keep the context of a replica up to date.
 
-Every replica runs them, because every replica answers reviews. Which kinds are served is asked
-again and again: an operator and its definitions may be installed at any time.
+Every replica runs them, because every replica answers reviews. Discovery is repeated, because an
+operator and its definitions may be installed at any time.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from webhook.context.policies import Policies
 from webhook.kinds.catalog import KindCatalog
 
 DISCOVER_SECONDS: Final = 45.0
-"""How often it is asked which kinds are served."""
+"""Interval of discovery: which kinds are served."""
 
 RETRY_SECONDS: Final = 2.0
-"""Pause before that is asked again after it failed."""
+"""Pause before discovery is repeated after it failed."""
 
 _ALL: Final = "as a whole"
 _log: Final = structlog.get_logger("webhook")
 
 
 class ContextSource(Workloads, FilteredWatches, PolicyWatches, Protocol):
-    """What is watched of a cluster."""
+    """The objects of a cluster that are watched."""
 
 
 class ContextInformers:
@@ -58,7 +58,7 @@ class ContextInformers:
         self._problem = "not asked yet which kinds are served"
 
     def problems(self) -> list[str]:
-        """Return what is not known of the cluster; reviews read it through meanwhile."""
+        """Return the problems with watches; reviews read those objects directly meanwhile."""
         found = [f"discovery: {self._problem}"] if self._problem else []
         return [*found, *self._failures.shown()]
 
@@ -73,7 +73,7 @@ class ContextInformers:
                 await asyncio.sleep(pause)
 
     async def _discover(self, tasks: asyncio.TaskGroup) -> bool:
-        """Begin to follow the kinds that are served by now; return whether that could be told."""
+        """Begin to follow the kinds that are served by now; return whether discovery succeeded."""
         try:
             served = await self._cluster.served()
         except ClusterError as error:

@@ -21,13 +21,13 @@ _log: Final = structlog.get_logger("webhook")
 
 
 class Namespaces:
-    """The namespaces of one cluster, as far as they were told.
+    """The namespaces of one cluster that the watch has listed so far.
 
-    `listed` is set once they all were, or it was told that they cannot be.
+    `listed` is set once all were listed, or the watch reported that they cannot be.
     """
 
     def __init__(self, cluster: Workloads | None) -> None:
-        """Read from this cluster what the watch has not told yet."""
+        """Read from this cluster the namespaces that the watch has not listed yet."""
         self.listed = asyncio.Event()
         self._cluster = cluster
         self._labels: dict[str, Labels] = {}
@@ -42,7 +42,7 @@ class Namespaces:
         return None if labels is None else place_traits.of_namespace(name, labels)
 
     def take(self, change: Change[Workload]) -> tuple[str, ...]:
-        """Take in what the watch tells; return the namespaces whose labels are others now."""
+        """Apply a change from the watch; return the namespaces whose labels changed."""
         if not isinstance(change, Reached):
             self.listed.set()
         if isinstance(change, Listed):

@@ -1,9 +1,9 @@
 """Owner chains: the root whose envelope a pod draws from, found by walking up ownerReferences.
 
 The walk follows controllers, each matched by uid, as long as the catalog has their kinds. A kind
-that is no root, such as CronJob, ends it below itself. So does a reference whose uid is not that of
-the object at its name: it leads nowhere, whatever user wrote it. An owner that the ledger charges
-as a root ends the walk at once: what is charged there is what its pods draw from.
+that is not charged, such as CronJob, ends it below itself. So does a reference whose uid is not
+that of the object at its name: no object matches it. An owner that the ledger charges as a root
+ends the walk at once, because its pods draw from that charge.
 
 An owner that cannot be read ends the walk as well. A pod that then counts by itself is at worst
 counted beside an envelope that has room for it, until settlement finds the root.
@@ -58,7 +58,7 @@ class OwningRoot(msgspec.Struct, frozen=True):
 
 
 class OwnerChain(msgspec.Struct, frozen=True):
-    """What the owners of an object lead to: its `root`, None when it stands on its own.
+    """The result of a walk: the `root` of an object, None without one.
 
     `kind` is the kind that its controller claims to be of, None without a controller of a kind
     whose objects are charged.
@@ -101,7 +101,7 @@ class OwnerChains:
     async def chain_of(
         self, namespace: str, owner: OwnerReference | None, *, until: float
     ) -> OwnerChain:
-        """Return what an object's controller and the owners above lead to, for a review.
+        """Return the chain from an object's controller upwards, for a review.
 
         Owners that are not remembered are read until loop time `until`, `LOOK_SECONDS` at most.
         """
@@ -118,7 +118,7 @@ class OwnerChains:
     async def root_of(
         self, namespace: str, meta: ObjectMeta, *, deadline: float
     ) -> OwningRoot | None:
-        """Return the root of an object, None when it stands on its own.
+        """Return the root of an object, None without one.
 
         Owners that are not remembered are read until loop time `deadline`.
         """
@@ -132,7 +132,7 @@ class OwnerChains:
             return chain.root
 
     def known_root_of(self, namespace: str, meta: ObjectMeta) -> OwningRoot | None:
-        """Return the root of an object as far as it is known without reading anything."""
+        """Return the root of an object by the ledger and the cache alone."""
         walk = self._walk(namespace, meta.controller())
         try:
             next(walk)

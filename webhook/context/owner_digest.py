@@ -1,7 +1,7 @@
-"""What is remembered of objects that own pods: those that ask for something whole, others by name.
+"""Digests of objects that own pods: the cache keeps those that ask for cards whole, others by name.
 
-Most objects of a cluster ask for nothing that is counted, and of these only the metadata matters,
-on the way from a pod to its root.
+Most objects of a cluster ask for nothing that is counted. Only their metadata matters, on the way
+from a pod to its root.
 """
 
 import zlib
@@ -19,7 +19,7 @@ from webhook.kinds.catalog import KindCatalog
 from webhook.kinds.envelope import envelope_of
 
 ASKS_NOTHING: Final = b""
-"""What is kept of an object none of whose templates asks for anything that is counted."""
+"""Digest of an object whose templates ask for nothing that is counted."""
 
 _FASTEST: Final = 1
 _encoder: Final = msgspec.json.Encoder()
@@ -27,7 +27,7 @@ _decoder: Final = msgspec.json.Decoder(Workload)
 
 
 def owner_digest(catalog: KindCatalog, rules: DemandRules) -> Callable[[Resource, Workload], bytes]:
-    """Return what `ledger.kube.watch.owner_cache.OwnerCache` is to keep of an object."""
+    """Return the function that makes the digests of `ledger.kube.watch.owner_cache.OwnerCache`."""
 
     def digest(resource: Resource, seen: Workload) -> bytes:
         kind = catalog.of_resource(resource.group, resource.plural)

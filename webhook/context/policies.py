@@ -1,8 +1,8 @@
-"""Policies: how the namespaces of a cluster are treated, as LedgerPolicies and settings say.
+"""Policies: the treatment of the namespaces of a cluster, by LedgerPolicies and settings.
 
-Of the policies that select a namespace, the one of the highest priority holds, alone; among equal
-ones the first by name. A namespace that none selects is treated as the settings say. A policy that
-does not make sense keeps what it last said that did, and is named in `problems`.
+Of the policies that select a namespace, only the one with the highest priority applies; among equal
+ones the first by name. The settings apply to a namespace that no policy selects. After an invalid
+change a policy keeps its last valid spec and is named in `problems`.
 """
 
 import asyncio
@@ -43,12 +43,13 @@ class DefaultQuota(msgspec.Struct, frozen=True):
 class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How a namespace is treated; `name` is that of the LedgerPolicy, empty for the settings.
 
-    `mode` says whether limits hold: `enforce` refuses, `warn` charges all the same and warns, `off`
-    does neither. `on_exceeded` says what becomes of a pod without room: refused, or created and
-    waiting. `elastic` says what a workload is charged that an autoscaler may enlarge: what it is
-    now, or the most that it may become. With `pods_only` workloads are charged nothing, only their
-    pods are. Who is exempt may exceed limits and is charged. `foreign_holders` says what a denial
-    shows of other namespaces that hold a shared quota: each with its share, or nothing.
+    `mode` decides about requests beyond limits: `enforce` refuses them, `warn` charges them with a
+    warning, `off` neither charges nor refuses anything. `on_exceeded` decides about a pod without
+    room: it is refused, or created and waits. `elastic` is the size at which a workload with an
+    autoscaler is charged: its present size, or the largest one. With `pods_only` workloads are
+    charged nothing, only their pods are. Exempt users and groups may exceed limits and are charged.
+    `foreign_holders` decides whether a denial lists other namespaces that hold a shared quota, each
+    with its share, or not.
     """
 
     mode: Mode = "enforce"
@@ -85,7 +86,7 @@ class _Exempt(msgspec.Struct, frozen=True):
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    """The spec of a LedgerPolicy; its CustomResourceDefinition says what the fields mean."""
+    """The spec of a LedgerPolicy; its CustomResourceDefinition describes the fields."""
 
     namespaces: list[str] | None = None
     namespace_selector: LabelSelector | None = None
@@ -121,7 +122,7 @@ class Policies:
         self._of: dict[str, NamespacePolicy] = {}
 
     def of(self, namespace: str) -> NamespacePolicy:
-        """Return how a namespace is treated. One whose labels are not known has none."""
+        """Return the policy of a namespace. One whose labels are not known has no labels."""
         if not self._ranked:
             return self._default
         found = self._of.get(namespace)
@@ -136,9 +137,9 @@ class Policies:
         return bool(self._ranked)
 
     async def policy_of(self, namespace: str, until: float) -> NamespacePolicy:
-        """Return how a namespace is treated; wait for what is not known yet.
+        """Return the policy of a namespace, after the first list and the namespace's labels.
 
-        That takes until loop time `until`, `LOOK_SECONDS` at most.
+        Waits for these until loop time `until`, `LOOK_SECONDS` at most.
         """
         if not self.listed.is_set():
             await self._wait_for_list(read_deadline(until))
@@ -156,7 +157,7 @@ class Policies:
         return [f"LedgerPolicy {name}: {why}" for name, why in sorted(self._problems.items())]
 
     def take(self, change: Change[Workload]) -> None:
-        """Take in what the watch tells."""
+        """Apply a change from the watch."""
         if isinstance(change, Reached):
             return
         self.listed.set()
@@ -173,7 +174,7 @@ class Policies:
             self._set(change.object)
 
     def relabelled(self, namespaces: Iterable[str]) -> None:
-        """Choose anew for namespaces whose labels have changed."""
+        """Select again for namespaces whose labels have changed."""
         for name in namespaces:
             self._of.pop(name, None)
 
@@ -209,7 +210,7 @@ class Policies:
 
 
 def lint(seen: Workload) -> tuple[str, ...]:
-    """Return what to tell somebody who creates or changes a LedgerPolicy."""
+    """Return the warnings about a LedgerPolicy that a user writes."""
     try:
         policy = _ranked(seen).policy
     except ValueError as error:
@@ -226,7 +227,7 @@ def lint(seen: Workload) -> tuple[str, ...]:
 
 
 def default_limits(seen: Workload) -> Quantities:
-    """Return what the default quota of a LedgerPolicy limits. Raises ValueError."""
+    """Return the limits in the default quota of a LedgerPolicy. Raises ValueError."""
     wanted = _ranked(seen).policy.default_quota
     return wanted.hard if wanted is not None else {}
 

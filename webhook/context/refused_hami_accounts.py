@@ -1,4 +1,4 @@
-"""Accounts that were refused annotations of allocations and have the rights of HAMi's accounts.
+"""Accounts with HAMi's rights that were refused annotations of allocations.
 
 A HAMi under a name that the settings do not have is stopped by that refusal. Any tenant can be
 refused as well, so an account is kept only after the API server has answered that it may patch all
@@ -19,7 +19,7 @@ QUESTIONS_MAX: Final = 4
 refused again, as a HAMi is within seconds."""
 
 MayAllocate = Callable[[str], Awaitable[bool]]
-"""Asks whether a user has the rights of HAMi's. Raises ConnectionError without an answer."""
+"""Returns whether a user has HAMi's rights. Raises ConnectionError without an answer."""
 
 _log: Final = structlog.get_logger("webhook")
 
@@ -34,9 +34,9 @@ class RefusedHamiAccounts:
         self._reservations = 0
 
     async def note(self, user: str, until: float) -> bool:
-        """Note that an account was refused; return whether it has the rights of HAMi's.
+        """Note that an account was refused; return whether it has HAMi's rights.
 
-        Asks the API server until loop time `until`; what it has not answered is taken for no.
+        Asks the API server until loop time `until`; without an answer by then, the result is False.
         """
         if self._may_allocate is None or self._reservations >= QUESTIONS_MAX:
             return False

@@ -1,7 +1,7 @@
-"""Users that make objects for controllers and are not known as a controller.
+"""Users that make objects for controllers and are not configured as a controller.
 
-What such a user makes counts beside its root, so that no user draws from an envelope by writing an
-ownerReference. If the user is the controller, under a name that was not expected, each of its
+An object of such a user counts beside its root, so that no user draws from an envelope by writing
+an ownerReference. If the user is the controller, under a name that was not expected, each of its
 objects is charged twice; so the names are kept here, for readiness and a metric. Any user may write
 an ownerReference, so the memory is bounded and the rarest makes room.
 """
@@ -11,7 +11,7 @@ from webhook.context.recent_counts import RecentCounts
 
 
 class UnrecognizedControllers:
-    """The users that were not believed lately, by the kind that they acted for."""
+    """The users that were not recognized in the last hour, by the kind that they acted for."""
 
     def __init__(self) -> None:
         self._seen: RecentCounts[tuple[str, str]] = RecentCounts()
@@ -25,7 +25,7 @@ class UnrecognizedControllers:
         return len(self._seen)
 
     def problems(self) -> list[str]:
-        """Return who was not believed, and the setting that would have it believed."""
+        """Return the users, each with the setting that would recognize it."""
         return [
             f"{shown(user)} made {count} objects that {kind} own and is not known to act for them,"
             f" so these count beside their owners: if it is the controller, add {kind}={user} to"

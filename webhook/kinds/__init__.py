@@ -1,5 +1,6 @@
-"""Kinds of workloads as data: what an object of any kind may run at once, told by one YAML file.
+"""Kinds of workloads as data: the pods that an object may run at once, described in a YAML file.
 
-A kind says where its pod templates are, how many pods each of them makes, and when it makes none.
-Nothing here knows the name of a kind; the files in `builtin` do, and users add their own.
+A kind has the paths of its pod templates, the number of pods that each of them makes, and the
+conditions under which it makes none. The name of a kind appears only in the files in `builtin` and
+in the files of users.
 """

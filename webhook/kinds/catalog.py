@@ -1,6 +1,6 @@
-"""The catalog: every kind that is known, from the files that come with gpuledger and the users'.
+"""The catalog: every known kind, from the files in this package and from users' files.
 
-A user's document for a kind that comes along replaces it as a whole.
+A user's document for a built-in kind replaces that kind as a whole.
 """
 
 import logging
@@ -56,10 +56,10 @@ class KindCatalog:
         paths: Iterable[str | Path] = (),
         controllers: Mapping[str, tuple[str, ...]] | None = None,
     ) -> "KindCatalog":
-        """Return the kinds that come along, and those of users' YAML files and folders of them.
+        """Return the built-in kinds, and those of users' YAML files and folders of them.
 
-        `controllers` says, by `resource.group`, which identities stand in for those that the
-        documents name. Raises KindError that names the file, the field, its value and the remedy.
+        `controllers` has, by `resource.group`, identities that replace those in the documents.
+        Raises KindError that names the file, the field, its value and the remedy.
         """
         found = {kind.name: kind for kind in _builtin()}
         theirs: dict[str, Path] = {}
@@ -85,7 +85,7 @@ class KindCatalog:
         return self._of_resource.get((group, resource))
 
     def of_owner(self, api_version: str, name: str) -> WorkloadKind | None:
-        """Return the kind that an ownerReference names, whatever version it says."""
+        """Return the kind that an ownerReference names, in any version."""
         group, slash, _ = api_version.partition("/")
         return self._of_name.get((group if slash else "", name))
 
@@ -130,7 +130,7 @@ def _read(file: Traversable, name: str) -> Iterator[WorkloadKind]:
     except OSError as error:
         raise KindError(f"{name} cannot be read: {error}") from error
     except yaml.YAMLError as error:
-        raise KindError(f"{name} is no YAML: {error}") from error
+        raise KindError(f"{name} is not YAML: {error}") from error
 
 
 def _decoded(document: object, where: str) -> WorkloadKind:
@@ -147,8 +147,8 @@ def _controlled(
     unknown = sorted(controllers.keys() - found.keys())
     if unknown:
         raise KindError(
-            f"{unknown[0]} is no known kind: write one of {', '.join(sorted(found))}, or describe"
-            " it in a file of kinds"
+            f"{unknown[0]} is not a known kind: write one of {', '.join(sorted(found))}, or"
+            " describe it in a file of kinds"
         )
     for name, kind in found.items():
         theirs = controllers.get(name)

@@ -1,6 +1,6 @@
-"""Envelopes: what an object of any kind may run at once, as far as its spec and status tell.
+"""Envelopes: the amounts that an object of any kind may use at once, by its spec and status.
 
-The same function serves both webhooks, settlement and the recount, as `demand_of` does for pods.
+Both webhooks, settlement and the recount use the same function, as they use `demand_of` for pods.
 """
 
 from typing import Literal
@@ -21,19 +21,19 @@ from webhook.kinds.templates import Template, names_of, templates_of
 from webhook.kinds.values import ExpressionScope, InvalidObject, Json, invalid_object
 
 Surge = Literal["opportunistic", "reserve", "strict"]
-"""What becomes of pods that a roll-out runs on top: they need free room when they come, room is
-held for them from each change of the spec until it is rolled out, or a roll-out that could never
-end is refused at once."""
+"""How the additional pods of a rollout are charged: when they are created, from each change of the
+spec until it is rolled out, or when they are created while a rollout that could never end is
+refused at once."""
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """What an object may run at once, and what quotas select it by.
+    """The amounts that an object may use at once, and the traits by which quotas select it.
 
-    `unknown` is a resource of which it takes an amount that nobody knows yet, asked for at
-    `unknown_field`; both are empty when all is known. `assumed` are the resources whose amounts
-    rest on which cards there are now. `finished` says that it will never run
-    anything again. `pods` is of how many like pods the demand is, 0 where they differ; with
-    `replicas` the object's scale sets that number.
+    `unknown` is a resource of which it takes an amount that is not known yet, asked for at
+    `unknown_field`; both are empty when all amounts are known. `assumed` are the resources whose
+    amounts depend on the cluster's present cards. `finished`: it will never run pods again. `pods`
+    is the number of equal pods in the demand, 0 where they differ; with `replicas` the object's
+    scale sets that number.
     """
 
     demand: Amounts
@@ -56,8 +56,8 @@ def envelope_of(
 ) -> Envelope | Denial:
     """Return the envelope of an object, or why it cannot be understood.
 
-    With `elastic_max`, what an autoscaler may make of it counts, and not what it is now. The
-    amounts are sorted by name and hold no zeros.
+    With `elastic_max`, the largest size counts that an autoscaler may give it, not its present
+    size. The amounts are sorted by name and hold no zeros.
     """
     try:
         stage = _Stage.of(kind, workload, surge, elastic_max)
@@ -72,9 +72,9 @@ def envelope_of(
 def surge_demand(
     kind: WorkloadKind, old: Workload, new: Workload, rules: DemandRules
 ) -> Amounts | Denial:
-    """Return what a roll-out from `old` to `new` needs besides the envelope to ever end.
+    """Return the amounts that a rollout from `old` to `new` needs besides the envelope to end.
 
-    Nothing when no template changes.
+    Empty when no template changes.
     """
     try:
         if _contents(kind, old) == _contents(kind, new):
@@ -88,7 +88,7 @@ def surge_demand(
 
 
 class _Stage(msgspec.Struct, frozen=True):
-    """How far an object has come, hence which pods count."""
+    """How far an object has come, which decides the pods that count."""
 
     idle: bool
     finished: bool
@@ -151,7 +151,7 @@ def _envelope(
 def _alike(
     kind: WorkloadKind, stage: _Stage, found: list[tuple[Template, Demand]]
 ) -> tuple[int, bool]:
-    """Return of how many like pods a demand is, and whether the scale sets that number."""
+    """Return the number of equal pods in a demand, and whether the scale sets that number."""
     asking = [one for one, demand in found if demand.amounts and stage.pods(one)]
     if len(asking) != 1:
         return 0, False
@@ -163,14 +163,14 @@ def _alike(
 
 
 def _is_scale(kind: WorkloadKind, count: KindExpression) -> bool:
-    """Return whether a number of pods is what the scale of their kind says, and nothing else."""
+    """Return whether a number of pods is the replicas of the scale and nothing else."""
     if kind.scale is None:
         return False
     return count.text.strip() in (kind.scale.text, f"default({kind.scale.text}, 1)")
 
 
 def _demand(template: Template, rules: DemandRules) -> Demand:
-    """Return what one pod of a template asks for. Raises InvalidObject."""
+    """Return the demand of one pod of a template. Raises InvalidObject."""
     demand = demand_of(template.pod, rules)
     if isinstance(demand, Denial):
         raise InvalidObject(template.refused(demand))
@@ -215,6 +215,6 @@ def _both_unknown(field: str, one: str, other: str) -> InvalidObject:
         f"the object takes an amount of {one} and of {other} that is not known",
         field,
         "",
-        f"Ask for MiB with {other}, or have the setting worst_card_memory say what to assume",
+        f"Ask for MiB with {other}, or set worst_card_memory to the memory to assume",
         Reason.CARD_MEMORY_UNKNOWN,
     )

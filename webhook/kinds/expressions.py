@@ -3,11 +3,11 @@
 The language is a few words of Python: whole numbers, texts, `true`, `false`, paths, `+ - *`,
 comparisons, `and`, `or`, `not`, `a if b else c`, and the functions in `functions`. A path begins
 at `metadata`, `spec`, `status`, at `item` or `key` of the element that a template's path walks
-through, or at `count`. What is not there counts as missing: `default` replaces it, as a condition
-it is false, and to calculate with it is an error that names the field.
+through, or at `count`. A path to a field that does not exist yields a missing value: `default`
+replaces it, as a condition it is false, and arithmetic with it is an error that names the field.
 
-An expression is compiled once and evaluated often. It has no loops and nothing in it is larger
-than what it reads, so its cost is bounded by its length.
+An expression is compiled once and evaluated often. It has no loops, and no result is larger than
+its inputs, so its cost is bounded by its length.
 """
 
 import ast
@@ -34,7 +34,7 @@ class KindExpression:
     __slots__ = ("_term", "names", "text")
 
     def __init__(self, text: str | int) -> None:
-        """Compile an expression. Raises ExpressionError."""
+        """Compile an expression. Raises KindExpressionError."""
         self.text = " ".join(str(text).split())
         body = _parsed(self.text)
         self.names = frozenset(
@@ -48,7 +48,7 @@ class KindExpression:
         return "metadata" in self.names and "annotations" in self.text
 
     def truth(self, scope: ExpressionScope) -> bool:
-        """Return whether a condition holds. Raises InvalidObject where it is no truth value."""
+        """Return whether a condition holds. Raises InvalidObject for another type of value."""
         return truth_of(self._term, scope)
 
     def pods(self, scope: ExpressionScope) -> int:

@@ -61,7 +61,7 @@ def _has(scope: ExpressionScope, terms: Sequence[ExpressionTerm]) -> bool:
 
 
 def _condition(scope: ExpressionScope, terms: Sequence[ExpressionTerm]) -> bool:
-    """Tell whether a condition of the status is true; a status of any other shape has none."""
+    """Return whether a condition of the status is true; a status of another shape has none."""
     wanted = terms[0].read(scope)
     status = scope.names.get("status")
     found = status.get("conditions") if isinstance(status, dict) else None

@@ -1,6 +1,6 @@
-"""The grammar of expressions: from the syntax tree of one to what evaluates it.
+"""The grammar of expressions: compiles a syntax tree into terms that evaluate it.
 
-Only what is named here can be written; there is no other way to a value, an attribute or a call.
+Only the forms that are named here compile; no other value, attribute or call is reachable.
 """
 
 import ast
@@ -33,11 +33,11 @@ _ORDERS: Final[dict[type[ast.cmpop], Callable[[int, int], bool]]] = {
 
 
 class KindExpressionError(ValueError):
-    """An expression cannot be compiled; the text quotes it and says what may be written."""
+    """An expression cannot be compiled; the text quotes it and lists the forms that compile."""
 
 
 def compiled(node: ast.expr, text: str) -> ExpressionTerm:
-    """Return what evaluates one part of an expression. Raises ExpressionError."""
+    """Return the term that evaluates a part of an expression. Raises KindExpressionError."""
     for form, compiler in _COMPILERS.items():
         if isinstance(node, form):
             return compiler(node, text)

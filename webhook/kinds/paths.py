@@ -40,7 +40,7 @@ class FieldPath:
     __slots__ = ("after", "before", "text", "walk")
 
     def __init__(self, text: str) -> None:
-        """Compile a path. Raises ValueError that says what is wrong with it."""
+        """Compile a path. Raises ValueError that names the mistake."""
         form = _FORM.fullmatch(text) if len(text) <= LENGTH_MAX else None
         if form is None:
             raise ValueError(
@@ -53,7 +53,10 @@ class FieldPath:
         self.after = tuple((form["after"] or "").split(".")[1:])
 
     def places(self, root: Json) -> Iterator[PathMatch]:
-        """Yield the places that exist in an object. Raises InvalidObject for what is no object."""
+        """Yield the places that exist in an object.
+
+        Raises InvalidObject where a step meets a value of the wrong type.
+        """
         field, value = _followed("", root, self.before)
         if value is None:
             return
@@ -79,7 +82,7 @@ class FieldPath:
 
 
 def _followed(field: str, value: Json, steps: tuple[str, ...]) -> tuple[str, Json]:
-    """Return where steps lead to from a field, and the value there."""
+    """Return the field that steps lead to from a field, and its value."""
     for step in steps:
         value = step_into(value, step, field or "the object")
         field = f"{field}.{step}" if field else step

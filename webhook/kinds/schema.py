@@ -1,6 +1,6 @@
 """The format of a kind: one YAML document, decoded into a frozen value and checked while it is.
 
-Whatever is wrong with a document is told with the field, its value and what to write instead.
+An error in a document names the field, its value and the value to write instead.
 """
 
 from functools import cached_property
@@ -36,12 +36,12 @@ class PodSet(_Document, frozen=True, kw_only=True):
     """Pods of one template, and how many of them there are.
 
     One of `template`, `pod_spec` and `resources` is the path to a PodTemplateSpec, to a bare
-    PodSpec, or to nothing but the limits and requests of the one container that asks for something.
-    Where the path leads nowhere, the object has no such pods.
+    PodSpec, or to the limits and requests of the only container that asks for resources. Where the
+    path does not exist, the object has no such pods.
 
     `count` is how many may run at once. `elastic_count` is the most that an autoscaler may make of
-    them. `surge` is how many a roll-out may run besides, `surge_least` without how many of those it
-    could never end; both may say `count`.
+    them. `surge` is how many more a rollout may run, `surge_least` how many more it needs to end;
+    both may name `count`.
     """
 
     template: FieldPath | None = None
@@ -53,7 +53,7 @@ class PodSet(_Document, frozen=True, kw_only=True):
     surge_least: KindExpression | None = None
 
     def __post_init__(self) -> None:
-        """Check what one field alone cannot tell."""
+        """Check fields against one another."""
         given = [one for one in (self.template, self.pod_spec, self.resources) if one is not None]
         if len(given) != 1:
             raise ValueError("write exactly one of template, podSpec and resources")
@@ -71,7 +71,7 @@ class PodSet(_Document, frozen=True, kw_only=True):
 
     @property
     def path(self) -> FieldPath:
-        """Return the path, whatever it leads to."""
+        """The path to a template, a PodSpec or resources."""
         found = self.template or self.pod_spec or self.resources
         assert found is not None, "checked when the document was decoded"
         return found
@@ -81,9 +81,9 @@ class WorkloadKind(_Document, frozen=True, kw_only=True, dict=True):
     """A kind of workload, in every version that is served of it.
 
     `controllers` are the identities that may create what an object of this kind controls.
-    `suspended` and `finished` tell when it runs nothing, for now and for good. `scale` is the field
-    that its scale subresource changes. `rolled_out` tells that no surge is to be expected any more.
-    What is no `root` is only looked at: its objects make others that are charged.
+    `suspended` and `finished` are true while it runs nothing, for now and for good. `scale` is the
+    field that its scale subresource changes. `rolled_out` is true when no surge will follow.
+    Without `root` objects of the kind are not charged, because they make others that are.
     """
 
     group: Annotated[str, _GROUP]
@@ -98,9 +98,9 @@ class WorkloadKind(_Document, frozen=True, kw_only=True, dict=True):
     controllers: Annotated[tuple[str, ...], Meta(max_length=CONTROLLERS_MAX)] = ()
 
     def __post_init__(self) -> None:
-        """Check what one field alone cannot tell."""
+        """Check fields against one another."""
         if not self.group and self.resource == "pods":
-            raise ValueError("pods are no kind of workload: they are charged as they are")
+            raise ValueError("pods are not a kind of workload: they are charged directly")
         if self.scale is not None and (self.scale.walk or self.scale.before[0] != "spec"):
             raise ValueError(f"scale is {self.scale.text!r}: write the path of one number in spec")
         for expression in (self.suspended, self.finished, self.rolled_out):
@@ -117,7 +117,7 @@ class WorkloadKind(_Document, frozen=True, kw_only=True, dict=True):
 
     @property
     def counts_by_annotations(self) -> bool:
-        """Return whether annotations of an object may change what it is charged."""
+        """Whether annotations of an object may change its charge."""
         of_sets = (
             (one.count, one.elastic_count, one.surge, one.surge_least) for one in self.pod_sets
         )

@@ -29,7 +29,7 @@ class Template(msgspec.Struct, frozen=True):
     scope: ExpressionScope
 
     def moved(self, field: str) -> str:
-        """Return the field of the object that a field of the pod stands for."""
+        """Return the field of the object from which a field of the pod comes."""
         if self.pods.template is not None:
             return f"{self.field}.{field}"
         inside = _CONTAINER if self.pods.resources is not None else "spec"
@@ -41,7 +41,7 @@ class Template(msgspec.Struct, frozen=True):
 
 
 def names_of(workload: Workload) -> dict[str, Json]:
-    """Return what expressions may name of an object."""
+    """Return the parts of an object that expressions may name."""
     meta = workload.metadata
     return {
         "metadata": {
@@ -73,7 +73,7 @@ def _scope(pods: PodSet, place: PathMatch, names: dict[str, Json]) -> Expression
 
 
 def _pod(pods: PodSet, place: PathMatch) -> Pod:
-    """Return a pod as the template says it. Raises InvalidObject."""
+    """Return a pod made from the template. Raises InvalidObject."""
     value = place.value
     if pods.template is not None:
         whole = _object(place.field, value)

@@ -9,10 +9,10 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.kube.requests.container_requests import shown
 
 Json = Any
-"""What a JSON document may hold at any place."""
+"""Any value of a JSON document."""
 
 NUMBER_MAX: Final = 2**63
-"""Beyond this no number of an object is calculated with."""
+"""Numbers of an object beyond this are an error."""
 
 
 class InvalidObject(Exception):
@@ -26,7 +26,7 @@ class InvalidObject(Exception):
 def invalid_object(
     message: str, field: str, value: str, remedy: str, reason: Reason
 ) -> InvalidObject:
-    """Return what to raise for a field that does not make sense."""
+    """Return the error of a field that does not make sense."""
     return InvalidObject(
         Denial(reason, message, transient=False, remedy=remedy, field=field, value=value)
     )
@@ -35,15 +35,15 @@ def invalid_object(
 def wrong_type(
     field: str, value: Json, wanted: str, reason: Reason = Reason.INVALID_REVIEW
 ) -> InvalidObject:
-    """Return what to raise for a value that is not of the wanted sort, such as `a list`."""
-    said = brief(value)
+    """Return the error of a value that is not of the wanted type, such as `a list`."""
+    found = brief(value)
     return invalid_object(
-        f"{field} is {said} and not {wanted}", field, said, f"Write {wanted} at {field}", reason
+        f"{field} is {found} and not {wanted}", field, found, f"Write {wanted} at {field}", reason
     )
 
 
 class ExpressionScope(msgspec.Struct, frozen=True, gc=False):
-    """What an expression is about: values by name, and the field that `item` stands for."""
+    """The values by name that an expression reads, and the field that `item` means."""
 
     names: Mapping[str, Json]
     item: str = ""
@@ -71,7 +71,7 @@ def step_into(value: Json, step: str | int, field: str) -> Json:
 
 
 def brief(value: Json) -> str:
-    """Return a value as it is quoted in a message; of large things only what they are."""
+    """Return a value as messages quote it; of an object or a list only its type."""
     if value is None:
         return "missing"
     if isinstance(value, dict):

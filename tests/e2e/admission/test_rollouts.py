@@ -137,7 +137,7 @@ async def test_a_roll_out_that_can_never_end_is_warned_of_and_goes_on_with_room(
         await rolled_out(space, 3)
         answer = await roll_out(space)
         assert answer.status == 200
-        assert any("this roll-out can never end" in one for one in answer.warnings), answer.warnings
+        assert any("this rollout can never end" in one for one in answer.warnings), answer.warnings
         path = f"{team.path}/resourcequotas/{QUOTA}"
         changed = await team.cluster.patch(path, {"spec": {"hard": {LINE: "4"}}})
         assert changed.status == 200, changed

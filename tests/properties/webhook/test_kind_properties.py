@@ -12,7 +12,7 @@ from support.builders.kind_objects import CATALOG, Case, all_cases, workload
 from ledger.core.model.amounts import covers
 from ledger.core.model.denials import Denial
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.admission.objects.scale_path import with_replicas
+from webhook.admission.objects.scale_admission import with_replicas
 from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
 from webhook.kinds.schema import WorkloadKind
 

@@ -24,7 +24,7 @@ from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import State
 from ledger.kube.api.objects import Workload
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.admission.objects.scale_path import with_replicas
+from webhook.admission.objects.scale_admission import with_replicas
 from webhook.kinds.envelope import Envelope, envelope_of
 from webhook.kinds.schema import WorkloadKind
 

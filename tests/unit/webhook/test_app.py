@@ -124,8 +124,8 @@ def without(field: str) -> dict[str, Any]:
         (json.dumps(review(None)), "$.request.object", "is missing"),
         (json.dumps(review(pod(), uid="")), "$.request.uid", "is empty"),
         (json.dumps(review(pod(), uid=5)), "$.request.uid", "Expected `str`"),
-        (json.dumps(review(pod(), name="a/b")), "$.request.name", "no Kubernetes name"),
-        (json.dumps(review(pod(), namespace="n" * 254)), "$.request.namespace", "no Kubernetes"),
+        (json.dumps(review(pod(), name="a/b")), "$.request.name", "not a Kubernetes name"),
+        (json.dumps(review(pod(), namespace="n" * 254)), "$.request.namespace", "not a Kubernetes"),
         (json.dumps({**review(pod()), "kind": "Review"}), "$.kind", "is not AdmissionReview"),
         (
             json.dumps({**review(pod()), "apiVersion": "admission.k8s.io/v1beta1"}),

@@ -6,7 +6,7 @@
   object accounts for, or when more quotas count the pod by what it is. Any other change passes,
   unless a quota would no longer count the pod, or what the change records is more than the
   namespace's share of the log. So finalizers and labels that no quota selects by can be written
-  whatever the ledger's state. The types of cards that a pod names stay what they are: it may have
+  in any state of the ledger. The types of cards that a pod names stay what they are: it may have
   such a card.
 * Beside a container that asks for cards none may be privileged, in any request that can add one.
   A new pod that names its node is refused where its scheduler would place it on cards.
@@ -211,7 +211,7 @@ class PodAdmission:
         return chain.root.key if chain.root is not None else ""
 
     def _promised(self, reserve: Reserve, demand: Demand) -> Amounts:
-        """Return what a pod that exists is charged for a demand."""
+        """Return the amounts that an existing pod is charged for a demand."""
         place = reserve.namespace, reserve.key, reserve.uid
         return promised_demand(self._context.view.state, place, demand.amounts, demand.assumed)
 
@@ -224,7 +224,7 @@ class PodAdmission:
     def _root_shown(
         self, reserve: Reserve, ownership: Ownership, write: PodWrite
     ) -> tuple[Observe, ...]:
-        """Return what shows the ledger a root that it does not have yet."""
+        """Return the observation of a root that the ledger does not have yet."""
         root, policy = ownership.root, write.policy
         is_barred = ownership.key == BARRED
         if root is None or root.seen is None or is_barred or not policy.charges_roots:
@@ -256,7 +256,7 @@ class PodAdmission:
 
 
 def _completed(reserve: Reserve, write: PodWrite, root: str, before: Demand) -> Reserve:
-    """Return the reservation with what it draws from and what quotas select it by."""
+    """Return the reservation with the root that it draws from and the traits of the pod."""
     demand = write.demand
     unknown = demand.unknown if demand.memory_unknown and not before.memory_unknown else ""
     return msgspec.structs.replace(

@@ -1,6 +1,6 @@
-"""Definitions of limits: an amount that nobody can have meant is refused, the rest is commented on.
+"""Checks of definitions of limits: senseless amounts are refused, other mistakes get a warning.
 
-What stood in the object before is let be, or nobody could change anything else of it.
+An amount that the object had before may stay, or no other field of the object could be changed.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ NAMES: Final = frozenset(one.name for one in (QUOTAS, UNIVERSE_QUOTAS, POLICIES)
 """The resources that are looked at, as keys name them."""
 
 IGNORED: Final = (
-    "this quota limits nothing: this cluster was told not to supply universe quotas"
+    "this quota limits nothing: this cluster is configured not to supply universe quotas"
     " (universe_authority); create it in the cluster that does"
 )
 
@@ -37,9 +37,9 @@ _DEFAULT_HARD: Final = "spec.defaultQuota.hard"
 def lint_quota(
     request: AdmissionRequest, name: str, rules: DemandRules, *, universe_authority: bool = True
 ) -> Verdict:
-    """Refuse amounts that make no sense, and warn of what else is odd. Raises BadReview.
+    """Refuse senseless amounts, and warn of other mistakes. Raises BadReview.
 
-    `universe_authority` says whether universe quotas of this cluster count.
+    With `universe_authority`, universe quotas of this cluster count.
     """
     found = list(
         hard_limits.invalid_quantities(
@@ -68,7 +68,7 @@ def _denial(found: list[InvalidQuantity], where: str) -> Denial:
 
 
 def _before(request: AdmissionRequest, name: str) -> Quantities:
-    """Return what the limits were before an update, none where that cannot be read."""
+    """Return the limits before an update, none where they cannot be read."""
     if request.operation != "UPDATE":
         return {}
     try:
@@ -87,7 +87,7 @@ def _limits(request: AdmissionRequest, name: str, field: Field) -> Quantities:
             return policies.default_limits(seen)
         return universe_quota.spec_of(seen.spec).hard or {}
     except ValueError:
-        return {}  # the lint says that it is not used
+        return {}  # the lint warns that it is not used
 
 
 def _lint(request: AdmissionRequest, name: str, rules: DemandRules) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Roll-outs: whether an object that is about to change its templates can replace its pods.
+"""Rollouts: whether an object that is about to change its templates can replace its pods.
 
-What a roll-out runs besides the envelope needs room of its own. Where that lacks, the roll-out
-stands still, and only the user who begins it can be warned in time.
+The additional pods of a rollout need room besides the envelope. Without that room the rollout
+stalls, and only the user that begins it can be warned in time.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ _log: Final = structlog.get_logger("webhook")
 class Rollout(msgspec.Struct, frozen=True):
     """A change of an object of a kind.
 
-    `before` is what it ran, less what pods ran that the change takes away; `reserve` is what it
-    would be charged.
+    `before` is the demand of its present pods without those that the change removes; `reserve` is
+    its charge after the change.
     """
 
     kind: WorkloadKind
@@ -40,14 +40,14 @@ class Rollout(msgspec.Struct, frozen=True):
 
 
 class Rollouts:
-    """Asks about roll-outs of all kinds."""
+    """Checks rollouts of all kinds."""
 
     def __init__(self, reservations: ReservationClient, context: ClusterContext) -> None:
         self._reservations = reservations
         self._context = context
 
     async def stuck(self, change: Rollout, until: float) -> Denial | None:
-        """Return why a roll-out could not end as of now, by loop time `until`; None if it could.
+        """Return why a rollout could not end now, by loop time `until`; None if it could.
 
         A ledger that does not answer is a reason, too.
         """
@@ -61,10 +61,10 @@ class Rollouts:
     async def warnings(
         self, change: Rollout, until: float, *, never: bool = False
     ) -> tuple[str, ...]:
-        """Return the warnings for a roll-out that could not end; they refuse nothing.
+        """Return the warnings for a rollout that could not end; they refuse nothing.
 
-        Asking takes half of the time until loop time `until` at most; what is not answered by then
-        is not told. With `never`, only of roll-outs that no release of others could let end.
+        The check takes at most half of the time until loop time `until`, and returns no warning
+        after that. With `never`, it warns only of rollouts that no release of others would let end.
         """
         now = asyncio.get_running_loop().time()
         try:
@@ -75,16 +75,14 @@ class Rollouts:
         if denial is None or denial.reason not in _NO_ROOM:
             return ()
         if not denial.transient:
-            return (f"this roll-out can never end: {brief(denial)}",)
-        return (
-            () if never else (f"this roll-out stands still until there is room: {brief(denial)}",)
-        )
+            return (f"this rollout can never end: {brief(denial)}",)
+        return () if never else (f"this rollout stalls until there is room: {brief(denial)}",)
 
 
 def _most(change: Rollout, rules: DemandRules) -> Amounts | Denial | None:
-    """Return what the object runs at once before its roll-out ends, None where that is no more.
+    """Return the peak demand of the object during its rollout, None where that is not more.
 
-    That is all old pods with the first new ones, or all new pods with the last old ones.
+    The peak is all old pods with the first new ones, or all new pods with the last old ones.
     """
     kind, old, new = change.kind, change.old, change.new
     first: Amounts | Denial = surge_demand(kind, old, new, rules)

@@ -1,21 +1,21 @@
-"""Scales: a review that tells a number and no template.
+"""Scales: reviews with a number of replicas and no template.
 
-What one replica asks for stands in the parent, at exactly the resourceVersion that the scale builds
-on. It is remembered or read; if neither succeeds in time the scale is allowed, unchecked and with a
-warning: an autoscaler must not depend on how busy the API server is, and each pod beyond what the
-parent was reserved for is checked when it is created.
+The template is in the parent, at exactly the resourceVersion that the scale builds on. The parent
+is cached or read. If neither succeeds in time the scale is allowed, unchecked and with a warning,
+because an autoscaler must not depend on the load of the API server. Each pod beyond the parent's
+reservation is checked when it is created.
 """
 
 import asyncio
 from enum import Enum, auto
 from typing import Final
 
+import msgspec
 import structlog
 
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.resources import Resource
-from webhook.admission.objects.scale_path import with_replicas
 from webhook.admission.objects.workload_admission import WorkloadAdmission, WorkloadWrite
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import AdmissionRequest, Scale, required_scale
@@ -24,6 +24,7 @@ from webhook.context.namespaces import read_deadline
 from webhook.context.owner_digest import cached_workload
 from webhook.context.policies import NamespacePolicy
 from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.values import Json
 
 UNCHECKED: Final = "scaled without asking the ledger: {}; its pods are checked one by one"
 
@@ -31,15 +32,15 @@ _log: Final = structlog.get_logger("webhook")
 
 
 class _Moot(Enum):
-    """Why no parent has to be looked at."""
+    """Why the parent does not matter."""
 
     ASKS_NOTHING = auto()
     SUPERSEDED = auto()
-    """Another write came first: this one will be tried again on top of it, and reviewed again."""
+    """Another write came first: this one will be retried on top of it and reviewed again."""
 
 
 class ScaleAdmission:
-    """Judges changes of scale subresources."""
+    """Decides about changes of scale subresources."""
 
     def __init__(self, workloads: WorkloadAdmission, context: ClusterContext) -> None:
         self._workloads = workloads
@@ -48,7 +49,7 @@ class ScaleAdmission:
     async def decide(
         self, request: AdmissionRequest, kind: WorkloadKind, policy: NamespacePolicy, until: float
     ) -> Verdict:
-        """Decide about a scale; only an increase asks for something. Raises BadReview."""
+        """Decide about a scale; only an increase asks for more. Raises BadReview."""
         new, old = required_scale(request, "object"), required_scale(request, "oldObject")
         if new.spec.replicas <= old.spec.replicas:
             return UNTOUCHED
@@ -66,7 +67,7 @@ class ScaleAdmission:
     async def _parent(
         self, request: AdmissionRequest, kind: WorkloadKind, old: Scale, until: float
     ) -> Workload | _Moot:
-        """Return what is scaled, as it is at the version of the scale.
+        """Return the scaled object at the version of the scale.
 
         Raises ClusterError, TimeoutError, and ValueError for a version that is none.
         """
@@ -88,3 +89,26 @@ class ScaleAdmission:
         if version < base:
             raise ClusterError(f"read version {version} of what is at {base} already")
         return _Moot.SUPERSEDED if version > base else found
+
+
+def with_replicas(kind: WorkloadKind, workload: Workload, replicas: int) -> Workload:
+    """Return the object with another number at the field that its scale changes.
+
+    Its generation goes up, as it will when the API server has written it. The object stays as it
+    is. Raises ValueError when the kind has no scale.
+    """
+    if kind.scale is None:
+        raise ValueError(f"{kind.name} has no scale: its kind names no field for it")
+    spec = _with(workload.spec, kind.scale.before[1:], replicas)
+    metadata = msgspec.structs.replace(
+        workload.metadata, generation=workload.metadata.generation + 1
+    )
+    return msgspec.structs.replace(workload, metadata=metadata, spec=spec)
+
+
+def _with(value: Json, steps: tuple[str, ...], number: int) -> Json:
+    """Return a copy of an object in which the field that steps lead to is a number."""
+    if not steps:
+        return number
+    members = value if isinstance(value, dict) else {}
+    return {**members, steps[0]: _with(members.get(steps[0]), steps[1:], number)}

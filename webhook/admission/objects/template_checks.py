@@ -1,4 +1,4 @@
-"""Templates: what no pod made from one would be allowed, refused before there is any pod."""
+"""Checks of templates: a template whose pods would be refused is refused at once."""
 
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Workload
@@ -18,7 +18,7 @@ def template_denial(
     settings: AdmissionSettings,
     username: str,
 ) -> Denial | None:
-    """Return why pods of an object would be refused, which was read and understood before."""
+    """Return why pods of a valid object would be refused."""
     for template in templates_of(kind, workload):
         denial = _pod_denial(template, rules, settings, username)
         if denial is not None:

@@ -1,7 +1,8 @@
 """Workloads: charged at the root for what they may run at once, before they make any pod.
 
 An object that belongs to another root, such as the ReplicaSet of a Deployment, is charged with
-that one. Whoever else makes an object that says so has it counted by itself, and it stays so.
+that root. If another user than the controller makes such an object, it counts by itself, and stays
+so.
 """
 
 from typing import Final
@@ -58,7 +59,7 @@ class _Change(msgspec.Struct, frozen=True):
         return not covered or bool(set(now.traits) - set(before.traits))
 
     def rollout(self, reserve: Reserve) -> Rollout | None:
-        """Return the roll-out that the write may begin, None for a new object."""
+        """Return the rollout that the write may begin, None for a new object."""
         kind, new, old = self.write.kind, self.write.new, self.write.old
         if old is None:
             return None
@@ -104,7 +105,7 @@ class WorkloadAdmission:
         return await self._warn_only(reserve, change, until)
 
     def _read(self, write: WorkloadWrite, policy: NamespacePolicy) -> _Change | Denial:
-        """Return what a write means, a denial if it makes no sense and the old object did."""
+        """Return a write with its envelopes, or the denial of an object that has become invalid."""
         envelope = self._envelope(write.kind, write.new, policy)
         before: Envelope | Denial = _NOTHING
         if write.old is not None:
@@ -129,7 +130,7 @@ class WorkloadAdmission:
     async def _claim(
         self, request: AdmissionRequest, change: _Change, policy: NamespacePolicy, until: float
     ) -> Reserve | Denial | None:
-        """Return what the object would reserve, None when it asks for nothing of its own."""
+        """Return the reservation of the object, None when it asks for nothing of its own."""
         if not change.envelope.traits:
             return None
         denial = self._template_refused(request, change.write)
@@ -195,7 +196,7 @@ class WorkloadAdmission:
     ) -> Reserve | Denial | None:
         """Return the reservation with its root, None when the object is charged with another one.
 
-        An object for which nothing is reserved cannot be told from a controller's later, so it is
+        An object without a reservation cannot be distinguished from a controller's later, so it is
         refused where another user than the controller writes it.
         """
         write, owner_chains, user = change.write, self._context.owner_chains, request.user_info
@@ -218,7 +219,7 @@ class WorkloadAdmission:
         return msgspec.structs.replace(reserve, root=BARRED)
 
     async def _warn_only(self, reserve: Reserve, change: _Change, until: float) -> Verdict:
-        """Charge nothing, and warn of what could never run."""
+        """Charge nothing, and warn of pods that could never run."""
         if change.is_more:
             denial = await self._reservations.dry_run(reserve, until)
             if denial is not None and denial.reason is Reason.EXCEEDS_LIMIT:

@@ -138,7 +138,7 @@ def test_identities_may_be_set_for_a_kind() -> None:
 
 
 def test_identities_of_a_kind_that_nobody_knows_are_refused() -> None:
-    with pytest.raises(KindError, match=r"widgets\.example\.com is no known kind"):
+    with pytest.raises(KindError, match=r"widgets\.example\.com is not a known kind"):
         KindCatalog.load(controllers={"widgets.example.com": ()})
 
 
@@ -161,7 +161,7 @@ def test_one_name_for_two_resources_is_refused(tmp_path: Path) -> None:
         ({"resource": None}, ["resource"]),
         ({"resource": "Widgets/x"}, ["resource"]),
         ({"kind": "widget"}, ["kind"]),
-        ({"group": "", "resource": "pods", "kind": "Pod"}, ["pods are no kind of workload"]),
+        ({"group": "", "resource": "pods", "kind": "Pod"}, ["pods are not a kind of workload"]),
         ({"podsets": []}, ["podsets"]),
         ({"podSets": []}, ["podSets", "length"]),
         ({"podSets": [{}]}, ["podSets[0]", "exactly one of template, podSpec and resources"]),
@@ -206,10 +206,10 @@ def test_a_file_that_is_missing_or_no_yaml_is_refused(tmp_path: Path) -> None:
         KindCatalog.load([tmp_path / "none.yaml"])
     broken = tmp_path / "broken.yaml"
     broken.write_text("a: [")
-    with pytest.raises(KindError, match=r"broken\.yaml is no YAML"):
+    with pytest.raises(KindError, match=r"broken\.yaml is not YAML"):
         KindCatalog.load([broken])
     broken.write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(KindError, match=r"broken\.yaml is no YAML"):
+    with pytest.raises(KindError, match=r"broken\.yaml is not YAML"):
         KindCatalog.load([broken])
 
 

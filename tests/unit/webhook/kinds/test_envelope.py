@@ -14,7 +14,7 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import CardType
 from ledger.kube.requests.pod_traits import RecordedLabels
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
-from webhook.admission.objects.scale_path import with_replicas
+from webhook.admission.objects.scale_admission import with_replicas
 from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
 from webhook.kinds.schema import WorkloadKind
 

@@ -138,7 +138,7 @@ async def test_a_universe_quota_of_another_cluster_than_the_authority_is_said_to
     elsewhere = AdmissionSettings(universe_authority=False)
     thing = {"metadata": {"name": "q", "uid": "u"}, "spec": {"hard": {"limits.nvidia.com/gpu": 8}}}
     [warning] = await answered(review(thing, **of(UNIVERSE_QUOTAS)), elsewhere)
-    assert warning.startswith("this quota limits nothing: this cluster was told not to supply")
+    assert warning.startswith("this quota limits nothing: this cluster is configured not to supply")
     assert "universe_authority" in warning
     assert await answered(review(thing, **of(QUOTAS)), elsewhere) == ()
 

@@ -25,8 +25,8 @@ from webhook.context.policies import NamespacePolicy
 
 NO_POD_MISSING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 OLD_PODS_FIRST = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}
-NEVER = "this roll-out can never end: "
-NOT_NOW = "this roll-out stands still until there is room: "
+NEVER = "this rollout can never end: "
+NOT_NOW = "this rollout stalls until there is room: "
 
 
 class RollOutLedger(CoreLedger):
