@@ -98,7 +98,7 @@ class _Meter:
 class Replay:
     """Cards, on which arrivals come and go between two times in µs."""
 
-    def __init__(self, fleet: Fleet, begin: int, end: int) -> None:
+    def __init__(self, fleet: Fleet, *, begin: int, end: int) -> None:
         """Begin with empty cards. Raises ValueError naming a node that cannot be."""
         inventory = _inventory(fleet)
         self.arrays: Arrays = inventory.arrays

@@ -2,13 +2,14 @@
 
 A Binding writes them. A resize is an event in the log, and the annotation follows it, because HAMi
 counts by the annotation when a cluster goes back to it. A write that failed or was cut short is
-repaired: the list of pods at the start of a tenure, and each change of a pod, show it.
+repaired: the list of pods at the start of a session, and each change of a pod, show it.
 """
 
 import asyncio
-import logging
 from itertools import islice
 from typing import Final, NamedTuple
+
+import structlog
 
 from extender.settlement import placement_commands, pod_reader
 from extender.settlement.card_session import CardSettlementSession
@@ -32,7 +33,7 @@ WRITES_MAX: Final = 64
 DUE_MAX: Final = 10_000
 """Pods that wait to be written; a later change or the next list of pods finds the others."""
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("extender")
 
 
 class _Subject(NamedTuple):
@@ -55,8 +56,8 @@ _NEW: Final = _Waiting()
 class AllocationAnnotations:
     """Writes the amounts of one cluster's placed pods where their annotations have others."""
 
-    def __init__(self, tenure: CardSettlementSession) -> None:
-        self._tenure = tenure
+    def __init__(self, session: CardSettlementSession) -> None:
+        self._session = session
         self._due: dict[_Subject, _Waiting] = {}
 
     def follow(self, event: AnyEvent) -> None:
@@ -92,26 +93,29 @@ class AllocationAnnotations:
         pause = min(2 * before.pause or RETRY_SECONDS, RETRY_SECONDS_MAX)
         self._due[subject] = _Waiting(reason, now + pause, pause)
         if reason != before.reason:
-            extra = {"namespace": subject.namespace, "key": subject.key, "reason": reason}
-            _log.warning("allocation_not_written", extra=extra)
+            _log.warning(
+                "allocation_not_written",
+                namespace=subject.namespace,
+                key=subject.key,
+                reason=reason,
+            )
 
     async def _write(self, subject: _Subject) -> None:
         """Write the amounts of a pod unless it has them. Raises ClusterError."""
         namespace, name = local_name(subject.namespace), subject.key.removeprefix(PODS)
-        pod = await self._tenure.cluster.get_pod(namespace, name)
-        placed = self._tenure.placement(subject.namespace, subject.key)
+        pod = await self._session.cluster.get_pod(namespace, name)
+        placed = self._session.placement(subject.namespace, subject.key)
         if pod is None or placed is None or not self._is_outdated(pod, placed, subject.uid):
             return
         changes = self._changes(placed)
         if not changes:
             return
         version = pod.metadata.resource_version
-        await self._tenure.cluster.patch_pod_annotations(namespace, name, changes, version)
-        extra = {"namespace": subject.namespace, "key": subject.key}
-        _log.info("allocation_written", extra=extra)
+        await self._session.cluster.patch_pod_annotations(namespace, name, changes, version)
+        _log.info("allocation_written", namespace=subject.namespace, key=subject.key)
 
     def _changes(self, placed: Placement) -> dict[str, str]:
-        node = self._tenure.view.state.nodes[placed.node]
+        node = self._session.view.state.nodes[placed.node]
         try:
             return allocated(placed.parts, (*node.cards, *node.lost))
         except ValueError:
@@ -121,7 +125,7 @@ class AllocationAnnotations:
         """Return whether a pod is where the ledger says, with other amounts."""
         if pod.metadata.uid != uid or not placement_commands.is_placed(placed, uid):
             return False
-        reading = pod_reader.read(pod, self._tenure.name, self._tenure.settings.rules)
+        reading = pod_reader.read(pod, self._session.name, self._session.settings.rules)
         if (
             reading.over
             or reading.node != placed.node

@@ -1,4 +1,4 @@
-"""A tenure: what the parts of settling cards share while this replica is the active one."""
+"""A session: what the parts of settling cards share while this replica is the active one."""
 
 from collections.abc import Callable
 from typing import Final
@@ -32,27 +32,19 @@ class CardSettings(msgspec.Struct, frozen=True, kw_only=True):
     unready_seconds: float = 60.0
 
 
-class CardSettlementSession:
-    """The state, the cluster, and a way to the ledger."""
+class CardSettlementSession(msgspec.Struct, frozen=True):
+    """The state, the cluster, and the queue of commands to the ledger.
 
-    def __init__(
-        self,
-        view: StateView,
-        cluster: AllocationApi,
-        name: str,
-        settings: CardSettings,
-        now: Callable[[], int],
-        courier: CommandQueue,
-        count: Count = uncounted,
-    ) -> None:
-        """`name` is the cluster's in the ledger; `now` tells µs of Unix time."""
-        self.view = view
-        self.cluster = cluster
-        self.name = name
-        self.settings = settings
-        self.now = now
-        self.courier = courier
-        self.count = count
+    `name` is the cluster's name in the ledger; `now` returns µs of Unix time.
+    """
+
+    view: StateView
+    cluster: AllocationApi
+    name: str
+    settings: CardSettings
+    now: Callable[[], int]
+    commands: CommandQueue
+    count: Count = uncounted
 
     def qualified(self, name: str) -> str:
         """Return the name of a node or namespace in the ledger."""

@@ -40,22 +40,22 @@ class CardCluster(ports.NodeWatches, ports.AllocationApi, Protocol):
 
 
 class CardSettlementTasks:
-    """What is settled of cards in one tenure."""
+    """What is settled of cards in one session."""
 
-    def __init__(self, tenure: CardSettlementSession, nodes: NodeInformer) -> None:
+    def __init__(self, session: CardSettlementSession, nodes: NodeInformer) -> None:
         """Prepare; `run` does the work, and `running` says whether it does."""
         self.running = False
-        self.allocations = AllocationAnnotations(tenure)
-        self.placements = PlacementReconciler(tenure, self.allocations)
-        self._locks = NodeLockCleaner(tenure, nodes)
-        self.unbound = UnboundPlacements(tenure, self._locks)
-        self._tenure = tenure
-        self._claims = ClaimExpiry(tenure)
-        self.registering = NodeRegistration(tenure, nodes)
+        self.allocations = AllocationAnnotations(session)
+        self.placements = PlacementReconciler(session, self.allocations)
+        self._locks = NodeLockCleaner(session, nodes)
+        self.unbound = UnboundPlacements(session, self._locks)
+        self._session = session
+        self._claims = ClaimExpiry(session)
+        self.registering = NodeRegistration(session, nodes)
 
     async def run(self) -> None:
         """Settle until cancelled."""
-        settings = self._tenure.settings
+        settings = self._session.settings
         tick = min(TICK_SECONDS, settings.settle_seconds / 4, settings.claim_seconds / 4)
         self.running = True
         try:
@@ -84,7 +84,7 @@ class CardSettlementTasks:
         for item in record.items:
             event = item.event
             about = getattr(event, "namespace", "") or getattr(event, "node", "")
-            if self._tenure.owns(about):
+            if self._session.owns(about):
                 self.placements.follow(event)
                 self.allocations.follow(event)
                 self.unbound.follow(event, now)
@@ -98,8 +98,8 @@ class CardSettlement:
         self,
         view: StateView,
         cluster: CardCluster,
-        name: str,
         *,
+        name: str,
         now: Callable[[], int],
         settings: CardSettings | None = None,
         rules: NodeRules | None = None,
@@ -110,7 +110,7 @@ class CardSettlement:
         self._view, self._cluster, self._name = view, cluster, name
         self._now, self._count = now, count
         self._settings = settings or CardSettings()
-        self._duties: CardSettlementTasks | None = None
+        self._tasks: CardSettlementTasks | None = None
         view.subscribe(self._follow)
 
     async def run(self) -> None:
@@ -146,16 +146,16 @@ class CardSettlement:
         more = len(astray) - TOLD_MAX
         return [*found, f"and {more} more pods are not charged on cards"] if more > 0 else found
 
-    def begin(self, courier: CommandQueue) -> CardSettlementTasks:
-        """Begin a tenure, whose commands this courier brings to the ledger."""
-        tenure = CardSettlementSession(
-            self._view, self._cluster, self._name, self._settings, self._now, courier, self._count
+    def begin(self, commands: CommandQueue) -> CardSettlementTasks:
+        """Begin a session, whose commands this commands brings to the ledger."""
+        session = CardSettlementSession(
+            self._view, self._cluster, self._name, self._settings, self._now, commands, self._count
         )
-        self._duties = CardSettlementTasks(tenure, self.nodes)
-        return self._duties
+        self._tasks = CardSettlementTasks(session, self.nodes)
+        return self._tasks
 
     def _running(self) -> CardSettlementTasks | None:
-        duties = self._duties
+        duties = self._tasks
         return duties if duties is not None and duties.running else None
 
     def _follow(self, record: Record) -> None:

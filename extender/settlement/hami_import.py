@@ -78,6 +78,7 @@ class HamiImporter:
     def __init__(
         self,
         cluster: str,
+        *,
         rules: DemandRules,
         node_rules: NodeRules,
         state: Callable[[], State],

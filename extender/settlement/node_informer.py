@@ -5,11 +5,12 @@ is no fact of the ledger, so that each would choose the same cards.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Final
+
+import structlog
 
 from extender.settlement import node_reader
 from extender.settlement.node_reader import NodeReading, NodeRules
@@ -36,7 +37,7 @@ SetScores = Callable[[str, PairScores], None]
 OnNode = Callable[[str], None]
 """Hears the name of a node that said something new, or is gone."""
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("extender")
 
 
 def _ignore_node(_: str) -> None:
@@ -58,6 +59,7 @@ class NodeInformer:
         self,
         cluster: ports.NodeWatches,
         rules: NodeRules,
+        *,
         recount_seconds: float = RECOUNT_SECONDS,
         failures: FailedObjects | None = None,
     ) -> None:
@@ -139,6 +141,6 @@ def _say(before: NodeReading | None, reading: NodeReading) -> None:
     told = before.announced if before is not None else None
     problem, warning = reading.announced.problem, reading.announced.warning
     if problem and (told is None or told.problem != problem):
-        _log.error("node_not_understood", extra={"node": reading.name, "reason": problem})
+        _log.error("node_not_understood", node=reading.name, reason=problem)
     if warning and (told is None or told.warning != warning):
-        _log.warning("node_partly_understood", extra={"node": reading.name, "reason": warning})
+        _log.warning("node_partly_understood", node=reading.name, reason=warning)

@@ -4,8 +4,9 @@ HAMi's device plugin clears it when it has handed the pod its cards. A pod that 
 or whose binder died, leaves it, and nobody could be bound there for as long as a lock lasts.
 """
 
-import logging
 from typing import Final
+
+import structlog
 
 from extender.settlement.card_session import CardSettlementSession
 from extender.settlement.node_informer import NodeInformer
@@ -20,14 +21,14 @@ from ledger.kube.hami.node_lock import NodeLock
 LOOK_SECONDS: Final = 10.0
 """How often locks are looked at."""
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("extender")
 
 
 class NodeLockCleaner:
     """Looks after the locks of one cluster's nodes."""
 
-    def __init__(self, tenure: CardSettlementSession, nodes: NodeInformer) -> None:
-        self._tenure = tenure
+    def __init__(self, session: CardSettlementSession, nodes: NodeInformer) -> None:
+        self._session = session
         self._nodes = nodes
 
     async def settle(self) -> None:
@@ -40,8 +41,7 @@ class NodeLockCleaner:
                 if await self._is_over(reading, lock):
                     await self._clear(reading)
             except ClusterError as error:
-                extra = {"node": reading.name, "reason": str(error)}
-                _log.warning("node_lock_not_settled", extra=extra)
+                _log.warning("node_lock_not_settled", node=reading.name, reason=str(error))
                 if isinstance(error, ClusterUnavailable):
                     return  # the others would get no answer either
 
@@ -54,13 +54,13 @@ class NodeLockCleaner:
         try:
             await self._clear(reading)
         except ClusterError as error:
-            _log.warning("node_lock_not_settled", extra={"node": node, "reason": str(error)})
+            _log.warning("node_lock_not_settled", node=node, reason=str(error))
 
     def _is_needed(self, reading: NodeReading, lock: NodeLock) -> bool:
         """Return whether the pod of a lock is being handed cards, as far as the ledger knows."""
-        namespace = self._tenure.qualified(lock.namespace)
-        placed = self._tenure.placement(namespace, PODS + lock.pod)
-        if placed is None or placed.node != self._tenure.qualified(reading.name):
+        namespace = self._session.qualified(lock.namespace)
+        placed = self._session.placement(namespace, PODS + lock.pod)
+        if placed is None or placed.node != self._session.qualified(reading.name):
             return False
         return placed.stage < Stage.ALLOCATED
 
@@ -69,7 +69,7 @@ class NodeLockCleaner:
 
         Raises ClusterError.
         """
-        pod = await self._tenure.cluster.get_pod(lock.namespace, lock.pod)
+        pod = await self._session.cluster.get_pod(lock.namespace, lock.pod)
         if pod is None or pod.status.has_ended():
             return True
         return pod.spec.node_name not in ("", reading.name)
@@ -77,8 +77,8 @@ class NodeLockCleaner:
     async def _clear(self, reading: NodeReading) -> None:
         """Clear the lock unless the node has changed meanwhile. Raises ClusterError."""
         changes = {annotation_names.LOCK: None}
-        await self._tenure.cluster.patch_node_annotations(
+        await self._session.cluster.patch_node_annotations(
             reading.name, changes, str(reading.version)
         )
-        self._tenure.count("node_locks_cleared_total")
-        _log.info("node_lock_cleared", extra={"node": reading.name, "lock": reading.lock})
+        self._session.count("node_locks_cleared_total")
+        _log.info("node_lock_cleared", node=reading.name, lock=reading.lock)

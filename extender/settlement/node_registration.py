@@ -9,7 +9,6 @@ bounded. A node that has used that up is read again every few seconds, until the
 """
 
 import asyncio
-import logging
 import math
 from collections.abc import Collection
 from contextlib import suppress
@@ -17,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
+import structlog
 
 from extender.settlement import node_reader
 from extender.settlement.card_session import SETTLED, CardSettlementSession
@@ -43,15 +43,15 @@ ANNOUNCED_BYTES_PER_SECOND: Final = 1024
 NODES_MAX: Final = 20_000
 """Nodes of which it is remembered how much they have added."""
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("extender")
 
 
 class NodeRegistration:
     """Tells the ledger of one cluster's nodes."""
 
-    def __init__(self, tenure: CardSettlementSession, nodes: NodeInformer) -> None:
+    def __init__(self, session: CardSettlementSession, nodes: NodeInformer) -> None:
         """Prepare; `run` does the work."""
-        self._tenure = tenure
+        self._session = session
         self._nodes = nodes
         self._due: dict[str, None] = {}
         self._uncertain: set[str] = set()
@@ -94,8 +94,8 @@ class NodeRegistration:
 
     def _everything(self) -> list[str]:
         """Return the nodes that there are, and those that the ledger has."""
-        prefix = f"{self._tenure.name}/"
-        registered = self._tenure.view.state.nodes
+        prefix = f"{self._session.name}/"
+        registered = self._session.view.state.nodes
         told = [name.removeprefix(prefix) for name in registered if name.startswith(prefix)]
         return [*self._nodes.known, *told]
 
@@ -111,12 +111,12 @@ class NodeRegistration:
         stride = CooperativeYield()
         for name in list(self._due):
             await stride.step()
-            if self._tenure.courier.is_pending("", self._tenure.qualified(name)):
+            if self._session.commands.is_pending("", self._session.qualified(name)):
                 continue
             del self._due[name]
             command = self._command(name)
             if command is not None and self._may_send(name, command):
-                await self._tenure.courier.send(command)
+                await self._session.commands.send(command)
 
     def _may_send(self, name: str, command: RegisterCards | RemoveNode) -> bool:
         """Return whether a node may add to the log now, and count what it adds."""
@@ -125,8 +125,7 @@ class NodeRegistration:
             return True
         if wait := self._rates.wait(name, clock):
             if name not in self._held:
-                told = {"node": name, "wait_seconds": math.ceil(wait)}
-                _log.warning("node_announces_too_much", extra=told)
+                _log.warning("node_announces_too_much", node=name, wait_seconds=math.ceil(wait))
             self._held.add(name)
             return False
         self._held.discard(name)
@@ -135,8 +134,8 @@ class NodeRegistration:
 
     def _command(self, name: str) -> RegisterCards | RemoveNode | None:
         """Return what the ledger is to be told of a node, None when it knows."""
-        node = self._tenure.qualified(name)
-        registered, reading = self._tenure.view.state.nodes.get(node), self._nodes.known.get(name)
+        node = self._session.qualified(name)
+        registered, reading = self._session.view.state.nodes.get(node), self._nodes.known.get(name)
         if reading is None:
             self._unready.pop(name, None)
             self._uncertain.discard(name)
@@ -145,7 +144,7 @@ class NodeRegistration:
                 return None
             return RemoveNode(node, SETTLED, self._nodes.version)
         lost = not self._is_reachable(name, reading.ready, registered)
-        now = datetime.fromtimestamp(self._tenure.now() / 1e6, UTC)
+        now = datetime.fromtimestamp(self._session.now() / 1e6, UTC)
         wanted = node_reader.cards_of(reading, registered, now, lost=lost)
         self._watch_time(name, uncertain=wanted is not None and reading.is_uncertain())
         if wanted is None or _is_as(registered, wanted):
@@ -164,7 +163,7 @@ class NodeRegistration:
         given_up = registered is not None and not any(one.healthy for one in registered.cards)
         clock = asyncio.get_running_loop().time()
         since = self._unready.setdefault(name, -math.inf if given_up else clock)
-        return clock - since < self._tenure.settings.unready_seconds
+        return clock - since < self._session.settings.unready_seconds
 
     def _watch_time(self, name: str, *, uncertain: bool) -> None:
         if uncertain:

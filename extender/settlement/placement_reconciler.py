@@ -1,9 +1,9 @@
 """Placements: what the watch of pods tells becomes placements, and how far they have come."""
 
-import logging
 from typing import Final
 
 import msgspec
+import structlog
 
 from extender.settlement import placement_commands, pod_reader
 from extender.settlement.allocation_annotations import AllocationAnnotations
@@ -24,7 +24,7 @@ CARDS: Final = "cards"
 NODE: Final = "node"
 """The kinds of drift: the annotations name other cards, the pod runs on another node."""
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("extender")
 
 
 class UnaccountedPod(msgspec.Struct, frozen=True):
@@ -38,9 +38,9 @@ class UnaccountedPod(msgspec.Struct, frozen=True):
 class PlacementReconciler:
     """Follows the placed pods of one cluster. `astray` are those that cannot be charged, by uid."""
 
-    def __init__(self, tenure: CardSettlementSession, allocations: AllocationAnnotations) -> None:
+    def __init__(self, session: CardSettlementSession, allocations: AllocationAnnotations) -> None:
         self.astray: dict[str, UnaccountedPod] = {}
-        self._tenure, self._allocations = tenure, allocations
+        self._session, self._allocations = session, allocations
         self._drifting: set[str] = set()
         self._due: dict[str, None] = {}
 
@@ -79,12 +79,12 @@ class PlacementReconciler:
             self._forget(uid)
 
     async def _take(self, pod: Pod) -> None:
-        tenure, meta = self._tenure, pod.metadata
-        namespace, key = tenure.qualified(meta.namespace), PODS + meta.name
-        placed = tenure.placement(namespace, key)
+        session, meta = self._session, pod.metadata
+        namespace, key = session.qualified(meta.namespace), PODS + meta.name
+        placed = session.placement(namespace, key)
         if placed is None and not pod_reader.names_cards(pod):
             return
-        reading = pod_reader.read(pod, tenure.name, tenure.settings.rules)
+        reading = pod_reader.read(pod, session.name, session.settings.rules)
         before = self.astray.pop(reading.uid, None)
         if reading.over:
             self._forget(reading.uid)
@@ -92,7 +92,7 @@ class PlacementReconciler:
         found = self._judge(reading, placed, pod)
         _say(reading, before, self.astray.get(reading.uid))
         for command in found:
-            await tenure.courier.send(command)
+            await session.commands.send(command)
 
     def _judge(self, reading: PodReading, placed: Placement | None, pod: Pod) -> list[AnyCommand]:
         if not reading.node:
@@ -110,7 +110,7 @@ class PlacementReconciler:
             self._drifts(reading, CARDS, wrong)
         elif placement_commands.is_outdated(reading, placed):
             self._allocations.note(reading.namespace, reading.key, reading.uid)
-        nodes, rules = self._tenure.view.state.nodes, self._tenure.settings.rules
+        nodes, rules = self._session.view.state.nodes, self._session.settings.rules
         command = placement_commands.advance_if_changed(
             reading, placed, pod, nodes.get(placed.node), rules
         )
@@ -118,7 +118,7 @@ class PlacementReconciler:
 
     def _seen(self, reading: PodReading, pod: Pod) -> list[AnyCommand]:
         """Return what charges a bound pod that somebody else has placed, if it can be charged."""
-        node, rules = self._tenure.view.state.nodes.get(reading.node), self._tenure.settings.rules
+        node, rules = self._session.view.state.nodes.get(reading.node), self._session.settings.rules
         if reading.parts is None:
             if reading.problem:
                 self._goes_astray(reading, pod, reading.problem)
@@ -137,9 +137,9 @@ class PlacementReconciler:
 
     def _is_known(self, reading: PodReading) -> bool:
         """Return whether the ledger knows a pod, or is being told of it."""
-        if self._tenure.courier.is_pending(reading.namespace, reading.key):
+        if self._session.commands.is_pending(reading.namespace, reading.key):
             return True
-        entry = self._tenure.entry(reading.namespace, reading.key)
+        entry = self._session.entry(reading.namespace, reading.key)
         return entry is not None and entry.holds_uid(reading.uid)
 
     def _goes_astray(self, reading: PodReading, pod: Pod, reason: str) -> None:
@@ -152,9 +152,10 @@ class PlacementReconciler:
         if reading.uid in self._drifting:
             return
         self._drifting.add(reading.uid)
-        self._tenure.count("placement_drift_total", kind)
-        extra = {"namespace": reading.namespace, "key": reading.key, "reason": reason}
-        _log.warning("placement_drifts", extra=extra)
+        self._session.count("placement_drift_total", kind)
+        _log.warning(
+            "placement_drifts", namespace=reading.namespace, key=reading.key, reason=reason
+        )
 
     def _forget(self, uid: str) -> None:
         self.astray.pop(uid, None)
@@ -165,5 +166,6 @@ def _say(reading: PodReading, before: UnaccountedPod | None, now: UnaccountedPod
     """Log why a pod cannot be charged, once."""
     if now is None or (before is not None and before.reason == now.reason):
         return
-    extra = {"namespace": reading.namespace, "key": reading.key, "reason": now.reason}
-    _log.warning("placement_not_known", extra=extra)
+    _log.warning(
+        "placement_not_known", namespace=reading.namespace, key=reading.key, reason=now.reason
+    )

@@ -11,8 +11,8 @@ from ledger.core.model.events import Cause
 class ClaimExpiry:
     """Withdraws the claims of one cluster. Their ages are on this replica's own clock."""
 
-    def __init__(self, tenure: CardSettlementSession) -> None:
-        self._tenure = tenure
+    def __init__(self, session: CardSettlementSession) -> None:
+        self._session = session
         self._since: dict[PreemptionClaim, float] = {}
 
     async def settle(self) -> None:
@@ -21,10 +21,10 @@ class ClaimExpiry:
         standing = self._standing()
         self._since = {claim: self._since.get(claim, now) for claim in standing}
         for claim, since in self._since.items():
-            if now - since >= self._tenure.settings.claim_seconds:
+            if now - since >= self._session.settings.claim_seconds:
                 where = claim.namespace, claim.key, claim.uid
-                await self._tenure.courier.send(Withdraw(*where, Cause.ELAPSED, SETTLED))
+                await self._session.commands.send(Withdraw(*where, Cause.ELAPSED, SETTLED))
 
     def _standing(self) -> list[PreemptionClaim]:
-        claims = self._tenure.view.state.claims.items()
-        return [one for node, kept in claims if self._tenure.owns(node) for one in kept]
+        claims = self._session.view.state.claims.items()
+        return [one for node, kept in claims if self._session.owns(node) for one in kept]

@@ -3,14 +3,15 @@
 Whoever binds a pod may die between the ledger and the API server, or get no answer. A placement
 that has stood for longer than any Binding can take, and whose pod a linearizable read that began
 after that shows unbound, will not come to be. The age alone proves nothing, nor does a read that
-failed. Ages are on this replica's own clock and start from zero with its tenure.
+failed. Ages are on this replica's own clock and start from zero with its session.
 """
 
 import asyncio
-import logging
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
+
+import structlog
 
 from extender.settlement.card_session import SETTLED, CardSettlementSession
 from extender.settlement.node_locks import NodeLockCleaner
@@ -31,7 +32,7 @@ RETRY_SECONDS_MAX: Final = 30.0
 READS_MAX: Final = 128
 """Pods that are read in one round, the oldest placements first."""
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = structlog.get_logger("extender")
 
 
 class _Subject(NamedTuple):
@@ -43,8 +44,8 @@ class _Subject(NamedTuple):
 class UnboundPlacements:
     """Settles the placements of one cluster that are not known to be bound."""
 
-    def __init__(self, tenure: CardSettlementSession, locks: NodeLockCleaner) -> None:
-        self._tenure = tenure
+    def __init__(self, session: CardSettlementSession, locks: NodeLockCleaner) -> None:
+        self._session = session
         self._locks = locks
         self._since: dict[_Subject, float] = {}
         self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
@@ -56,11 +57,11 @@ class UnboundPlacements:
     async def find(self) -> None:
         """Start the age of every placement that has none yet."""
         stride, clock = CooperativeYield(), asyncio.get_running_loop().time
-        state = self._tenure.view.state
-        for node in [name for name in state.residents if self._tenure.owns(name)]:
+        state = self._session.view.state
+        for node in [name for name in state.residents if self._session.owns(name)]:
             for namespace, key in list(state.residents.get(node, ())):
                 await stride.step()
-                placed = self._tenure.placement(namespace, key)
+                placed = self._session.placement(namespace, key)
                 if placed is not None and _is_open(placed):
                     self._since.setdefault(_Subject(namespace, key, placed.uid), clock())
 
@@ -80,7 +81,7 @@ class UnboundPlacements:
                 await self._settle(subject)
             except ClusterError as error:
                 self._backoff.failed()
-                _log.warning("binding_not_settled", extra={"reason": str(error)})
+                _log.warning("binding_not_settled", reason=str(error))
                 return
         self._backoff.reset()
 
@@ -88,7 +89,7 @@ class UnboundPlacements:
         """Yield what has stood for the whole bound; forget what is settled already."""
         now = asyncio.get_running_loop().time()
         for subject, since in list(self._since.items()):
-            if now - since < self._tenure.settings.settle_seconds:
+            if now - since < self._session.settings.settle_seconds:
                 return
             if self._placement(subject) is None:
                 del self._since[subject]
@@ -97,7 +98,7 @@ class UnboundPlacements:
 
     def _placement(self, subject: _Subject) -> Placement | None:
         """Return the placement if it still is not known to be bound."""
-        placed = self._tenure.placement(subject.namespace, subject.key)
+        placed = self._session.placement(subject.namespace, subject.key)
         if placed is None or placed.uid != subject.uid or not _is_open(placed):
             return None
         return placed
@@ -106,19 +107,19 @@ class UnboundPlacements:
         """Tell what a read shows. Raises ClusterError: then nothing is known."""
         namespace, name = local_name(subject.namespace), subject.key.removeprefix(PODS)
         since = self._since[subject]
-        pod = await self._tenure.cluster.get_pod(namespace, name)
+        pod = await self._session.cluster.get_pod(namespace, name)
         placed = self._placement(subject)
         if placed is None or self._since.get(subject) != since:
             return  # it went on, or began anew, while the pod was read
         del self._since[subject]
         if pod is not None and _is_at(pod, subject.uid, local_name(placed.node)):
             bound = Advance(*subject, Stage.BOUND, actor=SETTLED, node=placed.node)
-            await self._tenure.courier.send(bound)
+            await self._session.commands.send(bound)
             return
-        self._tenure.count("placements_undone_total")
-        _log.info("placement_undone", extra={"namespace": namespace, "key": subject.key})
+        self._session.count("placements_undone_total")
+        _log.info("placement_undone", namespace=namespace, key=subject.key)
         undo = Unplace(*subject, placed.node, Cause.UNBOUND, SETTLED, version=placed.version)
-        await self._tenure.courier.send(undo)
+        await self._session.commands.send(undo)
         await self._locks.release(placed.node, namespace, name)
 
 

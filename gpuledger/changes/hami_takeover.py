@@ -135,7 +135,14 @@ def _importing(settings: Settings, state: Callable[[], State], decided: Decide) 
         return await decided(observation.command_for(seen, ACTOR))
 
     node_rules = card_settlement_parts.node_rules(settings)
-    return HamiImporter(settings.cluster, rules, node_rules, state, decided, make_known)
+    return HamiImporter(
+        settings.cluster,
+        rules=rules,
+        node_rules=node_rules,
+        state=state,
+        decide=decided,
+        make_known=make_known,
+    )
 
 
 def _writing(writer: Writer) -> Decide:

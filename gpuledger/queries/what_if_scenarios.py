@@ -247,7 +247,7 @@ def _scenario(
     name: str, read: _LogRange, fleet: Fleet, arrivals: Sequence[Arrival], choose: ChooseSeat
 ) -> Scenario:
     try:
-        replay = Replay(fleet, read.begin, read.end)
+        replay = Replay(fleet, begin=read.begin, end=read.end)
     except ValueError as error:
         raise CommandError(Exit.USAGE, str(error)) from error
     with bar(name) as progress:

@@ -23,7 +23,7 @@ def card_settlement(
     return CardSettlement(
         view,
         cluster,
-        settings.cluster,
+        name=settings.cluster,
         now=lambda: time.time_ns() // 1_000,
         settings=CardSettings(
             rules=service_parts.demand_rules(settings),

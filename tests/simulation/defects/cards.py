@@ -51,11 +51,11 @@ def _unclear_means_refused(put: Put) -> None:
 def _age_is_proof(put: Put) -> None:
     async def settle(self: UnboundPlacements, subject: Any) -> None:
         del self._since[subject]
-        placed = self._tenure.placement(subject.namespace, subject.key)
+        placed = self._session.placement(subject.namespace, subject.key)
         if placed is not None:
             who = subject.namespace, subject.key, subject.uid
             undo = commands.Unplace(*who, placed.node, events.Cause.UNBOUND, SETTLED, bound=True)
-            await self._tenure.courier.send(undo)
+            await self._session.commands.send(undo)
 
     put(UnboundPlacements, "_settle", settle)
     short = msgspec.structs.replace(simulated_extender.SETTINGS, settle_seconds=SETTLE_SECONDS / 8)

@@ -46,7 +46,9 @@ class SimulatedExtender:
         self._writer = writer
         self._inventory = ClusterInventory(cluster.name, Overlay())
         writer.subscribe(self._follow)
-        self.settlement = CardSettlement(writer, cluster, cluster.name, now=now, settings=SETTINGS)
+        self.settlement = CardSettlement(
+            writer, cluster, name=cluster.name, now=now, settings=SETTINGS
+        )
         self.settlement.nodes.set_scores = self._inventory.set_scores
         service = ExtenderPorts(ledger, writer, cluster, lambda: RULES)
         clock = asyncio.get_running_loop().time

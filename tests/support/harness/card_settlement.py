@@ -138,7 +138,7 @@ class CardWorld(World):
         card_settlement = CardSettlement(
             writer,
             cluster,
-            CLUSTER,
+            name=CLUSTER,
             now=lambda: self.now,
             settings=card_settings,
             rules=rules,

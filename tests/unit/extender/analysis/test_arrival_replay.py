@@ -33,7 +33,7 @@ def arrival(name: str, began: int, ended: int = FOREVER, **share: Any) -> Arriva
 def replayed(*arrivals: Arrival, on: Fleet | None = None, begin: int = 0) -> ReplayOutcome:
     cards = on or fleet()
     choose = by_preferences(FitPreferences(), cards, keep_types=False)
-    return Replay(cards, begin, 100).run(arrivals, choose, lambda _done, _total: None)
+    return Replay(cards, begin=begin, end=100).run(arrivals, choose, lambda _done, _total: None)
 
 
 def test_who_leaves_makes_room_for_who_comes_at_the_same_time() -> None:
@@ -83,5 +83,7 @@ def test_a_wish_is_read_back_from_what_a_container_got() -> None:
 @pytest.mark.parametrize("cards", [{}, {"n1": {}}])
 def test_no_card_is_a_reason(cards: dict[str, dict[str, Card]]) -> None:
     choose = by_preferences(FitPreferences(), fleet(), keep_types=False)
-    outcome = Replay(cards, 0, 100).run([arrival("one", 1)], choose, lambda _done, _total: None)
+    outcome = Replay(cards, begin=0, end=100).run(
+        [arrival("one", 1)], choose, lambda _done, _total: None
+    )
     assert outcome.reasons == {"NodeUnregistered": 1}

@@ -32,8 +32,8 @@ def leaving(memory: int, *held: tuple[int, int], uuids: tuple[str, ...] = ()) ->
     wanted = DeviceRequest("nvidia", 1, memory, 0, 0, False, choice)
     wish = PodDeviceRequest((ContainerDeviceRequests("main", Phase.APP, (wanted,)),))
     there = {place: state.namespaces[TEAM].placed[place[1]] for place in state.residents[NODE]}
-    selecting = InventoryFit(inventory, FitPreferences(), clock=lambda: 0.0)
-    return [one.pod for one in victims(selecting, request_for(Pod(), wish, "c1"), "n1", there)]
+    fit = InventoryFit(inventory, FitPreferences(), clock=lambda: 0.0)
+    return [one.pod for one in victims(fit, request_for(Pod(), wish, "c1"), "n1", there)]
 
 
 @pytest.mark.parametrize(

@@ -214,8 +214,8 @@ async def test_an_extender_that_was_only_slow_takes_nothing_from_the_one_that_fe
 
 def slow_settings(slow: ExtenderReplica) -> None:
     """Have an extender wait before it fences, so that the two do not take turns."""
-    proposing: Any = slow.extender.placements
-    proposing._fence_seconds = 60.0
+    placements: Any = slow.extender.placements
+    placements._fence_seconds = 60.0
 
 
 async def test_extenders_that_fence_one_another_wait_longer_each_time(

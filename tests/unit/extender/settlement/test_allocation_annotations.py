@@ -1,9 +1,9 @@
 """The annotation of a resized pod gets the amounts of the log, after its event is there."""
 
-import logging
 from functools import partial
 
 import pytest
+from structlog.testing import capture_logs
 from support.harness.card_settlement import (
     ALLOCATED,
     NAMESPACE,
@@ -86,16 +86,14 @@ async def test_an_annotation_that_a_crash_has_left_behind_is_repaired_at_the_sta
 @pytest.mark.parametrize(
     "error", [VersionConflict("changed"), Forbidden("no"), ClusterUnavailable("gone")]
 )
-async def test_a_write_that_fails_is_tried_again(
-    error: ClusterError, caplog: pytest.LogCaptureFixture
-):
+async def test_a_write_that_fails_is_tried_again(error: ClusterError):
     async with card_world() as one, settling_cards(one):
         await placed(one, "p")
         one.nodes.refused.append(error)
-        with caplog.at_level(logging.WARNING):
+        with capture_logs() as logs:
             await resize(one, "p", 500)
             await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
-        told = caplog.messages.count("allocation_not_written")
+        told = [log["event"] for log in logs].count("allocation_not_written")
         assert told == (0 if isinstance(error, VersionConflict) else 1)
 
 

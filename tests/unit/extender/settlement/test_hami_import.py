@@ -47,7 +47,12 @@ class Ledger:
 
     async def imports(self, nodes, pods):
         importing = HamiImporter(
-            CLUSTER, RULES, NodeRules(), lambda: self.state, self.decide, self.make_known
+            CLUSTER,
+            rules=RULES,
+            node_rules=NodeRules(),
+            state=lambda: self.state,
+            decide=self.decide,
+            make_known=self.make_known,
         )
         return await importing.take(nodes, pods, datetime.fromtimestamp(NOW, UTC), dry_run=False)
 

@@ -1,10 +1,10 @@
 """Where pods are is told as it is: ours come further, others' are charged, and drift is counted."""
 
 import asyncio
-import logging
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from support.harness.card_settlement import ALLOCATED, card_text, card_world, settling_cards
 from support.harness.settlement import CLUSTER
 
@@ -67,17 +67,17 @@ async def test_a_pod_whose_node_announces_nothing_yet_is_charged_as_soon_as_it_d
         await one.until(lambda: one.cards.astray == 0)
 
 
-async def test_why_a_pod_cannot_be_charged_is_logged_once(caplog: pytest.LogCaptureFixture):
+async def test_why_a_pod_cannot_be_charged_is_logged_once():
     async with card_world() as one, settling_cards(one):
         await ready(one)
-        with caplog.at_level(logging.WARNING):
+        with capture_logs() as logs:
             one.add_pod("p", node="n9", parts=ON_0)
             await one.until(lambda: one.cards.astray == 1)
             for number in range(3):
                 one.server.update("pods", "red", "p", metadata={"labels": {"n": str(number)}})
             one.add_pod("q", node="n1", parts=ON_0)
             await one.until(lambda: one.placed("q") is not None)
-        assert caplog.messages.count("placement_not_known") == 1
+        assert [log["event"] for log in logs].count("placement_not_known") == 1
 
 
 async def test_what_a_pod_was_given_may_exceed_a_card_because_it_is_the_truth():

@@ -13,10 +13,10 @@ from extender.verbs.filter_wait import (
 
 
 def test_a_pod_is_waited_for_only_once_it_has_been_asked_about_before():
-    patience = FilterWaitBudget(0.0)
-    assert patience.seconds_for("a", 0.0, is_claimed=False) == 0.0
-    assert patience.seconds_for("b", 0.0, is_claimed=False) == 0.0
-    assert patience.seconds_for("a", 0.0, is_claimed=False) == AGAIN_SECONDS
+    budget = FilterWaitBudget(0.0)
+    assert budget.seconds_for("a", 0.0, is_claimed=False) == 0.0
+    assert budget.seconds_for("b", 0.0, is_claimed=False) == 0.0
+    assert budget.seconds_for("a", 0.0, is_claimed=False) == AGAIN_SECONDS
 
 
 def test_a_pod_that_others_are_evicted_for_is_waited_for_at_once_and_longer():
@@ -29,11 +29,11 @@ def test_a_pod_that_others_are_evicted_for_is_waited_for_at_once_and_longer():
 def test_of_many_pods_few_are_waited_for_and_one_more_after_each_pause(
     *, is_claimed: bool, every: float
 ):
-    patience = FilterWaitBudget(0.0)
+    budget = FilterWaitBudget(0.0)
 
     def waits(now: float) -> int:
         found = [
-            patience.seconds_for(f"p-{number}", now, is_claimed=is_claimed) for number in range(20)
+            budget.seconds_for(f"p-{number}", now, is_claimed=is_claimed) for number in range(20)
         ]
         longest = FREED_SECONDS if is_claimed else AGAIN_SECONDS
         return found.count(longest)
