@@ -202,9 +202,9 @@ def by_preferences(preferences: FitPreferences, fleet: Fleet, *, keep_types: boo
     """Return the choice of the extender; `fleet` has the cards that arrivals were on."""
 
     def choose(replay: Replay, arrival: Arrival) -> ReplaySeat | str:
-        wish = device_request_for(arrival.parts, fleet[arrival.node], keep_types=keep_types)
+        request = device_request_for(arrival.parts, fleet[arrival.node], keep_types=keep_types)
         question = FitQuestion(
-            wish,
+            request,
             replay.rows,
             preferences.node_policy,
             preferences.card_policies,
@@ -217,7 +217,7 @@ def by_preferences(preferences: FitPreferences, fleet: Fleet, *, keep_types: boo
             return _reason(fits)
         # Of equally good nodes the first by name, as rows are in that order.
         place = int(np.where(fits.feasible, fits.score, -np.inf).argmax())
-        return ReplaySeat(int(replay.rows[place]), chosen_parts(fits, place, arrays, wish))
+        return ReplaySeat(int(replay.rows[place]), chosen_parts(fits, place, arrays, request))
 
     return choose
 

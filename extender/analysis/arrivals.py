@@ -1,6 +1,6 @@
 """Arriving: which pods were given cards in a stretch of the log, when, and for how long.
 
-What a pod wanted is not in the log, what it got is; so its wish is read back from that. Where it
+What a pod wanted is not in the log, what it got is; so its request is read back from that. Where it
 named types, uuids or a NUMA node is not known any more, and a percentage has become MiB.
 """
 
@@ -130,7 +130,7 @@ class ArrivalRecorder:
 def device_request_for(
     parts: Parts, cards: dict[str, Card], *, keep_types: bool
 ) -> PodDeviceRequest:
-    """Return a wish for what a pod got of a node's cards, of their types or of any.
+    """Return a request for what a pod got of a node's cards, of their types or of any.
 
     Of cards of one vendor, a container wants as much of each as it got of the one it got most of.
     """

@@ -38,13 +38,13 @@ class CardVerdict(msgspec.Struct, frozen=True):
 
 
 def verdicts(
-    fits: FitResult, place: int, arrays: Arrays, wish: PodDeviceRequest, parts: Parts
+    fits: FitResult, place: int, arrays: Arrays, request: PodDeviceRequest, parts: Parts
 ) -> list[CardVerdict]:
     """Return the verdicts about the cards of the node at a place of the question's rows."""
     row = int(fits.rows[place])
     chosen = {share.uuid for part in parts for share in part.shares}
     return [
-        _verdict(fits, place, arrays, column, wish, chosen)
+        _verdict(fits, place, arrays, column, request, chosen)
         for column in range(arrays.columns)
         if arrays.present[row, column]
     ]
@@ -55,7 +55,7 @@ def _verdict(
     place: int,
     arrays: Arrays,
     column: int,
-    wish: PodDeviceRequest,
+    request: PodDeviceRequest,
     chosen: set[str],
 ) -> CardVerdict:
     row, reason = int(fits.rows[place]), None
@@ -66,7 +66,7 @@ def _verdict(
         for name in ("memory", "cores", "slots")
     }
     amount = _AMOUNTS.get(reason) if reason is not None else None
-    wanted = _largest(wish, amount, int(arrays.memory[row, column])) if amount else 0
+    wanted = _largest(request, amount, int(arrays.memory[row, column])) if amount else 0
     uuid = arrays.uuids[row][column]
     return CardVerdict(
         int(arrays.index[row, column]),
@@ -81,9 +81,9 @@ def _verdict(
     )
 
 
-def _largest(wish: PodDeviceRequest, amount: str, memory: int) -> int:
+def _largest(request: PodDeviceRequest, amount: str, memory: int) -> int:
     """Return the most of an amount that any container wants of a card of so many MiB."""
-    asked = [card for one in wish.wishes for card in one.cards]
+    asked = [card for one in request.wishes for card in one.cards]
     if amount == "cores":
         return max(card.cores for card in asked)
     return max(card.memory or card.percentage * memory // 100 for card in asked)

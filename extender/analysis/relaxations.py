@@ -15,11 +15,11 @@ from extender.inventory.arrays import Booleans
 from ledger.kube.requests.device_requests import DeviceRequest, DeviceSelector, PodDeviceRequest
 
 Fitting = Callable[[PodDeviceRequest], Booleans]
-"""On which nodes a wish fits."""
+"""On which nodes a request fits."""
 
 
 class Relaxation(msgspec.Struct, frozen=True):
-    """What to ask for otherwise, and the wish then; `now` and `then` are 0 where it is no amount.
+    """A change of a request, and the request with it; `now` and `then` are 0 if it is no amount.
 
     `memory` is MiB, `percentage` percent of the memory and `cores` percent of each card, `cards`
     how many of them a container has; of a whole card, `percentage` is about its cores as well.
@@ -30,11 +30,11 @@ class Relaxation(msgspec.Struct, frozen=True):
     what: str
     now: int
     then: int
-    wish: PodDeviceRequest
+    request: PodDeviceRequest
 
 
 class _Amount(msgspec.Struct, frozen=True):
-    """An amount of a wish that can be lower, down to `least`."""
+    """An amount of a request that can be lower, down to `least`."""
 
     what: str
     least: int
@@ -42,44 +42,45 @@ class _Amount(msgspec.Struct, frozen=True):
     capped: Callable[[DeviceRequest, int], DeviceRequest]
 
 
-def relaxations_of(wish: PodDeviceRequest, fitting: Fitting) -> Iterator[Relaxation]:
+def relaxations_of(request: PodDeviceRequest, fitting: Fitting) -> Iterator[Relaxation]:
     """Yield each single change with which a pod fits that fits nowhere, with the largest amount."""
     for amount in _AMOUNTS:
-        found = _largest(wish, amount, fitting)
+        found = _largest(request, amount, fitting)
         if found is not None:
             yield found
     for what, change in _CONDITIONS.items():
-        other = change(wish)
-        if other != wish and fitting(other).any():
+        other = change(request)
+        if other != request and fitting(other).any():
             yield Relaxation(what, 0, 0, other)
 
 
-def _largest(wish: PodDeviceRequest, amount: _Amount, fitting: Fitting) -> Relaxation | None:
+def _largest(request: PodDeviceRequest, amount: _Amount, fitting: Fitting) -> Relaxation | None:
     """Return the largest amount with which the pod fits; None when the least is too much."""
-    now = max((amount.of(card) for one in wish.wishes for card in one.cards), default=0)
+    now = max((amount.of(card) for one in request.wishes for card in one.cards), default=0)
     low, high = amount.least, now - 1
-    if high < low or not fitting(_capped(wish, amount, low)).any():
+    if high < low or not fitting(_capped(request, amount, low)).any():
         return None
     while low < high:
         middle = (low + high + 1) // 2
-        if fitting(_capped(wish, amount, middle)).any():
+        if fitting(_capped(request, amount, middle)).any():
             low = middle
         else:
             high = middle - 1
-    return Relaxation(amount.what, now, low, _capped(wish, amount, low))
+    return Relaxation(amount.what, now, low, _capped(request, amount, low))
 
 
-def _capped(wish: PodDeviceRequest, amount: _Amount, most: int) -> PodDeviceRequest:
-    return _each(wish, lambda card: amount.capped(card, most))
+def _capped(request: PodDeviceRequest, amount: _Amount, most: int) -> PodDeviceRequest:
+    return _each(request, lambda card: amount.capped(card, most))
 
 
 def _each(
-    wish: PodDeviceRequest, change: Callable[[DeviceRequest], DeviceRequest]
+    request: PodDeviceRequest, change: Callable[[DeviceRequest], DeviceRequest]
 ) -> PodDeviceRequest:
     wishes = tuple(
-        structs.replace(one, cards=tuple(change(card) for card in one.cards)) for one in wish.wishes
+        structs.replace(one, cards=tuple(change(card) for card in one.cards))
+        for one in request.wishes
     )
-    return structs.replace(wish, wishes=wishes)
+    return structs.replace(request, wishes=wishes)
 
 
 def _less_memory(card: DeviceRequest, most: int) -> DeviceRequest:
@@ -106,29 +107,31 @@ def _fewer_cards(card: DeviceRequest, most: int) -> DeviceRequest:
 
 
 def _of_choice(
-    wish: PodDeviceRequest, change: Callable[[DeviceSelector], DeviceSelector]
+    request: PodDeviceRequest, change: Callable[[DeviceSelector], DeviceSelector]
 ) -> PodDeviceRequest:
-    return _each(wish, lambda card: structs.replace(card, choice=change(card.choice)))
+    return _each(request, lambda card: structs.replace(card, choice=change(card.choice)))
 
 
-def _any_type(wish: PodDeviceRequest) -> PodDeviceRequest:
-    return _of_choice(wish, lambda one: structs.replace(one, use_types=(), nouse_types=(), mode=""))
+def _any_type(request: PodDeviceRequest) -> PodDeviceRequest:
+    return _of_choice(
+        request, lambda one: structs.replace(one, use_types=(), nouse_types=(), mode="")
+    )
 
 
-def _any_uuid(wish: PodDeviceRequest) -> PodDeviceRequest:
-    return _of_choice(wish, lambda one: structs.replace(one, use_uuids=(), nouse_uuids=()))
+def _any_uuid(request: PodDeviceRequest) -> PodDeviceRequest:
+    return _of_choice(request, lambda one: structs.replace(one, use_uuids=(), nouse_uuids=()))
 
 
-def _any_numa(wish: PodDeviceRequest) -> PodDeviceRequest:
-    return structs.replace(wish, numa_bind=False)
+def _any_numa(request: PodDeviceRequest) -> PodDeviceRequest:
+    return structs.replace(request, numa_bind=False)
 
 
-def _also_used(wish: PodDeviceRequest) -> PodDeviceRequest:
+def _also_used(request: PodDeviceRequest) -> PodDeviceRequest:
     """Take cards that others use, too, by another policy than `mutex`."""
-    if "mutex" not in wish.card_policies:
-        return wish
-    left = tuple(word for word in wish.card_policies if word != "mutex")
-    return structs.replace(wish, card_policies=left or ("spread",))
+    if "mutex" not in request.card_policies:
+        return request
+    left = tuple(word for word in request.card_policies if word != "mutex")
+    return structs.replace(request, card_policies=left or ("spread",))
 
 
 _AMOUNTS: Final = (

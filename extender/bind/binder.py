@@ -147,7 +147,7 @@ class Binder:
             if isinstance(found, BindResult):
                 return found
             again = self._requests.read(found)
-            if isinstance(again, Denial) or again.wish != request.wish:
+            if isinstance(again, Denial) or again.devices != request.devices:
                 return BindResult("refused", OTHER_REQUEST)
             request = again
         return BindResult("changed", "the pod changes too often: try again")
@@ -180,8 +180,9 @@ class Binder:
             written = BindingOutcome(BindingState.REFUSED, LATE, request.pod)
         else:
             cards = (*known.cards, *known.lost) if known is not None else ()
+            labels = labels_of(node)
             annotations = annotations_of(placed.parts, node, cards, self._now())
-            written = await self._writer.write(request.pod, node, annotations, labels_of(node))
+            written = await self._writer.write(request.pod, node, annotations, labels)
         if written.outcome is BindingState.CHANGED and written.pod is not None:
             await self._give_back(request, where, request.version)
             return written.pod
@@ -200,7 +201,7 @@ class Binder:
                 break
             pod = written.pod
             again = self._requests.read(pod)
-            if isinstance(again, Denial) or again.wish != request.wish:
+            if isinstance(again, Denial) or again.devices != request.devices:
                 break
         return _result_of(written)
 

@@ -286,7 +286,7 @@ class PlacementService:
             request.uid,
             name,
             chosen.parts,
-            placement_overrides(chosen.parts, request.wish, self._ports.rules(), cards),
+            placement_overrides(chosen.parts, request.devices, self._ports.rules(), cards),
             chosen.unused_only,
             actor=ACTOR,
             version=request.version,

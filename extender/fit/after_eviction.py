@@ -31,7 +31,7 @@ def cards_after(
     arrays = fit.inventory.arrays
     with _left(arrays, row, leaving):
         fits = fit.fits(request, np.array([row], np.int64))
-    return chosen_parts(fits, 0, arrays, request.wish) if fits.feasible[0] else None
+    return chosen_parts(fits, 0, arrays, request.devices) if fits.feasible[0] else None
 
 
 @contextmanager

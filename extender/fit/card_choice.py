@@ -23,7 +23,7 @@ from ledger.kube.requests.device_requests import ContainerDeviceRequests, Device
 class ChoiceStep(NamedTuple):
     """One card for one container on each node: its column, MiB, percent, and its instance.
 
-    `container` is a place in the pod's wishes. What it says of nodes that are not feasible is
+    `container` is a place in the pod's request. What it says of nodes that are not feasible is
     nothing.
     """
 
@@ -55,13 +55,13 @@ class ContainerCards(msgspec.Struct):
 
 
 class ContainerFit(NamedTuple):
-    """A container of the pod: its place among the wishes, its wish, and the cards it prefers.
+    """A container of the pod: its place among the wishes, its request, and the cards it prefers.
 
     `left` is how many MiB quotas leave it on each node, None where nothing bounds that.
     """
 
     place: int
-    wish: ContainerDeviceRequests
+    request: ContainerDeviceRequests
     prefer: Booleans | None
     left: Integers | None
 
@@ -72,7 +72,7 @@ def choose_cards(
     """Give a container all its cards, on one NUMA node where the pod wants that."""
     everywhere = _begin(cards, load)
     _give_all(cards, everywhere, container, question, None)
-    if not question.wish.numa_bind:
+    if not question.request.numa_bind:
         return everywhere
     return _bound(cards, load, container, question, everywhere)
 
@@ -156,13 +156,18 @@ def _give_all(
     only: Booleans | None,
 ) -> None:
     alone = UNUSED_ONLY in question.card_policies
-    for wish in container.wish.cards:
-        criteria = card_filters.criteria_of(cards, wish, alone=alone)
+    for request in container.request.cards:
+        criteria = card_filters.criteria_of(cards, request, alone=alone)
         given.insufficient |= criteria.too_few & given.ok
         given.ok &= ~criteria.too_few
         if criteria.possible:
             choice = _DeviceChoice(
-                cards, given, container=container, question=question, wish=wish, criteria=criteria
+                cards,
+                given,
+                container=container,
+                question=question,
+                request=request,
+                criteria=criteria,
             )
             choice.give(only)
 
@@ -177,11 +182,11 @@ class _DeviceChoice:
         *,
         container: ContainerFit,
         question: FitQuestion,
-        wish: DeviceRequest,
+        request: DeviceRequest,
         criteria: DeviceCriteria,
     ) -> None:
         self.cards, self.given, self.container = cards, given, container
-        self.question, self.wish, self.criteria = question, wish, criteria
+        self.question, self.request, self.criteria = question, request, criteria
         self.picked = np.zeros(cards.shape, np.bool_)
         self.fitting: Booleans | None = None
         self.sets: Integers | None = None
@@ -191,9 +196,9 @@ class _DeviceChoice:
         codes, wanted, keys = self._looked(only)
         if not self.given.steps:
             self.given.codes = codes.copy()
-        for number in range(self.wish.count):
+        for number in range(self.request.count):
             if number and not self.given.ok.any():
-                self.given.steps += self.given.steps[-1:] * (self.wish.count - number)
+                self.given.steps += self.given.steps[-1:] * (self.request.count - number)
                 return
             if number and (self.cards.any_cut or self.container.left is not None):
                 codes, wanted, keys = self._looked(only)
@@ -210,13 +215,13 @@ class _DeviceChoice:
         about cards that nothing was put on.
         """
         load, left = self.given.load, self._left()
-        wanted = card_filters.amounts_of(self.cards, load, self.wish)
+        wanted = card_filters.amounts_of(self.cards, load, self.request)
         codes = card_filters.filter_codes(self.cards, load, self.criteria, wanted, left)
         if only is not None:
             codes[~only & (codes == card_filters.FITS)] = card_filters.NUMA
         if self.fitting is None:
             self.fitting = codes == card_filters.FITS
-        offer = CardCandidates(self.cards, load, wanted, self.fitting, self.wish.count)
+        offer = CardCandidates(self.cards, load, wanted, self.fitting, self.request.count)
         keys = scores.policy_keys(offer, self.question.card_policies, self.question.weights)
         if self.container.prefer is not None:
             keys = [(~self.container.prefer).astype(np.float64), *keys]
@@ -227,14 +232,14 @@ class _DeviceChoice:
         return None if left is None else left - self.given.taken
 
     def _as_a_set(self) -> bool:
-        return self.wish.count > 1 and "topology-aware" in self.question.card_policies
+        return self.request.count > 1 and "topology-aware" in self.question.card_policies
 
     def _set(self, fitting: Booleans, wanted: CardAmounts, keys: list[Floats]) -> Integers:
         """Return the columns of the best linked cards."""
         order = np.lexsort([*reversed(keys), ~fitting], axis=-1)
         left = self._left()
         unbounded = np.full(len(fitting), np.iinfo(np.int64).max)
-        bounds = self.wish.count, unbounded if left is None else left
+        bounds = self.request.count, unbounded if left is None else left
         return topology.sets(self.cards, fitting, order, wanted.memory, bounds)
 
     def _pick(self, number: int, codes: Codes, wanted: CardAmounts, keys: list[Floats]) -> None:
@@ -252,7 +257,7 @@ class _DeviceChoice:
         step = self._step(wanted, rows, columns)
         given.steps.append(step)
         self._put(step, wanted, np.nonzero(found)[0])
-        if self.question.wish.numa_bind:
+        if self.question.request.numa_bind:
             self._count_cost([key[rows, columns] for key in keys])
 
     def _step(self, wanted: CardAmounts, rows: Integers, columns: Integers) -> ChoiceStep:
@@ -262,7 +267,7 @@ class _DeviceChoice:
             instance = wanted.room.number[rows, columns]
         return ChoiceStep(
             self.container.place,
-            self.wish.exclusive,
+            self.request.exclusive,
             columns,
             np.broadcast_to(wanted.memory, shape)[rows, columns],
             np.broadcast_to(wanted.cores, shape)[rows, columns],
@@ -275,7 +280,7 @@ class _DeviceChoice:
         load.memory[rows, columns] += step.memory[rows]
         load.cores[rows, columns] += step.cores[rows]
         load.slots[rows, columns] += 1
-        if self.wish.exclusive:
+        if self.request.exclusive:
             load.alone = load.alone.copy()
             load.alone[rows, columns] += 1
         if wanted.room is not None:

@@ -89,7 +89,7 @@ class DeviceCriteria(NamedTuple):
     `possible`, more are asked for than any node of the arrays can give.
     """
 
-    wish: DeviceRequest
+    request: DeviceRequest
     alone: bool
     kind_differs: Booleans
     uuid_differs: Booleans
@@ -97,41 +97,41 @@ class DeviceCriteria(NamedTuple):
     possible: bool
 
 
-def criteria_of(cards: CardWindow, wish: DeviceRequest, *, alone: bool) -> DeviceCriteria:
+def criteria_of(cards: CardWindow, request: DeviceRequest, *, alone: bool) -> DeviceCriteria:
     """Return the criteria of a request, which do not change while cards are chosen."""
-    of_vendor = _of_vendor(cards, wish.vendor)
+    of_vendor = _of_vendor(cards, request.vendor)
     return DeviceCriteria(
-        wish,
+        request,
         alone,
-        _kind_differs(cards, wish, of_vendor),
-        _uuid_differs(cards, wish.choice),
-        _too_few(cards, wish, cards.present & of_vendor),
-        wish.count <= (SHARES_MAX if MIG in cards.arrays.modes else cards.shape[1]),
+        _kind_differs(cards, request, of_vendor),
+        _uuid_differs(cards, request.choice),
+        _too_few(cards, request, cards.present & of_vendor),
+        request.count <= (SHARES_MAX if MIG in cards.arrays.modes else cards.shape[1]),
     )
 
 
-def amounts_of(cards: CardWindow, load: CardLoads, wish: DeviceRequest) -> CardAmounts:
+def amounts_of(cards: CardWindow, load: CardLoads, request: DeviceRequest) -> CardAmounts:
     """Return the amounts that a container would take of each card."""
-    if wish.percentage:
-        memory = cards.memory * wish.percentage // 100
+    if request.percentage:
+        memory = cards.memory * request.percentage // 100
     else:
-        memory = np.full((1, 1), wish.memory)
+        memory = np.full((1, 1), request.memory)
     if not cards.any_cut:
-        return CardAmounts(memory, np.full((1, 1), wish.cores), None)
-    room = mig.choose_instances(cards, load, wish, memory)
+        return CardAmounts(memory, np.full((1, 1), request.cores), None)
+    room = mig.choose_instances(cards, load, request, memory)
     return CardAmounts(room.memory, room.cores, room)
 
 
 def filter_codes(
     cards: CardWindow,
     load: CardLoads,
-    asked: DeviceCriteria,
+    criteria: DeviceCriteria,
     wanted: CardAmounts,
     left: Integers | None,
 ) -> Codes:
     """Return the code of each card; `left` is how many MiB quotas leave the pod, by row."""
     found = np.zeros(cards.shape, np.int8)
-    broken = [*_of_cards(cards, load, asked), *_of_amounts(cards, load, asked, wanted, left)]
+    broken = [*_of_cards(cards, load, criteria), *_of_amounts(cards, load, criteria, wanted, left)]
     for code, where in broken:
         np.maximum(found, where.view(np.int8) * np.int8(code), out=found)
     np.maximum(found, (~cards.present).view(np.int8) * np.int8(ABSENT), out=found)
@@ -144,26 +144,26 @@ def count_by_row(cards: Booleans) -> Integers:
     return found
 
 
-def _too_few(cards: CardWindow, wish: DeviceRequest, of_vendor: Booleans) -> Booleans:
+def _too_few(cards: CardWindow, request: DeviceRequest, of_vendor: Booleans) -> Booleans:
     if not cards.any_cut:
-        return count_by_row(of_vendor) < wish.count
+        return count_by_row(of_vendor) < request.count
     times = np.where(cards.cut, cards.slots, 1)
-    few: Booleans = np.where(of_vendor, times, 0).sum(axis=1) < wish.count
+    few: Booleans = np.where(of_vendor, times, 0).sum(axis=1) < request.count
     return few
 
 
 def _of_cards(
-    cards: CardWindow, load: CardLoads, asked: DeviceCriteria
+    cards: CardWindow, load: CardLoads, criteria: DeviceCriteria
 ) -> Iterator[tuple[int, Booleans]]:
     """Yield the rules that do not ask how much a container takes."""
     yield _ILL, ~cards.usable
     yield _CORDONED, cards.cordoned
-    yield _KIND, asked.kind_differs
-    yield _UUID, asked.uuid_differs
+    yield _KIND, criteria.kind_differs
+    yield _UUID, criteria.uuid_differs
     yield _SLOTS, load.slots >= cards.slots
-    if asked.alone:
+    if criteria.alone:
         yield _IN_USE, load.slots > 0
-    if asked.wish.exclusive:
+    if criteria.request.exclusive:
         yield _SHARED, load.slots > 0
     else:
         yield _NOT_SHARED, load.alone > 0
@@ -172,7 +172,7 @@ def _of_cards(
 def _of_amounts(
     cards: CardWindow,
     load: CardLoads,
-    asked: DeviceCriteria,
+    criteria: DeviceCriteria,
     wanted: CardAmounts,
     left: Integers | None,
 ) -> Iterator[tuple[int, Booleans]]:
@@ -181,7 +181,7 @@ def _of_amounts(
         yield _QUOTA, wanted.memory > left[:, None]
     yield _MEMORY, load.memory + wanted.memory > cards.memory
     yield _CORES, load.cores + wanted.cores > cards.cores
-    if not asked.wish.cores:
+    if not criteria.request.cores:
         spent = (load.cores >= cards.cores) & (cards.cores > 0) & (wanted.cores == 0)
         yield _NO_CORES_LEFT, spent
     if wanted.room is not None:
@@ -197,8 +197,8 @@ def _of_vendor(cards: CardWindow, vendor: str) -> Booleans:
     return ours
 
 
-def _kind_differs(cards: CardWindow, wish: DeviceRequest, of_vendor: Booleans) -> Booleans:
-    arrays, choice = cards.arrays, wish.choice
+def _kind_differs(cards: CardWindow, request: DeviceRequest, of_vendor: Booleans) -> Booleans:
+    arrays, choice = cards.arrays, request.choice
     differs = ~of_vendor
     if choice.use_types or choice.nouse_types:
         bad = [not _accepts_type(choice, kind) for kind in arrays.kinds or [""]]

@@ -93,15 +93,15 @@ def priorities(fits: FitResult) -> Integers:
     return scores.scaled(fits.score, fits.feasible)
 
 
-def chosen_parts(fits: FitResult, place: int, arrays: Arrays, wish: PodDeviceRequest) -> Parts:
+def chosen_parts(fits: FitResult, place: int, arrays: Arrays, request: PodDeviceRequest) -> Parts:
     """Return the cards that were chosen on the feasible node at a place of the question's rows."""
     row = int(fits.rows[place])
-    shares: list[list[Share]] = [[] for _ in wish.wishes]
+    shares: list[list[Share]] = [[] for _ in request.wishes]
     for step in fits.steps:
         shares[step.container].append(_share(step, place, arrays, row))
     return tuple(
         Part(one.container, one.phase, tuple(given))
-        for one, given in zip(wish.wishes, shares, strict=True)
+        for one, given in zip(request.wishes, shares, strict=True)
     )
 
 
@@ -213,12 +213,12 @@ def _walk(cards: CardWindow, before: CardLoads, question: FitQuestion) -> _Walk:
     )
     load, taken = before, np.zeros(rows, np.int64)
     beside: list[tuple[int, CardLoads, Integers]] = []
-    for place, wish in enumerate(question.wish.wishes):
-        if not wish.cards:
+    for place, request in enumerate(question.request.wishes):
+        if not request.cards:
             continue
         if not walk.ok.any():
             return walk
-        if wish.phase == Phase.INIT:
+        if request.phase == Phase.INIT:
             beside.append((place, load, taken))
             continue
         given = _give(cards, load, walk, (place, None, taken), question)
@@ -243,7 +243,7 @@ def _give(
     """Give one container its cards; where that fails, the pod does not fit."""
     place, prefer, taken = container
     left = card_choice.memory_left(question, taken)
-    asked = ContainerFit(place, question.wish.wishes[place], prefer, left)
+    asked = ContainerFit(place, question.request.wishes[place], prefer, left)
     given = card_choice.choose_cards(cards, load, asked, question)
     failed = walk.ok & ~given.ok
     walk.codes[failed] = given.codes[failed]

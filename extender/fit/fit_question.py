@@ -24,7 +24,7 @@ class FitQuestion(msgspec.Struct, frozen=True):
     `node_score`, where given, scores nodes in place of the policy.
     """
 
-    wish: PodDeviceRequest
+    request: PodDeviceRequest
     rows: Integers
     node_policy: str = "binpack"
     card_policies: tuple[str, ...] = ("spread",)

@@ -62,13 +62,13 @@ class QuotaHeadroom:
         since an instance may be larger than what was asked for. A pod with cards of several vendors
         is not bounded here: their memory is counted apart.
         """
-        vendors = {card.vendor for wish in request.wish.wishes for card in wish.cards}
-        if len(vendors) != 1 or not (cut or _wants_parts(request.wish)):
+        vendors = {card.vendor for one in request.devices.wishes for card in one.cards}
+        if len(vendors) != 1 or not (cut or _wants_parts(request.devices)):
             return NO_BOUND
         place = request.namespace, request.key, request.uid
         rooms = [
             most(self._view.state, *place, resource)
-            for resource in self._memory(vendors.pop(), request.wish.types)
+            for resource in self._memory(vendors.pop(), request.devices.types)
         ]
         return min((room for room in rooms if room is not None), default=NO_BOUND)
 
@@ -147,9 +147,11 @@ class InventoryFit:
         self, times: int, request: SchedulingRequest, fits: FitResult
     ) -> Booleans:
         found = fits.feasible.copy()
-        several = msgspec.structs.replace(request.wish, wishes=_several(request.wish.wishes, times))
+        several = msgspec.structs.replace(
+            request.devices, wishes=_several(request.devices.wishes, times)
+        )
         question = msgspec.structs.replace(
-            self.question(request, fits.rows[found]), wish=several, memory_room=NO_BOUND
+            self.question(request, fits.rows[found]), request=several, memory_room=NO_BOUND
         )
         over = self.inventory.overlay
         with over.without(request.uid, self._clock()):
@@ -186,20 +188,20 @@ class InventoryFit:
             fits = fit(arrays, Overlay(arrays.rows, arrays.columns), question)
         if not fits.feasible[0]:
             return reason_of(fits, 0)
-        parts = chosen_parts(fits, 0, arrays, request.wish)
+        parts = chosen_parts(fits, 0, arrays, request.devices)
         return ChosenCards(parts, UNUSED_ONLY in question.card_policies)
 
     def question(self, request: SchedulingRequest, rows: Integers) -> FitQuestion:
         """Return what fitting is asked: what the pod says, and the settings where it does not."""
-        preferences, wish = self._preferences, request.wish
+        preferences, devices = self._preferences, request.devices
         return FitQuestion(
-            wish=wish,
+            request=devices,
             rows=rows,
-            node_policy=wish.node_policy or preferences.node_policy,
-            card_policies=wish.card_policies or preferences.card_policies,
-            weights=wish.weights or preferences.weights,
+            node_policy=devices.node_policy or preferences.node_policy,
+            card_policies=devices.card_policies or preferences.card_policies,
+            weights=devices.weights or preferences.weights,
             memory_room=self._room(request),
-            node_score=None if wish.node_policy else preferences.node_score,
+            node_score=None if devices.node_policy else preferences.node_score,
         )
 
     def _room(self, request: SchedulingRequest) -> int:
@@ -212,9 +214,9 @@ def _several(
     wishes: tuple[ContainerDeviceRequests, ...], times: int
 ) -> tuple[ContainerDeviceRequests, ...]:
     """Return what so many pods want that run beside one another."""
-    beside = tuple(wish for wish in wishes if wish.phase != Phase.INIT)
+    beside = tuple(one for one in wishes if one.phase != Phase.INIT)
     return wishes + beside * (times - 1)
 
 
-def _wants_parts(wish: PodDeviceRequest) -> bool:
-    return any(card.percentage for one in wish.wishes for card in one.cards)
+def _wants_parts(devices: PodDeviceRequest) -> bool:
+    return any(card.percentage for one in devices.wishes for card in one.cards)

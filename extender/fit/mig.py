@@ -67,18 +67,18 @@ def instance_of_card(arrays: Arrays, row: int, column: int, number: int) -> Inst
 
 
 def choose_instances(
-    cards: CardWindow, load: CardLoads, wish: DeviceRequest, memory: Integers
+    cards: CardWindow, load: CardLoads, request: DeviceRequest, memory: Integers
 ) -> InstanceChoice:
-    """Return the instance for a wish of this many MiB on each card that is cut and has room."""
+    """Return the instance for a request of this many MiB on each card that is cut and has room."""
     table = cards.arrays.table[cards.window]
     memory = np.broadcast_to(memory, cards.shape).copy()
-    cores = np.full(cards.shape, wish.cores)
+    cores = np.full(cards.shape, request.cores)
     found = InstanceChoice(
         np.full(cards.shape, NONE), memory, cores, np.zeros(cards.shape, np.uint64)
     )
     for number in np.unique(table[cards.cut]):
         at = np.nonzero(cards.cut & (table == number))
-        _place(_of_number(cards.arrays, int(number)), at, load, wish, found)
+        _place(_of_number(cards.arrays, int(number)), at, load, request, found)
     return found
 
 
@@ -90,16 +90,16 @@ def _place(
     known: tuple[Instance, ...],
     at: tuple[Integers, ...],
     load: CardLoads,
-    wish: DeviceRequest,
+    request: DeviceRequest,
     found: InstanceChoice,
 ) -> None:
     """Find the instance on the cards at these places, which have these instances."""
     if not known:
         return
     memory, cores = found.memory[at], found.cores[at]
-    if wish.percentage == WHOLE:
+    if request.percentage == WHOLE:
         memory = np.minimum(memory, max(one.profile.memory for one in known))
-    if wish.exclusive:
+    if request.exclusive:
         cores = np.minimum(cores, max(one.profile.cores for one in known))
     number = _preferred(known, memory, cores, load.slices[at])
     placed = np.nonzero(number != NONE)[0]

@@ -187,14 +187,14 @@ class ClusterInventory:
         if not event.node.startswith(self._prefix):
             return
         self._end_claim((event.namespace, event.key))
-        if not self.overlay.drop(event.uid):
-            self.surprises += 1
         seen = event.cause == events.Cause.SEEN
         stage = Stage.BOUND if seen else Stage.PROPOSED
         self._enter(
             (event.namespace, event.key),
             Placement(event.uid, event.node, event.parts, {}, 0, stage, observed=seen),
         )
+        if not self.overlay.drop(event.uid):
+            self.surprises += 1
 
     def _advanced(self, event: events.Advanced, _: State) -> None:
         if event.namespace.startswith(self._prefix):
@@ -308,16 +308,14 @@ class ClusterInventory:
             self._leave(place)
         known = self._nodes[placed.node]
         self._placed[place] = known.residents[place] = placed
-        self._count(known, placed, 1)
-        self._settle(known, placed)
+        self._account(known, placed, 1)
 
     def _leave(self, place: Place) -> Placement:
         """Take a pod out of what is known of its node. Raises KeyError."""
         placed = self._placed.pop(place)
         known = self._nodes[placed.node]
         del known.residents[place]
-        self._count(known, placed, -1)
-        self._settle(known, placed)
+        self._account(known, placed, -1)
         return placed
 
     def _count(self, known: _Node, placed: Placement, sign: int) -> None:
@@ -326,8 +324,9 @@ class ClusterInventory:
         for uuid in cards.exclusive_on(placed.parts, initialised=placed.initialised):
             self.arrays.alone[known.row, known.column_of(uuid)] += sign
 
-    def _settle(self, known: _Node, placed: Placement) -> None:
-        """Work out again what depends on all the pods of a node, where this one matters for it."""
+    def _account(self, known: _Node, placed: Placement, sign: int) -> None:
+        """Count a pod in or out, and recompute all that depends on all pods of its node."""
+        self._count(known, placed, sign)
         if any(column.is_cut for column in known.columns):
             self._cut(known)
         if known.claims:

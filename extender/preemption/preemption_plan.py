@@ -1,4 +1,8 @@
-"""Sacrifices: on which nodes a pod would fit if others left, and which of them is the cheapest."""
+"""Preemption plans: the nodes on which a pod would fit if victims left, the cheapest node first.
+
+The cheapest node has the least important victims; then the fewest; then the youngest oldest victim
+(`victims.eviction_cost`).
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -11,7 +15,7 @@ from extender.preemption.eviction_candidates import (
     EvictionCandidates,
     eviction_candidates,
 )
-from extender.preemption.victims import Candidate, Cost, Subject
+from extender.preemption.victims import Candidate, EvictionCost, Subject
 from extender.scheduler_api.extender_ports import PreemptionCluster
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.model.cards import Parts
@@ -29,9 +33,9 @@ class PreemptionPlan(NamedTuple):
     evicted: tuple[Candidate, ...]
     leaving: tuple[Subject, ...]
 
-    def cost(self) -> Cost:
+    def cost(self) -> EvictionCost:
         """Return what it costs that they leave."""
-        return victims.cost(self.evicted)
+        return victims.eviction_cost(self.evicted)
 
     def subjects(self) -> tuple[Subject, ...]:
         """Return who leaves; first those that a budget protects.

@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
     budgets: tuple[str, ...] = ()
 
 
-Cost = tuple[float, int, int]
+EvictionCost = tuple[float, int, int]
 """The priority of the most important victim, how many there are, and how old the oldest is."""
 
 Fits = Callable[[Sequence[Candidate]], bool]
@@ -48,11 +48,11 @@ def choose(
         return None
     by_age = _spared(sorted(removable, key=_age), fits)
     by_size = _spared(sorted(removable, key=_size), fits)
-    cheaper = by_size if cost(by_size) < cost(by_age) else by_age
+    cheaper = by_size if eviction_cost(by_size) < eviction_cost(by_age) else by_age
     return tuple(sorted(cheaper, key=_age))
 
 
-def cost(victims: Sequence[Candidate]) -> Cost:
+def eviction_cost(victims: Sequence[Candidate]) -> EvictionCost:
     """Return what it costs that these leave; nobody is cheapest, then who is unimportant."""
     most = max((one.priority for one in victims), default=float("-inf"))
     oldest = min((one.placed.time for one in victims), default=0)

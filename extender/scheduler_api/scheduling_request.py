@@ -36,7 +36,7 @@ class SchedulingRequest(msgspec.Struct, frozen=True):
     """
 
     pod: Pod
-    wish: PodDeviceRequest
+    devices: PodDeviceRequest
     cluster: str
     namespace: str
     key: str
@@ -47,19 +47,19 @@ class SchedulingRequest(msgspec.Struct, frozen=True):
 
 
 def request_for(
-    pod: Pod, wish: PodDeviceRequest, cluster: str, rules: DemandRules | None = None
+    pod: Pod, devices: PodDeviceRequest, cluster: str, rules: DemandRules | None = None
 ) -> SchedulingRequest:
     """Return the request to schedule a pod of a cluster."""
     meta = pod.metadata
     return SchedulingRequest(
         pod,
-        wish,
+        devices,
         cluster,
         f"{cluster}/{meta.namespace}",
         f"{_PODS}/{meta.name}",
         meta.uid,
         version_of(pod),
-        any(container.cards for container in wish.wishes),
+        any(container.cards for container in devices.wishes),
         rules,
     )
 
@@ -101,11 +101,11 @@ class SchedulingRequests:
         if known is not None and known.rules is rules and known.pod == pod:
             self.newest.move_to_end(known.uid)
             return known
-        wish = device_request_of(pod, rules)
-        if isinstance(wish, Denial):
-            return wish
+        devices = device_request_of(pod, rules)
+        if isinstance(devices, Denial):
+            return devices
         # Nodes announce no cards of the other vendors: the scheduler itself counts those.
-        wish = wish.among(annotation_names.VENDOR_ANNOTATIONS)
-        request = request_for(pod, wish, self._cluster, rules)
+        devices = devices.among(annotation_names.VENDOR_ANNOTATIONS)
+        request = request_for(pod, devices, self._cluster, rules)
         self.newest[request.uid] = request
         return request

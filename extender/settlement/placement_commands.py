@@ -39,8 +39,8 @@ def place_observed(
 ) -> Place:
     """Return the command that charges a pod on the cards that somebody else has given it."""
     assert reading.parts is not None, "who was given nothing is not placed"
-    wish, over = _wish(pod, rules), reading.initialised
-    stands = placement_overrides(reading.parts, wish, rules, _all(node), initialised=over)
+    devices, over = _devices_of(pod, rules), reading.initialised
+    stands = placement_overrides(reading.parts, devices, rules, _all(node), initialised=over)
     return Place(
         reading.namespace,
         reading.key,
@@ -65,7 +65,7 @@ def advance_for_observed(reading: PodReading) -> Advance | None:
 
 def observed_demand(parts: Parts, pod: Pod, node: cards.NodeCards, rules: DemandRules) -> Amounts:
     """Return what a pod demands by the cards that it was given."""
-    return demand_of_placement(parts, _wish(pod, rules), rules, _all(node))
+    return demand_of_placement(parts, _devices_of(pod, rules), rules, _all(node))
 
 
 def unplace_from_old_node(reading: PodReading, placed: Placement) -> Unplace:
@@ -87,7 +87,7 @@ def advance_if_changed(
         return None
     stands: Amounts = {}
     if over and node is not None:
-        asked = placed.parts, _wish(pod, rules), rules, _all(node)
+        asked = placed.parts, _devices_of(pod, rules), rules, _all(node)
         remaining = demand_of_placement(*asked, initialised=True)
         stands = {name: remaining.get(name, 0) for name in demand_of_placement(*asked)}
     where = reading.namespace, reading.key, reading.uid
@@ -118,10 +118,10 @@ def _takes_first(parts: Parts) -> bool:
     return any(part.shares for part in parts if part.phase == Phase.INIT)
 
 
-def _wish(pod: Pod, rules: DemandRules) -> PodDeviceRequest:
+def _devices_of(pod: Pod, rules: DemandRules) -> PodDeviceRequest:
     """Return what a pod wants; of what is not understood, it is the cards that say what it has."""
-    wish = device_request_of(pod, rules)
-    return wish if isinstance(wish, PodDeviceRequest) else PodDeviceRequest(())
+    devices = device_request_of(pod, rules)
+    return devices if isinstance(devices, PodDeviceRequest) else PodDeviceRequest(())
 
 
 def _all(node: cards.NodeCards) -> tuple[cards.Card, ...]:

@@ -164,7 +164,7 @@ class NodeFilter:
         place = answer.names.index(node)
         if place < len(answer.fits.rows):
             arrays = self._fit.inventory.arrays
-            parts = chosen_parts(answer.fits, place, arrays, request.wish)
+            parts = chosen_parts(answer.fits, place, arrays, request.devices)
             self._assumed.assume(request, node, parts, ASSUMED_SECONDS)
 
 

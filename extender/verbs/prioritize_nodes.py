@@ -72,7 +72,7 @@ class NodePrioritizer:
             place = filtered.names.index(nodes.names[scores.index(SCORE_MAX)])
             if place < len(filtered.fits.rows):
                 arrays = self._fit.inventory.arrays
-                parts = chosen_parts(filtered.fits, place, arrays, request.wish)
+                parts = chosen_parts(filtered.fits, place, arrays, request.devices)
                 self._assumed.assume(request, filtered.names[place], parts, ASSUMED_SECONDS)
         self._count("extender_answers_total", "prioritize", "scored")
         return list(map(HostPriority, nodes.names, scores))

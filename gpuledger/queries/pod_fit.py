@@ -175,24 +175,24 @@ class _FitTrial:
         self._cluster, self._state, self._preferences = cluster, recalled.state, preferences
         self._inventory = ClusterInventory(cluster, Overlay())
         self._inventory.load(recalled.state)
-        self._selecting = InventoryFit(self._inventory, preferences, clock=lambda: 0.0)
+        self._fit = InventoryFit(self._inventory, preferences, clock=lambda: 0.0)
         self._names = sorted(self._inventory.rows)
         rows = [self._inventory.rows[name] for name in self._names]
         self._rows = np.array(rows, np.int64)
 
     def fit(self, name: str, pod: Pod, rules: DemandRules) -> PodFit:
         """Return where a pod fits. Raises CommandError when what it wants cannot be understood."""
-        wish = device_request_of(pod, rules)
-        if isinstance(wish, Denial):
-            raise denied_error(wish)
-        wish = wish.among(annotation_names.VENDOR_ANNOTATIONS)
-        if not wish.wants_cards():
+        devices = device_request_of(pod, rules)
+        if isinstance(devices, Denial):
+            raise denied_error(devices)
+        devices = devices.among(annotation_names.VENDOR_ANNOTATIONS)
+        if not devices.wants_cards():
             return PodFit(name, True, [], [])
         # Written down, so that what is asked for otherwise can be about a policy of the settings.
-        policies = wish.card_policies or self._preferences.card_policies
-        wish = structs.replace(wish, card_policies=policies)
-        one = request_for(pod, wish, self._cluster)
-        fits = self._selecting.fits(one, self._rows)
+        policies = devices.card_policies or self._preferences.card_policies
+        devices = structs.replace(devices, card_policies=policies)
+        one = request_for(pod, devices, self._cluster)
+        fits = self._fit.fits(one, self._rows)
         nodes = self._nodes(one, fits)
         if fits.feasible.any():
             return PodFit(name, True, nodes, [])
@@ -212,7 +212,7 @@ class _FitTrial:
                     scores[place],
                     reasons[place],
                     list(_card_parts(parts)),
-                    card_verdicts.verdicts(fits, place, self._inventory.arrays, one.wish, parts),
+                    card_verdicts.verdicts(fits, place, self._inventory.arrays, one.devices, parts),
                     self._victims(one, name) if place in hopeful else [],
                 )
             )
@@ -224,11 +224,11 @@ class _FitTrial:
     def _parts(self, one: SchedulingRequest, fits: FitResult, place: int) -> Parts:
         if not fits.feasible[place]:
             return ()
-        return chosen_parts(fits, place, self._inventory.arrays, one.wish)
+        return chosen_parts(fits, place, self._inventory.arrays, one.devices)
 
     def _victims(self, one: SchedulingRequest, node: str) -> list[Victim]:
         there = _residents(self._state, f"{self._cluster}/{node}")
-        return node_draining.victims(self._selecting, one, node, there)
+        return node_draining.victims(self._fit, one, node, there)
 
     def _evictions(self, nodes: list[NodeFit]) -> Iterator[FittingChange]:
         """Yield the eviction of the fewest pods, and of these of the least memory."""
@@ -242,11 +242,13 @@ class _FitTrial:
     def _changes(self, one: SchedulingRequest) -> Iterator[FittingChange]:
         """Yield changes of the pod's request with which it would fit."""
 
-        def fitting(wish: PodDeviceRequest) -> FitResult:
-            return self._selecting.fits(structs.replace(one, wish=wish), self._rows)
+        def fitting(devices: PodDeviceRequest) -> FitResult:
+            return self._fit.fits(structs.replace(one, devices=devices), self._rows)
 
-        for found in relaxations.relaxations_of(one.wish, lambda wish: fitting(wish).feasible):
-            places = np.nonzero(fitting(found.wish).feasible)[0].tolist()
+        for found in relaxations.relaxations_of(
+            one.devices, lambda devices: fitting(devices).feasible
+        ):
+            places = np.nonzero(fitting(found.request).feasible)[0].tolist()
             nodes = [self._names[place] for place in places[:NODES_NAMED_MAX]]
             text = f"{_worded(found)}: it would fit on {', '.join(nodes)}"
             more = len(places) - len(nodes)

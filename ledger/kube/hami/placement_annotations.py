@@ -3,12 +3,11 @@
 They go into the Binding itself, so the pod is never bound without them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from ledger.core.model.cards import Card, Parts
 from ledger.kube.hami import annotation_names, mig_instances, pod_devices
-from ledger.kube.hami.pod_devices import Slots
 
 LABEL_MAX: Final = 63
 """Longest value of a label."""
@@ -29,9 +28,10 @@ def annotations_of(parts: Parts, node: str, cards: Iterable[Card], now: float) -
         annotation_names.BIND_TIME: seconds,
         annotation_names.BIND_PHASE: annotation_names.ALLOCATING,
     }
-    slots = _slots(parts, cards)
-    for vendor, text in _texts(slots).items():
+    slots = pod_devices.slots_of(parts, {card.uuid: card.vendor for card in cards})
+    for vendor, of_vendor in slots.items():
         words = annotation_names.VENDOR_ANNOTATIONS[vendor]
+        text = pod_devices.write(of_vendor, words.word)
         found |= {words.to_allocate: text, words.allocated: text}
     cut = mig_instances.write(slots.get(_NVIDIA, []))
     return found | {annotation_names.INSTANCES: cut} if cut else found
@@ -42,21 +42,10 @@ def allocated(parts: Parts, cards: Iterable[Card]) -> dict[str, str]:
 
     What the node has yet to hand out is not among them. Raises ValueError as `annotations_of`.
     """
-    texts = _texts(_slots(parts, cards))
+    words = annotation_names.VENDOR_ANNOTATIONS
+    slots = pod_devices.slots_of(parts, {card.uuid: card.vendor for card in cards})
     return {
-        annotation_names.VENDOR_ANNOTATIONS[vendor].allocated: text
-        for vendor, text in texts.items()
-    }
-
-
-def _slots(parts: Parts, cards: Iterable[Card]) -> dict[str, Slots]:
-    return pod_devices.slots_of(parts, {card.uuid: card.vendor for card in cards})
-
-
-def _texts(slots: Mapping[str, Slots]) -> dict[str, str]:
-    """Return the device list of each vendor."""
-    return {
-        vendor: pod_devices.write(of_vendor, annotation_names.VENDOR_ANNOTATIONS[vendor].word)
+        words[vendor].allocated: pod_devices.write(of_vendor, words[vendor].word)
         for vendor, of_vendor in slots.items()
     }
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from extender.preemption.victims import Candidate, choose, cost
+from extender.preemption.victims import Candidate, choose, eviction_cost
 from ledger.core.model.cards import Part, Phase, Placement, Share
 
 
@@ -86,4 +86,4 @@ def test_it_costs_least_that_nobody_leaves_then_that_unimportant_few_and_young_o
         [_pod("a", 2, time=4)],
         [_pod("a", 2, time=9), _pod("b", 1, time=9)],
     ]
-    assert sorted(cheap_first, key=cost) == cheap_first
+    assert sorted(cheap_first, key=eviction_cost) == cheap_first
