@@ -2,7 +2,7 @@
 
 First the ledger, then the API server. A crash between the two leaves a placement without a Binding:
 the next bind of the pod takes it up; or another extender fences its Binding, gives the cards back
-and begins anew; or settlement proves that there is none and gives the cards back. Only the extender
+and starts over; or settlement proves that there is none and gives the cards back. Only the extender
 that has placed a pod binds it.
 """
 
@@ -183,6 +183,8 @@ class Binder:
             labels = labels_of(node)
             annotations = annotations_of(placed.parts, node, cards, self._now())
             written = await self._writer.write(request.pod, node, annotations, labels)
+        if written.outcome is BindingState.BOUND:
+            return BindResult("bound")
         if written.outcome is BindingState.CHANGED and written.pod is not None:
             await self._give_back(request, where, request.version)
             return written.pod
@@ -210,7 +212,7 @@ class Binder:
     ) -> BindResult | Pod:
         """Give back the cards of another call's placement once its Binding cannot come any more.
 
-        Returns the pod to begin anew with.
+        Returns the pod with which to start over.
         """
         if self._clock() < self._placements.fences_at(request, standing):
             return BindResult("unclear", UNDER_WAY)
@@ -253,7 +255,7 @@ class Binder:
     async def _give_back(self, request: SchedulingRequest, where: str, version: int) -> bool:
         """Give back the cards and the lock of a placement whose Binding cannot come any more.
 
-        Another extender may have fenced it as well, and have placed the pod anew: then placement
+        Another extender may have fenced it as well, and have placed the pod again: then placement
         and lock are that extender's. Returns False when there was nothing left.
         """
         given = await self._placements.unplace(request, where, version)

@@ -1,8 +1,8 @@
-"""Attaching: the one write that binds a pod, and finding out what became of it.
+"""Writing a Binding once, and reading its outcome.
 
 Annotations and labels travel inside the Binding, so that a pod is bound with them or not at all.
-An answer that is not clear proves nothing, so the pod is read, linearizably, before anything is
-undone: what is not bound then may still come to be.
+An unclear answer proves nothing, so the pod is read, linearizably, before anything is undone: a pod
+that is not bound then may still become bound.
 """
 
 import asyncio
@@ -18,27 +18,27 @@ from ledger.kube.api.objects import Pod
 from ledger.kube.api.ports import BindingApi, PodBinding
 
 READS_MAX: Final = 3
-"""How often a pod is read after an unclear Binding, until there is an answer."""
+"""How often a pod is read after an unclear Binding until a read succeeds."""
 
 PAUSE_SECONDS: Final = 0.5
 """Pause before the second of these, and twice as long before the third."""
 
 
 class BindingState(Enum):
-    """What became of a Binding."""
+    """The outcome of a Binding."""
 
     BOUND = "bound"
     """The pod is bound to the node, by this Binding or by one before it."""
     REFUSED = "refused"
-    """The pod is not bound to the node and never will be by this."""
+    """The pod is not bound to the node, and this Binding never will bind it."""
     CHANGED = "changed"
-    """The pod is another version of itself than the one that was chosen for, and not bound."""
+    """The pod has changed since its cards were chosen, and is not bound."""
     UNCLEAR = "unclear"
-    """It may still come to be bound."""
+    """The pod may still become bound."""
 
 
 class BindingOutcome(msgspec.Struct, frozen=True):
-    """The outcome, why it is not another one, and the pod as it was read since, if it was."""
+    """The outcome, its reason, and the pod as it was read afterwards, if it was."""
 
     outcome: BindingState
     reason: str = ""
@@ -59,7 +59,7 @@ class BindingWriter:
         annotations: Mapping[str, str],
         labels: Mapping[str, str],
     ) -> BindingOutcome:
-        """Bind a pod to a node, as the version of it that is given; nothing is tried twice."""
+        """Bind this version of a pod to a node; the Binding is written once."""
         meta = pod.metadata
         binding = PodBinding(
             namespace=meta.namespace,
@@ -80,7 +80,7 @@ class BindingWriter:
         return BindingOutcome(BindingState.BOUND)
 
     async def _refused(self, pod: Pod, node: str, error: ClusterError) -> BindingOutcome:
-        """Look whether it is refused because it is done, or because the pod has changed."""
+        """Read whether the pod is bound already, or has changed."""
         found = await self._look(pod, node, str(error))
         if found.outcome is not BindingState.UNCLEAR or found.pod is None:
             return found
@@ -89,7 +89,7 @@ class BindingWriter:
         return BindingOutcome(BindingState.REFUSED, str(error), found.pod)
 
     async def _look(self, pod: Pod, node: str, reason: str) -> BindingOutcome:
-        """Read the pod, and say what that proves; where it cannot be read, nothing."""
+        """Read the pod and return the outcome that it proves; UNCLEAR if it cannot be read."""
         for number in range(READS_MAX):
             await asyncio.sleep(PAUSE_SECONDS * number)
             try:
@@ -113,7 +113,7 @@ def _proved(pod: Pod, found: Pod | None, node: str, reason: str) -> BindingOutco
 
 
 def _overtaken(found: BindingOutcome, pod: Pod) -> BindingOutcome:
-    """Return what an unclear Binding amounts to once the pod is at a later version, unbound.
+    """Return CHANGED for an unclear Binding if the pod is unbound at a later version.
 
     The Binding names the earlier version: it was not stored before, and never will be.
     """

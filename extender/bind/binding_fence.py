@@ -1,11 +1,11 @@
-"""Fencing: proof that no Binding which another extender may have sent can be stored any more.
+"""The fence: proof that no Binding that another extender may have sent can be stored any more.
 
 Each Binding to cards names one resourceVersion of the pod, which the ledger has with the placement
 (`Placement.version`), and the API server stores it only while the pod is at that version. So once a
 linearizable read shows the pod unbound at a later version, every Binding for the earlier one is
 refused for ever, also one that is sent after that. Where the pod has not changed by itself, a label
-is written first. The later version is the proof, and not the label: admission may take that away,
-and then nothing has changed and nothing is proved.
+is written first. The later version is the proof, and not the label: admission may remove that,
+and then the pod has not changed and nothing is proved.
 """
 
 from contextlib import suppress
@@ -25,7 +25,7 @@ class BindingFence:
         self._cluster = cluster
 
     async def fence(self, pod: Pod, version: int) -> Pod | None:
-        """Have Bindings of `pod` at `version` refused, and return the pod as it was read then.
+        """Make the API server refuse Bindings of `pod` at `version`; return the pod as read then.
 
         Returns a pod that is bound, or at a later version, where these are refused; None when the
         pod is gone. Any other pod proves nothing. Raises ClusterError, which proves nothing either.
@@ -34,7 +34,7 @@ class BindingFence:
         if found is None or found.spec.node_name or version_of(found) > version:
             return found
         meta = found.metadata
-        # Whether it was written is what the next read shows, whatever the answer was.
+        # The next read shows whether the label was written, also after an unclear answer.
         with suppress(ClusterError):
             labels = {LABEL: str(version)}
             await self._cluster.label_pod(meta.namespace, meta.name, labels, meta.resource_version)

@@ -1,7 +1,7 @@
-"""Telling: events on pods, as those who describe a pod know them from HAMi.
+"""Events on pods, with the reasons that HAMi's users know from `kubectl describe`.
 
-They are told beside the answers, never before: one at a time, and none where too many wait. What is
-told of a pod again and again, as it is tried again and again, is told once.
+Events are written beside the answers, one at a time, so that no answer waits for them. When too
+many wait, further ones are dropped. An event that repeats the last one of its pod is not recorded.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from ledger.kube.client.event_queue import PodEventQueue
 from ledger.runtime.counter_protocol import Count, uncounted
 
 RECORDED_MAX: Final = 4_096
-"""Pods of which the last event is remembered."""
+"""Pods whose last event is remembered."""
 
 FILTERING_FAILED: Final = "FilteringFailed"
 BINDING_SUCCEED: Final = "BindingSucceed"
@@ -29,15 +29,15 @@ _ACTIONS: Final = {
 
 
 class EventRecorder:
-    """Tells events of pods through an API server, as long as `run` runs."""
+    """Records events of pods at an API server, as long as `run` runs."""
 
     def __init__(self, cluster: BindingApi, count: Count = uncounted) -> None:
-        """Nothing is told yet."""
-        self._events = PodEventQueue(cluster, "extender", count=count)
+        """Record no event yet; `count` counts the dropped ones."""
+        self._events = PodEventQueue(cluster, source="extender", count=count)
         self._last: BoundedCache[tuple[str, str]] = BoundedCache(RECORDED_MAX)
 
     def record(self, pod: Pod, reason: str, note: str, *, warning: bool = False) -> None:
-        """Have an event told, unless it is what was told of this pod last."""
+        """Record an event, unless it equals the last one of this pod."""
         meta = pod.metadata
         if self._last.get(meta.uid) == (reason, note):
             return
@@ -54,5 +54,5 @@ class EventRecorder:
             self._last[meta.uid] = (reason, note)
 
     async def run(self) -> None:
-        """Tell what waits until cancelled; what cannot be told is dropped."""
+        """Write the waiting events until cancelled; an event that is refused is dropped."""
         await self._events.run()

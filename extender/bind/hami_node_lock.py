@@ -1,7 +1,7 @@
-"""Locking: HAMi's lock of a node, while its device plugin hands cards out to one pod.
+"""HAMi's node lock, held while its device plugin hands out cards to one pod.
 
-The ledger already lets one placement at a time onto such a node. The lock is for HAMi's own parts:
-its plugin takes it away when the pod has its cards, and its scheduler waits for it.
+The ledger already allows one placement at a time on such a node. The lock is for HAMi's own parts:
+its plugin removes the lock when the pod has its cards, and its scheduler waits for that.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ class HamiNodeLock:
         self._now = now
 
     async def lock(self, pod: Pod, name: str) -> str:
-        """Lock a node for a pod; return who has it instead, empty when the pod has it now.
+        """Lock a node for a pod; return why that failed, empty when the pod holds the lock now.
 
-        Raises ClusterError; then it is not known who has it.
+        Raises ClusterError; then the holder is unknown.
         """
         node = await self._cluster.get_node(name)
         if node is None:
@@ -40,7 +40,7 @@ class HamiNodeLock:
         return ""
 
     async def unlock(self, pod: Pod, name: str) -> None:
-        """Give a pod's lock back. Raises ClusterError; then it expires, or is taken over."""
+        """Remove a pod's lock. Raises ClusterError; then the lock expires or is taken over."""
         node = await self._cluster.get_node(name)
         if node is None:
             return
@@ -51,9 +51,9 @@ class HamiNodeLock:
         await self._cluster.patch_node_annotations(name, {annotation_names.LOCK: None}, version)
 
     async def _holds(self, held: NodeLock, pod: Pod) -> bool:
-        """Return whether a lock is that of another pod, which exists and is still in time.
+        """Return whether another pod, which still exists, holds a lock that has not expired.
 
-        A lock of an old release names no pod, so time alone ends it.
+        A lock of an old HAMi release names no pod, so only time ends it.
         """
         meta = pod.metadata
         if held.is_of(meta.namespace, meta.name) or held.expired(self._time()):

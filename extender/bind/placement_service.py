@@ -1,17 +1,17 @@
-"""Proposing: asking the ledger for cards of a node, and for others when it refuses these.
+"""Placing pods: asking the ledger for cards of a node, and for others when it refuses these.
 
-What is proposed was chosen on arrays that are a moment old, or are missing what another extender
-does. The ledger decides; when it finds a card taken, another card of the same node may do, so the
-choice is made again on what has become known since.
+The cards are chosen on arrays that are a moment old and may lack the latest placements of another
+extender. The ledger decides. When it finds a card taken, another card of the same node may do, so
+the cards are chosen again on the newer arrays.
 
 Two binds of one pod may arrive, at two extenders or again after an unclear answer. Its Binding is
 sent by the extender that placed it and by no other one: otherwise one could give the cards back
 while the other's Binding is on its way. The others wait for the outcome. After a crash there is
 none, so they wait for a few seconds, fence the Bindings of that placement
-(`extender.bind.binding_fence`), give its cards back and begin anew.
+(`extender.bind.binding_fence`), give its cards back and start over.
 
 That rests on one rule: the Bindings to the cards of a placement all name the resourceVersion that
-the ledger has with it. A pod that has changed is placed anew before it is bound.
+the ledger has with it. A pod that has changed is placed again before it is bound.
 """
 
 import asyncio
@@ -42,17 +42,17 @@ CHOICES_MAX: Final = 8
 """How often cards of one node are chosen within one bind."""
 
 CATCH_UP_SECONDS: Final = 0.25
-"""How long to wait for what the ledger knew when it refused a card."""
+"""How long to wait for the records by which the ledger refused a card."""
 
 AGAIN_SECONDS: Final = 0.1
-"""Pause between news and another try: in a busy ledger there are many records a second, and each of
-those who wait would have something decided after every one."""
+"""Pause between a record and the next try: a busy log has many records a second, and each waiting
+bind would submit a command after every one."""
 
 TAKE_UP_SECONDS: Final = 10.0
-"""How old a placement may be that an earlier call has left, to be bound by this one.
+"""Largest age of an earlier call's placement that this call may bind.
 
 Settlement undoes it once no Binding can be under way any more, counted from its beginning. The API
-server may take 34 s over one, so none may be sent late.
+server may take 34 s over a Binding, so none may be sent late.
 """
 
 FENCE_SECONDS: Final = 3.0
@@ -64,16 +64,16 @@ FENCE_DOUBLINGS_MAX: Final = 3
 slow API server do not refuse one another's Bindings for ever."""
 
 APPLIED_SECONDS: Final = 2.0
-"""How long to wait until this replica has applied that cards were given back. Until then the
-placement seems to stand here, in the way of the next one."""
+"""How long to wait until this replica has applied the return of cards. Until then the old placement
+is still in the state of this replica, in the way of the next one."""
 
 UNPLACE_TRIES_MAX: Final = 3
-"""How often cards are given back; what is left then is settled by reading the pod again."""
+"""How often the return of cards is tried; afterwards settlement reads the pod and returns them."""
 
 _WAIT_FOR: Final = frozenset(
     {Reason.NODE_BUSY, Reason.POD_UNKNOWN, Reason.OVERLOADED, Reason.LEDGER_UNAVAILABLE}
 )
-"""What passes by itself: another pod gets its cards, or the pod's creation is told."""
+"""Reasons that pass by themselves, for example once another pod has its cards."""
 
 _TRY_AGAIN: Final = frozenset(
     {
@@ -91,28 +91,27 @@ _TRY_AGAIN: Final = frozenset(
         Reason.POD_PLACED,
     }
 )
-"""What is about these cards, where others of the node may do, or about another bind of the pod."""
+"""Reasons about these cards, where others of the node may do, or about another bind of the pod."""
 
 
 class Origin(Enum):
-    """Who has placed a pod, and so who may send its Binding."""
+    """The call that has placed a pod, which alone may send its Binding."""
 
     NEW = "new"
     """This call: it sends the Binding, and gives the cards back where that is refused."""
     KEPT = "kept"
-    """An earlier call that did not learn what became of its Binding: this one may send another."""
+    """An earlier call whose Binding has an unknown outcome: this call may send another."""
     OTHERS = "others"
     """Another call, which may be about to send its Binding: this call sends none."""
     BOUND = "bound"
-    """It does not matter any more: the pod is bound."""
+    """Irrelevant, because the pod is bound."""
 
 
 class PlacementResult(msgspec.Struct, frozen=True):
-    """The cards that a pod has now, or the `problem` why it has none.
+    """The cards that a pod has now, or the `problem` because of which it has none.
 
     `since` is a loop time in seconds at which the call that placed it had not done so yet.
-    `standing` is the placement of another call, which is in the way of this one; without one, and
-    without a `problem`, it is not known here yet.
+    `standing` is the placement of another call, which is in the way of this one.
     """
 
     parts: Parts = ()
@@ -166,7 +165,7 @@ class PlacementService:
         self._fences: BoundedCache[int] = BoundedCache(PODS_MAX)
 
     async def place(self, request: SchedulingRequest, node: str, until: float) -> PlacementResult:
-        """Have a pod placed on a node, by loop time `until`."""
+        """Place a pod on a node, by loop time `until`."""
         refused, tried = "", None
         for _ in range(CHOICES_MAX):
             placed = await self._awaited(request, until)
@@ -175,7 +174,7 @@ class PlacementService:
             chosen = self.fit.choose_cards(request, node)
             if isinstance(chosen, str):
                 return PlacementResult(problem=refused or chosen)
-            # Nothing that would change the answer has become known.
+            # Neither the choice nor the inventory has changed, so the answer would be the same.
             if tried == (chosen.parts, self.fit.inventory.position):
                 break
             tried = chosen.parts, self.fit.inventory.position
@@ -195,7 +194,7 @@ class PlacementService:
         return PlacementResult(problem=refused)
 
     def keep(self, request: SchedulingRequest, proposed: PlacementResult) -> None:
-        """Leave it to the next call to bind a pod: what became of the Binding is not known."""
+        """Let the next call bind a pod, because the outcome of the Binding is unknown."""
         placed = placement_of(self._ports.view.state, request)
         if placed is None or proposed.origin is not Origin.NEW or placed.version != request.version:
             return
@@ -220,14 +219,14 @@ class PlacementService:
         return known.since + self._fence_seconds * (1 << doublings)
 
     def note_fence(self, request: SchedulingRequest) -> None:
-        """Take note that another call's Binding of a pod was fenced here."""
+        """Count a fence of another call's Binding of a pod."""
         self._fences[request.uid] = (self._fences.get(request.uid) or 0) + 1
 
     async def unplace(self, request: SchedulingRequest, node: str, version: int) -> bool:
         """Give back the cards of a pod's placement of that version on a qualified node.
 
-        Returns when this replica has applied that, or after a while. False when there is none any
-        more, or when the ledger did not take it and settlement will.
+        Returns when this replica has applied that, or after a while. Returns False if there is no
+        such placement, or if the ledger refused the command, which settlement then repeats.
         """
         where = request.namespace, request.key, request.uid, node
         command = Unplace(*where, Cause.UNBOUND, ACTOR, version=version)
@@ -241,13 +240,13 @@ class PlacementService:
         return False
 
     async def _applied(self, position: int) -> None:
-        """Wait until this replica has applied a position: another one may have decided it."""
+        """Wait until this replica has applied a position, perhaps of another replica."""
         until = self.clock() + APPLIED_SECONDS
         while self._ports.view.state.position < position and (left := until - self.clock()) > 0:
             await self._signal.wait(left)
 
     async def _awaited(self, request: SchedulingRequest, until: float) -> Placement | None:
-        """Return where a pod has cards; wait for another's Binding until then, or the fence."""
+        """Return the placement of a pod; wait for the Binding of another call, or its fence."""
         while True:
             placed = placement_of(self._ports.view.state, request)
             if placed is None or self._origin(request, placed) is not Origin.OTHERS:
@@ -293,7 +292,7 @@ class PlacementService:
         )
 
     async def _decided(self, command: Place, until: float) -> Accepted | Denial:
-        """Have a command decided; while something that passes is in the way, wait and try again."""
+        """Submit a command; wait and submit it again while its denial may pass by itself."""
         while True:
             answer = await self._ports.ledger.submit(command)
             if not isinstance(answer, Denial) or answer.reason not in _WAIT_FOR:
@@ -306,7 +305,7 @@ class PlacementService:
             await self._idle(command.node, until)
 
     async def _idle(self, node: str, until: float) -> None:
-        """Wait until a node, as far as is known here, is handing cards out to nobody."""
+        """Wait until a node hands out no cards, according to the inventory of this replica."""
         short = local_name(node)
         while self.fit.hands_out(short) and self.clock() < until:
             await self._signal.wait(until - self.clock())

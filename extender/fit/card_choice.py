@@ -1,7 +1,7 @@
-"""Choosing: the cards of one container, on all nodes at once.
+"""The choice of the cards of one container, on all nodes at once.
 
-Cards are chosen one by one; each choice is made for every node, and what is chosen is put on the
-card before the next one is looked for.
+Cards are chosen one by one. Each choice is made for every node, and the container is added to the
+load of the card before the next card is chosen.
 """
 
 from typing import NamedTuple
@@ -23,8 +23,7 @@ from ledger.kube.requests.device_requests import ContainerDeviceRequests, Device
 class ChoiceStep(NamedTuple):
     """One card for one container on each node: its column, MiB, percent, and its instance.
 
-    `container` is a place in the pod's request. What it says of nodes that are not feasible is
-    nothing.
+    `container` is an index into the pod's request. The values of infeasible nodes are undefined.
     """
 
     container: int
@@ -36,13 +35,12 @@ class ChoiceStep(NamedTuple):
 
 
 class ContainerCards(msgspec.Struct):
-    """What became of giving a container its cards.
+    """The outcome of choosing cards for a container.
 
-    `ok` are the nodes where that worked, `codes` what was wrong with the cards of the others when
-    it failed, and elsewhere in the beginning; `insufficient` are the nodes that do not have enough
-    cards at all. `load` is what is on the cards
-    then, `taken` how many MiB the container has, and `cost` how good the chosen cards are, by the
-    keys of the policies, lower is better.
+    `ok` are the nodes where it succeeded. `codes` are the codes of the other nodes' cards at the
+    failure, and elsewhere those at the beginning. `insufficient` are the nodes without enough
+    cards. `load` is the use of the cards afterwards, `taken` the MiB of the container, and `cost`
+    the policy keys of the chosen cards, lower is better.
     """
 
     ok: Booleans
@@ -55,9 +53,9 @@ class ContainerCards(msgspec.Struct):
 
 
 class ContainerFit(NamedTuple):
-    """A container of the pod: its place among the wishes, its request, and the cards it prefers.
+    """A container of the pod: its index, its request, and the cards that it prefers.
 
-    `left` is how many MiB quotas leave it on each node, None where nothing bounds that.
+    `left` is how many MiB quotas leave it on each node, None if no quota bounds that.
     """
 
     place: int
@@ -69,7 +67,7 @@ class ContainerFit(NamedTuple):
 def choose_cards(
     cards: CardWindow, load: CardLoads, container: ContainerFit, question: FitQuestion
 ) -> ContainerCards:
-    """Give a container all its cards, on one NUMA node where the pod wants that."""
+    """Choose all cards of a container, on one NUMA node if the pod requires that."""
     everywhere = _begin(cards, load)
     _give_all(cards, everywhere, container, question, None)
     if not question.request.numa_bind:
@@ -78,7 +76,7 @@ def choose_cards(
 
 
 def memory_left(question: FitQuestion, taken: Integers) -> Integers | None:
-    """Return how many MiB quotas leave to a pod that has taken so many."""
+    """Return how many MiB quotas leave to a pod that has taken this many; None if unbounded."""
     return None if question.memory_room == NO_BOUND else question.memory_room - taken
 
 
@@ -105,7 +103,7 @@ def _bound(
     question: FitQuestion,
     everywhere: ContainerCards,
 ) -> ContainerCards:
-    """Give a container cards of the NUMA node where they are the best."""
+    """Choose the cards of the NUMA node with the best ones."""
     numa = cards.arrays.numa[cards.window]
     best = _begin(cards, load)
     best.ok[:] = False
@@ -122,7 +120,7 @@ def _bound(
 
 
 def _keep_better(best: ContainerCards, found: ContainerCards) -> None:
-    """Take over what was found on nodes where it is better, or where nothing was found yet."""
+    """Replace the best cards of the nodes where the found ones are better or the first."""
     better = found.ok & (~best.ok | _lower(found.cost, best.cost))
     best.load.take(better, found.load)
     best.steps = [
@@ -173,7 +171,7 @@ def _give_all(
 
 
 class _DeviceChoice:
-    """The cards of one vendor that a container wants, as they are given."""
+    """The choice of one vendor's cards for a container."""
 
     def __init__(
         self,
@@ -192,7 +190,7 @@ class _DeviceChoice:
         self.sets: Integers | None = None
 
     def give(self, only: Booleans | None) -> None:
-        """Choose card after card; once no node is left, the steps say nothing any more."""
+        """Choose card after card; once no node is left, the remaining steps are undefined."""
         codes, wanted, keys = self._looked(only)
         if not self.given.steps:
             self.given.codes = codes.copy()
@@ -209,10 +207,10 @@ class _DeviceChoice:
             self._pick(number, codes, wanted, keys)
 
     def _looked(self, only: Booleans | None) -> tuple[Codes, CardAmounts, list[Floats]]:
-        """Return what is wrong with each card, what would be taken of it, and how good it is.
+        """Return codes, amounts and policy keys of each card.
 
-        How good depends on what fitted in the beginning, so that looking again changes nothing
-        about cards that nothing was put on.
+        The keys depend on the cards that fitted at the beginning, so that the keys of unchanged
+        cards stay the same.
         """
         load, left = self.given.load, self._left()
         wanted = card_filters.amounts_of(self.cards, load, self.request)
@@ -243,7 +241,7 @@ class _DeviceChoice:
         return topology.sets(self.cards, fitting, order, wanted.memory, bounds)
 
     def _pick(self, number: int, codes: Codes, wanted: CardAmounts, keys: list[Floats]) -> None:
-        """Choose one card on every node, and put the container on it."""
+        """Choose one card on every node, and add the container to its load."""
         given, fitting = self.given, codes == card_filters.FITS
         columns = _best(fitting, keys)
         if self.sets is not None:
@@ -275,7 +273,7 @@ class _DeviceChoice:
         )
 
     def _put(self, step: ChoiceStep, wanted: CardAmounts, rows: Integers) -> None:
-        """Put the container on the chosen cards of these rows."""
+        """Add the container to the loads of the chosen cards of these rows."""
         load, columns = self.given.load, step.columns[rows]
         load.memory[rows, columns] += step.memory[rows]
         load.cores[rows, columns] += step.cores[rows]

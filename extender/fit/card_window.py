@@ -13,7 +13,7 @@ Window = slice | Integers
 
 
 class OverlayArrays(Protocol):
-    """What is probably being placed, in the shape of the arrays; see `Arrays` for the units."""
+    """The use that the overlay adds, in the shape of the arrays; see `Arrays` for the units."""
 
     memory: Integers
     cores: Integers
@@ -48,7 +48,7 @@ class CardWindow:
         return np.arange(self.arrays.rows)[self.window]
 
     def _cut(self) -> Booleans:
-        """Return which cards are cut into instances; shaped to be combined, if there are none."""
+        """Return which cards are cut into instances; of shape (1, 1) if there are none."""
         modes = self.arrays.modes
         if MIG not in modes:
             return np.zeros((1, 1), np.bool_)

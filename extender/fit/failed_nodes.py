@@ -1,4 +1,4 @@
-"""Reasons: in words, why a pod does not fit on a node, and whether evicting others could help."""
+"""The reasons why a pod does not fit on a node, and whether evictions could help."""
 
 from collections import Counter
 from functools import lru_cache
@@ -11,14 +11,14 @@ from extender.fit.fit_nodes import FitResult
 from ledger.core.model.denials import Reason
 
 WORDINGS_MAX: Final = 4_096
-"""Sentences that are remembered, so that nodes with the same cards share one."""
+"""Sentences in the cache, so that nodes with the same cards share one."""
 
 _RANKS: Final = {reason: code for code, reason in sorted(card_filters.REASONS.items())}
 """Of reasons that are as frequent, the one of the higher code is named first."""
 
 
 def reason_of(fits: FitResult, place: int) -> str:
-    """Say why the node at a place of the question's rows does not fit; empty when it does."""
+    """Return why the node at an index of the question's rows does not fit; empty if it does."""
     if fits.feasible[place]:
         return ""
     if not fits.registered[place]:
@@ -29,7 +29,7 @@ def reason_of(fits: FitResult, place: int) -> str:
 
 
 def reasons_of(fits: FitResult) -> list[str]:
-    """Say for every row of the question why it does not fit; empty where it does."""
+    """Return for every row of the question why it does not fit; empty where it does."""
     found = [""] * len(fits.feasible)
     ordered, width = np.sort(fits.codes, axis=1).tobytes(), fits.codes.shape[1]
     short = (fits.insufficient | ~fits.registered).tolist()
@@ -44,14 +44,14 @@ def reasons_of(fits: FitResult) -> list[str]:
 def resolvable(fits: FitResult, place: int) -> bool:
     """Return whether the pod would fit there if others were evicted.
 
-    It never would where cards are missing, ill, closed, of another kind, or too small.
+    It never would if cards are missing, unhealthy, cordoned, of another kind, or too small.
     """
     return bool(fits.hopeful[place])
 
 
 @lru_cache(WORDINGS_MAX)
 def _wording(codes: bytes) -> str:
-    """Count the cards by what is wrong with them, the most frequent first."""
+    """Return the number of cards by reason, the most frequent reason first."""
     there = [code for code in np.frombuffer(codes, np.int8).tolist() if code != card_filters.ABSENT]
     counts = Counter(card_filters.REASONS[code] for code in there if code != card_filters.FITS)
     ordered = sorted(counts.items(), key=lambda one: (-one[1], -_RANKS[one[0]]))

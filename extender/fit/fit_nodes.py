@@ -1,8 +1,8 @@
-"""Fitting: where a pod fits, on which cards, and how good that is, for all nodes at once.
+"""The fit of a pod: feasible nodes, cards and scores, for all nodes at once.
 
-Sidecars and app containers run together, so they are given cards one after the other. Then each
-init container is, beside the sidecars that begin before it, and rather on cards that the pod has.
-What a pod books on a card is the most that runs there at once (`cards.booked`).
+Sidecars and app containers run together, so they get cards one after the other. Then each init
+container gets cards beside the sidecars that begin before it, preferably cards that the pod has.
+A pod books on a card the most that runs there at once (`cards.booked`).
 """
 
 from collections.abc import Sequence
@@ -31,10 +31,10 @@ __all__ = ["NO_BOUND", "FitQuestion", "FitResult", "chosen_parts", "fit", "prior
 class FitResult(msgspec.Struct):
     """The answers about the rows of a question, in its order.
 
-    `score` is higher where the policy prefers it, `steps` has which cards were chosen. Of the nodes
-    that are not feasible, `codes` says what is wrong with each card (`card_filters.REASONS`),
-    `insufficient` that there are not enough, and `hopeful` that the pod would fit if nobody else
-    were there. Nodes that are not `registered` have no card at all.
+    `score` is higher for nodes that the policy prefers; `steps` are the chosen cards. Of infeasible
+    nodes, `codes` has the code of each card (`card_filters.REASONS`), `insufficient` marks those
+    without enough cards, and `hopeful` those where the pod would fit if it were alone. Nodes that
+    are not `registered` have no card.
     """
 
     rows: Integers
@@ -48,7 +48,7 @@ class FitResult(msgspec.Struct):
 
 
 class _Answer(NamedTuple):
-    """Of `FitResult`, what is found out about the rows of one window."""
+    """The part of `FitResult` about the rows of one window."""
 
     feasible: Booleans
     score: Floats
@@ -59,7 +59,7 @@ class _Answer(NamedTuple):
 
 
 class _Walk(msgspec.Struct):
-    """What is found for a whole pod, in the order of the window."""
+    """The answers about a whole pod, in the order of the window."""
 
     ok: Booleans
     codes: Codes
@@ -69,7 +69,7 @@ class _Walk(msgspec.Struct):
 
 
 def fit(arrays: Arrays, overlay: OverlayArrays, question: FitQuestion) -> FitResult:
-    """Answer a question about cards as they are and as they probably will be."""
+    """Answer a question about cards by their use plus the use in the overlay."""
     window, at = _window_of_rows(question.rows)
     answers = [_answer(arrays, overlay, question, part) for part in _blocks_of_window(window)]
     fits = FitResult(
@@ -89,12 +89,12 @@ def fit(arrays: Arrays, overlay: OverlayArrays, question: FitQuestion) -> FitRes
 
 
 def priorities(fits: FitResult) -> Integers:
-    """Return scores for kube-scheduler, 10 for the best feasible node, 0 where it does not fit."""
+    """Return scores for kube-scheduler: 10 for the best node, 0 for infeasible nodes."""
     return scores.scaled(fits.score, fits.feasible)
 
 
 def chosen_parts(fits: FitResult, place: int, arrays: Arrays, request: PodDeviceRequest) -> Parts:
-    """Return the cards that were chosen on the feasible node at a place of the question's rows."""
+    """Return the chosen cards of the feasible node at an index of the question's rows."""
     row = int(fits.rows[place])
     shares: list[list[Share]] = [[] for _ in request.wishes]
     for step in fits.steps:
@@ -106,10 +106,10 @@ def chosen_parts(fits: FitResult, place: int, arrays: Arrays, request: PodDevice
 
 
 def _window_of_rows(rows: Integers) -> tuple[Window, Integers]:
-    """Return which rows to look at for these, and where these are among them.
+    """Return the window of rows to fit, and the indexes of these rows in it.
 
-    Where most rows of a stretch are asked for, all of it is looked at: a view costs nothing, but
-    picking rows copies them.
+    If most rows of a range are asked for, the window is the whole range, because a slice is a view
+    but picked rows are copies.
     """
     if not len(rows):
         return slice(0, 0), rows
@@ -120,7 +120,7 @@ def _window_of_rows(rows: Integers) -> tuple[Window, Integers]:
 
 
 def _blocks_of_window(window: Window) -> list[Window]:
-    """Return a window in pieces that are small enough to stay in the cache of a processor."""
+    """Return a window in blocks of at most `BLOCK_ROWS` rows."""
     if not isinstance(window, slice):
         return [window[at : at + BLOCK_ROWS] for at in range(0, len(window), BLOCK_ROWS)]
     starts = range(window.start, max(window.stop, window.start + 1), BLOCK_ROWS)
@@ -159,7 +159,7 @@ def _answer(
 def _joined(answers: Sequence[_Answer], at: Integers) -> list[ChoiceStep]:
     """Put the steps of several windows one after the other, and then in the order of `at`.
 
-    Where no node of a window was left, it has fewer steps, of which the others say nothing.
+    A window in which no node was left has fewer steps; its missing steps are undefined.
     """
     found = []
     most = max(len(one.steps) for one in answers)
@@ -186,9 +186,9 @@ def _nothing(step: ChoiceStep, rows: int) -> ChoiceStep:
 
 
 def _fits_alone(arrays: Arrays, question: FitQuestion, rows: Integers) -> Booleans:
-    """Return on which of these nodes the pod would fit if nobody else were there.
+    """Return on which of these nodes the pod would fit if it were alone there.
 
-    Which cards it would have there does not matter, so none are preferred.
+    Its cards do not matter, so no card is preferred.
     """
     rules = tuple(policy for policy in question.card_policies if policy == UNUSED_ONLY)
     question = structs.replace(question, card_policies=rules)
@@ -202,7 +202,7 @@ def _fits_alone(arrays: Arrays, question: FitQuestion, rows: Integers) -> Boolea
 
 
 def _walk(cards: CardWindow, before: CardLoads, question: FitQuestion) -> _Walk:
-    """Give every container its cards, as long as any node is left."""
+    """Choose the cards of every container, as long as any node is left."""
     rows = cards.shape[0]
     walk = _Walk(
         np.ones(rows, np.bool_),
@@ -240,7 +240,7 @@ def _give(
     container: tuple[int, Booleans | None, Integers],
     question: FitQuestion,
 ) -> ContainerCards:
-    """Give one container its cards; where that fails, the pod does not fit."""
+    """Choose the cards of one container; where that fails, the pod does not fit."""
     place, prefer, taken = container
     left = card_choice.memory_left(question, taken)
     asked = ContainerFit(place, question.request.wishes[place], prefer, left)

@@ -1,4 +1,4 @@
-"""Questions: what is asked of the cards of some nodes."""
+"""The question whether a pod fits on the cards of some nodes."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from extender.inventory.arrays import Integers
 from ledger.kube.requests.device_requests import PodDeviceRequest, Weights
 
 NO_BOUND: Final = -1
-"""The room of a pod whose memory no quota bounds."""
+"""The memory headroom of a pod whose memory no quota bounds."""
 
 UNUSED_ONLY: Final = "mutex"
 """The card policy of a pod that accepts unused cards only (`commands.Place.alone`)."""
@@ -19,9 +19,9 @@ class FitQuestion(msgspec.Struct, frozen=True):
     """Whether a pod fits on nodes, on which cards, and how good that is.
 
     `rows` are the nodes, as rows of the arrays, each once, in any order. `node_policy`,
-    `card_policies` and `weights` are the pod's or else the setting's: here no default is filled in.
+    `card_policies` and `weights` are the pod's or else the setting's.
     `memory_room` is how many MiB quotas allow the pod at most, `NO_BOUND` where none does.
-    `node_score`, where given, scores nodes in place of the policy.
+    `node_score`, if given, scores the nodes instead of the policy.
     """
 
     request: PodDeviceRequest

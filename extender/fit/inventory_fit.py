@@ -1,7 +1,6 @@
-"""Selecting: the one algorithm of fitting, asked about all nodes or about one.
+"""The fit of pods on the nodes of an inventory and its overlay.
 
-What is probably taken, the overlay, counts against a pod; of what is guessed about the pod itself
-nothing does.
+The use in the overlay counts against a pod, except for the pod's own assumed placement.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,14 +32,14 @@ from ledger.kube.requests.device_requests import (
 from ledger.log.ledger import StateView
 
 SPARE_TIMES: Final = (4, 2)
-"""How many pods like it there should be room for on a node while others place pods, too."""
+"""How many such pods a node should have room for while other extenders place pods, too."""
 
 UNKNOWN: Final = -1
-"""The row of a node that announced no cards."""
+"""The row of a node without announced cards."""
 
 
 class FitPreferences(msgspec.Struct, frozen=True):
-    """What counts for pods that say nothing else; `node_score` goes before the node policy."""
+    """The preferences for pods without their own; `node_score` goes before the node policy."""
 
     node_policy: str = "binpack"
     card_policies: tuple[str, ...] = ("spread",)
@@ -49,18 +48,18 @@ class FitPreferences(msgspec.Struct, frozen=True):
 
 
 class QuotaHeadroom:
-    """Works out rooms from the state that a view shows, and what is charged for by the rules."""
+    """The memory that quotas leave to a pod, by the state of a view and the demand rules."""
 
     def __init__(self, view: StateView, rules: Callable[[], DemandRules]) -> None:
-        """Look at the view and the rules at each question."""
+        """Read the view and the rules at each question."""
         self._view, self._rules = view, rules
 
     def of(self, request: SchedulingRequest, *, cut: bool) -> int:
-        """Return how many MiB quotas allow a pod at most, `NO_BOUND` where they do not matter.
+        """Return how many MiB quotas allow a pod at most, `NO_BOUND` if they do not matter.
 
-        They do where cards decide: for parts of cards, and for all pods where cards are `cut`,
-        since an instance may be larger than what was asked for. A pod with cards of several vendors
-        is not bounded here: their memory is counted apart.
+        They matter if the card decides the amount: for percentages of cards, and for all pods if
+        cards are `cut`, because an instance may be larger than requested. A pod with cards of
+        several vendors is not bounded here, because their memory is counted apart.
         """
         vendors = {card.vendor for one in request.devices.wishes for card in one.cards}
         if len(vendors) != 1 or not (cut or _wants_parts(request.devices)):
@@ -73,7 +72,7 @@ class QuotaHeadroom:
         return min((room for room in rooms if room is not None), default=NO_BOUND)
 
     def _memory(self, vendor: str, types: tuple[str, ...]) -> list[str]:
-        """Return the resources that memory of a vendor's cards of these types is charged as."""
+        """Return the resources as which memory of a vendor's cards of these types is charged."""
         rules = self._rules()
         memory = rules.by_name[vendor].memory
         return [memory, *(rules.typed[one][memory] for one in types)] if memory else []
@@ -87,7 +86,7 @@ class ChosenCards(NamedTuple):
 
 
 class InventoryFit:
-    """Selects nodes and cards from an inventory and what lies over it."""
+    """Fits pods on the nodes of an inventory."""
 
     def __init__(
         self,
@@ -97,7 +96,7 @@ class InventoryFit:
         clock: Callable[[], float],
         headroom: QuotaHeadroom | None = None,
     ) -> None:
-        """Prefer what the settings say; `clock` is the time of the loop in seconds.
+        """`clock` is the time of the loop in seconds.
 
         Without `headroom`, quotas are ignored.
         """
@@ -107,20 +106,20 @@ class InventoryFit:
         self._headroom = headroom
 
     def rows_of(self, names: Sequence[str]) -> Integers:
-        """Return the row of each node, `UNKNOWN` for one that announced no cards."""
+        """Return the row of each node, `UNKNOWN` for a node without announced cards."""
         rows = map(self.inventory.rows.get, names, repeat(UNKNOWN))
         return np.fromiter(rows, np.int64, len(names))
 
     def hands_out(self, name: str) -> bool:
-        """Return whether a node is handing out cards and can do so for one pod at a time only."""
+        """Return whether a node hands out cards now and can do so for one pod at a time only."""
         row = self.inventory.rows.get(name)
         arrays = self.inventory.arrays
         return row is not None and arrays.keepers[row] == HAMI and bool(arrays.waiting[row])
 
     def rows_handing_out(self, request: SchedulingRequest, rows: Integers) -> Booleans:
-        """Return on which of these rows a pod would have to wait for another to get its cards.
+        """Return the rows on which a pod would probably wait until another pod has its cards.
 
-        Or probably would: another one may be on its way there.
+        That pod is placed there already, or assumed to be on its way there.
         """
         arrays, overlay = self.inventory.arrays, self.inventory.overlay
         taken: Booleans = arrays.waiting[rows] > 0
@@ -132,10 +131,10 @@ class InventoryFit:
         return taken
 
     def nearly_full(self, request: SchedulingRequest, fits: FitResult) -> Booleans:
-        """Return on which rows a pod fits that have no room for several like it.
+        """Return the feasible rows without room for several such pods.
 
-        While others place pods, too, such a node is lost in the moment until the pod is bound.
-        Where no node has room for so many, fewer will do.
+        While other extenders place pods, such a node may be full before the pod is bound. If no
+        node has room for the larger number of `SPARE_TIMES`, the smaller number counts.
         """
         for times in SPARE_TIMES:
             tight = self._without_room_for(times, request, fits)
@@ -159,14 +158,14 @@ class InventoryFit:
         return found
 
     def of_simulated(self, nodes: Sequence[NodeMeta]) -> "InventoryFit":
-        """Return a selection among nodes that are empty and have what they announce themselves."""
+        """Return the fit on simulated nodes, which are empty and have the cards they announce."""
         inventory = simulated_inventory(self.inventory.cluster, nodes)
         return InventoryFit(
             inventory, self._preferences, clock=self._clock, headroom=self._headroom
         )
 
     def fits(self, request: SchedulingRequest, rows: Integers) -> FitResult:
-        """Return which of these rows a pod fits on, how well, and why not."""
+        """Return the feasibility, scores and reasons of these rows."""
         return self._answered(request, self.question(request, rows))
 
     def _answered(self, request: SchedulingRequest, question: FitQuestion) -> FitResult:
@@ -175,7 +174,7 @@ class InventoryFit:
             return fit(self.inventory.arrays, over, question)
 
     def choose_cards(self, request: SchedulingRequest, node: str) -> ChosenCards | str:
-        """Return the cards of one node that a pod should have, or why it fits there on none.
+        """Return the best cards of one node for a pod, or why it does not fit there.
 
         Where only assumed placements are in the way they are ignored: the ledger decides.
         """
@@ -192,7 +191,7 @@ class InventoryFit:
         return ChosenCards(parts, UNUSED_ONLY in question.card_policies)
 
     def question(self, request: SchedulingRequest, rows: Integers) -> FitQuestion:
-        """Return what fitting is asked: what the pod says, and the settings where it does not."""
+        """Return the question about a pod, with the settings where the pod has no preference."""
         preferences, devices = self._preferences, request.devices
         return FitQuestion(
             request=devices,
@@ -213,7 +212,7 @@ class InventoryFit:
 def _several(
     wishes: tuple[ContainerDeviceRequests, ...], times: int
 ) -> tuple[ContainerDeviceRequests, ...]:
-    """Return what so many pods want that run beside one another."""
+    """Return the requests of this many pods that run at the same time."""
     beside = tuple(one for one in wishes if one.phase != Phase.INIT)
     return wishes + beside * (times - 1)
 

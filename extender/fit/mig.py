@@ -1,10 +1,10 @@
-"""Instances: where on cards that are cut into instances one more has room.
+"""MIG instances: the choice of an instance on each card that is cut into instances.
 
-The smallest instance that bears the request is taken: by memory, then slices, then name. Of the
-places where it may lie, the one that leaves most instances possible; of such places the last for an
-instance of one slice, and the first for a larger one, so that the two grow towards each other. It
-is booked with all that it has. Whoever asks for a whole card, which no instance is quite, gets the
-largest; whoever asks for more than that has in MiB gets none.
+The smallest instance that satisfies the request is taken: by memory, then slices, then name. Of its
+possible placements the one is taken that leaves most instances possible; of equal ones the last for
+an instance of one slice and the first for a larger one, so that the two grow towards each other.
+The pod books the whole instance. A request for a whole card gets the largest instance; a request
+for more MiB than the largest instance has gets none.
 """
 
 from functools import lru_cache
@@ -20,14 +20,14 @@ from ledger.kube.requests.device_requests import DeviceRequest
 from ledger.kube.vendors.vendors import WHOLE
 
 NONE: Final = -1
-"""The number of the instance on a card that is not cut, or that has no room for one."""
+"""The instance number of a card that is not cut or has no room."""
 
 TABLES_MAX: Final = 1_024
-"""Tables of profiles whose instances are remembered."""
+"""Tables of profiles whose instances are cached."""
 
 
 class Instance(NamedTuple):
-    """An instance of a profile at a place, `bits` with one for each slice that it covers."""
+    """An instance of a profile at a placement; `bits` has a one for each slice it covers."""
 
     profile: Profile
     start: int
@@ -36,7 +36,7 @@ class Instance(NamedTuple):
 
 
 class InstanceChoice(NamedTuple):
-    """For each card: the number of the instance in its table, what it books, its slices."""
+    """For each card the number of the instance in its table, its amounts and its slices."""
 
     number: Integers
     memory: Integers
@@ -93,7 +93,7 @@ def _place(
     request: DeviceRequest,
     found: InstanceChoice,
 ) -> None:
-    """Find the instance on the cards at these places, which have these instances."""
+    """Choose instances on the cards at these indexes, which all have these instances."""
     if not known:
         return
     memory, cores = found.memory[at], found.cores[at]
@@ -128,6 +128,6 @@ def _preferred(
 
 
 def _ranks(known: tuple[Instance, ...]) -> Integers:
-    """Return how far behind the profile of each instance stands."""
+    """Return the rank of the profile of each instance, 0 for the smallest."""
     profiles = list(dict.fromkeys(one.profile for one in known))
     return np.array([profiles.index(one.profile) for one in known], np.int64)

@@ -1,7 +1,7 @@
-"""Expressions: own weights for nodes, such as `3*memory + cores - 5*whole`.
+"""The expression of the setting `node_score`, such as `3*memory + cores - 5*whole`.
 
-Numbers, the names below, parentheses, and `+ - * /` are all there is. What is divided by is a
-number, so that no node can make the result infinite.
+An expression has numbers, the names below, parentheses, and `+ - * /`. A divisor must be a number,
+so that no node can make the result infinite.
 """
 
 import ast
@@ -16,7 +16,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 NAMES: Final = ("memory", "cores", "slots", "whole", "cards")
-"""After the placement: shares in use, 0 to 1; the share of cards nobody uses; how many cards."""
+"""After the placement: shares in use, 0 to 1; the share of unused cards; the number of cards."""
 
 LENGTH_MAX: Final = 500
 """Longest expression, in characters."""
@@ -37,7 +37,7 @@ _UNARY: Final[dict[type[ast.unaryop], Callable[[Floats], Floats]]] = {
 
 
 class NodeScoreError(ValueError):
-    """The text is no expression; the message names the place and what to write instead."""
+    """The text is not an expression; the message names the place and the remedy."""
 
 
 class NodeScore:
@@ -78,7 +78,7 @@ def _check(node: ast.expr, text: str) -> None:
 
 
 def _wrong(node: ast.expr) -> str:
-    """Say what is wrong with a node itself; empty when nothing is."""
+    """Return the problem of a node itself, empty if there is none."""
     match node:
         case ast.Name(id=name):
             return "" if name in NAMES else f"unknown name {name}, known are {', '.join(NAMES)},"
@@ -110,4 +110,4 @@ def _value(node: ast.expr, values: Mapping[str, Floats]) -> Floats:
             return _UNARY[type(sign)](_value(operand, values))
         case ast.BinOp(op=op, left=left, right=right):
             return _BINARY[type(op)](_value(left, values), _value(right, values))
-    raise AssertionError("the parser lets nothing else through")
+    raise AssertionError("the parser accepts no other expression")

@@ -38,7 +38,7 @@ class Arrays:
     """Every array has the shape `(rows, columns)`.
 
     `memory` and `used_memory` are MiB, `cores` and `used_cores` percent, `slots` and `used_slots`
-    containers; used is what is acknowledged. `usable` are healthy cards. `alone` counts the pods
+    containers; used is acknowledged use. `usable` are healthy cards. `alone` counts the pods
     that have a card for themselves. `kind` indexes `kinds` (models of cards), `vendor` `vendors`,
     `mode` `modes`, and `table` `tables` (profiles of cards that are cut into instances; 0 is none).
     `slices` has a bit for each slice of such a card that is taken. Names of cards are in `uuids`,
@@ -48,7 +48,7 @@ class Arrays:
     """
 
     def __init__(self, rows: int = ROWS_FIRST, columns: int = COLUMNS_FIRST) -> None:
-        """Make room for so many; `grow` makes more."""
+        """Start with this many rows and columns; `grow` adds more."""
         shape = (rows, columns)
         self.memory: Integers = np.zeros(shape, np.int64)
         self.cores: Integers = np.zeros(shape, np.int64)
@@ -78,16 +78,16 @@ class Arrays:
 
     @property
     def rows(self) -> int:
-        """Return how many nodes there is room for."""
+        """Return the number of rows."""
         return int(self.memory.shape[0])
 
     @property
     def columns(self) -> int:
-        """Return how many cards of one node there is room for."""
+        """Return the number of columns."""
         return int(self.memory.shape[1])
 
     def grow(self, rows: int, columns: int) -> None:
-        """Make room for at least so many."""
+        """Grow to at least this many rows and columns."""
         more = max(rows, self.rows), max(columns, self.columns)
         if more == (self.rows, self.columns):
             return

@@ -26,7 +26,7 @@ from ledger.runtime.counter_protocol import Count, uncounted
 ASSUMED_SECONDS: Final = 8.0
 """How long a pod is assumed to be on its way to the node that was best for it.
 
-In a crowded cluster its bind, which chooses anew, may be seconds away. A shorter time loses binds:
+In a crowded cluster its bind, which chooses again, may be seconds away. A shorter time loses binds:
 of 3,000 pods on two busy cores 0.6 to 1.3 % with 3 s, 0.3 to 0.5 % with 8 s.
 """
 

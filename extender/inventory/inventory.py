@@ -32,7 +32,7 @@ _log: Final = structlog.get_logger("extender")
 
 
 class _Node:
-    """What is known of a node beside its row: its columns, pods on it, and what is kept there."""
+    """A node: its row, its columns, the pods on it, and the claims on its cards."""
 
     __slots__ = ("claims", "columns", "gone", "residents", "row")
 
@@ -54,15 +54,14 @@ class _Node:
 class ClusterInventory:
     """The cards of one cluster.
 
-    `rows` has the row of each node by its name without the cluster, and `names` the reverse, empty
-    where no node is: the row of a node that is gone for good is given to another. `arrays` is
-    another object after a reload. What is kept for pods that others are evicted for goes into
-    `overlay`. `reloads` counts how often a record did not fit to what was known, `surprises` the
-    placements that nobody had guessed here: others place pods, too.
+    `rows` has the row of each node by its local name, and `names` the reverse, empty for a free
+    row: the row of a removed node is given to another. `arrays` is another object after a reload.
+    Cards kept by claims are in `overlay`. `reloads` counts the records that contradicted the
+    inventory, `surprises` the placements that were not assumed here: other extenders place pods.
     """
 
     def __init__(self, cluster: str, overlay: Overlay) -> None:
-        """Know no node; `load` begins."""
+        """Start without nodes; `load` reads them."""
         self.cluster, self.overlay = cluster, overlay
         self.arrays = Arrays()
         self.rows: dict[str, int] = {}
@@ -80,9 +79,10 @@ class ClusterInventory:
         self._pairs: dict[str, PairScores] = {}
 
     def load(self, state: State) -> None:
-        """Begin with a state, or begin anew with it; nodes that are known keep their rows.
+        """Load a state, for the first time or again; known nodes keep their rows.
 
-        While the state holds what is not stored yet, nothing is loaded: the next record does it.
+        While the state has changes that are not stored yet, nothing is loaded: the next record
+        does it.
         """
         self.loaded = not state.journal
         if not self.loaded:
@@ -94,9 +94,9 @@ class ClusterInventory:
         self.position = state.position
 
     def follow(self, state: State, record: Record) -> None:
-        """Apply a record that was applied to the state, each in order.
+        """Apply the next record that was applied to the state.
 
-        Records that are known already change nothing. One that does not follow loads the state.
+        A record that was applied here already changes nothing. After a gap the state is loaded.
         """
         if self.loaded and record.position <= self.position:
             return
@@ -117,7 +117,7 @@ class ClusterInventory:
         return placed is not None and placed.uid == uid
 
     def set_scores(self, node: str, pairs: PairScores) -> None:
-        """Say how well the cards of a node, named without its cluster, are linked."""
+        """Set the link scores of the cards of a node, given by its local name."""
         if pairs:
             self._pairs[node] = pairs
         else:
@@ -126,7 +126,7 @@ class ClusterInventory:
             rows.write_scores(self.arrays, self.rows[node], pairs)
 
     def _try(self, state: State, record: Record) -> str:
-        """Apply a record; return what in it contradicts what is known, empty when nothing does."""
+        """Apply a record; return how it contradicts the inventory, empty if it does not."""
         for item in record.items:
             try:
                 self._apply(state, item.event, item.postings)
@@ -145,7 +145,7 @@ class ClusterInventory:
                 getattr(self.arrays, _USED[which])[row, column] = postings[at + 2]
 
     def _reset(self, state: State) -> None:
-        """Forget everything but the rows of the nodes that there are."""
+        """Forget everything except the rows of the existing nodes."""
         self.arrays = Arrays(self.arrays.rows, self.arrays.columns)
         for at, name in enumerate(self.names):
             self.overlay.clear(at)
@@ -213,9 +213,9 @@ class ClusterInventory:
             self._forget_if_empty(self._leave((event.namespace, event.key)).node)
 
     def _released(self, event: events.Released, state: State) -> None:
-        """Follow the end of a pod, unless something else at its key has ended.
+        """Remove an ended pod, unless another object or attempt at its key has ended.
 
-        Only the state knows: an object and several attempts to write it may be the same pod.
+        Only the state shows which: an object and several attempts may be the same pod.
         """
         place = event.namespace, event.key
         if place in self._claimed and claim_of(state, *place) is None:
@@ -253,7 +253,7 @@ class ClusterInventory:
         return row
 
     def _grow(self, height: int, width: int) -> None:
-        """Make room for so many nodes of so many cards."""
+        """Grow arrays and overlay to this many nodes and cards per node."""
         before = self.arrays.rows
         self.arrays.grow(height, width)
         self.overlay.grow(height, width)
@@ -261,7 +261,7 @@ class ClusterInventory:
         self.names += [""] * (self.arrays.rows - before)
 
     def _change(self, known: _Node, keeper: str, columns: list[CardColumn]) -> None:
-        """Lay a node's cards out anew; what is used of cards stays, also of those that are lost."""
+        """Replace a node's cards; the use of cards is kept, also of lost cards."""
         used = {
             column.uuid: tuple(int(getattr(self.arrays, one)[known.row, at]) for one in _USED)
             for at, column in enumerate(known.columns)
@@ -303,7 +303,7 @@ class ClusterInventory:
         self._reclaim(known)
 
     def _enter(self, place: Place, placed: Placement) -> None:
-        """Add a pod to what is known of its node, in the place of what was known of it."""
+        """Add a placed pod to its node, replacing its earlier placement."""
         if place in self._placed:
             self._leave(place)
         known = self._nodes[placed.node]
@@ -311,7 +311,7 @@ class ClusterInventory:
         self._account(known, placed, 1)
 
     def _leave(self, place: Place) -> Placement:
-        """Take a pod out of what is known of its node. Raises KeyError."""
+        """Remove a placed pod from its node. Raises KeyError."""
         placed = self._placed.pop(place)
         known = self._nodes[placed.node]
         del known.residents[place]
@@ -333,9 +333,9 @@ class ClusterInventory:
             self._reclaim(known)
 
     def _cut(self, known: _Node) -> None:
-        """Work out again which slices of a node's cards are taken.
+        """Recompute the taken slices of a node's cards.
 
-        A pod that others placed there without saying on which slices may be on any of them.
+        A pod that another scheduler placed without naming slices may be on any of them.
         """
         residents = known.residents.values()
         for at, column in enumerate(known.columns):
@@ -356,7 +356,7 @@ class ClusterInventory:
             self.overlay.release(self._nodes[name].claims.pop(place).uid)
 
     def _reclaim(self, known: _Node) -> None:
-        """Work out again what is kept on a node: what the victims of a claim have left of it."""
+        """Recompute the cards that the claims of a node keep beside their victims' use."""
         at = {column.uuid: number for number, column in enumerate(known.columns)}
         for claim in known.claims.values():
             bookings = {

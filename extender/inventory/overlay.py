@@ -39,7 +39,7 @@ class Overlay:
     """
 
     def __init__(self, rows: int = ROWS_FIRST, columns: int = COLUMNS_FIRST) -> None:
-        """Make room for so many; `grow` makes more."""
+        """Start with this many rows and columns; `grow` adds more."""
         shape = (rows, columns)
         self.memory: Integers = np.zeros(shape, np.int64)
         self.cores: Integers = np.zeros(shape, np.int64)
@@ -54,7 +54,7 @@ class Overlay:
         return len(self._assumed)
 
     def grow(self, rows: int, columns: int) -> None:
-        """Make room for at least so many."""
+        """Grow to at least this many rows and columns."""
         have = self.memory.shape
         padding = ((0, max(0, rows - have[0])), (0, max(0, columns - have[1])))
         if padding == ((0, 0), (0, 0)):
@@ -106,7 +106,7 @@ class Overlay:
         self._count(taken, 1)
 
     def release(self, uid: str) -> None:
-        """Keep nothing for a pod any more."""
+        """Keep no cards for a pod any more."""
         taken = self._kept.pop(uid, None)
         if taken is not None:
             self._count(taken, -1)

@@ -1,4 +1,4 @@
-"""Keeping: what a claim takes of cards beside what its victims still hold there."""
+"""The bookings of a preemption claim beside the bookings that its victims still hold."""
 
 from collections.abc import Mapping
 
@@ -9,9 +9,9 @@ from ledger.core.model.cards import Booking, Bookings, Placement, PreemptionClai
 def claimed_bookings(
     claim: PreemptionClaim, residents: Mapping[tuple[str, str], Placement]
 ) -> Bookings:
-    """Return what is kept on each card, given the pods of its node by namespace and key.
+    """Return the kept booking of each card, given the pods of the node by namespace and key.
 
-    What victims hold is counted as theirs until they have left.
+    The use of victims counts as theirs until they have ended.
     """
     held = _held_by_victims(claim, residents)
     return {

@@ -1,7 +1,7 @@
-"""Rows: writing one node into the arrays, and reading back what must outlast a new layout.
+"""Rows of the arrays: writing the cards of one node.
 
-Cards stand in the order of their index, then uuid; after them those that the node lost while pods
-hold them, which nobody can be given, but whose use must be known when they are back.
+Cards are in the order of index, then uuid. Lost cards that pods still hold come after them: they
+cannot be given, but their use must be known when they return.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,10 +14,10 @@ from ledger.core.model import cards
 from ledger.core.model.cards import Card, Phase, Placement
 
 PairScores = Mapping[tuple[str, str], int]
-"""How well two cards of a node are linked, by their uuids; more is better."""
+"""Link scores of pairs of cards of a node, by their uuids; higher is better."""
 
 SLICES_MAX: Final = 64
-"""Most slices of a card that is cut into instances: there is a bit for each."""
+"""Most slices of a MIG card: there is a bit for each."""
 
 ALL_SLICES: Final = (1 << SLICES_MAX) - 1
 
@@ -43,7 +43,7 @@ def in_order(announced: Iterable[tuple[Card, tuple[int, int, int]]]) -> list[Car
 def write(
     arrays: Arrays, row: int, columns: list[CardColumn], used: Mapping[str, tuple[int, ...]]
 ) -> None:
-    """Write an empty row: its cards, and what is used of each by uuid."""
+    """Write the cards of an empty row, and the use of each by uuid."""
     arrays.uuids[row][: len(columns)] = [column.uuid for column in columns]
     for at, column in enumerate(columns):
         if any(used.get(column.uuid, ())):
@@ -55,7 +55,7 @@ def write(
 
 
 def clear(arrays: Arrays, row: int) -> None:
-    """Leave nothing in a row."""
+    """Empty a row."""
     for name in (*INTEGERS, *BOOLEANS, "slices"):
         getattr(arrays, name)[row] = 0
     arrays.uuids[row] = [""] * arrays.columns
@@ -65,7 +65,7 @@ def clear(arrays: Arrays, row: int) -> None:
 
 
 def write_scores(arrays: Arrays, row: int, pairs: PairScores) -> None:
-    """Write how well the cards of a row are linked, nothing where nobody says so."""
+    """Write the link scores of a row, none if they are unknown."""
     arrays.scores.pop(row, None)
     if not pairs:
         return
@@ -79,7 +79,7 @@ def write_scores(arrays: Arrays, row: int, pairs: PairScores) -> None:
 
 
 def slices_of(placements: Iterable[Placement], uuid: str) -> int:
-    """Return the slices of a card that placements have taken, as bits."""
+    """Return the slices of a card that placements use, as bits."""
     bits = 0
     for placed in placements:
         for start, size in cards.instances(placed.parts, uuid, initialised=placed.initialised):
@@ -88,7 +88,7 @@ def slices_of(placements: Iterable[Placement], uuid: str) -> int:
 
 
 def lies_anywhere(placed: Placement, uuid: str) -> bool:
-    """Return whether a placement has a share of a card that is no instance of known slices."""
+    """Return whether a placement has a share of a card without known slices."""
     return any(
         share.uuid == uuid and not share.profile
         for part in placed.parts
@@ -98,7 +98,7 @@ def lies_anywhere(placed: Placement, uuid: str) -> bool:
 
 
 def _write_cards(arrays: Arrays, row: int, found: list[Card]) -> None:
-    """Write what cards are into the first columns of a row, whole columns at a time."""
+    """Write cards into the first columns of a row, one array at a time."""
     width = len(found)
     arrays.memory[row, :width] = [card.memory for card in found]
     arrays.cores[row, :width] = [card.cores for card in found]
@@ -115,7 +115,7 @@ def _write_cards(arrays: Arrays, row: int, found: list[Card]) -> None:
 
 
 def _number(known: list[Any], value: object) -> int:
-    """Return the number of a value in a list of all that there are."""
+    """Return the index of a value in a list, to which a new value is appended."""
     try:
         return known.index(value)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Imagining: nodes that the ledger does not know, as empty as they would come.
+"""Simulated nodes: nodes that are not in the ledger, as empty as new nodes.
 
 The cluster autoscaler asks whether a pod would fit on a node that does not exist yet, and sends it
-in full. What such a node announces is registered in a ledger of its own, which is then thrown away.
+in full. The cards that such a node announces are registered in a temporary state.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from ledger.kube.hami.node_annotations import read_announcement
 
 
 def simulated_inventory(cluster: str, nodes: Iterable[NodeMeta]) -> ClusterInventory:
-    """Return an inventory of nothing but these nodes, as far as they announce cards."""
+    """Return an inventory of these nodes with the cards that they announce."""
     state = State()
     for node in nodes:
         found = read_announcement(node.annotations or {})

@@ -1,7 +1,7 @@
-"""Evictable: who on a node could leave for a pod, by what the API server says now.
+"""Eviction candidates: the pods of a node that could be evicted for another pod.
 
-The ledger knows who has which cards; how important a pod is, whether it is about to end anyway,
-and what protects it, only the API server knows.
+The ledger has the cards of the pods. Their priority, deletion and disruption budgets are read from
+the API server.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from ledger.kube.api.objects import Pod
 
 
 class EvictionCandidates(NamedTuple):
-    """Who could leave a node, and who does so already, each with the cards that it has there.
+    """The candidates of a node, and the pods that leave already, with their placements.
 
-    `allowed` is how many pods each budget lets go.
+    `allowed` is how many pods each budget allows to be evicted.
     """
 
     candidates: list[Candidate]
@@ -32,7 +32,7 @@ class DisruptionBudgets:
     """The PodDisruptionBudgets of the namespaces seen so far, each read once."""
 
     def __init__(self, cluster: PreemptionCluster) -> None:
-        """Read nothing yet."""
+        """Read budgets from a cluster."""
         self._cluster = cluster
         self._known: dict[str, list[Budget]] = {}
         self.allowed: dict[str, int] = {}
@@ -56,8 +56,8 @@ async def eviction_candidates(
 ) -> EvictionCandidates:
     """Read the pods of a node, named without its cluster. Raises ClusterError.
 
-    What somebody else has placed stays: the ledger does not know what that is for. Who leaves for
-    another pod leaves nothing for this one.
+    Pods that another scheduler has placed are not candidates, because the ledger does not have
+    their requests. Victims of another claim are left out, because their cards are kept for it.
     """
     listed = await cluster.list_pods_on(node)
     pods = {pod.metadata.uid: pod for pod in listed.objects}
@@ -75,19 +75,19 @@ async def eviction_candidates(
 
 
 def priority_of(pod: Pod) -> int:
-    """Return how important a pod is; the API server sets it from the priority class."""
+    """Return the priority of a pod, which the API server sets from its priority class."""
     return pod.spec.priority or 0
 
 
 def is_leaving(pod: Pod) -> bool:
-    """Return whether a pod gives its cards back without being request."""
+    """Return whether a pod is ending, and frees its cards without an eviction."""
     return pod.metadata.deletion_timestamp is not None or pod.status.has_ended()
 
 
 def _theirs(
     state: State, request: SchedulingRequest, node: str
 ) -> Iterator[tuple[Subject, Placement]]:
-    """Yield what is placed on a node and does not leave it for others, by pod."""
+    """Yield the placements on a node, except for victims of other claims."""
     promised = {
         victim
         for claim in state.claims.get(node, ())

@@ -1,8 +1,8 @@
-"""Making room: a claim for a pod, and then the evictions of those that it names.
+"""Preemption: a claim for a pod, and then the evictions of the victims that it names.
 
-The intent is in the log before anybody is evicted: the claim keeps the cards for the pod while its
-victims leave. The next try for the pod goes on with its claim, also after a crash;
-settlement withdraws it in the end.
+The claim is in the log before any pod is evicted: it keeps the cards for the pod while its victims
+end. The next try for the pod goes on with its claim, also after a crash. Settlement withdraws the
+claim in the end.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,20 +29,20 @@ from ledger.kube.api.resources import PODS
 from ledger.log.state_change_signal import StateChangeSignal
 
 FITS: Final = "fits"
-"""What became of making room where there is some, or only guesses are in the way."""
+"""The outcome if the pod fits, or if only assumed placements are in its way."""
 
 _log: Final = structlog.get_logger("extender")
 
 
 class PreemptionOutcome(NamedTuple):
-    """What became of making room, in a word for metrics, and a node where it was no use."""
+    """The outcome of a preemption, one word for metrics, and a node where it could not help."""
 
     outcome: str
     avoid: str = ""
 
 
 class HeldClaim(NamedTuple):
-    """A claim, and the node where it is, named as the ledger does."""
+    """A claim and its node, by the qualified name."""
 
     node: str
     parts: Parts
@@ -50,7 +50,7 @@ class HeldClaim(NamedTuple):
 
 
 class PreemptionExecutor:
-    """Makes room for one pod of a cluster at a time."""
+    """Preempts for one pod of a cluster at a time."""
 
     def __init__(
         self,
@@ -69,16 +69,16 @@ class PreemptionExecutor:
     async def make(
         self, request: SchedulingRequest, nodes: Sequence[str], chosen: Sequence[str]
     ) -> PreemptionOutcome:
-        """Go on with what is claimed for a pod, or claim something on a node that is looked at.
+        """Go on with the claim of a pod, or claim cards on one of the `chosen` nodes.
 
-        `nodes` are all that it could come to. Raises ClusterError.
+        `nodes` are all nodes where the pod could fit. Raises ClusterError.
         """
         pod = await self._cluster.get_pod(request.pod.metadata.namespace, request.pod.metadata.name)
         if not _waits(pod, request.uid):
             return PreemptionOutcome("gone")
         known = self._standing(request)
         if known is not None:
-            # Claimed once more, it is stored for certain, and not only about to be.
+            # Claimed once more, because the claim in the state may not be stored yet.
             if not await self._claim(request, known):
                 return PreemptionOutcome("overtaken")
             return await self._evict(request, known)
@@ -95,7 +95,7 @@ class PreemptionExecutor:
         return any(claim.uid == uid for kept in claims for claim in kept)
 
     def _standing(self, request: SchedulingRequest) -> HeldClaim | None:
-        """Return what is kept for a pod."""
+        """Return the claim of a pod, None if it has none."""
         for node, claims in self._ports.view.state.claims.items():
             for claim in claims:
                 if _is_for(claim, request):
@@ -103,7 +103,7 @@ class PreemptionExecutor:
         return None
 
     def _fits(self, request: SchedulingRequest, nodes: Sequence[str]) -> bool:
-        """Return whether the pod fits somewhere meanwhile, or only guesses are in its way."""
+        """Return whether the pod fits now, or only assumed placements are in its way."""
         rows = self._fit.rows_of(nodes)
         with self._fit.inventory.overlay.without_assumed():
             fits = self._fit.fits(request, rows[rows != UNKNOWN])
@@ -112,7 +112,7 @@ class PreemptionExecutor:
     async def _claim_cheapest(
         self, request: SchedulingRequest, nodes: Sequence[str]
     ) -> HeldClaim | None:
-        """Claim what costs least and the ledger takes, unless somebody else was faster."""
+        """Claim by the cheapest plan that the ledger accepts, unless another claim was faster."""
         state = self._ports.view.state
         for one in await preemption_plans(self._cluster, self._fit, state, request, nodes):
             wanted = HeldClaim(f"{request.cluster}/{one.node}", one.parts, one.subjects())
@@ -125,7 +125,7 @@ class PreemptionExecutor:
         return None
 
     async def _claim(self, request: SchedulingRequest, wanted: HeldClaim) -> bool:
-        """Have the ledger keep cards for a pod; return whether it does, and this replica knows."""
+        """Claim cards for a pod; return whether the ledger accepted and this replica applied it."""
         who = request.namespace, request.key, request.uid
         answer = await self._ports.ledger.submit(MakeRoom(*who, *wanted, ACTOR))
         if isinstance(answer, Denial):
@@ -137,7 +137,7 @@ class PreemptionExecutor:
         return True
 
     async def _evict(self, request: SchedulingRequest, claimed: HeldClaim) -> PreemptionOutcome:
-        """Evict the victims of a claim that are there still, as long as it stands."""
+        """Evict the remaining victims of a claim, as long as the claim exists."""
         node = local_name(claimed.node)
         for subject in claimed.victims:
             if self._standing(request) != claimed:
@@ -157,7 +157,7 @@ class PreemptionExecutor:
         return PreemptionOutcome("evicted")
 
     async def _victim(self, request: SchedulingRequest, subject: Subject) -> Pod | None:
-        """Read a victim; None when it is gone, leaves already, or is more important."""
+        """Read a victim; None if it is gone, is ending, or has no lower priority."""
         namespace, key, uid = subject
         name = key.removeprefix(f"{PODS.name}/")
         pod = await self._cluster.get_pod(local_name(namespace), name)
@@ -166,7 +166,7 @@ class PreemptionExecutor:
         return pod if priority_of(pod) < priority_of(request.pod) else None
 
     async def _withdraw(self, request: SchedulingRequest) -> None:
-        """Keep nothing for a pod; where the ledger does not take that, settlement does it."""
+        """Withdraw the claim of a pod; if the ledger refuses that, settlement repeats it."""
         who = request.namespace, request.key, request.uid
         await self._ports.ledger.submit(Withdraw(*who, Cause.PROTECTED, ACTOR))
 

@@ -23,9 +23,9 @@ from ledger.core.model.state import State
 
 
 class PreemptionPlan(NamedTuple):
-    """The cards that a pod gets on a node, named without its cluster, and who leaves for it.
+    """The cards that a pod gets on a node, given by its local name, and the victims.
 
-    Those that are `leaving` do so anyway; the others have to be evicted.
+    Pods in `leaving` end without an eviction.
     """
 
     node: str
@@ -34,13 +34,13 @@ class PreemptionPlan(NamedTuple):
     leaving: tuple[Subject, ...]
 
     def cost(self) -> EvictionCost:
-        """Return what it costs that they leave."""
+        """Return the cost of the evictions."""
         return victims.eviction_cost(self.evicted)
 
     def subjects(self) -> tuple[Subject, ...]:
-        """Return who leaves; first those that a budget protects.
+        """Return all victims, those that a budget protects first.
 
-        If one of these may not be evicted after all, nobody has left for nothing yet.
+        If one of these cannot be evicted after all, no other pod has been evicted for nothing.
         """
         ordered = sorted(self.evicted, key=lambda one: not one.budgets)
         return (*(one.subject for one in ordered), *self.leaving)
@@ -53,7 +53,7 @@ async def preemption_plans(
     request: SchedulingRequest,
     nodes: Iterable[str],
 ) -> list[PreemptionPlan]:
-    """Return what would help on these nodes, the cheapest first. Raises ClusterError."""
+    """Return the plans for these nodes, the cheapest first. Raises ClusterError."""
     budgets = DisruptionBudgets(cluster)
     found = []
     for node in nodes:

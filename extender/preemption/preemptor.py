@@ -21,22 +21,22 @@ from ledger.runtime.counter_protocol import Count
 from ledger.tasks.backoff import Backoff
 
 PENDING_MAX: Final = 256
-"""Pods that want room at a time; what comes then is taken when the scheduler asks again."""
+"""Pending pods at a time; a further pod is added when the scheduler asks about it again."""
 
 NODES_MAX: Final = 32
-"""Nodes that are looked at in one try; the next ones come with the next."""
+"""Nodes of one try; the next try takes the next nodes."""
 
 PAUSE_SECONDS: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 60.0
-"""Pauses between two tries for one pod. They double after each but those that were no use on some
-of the nodes and go on with the others."""
+"""Pauses between two tries for one pod. They double after each try, unless the next try takes
+further nodes."""
 
 ASKED_SECONDS: Final = 330.0
-"""How long the nodes of the last filter hold. The scheduler takes up a pod that fits nowhere
+"""How long the nodes of the last filter are tried. The scheduler takes up a pod that fits nowhere
 after 300 s at the latest."""
 
 NEVER: Final = "Never"
-"""The preemptionPolicy of a pod that waits and evicts nobody."""
+"""The preemptionPolicy of a pod for which no pod is evicted."""
 
 GIVEN_UP: Final = "given up"
 
@@ -66,20 +66,20 @@ class _PendingPod(msgspec.Struct):
 
 
 class Preemptor:
-    """Has room made for the pods that want it, as long as `run` runs."""
+    """Preempts for pending pods, as long as `run` runs."""
 
     def __init__(
         self, executor: PreemptionExecutor, *, clock: Callable[[], float], count: Count
     ) -> None:
-        """No pod wants room yet; `clock` is the time of the loop in seconds."""
+        """Start without pending pods; `clock` is the time of the loop in seconds."""
         self._executor, self._clock, self._count = executor, clock, count
         self._pending: dict[str, _PendingPod] = {}
         self._wake = asyncio.Event()
 
     def want(self, request: SchedulingRequest, nodes: Sequence[str]) -> None:
-        """Have room made for a pod that fits nowhere, on one of the nodes where that is possible.
+        """Preempt for a pod that fits nowhere, on one of the nodes where evictions can help.
 
-        A pod that is known already is tried no sooner for it, but for one that had room meanwhile.
+        A pending pod is not tried sooner, unless it fitted at the last try.
         """
         if not nodes or request.pod.spec.preemption_policy == NEVER:
             return
@@ -96,7 +96,7 @@ class Preemptor:
         return self._executor.is_claimed_for(uid)
 
     async def run(self) -> None:
-        """Make room for one pod after the other until cancelled."""
+        """Preempt for one pod after the other until cancelled."""
         while True:
             one = min(self._pending.values(), key=lambda one: one.due, default=None)
             left = one.due - self._clock() if one is not None else None
@@ -109,7 +109,7 @@ class Preemptor:
                     await self._wake.wait()
 
     async def _try(self, one: _PendingPod) -> None:
-        """Look at the next nodes, and decide when to try again."""
+        """Try the next nodes, and set the time of the next try."""
         made = await self._make(one) if self._clock() < one.until else PreemptionOutcome(GIVEN_UP)
         if made.outcome in _OVER:
             del self._pending[one.request.uid]
@@ -118,7 +118,7 @@ class Preemptor:
         self._count("preemptions_total", made.outcome)
 
     async def _make(self, one: _PendingPod) -> PreemptionOutcome:
-        """Make room on the nodes that were not looked at yet; all of them, once all were."""
+        """Preempt on the nodes that were not tried yet; on all nodes once all were tried."""
         if one.seen.issuperset(one.nodes):
             one.seen = frozenset()
             one.backoff.lengthen()

@@ -1,12 +1,12 @@
-"""Victims: who has to leave a node so that a more important pod fits there.
+"""Victims: the pods of a node to evict so that a pod of higher priority fits there.
 
-All that may leave are taken off, and then put back, the most important first, as long as the pod
-still fits. So the most important one that has to leave is as unimportant as can be, and nobody
-leaves for nothing. That is done in two orders, and the cheaper result is taken: putting the oldest
-back first spares work, putting the smallest back first spares pods.
+All candidates are removed, and then reprieved, the highest priority first, as long as the pod still
+fits. So the highest priority among the victims is as low as possible, and no victim is unnecessary.
+That is done in two orders, and the cheaper result is taken: reprieving the oldest first saves work,
+reprieving the smallest first saves pods.
 
-PodDisruptionBudgets are never overdrawn: of the pods that one protects, only the least important
-may leave, and no more of them than it allows now.
+PodDisruptionBudgets are never violated: of the pods that a budget protects, only those of the
+lowest priority may be evicted, and no more of them than it allows now.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ Subject = tuple[str, str, str]
 
 
 class Candidate(NamedTuple):
-    """A pod that may have to leave; `budgets` are those that protect it, by any name."""
+    """A pod that may be evicted; `budgets` are the names of the budgets that protect it."""
 
     subject: Subject
     placed: Placement
@@ -30,18 +30,18 @@ class Candidate(NamedTuple):
 
 
 EvictionCost = tuple[float, int, int]
-"""The priority of the most important victim, how many there are, and how old the oldest is."""
+"""The highest priority among the victims, their number, and the age of the oldest."""
 
 Fits = Callable[[Sequence[Candidate]], bool]
-"""Says whether the pod fits once these have left; if so, also when more have."""
+"""Returns whether the pod fits once these have ended; if so, also when more have."""
 
 
 def choose(
     candidates: Sequence[Candidate], allowed: Mapping[str, int], fits: Fits
 ) -> tuple[Candidate, ...] | None:
-    """Return who has to leave, nobody perhaps, the most important first; None if it is no use.
+    """Return the victims, highest priority first; empty if none is needed, None if none help.
 
-    `allowed` is how many pods each budget lets go now.
+    `allowed` is how many pods each budget allows to be evicted now.
     """
     removable = _within(candidates, allowed)
     if not fits(removable):
@@ -53,14 +53,14 @@ def choose(
 
 
 def eviction_cost(victims: Sequence[Candidate]) -> EvictionCost:
-    """Return what it costs that these leave; nobody is cheapest, then who is unimportant."""
+    """Return the cost of evicting these; no victim costs least, then low priorities do."""
     most = max((one.priority for one in victims), default=float("-inf"))
     oldest = min((one.placed.time for one in victims), default=0)
     return most, len(victims), -oldest
 
 
 def _within(candidates: Sequence[Candidate], allowed: Mapping[str, int]) -> list[Candidate]:
-    """Return who may leave, the least important first where a budget lets only some of them go."""
+    """Return the candidates that budgets allow, preferring those of low priority."""
     left = Counter(allowed)
     found = []
     for one in sorted(candidates, key=_age, reverse=True):
@@ -71,9 +71,9 @@ def _within(candidates: Sequence[Candidate], allowed: Mapping[str, int]) -> list
 
 
 def _spared(removed: list[Candidate], fits: Fits) -> list[Candidate]:
-    """Put back whom one can, the first first; return the others.
+    """Reprieve pods by bisection, the first ones first; return the others.
 
-    Of a group that can be put back as a whole, nobody is tried alone.
+    A group that can be reprieved as a whole is not split.
     """
     victims = {one.subject: one for one in removed}
 
@@ -93,7 +93,7 @@ def _spared(removed: list[Candidate], fits: Fits) -> list[Candidate]:
 
 
 def _age(one: Candidate) -> tuple[int, int, Subject]:
-    """Order pods by importance: of one priority the older one, whose work is worth more."""
+    """Order pods by priority, then the oldest first, because it has done more work."""
     return -one.priority, one.placed.time, one.subject
 
 

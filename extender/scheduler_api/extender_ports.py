@@ -1,4 +1,4 @@
-"""What the extender reads, decides and writes through."""
+"""The ports of the extender: the ledger, the cluster and the other extenders."""
 
 from collections.abc import Callable
 from typing import Protocol

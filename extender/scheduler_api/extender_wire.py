@@ -1,7 +1,7 @@
-"""The extender API v1 of kube-scheduler: what it sends and what it is answered.
+"""The extender API v1 of kube-scheduler: requests and answers.
 
 Field names are those of the Go types, which have no JSON tags: capitalised. Go reads them in any
-case of letters, so that other callers send others; see `extender.scheduler_api.field_case`.
+case of letters, and other callers send other cases; see `extender.scheduler_api.field_case`.
 """
 
 from typing import Any, Final, TypeVar
@@ -18,7 +18,7 @@ SCORE_MAX: Final = 10
 
 
 class BadRequest(Exception):
-    """What was sent is not what the extender API sends; `field` says where."""
+    """A body that is not a request of the extender API; `field` is the place of the error."""
 
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message)
@@ -31,14 +31,14 @@ class ExtenderUnavailable(Exception):
 
 
 class NodeMeta(msgspec.Struct, frozen=True, gc=False):
-    """Of a Node's metadata: its name and what it announces."""
+    """The name and annotations of a Node."""
 
     name: str = ""
     annotations: dict[str, str] | None = None
 
 
 class NodeObject(msgspec.Struct, frozen=True, gc=False):
-    """A Node as far as it is read; everything else is passed through as it came."""
+    """The part of a Node that is read; the rest is passed through unchanged."""
 
     metadata: NodeMeta = NodeMeta()
 
@@ -51,7 +51,7 @@ class RawNodeList(msgspec.Struct, frozen=True):
 
 
 class ExtenderArgs(msgspec.Struct, frozen=True, rename="pascal"):
-    """A pod, and the nodes to look at: `node_names` from a scheduler whose extender knows them."""
+    """A pod and its candidate nodes; `node_names` if the scheduler sends names only."""
 
     pod: Pod | None = None
     nodes: RawNodeList | None = None
@@ -59,9 +59,9 @@ class ExtenderArgs(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class FilterResult(msgspec.Struct, frozen=True, rename="pascal"):
-    """Where a pod fits, in the form of the request, and by node why not.
+    """The feasible nodes, in the form of the request, and the reasons of the other nodes.
 
-    Evicting pods may help on `failed_nodes`, and on no node of `failed_and_unresolvable_nodes`.
+    Evictions may help on `failed_nodes`, but not on `failed_and_unresolvable_nodes`.
     """
 
     nodes: RawNodeList | None = None
@@ -88,7 +88,7 @@ class BindingArgs(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class BindingResult(msgspec.Struct, frozen=True, rename="pascal"):
-    """Why the pod was not bound, empty when it was."""
+    """The problem because of which the pod was not bound, empty if it was."""
 
     error: str = ""
 
@@ -114,7 +114,7 @@ class MetaVictims(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class PreemptionArgs(msgspec.Struct, frozen=True, rename="pascal"):
-    """A pod that fits nowhere, and by node whom the scheduler would evict for it."""
+    """A pod that fits nowhere, and by node the victims that the scheduler would evict."""
 
     pod: Pod | None = None
     node_name_to_victims: dict[str, Victims] | None = None
@@ -122,7 +122,7 @@ class PreemptionArgs(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class PreemptionResult(msgspec.Struct, frozen=True, rename="pascal"):
-    """The nodes where evicting these would make room."""
+    """The nodes where evicting these victims makes the pod fit."""
 
     node_name_to_meta_victims: dict[str, MetaVictims] = {}
 
@@ -135,7 +135,7 @@ _nodes: Final = msgspec.json.Decoder(NodeObject)
 
 
 def read_args(body: bytes) -> ExtenderArgs:
-    """Read what filter and prioritize are asked. Raises BadRequest."""
+    """Read a request of filter or prioritize. Raises BadRequest."""
     found = _read(_args, body)
     if _nameless(found.pod) or (found.nodes is None and found.node_names is None):
         found = _respelled(ExtenderArgs, body)
@@ -145,7 +145,7 @@ def read_args(body: bytes) -> ExtenderArgs:
 
 
 def read_binding(body: bytes) -> BindingArgs:
-    """Read what bind is asked. Raises BadRequest."""
+    """Read a request of bind. Raises BadRequest."""
     found = _read(_bindings, body)
     if not all(msgspec.structs.astuple(found)):
         found = _respelled(BindingArgs, body)
@@ -156,7 +156,7 @@ def read_binding(body: bytes) -> BindingArgs:
 
 
 def read_preemption(body: bytes) -> PreemptionArgs:
-    """Read what preempt is asked. Raises BadRequest."""
+    """Read a request of preempt. Raises BadRequest."""
     found = _read(_preemptions, body)
     if _nameless(found.pod):
         found = _respelled(PreemptionArgs, body)

@@ -1,7 +1,7 @@
-"""Spelling: names of JSON fields in any case of letters, as Go's decoder takes them.
+"""JSON field names in any case of letters, as Go's decoder accepts them.
 
-Only for callers that do not write them as kube-scheduler does: it reads the body as plain values
-first, which costs far more than reading it as what it should be.
+Only for callers that do not write names as kube-scheduler does: the body is decoded to plain values
+first, which costs far more than decoding it to its type.
 """
 
 from functools import lru_cache
@@ -11,10 +11,10 @@ import msgspec
 from msgspec import inspect
 
 KINDS_MAX: Final = 64
-"""Structs whose spelling is remembered: all that requests are made of."""
+"""Structs whose spelling is cached; requests consist of fewer."""
 
 Spelling = dict[str, tuple[str, inspect.Type]]
-"""By a field's name in small letters: as it is spelt, and what it holds."""
+"""By a field's name in lower case: its spelling and its type."""
 
 
 def respelled(value: Any, kind: type) -> Any:
@@ -48,14 +48,14 @@ def _fields(value: dict[str, Any], spelling: Spelling) -> dict[str, Any]:
 
 
 def _some(kind: inspect.UnionType) -> inspect.Type:
-    """Return what an optional field holds when it is there."""
+    """Return the type of an optional field that is present."""
     return next((one for one in kind.types if not isinstance(one, inspect.NoneType)), _ANY)
 
 
 @lru_cache(KINDS_MAX)
 def _spelling(kind: type) -> Spelling:
     info = inspect.type_info(kind)
-    assert isinstance(info, inspect.StructType), f"{kind} is no struct"
+    assert isinstance(info, inspect.StructType), f"{kind} is not a struct"
     return {field.encode_name.lower(): (field.encode_name, field.type) for field in info.fields}
 
 

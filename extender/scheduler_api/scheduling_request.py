@@ -1,8 +1,7 @@
 """A pod that is being scheduled: its device request, and its names in the ledger.
 
-kube-scheduler sends one pod several times: filter, prioritize, bind. What was read for one answer
-is kept for the next ones, as long as there is room. Without it the answer is the same but takes
-longer.
+kube-scheduler sends one pod several times: filter, prioritize, bind. A request is kept for the next
+answers, in a bounded cache. Without it the answer is the same but takes longer.
 """
 
 from collections import OrderedDict

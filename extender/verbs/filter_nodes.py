@@ -74,7 +74,7 @@ class Verdicts(NamedTuple):
 class FilteredNodes(msgspec.Struct, frozen=True):
     """The feasibility and score of the nodes `names`.
 
-    `fits` is about the nodes that the ledger knows, which come first; the others are simulated.
+    `fits` is about the registered nodes, which come first; the other nodes are simulated.
     """
 
     fits: FitResult
@@ -231,7 +231,7 @@ def _with_simulated(
     unknown: Integers,
     answer: FilteredNodes,
 ) -> FilteredNodes:
-    """Judge nodes that the ledger does not know by their annotations, if those were sent."""
+    """Judge unregistered nodes by their annotations, if those were sent."""
     simulated = fit.of_simulated([nodes.read[place] for place in unknown] if nodes.read else [])
     rows = simulated.rows_of([nodes.names[place] for place in unknown])
     for place in unknown[rows == UNKNOWN]:

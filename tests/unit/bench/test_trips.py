@@ -11,7 +11,7 @@ BOUNDS = {
     "mutate": 12,
     "filter": 36,
     "prioritize": 17,
-    "bind": 99,
+    "bind": 93,
     "release": 56,
     "project": 79,
 }
