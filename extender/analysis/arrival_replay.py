@@ -1,8 +1,8 @@
-"""Replaying: recorded arrivals on cards as they were or might be, chosen as they were or otherwise.
+"""The replay of recorded arrivals, on recorded or other cards, by the recorded or another choice.
 
-Pods come in their order and leave after as long as they really stayed. Who finds no room is refused
-and does not come back; so there is no queue, and nobody is evicted. The same arrivals, cards and
-choice always give the same outcome.
+Pods arrive in their order and leave after their real lifetime. A pod without room is refused and
+does not come back; there is no queue and no preemption. The same arrivals, cards and choice always
+give the same outcome.
 """
 
 from collections import Counter
@@ -37,14 +37,14 @@ Progress = Callable[[int, int], None]
 
 
 class ReplaySeat(NamedTuple):
-    """Where a pod is put: a row of the arrays, and cards there."""
+    """The row of the arrays and the cards that a pod gets."""
 
     row: int
     parts: Parts
 
 
 class ReplayUsage(msgspec.Struct, frozen=True):
-    """How much of something was promised: the most at any time, on average, and all there was."""
+    """The promised amount of a resource: the peak, the mean, and the limit."""
 
     peak: int
     mean: float
@@ -52,10 +52,10 @@ class ReplayUsage(msgspec.Struct, frozen=True):
 
 
 class ReplayOutcome(msgspec.Struct, frozen=True):
-    """What became of the arrivals, by the reason why where they were `refused`.
+    """The outcome of the arrivals, with the reasons of the `refused` ones.
 
-    `memory` is MiB, `cores` percent, `cards` those that anybody was on; `whole` how many usable
-    cards nobody was on, on average, and `gpu_hours` how long cards were used, all together.
+    `memory` is MiB, `cores` percent, `cards` the used cards. `whole` is the mean number of unused
+    usable cards, and `gpu_hours` the sum of the hours for which cards were used.
     """
 
     nodes: int
@@ -73,7 +73,7 @@ _MEMORY, _CORES, _CARDS = range(3)
 
 
 class _Meter:
-    """What is promised now, the most that ever was, and the sum of all over time, in µs."""
+    """The promised amounts: now, at most, and summed over time in µs."""
 
     def __init__(self, time: int) -> None:
         self.peak = [0, 0, 0]
@@ -99,7 +99,7 @@ class Replay:
     """Cards, on which arrivals come and go between two times in µs."""
 
     def __init__(self, fleet: Fleet, *, begin: int, end: int) -> None:
-        """Begin with empty cards. Raises ValueError naming a node that cannot be."""
+        """Start with empty cards. Raises ValueError with the name of an invalid node."""
         inventory = _inventory(fleet)
         self.arrays: Arrays = inventory.arrays
         self.nothing = Overlay(self.arrays.rows, self.arrays.columns)
@@ -117,7 +117,7 @@ class Replay:
     def run(
         self, arrivals: Sequence[Arrival], choose: "ChooseSeat", on_progress: Progress
     ) -> ReplayOutcome:
-        """Let arrivals come and go, each to where `choose` puts it."""
+        """Replay arrivals, each at the seat that `choose` returns."""
         steps = sorted(_steps(arrivals, self._begin, self._end))
         reasons: Counter[str] = Counter()
         for done, (time, kind, which) in enumerate(steps, start=1):
@@ -132,7 +132,7 @@ class Replay:
         return self._outcome(len(arrivals) - reasons.total(), reasons)
 
     def _come(self, which: int, arrival: Arrival, choose: "ChooseSeat", time: int) -> str:
-        """Put an arrival somewhere; return why it is put nowhere, empty when it is."""
+        """Place an arrival; return why it is refused, empty if it is placed."""
         seat = choose(self, arrival)
         if not isinstance(seat, ReplaySeat):
             return seat
@@ -142,7 +142,7 @@ class Replay:
         return ""
 
     def _go_on(self, which: int, *, leaves: bool) -> None:
-        """Let a pod leave, or have no init containers any more."""
+        """Remove a pod, or its init containers."""
         seat, initialised = self._seats.pop(which)
         self._put(seat, -1, initialised=initialised)
         if not leaves:
@@ -150,7 +150,7 @@ class Replay:
             self._put(seat, 1, initialised=True)
 
     def _put(self, seat: ReplaySeat, sign: int, *, initialised: bool) -> None:
-        """Put a pod on its cards, or with sign -1 take it off again."""
+        """Add a pod to the use of its cards, or with sign -1 remove it."""
         arrays, row, columns = self.arrays, seat.row, self._columns[seat.row]
         alone = exclusive_on(seat.parts, initialised=initialised)
         there = [Placement("", "", seat.parts, {}, 0, initialised=initialised)]
@@ -189,7 +189,7 @@ class Replay:
 
 
 ChooseSeat = Callable[[Replay, Arrival], ReplaySeat | str]
-"""Where an arrival is put, or the reason why nowhere."""
+"""Returns the seat of an arrival, or the reason why it is refused."""
 
 
 def as_recorded(replay: Replay, arrival: Arrival) -> ReplaySeat | str:
@@ -223,7 +223,7 @@ def by_preferences(preferences: FitPreferences, fleet: Fleet, *, keep_types: boo
 
 
 def _reason(fits: FitResult) -> str:
-    """Return what is wrong with most cards of all nodes that have enough of them."""
+    """Return the most frequent reason of the cards of all nodes with enough cards."""
     if not fits.registered.any():
         return str(Reason.NODE_UNREGISTERED)
     enough = fits.registered & ~fits.insufficient
@@ -235,11 +235,11 @@ def _reason(fits: FitResult) -> str:
 
 
 _LEAVE, _COME, _SHRINK, _LEAVE_AT_ONCE = range(4)
-"""What happens at a step, in the order in which it happens at one time."""
+"""The kinds of steps, in the order of steps at one time."""
 
 
 def _steps(arrivals: Sequence[Arrival], begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield time, kind and the number of the arrival; who was there before comes at the begin."""
+    """Yield time, kind and the number of the arrival; an earlier arrival comes at the begin."""
     for which, one in enumerate(arrivals):
         came = max(one.began, begin)
         yield came, _COME, which
@@ -251,7 +251,7 @@ def _steps(arrivals: Sequence[Arrival], begin: int, end: int) -> Iterator[tuple[
 
 
 def _inventory(fleet: Fleet) -> ClusterInventory:
-    """Return empty cards. Raises ValueError naming a node that cannot be."""
+    """Return empty cards. Raises ValueError with the name of an invalid node."""
     state = State()
     for name, cards in fleet.items():
         command = RegisterCards(f"{_CLUSTER}/{name}", OWN, tuple(cards.values()))

@@ -1,7 +1,7 @@
-"""Arriving: which pods were given cards in a stretch of the log, when, and for how long.
+"""Arrivals: the pods that got cards in a range of the log, with their times.
 
-What a pod wanted is not in the log, what it got is; so its request is read back from that. Where it
-named types, uuids or a NUMA node is not known any more, and a percentage has become MiB.
+The log has the cards of a pod but not its request, so the request is derived from the cards. Its
+types, uuids and NUMA binding are lost, and a percentage has become MiB.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -50,7 +50,7 @@ class ArrivalRecorder:
     """The arrivals of one cluster from a state on, and every card that was ever there.
 
     A card counts as usable all the time if it ever was. `unbound` counts the pods that were placed
-    and then not bound: they are no arrivals.
+    and then not bound, which do not count as arrivals.
     """
 
     def __init__(self, cluster: str, state: State) -> None:

@@ -1,4 +1,4 @@
-"""Verdicts: what a node's cards have left, and what is wrong with each for a pod."""
+"""Card verdicts: the free amounts of a node's cards, and the reason against each for a pod."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,14 +16,14 @@ _AMOUNTS: Final[Mapping[Reason, str]] = {
     Reason.CARD_INSUFFICIENT_MEMORY: "memory",
     Reason.CARD_INSUFFICIENT_CORE: "cores",
 }
-"""The reasons that are about an amount of which more could be there."""
+"""The reasons about an amount that is too small."""
 
 
 class CardVerdict(msgspec.Struct, frozen=True):
-    """One card: what is free of it, in MiB, percent and containers, and why it cannot be given.
+    """One card: its free MiB, percent and containers, and why it cannot be given.
 
-    `short` is how much of what the reason is about is missing for the largest of the pod's
-    requests, 0 where that is no amount. A card without a reason is `chosen`, or was not needed.
+    `short` is the missing amount for the largest of the pod's requests, 0 if the reason is about no
+    amount. A card without a reason is `chosen`, or was not needed.
     """
 
     index: int
@@ -82,7 +82,7 @@ def _verdict(
 
 
 def _largest(request: PodDeviceRequest, amount: str, memory: int) -> int:
-    """Return the most of an amount that any container wants of a card of so many MiB."""
+    """Return the largest amount that any container requests of a card of this many MiB."""
     asked = [card for one in request.wishes for card in one.cards]
     if amount == "cores":
         return max(card.cores for card in asked)

@@ -1,8 +1,8 @@
-"""Emptying: which pods would have to leave a node for another one to fit.
+"""The pods of a node that would have to leave for another pod to fit.
 
-Whoever alone suffices is looked for first, then pods leave one by one, the smallest first, and who
-turns out not to be in the way stays. So no pod of the answer leaves in vain, but another answer may
-name fewer. Priorities and disruption budgets are not looked at: the ledger does not know them.
+First a single pod that suffices is searched. Then pods leave one by one, the smallest first, and
+those that are not needed stay. So every pod of the answer is needed, but another answer may have
+fewer pods. Priorities and disruption budgets are ignored, because they are not in the ledger.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from ledger.core.model.cards import Placement
 from ledger.core.model.qualified_names import local_name
 
 TRIED_MAX: Final = 256
-"""Most pods of one node that are looked at."""
+"""Most pods of one node that are tried."""
 
 Residents = Mapping[tuple[str, str], Placement]
 """The pods of one node, by namespace and key."""
@@ -35,7 +35,7 @@ class Victim(msgspec.Struct, frozen=True):
 def victims(
     fit: InventoryFit, request: SchedulingRequest, node: str, there: Residents
 ) -> list[Victim]:
-    """Return pods of a node that leave enough room for another one; none where that is in vain."""
+    """Return pods of a node that leave enough room for another one; empty if none suffice."""
     ordered = sorted(there, key=lambda place: (_memory(there[place]), place))[:TRIED_MAX]
     return [
         Victim(local_name(namespace), key.partition("/")[2], _memory(there[namespace, key]))

@@ -1,8 +1,7 @@
-"""Loosening: the least that a pod would have to ask for otherwise to fit somewhere.
+"""Relaxations: the smallest changes of a device request with which a pod fits somewhere.
 
-One thing is changed at a time. Where that is an amount, the largest one is looked for by halving:
-less of it fits as well, save for choices of cards that turn out otherwise, so what is found was
-always tried.
+One thing is changed at a time. The largest amount that fits is searched by bisection. A smaller
+amount nearly always fits, too, but may lead to other cards, so each answer has been tried.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,15 +14,15 @@ from extender.inventory.arrays import Booleans
 from ledger.kube.requests.device_requests import DeviceRequest, DeviceSelector, PodDeviceRequest
 
 Fitting = Callable[[PodDeviceRequest], Booleans]
-"""On which nodes a request fits."""
+"""Returns the nodes on which a request fits."""
 
 
 class Relaxation(msgspec.Struct, frozen=True):
-    """A change of a request, and the request with it; `now` and `then` are 0 if it is no amount.
+    """A change of a request, and the request with it; `now` and `then` are amounts or 0.
 
     `memory` is MiB, `percentage` percent of the memory and `cores` percent of each card, `cards`
     how many of them a container has; of a whole card, `percentage` is about its cores as well.
-    `types` and `uuids` say that any card would do, `numa` that cards need not be on one NUMA node,
+    `types` and `uuids` mean that any card would do, `numa` that cards need not be on one NUMA node,
     and `unused` that they need not be unused.
     """
 

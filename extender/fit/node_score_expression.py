@@ -44,7 +44,7 @@ class NodeScore:
     """A score of nodes, higher is better."""
 
     def __init__(self, text: str) -> None:
-        """Parse the text; `NodeScoreError` says what is wrong with it, and where."""
+        """Parse the text. Raises NodeScoreError with the problem and its place."""
         self.text = text
         if len(text) > LENGTH_MAX:
             raise NodeScoreError(f"{len(text)} characters are more than {LENGTH_MAX}")
@@ -52,7 +52,7 @@ class NodeScore:
             self._root = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
             column = getattr(error, "offset", None) or 1
-            raise NodeScoreError(f"{text!r} is no expression at character {column}") from error
+            raise NodeScoreError(f"{text!r} is not an expression at character {column}") from error
         for node in _operands(self._root):
             _check(node, text)
 

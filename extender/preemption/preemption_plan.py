@@ -67,9 +67,9 @@ async def preemption_plans(
 def _plan(
     fit: InventoryFit, request: SchedulingRequest, node: str, there: EvictionCandidates
 ) -> PreemptionPlan | None:
-    """Return who leaves a node, and what the pod gets there then; None if it is no use.
+    """Return the victims on a node and the cards that the pod gets; None if evictions cannot help.
 
-    What is only guessed is passed over: the ledger will know.
+    Assumed placements are ignored: the ledger decides.
     """
     gone = [placed for _, placed in there.leaving]
 

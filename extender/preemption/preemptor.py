@@ -1,9 +1,9 @@
-"""Preemption: less important pods are evicted from cards that a pod fits nowhere without.
+"""The preemptor: it evicts pods of lower priority for pods that fit nowhere.
 
-The scheduler's own preemption never sees a shortage of cards, so this is done here, beside the
-answers of filter, for one pod after the other. Only some of the nodes are looked at each time, and
-what was no use may be later, when a budget allows more. So each pod is tried again, on the nodes
-that the scheduler asked about last, until it has its cards or the scheduler asks no more.
+The scheduler's own preemption never sees a shortage of cards, so the extender preempts, beside the
+answers of filter, for one pod after the other. Each try covers some of the nodes, and a node may
+help later, when a budget allows more. So each pod is tried again, on the nodes of its last filter,
+until it has its cards or the scheduler does not ask any more.
 """
 
 import asyncio

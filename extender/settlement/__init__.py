@@ -1,5 +1,4 @@
-"""Settling: what the cluster says of nodes and placed pods becomes commands to the ledger.
+"""Settlement of cards: nodes and placed pods of the cluster become commands to the ledger.
 
-The active replica does it, beside the settlement of quotas. Every replica knows what the nodes
-announce.
+The active replica settles them, beside quotas. Every replica follows the announcements of nodes.
 """

@@ -1,4 +1,4 @@
-"""Allocations: the annotations of pods name the amounts that the ledger has given them.
+"""Allocation annotations: the amounts of a pod's cards, written on the pod.
 
 A Binding writes them. A resize is an event in the log, and the annotation follows it, because HAMi
 counts by the annotation when a cluster goes back to it. A write that failed or was cut short is
@@ -23,15 +23,15 @@ from ledger.kube.hami.placement_annotations import allocated
 
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 30.0
-"""Pauses of a pod whose write has failed; they double. Others do not pause with it: a tenant can
-have its writes refused (annotations have an upper size), and another webhook of its namespace can
-be away. Where the API server does not answer at all, a round ends with the first question."""
+"""Pauses of a pod whose write has failed; they double. Other pods do not pause, because a tenant
+can make its writes fail (annotations have an upper size), and another webhook of its namespace can
+be down. If the API server does not answer at all, a round ends with the first read."""
 
 WRITES_MAX: Final = 64
 """Pods that are read in one round."""
 
 DUE_MAX: Final = 10_000
-"""Pods that wait to be written; a later change or the next list of pods finds the others."""
+"""Pods that wait for a write; a later change or the next list of pods finds the others."""
 
 _log: Final = structlog.get_logger("extender")
 
@@ -43,7 +43,7 @@ class _Subject(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A pod to write: why the last write failed, and when, in the loop's time, to try again."""
+    """A pod to write: the reason of the last failure, and the loop time of the next try."""
 
     reason: str = ""
     at: float = 0.0
@@ -54,24 +54,24 @@ _NEW: Final = _Waiting()
 
 
 class AllocationAnnotations:
-    """Writes the amounts of one cluster's placed pods where their annotations have others."""
+    """Writes the amounts of placed pods whose annotations have other amounts."""
 
     def __init__(self, session: CardSettlementSession) -> None:
         self._session = session
         self._due: dict[_Subject, _Waiting] = {}
 
     def follow(self, event: AnyEvent) -> None:
-        """Take note of a resize, which is in the log now."""
+        """Queue the pod of a resize, which is in the log now."""
         if isinstance(event, Resized):
             self.note(event.namespace, event.key, event.uid)
 
     def note(self, namespace: str, key: str, uid: str) -> None:
-        """Take note of a pod whose annotation may have other amounts than the ledger."""
+        """Queue a pod whose annotation may have other amounts than the ledger."""
         if len(self._due) < DUE_MAX:
             self._due.setdefault(_Subject(namespace, key, uid), _NEW)
 
     async def settle(self) -> None:
-        """Read the pods that are due, and write what differs."""
+        """Read the pods that are due, and write the amounts that differ."""
         now = asyncio.get_running_loop().time()
         ripe = (subject for subject, waiting in self._due.items() if waiting.at <= now)
         for subject in list(islice(ripe, WRITES_MAX)):
@@ -88,7 +88,7 @@ class AllocationAnnotations:
                     break  # the others may get no answer either
 
     def _failed(self, subject: _Subject, before: _Waiting, reason: str) -> None:
-        """Have a pod written again, after the others; log each reason once."""
+        """Queue a pod again, after the others; log each reason once."""
         now = asyncio.get_running_loop().time()
         pause = min(2 * before.pause or RETRY_SECONDS, RETRY_SECONDS_MAX)
         self._due[subject] = _Waiting(reason, now + pause, pause)
@@ -122,7 +122,7 @@ class AllocationAnnotations:
             return {}  # init containers that are over had a card that the node has lost
 
     def _is_outdated(self, pod: Pod, placed: Placement, uid: str) -> bool:
-        """Return whether a pod is where the ledger says, with other amounts."""
+        """Return whether a pod is on its node of the ledger, with other amounts."""
         if pod.metadata.uid != uid or not placement_commands.is_placed(placed, uid):
             return False
         reading = pod_reader.read(pod, self._session.name, self._session.settings.rules)

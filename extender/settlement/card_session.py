@@ -1,4 +1,4 @@
-"""A session: what the parts of settling cards share while this replica is the active one."""
+"""The session that the parts of card settlement share while this replica is active."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,14 +15,14 @@ from ledger.log.ledger import StateView
 from ledger.runtime.counter_protocol import Count, uncounted
 
 SETTLED: Final = "settlement"
-"""The actor of commands that follow from what the cluster says."""
+"""The actor of commands that follow from objects of the cluster."""
 
 
 class CardSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds in seconds, and how requests of pods are read.
 
     `settle_seconds` is how long a placement may be without its Binding: longer than any Binding can
-    take. `claim_seconds` is how long cards are kept for a pod that others are evicted for.
+    take. `claim_seconds` is how long a preemption claim keeps cards.
     `unready_seconds` is how long a node may not be ready until its cards are not healthy.
     """
 
@@ -55,9 +55,9 @@ class CardSettlementSession(msgspec.Struct, frozen=True):
         return qualified.startswith(f"{self.name}/")
 
     def placement(self, namespace: str, key: str) -> Placement | None:
-        """Return where the cards of a pod are, or what is left of that."""
+        """Return the placement of a pod, also one that is no longer on a node."""
         return self.view.state.placement(namespace, key)
 
     def entry(self, namespace: str, key: str) -> Entry | None:
-        """Return what the ledger knows of a pod."""
+        """Return the entry of a pod."""
         return self.view.state.entry(namespace, key)

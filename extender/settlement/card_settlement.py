@@ -1,6 +1,6 @@
 """Settlement of cards: nodes, placements and claims of one cluster, while this replica is active.
 
-It has no watch of pods of its own: who settles quotas has one and passes on what it tells.
+It has no pod informer of its own: the settlement of quotas passes on the changes of its informer.
 """
 
 import asyncio
@@ -29,21 +29,21 @@ from ledger.runtime.counter_protocol import Count, uncounted
 from ledger.tasks.periodic import run_periodically
 
 TICK_SECONDS: Final = 1.0
-"""How often placements and claims are looked at, less when their bound is short."""
+"""How often placements and claims are checked, at most; more often if their bounds are short."""
 
-TOLD_MAX: Final = 3
-"""Pods that a warning names, of all whose cards are not known."""
+NAMED_MAX: Final = 3
+"""Unaccounted pods that a warning names."""
 
 
 class CardCluster(ports.NodeWatches, ports.AllocationApi, Protocol):
-    """A cluster's nodes, to be followed, and what placing and resizing write."""
+    """A cluster whose nodes are followed and whose pods and nodes are annotated."""
 
 
 class CardSettlementTasks:
-    """What is settled of cards in one session."""
+    """The tasks of one session."""
 
     def __init__(self, session: CardSettlementSession, nodes: NodeInformer) -> None:
-        """Prepare; `run` does the work, and `running` says whether it does."""
+        """Prepare; `run` does the work, and `running` is true while it does."""
         self.running = False
         self.allocations = AllocationAnnotations(session)
         self.placements = PlacementReconciler(session, self.allocations)
@@ -74,13 +74,13 @@ class CardSettlementTasks:
             self.running = False
 
     async def take(self, change: Change[Pod]) -> None:
-        """Take in what the watch of pods tells, after the ledger was told of it."""
+        """Settle a change of a pod, after its command for the quotas was sent."""
         await self.placements.take(change)
         if isinstance(change, Listed):
             await self.unbound.find()
 
     def follow(self, record: Record, now: float) -> None:
-        """Take note of a record, at `now` seconds of the loop's clock."""
+        """Apply a record of the log, at loop time `now` in seconds."""
         for item in record.items:
             event = item.event
             about = getattr(event, "namespace", "") or getattr(event, "node", "")
@@ -105,7 +105,7 @@ class CardSettlement:
         rules: NodeRules | None = None,
         count: Count = uncounted,
     ) -> None:
-        """`name` is the cluster's in the ledger; `now` tells µs of Unix time."""
+        """`name` is the cluster's name in the ledger; `now` returns µs of Unix time."""
         self.nodes = NodeInformer(cluster, rules or NodeRules(), failures=FailedObjects(count))
         self._view, self._cluster, self._name = view, cluster, name
         self._now, self._count = now, count
@@ -119,35 +119,35 @@ class CardSettlement:
 
     @property
     def unbound(self) -> int:
-        """How many placements are not known to be bound; 0 while this replica is not active."""
-        duties = self._running()
-        return len(duties.unbound) if duties is not None else 0
+        """The number of unbound placements; 0 while this replica is not active."""
+        tasks = self._running()
+        return len(tasks.unbound) if tasks is not None else 0
 
     @property
-    def astray(self) -> int:
-        """How many pods run on cards that are not known; 0 while this replica is not active."""
-        duties = self._running()
-        return len(duties.placements.astray) if duties is not None else 0
+    def unaccounted(self) -> int:
+        """The number of unaccounted pods; 0 while this replica is not active."""
+        tasks = self._running()
+        return len(tasks.placements.unaccounted) if tasks is not None else 0
 
     def warnings(self) -> list[str]:
-        """Return what keeps the cards of nodes and the places of pods from being known."""
-        found, duties = self.nodes.warnings(), self._running()
-        held = sorted(duties.registering.held) if duties is not None else []
-        for name in held[:TOLD_MAX]:
+        """Return the problems of nodes and pods whose cards cannot be read or charged."""
+        found, tasks = self.nodes.warnings(), self._running()
+        held = sorted(tasks.registering.held) if tasks is not None else []
+        for name in held[:NAMED_MAX]:
             found.append(
                 f"node {name}: its announcements change too often, and"
                 f" {ANNOUNCED_BYTES_PER_SECOND} bytes of them are recorded per second:"
                 " look at the device plugin there"
             )
-        astray = duties.placements.astray if duties is not None else {}
-        for one in islice(astray.values(), TOLD_MAX):
+        unaccounted = tasks.placements.unaccounted if tasks is not None else {}
+        for one in islice(unaccounted.values(), NAMED_MAX):
             meta = one.pod.metadata
             found.append(f"pod {meta.namespace}/{meta.name} is not charged on cards: {one.reason}")
-        more = len(astray) - TOLD_MAX
+        more = len(unaccounted) - NAMED_MAX
         return [*found, f"and {more} more pods are not charged on cards"] if more > 0 else found
 
     def begin(self, commands: CommandQueue) -> CardSettlementTasks:
-        """Begin a session, whose commands this commands brings to the ledger."""
+        """Begin a session, whose commands are sent through this queue."""
         session = CardSettlementSession(
             self._view, self._cluster, self._name, self._settings, self._now, commands, self._count
         )
@@ -155,10 +155,10 @@ class CardSettlement:
         return self._tasks
 
     def _running(self) -> CardSettlementTasks | None:
-        duties = self._tasks
-        return duties if duties is not None and duties.running else None
+        tasks = self._tasks
+        return tasks if tasks is not None and tasks.running else None
 
     def _follow(self, record: Record) -> None:
-        duties = self._running()
-        if duties is not None:
-            duties.follow(record, asyncio.get_running_loop().time())
+        tasks = self._running()
+        if tasks is not None:
+            tasks.follow(record, asyncio.get_running_loop().time())

@@ -1,7 +1,7 @@
-"""HAMi's counts: what HAMi books of a card for a pod, to be compared with what the ledger does.
+"""HAMi's bookings of a pod on each card, for comparison with the bookings of the ledger.
 
 Per card the larger of the largest init container and the sum of the app containers. It counts
-sidecars like any init container, so that where pods have some the ledger books more.
+sidecars like any init container, so the ledger books more for pods with sidecars.
 """
 
 from typing import NamedTuple
@@ -17,12 +17,12 @@ class HamiBooking(NamedTuple):
     slots: int = 0
 
     def plus(self, other: "HamiBooking") -> "HamiBooking":
-        """Return both together."""
+        """Return the sum of both."""
         return HamiBooking(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 def hami_bookings(parts: Parts, *, initialised: bool) -> dict[str, HamiBooking]:
-    """Return what HAMi books for a pod by the uuid of the card.
+    """Return HAMi's bookings for a pod, by the uuid of the card.
 
     With `initialised`, its init containers have ended and there are no sidecars.
     """

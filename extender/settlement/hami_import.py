@@ -1,7 +1,7 @@
-"""Importing: what a cluster's nodes and bound pods amount to, told once and all at once.
+"""The import of a cluster that ran HAMi: its nodes and bound pods, once and all at once.
 
-It tells the ledger the same as settlement would, node by node and pod by pod, and notes what came
-of it. Whoever calls says how commands are decided: for good, or as a rehearsal.
+The importer makes the same commands as settlement, node by node and pod by pod, and reports their
+outcome. The caller passes the function that decides them, which may be a dry run.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,7 +29,7 @@ Decide = Callable[[AnyCommand], Awaitable[Denial | None]]
 """Decides a command and applies it to the state that `HamiImporter` reads."""
 
 MakeKnown = Callable[[Pod], Awaitable[Denial | None]]
-"""Tells the ledger that a pod exists, if it does not know."""
+"""Records a pod in the ledger, unless it is there already."""
 
 
 class ImportProblem(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class ImportProblem(msgspec.Struct, frozen=True):
 
 
 class CardTotal(msgspec.Struct, frozen=True):
-    """What is used of a card by the ledger and by HAMi's rules: MiB, percent, containers."""
+    """The use of a card by the ledger and by HAMi's rules: MiB, percent, containers."""
 
     node: str
     uuid: str
@@ -55,10 +55,10 @@ class CardTotal(msgspec.Struct, frozen=True):
 
 
 class ImportReport(msgspec.Struct, frozen=True):
-    """What an import came to; of nodes and pods, how many are new and how many were known.
+    """The outcome of an import, with the numbers of new and known nodes and pods.
 
-    `accounts` are HAMi's, `None` where they were not looked for. `settings` are lines for
-    gpuledger.toml: whom to trust, and which schedulers place on cards, as far as it lacks them.
+    `accounts` are HAMi's, None if they were not read. `settings` are the lines that gpuledger.toml
+    lacks: trusted accounts, and the schedulers that place on cards.
     """
 
     dry_run: bool
@@ -73,7 +73,7 @@ class ImportReport(msgspec.Struct, frozen=True):
 
 
 class HamiImporter:
-    """Imports one cluster. `state` shows what was decided so far."""
+    """Imports one cluster. `state` returns the state after the commands decided so far."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class HamiImporter:
         decide: Decide,
         make_known: MakeKnown,
     ) -> None:
-        """`cluster` is its name in the ledger."""
+        """`cluster` is the cluster's name in the ledger."""
         self._cluster, self._rules, self._node_rules = cluster, rules, node_rules
         self._state, self._decide, self._make_known = state, decide, make_known
         self._new = {"node": 0, "pod": 0}

@@ -1,7 +1,7 @@
-"""Nodes: what every node of the cluster said last, in every replica.
+"""The node informer: the latest announcement of every node, in every replica.
 
-The active replica tells the ledger of it. All of them need to know how well cards are linked, which
-is no fact of the ledger, so that each would choose the same cards.
+The active replica registers the announced cards. Every replica needs the link scores of cards,
+which are not in the ledger, so that each would choose the same cards.
 """
 
 import asyncio
@@ -23,36 +23,36 @@ from ledger.kube.watch.informers import Informers
 from ledger.tasks.periodic import CooperativeYield
 
 WATCHED: Final = "nodes"
-"""What the watch is called in readiness."""
+"""The name of the watch in readiness checks."""
 
 RECOUNT_SECONDS: Final = 600.0
 """How often all nodes are listed."""
 
-TOLD_MAX: Final = 3
-"""Nodes that a warning names, of all whose cards cannot be read."""
+NAMED_MAX: Final = 3
+"""Unreadable nodes that a warning names."""
 
 SetScores = Callable[[str, PairScores], None]
-"""Takes how well the cards of a node are linked."""
+"""Receives the link scores of the cards of a node."""
 
 OnNode = Callable[[str], None]
-"""Hears the name of a node that said something new, or is gone."""
+"""Receives the name of a node that has changed or is gone."""
 
 _log: Final = structlog.get_logger("extender")
 
 
 def _ignore_node(_: str) -> None:
-    """Hear of a node and do nothing."""
+    """Ignore the node."""
 
 
 def _ignore_scores(_: str, __: PairScores) -> None:
-    """Need no scores."""
+    """Ignore the scores."""
 
 
 class NodeInformer:
     """Follows the nodes of a cluster.
 
-    `known` has what they said by name, as of the resourceVersion `version` or later; it holds all
-    of them once `listed` is set. `set_scores` is told the scores of cards as they are announced.
+    `known` has the readings of nodes by name, at the resourceVersion `version` or later, and of all
+    nodes once `listed` is set. `set_scores` receives the link scores of announced cards.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class NodeInformer:
         recount_seconds: float = RECOUNT_SECONDS,
         failures: FailedObjects | None = None,
     ) -> None:
-        """Know nothing; `run` follows, and notes in `failures` what cannot be taken in."""
+        """Start without nodes; `run` follows them, and adds objects that fail to `failures`."""
         self.known: dict[str, NodeReading] = {}
         self.version = 0
         self.listed = asyncio.Event()
@@ -71,32 +71,34 @@ class NodeInformer:
         self._cluster, self._rules = cluster, rules
         self._watches = Informers(recount_seconds, failures)
         self._watches.expect(WATCHED)
-        self._hear: OnNode = _ignore_node
+        self._on_node: OnNode = _ignore_node
 
     async def run(self) -> None:
         """Follow until cancelled."""
         await self._watches.follow(WATCHED, self._cluster.watch_nodes, self._take)
 
     @contextmanager
-    def heard_by(self, hear: OnNode) -> Iterator[None]:
-        """Tell `hear` of every node in the block that says something new; one hears at a time."""
-        self._hear = hear
+    def listened_to_by(self, on_node: OnNode) -> Iterator[None]:
+        """Pass every changed node to `on_node` within the block; one listener at a time."""
+        self._on_node = on_node
         try:
             yield
         finally:
-            self._hear = _ignore_node
+            self._on_node = _ignore_node
 
     @property
     def not_understood(self) -> int:
-        """How many nodes announce cards in a way that cannot be read."""
+        """The number of nodes whose announcement cannot be read."""
         return sum(1 for one in self.known.values() if one.announced.problem)
 
     def warnings(self) -> list[str]:
-        """Return what keeps the cards of nodes from being known."""
+        """Return the problems because of which the cards of nodes are unknown."""
         found = [*self._watches.problems(), *self._watches.warnings()]
-        puzzling = (one for one in self.known.values() if one.announced.problem)
-        found += [f"node {one.name}: {one.announced.problem}" for one in islice(puzzling, TOLD_MAX)]
-        more = self.not_understood - TOLD_MAX
+        unreadable = (one for one in self.known.values() if one.announced.problem)
+        found += [
+            f"node {one.name}: {one.announced.problem}" for one in islice(unreadable, NAMED_MAX)
+        ]
+        more = self.not_understood - NAMED_MAX
         return [*found, f"and {more} more nodes cannot be read"] if more > 0 else found
 
     async def _take(self, change: Change[ApiNode]) -> None:
@@ -127,20 +129,20 @@ class NodeInformer:
         self.known[reading.name] = reading
         if before is None or before.announced.scores != reading.announced.scores:
             self.set_scores(reading.name, reading.announced.scores)
-        _say(before, reading)
-        self._hear(reading.name)
+        _log_problems(before, reading)
+        self._on_node(reading.name)
 
     def _forget(self, name: str) -> None:
         if self.known.pop(name, None) is not None:
             self.set_scores(name, {})
-        self._hear(name)
+        self._on_node(name)
 
 
-def _say(before: NodeReading | None, reading: NodeReading) -> None:
-    """Log what is wrong with an announcement, once."""
-    told = before.announced if before is not None else None
+def _log_problems(before: NodeReading | None, reading: NodeReading) -> None:
+    """Log the problems of an announcement once."""
+    last = before.announced if before is not None else None
     problem, warning = reading.announced.problem, reading.announced.warning
-    if problem and (told is None or told.problem != problem):
+    if problem and (last is None or last.problem != problem):
         _log.error("node_not_understood", node=reading.name, reason=problem)
-    if warning and (told is None or told.warning != warning):
+    if warning and (last is None or last.warning != warning):
         _log.warning("node_partly_understood", node=reading.name, reason=warning)

@@ -1,7 +1,8 @@
-"""Locks: HAMi's lock of a node is taken away when the pod it is for is gone, or on another node.
+"""Cleaning of node locks: HAMi's lock is removed when its pod is gone or elsewhere.
 
-HAMi's device plugin clears it when it has handed the pod its cards. A pod that is deleted before,
-or whose binder died, leaves it, and nobody could be bound there for as long as a lock lasts.
+HAMi's device plugin clears the lock when it has handed the pod its cards. A pod that is deleted
+before that, or whose binder crashed, leaves its lock, and no pod can be bound to the node until the
+lock expires.
 """
 
 from typing import Final
@@ -19,20 +20,20 @@ from ledger.kube.hami import annotation_names, node_lock
 from ledger.kube.hami.node_lock import NodeLock
 
 LOOK_SECONDS: Final = 10.0
-"""How often locks are looked at."""
+"""How often locks are checked."""
 
 _log: Final = structlog.get_logger("extender")
 
 
 class NodeLockCleaner:
-    """Looks after the locks of one cluster's nodes."""
+    """Clears the unneeded locks of one cluster's nodes."""
 
     def __init__(self, session: CardSettlementSession, nodes: NodeInformer) -> None:
         self._session = session
         self._nodes = nodes
 
     async def settle(self) -> None:
-        """Look at every lock that is no placement's which is being handed out."""
+        """Check every lock, except those of placements that are being handed out."""
         for reading in [one for one in self._nodes.known.values() if one.lock]:
             lock = node_lock.read(reading.lock)
             if lock is None or not lock.pod or self._is_needed(reading, lock):
@@ -43,7 +44,7 @@ class NodeLockCleaner:
             except ClusterError as error:
                 _log.warning("node_lock_not_settled", node=reading.name, reason=str(error))
                 if isinstance(error, ClusterUnavailable):
-                    return  # the others would get no answer either
+                    return  # the other reads would fail, too
 
     async def release(self, node: str, namespace: str, name: str) -> None:
         """Clear the lock of a qualified node if it is for this pod; later, if that fails."""
@@ -57,7 +58,7 @@ class NodeLockCleaner:
             _log.warning("node_lock_not_settled", node=node, reason=str(error))
 
     def _is_needed(self, reading: NodeReading, lock: NodeLock) -> bool:
-        """Return whether the pod of a lock is being handed cards, as far as the ledger knows."""
+        """Return whether the ledger has the pod of a lock as waiting for its cards."""
         namespace = self._session.qualified(lock.namespace)
         placed = self._session.placement(namespace, PODS + lock.pod)
         if placed is None or placed.node != self._session.qualified(reading.name):

@@ -1,4 +1,4 @@
-"""Reading nodes: what one says of its cards, and whether somebody still answers for them. Pure."""
+"""The reading of a Node: its announced cards, and whether a device plugin is alive. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -20,7 +20,7 @@ _NVIDIA: Final = NVIDIA.name
 
 
 class NodeRules(msgspec.Struct, frozen=True, kw_only=True):
-    """How nodes are read: whose cards count, who keeps nodes that do not say so, and scaling."""
+    """How nodes are read: the vendors, the default keeper, and the scaling of cards."""
 
     vendors: tuple[Vendor, ...] = (NVIDIA,)
     keeper: str = HAMI
@@ -28,10 +28,10 @@ class NodeRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeReading(msgspec.Struct, frozen=True):
-    """What a node said last, at a version.
+    """The latest announcement of a node, at a version.
 
-    `allocatable` counts, by vendor, what its kubelet has to allocate; a vendor that the kubelet
-    does not name is not in it. `lock` is HAMi's, see `ledger.kube.hami.node_lock`.
+    `allocatable` is the number of devices of each vendor that the kubelet can allocate, without
+    vendors that the kubelet does not list. `lock` is HAMi's, see `ledger.kube.hami.node_lock`.
     """
 
     name: str
@@ -43,7 +43,7 @@ class NodeReading(msgspec.Struct, frozen=True):
     lock: str | None = None
 
     def is_uncertain(self) -> bool:
-        """Return whether time alone may change what is thought of its cards."""
+        """Return whether the health of its cards may change by time alone."""
         return not self.ready or (self.handshake is not None and not self.allocatable.get(_NVIDIA))
 
 
@@ -70,38 +70,38 @@ def read(node: ApiNode, rules: NodeRules) -> NodeReading:
 def cards_of(
     reading: NodeReading, known: cards.NodeCards | None, now: datetime, *, lost: bool
 ) -> tuple[str, tuple[Card, ...]] | None:
-    """Return the keeper and the cards that a node is to be registered with, None for as it is.
+    """Return the keeper and the cards to register for a node; None if it has no cards.
 
-    `known` is how the ledger has it. Cards whose announcement is gone, or cannot be read, stay as
-    they were: without the former nobody answers for them, so they are not healthy. Nor are those of
-    a node that is `lost`, not ready for too long. `now` has a time zone.
+    `known` is the node in the ledger. Cards without a readable announcement are kept. They are
+    unhealthy if their announcement is missing, because no device plugin reports them. All cards are
+    unhealthy if the node is `lost`: not ready for too long. `now` has a time zone.
     """
-    told, before = reading.announced, _cards(known)
-    if told.problem:
-        found, keeper = before, known.keeper if known is not None else told.keeper
+    announced, before = reading.announced, _cards(known)
+    if announced.problem:
+        found, keeper = before, known.keeper if known is not None else announced.keeper
         present: Sequence[str] = tuple({card.vendor for card in before})
     else:
-        found, keeper = told.cards, told.keeper
-        present = told.vendors
+        found, keeper = announced.cards, announced.keeper
+        present = announced.vendors
         found += tuple(card for card in before if card.vendor not in present)
     if not found and not before:
         return None
-    answering = {vendor for vendor in present if not lost and _answers(reading, vendor, now)}
-    return keeper, tuple(_as_known(card, card.vendor in answering) for card in found)
+    alive = {vendor for vendor in present if not lost and _is_plugin_alive(reading, vendor, now)}
+    return keeper, tuple(_as_known(card, card.vendor in alive) for card in found)
 
 
 def _cards(known: cards.NodeCards | None) -> tuple[Card, ...]:
     return known.cards if known is not None else ()
 
 
-def _as_known(card: Card, is_answered_for: bool) -> Card:
-    return card if is_answered_for or not card.healthy else structs.replace(card, healthy=False)
+def _as_known(card: Card, is_alive: bool) -> Card:
+    return card if is_alive or not card.healthy else structs.replace(card, healthy=False)
 
 
-def _answers(reading: NodeReading, vendor: str, now: datetime) -> bool:
-    """Return whether somebody on the node answers for a vendor's cards.
+def _is_plugin_alive(reading: NodeReading, vendor: str, now: datetime) -> bool:
+    """Return whether the device plugin of a vendor is alive on the node.
 
-    A kubelet that names the resource and has none of it to allocate has lost the device plugin.
+    A kubelet that lists the resource with nothing to allocate has lost the device plugin.
     """
     allocatable = reading.allocatable.get(vendor)
     if allocatable == 0:
@@ -109,9 +109,9 @@ def _answers(reading: NodeReading, vendor: str, now: datetime) -> bool:
     return vendor != _NVIDIA or handshake_alive(reading.handshake, now, allocatable or 0)
 
 
-def _allocatable(said: Mapping[str, str | int], vendors: Sequence[Vendor]) -> dict[str, int]:
+def _allocatable(listed: Mapping[str, str | int], vendors: Sequence[Vendor]) -> dict[str, int]:
     return {
-        vendor.name: int(str(said[vendor.count]))
+        vendor.name: int(str(listed[vendor.count]))
         for vendor in vendors
-        if vendor.count in said and str(said[vendor.count]).isdecimal()
+        if vendor.count in listed and str(listed[vendor.count]).isdecimal()
     }

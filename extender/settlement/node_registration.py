@@ -1,11 +1,11 @@
-"""Registering: the ledger is told which cards the nodes have, and which nodes are gone.
+"""Node registration: commands for the cards that nodes have, and for removed nodes.
 
-What a node is to be registered with is compared with what the ledger has, whenever the node says
-something and, as long as time alone may change it, every few seconds. So nothing has to be
-remembered, and telling twice does no harm.
+The wanted registration of a node is compared with the ledger whenever the node changes and, as long
+as it may change by time alone, every few seconds. So there is no state to keep, and a repeated
+command does no harm.
 
-A node can announce something else with each of its writes, so what each node may add to the log is
-bounded. A node that has used that up is read again every few seconds, until there is room again.
+A node can announce other cards with each of its writes, so the bytes that each node may add to the
+log are bounded. A node over its bound is read again every few seconds, until it may add more.
 """
 
 import asyncio
@@ -29,25 +29,25 @@ from ledger.log.writer.token_bucket import TokenBuckets
 from ledger.tasks.periodic import CooperativeYield
 
 AGAIN_SECONDS: Final = 0.1
-"""Pause before a node is looked at whose last news are still on their way to the ledger."""
+"""Pause before a node is checked whose last command is still on its way to the ledger."""
 
 LOOK_SECONDS: Final = 5.0
-"""How often nodes are looked at of which time alone may change what is thought."""
+"""How often nodes are checked whose registration may change by time alone."""
 
 ANNOUNCED_BURST_BYTES: Final = 1024**2
-"""What one node's announcements may add to the log at once; the largest one takes a quarter."""
+"""Bytes that one node may add to the log at once; the largest announcement takes a quarter."""
 
 ANNOUNCED_BYTES_PER_SECOND: Final = 1024
-"""What they may add after that."""
+"""Bytes that one node may add per second afterwards."""
 
 NODES_MAX: Final = 20_000
-"""Nodes of which it is remembered how much they have added."""
+"""Nodes whose bytes are counted."""
 
 _log: Final = structlog.get_logger("extender")
 
 
 class NodeRegistration:
-    """Tells the ledger of one cluster's nodes."""
+    """Registers the nodes of one cluster."""
 
     def __init__(self, session: CardSettlementSession, nodes: NodeInformer) -> None:
         """Prepare; `run` does the work."""
@@ -68,9 +68,9 @@ class NodeRegistration:
         return self._held
 
     async def run(self) -> None:
-        """Tell until cancelled."""
+        """Register nodes until cancelled."""
         await self._nodes.listed.wait()
-        with self._nodes.heard_by(self._hear):
+        with self._nodes.listened_to_by(self._on_node):
             self._due.update(dict.fromkeys(self._everything()))
             while True:
                 await self._settle()
@@ -78,36 +78,36 @@ class NodeRegistration:
                 self._due.update(dict.fromkeys(self._uncertain | self._held))
 
     def follow(self, event: AnyEvent) -> None:
-        """Look at a node that another replica has registered and that does not exist here.
+        """Check a node that another replica has registered and that does not exist here.
 
-        Its watch may be behind; and when it has seen the end of the node, it may not settle any
-        more.
+        The watch of that replica may be behind, and it may no longer be active when it reads the
+        deletion of the node.
         """
         if isinstance(event, CardsRegistered):
             name = local_name(event.node)
             if name not in self._nodes.known:
-                self._hear(name)
+                self._on_node(name)
 
-    def _hear(self, name: str) -> None:
+    def _on_node(self, name: str) -> None:
         self._due[name] = None
         self._woken.set()
 
     def _everything(self) -> list[str]:
-        """Return the nodes that there are, and those that the ledger has."""
+        """Return the nodes of the cluster and those of the ledger."""
         prefix = f"{self._session.name}/"
         registered = self._session.view.state.nodes
-        told = [name.removeprefix(prefix) for name in registered if name.startswith(prefix)]
-        return [*self._nodes.known, *told]
+        names = [name.removeprefix(prefix) for name in registered if name.startswith(prefix)]
+        return [*self._nodes.known, *names]
 
     async def _wait(self) -> None:
-        """Wait until there is something to look at."""
+        """Wait until a node is due."""
         with suppress(TimeoutError):
             async with asyncio.timeout(AGAIN_SECONDS if self._due else LOOK_SECONDS):
                 await self._woken.wait()
         self._woken.clear()
 
     async def _settle(self) -> None:
-        """Look at every node that is due, and of which nothing is on its way to the ledger."""
+        """Check every due node that has no command on its way to the ledger."""
         stride = CooperativeYield()
         for name in list(self._due):
             await stride.step()
@@ -133,7 +133,7 @@ class NodeRegistration:
         return True
 
     def _command(self, name: str) -> RegisterCards | RemoveNode | None:
-        """Return what the ledger is to be told of a node, None when it knows."""
+        """Return the command about a node, None if its registration is up to date."""
         node = self._session.qualified(name)
         registered, reading = self._session.view.state.nodes.get(node), self._nodes.known.get(name)
         if reading is None:
@@ -153,9 +153,9 @@ class NodeRegistration:
         return RegisterCards(node, *wanted, SETTLED, reading.version)
 
     def _is_reachable(self, name: str, ready: bool, registered: cards.NodeCards | None) -> bool:
-        """Return whether a node is ready, or not ready for a moment only.
+        """Return whether a node is ready, or has been unready for less than the bound.
 
-        A node whose cards were given up before this replica looked is not given another moment.
+        A node whose cards were unhealthy before this replica read it gets no further time.
         """
         if ready:
             self._unready.pop(name, None)
@@ -173,5 +173,5 @@ class NodeRegistration:
 
 
 def _is_as(known: cards.NodeCards | None, wanted: tuple[str, tuple[cards.Card, ...]]) -> bool:
-    """Return whether the ledger has a node as it is wanted."""
+    """Return whether the registration of a node equals the wanted one."""
     return known is not None and not known.gone and (known.keeper, known.cards) == wanted

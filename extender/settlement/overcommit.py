@@ -1,7 +1,7 @@
-"""Scaling: promising more of cards than they have, or less, by node and by type.
+"""Overcommit: scaling the amounts of cards, by node and by type.
 
-Only for cards that our agent hands out: what HAMi's device plugin announces is scaled already. A
-card that is cut into instances has what it has.
+Only cards that our agent hands out are scaled, because HAMi's device plugin announces scaled cards.
+A MIG card is not scaled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ MEMORY: Final = annotation_names.MEMORY_SCALING
 CORES: Final = annotation_names.CORES_SCALING
 
 PERCENT_MAX: Final = 1_000
-"""A card promised more than ten times is a mistake."""
+"""Largest percentage: a card that is overcommitted more than ten times is a mistake."""
 
 _NODE: Final = "node:"
 _TYPE: Final = "type:"
@@ -26,10 +26,10 @@ _FORM: Final = "write node:GLOB=memory:PERCENT,cores:PERCENT or type:TEXT=…"
 
 
 class CardScaling(msgspec.Struct, frozen=True):
-    """At how many percent the cards count that a selector means; 100 is what they have.
+    """The percentages at which the selected cards count; 100 is their real amount.
 
     `node` is a pattern of node names, `type` a part of a card's model in any case of letters; empty
-    ones mean all.
+    ones select all.
     """
 
     memory: int = WHOLE
@@ -37,7 +37,7 @@ class CardScaling(msgspec.Struct, frozen=True):
     node: str = ""
     type: str = ""
 
-    def means(self, node: str, card: Card) -> bool:
+    def selects(self, node: str, card: Card) -> bool:
         """Return whether this scaling is for a card of a node."""
         if self.node and not fnmatchcase(node, self.node):
             return False
@@ -45,7 +45,7 @@ class CardScaling(msgspec.Struct, frozen=True):
 
 
 def read_scaling(text: str) -> CardScaling:
-    """Read one item of the setting `card_scaling`. Raises ValueError saying what is wrong."""
+    """Read one item of the setting `card_scaling`. Raises ValueError with the problem."""
     selector, equals, amounts = text.rpartition("=")
     percent = dict.fromkeys(("memory", "cores"), WHOLE)
     for item in amounts.split(","):
@@ -67,10 +67,10 @@ def scaled_cards(
     annotations: Mapping[str, str],
     scalings: Sequence[CardScaling],
 ) -> tuple[tuple[Card, ...], str]:
-    """Return the cards of a node as they count, and what is wrong with its annotations.
+    """Return the scaled cards of a node, and the problem of its annotations, if any.
 
-    An annotation of the Node goes before the settings, of which the first one that means a card is
-    used. One that cannot be read scales nothing.
+    An annotation of the Node goes before the settings, of which the first that selects a card is
+    used. An annotation that cannot be read scales nothing.
     """
     own: dict[str, int] = {}
     warning = ""
@@ -87,7 +87,7 @@ def scaled_cards(
 def _scaled(card: Card, node: str, own: Mapping[str, int], scalings: Sequence[CardScaling]) -> Card:
     if card.mode == MIG:
         return card
-    found = next((one for one in scalings if one.means(node, card)), CardScaling())
+    found = next((one for one in scalings if one.selects(node, card)), CardScaling())
     memory, cores = own.get("memory", found.memory), own.get("cores", found.cores)
     return structs.replace(
         card,
@@ -103,4 +103,4 @@ def _percent(what: str, text: str) -> int:
         percent = int(text)
         if 1 <= percent <= PERCENT_MAX:
             return percent
-    raise ValueError(f"{what}: {text[:32]!r} is no percentage from 1 to {PERCENT_MAX}")
+    raise ValueError(f"{what}: {text[:32]!r} is not a percentage from 1 to {PERCENT_MAX}")

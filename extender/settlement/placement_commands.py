@@ -1,7 +1,7 @@
-"""Judging placements: what the ledger is to be told when a pod is where it is. Pure.
+"""The commands that follow from a placed pod as it is in the cluster. Pure.
 
-For a pod that we placed the ledger knows its cards, and an annotation that says others is drift.
-For one that somebody else placed and that is bound, the annotation is the truth.
+The ledger has the cards of a pod that this extender placed; an annotation with other cards is
+drift. For a bound pod that another scheduler placed, the annotation is the truth.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def is_placed(placed: Placement | None, uid: str) -> bool:
 
 
 def missing_cards(node: cards.NodeCards | None, parts: Parts) -> str:
-    """Say what keeps a pod from being charged on its node; empty when nothing does."""
+    """Return why a pod cannot be charged on its node; empty if it can."""
     if node is None:
         return "its node announces no cards"
     known = {card.uuid for card in (*node.cards, *node.lost)}
@@ -37,8 +37,8 @@ def missing_cards(node: cards.NodeCards | None, parts: Parts) -> str:
 def place_observed(
     reading: PodReading, pod: Pod, node: cards.NodeCards, rules: DemandRules
 ) -> Place:
-    """Return the command that charges a pod on the cards that somebody else has given it."""
-    assert reading.parts is not None, "who was given nothing is not placed"
+    """Return the command that charges a pod on the cards that another scheduler gave it."""
+    assert reading.parts is not None, "a pod without cards is not placed"
     devices, over = _devices_of(pod, rules), reading.initialised
     stands = placement_overrides(reading.parts, devices, rules, _all(node), initialised=over)
     return Place(
@@ -54,8 +54,8 @@ def place_observed(
 
 
 def advance_for_observed(reading: PodReading) -> Advance | None:
-    """Return the command that tells how far a pod has come that is only seen now, if it has."""
-    assert reading.parts is not None, "who was given nothing is not placed"
+    """Return the command for the stage of a newly observed pod, None at the first stage."""
+    assert reading.parts is not None, "a pod without cards is not placed"
     over = reading.initialised and _takes_first(reading.parts)
     if reading.stage <= Stage.BOUND and not over:
         return None
@@ -64,7 +64,7 @@ def advance_for_observed(reading: PodReading) -> Advance | None:
 
 
 def observed_demand(parts: Parts, pod: Pod, node: cards.NodeCards, rules: DemandRules) -> Amounts:
-    """Return what a pod demands by the cards that it was given."""
+    """Return the demand of a pod by the cards that it was given."""
     return demand_of_placement(parts, _devices_of(pod, rules), rules, _all(node))
 
 
@@ -81,7 +81,7 @@ def advance_if_changed(
     node: cards.NodeCards | None,
     rules: DemandRules,
 ) -> Advance | None:
-    """Return the command that tells how far a placement has come, None when the ledger knows."""
+    """Return the command for the stage of a placement, None if it has not changed."""
     over = reading.initialised and not placed.initialised and _takes_first(placed.parts)
     if reading.stage <= placed.stage and not over:
         return None
@@ -96,16 +96,20 @@ def advance_if_changed(
 
 
 def annotation_drift(reading: PodReading, placed: Placement) -> str:
-    """Say how a pod's annotations disagree with its placement; empty when they do not.
+    """Return how a pod's annotations contradict its placement; empty if they do not.
 
-    Amounts may: those of a pod that was resized are its own. So may nothing be said any more.
+    Other amounts are allowed, because the pod may have been resized.
     """
     if reading.problem:
         return reading.problem
     if reading.parts is None:
         return "" if reading.stage < Stage.BOUND else "its annotations name no cards any more"
-    told, kept = _outline(reading.parts), _outline(placed.parts)
-    return "" if told == kept else f"its annotations name {_shown(told)}, it has {_shown(kept)}"
+    named, placed_on = _outline(reading.parts), _outline(placed.parts)
+    return (
+        ""
+        if named == placed_on
+        else f"its annotations name {_shown(named)}, it has {_shown(placed_on)}"
+    )
 
 
 def is_outdated(reading: PodReading, placed: Placement) -> bool:
@@ -119,7 +123,7 @@ def _takes_first(parts: Parts) -> bool:
 
 
 def _devices_of(pod: Pod, rules: DemandRules) -> PodDeviceRequest:
-    """Return what a pod wants; of what is not understood, it is the cards that say what it has."""
+    """Return the device request of a pod, an empty one if it is invalid."""
     devices = device_request_of(pod, rules)
     return devices if isinstance(devices, PodDeviceRequest) else PodDeviceRequest(())
 
@@ -132,7 +136,7 @@ _Outline = list[tuple[str, list[str]]]
 
 
 def _outline(parts: Parts) -> _Outline:
-    """Return the cards of each container that has any, whatever their order."""
+    """Return the sorted cards of each container that has any."""
     return [
         (part.container, sorted(share.uuid for share in part.shares))
         for part in parts
@@ -141,7 +145,7 @@ def _outline(parts: Parts) -> _Outline:
 
 
 def _amounts(parts: Parts) -> list[tuple[str, list[tuple[str, int, int]]]]:
-    """Return what each container that has cards has of them, whatever their order."""
+    """Return the sorted amounts of each container that has cards."""
     return [
         (part.container, sorted((one.uuid, one.memory, one.cores) for one in part.shares))
         for part in parts

@@ -1,4 +1,4 @@
-"""Placements: what the watch of pods tells becomes placements, and how far they have come."""
+"""The reconciler of placements: changes of pods become placements and their stages."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.tasks.periodic import CooperativeYield
 
 UNACCOUNTED_MAX: Final = 10_000
-"""Pods that are remembered because their cards are not known; the next list finds the others."""
+"""Unaccounted pods that are kept; the next list of pods finds the others."""
 
 CARDS: Final = "cards"
 NODE: Final = "node"
@@ -28,7 +28,7 @@ _log: Final = structlog.get_logger("extender")
 
 
 class UnaccountedPod(msgspec.Struct, frozen=True):
-    """A pod that runs on cards which nobody announces, or whose annotations make no sense."""
+    """A pod on cards that no node announces, or whose annotations cannot be read."""
 
     pod: Pod
     node: str
@@ -36,16 +36,16 @@ class UnaccountedPod(msgspec.Struct, frozen=True):
 
 
 class PlacementReconciler:
-    """Follows the placed pods of one cluster. `astray` are those that cannot be charged, by uid."""
+    """Follows the placed pods of one cluster; `unaccounted` are the unaccounted ones, by uid."""
 
     def __init__(self, session: CardSettlementSession, allocations: AllocationAnnotations) -> None:
-        self.astray: dict[str, UnaccountedPod] = {}
+        self.unaccounted: dict[str, UnaccountedPod] = {}
         self._session, self._allocations = session, allocations
         self._drifting: set[str] = set()
         self._due: dict[str, None] = {}
 
     async def take(self, change: Change[Pod]) -> None:
-        """Tell the ledger what a change means, after it was told of the pod itself."""
+        """Send the commands of a change, after the command about the pod itself."""
         if isinstance(change, Listed):
             await self._take_all(change)
         elif isinstance(change, Changed):
@@ -55,18 +55,18 @@ class PlacementReconciler:
                 await self._take(change.object)
 
     def follow(self, event: AnyEvent) -> None:
-        """Take note of a node that announces cards: pods may have been waiting for them."""
-        if isinstance(event, CardsRegistered) and self.astray:
+        """Queue a node that announces cards, because unaccounted pods may be on them."""
+        if isinstance(event, CardsRegistered) and self.unaccounted:
             self._due[event.node] = None
 
     async def look_again(self) -> None:
-        """Look at the pods that were astray on nodes that have announced cards since."""
+        """Check the unaccounted pods of nodes that have announced cards since."""
         due, self._due = self._due, {}
-        waiting = [one.pod for one in self.astray.values() if one.node in due] if due else []
+        waiting = [one.pod for one in self.unaccounted.values() if one.node in due] if due else []
         stride = CooperativeYield()
         for pod in waiting:
             await stride.step()
-            if pod.metadata.uid in self.astray:
+            if pod.metadata.uid in self.unaccounted:
                 await self._take(pod)
 
     async def _take_all(self, listed: Listed[Pod]) -> None:
@@ -75,7 +75,7 @@ class PlacementReconciler:
             present.add(pod.metadata.uid)
             await stride.step()
             await self._take(pod)
-        for uid in (self.astray.keys() | self._drifting) - present:
+        for uid in (self.unaccounted.keys() | self._drifting) - present:
             self._forget(uid)
 
     async def _take(self, pod: Pod) -> None:
@@ -85,12 +85,12 @@ class PlacementReconciler:
         if placed is None and not pod_reader.names_cards(pod):
             return
         reading = pod_reader.read(pod, session.name, session.settings.rules)
-        before = self.astray.pop(reading.uid, None)
+        before = self.unaccounted.pop(reading.uid, None)
         if reading.over:
             self._forget(reading.uid)
             return
         found = self._judge(reading, placed, pod)
-        _say(reading, before, self.astray.get(reading.uid))
+        _log_unaccounted(reading, before, self.unaccounted.get(reading.uid))
         for command in found:
             await session.commands.send(command)
 
@@ -117,15 +117,15 @@ class PlacementReconciler:
         return [command] if command is not None else []
 
     def _seen(self, reading: PodReading, pod: Pod) -> list[AnyCommand]:
-        """Return what charges a bound pod that somebody else has placed, if it can be charged."""
+        """Return the commands that charge a bound pod of another scheduler, if possible."""
         node, rules = self._session.view.state.nodes.get(reading.node), self._session.settings.rules
         if reading.parts is None:
             if reading.problem:
-                self._goes_astray(reading, pod, reading.problem)
+                self._keep_unaccounted(reading, pod, reading.problem)
             return []
         wrong = placement_commands.missing_cards(node, reading.parts)
         if wrong or node is None:
-            self._goes_astray(reading, pod, wrong)
+            self._keep_unaccounted(reading, pod, wrong)
             return []
         found: list[AnyCommand] = [placement_commands.place_observed(reading, pod, node, rules)]
         if not self._is_known(reading):
@@ -136,19 +136,19 @@ class PlacementReconciler:
         return [*found, command] if command is not None else found
 
     def _is_known(self, reading: PodReading) -> bool:
-        """Return whether the ledger knows a pod, or is being told of it."""
+        """Return whether a pod is in the ledger, or its command is on the way."""
         if self._session.commands.is_pending(reading.namespace, reading.key):
             return True
         entry = self._session.entry(reading.namespace, reading.key)
         return entry is not None and entry.holds_uid(reading.uid)
 
-    def _goes_astray(self, reading: PodReading, pod: Pod, reason: str) -> None:
-        if len(self.astray) >= UNACCOUNTED_MAX:
+    def _keep_unaccounted(self, reading: PodReading, pod: Pod, reason: str) -> None:
+        if len(self.unaccounted) >= UNACCOUNTED_MAX:
             return
-        self.astray[reading.uid] = UnaccountedPod(pod, reading.node, reason)
+        self.unaccounted[reading.uid] = UnaccountedPod(pod, reading.node, reason)
 
     def _drifts(self, reading: PodReading, kind: str, reason: str) -> None:
-        """Count and log that a pod is not where the ledger says, once."""
+        """Count and log once that a pod contradicts its placement."""
         if reading.uid in self._drifting:
             return
         self._drifting.add(reading.uid)
@@ -158,11 +158,13 @@ class PlacementReconciler:
         )
 
     def _forget(self, uid: str) -> None:
-        self.astray.pop(uid, None)
+        self.unaccounted.pop(uid, None)
         self._drifting.discard(uid)
 
 
-def _say(reading: PodReading, before: UnaccountedPod | None, now: UnaccountedPod | None) -> None:
+def _log_unaccounted(
+    reading: PodReading, before: UnaccountedPod | None, now: UnaccountedPod | None
+) -> None:
     """Log why a pod cannot be charged, once."""
     if now is None or (before is not None and before.reason == now.reason):
         return

@@ -1,7 +1,6 @@
-"""Reading pods: on which cards one was placed as its annotations tell, and how far that has come.
+"""The reading of a placed pod: its cards by its annotations, and its stage. Pure.
 
-Pure. What the annotations say counts for pods that somebody else has placed; users cannot write
-them.
+The annotations decide for pods that another scheduler has placed. Users cannot write them.
 """
 
 from typing import Final
@@ -23,11 +22,11 @@ _ALLOCATED: Final = frozenset(
 
 
 class PodReading(msgspec.Struct, frozen=True):
-    """Where a pod is and what of its node's cards it was given.
+    """The node of a pod and its shares of the node's cards.
 
-    `namespace` and `node` are qualified, `node` is empty while the pod is not bound. `parts` are
-    None when the annotations give it no cards, or cannot be read: then `problem` says why. With
-    `over` it takes nothing any more; `initialised` says that all its init containers are over.
+    `namespace` and `node` are qualified; `node` is empty while the pod is not bound. `parts` are
+    None if the annotations name no cards, or have a `problem`. A pod that is `over`
+    uses no card any more; `initialised` means that all its init containers have succeeded.
     """
 
     namespace: str
@@ -43,7 +42,7 @@ class PodReading(msgspec.Struct, frozen=True):
 
 
 def names_cards(pod: Pod) -> bool:
-    """Return whether the annotations of a pod say which cards it was given."""
+    """Return whether the annotations of a pod name its cards."""
     annotations = pod.metadata.annotations
     return bool(annotations) and not _ALLOCATED.isdisjoint(annotations or ())
 
@@ -67,12 +66,12 @@ def read(pod: Pod, cluster: str, rules: DemandRules) -> PodReading:
 
 
 def _given(pod: Pod, rules: DemandRules) -> tuple[Parts | None, str]:
-    """Return the parts that the annotations give, and why they cannot be believed."""
+    """Return the parts in the annotations, and why they cannot be used."""
     annotations = pod.metadata.annotations or {}
     node = annotations.get(annotation_names.NODE, "")
     if pod.spec.node_name and node and node != pod.spec.node_name:
         return None, (
-            f"annotation {annotation_names.NODE} says {node}, but the pod runs on"
+            f"annotation {annotation_names.NODE} is {node}, but the pod runs on"
             f" {pod.spec.node_name}: its"
             " cards are those of an earlier choice"
         )
@@ -83,7 +82,7 @@ def _given(pod: Pod, rules: DemandRules) -> tuple[Parts | None, str]:
 
 
 def _stage(pod: Pod) -> Stage:
-    """Return how far a pod's cards are: handed out at the latest when a container has begun."""
+    """Return the stage of a pod; its cards are handed out at the latest when a container runs."""
     if not pod.spec.node_name:
         return Stage.PROPOSED
     phase = (pod.metadata.annotations or {}).get(annotation_names.BIND_PHASE)

@@ -1,4 +1,4 @@
-"""Claims: what is kept for a pod, while others are evicted for it, is given up after its time."""
+"""The expiry of preemption claims, which keep cards for a pod while its victims end."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ class ClaimExpiry:
         self._since: dict[PreemptionClaim, float] = {}
 
     async def settle(self) -> None:
-        """Withdraw what has been kept for its whole time."""
+        """Withdraw the claims that have reached their age limit."""
         now = asyncio.get_running_loop().time()
         standing = self._standing()
         self._since = {claim: self._since.get(claim, now) for claim in standing}

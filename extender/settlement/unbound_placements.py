@@ -1,9 +1,9 @@
-"""Unbound placements: cards are given back once it is proved that their Binding was not stored.
+"""Unbound placements: their cards are given back once their Binding is proved absent.
 
-Whoever binds a pod may die between the ledger and the API server, or get no answer. A placement
-that has stood for longer than any Binding can take, and whose pod a linearizable read that began
-after that shows unbound, will not come to be. The age alone proves nothing, nor does a read that
-failed. Ages are on this replica's own clock and start from zero with its session.
+An extender may crash between the ledger and the API server, or get no answer. A placement will
+never be bound if it is older than any Binding can take and a linearizable read, begun after that,
+returns the pod unbound. The age alone proves nothing, nor does a failed read. Ages are on this
+replica's own clock and start from zero with its session.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class _Subject(NamedTuple):
 
 
 class UnboundPlacements:
-    """Settles the placements of one cluster that are not known to be bound."""
+    """Settles the unbound placements of one cluster."""
 
     def __init__(self, session: CardSettlementSession, locks: NodeLockCleaner) -> None:
         self._session = session
@@ -51,7 +51,7 @@ class UnboundPlacements:
         self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of unbound placements."""
         return len(self._since)
 
     async def find(self) -> None:
@@ -73,7 +73,7 @@ class UnboundPlacements:
             self._since[subject] = now
 
     async def settle(self) -> None:
-        """Read the pods of those that are old enough."""
+        """Read the pods of the placements that are old enough."""
         if not self._backoff.is_over():
             return
         for subject in list(islice(self._old(), READS_MAX)):
@@ -86,7 +86,7 @@ class UnboundPlacements:
         self._backoff.reset()
 
     def _old(self) -> Iterator[_Subject]:
-        """Yield what has stood for the whole bound; forget what is settled already."""
+        """Yield the placements older than the bound; forget those that are settled."""
         now = asyncio.get_running_loop().time()
         for subject, since in list(self._since.items()):
             if now - since < self._session.settings.settle_seconds:
@@ -97,20 +97,20 @@ class UnboundPlacements:
                 yield subject
 
     def _placement(self, subject: _Subject) -> Placement | None:
-        """Return the placement if it still is not known to be bound."""
+        """Return the placement of a pod if it is still unbound."""
         placed = self._session.placement(subject.namespace, subject.key)
         if placed is None or placed.uid != subject.uid or not _is_open(placed):
             return None
         return placed
 
     async def _settle(self, subject: _Subject) -> None:
-        """Tell what a read shows. Raises ClusterError: then nothing is known."""
+        """Read a pod and send the command that follows. Raises ClusterError."""
         namespace, name = local_name(subject.namespace), subject.key.removeprefix(PODS)
         since = self._since[subject]
         pod = await self._session.cluster.get_pod(namespace, name)
         placed = self._placement(subject)
         if placed is None or self._since.get(subject) != since:
-            return  # it went on, or began anew, while the pod was read
+            return  # it went on, or was placed again, while the pod was read
         del self._since[subject]
         if pod is not None and _is_at(pod, subject.uid, local_name(placed.node)):
             bound = Advance(*subject, Stage.BOUND, actor=SETTLED, node=placed.node)
@@ -128,5 +128,5 @@ def _is_open(placed: Placement) -> bool:
 
 
 def _is_at(pod: Pod, uid: str, node: str) -> bool:
-    """Return whether the pod of a uid is bound to a node, named without its cluster."""
+    """Return whether the pod of a uid is bound to a node, given by its local name."""
     return (pod.metadata.uid, pod.spec.node_name) == (uid, node)

@@ -63,7 +63,7 @@ class ServiceMetrics:
         parents.when_turned_away = lambda: telemetry.count("owners_turned_away_total")
         cards = cluster_side.cards
         telemetry.read("nodes_not_understood", lambda: cards.nodes.not_understood)
-        telemetry.read("pods_astray", lambda: cards.astray)
+        telemetry.read("pods_astray", lambda: cards.unaccounted)
         telemetry.read("placements_unbound", lambda: cards.unbound)
 
     def _degraded(self) -> float:

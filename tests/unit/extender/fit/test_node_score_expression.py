@@ -35,9 +35,9 @@ def test_an_expression_is_worth_what_it_says(text: str, first: float) -> None:
         ("'a'", "no number up to"),
         ("abs(memory)", "something else than numbers"),
         ("memory[0]", "something else than numbers"),
-        ("memory +", "is no expression at character"),
-        ("", "is no expression at character 1"),
-        ("memory; cores", "is no expression at character 7"),
+        ("memory +", "is not an expression at character"),
+        ("", "is not an expression at character 1"),
+        ("memory; cores", "is not an expression at character 7"),
         ("1+" * LENGTH_MAX + "1", "characters are more than"),
     ],
 )

@@ -59,12 +59,12 @@ async def test_a_pod_whose_node_announces_nothing_yet_is_charged_as_soon_as_it_d
     async with card_world(settle_seconds=0.4) as one, settling_cards(one):
         await ready(one, "n2")
         one.add_pod("p", node="n1", parts=ON_0)
-        await one.until(lambda: one.cards.astray == 1)
+        await one.until(lambda: one.cards.unaccounted == 1)
         assert one.placed("p") is None
         assert "red/p" in one.cards.warnings()[0]
         one.add_node("n1")
         await one.until(lambda: one.placed("p") is not None)
-        await one.until(lambda: one.cards.astray == 0)
+        await one.until(lambda: one.cards.unaccounted == 0)
 
 
 async def test_why_a_pod_cannot_be_charged_is_logged_once():
@@ -72,7 +72,7 @@ async def test_why_a_pod_cannot_be_charged_is_logged_once():
         await ready(one)
         with capture_logs() as logs:
             one.add_pod("p", node="n9", parts=ON_0)
-            await one.until(lambda: one.cards.astray == 1)
+            await one.until(lambda: one.cards.unaccounted == 1)
             for number in range(3):
                 one.server.update("pods", "red", "p", metadata={"labels": {"n": str(number)}})
             one.add_pod("q", node="n1", parts=ON_0)
@@ -97,7 +97,7 @@ async def test_annotations_of_a_pod_that_is_not_bound_count_nothing():
         one.add_pod("q", node="n1", parts=ON_0)
         await one.until(lambda: one.placed("q") is not None)
         assert one.placed("p") is None
-        assert one.cards.astray == 0
+        assert one.cards.unaccounted == 0
 
 
 async def test_a_placement_whose_pod_changes_before_its_binding_stays():
@@ -117,7 +117,7 @@ async def test_annotations_that_speak_of_another_node_are_of_an_earlier_choice()
         await ready(one)
         one.add_pod("p", node="n1")
         one.server.update("pods", "red", "p", metadata={"annotations": one.given(ON_0, "n9")})
-        await one.until(lambda: one.cards.astray == 1)
+        await one.until(lambda: one.cards.unaccounted == 1)
         assert "n9" in one.cards.warnings()[0]
         assert one.placed("p") is None
 
@@ -415,5 +415,5 @@ async def test_a_list_of_cards_that_makes_no_sense_is_reported_and_charges_nothi
                 "spec": {"containers": [{"name": "main"}], "nodeName": "n1"},
             },
         )
-        await one.until(lambda: one.cards.astray == 1)
+        await one.until(lambda: one.cards.unaccounted == 1)
         assert ALLOCATED in one.cards.warnings()[0]
