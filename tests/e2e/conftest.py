@@ -1,7 +1,7 @@
 """One control plane, one ledger and one second webhook for all end-to-end tests.
 
 They look only at KUBEBUILDER_ASSETS, the folder with etcd, kube-apiserver and
-kube-controller-manager; without it every one of them is skipped and says so.
+kube-controller-manager; without it every one of them is skipped with that reason.
 """
 
 import json
@@ -118,7 +118,7 @@ def service(ledger: Service) -> Service:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def intact(ledger: Service) -> AsyncIterator[None]:
-    """Whatever the tests of a file did, the log must be intact."""
+    """After the tests of each file, the log must be intact."""
     yield
     status, report = await ledger.run("audit", "verify")
     assert status == 0, report

@@ -1,4 +1,4 @@
-"""What a client of the API server sees, and what the ledger holds afterwards."""
+"""The answers to a client of the API server, and the ledger's holds afterwards."""
 
 import asyncio
 

@@ -105,7 +105,7 @@ async def readiness_names(service: Service, *users: str) -> None:
 
 
 async def setting_of(service: Service, kubeconfig: Path, copies: list[str]) -> list[str]:
-    """Return whom to trust by the settings that an import prints."""
+    """Return the trusted users by the settings that an import prints."""
     found = await service.answer("import", "hami", "--dry-run", f"--kubeconfig={kubeconfig}")
     assert {one["user"] for one in found["accounts"]["proven"]} == {SCHEDULER, PLUGIN}
     assert {one["user"] for one in found["accounts"]["unproven"]} == set(copies)

@@ -1,6 +1,6 @@
-"""Whoever names a controller that did not make it takes nothing of that controller's envelope.
+"""An object that names a controller that did not make it draws nothing from its envelope.
 
-A RayCluster without pods holds six cards of eight: whoever could draw from it would get in free.
+A RayCluster without pods holds six cards of eight: a pod that drew from it would get in free.
 """
 
 from typing import Any, Final
@@ -58,7 +58,7 @@ async def test_a_forged_pod_counts_for_itself(
     assert refused.status == 403
 
 
-async def test_an_administrator_is_no_controller_either(
+async def test_an_administrator_is_not_a_controller_either(
     space: TeamWorkloads, owner: Manifest
 ) -> None:
     refused = await space.create(below(owner, "thief", cards=3))
@@ -81,7 +81,7 @@ async def test_a_forged_replica_set_is_a_root_of_its_own(
     assert (await space.scale("ReplicaSet", "thief", 3)).status == 403
 
 
-async def test_nobody_moves_under_a_controller_afterwards(
+async def test_no_pod_moves_under_a_controller_afterwards(
     space: TeamWorkloads, owner: Manifest
 ) -> None:
     await space.created(pod("mover", cards=2))

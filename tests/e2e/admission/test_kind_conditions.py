@@ -1,7 +1,7 @@
 """Which objects of each kind a real API server would send for review, by the kind's conditions.
 
 Nothing listens where the webhooks lead, and they fail closed: an object that is selected is not
-stored and the answer is 500, one that is not selected is stored as if nobody watched. An expression
+stored and the answer is 500, one that is not selected is stored without a review. An expression
 that fails selects as well, so what must not be selected shows that it does not fail either.
 """
 
@@ -39,7 +39,7 @@ REQUIRED: Final[dict[str, Manifest]] = {
     "cronjobs.batch": {"schedule": "* * * * *"},
     "statefulsets.apps": {"serviceName": "a"},
 }
-"""What the API server asks of a spec besides what matters here."""
+"""Fields that the API server requires of a spec, irrelevant here."""
 
 
 def named(kind: WorkloadKind) -> str:
@@ -65,7 +65,7 @@ class Objects:
         return found
 
     async def are_served(self) -> bool:
-        """Tell whether the API server knows the kind; until it does, it does not answer in JSON."""
+        """Return whether the API server serves the kind; until then its answer is not JSON."""
         try:
             return (await self.cluster.ask("GET", self.path)).status == 200
         except ValueError:
@@ -94,7 +94,7 @@ class Objects:
         return await self.cluster.ask("POST", self.path, manifest)
 
     async def stored(self, manifest: Manifest) -> None:
-        """Create an object that nobody is asked about."""
+        """Create an object without a review."""
         answer = await self.create(manifest)
         assert answer.status == 201, answer.message
 
@@ -111,7 +111,7 @@ def complete(kind: WorkloadKind, spec: Manifest) -> None:
 
 
 def asking_for(resource: str, manifest: Any) -> Any:
-    """Return an object in which another resource stands for the cards."""
+    """Return an object in which another resource replaces the cards."""
     if isinstance(manifest, dict):
         kept = {key: one for key, one in manifest.items() if not key.startswith("nvidia.com/")}
         asks = {resource: 1} if len(kept) < len(manifest) else {}

@@ -147,7 +147,7 @@ async def test_with_default_cores_pods_that_leave_them_out_are_asked_about(
         assert await seen_of(setting, asking(cards="1", memory="1000")) == BOTH
 
 
-async def test_where_a_scheduler_is_named_pods_of_the_default_one_are_asked_about(
+async def test_pods_of_the_default_scheduler_are_reviewed_when_another_is_named(
     plane: ControlPlane, setting: ReviewedNamespace
 ) -> None:
     default = "default-scheduler"

@@ -193,7 +193,7 @@ async def test_the_scheduler_has_the_same_bounds_and_registers_nothing(
     scheduler = admin.with_token(await token(admin, "gpuledger-scheduler"))
     for what, (method, path, body) in FORGED.items():
         if "event" in what:
-            # The scheduler reports events of whatever it schedules, in its own name.
+            # The scheduler reports events of all pods that it schedules, in its own name.
             continue
         assert (await send(scheduler, method, path, body)).status == 403, what
     answer = await scheduler.ask("POST", hooks("validating") + "?dryRun=All", hook())
@@ -279,7 +279,7 @@ async def test_the_service_is_registered_by_its_name_in_the_cluster_as_well(
         assert answer.status == status, (host, answer.message)
 
 
-async def test_the_service_narrows_what_an_administrator_has_registered_elsewhere(
+async def test_the_service_narrows_a_webhook_registered_with_another_url(
     admin: Cluster, service: Cluster
 ) -> None:
     there = {"url": "https://ledger.example:8443/admission/mutate"}
@@ -299,7 +299,7 @@ async def test_the_service_narrows_what_an_administrator_has_registered_elsewher
         await admin.must("DELETE", f"{path}/{NAME}")
 
 
-async def test_the_service_annotates_pods_with_its_own_keys_and_labels_them_with_the_fence(
+async def test_the_service_writes_its_annotations_and_fence_label_on_pods(
     service: Cluster,
 ) -> None:
     for field, key in (

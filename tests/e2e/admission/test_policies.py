@@ -35,7 +35,7 @@ async def test_warn_lets_everything_in_and_counts_it(team: Team) -> None:
         assert await cards_used(team) == 4
 
 
-async def test_off_asks_nobody_and_what_is_there_is_counted(team: Team) -> None:
+async def test_policy_off_reviews_no_pod_and_counts_existing_ones(team: Team) -> None:
     async with under(team, TWO, mode="off"):
         space = TeamWorkloads(team)
         answer = await space.create(replicated("Deployment", 3))
@@ -88,7 +88,7 @@ async def test_pods_without_room_wait_behind_a_gate_in_order(team: Team, tenant:
         assert await cards_used(team) == 2
 
 
-async def test_pods_that_wait_say_so_where_kubectl_shows_it(team: Team, kubectl: Kubectl) -> None:
+async def test_pending_pods_show_their_reason_in_kubectl(team: Team, kubectl: Kubectl) -> None:
     async with under(team, TWO, onExceeded="pending"):
         await team.created(pod("first", cards=2))
         await ungated(team, "first")

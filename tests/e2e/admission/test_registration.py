@@ -27,12 +27,16 @@ from tests.e2e.harness.review_recorder import (
     make_namespace,
     owned_by,
     plain,
+    plane,
     register,
+    setting,
 )
 from tests.e2e.objects.pods import pod
 from webhook.kinds.catalog import KindCatalog
 from webhook.registration import webhook_configurations
 from webhook.registration.webhook_configurations import ReviewScope, WebhookAddress
+
+__all__ = ["plane", "setting"]
 
 pytestmark = pytest.mark.e2e
 
@@ -147,7 +151,7 @@ async def test_a_resize_is_reviewed(setting: ReviewedNamespace) -> None:
     assert setting.recorder.of(setting.namespace) == [(VALIDATE, "UPDATE", "resize")]
 
 
-async def test_privileged_ephemeral_containers_of_pods_that_ask_for_cards_are_reviewed(
+async def test_privileged_ephemeral_containers_are_reviewed_in_pods_with_cards(
     setting: ReviewedNamespace,
 ) -> None:
     kind = {"Content-Type": "application/strategic-merge-patch+json"}
@@ -196,7 +200,7 @@ async def test_a_status_that_writes_a_claim_or_takes_it_away_is_reviewed(
     assert await setting.patched({"metadata": {field: {"own": "x"}}}, "/status") == []
 
 
-# Who owns whom
+# Owners
 
 
 KEPT: Final = ["example.com/kept"]
@@ -211,7 +215,7 @@ async def test_an_update_that_names_another_controller_is_reviewed(
     await setting.created(pod("a", finalizers=KEPT))
     assert await setting.patched(owned_by("ReplicaSet", controller=False)) == []
     for change in (ADOPTED, owned_by("ReplicaSet", "u-2")):
-        # Again when whoever collects garbage has written in between.
+        # Again when the garbage collector has written in between.
         assert set(await setting.patched(change)) == {(VALIDATE, "UPDATE", "")}
 
 
@@ -271,7 +275,7 @@ async def test_scales_in_exempt_namespaces_are_not_reviewed(setting: ReviewedNam
     await setting.cluster.must("DELETE", f"{exempt.pods}/a")
 
 
-async def test_definitions_of_limits_are_reviewed_when_they_say_something_else(
+async def test_definitions_of_limits_are_reviewed_when_their_spec_changes(
     setting: ReviewedNamespace,
 ) -> None:
     path = f"/api/v1/namespaces/{setting.namespace}/resourcequotas"

@@ -1,8 +1,8 @@
-"""What a tenant copies from one request into others gives no more room than the quota has.
+"""Text that a tenant copies from one request into others gives no more room than the quota has.
 
 Versions before this one joined the tries of one request by an annotation, `gpuledger.io/stamp`,
 that the mutating webhook wrote. A tenant could read a genuine one from a dry run. So every storm
-here copies whatever a dry run shows, and a text of the old form where it shows nothing.
+here copies all that a dry run shows, and a text of the old form where it shows nothing.
 """
 
 import asyncio

@@ -22,7 +22,7 @@ LINE: Final = f"limits.{CARDS}"
 NAMESPACE: Final = "unexpected"
 WAIT_SECONDS: Final = 60.0
 CONTROLLERS: Final = "platform:controllers"
-"""Who the controller manager is here."""
+"""The user name of the controller manager here."""
 
 SETTING: Final = f"replicasets.apps={CONTROLLERS}"
 BELIEVED: Final = f"deployments.apps={CONTROLLERS},{SETTING}"
@@ -43,7 +43,7 @@ async def cluster(plane: ControlPlane) -> AsyncIterator[Cluster]:
         yield admin
 
 
-async def test_an_unexpected_controller_is_named_with_the_setting_that_has_it_believed(
+async def test_an_unexpected_controller_is_named_with_the_setting_to_trust_it(
     plane: ControlPlane, cluster: Cluster, tmp_path: Path
 ) -> None:
     await own_control_plane.prepare(cluster)

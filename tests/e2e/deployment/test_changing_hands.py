@@ -53,7 +53,7 @@ async def test_a_deployment_that_comes_again_takes_its_pods_back(team: Team) -> 
     assert await cards_used(space.team) == 3
 
 
-async def test_a_name_that_is_used_again_is_charged_anew(team: Team) -> None:
+async def test_a_pod_with_a_reused_name_is_charged_again(team: Team) -> None:
     await team.limit({LINE: "4"})
     space = TeamWorkloads(team)
     for count in (4, 1, 4, 2):

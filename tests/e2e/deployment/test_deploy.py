@@ -1,4 +1,4 @@
-"""What deploy/ holds, applied to a real API server as docs/how-to/install.md says.
+"""The manifests of deploy/, applied to a real API server as in docs/how-to/install.md.
 
 The page's commands are typed here, with kubectl, to a control plane of its own. There are no nodes,
 so nothing runs: what a replica would read, and what its service account may, is looked at instead.
@@ -248,7 +248,7 @@ async def test_the_agents_pods_are_admitted(admin: Cluster, agents: Kubectl) -> 
     )
 
 
-def test_the_agents_password_is_the_one_that_the_log_knows(agents: Kubectl) -> None:
+def test_the_agents_password_is_that_of_the_log(agents: Kubectl) -> None:
     password = agents.get(SPACE, "secret/gpuledger-nats")["data"]["agent-password"]
     assert agents.get(NODES, "secret/gpuledger-agent")["data"] == {"password": password}
 
@@ -290,7 +290,7 @@ async def test_the_service_may_not(admin: Cluster, method: str, path: str) -> No
     assert answer.status == 403, answer.body
 
 
-async def test_webhooks_are_registered_as_the_page_says(admin: Cluster, kubectl: Kubectl) -> None:
+async def test_webhooks_are_registered_as_on_the_page(admin: Cluster, kubectl: Kubectl) -> None:
     command, network = commands_of(PAGE, "Register the webhooks")
     kubectl.type(network.splitlines()[0])
     inside = "kubectl -n gpuledger-system exec deploy/gpuledger -- \\\n"

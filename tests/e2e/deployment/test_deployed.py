@@ -35,7 +35,7 @@ REPLICAS: Final = 2
 READY_SECONDS: Final = 90.0
 REQUEST_SECONDS: Final = 20.0
 WELL: Final = re.compile(r"\[\+\][\w-]+ ok|ok")
-"""What a check says that has nothing to say."""
+"""The message of a check without a finding."""
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ async def test_all_replicas_become_ready_for_production_without_a_warning(
     replicas: list[Replica],
 ) -> None:
     for replica in replicas:
-        # Who settles is chosen a moment after the first replica is ready, and told as a warning.
+        # The settling replica is chosen a moment after the first replica is ready, with a warning.
         await eventually(
             partial(replica.get, "/readyz?verbose"),
             lambda answer: answer[0] == 200 and all(map(WELL.fullmatch, answer[1].splitlines())),

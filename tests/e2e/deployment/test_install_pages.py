@@ -82,7 +82,7 @@ async def grant(cluster: Cluster) -> None:
 async def admin(
     assets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Cluster]:
-    """Run a control plane and the product as the page says; return the former."""
+    """Run a control plane and the product as on the page; return the control plane."""
     admission = tmp_path / "admission"
     admission.mkdir()
     make_certificates(admission)
@@ -132,7 +132,7 @@ async def test_a_quota_holds_with_the_rights_and_certificates_of_the_page(
     assert (await ask(8_000)).status == 201
 
 
-async def test_the_check_of_the_install_page_is_refused_as_it_says(
+async def test_the_check_of_the_install_page_is_refused_as_shown(
     admin: Cluster, assets: Path, tmp_path: Path
 ) -> None:
     kubectl = Kubectl(assets, tmp_path / f"{ADMIN}.kubeconfig", tmp_path)

@@ -1,4 +1,4 @@
-"""The reading commands say the same as the cluster, whether the service runs or not."""
+"""The reading commands agree with the cluster, whether the service runs or not."""
 
 import asyncio
 

@@ -59,7 +59,7 @@ async def shared(both: TwoClusters) -> AsyncIterator[SharedQuota]:
 
 
 async def increases_are_denied(shared: SharedQuota, site: ClusterSite) -> None:
-    """Assert that whatever asks for more at a cut-off cluster is told what is down."""
+    """Assert that a request for more at a cut-off cluster is denied with the cause."""
     answers = await asyncio.gather(
         shared.create(site, "pods", pod("more")),
         shared.create(site, "deployments", replicated("Deployment", 1, "more")),
@@ -128,7 +128,7 @@ async def test_a_cut_off_cluster_admits_no_more_and_is_recounted_when_it_is_back
     await shared.agrees()
 
 
-async def test_both_clusters_together_stay_within_the_limit_while_the_link_breaks(
+async def test_both_clusters_stay_within_one_limit_while_the_link_breaks(
     shared: SharedQuota,
 ) -> None:
     limit = 16
@@ -167,7 +167,9 @@ async def test_both_clusters_together_stay_within_the_limit_while_the_link_break
     assert (await west.service.answer("audit", "verify"))["ok"]
 
 
-async def test_the_status_tells_what_each_cluster_and_namespace_uses(shared: SharedQuota) -> None:
+async def test_the_status_contains_the_usage_of_each_cluster_and_namespace(
+    shared: SharedQuota,
+) -> None:
     await shared.open(9 * POD)
     west, east = shared.sites.both
     beyond = f"{shared.name}-east"
@@ -236,7 +238,9 @@ async def test_a_cluster_that_claims_the_name_of_another_does_not_start(
     assert await west.cluster.must("GET", WEBHOOKS) == registered
 
 
-async def test_a_universe_quota_at_the_edge_limits_nothing_and_says_so(shared: SharedQuota) -> None:
+async def test_a_universe_quota_at_the_edge_limits_nothing_and_reports_it(
+    shared: SharedQuota,
+) -> None:
     await shared.open(9 * POD)
     _, east = shared.sites.both
     selecting = {"matchLabels": {GROUP: shared.name}}

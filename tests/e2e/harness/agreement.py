@@ -38,7 +38,7 @@ Standings = dict[str, Ownership]
 
 
 class Comparison(NamedTuple):
-    """What ledger and oracle say, of every quota and of every object, and what is not settled."""
+    """Usage by ledger and oracle, of every quota and of every object, and open attempts."""
 
     ledger: Lines
     cluster: Lines
@@ -49,16 +49,16 @@ class Comparison(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Return whether both say the same and nothing is open."""
+        """Return whether both agree and nothing is open."""
         same = self.ledger == self.cluster and self.holders == self.objects
         return same and not self.reserved and not self.holds
 
 
 async def assert_ledger_is_cluster(*teams: Team, barred: Iterable[str] = ()) -> Lines:
-    """Wait until the ledger says of these namespaces what the cluster says, and return it.
+    """Wait until the ledger agrees with the cluster about these namespaces; return the usage.
 
     Quotas over many namespaces have to agree too. `barred` names objects, `Kind/name`, that were
-    made by somebody else than the controller they name.
+    made by another user than the controller they name.
     """
     spaces = frozenset(("", *(team.namespace for team in teams)))
     team = teams[0]
@@ -124,12 +124,12 @@ async def snapshot_of(
 
 
 async def _listed(cluster: Cluster, kind: str, path: str) -> list[Manifest]:
-    """List objects that say their kind, which those of a list do not."""
+    """List objects with their kind, which those of a list lack."""
     return [{**found, "kind": kind} for found in await cluster.items(path)]
 
 
 def _standings(rows: list[Row]) -> Standings:
-    """Return what the holders of a namespace take, by uid. A root without an envelope is none."""
+    """Return the ownership of the holders, by uid. A root without an envelope is left out."""
     keys = {row["key"] for row in rows if row["envelope"]}
     found: Standings = {}
     for row in rows:

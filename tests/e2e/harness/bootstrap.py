@@ -1,6 +1,6 @@
 """Bring cluster, product and second webhook together, and wait until both webhooks are in effect.
 
-The product runs with the few rights that it says it needs, not as an administrator: a right that
+The product runs with the few rights that its manifests list, not as an administrator: a right that
 is missing here shows as a failing test.
 """
 
@@ -89,7 +89,7 @@ def _is_established(definition: Manifest) -> bool:
 
 
 async def grant(cluster: Cluster, user: str, rules: list[Manifest]) -> None:
-    """Let a user do what these rules say, everywhere; once for each user."""
+    """Grant a user the rights of these rules, everywhere; once for each user."""
     group, version = "rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1"
     role = {
         "apiVersion": version,
@@ -109,7 +109,7 @@ async def grant(cluster: Cluster, user: str, rules: list[Manifest]) -> None:
 
 
 async def make_canary(cluster: Cluster) -> None:
-    """Make a namespace in which nothing fits: who is refused there knows that the gate is shut."""
+    """Make a namespace in which nothing fits: a denial there proves that reviews take place."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CANARY}}
     await cluster.must("POST", "/api/v1/namespaces", namespace)
     quota = {

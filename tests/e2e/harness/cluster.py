@@ -19,7 +19,7 @@ class Answer(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Return what the API server says to the client of a refusal."""
+        """Return the API server's message about a refusal."""
         return str(self.body.get("message", ""))
 
 

@@ -21,10 +21,10 @@ DEPLOYMENT: Final = "web"
 
 
 class ContendingClients:
-    """Clients that create, delete and scale at both clusters until told to stop.
+    """Clients that create, delete and scale at both clusters until `stop`.
 
     By cluster, `admitted` counts the pods they were given, `refused` how often there was no room,
-    `cut_off` how often they were told that the log is out of reach. `odd` are all other refusals.
+    `cut_off` how often the log was out of reach. `odd` are all other refusals.
     `most` is the largest number of cards that was seen taken in both together.
     """
 
@@ -68,7 +68,7 @@ class ContendingClients:
                 await self.reaches(counts, site, more)
 
     async def _fill(self, site: ClusterSite, client: str) -> None:
-        """Create pods; delete the oldest of one's own when there is no room."""
+        """Create pods; delete the client's oldest when there is no room."""
         mine: deque[str] = deque()
         number = 0
         while not self._stopping:

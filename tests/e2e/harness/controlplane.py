@@ -1,7 +1,7 @@
 """A real Kubernetes control plane on loopback: etcd, kube-apiserver and kube-controller-manager.
 
 The binaries come from the folder named by KUBEBUILDER_ASSETS, the convention of envtest in
-controller-runtime. There are no nodes and no kubelet: pods stay Pending until a test says
+controller-runtime. There are no nodes and no kubelet: pods stay Pending until a test sets
 otherwise. The controller manager is there because without it a native ResourceQuota has no status
 and admits everything.
 """

@@ -1,4 +1,4 @@
-"""kubectl in bash, for the commands that a page tells its readers to type."""
+"""kubectl in bash, for the commands that a page gives its readers."""
 
 import json
 import os
@@ -45,7 +45,7 @@ class Kubectl:
         return done.returncode, done.stdout
 
     def type(self, commands: str) -> str:
-        """Run commands that have to succeed; return what they print."""
+        """Run commands that have to succeed; return their output."""
         status, output = self.attempt(commands)
         assert status == 0, f"{commands}\n{output}"
         return output

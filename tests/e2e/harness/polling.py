@@ -20,7 +20,7 @@ async def eventually(
 ) -> Seen:
     """Look again and again until the value is as wanted, and return it.
 
-    Fails after `within` seconds, telling what was waited for and what was seen last.
+    Fails after `within` seconds, with the condition and the last value in the message.
     """
     deadline = time.monotonic() + within
     while True:

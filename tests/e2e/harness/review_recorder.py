@@ -35,7 +35,7 @@ class ReviewRecorder:
         self.reviews: dict[tuple[str, str], list[Seen]] = {}
 
     def of(self, namespace: str, name: str = "a") -> list[Seen]:
-        """Return what came for a pod, and forget it."""
+        """Return the reviews of a pod, and forget them."""
         return self.reviews.pop((namespace, name), [])
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

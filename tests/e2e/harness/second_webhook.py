@@ -1,7 +1,7 @@
-"""Another validating webhook that has a say after, or rather beside, gpuledger's.
+"""Another validating webhook that reviews after, or rather beside, gpuledger's.
 
-The API server calls validating webhooks in parallel and tells none of them what the others said;
-so whatever this one refuses, gpuledger has already allowed. It looks only at objects that
+The API server calls validating webhooks in parallel and sends none of them the others' answers;
+so gpuledger has already allowed each request that this one refuses. It looks only at objects that
 carry its label: `deny` refuses them, `wait` keeps them until the test opens the gate.
 """
 
@@ -44,11 +44,11 @@ class SecondWebhook:
         self._server.server_close()
 
     def shut_gate(self) -> None:
-        """Keep who comes with the label `wait` from now on."""
+        """Hold requests with the label `wait` from now on."""
         self._gate.clear()
 
     def open_gate(self) -> None:
-        """Let everybody through."""
+        """Let all requests through."""
         self._gate.set()
 
     async def somebody_waits(self) -> None:
@@ -109,7 +109,7 @@ class _Server(ThreadingHTTPServer):
         )
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that goes away in mid-request is part of the tests."""
+        """Print nothing: a client that goes away in mid-request is part of the tests."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -69,7 +69,7 @@ class Service:
         self._child = Child("gpuledger", [str(COMMAND), "serve", *arguments], self._log, self._env)
 
     def wait_ready(self) -> None:
-        """Return when the service says that it is ready, and when it can be read.
+        """Return when the service reports that it is ready, and when it can be read.
 
         It admits before that: what is read is built beside it, from the log. The connection is
         checked against the service's own CA.
@@ -115,7 +115,7 @@ class Service:
         return 0.0
 
     async def check(self, name: str) -> tuple[bool, str]:
-        """Return whether a check of readiness passes, and what the service says of it."""
+        """Return whether a check of readiness passes, and its reason."""
         _, report = await self._ask("/readyz", {})
         [found] = [one for one in json.loads(report)["checks"] if one["name"] == name]
         return found["ok"], found["reason"]
@@ -145,7 +145,7 @@ class Service:
         return status, output
 
     async def outcome(self, *arguments: str) -> tuple[int, str, str]:
-        """Run another `gpuledger` command; return exit status, output and what else it says."""
+        """Run another `gpuledger` command; return exit status, output and standard error."""
         process = await asyncio.create_subprocess_exec(
             COMMAND,
             *arguments,

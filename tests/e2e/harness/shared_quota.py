@@ -50,7 +50,7 @@ class SharedQuota:
         await self.used_is(0, quota)
 
     async def used(self, quota: str = "") -> int | None:
-        """Return what is used of a quota, by the hub's service, None when there is no such."""
+        """Return the usage of a quota, by the hub's service, None when there is none."""
         rows = await self.sites.west.service.get("/v1/usage", quota=quota or self.name)
         return next((int(row["used"]) for row in rows if row["resource"] == KEY), None)
 
@@ -102,7 +102,7 @@ class SharedQuota:
         return expected
 
     async def _compare(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what the clusters and the ledger say, by cluster, "" for both together."""
+        """Return the usage by the clusters and the ledger, by cluster, "" for both together."""
         service = self.sites.west.service
         *lines, rows, holds = await asyncio.gather(
             *(lines_of(site, self.sites.west) for site in self.sites.both),
@@ -125,7 +125,7 @@ class SharedQuota:
 
 
 async def lines_of(site: ClusterSite, authority: ClusterSite) -> Lines:
-    """Return what the quotas must count of one cluster, with those of the authority, by oracle."""
+    """Return the expected usage of one cluster, with quotas of the authority, by the oracle."""
     snapshot = await snapshot_of(site.cluster, place=site.place, workloads=BUILTIN)
     quotas = await authority.cluster.items(QUOTAS)
     return cluster_oracle.lines_of(snapshot._replace(universe=quotas))

@@ -123,7 +123,7 @@ async def _stop(service: Service) -> None:
 def service_at(
     plane: ControlPlane, folder: Path, place: ClusterLabels, log: dict[str, str]
 ) -> Service:
-    """Return a service of a cluster that was told a place and a log; it is not started."""
+    """Return a service of a cluster with the settings of a place and a log; it is not started."""
     labels = ",".join(f"{key}={value}" for key, value in place.labels.items())
     settings = {
         "cluster": place.cluster,

@@ -82,7 +82,7 @@ async def team(story: NodeStory, tmp_path: Path) -> AsyncIterator[SchedulingTeam
         yield made
 
 
-async def test_a_pod_gets_the_memory_that_the_ledger_says_and_no_more(
+async def test_a_pod_gets_the_memory_of_its_limit_and_no_more(
     story: NodeStory, team: SchedulingTeam, tmp_path: Path
 ) -> None:
     await _limit(story, team)
@@ -118,7 +118,7 @@ async def test_the_limits_page_of_a_pod_that_has_ended_goes(
 
 
 async def _announce(story: NodeStory) -> None:
-    """Start the agent; wait until ledger and kubelet know the cards, and say so on the Node."""
+    """Start the agent; wait until ledger, kubelet and Node have the cards."""
     with story.teller.step(f"Start the agent of node {NODE}, which has two cards"):
         await story.yard.cluster.must("POST", NODES, _node())
         story.agent.start()
@@ -197,7 +197,7 @@ async def _placed(story: NodeStory, team: SchedulingTeam) -> str:
 
 
 async def _allocated(story: NodeStory, team: SchedulingTeam, uid: str) -> Any:
-    """Let the kubelet ask for the container's cards; return what it is answered."""
+    """Let the kubelet ask for the container's cards; return the answer."""
     with story.teller.step("Let the kubelet ask the agent: Allocate, then PreStartContainer"):
         before = story.pages()
         await story.kubelet.admit(team.namespace, "web", uid, [Asked("main", 1)])

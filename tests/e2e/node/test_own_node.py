@@ -83,7 +83,7 @@ def pod(name: str, node: str) -> Manifest:
 
 
 async def made(admin: Cluster, path: str, manifest: Manifest) -> None:
-    """Make an object, unless it is there; until the controllers have made what it stands on."""
+    """Make an object, unless it is there; until the controllers have made its preconditions."""
     await eventually(
         lambda: admin.ask("POST", path, manifest),
         lambda answer: answer.status in (201, 409),
@@ -111,7 +111,7 @@ async def evict(agent: Cluster, name: str, *, dry_run: bool = False) -> Answer:
     return await agent.ask("POST", f"{TENANTS}/pods/{name}/eviction{query}", eviction)
 
 
-async def test_an_agent_writes_what_its_own_node_says_and_not_what_another_does(
+async def test_an_agent_writes_its_own_node_and_no_other(
     agents: Agents,
 ) -> None:
     for node, agent in agents.items():

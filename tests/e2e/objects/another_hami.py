@@ -16,7 +16,7 @@ COPIES: Final = 5
 NODE: Final = "n-hami"
 CARD: Final = f"GPU-{NODE}-0"
 MEMORY: Final = 4_000
-"""What the pod that is placed asks for, MiB."""
+"""The request of the placed pod, MiB."""
 
 _CARDS: Final = json.dumps(
     [

@@ -105,4 +105,4 @@ MISTAKES: Final = [
     (POLICIES, policy(defaultQuota={"hard": {"pods": "x"}}), "spec.defaultQuota.hard.pods"),
     (POLICIES, policy(exempt={"labels": {"a": "b"}}), 'unknown field "spec.exempt.labels"'),
 ]
-"""Path, manifest, and what the refusal has to say."""
+"""Path, manifest, and the expected text of the refusal."""

@@ -80,7 +80,7 @@ KINDS: Final = [
 RIGHTS_OF_DECLARED_KINDS: Final[dict[tuple[str, str, str], tuple[str, ...]]] = {
     ("argoproj.io", "rollouts", ""): READ
 }
-"""What the service needs besides for the kind that a user describes."""
+"""Further rights of the service for the kind that a user describes."""
 
 OPERATORS: Final = sorted({f"system:serviceaccount:{kind.operator}" for kind in KINDS})
 

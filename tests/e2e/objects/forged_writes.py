@@ -136,7 +136,7 @@ TOLERATED: Final = [
     | {"tolerationSeconds": 300}
     for key in ("not-ready", "unreachable")
 ]
-"""What the API server adds to every pod; only more can be added."""
+"""Tolerations that the API server adds to every pod; only more can be added."""
 P: Final = f"{TEAM}/pods/p"
 FENCED: Final = f"{TEAM}/pods/fenced"
 Q: Final = f"{TEAM}/resourcequotas/q/status"

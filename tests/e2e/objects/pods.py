@@ -1,4 +1,4 @@
-"""Pods of the tests, and what the ledger must say that they use."""
+"""Pods of the tests, and their expected usage in the ledger."""
 
 import datetime
 from collections import Counter
@@ -43,7 +43,7 @@ def pod(
 
 
 def demands(listed: list[Manifest]) -> dict[str, dict[str, int]]:
-    """Return what each counting pod uses, by ledger key, from what the API server has stored."""
+    """Return the usage of each counting pod, by ledger key, from the stored objects."""
     return {
         f"pods/{stored['metadata']['name']}": demand
         for stored in filter(_counts, listed)
@@ -52,7 +52,7 @@ def demands(listed: list[Manifest]) -> dict[str, dict[str, int]]:
 
 
 def total(used: dict[str, dict[str, int]]) -> dict[str, int]:
-    """Sum what keys use, by resource; resources that nobody uses are there with 0."""
+    """Sum the usage of keys, by resource; unused resources are there with 0."""
     return {
         resource: sum(demand.get(resource, 0) for demand in used.values())
         for resource in (CARDS, MEMORY, CORES)

@@ -16,8 +16,8 @@ GATED_SECONDS: Final = 30.0
 async def under(team: Team, hard: dict[str, str], **spec: Any) -> AsyncIterator[None]:
     """Put a policy on a namespace, with the default quota that limits it.
 
-    The service makes that quota: when it is there, the service knows the policy. Where pods wait,
-    the API server has to hear of it, too.
+    The service makes that quota: when it is there, the service has the policy. Where pods wait,
+    the API server has to receive it, too.
     """
     quota = {"name": QUOTA, "hard": hard}
     manifest = policy(namespaces=[team.namespace], defaultQuota=quota, **spec)

@@ -1,4 +1,4 @@
-"""What the service may do in a cluster: the lists that deploy/ has to be equal to."""
+"""The rights of the service in a cluster: the lists that deploy/ has to be equal to."""
 
 from typing import Final
 
@@ -45,11 +45,11 @@ PREEMPTION: Final[dict[tuple[str, str, str], tuple[str, ...]]] = {
     ("", "pods/eviction", ""): ("create",),
     ("policy", "poddisruptionbudgets", ""): ("list",),
 }
-"""What deploy/preemption adds."""
+"""The rights that deploy/preemption adds."""
 
 
 async def rights_of(cluster: Cluster, user: str, namespace: str) -> Rights:
-    """Return what a user may do in a namespace, by all roles together."""
+    """Return the rights of a user in a namespace, by all roles together."""
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectRulesReview",

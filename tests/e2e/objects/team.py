@@ -27,7 +27,7 @@ PLENTY: Final = {
 
 
 class View(NamedTuple):
-    """What ledger and cluster say.
+    """The usage by ledger and cluster.
 
     `used` is by quota and resource, `holders` and `pods` by key and resource; `reserved` and
     `holds` are what is not settled yet.
@@ -40,7 +40,7 @@ class View(NamedTuple):
     holds: int
 
     def agrees(self, expected: dict[str, int]) -> bool:
-        """Return whether ledger and cluster say the same, and what is expected of the sums."""
+        """Return whether ledger and cluster agree, and have the expected sums."""
         truth = total(self.pods)
         limited = {resource for used in self.used.values() for resource in used}
         return (
@@ -65,7 +65,7 @@ class Team:
         self.path = f"/api/v1/namespaces/{namespace}"
 
     async def limit(self, hard: dict[str, str], name: str = QUOTA) -> None:
-        """Create a ResourceQuota and wait until the ledger knows its managed keys."""
+        """Create a ResourceQuota and wait until the ledger has its managed keys."""
         await self.create_quota(hard, name)
         await self.limits_are(hard, name)
 
@@ -91,7 +91,7 @@ class Team:
         await eventually(look, lambda seen: seen == wanted, within=SEEN_SECONDS, what=what)
 
     async def create(self, manifest: Manifest, **options: Any) -> Answer:
-        """POST a pod and return what the client is told."""
+        """POST a pod and return the answer."""
         return await self.cluster.ask("POST", f"{self.path}/pods", manifest, **options)
 
     async def created(self, manifest: Manifest) -> Manifest:
@@ -116,11 +116,11 @@ class Team:
         return await self.cluster.items(f"{self.path}/pods")
 
     async def usage(self) -> list[Row]:
-        """Return what the running service says of this namespace's quotas."""
+        """Return the running service's usage of this namespace's quotas."""
         return list(await self.service.get("/v1/usage", namespace=self.namespace))
 
     async def holders(self) -> list[Row]:
-        """Return who is charged in this namespace, and how much."""
+        """Return the charged objects of this namespace, and their amounts."""
         return list(await self.service.get("/v1/holders", namespace=self.namespace))
 
     async def holds(self) -> list[Row]:

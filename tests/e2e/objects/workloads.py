@@ -26,7 +26,7 @@ MERGE: Final = "application/merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 AUTOSCALER: Final = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 CONTROLLER_SECONDS: Final = 20.0
-"""How long a controller may take to do what a spec says."""
+"""How long a controller may take to carry out a spec."""
 
 TRIES_MAX: Final = 5
 _LOOK_SECONDS: Final = 0.2
@@ -140,7 +140,7 @@ class TeamWorkloads:
     async def scale_by_put(self, kind: str, name: str, replicas: int) -> Answer:
         """Read the scale subresource and PUT it back, as the HorizontalPodAutoscaler does.
 
-        It tries again when somebody else, such as the controller, has written in between.
+        It tries again when another client, such as the controller, has written in between.
         """
         path = self.path(kind, name, "scale")
         for _ in range(TRIES_MAX):

@@ -1,4 +1,4 @@
-"""Binding, evicting, annotating nodes and telling events, on a real API server."""
+"""Binding, evicting, annotating nodes and recording events, on a real API server."""
 
 import asyncio
 import uuid
@@ -181,7 +181,7 @@ async def test_annotations_of_a_node_are_set_and_removed_and_others_stay(
     assert await port.get_node(f"no-{node}") is None
 
 
-async def test_nodes_are_told_as_they_come_change_and_go(
+async def test_nodes_are_watched_as_they_come_change_and_go(
     port: KubernetesCluster, cluster: Cluster
 ) -> None:
     name = f"told-{uuid.uuid4().hex[:8]}"
@@ -208,7 +208,7 @@ async def test_nodes_are_told_as_they_come_change_and_go(
     assert name not in [one.metadata.name for one in (await port.list_nodes()).objects]
 
 
-async def test_what_is_told_of_a_pod_shows_where_it_is_described(
+async def test_events_of_a_pod_show_where_it_is_described(
     port: KubernetesCluster, cluster: Cluster, namespace: str, shell: Kubectl
 ) -> None:
     made = await created(cluster, namespace)

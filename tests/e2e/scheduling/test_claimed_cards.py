@@ -1,4 +1,4 @@
-"""Annotations by which a pod claims cards: who may write them, whatever limits hold around it."""
+"""Annotations by which a pod claims cards: the users that may write them, under any limits."""
 
 import json
 import uuid
@@ -22,7 +22,7 @@ ALLOCATED: Final = "hami.io/vgpu-devices-allocated"
 MEMORY: Final = 24_576
 LIMITS: Final = {"limits.nvidia.com/gpu": "8"}
 PLUGIN: Final = "system:serviceaccount:kube-system:hami-device-plugin"
-"""An identity of HAMi that may say which cards a pod was given."""
+"""An identity of HAMi that may write the cards of a pod."""
 
 MODES: Final = ("off", "warn", "enforce")
 TENANT_RIGHTS: Final[list[Manifest]] = [

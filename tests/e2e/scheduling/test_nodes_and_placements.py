@@ -21,7 +21,7 @@ REGISTER: Final = "hami.io/node-nvidia-register"
 ALLOCATED: Final = "hami.io/vgpu-devices-allocated"
 MEMORY: Final = 24_576
 HAMI: Final = "system:serviceaccount:kube-system:hami-scheduler"
-"""Who may write which cards a pod was given."""
+"""A user that may write the cards of a pod."""
 
 
 def in_json(name: str) -> str:
@@ -77,7 +77,7 @@ async def hami(team: Team, cluster: Cluster) -> Cluster:
 
 
 async def totals(service: Service, control_plane: ControlPlane, uuid: str) -> dict[str, Any]:
-    """Return what an import would find of a card: what the ledger counts, and HAMi."""
+    """Return an import's findings about a card: usage by the ledger, and by HAMi."""
     kubeconfig = f"--kubeconfig={control_plane.kubeconfig(SERVICE)}"
     _, output = await service.run("import", "hami", "--dry-run", kubeconfig)
     found = json.loads(output)

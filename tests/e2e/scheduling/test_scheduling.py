@@ -1,4 +1,4 @@
-"""Pods come to cards by the real kube-scheduler, and the ledger counts what pods and nodes say."""
+"""The real kube-scheduler places pods on cards, and the ledger agrees with pods and nodes."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -127,7 +127,7 @@ async def test_deployments_and_jobs_run_and_leave_their_cards_when_they_end(
     assert not await team.agrees()
 
 
-async def test_who_fits_nowhere_is_told_why_card_by_card(team: SchedulingTeam) -> None:
+async def test_a_pod_that_fits_nowhere_gets_a_reason_by_card(team: SchedulingTeam) -> None:
     await team.yard.scheduler()
     await team.create(
         pod("large", container(cards=1, memory=30_000)),

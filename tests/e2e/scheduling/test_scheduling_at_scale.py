@@ -46,7 +46,7 @@ async def team(
             yield team
 
 
-async def test_three_thousand_pods_of_all_shapes_come_to_cards_while_processes_are_killed(
+async def test_three_thousand_pods_come_to_cards_while_processes_are_killed(
     team: SchedulingTeam,
 ) -> None:
     other = await team.yard.extender()

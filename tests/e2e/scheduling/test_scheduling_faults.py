@@ -102,7 +102,7 @@ async def test_two_schedulers_of_one_name_never_give_one_pod_two_sets_of_cards(
 
 
 @pytest.mark.long
-async def test_cards_of_a_node_that_vanishes_are_given_to_nobody_and_come_back_free(
+async def test_cards_of_a_vanished_node_are_not_given_and_come_back_free(
     team: SchedulingTeam,
 ) -> None:
     await team.yard.scheduler()

@@ -61,7 +61,7 @@ async def try_to_create(team: SchedulingTeam, manifest: Manifest) -> Answer:
 
 
 async def limit(team: SchedulingTeam, **hard: str) -> None:
-    """Limit the namespace, and wait until the ledger knows it."""
+    """Limit the namespace, and wait until the ledger has the limit."""
     names = {"cards": f"limits.{CARDS}", "cores": f"limits.{CORES}"}
     limits = {names[name]: hard[name] for name in hard}
     quota = {"metadata": {"name": "gpus"}, "spec": {"hard": limits}}
@@ -102,7 +102,7 @@ async def test_the_node_may_be_named_where_no_extender_places(team: SchedulingTe
     assert asked(bound) == {CARDS: "1"}
 
 
-async def test_pods_of_a_scheduler_that_places_on_cards_are_completed_and_name_no_node(
+async def test_pods_of_a_card_scheduler_are_completed_and_name_no_node(
     team: SchedulingTeam,
 ) -> None:
     await team.create(pod("waits", WHOLE, profile=PROFILE))

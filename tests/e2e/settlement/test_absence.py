@@ -19,7 +19,7 @@ Smuggle = Callable[[Manifest], Awaitable[None]]
 
 @pytest.fixture
 async def smuggle(team: Team) -> AsyncIterator[Smuggle]:
-    """Return what creates a pod past the webhook; afterwards the webhook is registered again."""
+    """Return a function that creates a pod past the webhook, which is registered afterwards."""
 
     async def create(manifest: Manifest) -> None:
         for name in await _configurations(team.cluster):

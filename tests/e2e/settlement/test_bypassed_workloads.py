@@ -1,4 +1,4 @@
-"""Workloads that come, change and go while nobody asks the service, or while it is not there."""
+"""Workloads that come, change and go without reviews, or while the service is down."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -62,7 +62,7 @@ async def test_what_happened_without_the_service_is_corrected_and_listed(
     assert (await team.create(pod("late", cards=2))).status == 403
 
 
-async def test_a_limit_that_was_passed_without_the_webhook_blocks_until_it_holds_again(
+async def test_a_limit_exceeded_without_the_webhook_blocks_until_usage_is_below(
     team: Team, registered: None
 ) -> None:
     await team.limit({LINE: "4"})

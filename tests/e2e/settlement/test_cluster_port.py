@@ -151,7 +151,7 @@ async def test_parents_are_remembered_up_to_the_root(
         await asyncio.wait(following)
 
 
-async def test_a_new_namespace_is_told_with_its_labels(
+async def test_a_new_namespace_is_watched_with_its_labels(
     port: KubernetesCluster, cluster: Cluster
 ) -> None:
     name = f"port-{uuid.uuid4().hex[:8]}"

@@ -20,7 +20,7 @@ DOWN_PAUSE_SECONDS: Final = 0.05
 
 
 class Load:
-    """Clients that fill the namespace to its limit and make room again, until told to stop."""
+    """Clients that fill the namespace to its limit and make room again, until `stop`."""
 
     def __init__(self, team: Team) -> None:
         self._team = team
@@ -30,7 +30,7 @@ class Load:
         self._news = asyncio.Condition()
 
     async def client(self, name: str) -> None:
-        """Create pods; delete the oldest of one's own when there is no room."""
+        """Create pods; delete the client's oldest when there is no room."""
         mine: deque[str] = deque()
         number = 0
         while not self._stopping:

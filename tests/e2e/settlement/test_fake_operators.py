@@ -180,7 +180,7 @@ def intermediate(kind: str) -> Manifest:
 
 
 @each_kind
-async def test_what_the_operator_makes_draws_from_what_the_root_was_admitted_with(
+async def test_pods_of_an_operator_draw_from_the_admitted_envelope_of_the_root(
     space: TeamWorkloads, case: Case
 ) -> None:
     root = await space.created(case.manifest)

@@ -1,4 +1,4 @@
-"""Jobs and CronJobs, with the job controller, and pods that finish as their kubelets say."""
+"""Jobs and CronJobs, with the job controller, and pods that finish by their kubelets' reports."""
 
 from typing import Final
 

@@ -132,7 +132,7 @@ async def test_a_deployment_is_not_taken_off_a_quota(group: Group, how: str) -> 
     await group.counts(0 if how == "at zero replicas" else 2)
 
 
-async def test_a_deployment_that_asks_for_no_cards_any_more_is_counted_with_its_pods(
+async def test_a_deployment_without_cards_is_counted_with_its_remaining_pods(
     group: Group,
 ) -> None:
     space = group.space()
@@ -148,7 +148,7 @@ async def test_a_deployment_that_asks_for_no_cards_any_more_is_counted_with_its_
     assert len(await space.live()) == 2
 
 
-async def test_a_replica_set_is_not_adopted_by_a_deployment_that_the_quota_does_not_count(
+async def test_a_replica_set_is_not_adopted_by_a_deployment_outside_the_quota(
     group: Group,
 ) -> None:
     space = group.space()
@@ -165,7 +165,7 @@ async def test_a_replica_set_is_not_adopted_by_a_deployment_that_the_quota_does_
     assert await used_now(group) == 2
 
 
-async def test_pods_are_not_adopted_by_a_replica_set_that_the_quota_does_not_count(
+async def test_pods_are_not_adopted_by_a_replica_set_outside_the_quota(
     group: Group,
 ) -> None:
     space = group.space()
@@ -247,6 +247,6 @@ async def test_labels_that_no_quota_selects_by_do_not_fill_the_log(group: Group)
         assert (await relabelled(space, "Pod", "p", **filler)).status == 200
     await space.created(pod("q", labels=group.labels()))
     await group.counts(2)
-    # 18 MB of labels were written. What is recorded of them is that there are none of interest.
+    # 18 MB of labels were written. The log records only that none of them are of interest.
     grown = await group.team.service.metric("gpuledger_log_bytes") - before
     assert grown < 100_000, grown

@@ -1,4 +1,4 @@
-"""A pod that ends, in whatever way, gives back what it held."""
+"""A pod that ends, in any way, releases its charge."""
 
 import pytest
 

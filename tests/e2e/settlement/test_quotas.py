@@ -1,4 +1,4 @@
-"""ResourceQuota objects come, change and go; the ledger follows them and evicts nobody."""
+"""ResourceQuota objects come, change and go; the ledger follows them and evicts no pod."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.e2e
 MEM: Final = f"limits.{MEMORY}"
 
 
-async def test_a_quota_created_after_the_pods_knows_them(team: Team) -> None:
+async def test_a_quota_created_after_the_pods_counts_them(team: Team) -> None:
     await team.created(pod("early", cards=2, memory=1_000))
     await team.created(pod("bird", cards=1, memory=3_000))
     await team.limit({f"limits.{CARDS}": "4", f"limits.{MEMORY}": "5000"})
@@ -22,7 +22,7 @@ async def test_a_quota_created_after_the_pods_knows_them(team: Team) -> None:
     assert (await team.create(pod("late"))).status == 403
 
 
-async def test_a_quota_lowered_below_its_use_blocks_and_evicts_nobody(team: Team) -> None:
+async def test_a_quota_lowered_below_its_use_blocks_and_evicts_no_pod(team: Team) -> None:
     await team.limit({f"limits.{CARDS}": "3"})
     for name in ("a", "b", "c"):
         await team.created(pod(name))

@@ -1,4 +1,4 @@
-"""What quotas can say besides an amount: scopes, types of cards; and what people see of them."""
+"""Scopes and types of cards in quotas, and how users see quotas."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -156,7 +156,7 @@ async def test_the_type_of_card_of_a_pod_that_exists_stays(team: Team) -> None:
     assert lines[team.namespace, QUOTA, line] == 8_000
 
 
-async def test_a_type_that_nobody_knows_is_refused_with_the_known_ones(team: Team) -> None:
+async def test_an_unknown_type_is_refused_with_the_known_ones(team: Team) -> None:
     await team.limit({LINE: "9"})
     unknown = {"nvidia.com/use-gputype": "Voodoo2"}
     refused = await TeamWorkloads(team).create(replicated("Deployment", 1, annotations=unknown))
@@ -165,7 +165,7 @@ async def test_a_type_that_nobody_knows_is_refused_with_the_known_ones(team: Tea
         assert word.lower() in refused.message.lower()
 
 
-async def test_a_quota_tells_what_is_used_of_it(team: Team, kubectl: Kubectl) -> None:
+async def test_a_quota_shows_its_usage(team: Team, kubectl: Kubectl) -> None:
     await team.limit({LINE: "4", f"limits.{MEMORY}": "9000"})
     space = TeamWorkloads(team)
     await space.created(replicated("Deployment", 3, memory=2_000))

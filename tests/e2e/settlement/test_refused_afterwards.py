@@ -1,4 +1,4 @@
-"""The ledger said yes, and then the object was never stored: nobody tells, it has to find out."""
+"""The ledger allowed an object that was never stored: settlement has to prove its absence."""
 
 import asyncio
 import itertools
@@ -22,7 +22,7 @@ HOLDS_OF_ONE_OWNER_MAX = 64
 """The documented default of the setting `owner_holds_max`."""
 
 GONE_SECONDS = 1.0
-"""How long an impatient client waits for its answer while etcd stands still."""
+"""How long an impatient client waits for its answer while etcd is paused."""
 
 
 async def test_a_pod_refused_by_a_later_webhook_gives_its_hold_back(team: Team) -> None:
@@ -47,7 +47,7 @@ async def test_a_pod_refused_by_the_native_quota_gives_its_hold_back(team: Team)
     assert await _ends(team, "pods/second") == ["absent"]
 
 
-async def test_a_controller_whose_pods_are_always_refused_later_does_not_fill_the_namespace(
+async def test_a_controller_whose_pods_are_refused_does_not_fill_the_namespace(
     team: Team, tenant: Cluster
 ) -> None:
     await team.limit({f"limits.{CARDS}": str(STORM_CARDS)})
@@ -89,7 +89,7 @@ async def test_a_client_that_goes_away_in_mid_request_leaves_no_hold(team: Team)
 
 
 @pytest.mark.parametrize("patience", [GONE_SECONDS, 60.0], ids=["gone", "patient"])
-async def test_etcd_that_stands_still_after_admission_proves_nothing(
+async def test_etcd_that_is_paused_after_admission_proves_nothing(
     team: Team, control_plane: ControlPlane, patience: float
 ) -> None:
     await team.limit(PLENTY)
@@ -136,7 +136,7 @@ async def _native_status(team: Team, quota: str) -> None:
 
 
 async def _replica_set(team: Team) -> Manifest:
-    """Make a ReplicaSet that wants no pods itself, and return what its pods would point to."""
+    """Make a ReplicaSet without replicas, and return the owner reference for its pods."""
     labels = {"app": "storm"}
     template = pod("template", labels=labels)
     manifest = {

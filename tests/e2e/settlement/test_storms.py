@@ -53,7 +53,7 @@ class Storm:
         """The kinds of which something was admitted."""
 
     async def client(self, kind: str) -> None:
-        """Do one thing after another until told to stop; refusals and failures are part of it."""
+        """Do one thing after another until `stop`; refusals and failures are part of it."""
         name = kind.lower()
         ways = [self._create, self._scale, self._scale, self._change, self._delete]
         while not self._stopping:

@@ -1,4 +1,4 @@
-"""Quotas over many namespaces: what they count, refuse and tell, while labels change."""
+"""Quotas over many namespaces: their usage, denials and statuses, while labels change."""
 
 import asyncio
 import uuid
@@ -38,7 +38,7 @@ async def other(cluster: Cluster, service: Service, later: SecondWebhook) -> Tea
 
 @asynccontextmanager
 async def universe(team: Team, cards: int, **selecting: Any) -> AsyncIterator[str]:
-    """Make a quota over what is selected, and wait until the ledger knows it."""
+    """Make a quota over the selected namespaces, and wait until the ledger has it."""
     manifest = quota(hard={LINE: str(cards)}, **selecting)
     made = await team.cluster.must("POST", QUOTAS, manifest)
     name = str(made["metadata"]["name"])
@@ -74,7 +74,7 @@ async def used(name: str, *teams: Team) -> int:
     return (await assert_ledger_is_cluster(*teams))["", name, LINE]
 
 
-async def test_two_namespaces_share_a_limit_and_its_status_tells_who_uses_it(
+async def test_two_namespaces_share_a_limit_whose_status_lists_their_usage(
     team: Team, other: Team
 ) -> None:
     both = sorted((team.namespace, other.namespace))
@@ -177,7 +177,7 @@ async def test_an_application_is_limited_across_namespaces_by_its_labels(
         assert await used(name, team, other) == 3
 
 
-async def test_pods_of_a_workload_that_is_not_charged_are_counted_by_their_own_labels(
+async def test_pods_of_an_uncharged_workload_are_counted_by_their_own_labels(
     team: Team,
 ) -> None:
     groups = [uuid.uuid4().hex[:8] for _ in range(2)]
@@ -202,9 +202,7 @@ async def test_a_quota_for_another_cluster_counts_nothing_here(team: Team) -> No
         assert await used(name, team) == 0
 
 
-async def test_a_scale_takes_no_shared_room_that_nobody_was_asked_for(
-    team: Team, other: Team
-) -> None:
+async def test_a_scale_without_review_takes_no_shared_headroom(team: Team, other: Team) -> None:
     """Scales fail open. One that no review saw counts for its own namespace, and not for others."""
     await team.limit({LINE: "1"})
     async with universe(team, 5, namespaces=[team.namespace, other.namespace]) as name:

@@ -172,7 +172,7 @@ def test_a_resize_that_fits_in_neither_amount_says_both(store: Path) -> None:
     assert f"{memory}, and at most 95 % of the cores now" in denied.err
 
 
-async def test_a_denied_resize_says_what_fits_now_and_with_no_other_pod_on_the_card(
+async def test_a_denied_resize_reports_amounts_that_fit_now_and_on_a_free_card(
     store: Path,
 ) -> None:
     other = ("local/team-b", "pods/other", "u-1")

@@ -100,7 +100,7 @@ async def services(
                 service.kill()
 
 
-async def test_the_services_of_the_page_admit_at_both_ends_and_back_up_at_the_edge(
+async def test_services_of_the_page_admit_at_both_ends_and_back_up_at_the_edge(
     services: tuple[ServiceProcess, ServiceProcess], tmp_path: Path
 ) -> None:
     for service in services:

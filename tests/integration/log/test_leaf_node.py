@@ -157,7 +157,7 @@ async def opened(two: Clusters) -> AsyncIterator[tuple[JetStreamLog, JetStreamLo
     await far.close()
 
 
-async def test_with_the_link_cut_again_and_again_nothing_is_lost_and_no_limit_is_exceeded(
+async def test_no_record_is_lost_and_no_limit_exceeded_while_the_link_breaks(
     two: Clusters, opened: tuple[JetStreamLog, JetStreamLog]
 ) -> None:
     used: list[int] = []
@@ -183,7 +183,7 @@ async def test_with_the_link_cut_again_and_again_nothing_is_lost_and_no_limit_is
     assert sum(state.used) == len(entries)
 
 
-async def test_while_the_link_is_cut_the_edge_says_what_is_down_and_goes_on_by_itself(
+async def test_the_edge_names_the_cut_link_and_resumes_when_it_is_back(
     two: Clusters, opened: tuple[JetStreamLog, JetStreamLog]
 ) -> None:
     near, far = opened

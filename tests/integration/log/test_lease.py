@@ -289,7 +289,7 @@ async def test_commands_asked_together_travel_together(
     await server.stop()
 
 
-async def test_a_command_that_no_message_holds_is_decided_here_and_the_owner_is_asked_on(
+async def test_a_command_too_large_for_a_message_is_decided_locally(
     dial: Dial, names: StreamNames
 ) -> None:
     remote = Recorder(REMOTE)

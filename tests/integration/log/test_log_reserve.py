@@ -57,7 +57,7 @@ async def post(service: ServiceProcess, name: str, namespace: str = "team") -> s
         return "" if response["allowed"] else response["status"]["message"]
 
 
-async def test_in_the_reserve_what_ends_is_released_and_clients_see_why_nothing_new_is(
+async def test_the_reserve_takes_releases_and_denies_new_objects_with_a_reason(
     tmp_path: Path, own_server: NatsServer
 ) -> None:
     store, nats = tmp_path / "store", f"--nats={own_server.url}"

@@ -143,7 +143,7 @@ def _fill(path: Path) -> None:
             hog.write(bytes(65_536))
 
 
-async def test_a_log_at_its_maximum_is_named_and_takes_records_again_when_it_is_raised(
+async def test_a_full_log_is_named_and_takes_records_when_its_maximum_is_raised(
     tmp_path: Path, own_server: NatsServer
 ) -> None:
     cause = "no room for more: raise log_bytes_max"

@@ -122,7 +122,7 @@ async def test_with_cdi_no_order_is_wrong(tmp_path: Path) -> None:
         assert node.limits("b-uid") == {CARDS[1]: 2}
 
 
-async def test_init_containers_and_apps_with_the_same_devices_have_their_own_limits(
+async def test_init_and_app_containers_with_the_same_devices_have_own_limits(
     tmp_path: Path,
 ) -> None:
     placed = (
@@ -219,7 +219,7 @@ async def test_a_kubelet_that_restarts_is_registered_with_again(tmp_path: Path) 
         assert node.limits("b-uid") == {CARDS[0]: 7}
 
 
-async def test_a_plugin_that_restarts_between_allocate_and_start_knows_what_it_answered(
+async def test_a_plugin_keeps_its_answer_when_it_restarts_before_the_start(
     tmp_path: Path,
 ) -> None:
     placed = FakePlacements(
@@ -302,7 +302,7 @@ async def test_limits_that_changed_before_the_start_are_those_of_the_start(tmp_p
         assert node.limits("a-uid") == {CARDS[0]: 20}
 
 
-async def test_without_the_library_nobody_starts_and_everybody_does_once_it_is_there(
+async def test_containers_start_only_once_the_library_is_there(
     tmp_path: Path,
 ) -> None:
     async with node_in(tmp_path, container("a", share(0)), verify_seconds=0.1) as node:

@@ -70,7 +70,7 @@ async def test_a_directory_is_not_removed_for_want_of_its_record(
             assert node.plugin.allocations.page(found).exists(), "it is mounted"
 
 
-async def test_whom_a_kubelet_has_forgotten_keeps_limits_while_the_ledger_places_it(
+async def test_a_forgotten_container_keeps_limits_while_the_ledger_places_it(
     tmp_path: Path,
 ) -> None:
     async with node_in(tmp_path, container("a", share(0))) as node:

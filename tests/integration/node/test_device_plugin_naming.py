@@ -10,7 +10,7 @@ from support.fakes.kubelet import Asked, NotStarted
 from support.harness.device_plugin import CARDS, ONE, container, node_in, share
 
 
-async def test_the_pod_resources_api_suffices_where_the_checkpoint_cannot_be_read(
+async def test_the_pod_resources_api_suffices_when_the_checkpoint_is_unreadable(
     tmp_path: Path,
 ) -> None:
     placed = [container(pod, share(0, memory)) for pod, memory in (("a", 5), ("b", 6))]

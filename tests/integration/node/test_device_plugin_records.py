@@ -94,7 +94,7 @@ async def test_records_that_were_lost_are_made_again_from_the_checkpoint(
             assert node.plugin.allocations.region(found).is_dir()
 
 
-async def test_who_is_in_the_checkpoint_is_not_answered_again_when_records_were_lost(
+async def test_a_container_in_the_checkpoint_gets_no_answer_without_records(
     tmp_path: Path,
 ) -> None:
     placed, settings = FakePlacements(container("a", share(0), time=1)), settings_in(tmp_path)
@@ -107,7 +107,7 @@ async def test_who_is_in_the_checkpoint_is_not_answered_again_when_records_were_
             await node.run("b")
 
 
-async def test_a_kubelet_that_lost_its_checkpoint_may_ask_again_for_pods_that_run(
+async def test_a_kubelet_without_checkpoint_may_ask_again_for_running_pods(
     tmp_path: Path,
 ) -> None:
     placed = [container(f"p{one}", share(0, 10 + one), time=one) for one in range(3)]

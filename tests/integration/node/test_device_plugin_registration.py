@@ -57,7 +57,7 @@ def test_what_is_no_socket_is_no_kubelet(tmp_path: Path) -> None:
     assert registration.identity(tmp_path / "none") is None
 
 
-async def test_a_kubelet_that_is_another_is_registered_with_though_our_socket_is_there(
+async def test_the_plugin_registers_with_another_kubelet_while_its_socket_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(whole, "UNHEARD_SECONDS", 1_000)

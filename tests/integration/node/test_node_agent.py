@@ -197,7 +197,7 @@ async def test_an_agent_follows_the_log_without_a_consumer(
         await owner.close()
 
 
-async def test_an_agent_that_starts_again_without_a_log_keeps_limits_and_catches_up(
+async def test_a_restarted_agent_keeps_limits_without_a_log_and_catches_up(
     site: AgentSite,
 ) -> None:
     async with site.run_agent() as running:
@@ -294,7 +294,7 @@ def break_card(site: AgentSite) -> None:
 
 
 @pytest.mark.parametrize("policy", ["report", "evict"])
-async def test_a_pod_that_was_answered_the_cards_of_another_is_told_and_evicted_by_policy(
+async def test_a_misallocated_pod_is_reported_and_evicted_by_policy(
     site: AgentSite, policy: str
 ) -> None:
     async with site.run_agent("--wrong-cards", policy) as running:

@@ -216,7 +216,7 @@ async def test_an_agent_reads_the_log_and_writes_nothing(
         await reader.close()
 
 
-async def test_an_agent_hears_how_far_the_log_is_and_nothing_else_that_is_said_to_the_service(
+async def test_an_agent_receives_the_log_position_and_no_other_message(
     servers: list[ShippedServer], log: JetStreamLog, agent: Client
 ) -> None:
     heard: list[str] = []

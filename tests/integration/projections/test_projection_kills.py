@@ -14,7 +14,7 @@ TESTS = Path(__file__).parents[2]
 END_SECONDS = 60
 
 
-async def test_a_projector_killed_again_and_again_ends_with_the_digest_of_a_rebuilt_one(
+async def test_a_killed_projector_ends_with_the_digest_of_a_rebuilt_one(
     tmp_path: Path,
 ) -> None:
     payloads, source = random_payloads(11, 9_000), random.Random(11)

@@ -75,7 +75,7 @@ def test_a_command_that_is_terminated_leaves_no_scratch_files(command: str, stor
     assert gpuledger("usage", store=store).status == 0
 
 
-def test_scratch_files_of_a_killed_command_go_with_the_next_and_those_in_use_stay(
+def test_scratch_files_of_a_killed_command_go_and_those_in_use_stay(
     store: Path,
 ) -> None:
     killed = stopped_at_work("compare", store)

@@ -61,7 +61,7 @@ def refuse(text: str) -> None:
 
 
 @given(specs)
-def test_demand_is_amounts_above_zero_of_known_names_or_a_denial_with_a_remedy(
+def test_demand_is_positive_amounts_of_known_names_or_a_denial(
     spec: dict[str, Any],
 ) -> None:
     found = demand_of(pod(spec), RULES)

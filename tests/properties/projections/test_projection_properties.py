@@ -226,7 +226,7 @@ async def test_every_position_reads_as_the_state_was(seed: int, make: Source) ->
 
 @given(SEEDS, SOURCES)
 @settings(max_examples=25)
-async def test_interrupted_and_rebuilt_projections_have_one_digest_at_every_position(
+async def test_interrupted_and_rebuilt_projections_have_equal_digests(
     seed: int, make: Source
 ) -> None:
     payloads = make(seed, COMMANDS)

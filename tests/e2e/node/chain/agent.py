@@ -53,7 +53,7 @@ class Agent:
         self._child = Child("gpuledger agent", self._command, self._log, env)
 
     async def wait_ready(self) -> None:
-        """Return when it says that it is ready. Fails when it ends, or takes too long."""
+        """Return when the agent reports that it is ready. Fails when it ends, or takes too long."""
         answer = "nothing was asked"
         try:
             async with asyncio.timeout(READY_SECONDS):
@@ -66,7 +66,7 @@ class Agent:
             raise AssertionError(f"the agent is not ready: {answer}; {self._state()}") from None
 
     async def containers(self) -> Any:
-        """Return what it says of the containers on its node."""
+        """Return the agent's report of the containers on its node."""
         status, text = await self._ask("/v1/containers")
         assert status == 200, text
         return json.loads(text)["containers"]

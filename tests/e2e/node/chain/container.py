@@ -1,7 +1,7 @@
 """A container, as far as the device plugin's answer makes one: its variables and its mounts.
 
-A mount namespace takes the place of a container runtime: what the answer mounts is where it says,
-read-only where it says so, and nowhere else. Everything else is the machine's own.
+A mount namespace replaces a container runtime: the answer's mounts are at their paths,
+read-only where the answer wants it, and nowhere else. Everything else is the machine's own.
 """
 
 import json
@@ -31,7 +31,7 @@ mount -t tmpfs none /run
 
 
 class ProgramAnswer(NamedTuple):
-    """What the program says of itself: the driver's last status, and MiB."""
+    """The program's answer: the driver's last status, and MiB."""
 
     status: int
     held: int
@@ -74,7 +74,7 @@ class Container:
         return self._process.pid
 
     def do(self, *words: object) -> ProgramAnswer:
-        """Let the program do something, and return what it says."""
+        """Let the program do something, and return its answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(" ".join(map(str, words)) + "\n")
         self._process.stdin.flush()
@@ -105,7 +105,7 @@ class Container:
 
 
 def _script(answer: Any, room: Path) -> str:
-    """Return what mounts the answer's paths and becomes the program."""
+    """Return the script that mounts the answer's paths and becomes the program."""
     lines = [_OVER.format(room=shlex.quote(str(room)))]
     # The last: from then on every program that starts is under the library.
     mounts = sorted(answer.mounts, key=lambda one: one.container_path == "/etc/ld.so.preload")

@@ -1,4 +1,4 @@
-"""What a test of the chain acts with: one node with its agent and its kubelet, and a teller."""
+"""A node of the chain's tests: its agent, its kubelet, and a narrator of the events."""
 
 import asyncio
 import time
@@ -21,9 +21,9 @@ PAUSE_SECONDS: Final = 0.01
 
 
 class NodeStory:
-    """The actors, what can be seen of them, and a teller of what happens.
+    """The actors, their observable state, and a narrator of the events.
 
-    What is told is printed; pytest shows it with -s, and when a test fails.
+    The narration is printed; pytest shows it with -s, and when a test fails.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class NodeStory:
         return sorted(self.agent.state.glob("allocations/*/limits"))
 
     def show_page(self, page: Path) -> tuple[int, int]:
-        """Tell what a limits page says of its only card, and return that: MiB and percent."""
+        """Print a limits page's entry of its only card, and return that: MiB and percent."""
         [device] = limits_page.read(page).devices
         memory = device.memory // MEBIBYTE
         self.teller.line(f"the page says: {memory:,} MiB, {device.cores} % of the time")
@@ -93,7 +93,7 @@ class NodeStory:
         )
 
     async def resize_and_see(self, team: SchedulingTeam, process: Container, memory: int) -> None:
-        """Change a limit in the ledger, and tell when a process saw it, which runs all the time."""
+        """Change a limit in the ledger, and print when a running process reads it."""
         begun = time.monotonic()
 
         async def seen() -> float:
@@ -108,7 +108,7 @@ class NodeStory:
         )
 
     async def use(self, bytes_held: int) -> dict[str, Any]:
-        """Wait until the agent says of its only container that it holds so much; return that."""
+        """Wait until the agent reports so much for its only container; return that."""
         [found] = await eventually(
             self.agent.containers,
             lambda found: [one["memory_used"] for one in found] == [bytes_held],

@@ -1,4 +1,4 @@
-"""A user's program: it knows CUDA's driver and nothing of limits. One command per line of input.
+"""A user's program: it uses CUDA's driver and has no limits of its own. One command per line.
 
 `take MIB`, `fill` (to the last MiB, in small steps), `free`, `info`; each answers a line of JSON.
 Everything is called as other programs in Python do, by ctypes.
@@ -54,7 +54,7 @@ def free() -> int:
 
 
 def info() -> dict[str, int]:
-    """Return what the driver says of the device's memory, in MiB, and what is held of it."""
+    """Return the driver's values of the device's memory, in MiB, and the held amount."""
     left, total = ctypes.c_size_t(), ctypes.c_size_t()
     must("cuMemGetInfo_v2", ctypes.byref(left), ctypes.byref(total))
     return {
@@ -65,7 +65,7 @@ def info() -> dict[str, int]:
 
 
 def main() -> None:
-    """Make a context, say so, and do what is asked until the input ends."""
+    """Make a context, print so, and execute commands until the input ends."""
     context, device = ctypes.c_void_p(), ctypes.c_int()
     must("cuInit", 0)
     must("cuDeviceGet", ctypes.byref(device), 0)

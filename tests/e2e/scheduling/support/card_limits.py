@@ -18,7 +18,7 @@ STRIDE: Final = 100
 
 
 async def complaints(service: Service, folder: Path) -> list[str]:
-    """Copy the log, fold it, and return what was wrong where, the first few sentences."""
+    """Copy the log, fold it, and return the first few violations, a sentence each."""
     file = folder / "log.archive"
     file.unlink(missing_ok=True)
     await service.answer("backup", str(file))

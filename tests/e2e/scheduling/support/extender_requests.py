@@ -1,4 +1,4 @@
-"""What kube-scheduler asks an extender about one pod, asked without a scheduler."""
+"""kube-scheduler's requests to an extender about one pod, sent without a scheduler."""
 
 import asyncio
 import ssl

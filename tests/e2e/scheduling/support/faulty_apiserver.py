@@ -1,6 +1,6 @@
 """A bad way to the API server: Bindings are refused, lost, or done and never answered, at random.
 
-It stands between the product and the API server with that server's own certificate, and passes on
+It is between the product and the API server with that server's own certificate, and passes on
 everything else as it is, watches too.
 """
 
@@ -30,7 +30,7 @@ _NOT_PASSED_BACK: Final = {"content-length", "transfer-encoding", "connection"}
 
 
 class Fault(StrEnum):
-    """What becomes of a Binding."""
+    """The outcome of a Binding."""
 
     NONE = "none"
     """It is passed on and answered."""
@@ -145,7 +145,7 @@ class Faults:
 
 @asynccontextmanager
 async def in_between(plane: ControlPlane, seed: int = 0) -> AsyncIterator[Faults]:
-    """Stand before a control plane for the block; nothing is wrong until `share` says so."""
+    """Run before a control plane for the block; there are no faults until `share` is set."""
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
     connector = aiohttp.TCPConnector(
         ssl=ssl.create_default_context(cafile=str(plane.ca)), limit=CONNECTIONS_MAX
@@ -188,7 +188,7 @@ def _refusal(status: int, reason: str) -> web.Response:
 
 
 def _broken(request: web.Request) -> web.Response:
-    """Break the connection: whoever asked is told nothing."""
+    """Break the connection: the client gets no answer."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

@@ -22,10 +22,10 @@ async def admitted(cluster: Cluster) -> "Plugin":
 
 
 class Plugin:
-    """Plays the plugins of all nodes until told to stop.
+    """Simulates the plugins of all nodes until `stop`.
 
     `most` is the largest number of pods that were seen waiting for one node's plugin at once; the
-    real one cannot tell two of them apart.
+    real one cannot distinguish two of them.
     """
 
     def __init__(self, cluster: Cluster) -> None:

@@ -13,7 +13,7 @@ LEASE_SECONDS: Final = 40
 
 
 def start(assets: Path, folder: Path, kubeconfig: Path) -> Child:
-    """Start kwok for every node of a cluster; whoever starts it ends it."""
+    """Start kwok for every node of a cluster; the caller ends it."""
     command = [
         str(assets / PROGRAM),
         f"--kubeconfig={kubeconfig}",

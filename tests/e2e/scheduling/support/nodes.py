@@ -24,7 +24,7 @@ NUMA_NODES: Final = 2
 
 
 class Shape(NamedTuple):
-    """What every card of a node has: MiB, percent, how many containers may share it, its model."""
+    """The capacity of every card of a node: MiB, percent, most containers, and its model."""
 
     cards: int = 8
     memory: int = 24_576

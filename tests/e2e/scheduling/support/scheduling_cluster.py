@@ -52,7 +52,7 @@ class ExtenderService(Service):
         self._child = Child("gpuledger extender", command, self._log, self._env)
 
     def wait_ready(self) -> None:
-        """Return when it says that it is ready."""
+        """Return when the service reports that it is ready."""
         assert self._child is not None, "the extender does not run"
         self._child.wait_healthy(f"https://{self.address}/readyz", self.authority, 60.0)
 
@@ -60,7 +60,7 @@ class ExtenderService(Service):
 class SchedulingCluster:
     """Everything that runs, and what else can be started beside it.
 
-    `service` is `gpuledger serve`, whose webhooks are in effect. Whatever is started is ended with
+    `service` is `gpuledger serve`, whose webhooks are in effect. All that is started is ended with
     the yard.
     """
 
@@ -72,7 +72,7 @@ class SchedulingCluster:
         plane: ControlPlane,
         settings: dict[str, str],
     ) -> None:
-        """Prepare it; `settings` are what its services are told."""
+        """Prepare it; `settings` are those of its services."""
         self._settings = settings
         self.plane = plane
         self.cluster = cluster
@@ -165,7 +165,7 @@ async def opened(
 ) -> AsyncIterator[SchedulingCluster]:
     """Run a yard without nodes for the block; skips the test where its programs are missing.
 
-    `settle` is the bound, in seconds, that its services are told, besides other settings.
+    `settle` is the bound, in seconds, in the settings of its services, besides other settings.
     """
     missing = [name for name in (kwok.PROGRAM, PROGRAM) if not (assets / name).is_file()]
     if missing:

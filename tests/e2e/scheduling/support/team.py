@@ -1,4 +1,4 @@
-"""One namespace of a test of scheduling, and the question whether cards are where pods say."""
+"""One namespace of a test of scheduling, and the check that cards are where pods are."""
 
 import asyncio
 import uuid
@@ -75,7 +75,7 @@ class SchedulingTeam:
         )
 
     async def told(self, name: str) -> str:
-        """Return what a pod's condition says of why it is not scheduled, or nothing."""
+        """Return the message of a pod's condition why it is not scheduled, or ""."""
         pod = await self.cluster.must("GET", f"{self.path}/pods/{name}")
         for one in pod.get("status", {}).get("conditions") or ():
             if one["type"] == "PodScheduled" and one["status"] == "False":
@@ -83,7 +83,7 @@ class SchedulingTeam:
         return ""
 
     async def is_told(self, name: str, *words: str) -> str:
-        """Wait until a pod's condition says these words, and return all of it."""
+        """Wait until a pod's condition contains these words, and return all of it."""
         return await eventually(
             lambda: self.told(name),
             lambda text: all(word in text for word in words),
@@ -123,7 +123,7 @@ class SchedulingTeam:
     async def agrees(self, service: Service | None = None) -> Usage:
         """Assert that nothing is wrong and that the ledger counts what the oracle does.
 
-        Waits until both are the same, for the end of a pod is told to the ledger after it.
+        Waits until both are the same, for the ledger observes the end of a pod after it.
         """
         asked = service or self.yard.service
         seen = await eventually(
@@ -137,7 +137,7 @@ class SchedulingTeam:
         return seen[0]
 
     async def complaints(self) -> list[str]:
-        """Return what the oracle finds wrong with all pods and nodes of the cluster."""
+        """Return the oracle's findings about all pods and nodes of the cluster."""
         pods = await self.cluster.items("/api/v1/pods")
         return placement_oracle.complaints(await self.cluster.items(NODES), pods)
 

@@ -86,7 +86,7 @@ async def test_what_is_asked_while_the_client_is_replaced_waits_for_the_next_one
     await connection.close()
 
 
-async def test_all_who_wait_for_a_client_that_never_comes_are_told_within_their_deadline(
+async def test_waiting_calls_end_by_their_deadline_when_no_client_connects(
     way: TcpProxy,
 ) -> None:
     connection = await connected(way, deadline=1.0)

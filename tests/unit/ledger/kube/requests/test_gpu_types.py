@@ -73,7 +73,7 @@ def test_a_type_of_unknown_size_is_held_at_the_worst_card() -> None:
     assert demand.amounts[f"t4.{GPU}"] == 1
 
 
-def test_a_type_that_nobody_knows_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_type_is_refused_with_the_known_ones() -> None:
     denial = demand_of(pod({GPU: 1}, other="v100,H100"), RULES)
     assert isinstance(denial, Denial)
     assert denial.reason is Reason.UNKNOWN_GPU_TYPE
