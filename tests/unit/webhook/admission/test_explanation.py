@@ -62,12 +62,12 @@ async def test_a_bare_manifest_is_explained_as_its_creation() -> None:
     assert command.actor == "ada"
 
 
-async def test_a_manifest_says_its_own_namespace() -> None:
+async def test_manifest_names_its_own_namespace() -> None:
     found = await explained(pod({GPU: "1", MEMORY: "1"}), CoreLedger())
     assert found.namespace == "east/team"
 
 
-async def test_an_object_of_another_namespace_than_the_one_asked_for_is_refused_with_both() -> None:
+async def test_object_of_another_namespace_is_refused_with_both_names() -> None:
     ledger = CoreLedger()
     ledger.limit(cards=2)
     with pytest.raises(
@@ -77,7 +77,7 @@ async def test_an_object_of_another_namespace_than_the_one_asked_for_is_refused_
     assert ledger.submitted == [], "it is not even asked about"
 
 
-async def test_a_namespace_that_the_cluster_does_not_have_is_named_and_nothing_is_judged() -> None:
+async def test_missing_namespace_is_named_and_nothing_is_decided() -> None:
     ledger, cluster = CoreLedger(), OwnerCluster()
     cluster.namespace("team")
     one = pod({GPU: "1"}, namespace="")
@@ -91,7 +91,7 @@ async def test_a_namespace_that_the_cluster_does_not_have_is_named_and_nothing_i
         assert (await explain(service.validating, body, deadline=5, namespace="nowhere")).allowed
 
 
-async def test_from_the_log_of_a_watched_cluster_an_undescribed_namespace_is_missing() -> None:
+async def test_undescribed_namespace_of_a_watched_cluster_is_missing() -> None:
     ledger, one = CoreLedger(), pod({GPU: "1"}, namespace="")
     ledger.apply(RegisterCluster("east", "uid"))
     assert (await explained(one, ledger, namespace="nowhere")).allowed, "none is described yet"
@@ -101,9 +101,7 @@ async def test_from_the_log_of_a_watched_cluster_an_undescribed_namespace_is_mis
         await explained(one, ledger, namespace="nowhere")
 
 
-async def test_without_a_watched_cluster_a_namespace_that_the_ledger_does_not_know_is_named() -> (
-    None
-):
+async def test_unknown_namespace_is_named_when_no_cluster_is_watched() -> None:
     ledger, one = CoreLedger(), pod({GPU: "1"}, namespace="")
     ledger.limit(cards=2)
     with pytest.raises(NamespaceMissing, match="'nowhere' of cluster east is not in the ledger"):
@@ -112,9 +110,7 @@ async def test_without_a_watched_cluster_a_namespace_that_the_ledger_does_not_kn
     assert (await explained(one, ledger, namespace="team")).allowed
 
 
-async def test_nothing_is_explained_about_another_namespace_than_the_one_that_may_be_asked() -> (
-    None
-):
+async def test_other_namespaces_are_not_explained_when_one_is_given() -> None:
     ledger = CoreLedger()
     card = {GPU: "1", MEMORY: "1"}
     elsewhere, nowhere = review(pod(card)), review(pod(card))
@@ -141,7 +137,7 @@ async def test_a_manifest_of_any_known_kind_is_explained_as_its_creation() -> No
     assert found.demand == {GPU: 3, MEMORY: 24_000}
 
 
-async def test_a_manifest_of_a_kind_that_is_only_looked_at_tells_what_could_never_run() -> None:
+async def test_manifest_of_an_uncharged_kind_warns_of_pods_that_never_run() -> None:
     ledger = CoreLedger()
     ledger.limit(cards=0)
     nightly = manifest(CRONJOBS, "nightly")
@@ -156,7 +152,7 @@ async def test_a_recorded_update_of_a_workload_can_be_explained() -> None:
     assert (await explained(one, CoreLedger())).allowed
 
 
-async def test_what_charges_nothing_says_so() -> None:
+async def test_answer_is_that_nothing_would_be_charged_when_demand_is_empty() -> None:
     found = await explained({"apiVersion": "v1", "kind": "Pod"}, CoreLedger())
     assert found.allowed
     assert found.answer == "Allowed: nothing would be charged."

@@ -140,7 +140,7 @@ async def test_a_pod_of_a_scheduler_that_does_not_place_on_cards_is_not_touched(
         ("", CardSchedulers(further=(DEFAULT,))),
     ],
 )
-async def test_a_pod_of_a_scheduler_that_places_on_cards_is_completed_and_stays_with_it(
+async def test_pod_of_a_card_scheduler_is_completed_and_keeps_it(
     name: str, schedulers: CardSchedulers
 ) -> None:
     after = await mutated(new_pod({GPU: "1"}, scheduler=name), schedulers=schedulers)
@@ -160,7 +160,7 @@ async def test_a_pod_that_names_its_node_is_not_touched(name: str) -> None:
     assert await mutated(before, schedulers=CARDS) == before
 
 
-async def test_nothing_is_asked_for_in_the_name_of_a_pod_that_other_vendors_may_not_serve() -> None:
+async def test_pod_of_vendors_without_completion_stays_as_it_is() -> None:
     rules = DemandRules(vendors=select_vendors(["hygon", "mthreads"]))
     whole = {"hygon.com/dcunum": "1"}
     share = {"mthreads.com/sgpu-core": "2"}
@@ -196,7 +196,7 @@ async def gates(thing: dict[str, Any], treated: NamespacePolicy = PENDING) -> li
 
 
 @pytest.mark.parametrize("name", ["gpuledger-scheduler", DEFAULT, "other"])
-async def test_where_pods_wait_for_room_they_get_the_gate_whoever_schedules_them(name: str) -> None:
+async def test_pod_of_any_scheduler_gets_the_gate_when_pods_wait(name: str) -> None:
     assert await gates(new_pod({GPU: "1"}, scheduler=name)) == [GATE]
 
 
@@ -224,7 +224,7 @@ async def test_a_pod_that_names_its_node_cannot_wait() -> None:
     ],
     ids=["deny", "warn", "off", "exempt"],
 )
-async def test_nobody_waits_who_would_not_be_refused(treated: NamespacePolicy) -> None:
+async def test_pod_does_not_wait_when_it_would_not_be_refused(treated: NamespacePolicy) -> None:
     assert await gates(new_pod({GPU: "1"}), treated) is None
 
 

@@ -1,4 +1,4 @@
-"""What the mutating webhook writes into a pod, and that it writes nothing else."""
+"""The mutating webhook completes pods and writes nothing else."""
 
 import base64
 import copy

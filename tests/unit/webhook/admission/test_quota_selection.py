@@ -110,7 +110,7 @@ async def test_a_pod_is_not_labelled_off_a_quota(labels: dict[str, str], gated: 
 
 
 class Sparing(CoreLedger):
-    """A ledger that records nothing new any more, once it is told why."""
+    """A ledger that records nothing new, once it has a reason."""
 
     reason: Reason | None = None
 
@@ -123,7 +123,7 @@ class Sparing(CoreLedger):
 
 
 def sparing() -> tuple[Team, Sparing]:
-    """Return a team whose quota counts whatever has the label tier, and its ledger."""
+    """Return a team whose quota counts every object with the label tier, and its ledger."""
     team = Team(selects=(Requirement("tier", "Exists", ()),))
     team.ledger.__class__ = Sparing
     assert isinstance(team.ledger, Sparing)
@@ -152,7 +152,7 @@ async def test_labels_that_a_quota_selects_by_are_not_changed_again_and_again(
     assert (await team.ask(PODS, changed(stored, tier="1", app="x"), stored))["allowed"]
 
 
-async def test_a_pod_that_waits_is_labelled_onto_a_quota_only_where_there_is_room() -> None:
+async def test_pending_pod_is_labelled_onto_a_quota_when_there_is_room() -> None:
     team = Team(on_exceeded="pending")
     for name in ("a", "b"):
         await team.created(PODS, pod(name, tier="gold"))
@@ -162,7 +162,7 @@ async def test_a_pod_that_waits_is_labelled_onto_a_quota_only_where_there_is_roo
     assert reasons(last) == ["QuotaExceeded"]
 
 
-async def test_a_replica_that_has_not_heard_of_a_gated_pod_asks_for_room_too() -> None:
+async def test_replica_without_a_gated_pod_in_its_state_asks_for_room_too() -> None:
     team = Team()
     behind = deepcopy(team.ledger.state)
     for name in ("a", "b", "c"):
@@ -176,7 +176,7 @@ async def test_a_replica_that_has_not_heard_of_a_gated_pod_asks_for_room_too() -
     assert reasons(last) == ["QuotaExceeded"]
 
 
-async def test_a_pod_that_is_charged_behind_the_gate_is_enlarged_only_where_there_is_room() -> None:
+async def test_charged_gated_pod_is_enlarged_when_there_is_room() -> None:
     team = Team(selects=())
     await team.created(PODS, pod("a", gated=True))
     await team.created(PODS, pod("b"))
@@ -219,7 +219,7 @@ async def test_a_pod_that_has_ended_may_be_labelled_as_one_likes() -> None:
 
 
 @pytest.mark.parametrize("is_seen", [True, False])
-async def test_a_template_does_not_leave_its_quota_by_asking_for_nothing_in_between(
+async def test_template_stays_on_its_quota_when_it_asks_for_nothing_between(
     is_seen: bool,
 ) -> None:
     team = Team()
@@ -250,7 +250,7 @@ async def test_a_template_does_not_leave_its_quota_by_asking_for_nothing_in_betw
 
 
 @pytest.mark.parametrize("replicas", [0, 2])
-async def test_a_template_stays_on_its_quota_whatever_the_replicas(replicas: int) -> None:
+async def test_template_stays_on_its_quota_with_any_replicas(replicas: int) -> None:
     team = Team()
     stored = manifest(DEPLOYMENTS, template=template(tier="gold"), replicas=2)
     await team.created(DEPLOYMENTS, stored)

@@ -1,4 +1,4 @@
-"""What a real API server sent when it ran workloads of every kind, charged exactly once.
+"""The reviews of a real API server with workloads of every kind are charged exactly once.
 
 In the recordings every controller acts as the user `admin`, so `admin` is named as one.
 """
@@ -23,7 +23,7 @@ class Recording:
         self.context = around(self.ledger, self.cluster, catalog=catalog)
 
     async def replay(self, case: str) -> None:
-        """Post all reviews of a case; whatever is allowed exists from then on."""
+        """Post all reviews of a case; every allowed object exists from then on."""
         async with serving(self.ledger, context=self.context) as service:
             for webhook, one in recorded(case):
                 response = await service.post(one, webhook)
@@ -119,7 +119,7 @@ async def test_what_asks_for_no_more_is_not_charged_again(case: str) -> None:
     assert [key for key, _, _ in recording.reserved() if key.startswith("deployments")] == []
 
 
-async def test_an_applied_deployment_arrives_as_a_creation_and_later_as_an_update() -> None:
+async def test_applied_deployment_arrives_as_a_creation_then_as_an_update() -> None:
     recording = Recording(ADMIN)
     await recording.replay("deployment-server-side-apply")
     await recording.replay("deployment-server-side-apply-again")

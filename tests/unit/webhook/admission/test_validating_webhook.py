@@ -1,4 +1,4 @@
-"""The validating webhook charges exactly what could be written, or says why not."""
+"""The validating webhook charges each write exactly, or denies it with a reason."""
 
 from typing import Any
 
@@ -167,7 +167,7 @@ async def test_an_update_that_asks_for_more_first_shows_its_base() -> None:
     assert ledger.used() == {f"limits.{MEMORY}": 9000}
 
 
-async def test_the_memory_of_several_cards_is_told_by_card_where_one_container_has_them() -> None:
+async def test_memory_is_reported_by_card_when_one_container_has_several() -> None:
     ledger = CoreLedger()
     ledger.limit(memory=16_000)
     asking = pod({GPU: "3", MEMORY: "6000"})
@@ -197,7 +197,7 @@ async def test_an_update_that_asks_for_no_more_does_not_need_the_ledger(
 
 
 @pytest.mark.parametrize(("memory", "allowed"), [(7999, False), (8000, True)])
-async def test_a_pod_that_gains_a_deadline_needs_room_where_such_pods_are_counted(
+async def test_pod_that_gains_a_deadline_needs_room_when_a_quota_counts_it(
     memory: int, allowed: bool
 ) -> None:
     ledger = CoreLedger()
@@ -218,7 +218,7 @@ async def test_a_deadline_that_changes_or_is_of_no_card_does_not_need_the_ledger
     assert ledger.submitted == []
 
 
-async def test_an_update_of_a_pod_that_was_never_understood_can_still_be_labelled() -> None:
+async def test_invalid_stored_pod_can_be_labelled() -> None:
     wrong = {GPU: "1", MEMORY: "16Gi"}
     assert (await answered(update(pod(wrong, labels={"a": "b"}), pod(wrong))))["allowed"]
     assert causes(await answered(update(pod(wrong), pod(CARD))))[0][0] == "InvalidQuantity"
@@ -274,7 +274,7 @@ async def test_a_pod_that_takes_no_cards_may_name_any_type() -> None:
     assert (await answered(update(pod({"cpu": "1"}), old), rules=rules))["allowed"]
 
 
-# What passes untouched
+# Requests that pass untouched
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ async def test_a_resize_of_a_whole_card_pod_is_not_refused_for_its_old_share() -
     assert (await answered(update(new, old, subResource="resize"), rules=rules))["allowed"]
 
 
-# Who may do what
+# Permissions
 
 
 @pytest.mark.parametrize(
@@ -405,7 +405,7 @@ async def test_a_resize_of_a_whole_card_pod_is_not_refused_for_its_old_share() -
     ],
 )
 @pytest.mark.parametrize("limits", [CARD, {}])
-async def test_users_may_not_say_what_was_allocated(
+async def test_users_may_not_write_allocations(
     metadata: dict[str, Any], limits: dict[str, str]
 ) -> None:
     claimed = pod(limits, **metadata)
@@ -475,7 +475,7 @@ def binding(**metadata: Any) -> list[dict[str, Any]]:
         *binding(labels={"hami.io/vgpu-node": "n1"}),
     ],
 )
-async def test_no_other_request_says_what_was_allocated_either(request_: dict[str, Any]) -> None:
+async def test_no_other_request_may_write_allocations(request_: dict[str, Any]) -> None:
     ledger = CoreLedger()
     assert causes(await answered(request_, ledger))[0][0] == "ReservedAnnotation"
     request_["request"]["userInfo"]["username"] = HAMI_IDENTITIES[0]
@@ -498,7 +498,7 @@ async def test_a_user_without_a_name_is_not_the_service(identity: str, username:
             assert not (await service.post(one))["allowed"]
 
 
-async def test_the_service_itself_says_what_was_allocated() -> None:
+async def test_the_service_may_write_allocations() -> None:
     async with serving(CoreLedger()) as service:
         service.validating.context.identity = "ada"
         for one in binding(**CLAIM):
@@ -509,11 +509,11 @@ async def test_the_service_itself_says_what_was_allocated() -> None:
     "annotation",
     ["hami.io/gpu-scheduler-policy", "hami.io/node-scheduler-policy", "nvidia.com/use-gputype"],
 )
-async def test_users_may_say_what_they_wish(annotation: str) -> None:
+async def test_users_may_write_preferences(annotation: str) -> None:
     assert (await answered(review(pod(CARD, annotations={annotation: "binpack"}))))["allowed"]
 
 
-# What earlier versions wrote
+# Annotations of earlier versions
 
 
 async def test_a_copied_stamp_is_accepted_and_warned_about_and_frees_nothing() -> None:
@@ -535,7 +535,7 @@ async def test_a_stamp_may_be_changed_and_taken_away() -> None:
         assert (await answered(update(new, old)))["allowed"]
 
 
-# Who is bounded, and what names an attempt
+# Bounds of owners, and names of attempts
 
 
 def owned(kind: str = "ReplicaSet", uid: str = "u-rs", version: str = "apps/v1") -> dict[str, Any]:
@@ -544,7 +544,7 @@ def owned(kind: str = "ReplicaSet", uid: str = "u-rs", version: str = "apps/v1")
 
 
 async def owner_of(thing: dict[str, Any], username: str) -> str:
-    """Return whose unsettled creations a pod is bounded with."""
+    """Return the owner that bounds the unsettled creations of a pod."""
     ledger = CoreLedger()
     async with serving(ledger, context=around(ledger)) as service:
         assert (await service.post(review(thing, username=username)))["allowed"]
@@ -598,7 +598,7 @@ async def test_an_attempt_that_cannot_be_named_is_refused(field: str, text: str)
     "reason",
     [Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED, Reason.OVERLOADED, Reason.LOG_FULL],
 )
-async def test_an_unavailable_ledger_denies_unless_the_policy_says_otherwise(
+async def test_unavailable_ledger_denies_unless_settings_allow(
     reason: Reason,
 ) -> None:
     ledger = CoreLedger()
@@ -629,7 +629,7 @@ async def test_a_silent_ledger_is_an_unavailable_one() -> None:
 POLICY = "hami.io/gpu-scheduler-policy"
 
 
-async def test_a_policy_that_nobody_knows_is_refused() -> None:
+async def test_unknown_scheduling_policy_is_refused() -> None:
     ledger = CoreLedger()
     one = pod(CARD, annotations={POLICY: "binpak"})
     expected = [("InvalidPolicy", f"metadata.annotations[{POLICY}]")]

@@ -1,4 +1,4 @@
-"""A pseudonym is the same for a name and a key, and says nothing else."""
+"""A pseudonym is the same for a name and a key, and holds nothing else."""
 
 import hashlib
 import hmac
@@ -27,10 +27,10 @@ def test_another_key_gives_another_pseudonym() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "system:serviceaccount:a:b", "system:node:n"])
-def test_what_is_no_person_stays_readable(name: str) -> None:
+def test_name_of_a_component_stays_readable(name: str) -> None:
     assert pseudonym(KEY, name) == name
 
 
-def test_a_pseudonym_can_be_told_from_a_name() -> None:
+def test_pseudonym_is_distinguishable_from_a_name() -> None:
     assert pseudonym(KEY, "ada").startswith(PREFIX)
     assert "ada" not in pseudonym(KEY, "ada")

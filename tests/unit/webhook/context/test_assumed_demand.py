@@ -1,4 +1,4 @@
-"""What was admitted is not raised by a larger card that came later."""
+"""A larger card that is added later does not raise admitted demand."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def doing(*commands: AnyCommand) -> State:
 
 
 def seen(memory: int, version: int = 20, **requests: Any) -> ObservedObject:
-    """Return the sighting of a pod that asks for a whole card; the largest has so many MiB."""
+    """Return the observation of a pod that asks for a whole card; the largest has so many MiB."""
     body = pod_body("p", gpumem=0, gpucores=0)
     body["metadata"] |= {"namespace": "red", "uid": UID, "resourceVersion": str(version)}
     body["spec"]["containers"][0]["resources"]["limits"] |= requests
@@ -57,7 +57,7 @@ def test_a_larger_card_raises_nothing_that_was_promised(before: list[AnyCommand]
     assert found.demand == PROMISED
 
 
-def test_a_status_that_changes_is_no_news_when_a_larger_card_has_come() -> None:
+def test_changed_status_needs_no_command_after_a_larger_card() -> None:
     state = doing(EXISTS)
     entry = state.namespaces[SPACE].entries[KEY]
     assert command_if_changed(entry, with_promised_demand(state, seen(80_000)), "a") is None
@@ -68,7 +68,7 @@ def test_where_the_largest_card_is_gone_less_is_charged() -> None:
     assert with_promised_demand(doing(EXISTS), seen(8000)).demand[MEMORY] == 8000
 
 
-def test_memory_that_nobody_knew_at_admission_is_not_charged_afterwards() -> None:
+def test_memory_unknown_at_admission_is_not_charged_later() -> None:
     known = {GPU: 1, CORES: 100}
     found = with_promised_demand(doing(Observe(SPACE, KEY, UID, 10, known)), seen(80_000))
     assert found.demand == known
@@ -91,7 +91,7 @@ def test_more_of_a_native_resource_is_no_more_cards() -> None:
     assert (found.demand[MEMORY], found.demand["cpu"]) == (16_000, 2000)
 
 
-def test_what_stands_of_a_placed_pod_is_what_it_is_charged() -> None:
+def test_placed_pod_is_charged_its_placement() -> None:
     card = Card("GPU-1", 0, "A100", 40_000, 100, 10)
     parts = (Part("main", Phase.APP, (Share("GPU-1", 40_000, 100, exclusive=True),)),)
     state = doing(

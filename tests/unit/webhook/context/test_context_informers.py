@@ -1,4 +1,4 @@
-"""What a replica learns of its cluster by watching, and reads as long as it has not."""
+"""A replica watches its cluster, and reads objects that the watch has not listed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -45,7 +45,7 @@ async def followed(cluster: OwnerCluster) -> AsyncIterator[ClusterContext]:
 
 async def until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not true():  # noqa: ASYNC110 - what is waited for tells nobody
+        while not true():  # noqa: ASYNC110 - no event marks this condition
             await asyncio.sleep(0)
 
 
@@ -135,7 +135,7 @@ async def test_a_namespace_that_is_deleted_is_forgotten() -> None:
     assert namespaces.take(Reached(6)) == ()
 
 
-# What is not known yet
+# Objects that are not listed yet
 
 
 async def soon(context: ClusterContext, namespace: str, seconds: float = 5.0) -> str:
@@ -153,7 +153,7 @@ async def test_a_review_waits_for_the_first_list_of_policies() -> None:
     assert await asking == "p"
 
 
-async def test_where_policies_are_not_defined_nobody_waits_for_them() -> None:
+async def test_review_does_not_wait_when_policies_are_not_defined() -> None:
     context = around(FixedView(), OwnerCluster(), policies_known=False)
     context.policies.take(Interrupted("not served, nobody may read why", absent=True))
     async with asyncio.timeout(namespaces.LOOK_SECONDS / 2):
@@ -201,7 +201,7 @@ async def test_a_namespace_that_cannot_be_read_has_no_labels(how: str) -> None:
     assert await context.traits_of("team", deadline) is None
 
 
-# What is remembered
+# Cached objects
 
 
 async def test_of_what_asks_for_nothing_only_the_metadata_is_remembered() -> None:
@@ -219,7 +219,7 @@ async def test_what_asks_for_something_is_remembered_whole_also_at_no_replicas()
     assert cached_workload(parent) == seen
 
 
-async def test_what_cannot_be_understood_is_remembered_and_harms_nobody() -> None:
+async def test_invalid_object_is_cached_without_harm() -> None:
     context = around(FixedView())
     seen = workload(manifest(DEPLOYMENTS, "web", replicas="many"))
     assert cached_workload(context.parents.parent_of(DEPLOYMENTS, seen)) == seen

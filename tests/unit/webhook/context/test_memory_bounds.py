@@ -1,4 +1,4 @@
-"""What reviews leave behind in memory: caches are bounded by bytes, not by entries alone."""
+"""Caches that reviews fill are bounded by bytes, not by entries alone."""
 
 import gc
 import json
@@ -69,7 +69,7 @@ def denying() -> CoreLedger:
 
 
 def dry_runs(service: WebhookService, of: Callable[[int], dict[str, Any]]) -> Send:
-    """Return what posts a dry run of a pod of this kind."""
+    """Return a function that posts a dry run of a pod of this kind."""
 
     async def send(number: int) -> None:
         body = json.dumps(review(of(number), dryRun=True)).encode()

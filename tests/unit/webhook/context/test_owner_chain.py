@@ -1,4 +1,4 @@
-"""The root of a pod is found by uid, through what is remembered or read, and never guessed."""
+"""The root of a pod is found by uid, from cached or read objects, and never assumed."""
 
 import asyncio
 from copy import deepcopy
@@ -71,14 +71,14 @@ async def test_an_owner_that_controls_nothing_is_not_followed() -> None:
     assert await found(under(SET, controller=False), SET, WEB) is None
 
 
-async def test_a_kind_that_nobody_knows_ends_the_walk_below_it() -> None:
+async def test_unknown_kind_ends_the_walk_below_it() -> None:
     unknown = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": WEB["metadata"]}
     child = manifest(SETS, "web-1", owner=unknown)
     assert await found(under(child), child) == ("replicasets.apps/web-1", "u-web-1")
     assert await found(under(unknown), unknown) is None
 
 
-async def test_a_cron_job_is_no_root_but_its_jobs_are() -> None:
+async def test_jobs_of_a_cron_job_are_roots_and_it_is_not() -> None:
     cron = manifest(CRONJOBS, "nightly")
     job = manifest(JOBS, "nightly-1", owner=cron)
     assert await found(under(job), job, cron) == ("jobs.batch/nightly-1", "u-nightly-1")
@@ -119,7 +119,7 @@ async def test_what_is_remembered_is_not_read() -> None:
     assert cluster.asked == []
 
 
-async def test_whoever_the_ledger_charges_ends_the_walk() -> None:
+async def test_charged_owner_ends_the_walk() -> None:
     view = FixedView()
     charged(view, "replicasets.apps/web-1", "u-web-1", root=BARRED)
     assert await found(under(SET), SET, WEB, view=view) == ("replicasets.apps/web-1", "u-web-1")
@@ -139,7 +139,7 @@ async def test_a_root_that_the_ledger_has_is_found_without_a_cluster() -> None:
     assert (root.key, root.seen) == ("jobs.batch/train", None)
 
 
-async def test_the_pod_that_leads_a_group_is_followed_by_what_the_ledger_has_for_it() -> None:
+async def test_leader_pod_leads_to_its_root_by_the_ledger() -> None:
     view = FixedView()
     charged(view, "leaderworkersets.leaderworkerset.x-k8s.io/llm", "u-llm")
     leader = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "llm-0", "uid": "u-llm-0"}}
@@ -151,7 +151,7 @@ async def test_the_pod_that_leads_a_group_is_followed_by_what_the_ledger_has_for
     )
 
 
-async def test_a_pod_of_another_uid_leads_nobody_to_a_root() -> None:
+async def test_owning_pod_of_another_uid_leads_to_no_root() -> None:
     view = FixedView()
     charged(view, "jobs.batch/train", "u-train")
     charged(view, "pods/x", "u-earlier", root="jobs.batch/train")
@@ -160,7 +160,7 @@ async def test_a_pod_of_another_uid_leads_nobody_to_a_root() -> None:
     assert await found(under(workers), workers, view=view) == ("statefulsets.apps/w", "u-w")
 
 
-async def test_the_pod_that_leads_a_group_is_read_when_the_ledger_does_not_know_it() -> None:
+async def test_leader_pod_is_read_when_the_ledger_has_no_entry() -> None:
     group = manifest(LEADERS, "llm")
     leaders = manifest(STATEFUL, "llm", owner=group)
     leader = manifest(STATEFUL, "llm-0", owner=leaders) | {"apiVersion": "v1", "kind": "Pod"}
@@ -172,7 +172,7 @@ async def test_the_pod_that_leads_a_group_is_read_when_the_ledger_does_not_know_
     )
 
 
-async def test_a_pod_that_may_not_draw_leads_nobody_to_a_root() -> None:
+async def test_barred_owning_pod_leads_to_no_root() -> None:
     view = FixedView()
     leader = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": "u-x"}}
     charged(view, "pods/x", "u-x", root=BARRED)
@@ -206,7 +206,7 @@ async def test_an_owner_that_cannot_be_read_ends_the_walk_at_what_is_known(how: 
     assert cluster.asked == [("deployments.apps", "web")]
 
 
-def test_the_kind_of_a_controller_is_told_for_kinds_of_roots_alone() -> None:
+def test_controller_kind_is_returned_for_kinds_of_roots_alone() -> None:
     owner_chains = around(FixedView()).owner_chains
 
     def kind_of(owner: Manifest) -> WorkloadKind | None:

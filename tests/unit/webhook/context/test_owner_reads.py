@@ -21,7 +21,7 @@ async def never(*_: object) -> None:
 
 
 async def owned_pods(one: World) -> list[Pod]:
-    """Return pods of as many owners that nobody remembers, all of them known to the ledger."""
+    """Return pods of as many uncached owners, all of them charged by the ledger."""
     found = []
     for number in range(PODS):
         owner = workload(REPLICASETS, f"rs-{number}", replicas=1, template=template())

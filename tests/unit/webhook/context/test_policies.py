@@ -1,4 +1,4 @@
-"""Which policy a namespace is under, also while somebody is changing them."""
+"""The policy of a namespace, also while policies change."""
 
 from typing import Any
 
@@ -30,17 +30,17 @@ def name_of(context: ClusterContext, namespace: str) -> str:
     return context.policies.of(namespace).name
 
 
-def test_a_namespace_that_no_policy_selects_is_treated_as_the_settings_say() -> None:
+def test_settings_apply_when_no_policy_selects_a_namespace() -> None:
     found = known(policy("p", namespaces=["other"]), team={})
     assert found.policies.of("team") == NamespacePolicy(mode="warn")
 
 
-def test_what_a_policy_leaves_out_is_enforced_and_not_taken_from_the_settings() -> None:
+def test_field_missing_in_a_policy_has_its_default_not_the_setting() -> None:
     found = known(policy("p", namespaces=["team"]), team={})
     assert found.policies.of("team") == NamespacePolicy(name="p")
 
 
-def test_everything_that_a_policy_says_is_read() -> None:
+def test_every_field_of_a_policy_is_read() -> None:
     found = known(
         policy(
             "p",
@@ -93,7 +93,7 @@ def test_policies_select_by_name_and_by_labels_and_both_must_hold() -> None:
     assert [name_of(found, one) for one in ("team", "lab", "other")] == ["p", "", ""]
 
 
-def test_a_new_label_chooses_anew() -> None:
+def test_policy_is_selected_again_when_a_label_changes() -> None:
     found = known(policy("p", namespaceSelector={"matchLabels": {"env": "prod"}}), team={})
     assert name_of(found, "team") == ""
     labelled = msgspec.convert({"metadata": {"name": "team", "labels": {"env": "prod"}}}, Workload)
@@ -120,9 +120,7 @@ def test_a_namespace_that_is_not_known_yet_is_chosen_for_again_once_it_is() -> N
         ),
     ],
 )
-def test_a_policy_without_sense_keeps_what_it_last_said_and_is_named(
-    spec: dict[str, Any], said: str
-) -> None:
+def test_invalid_policy_keeps_its_last_spec_and_is_named(spec: dict[str, Any], said: str) -> None:
     found = known(policy("p", mode="off"), team={})
     found.policies.take(Changed(2, policy("p", **spec)))
     assert found.policies.of("team").mode == "off"
@@ -151,7 +149,7 @@ def test_a_list_replaces_what_was_known() -> None:
     assert name_of(found, "team") == ""
 
 
-def test_what_cannot_be_told_is_not_waited_for() -> None:
+def test_unreadable_list_is_not_waited_for() -> None:
     found = around(FixedView(), OwnerCluster(), policies_known=False)
     for one in (found.policies, found.namespaces):
         one.take(Reached(1))
@@ -174,7 +172,7 @@ def test_who_is_exempt_is_an_authenticated_user_or_group(user: UserInfo, exempt:
     assert treated.may_exceed_limits(user) is exempt
 
 
-def test_where_nobody_is_exempt_nobody_is_yielded_to_but_in_mode_warn() -> None:
+def test_limits_may_be_exceeded_only_in_mode_warn_without_exemptions() -> None:
     assert not NamespacePolicy().may_exceed_limits(UserInfo("ada", ("ops",)))
     assert NamespacePolicy(mode="warn").may_exceed_limits(UserInfo("ada"))
 
@@ -203,7 +201,7 @@ def test_roots_are_charged_unless_pods_alone_are_or_wait(
         ({"podsOnly": True, "elastic": "max"}, "spec.elastic"),
     ],
 )
-def test_what_has_no_effect_is_said(spec: dict[str, Any], said: str) -> None:
+def test_field_without_effect_is_warned_about(spec: dict[str, Any], said: str) -> None:
     [warning] = lint(policy("p", **spec))
     assert said in warning
     assert lint(policy("p")) == ()

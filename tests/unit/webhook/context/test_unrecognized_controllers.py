@@ -1,4 +1,4 @@
-"""Who makes objects for controllers without being known as one is named, and bounded."""
+"""Users that act for controllers without being configured are named, in bounded memory."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ async def test_who_is_not_believed_is_named_with_the_setting() -> None:
     assert len(found) == 1
 
 
-async def test_many_users_who_write_references_do_not_hide_who_makes_many_objects() -> None:
+async def test_many_users_do_not_hide_a_user_that_makes_many_objects() -> None:
     found = UnrecognizedControllers()
     for _ in range(5):
         found.note("jobs.batch", "controller")

@@ -1,4 +1,4 @@
-"""The catalog: finding kinds, users' own files, and what is said of documents that are wrong."""
+"""The catalog: finding kinds, users' own files, and errors of invalid documents."""
 
 import logging
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_the_kinds_with_a_scale_are_those_of_their_definitions() -> None:
     }
 
 
-def test_every_kind_says_who_creates_what_belongs_to_it() -> None:
+def test_every_kind_has_controllers() -> None:
     for kind in CATALOG:
         assert kind.controllers, kind.name
         assert all(one.startswith("system:") for one in kind.controllers)
@@ -96,7 +96,7 @@ def test_a_kind_of_the_core_group_is_found_and_named_without_one(tmp_path: Path)
     assert f"{kind.name}/web" == "replicationcontrollers/web"
 
 
-def test_two_kinds_of_one_name_are_told_apart_by_their_groups() -> None:
+def test_kinds_of_one_name_are_distinguished_by_their_groups() -> None:
     ours, theirs = (CATALOG.of_owner(one, "Job") for one in ("batch/v1", "batch.volcano.sh/v1"))
     assert ours is not None
     assert theirs is not None
@@ -113,7 +113,7 @@ def test_users_kinds_are_read_from_files_and_from_folders(tmp_path: Path) -> Non
         assert found.of_resource("example.com", "gadgets") is not None
 
 
-def test_a_users_kind_replaces_the_one_that_comes_along_and_says_so(
+def test_users_kind_replaces_a_built_in_kind_and_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours = {"group": "apps", "resource": "daemonsets", "kind": "DaemonSet"}
@@ -137,7 +137,7 @@ def test_identities_may_be_set_for_a_kind() -> None:
     assert kind.controllers == mine
 
 
-def test_identities_of_a_kind_that_nobody_knows_are_refused() -> None:
+def test_identities_of_an_unknown_kind_are_refused() -> None:
     with pytest.raises(KindError, match=r"widgets\.example\.com is not a known kind"):
         KindCatalog.load(controllers={"widgets.example.com": ()})
 

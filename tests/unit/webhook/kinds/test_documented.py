@@ -1,4 +1,4 @@
-"""The page about kinds says all there is, and its example is the one that is tested."""
+"""The page about kinds is complete, and its example is the tested one."""
 
 import re
 

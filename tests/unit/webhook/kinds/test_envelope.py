@@ -1,4 +1,4 @@
-"""What an object of each kind may run at once, and what is said when it makes no sense."""
+"""The envelope of an object of each kind, and the denial when the object is invalid."""
 
 from copy import deepcopy
 from typing import Any
@@ -129,7 +129,7 @@ def test_a_suspension_that_is_neither_true_nor_false_is_refused_by_name() -> Non
     assert (denial.field, denial.value) == ("spec.suspend", "yes")
 
 
-def test_a_request_that_cannot_be_understood_is_refused_by_its_place_in_the_object() -> None:
+def test_invalid_request_is_refused_by_its_field_in_the_object() -> None:
     pod: dict[str, Any] = deepcopy(POD)
     pod["spec"]["containers"][0]["resources"]["limits"][MEMORY] = "16Gi"
     denial = refused(DEPLOYMENT, deployment(pod, replicas=0))
@@ -137,7 +137,7 @@ def test_a_request_that_cannot_be_understood_is_refused_by_its_place_in_the_obje
     assert denial.reason == Reason.INVALID_QUANTITY
 
 
-def test_a_request_without_a_template_is_refused_by_its_place_in_the_object() -> None:
+def test_invalid_request_without_a_template_is_refused_by_its_field() -> None:
     found = {"spec": {"trainer": {"resourcesPerNode": {"limits": {GPU: "half"}}}}}
     denial = refused(kind_named("trainjobs.trainer.kubeflow.org"), workload(found))
     assert denial.field == f"spec.trainer.resourcesPerNode[{GPU}]"
@@ -168,7 +168,7 @@ def giant() -> Any:
     return {"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}
 
 
-def test_an_amount_that_nobody_knows_is_told_with_its_place() -> None:
+def test_unknown_amount_is_reported_with_its_field() -> None:
     whole = {"spec": {"containers": [{"name": "main", "resources": {"limits": {GPU: 1}}}]}}
     envelope = accepted(DEPLOYMENT, deployment(whole, replicas=2))
     assert envelope.unknown == MEMORY
@@ -184,13 +184,13 @@ def sharing(resource: str, share: int) -> Any:
     return {"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}
 
 
-def test_a_share_that_nobody_knows_is_told_also_when_nothing_else_is_asked_for() -> None:
+def test_unknown_share_is_reported_when_nothing_else_is_asked_for() -> None:
     rules = DemandRules(vendors=(OTHER,))
     envelope = accepted(DEPLOYMENT, deployment(sharing("example.com/percent", 50)), rules)
     assert (envelope.demand, envelope.unknown) == ({}, "example.com/mem")
 
 
-def test_two_resources_that_nobody_knows_are_refused() -> None:
+def test_two_unknown_resources_are_refused() -> None:
     rules = DemandRules(vendors=(NVIDIA, OTHER))
     roles = {
         "Master": {"template": sharing(GPU, 1)},
@@ -212,14 +212,14 @@ def test_types_of_cards_that_a_template_names_are_charged() -> None:
     assert demand["v100.nvidia.com/gpumem"] == demand[MEMORY] == 16000
 
 
-def test_a_type_of_cards_that_nobody_knows_is_refused_by_its_place_in_the_object() -> None:
+def test_unknown_card_type_is_refused_by_its_field_in_the_object() -> None:
     rules = DemandRules(types=(CardType("v100"),))
     pod = {"metadata": {"annotations": {"nvidia.com/use-gputype": "T4"}}, "spec": POD["spec"]}
     denial = refused(DEPLOYMENT, deployment(pod), rules)
     assert denial.field == "spec.template.metadata.annotations[nvidia.com/use-gputype]"
 
 
-def test_traits_are_those_of_each_template_that_asks_below_the_labels_of_the_object() -> None:
+def test_traits_are_those_of_asking_templates_with_the_objects_labels() -> None:
     plain = {"metadata": {"labels": {"app": "ps"}}, "spec": {"containers": [{"name": "a"}]}}
     roles = {"Worker": {"template": POD}, "Chief": {"template": POD}, "PS": {"template": plain}}
     found = workload({"metadata": {"labels": {"team": "a"}}, "spec": {"tfReplicaSpecs": roles}})

@@ -1,4 +1,4 @@
-"""The language of expressions: what it can say, and what it refuses to compile or to calculate."""
+"""The language of expressions: its forms, and its errors of compiling and of evaluation."""
 
 from typing import Any
 
@@ -164,7 +164,7 @@ def test_a_status_of_any_other_shape_has_no_conditions(status: Any) -> None:
     assert not KindExpression("condition('Done')").truth(ExpressionScope({"status": status}))
 
 
-def test_what_is_missing_is_false_and_a_text_is_no_condition() -> None:
+def test_missing_value_is_false_and_a_text_is_an_invalid_condition() -> None:
     assert not KindExpression("spec.missing").truth(SCOPE)
     assert KindExpression("spec.on").truth(SCOPE)
     with pytest.raises(InvalidObject, match=r"spec\.mode is fast and not true or false"):
@@ -184,5 +184,5 @@ def test_the_names_of_an_expression_are_the_roots_of_its_paths() -> None:
         ("spec.annotations.a == 'b'", False),
     ],
 )
-def test_an_expression_says_whether_annotations_matter_to_it(text: str, reads: bool) -> None:
+def test_expression_has_whether_it_reads_annotations(text: str, reads: bool) -> None:
     assert KindExpression(text).reads_annotations is reads

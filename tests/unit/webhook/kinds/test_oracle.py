@@ -15,7 +15,7 @@ CASES: Final = [
     (kind, case)
     for kind, case in all_cases()
     if kind.kind in ENVELOPES and kind.group != "batch.volcano.sh"
-    # Of surge the oracle knows that of Deployments, and of autoscaling nothing.
+    # The oracle has the surge of Deployments only, and no autoscaling.
     if not case.options or (kind.kind == "Deployment" and "elastic_max" not in case.options)
 ]
 

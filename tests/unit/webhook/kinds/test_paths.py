@@ -1,4 +1,4 @@
-"""Paths to templates: where they lead, and what is said of an object that they do not fit."""
+"""Paths to templates: their places, and the error of an object with other types."""
 
 from typing import Any
 
@@ -95,6 +95,6 @@ def test_a_list_may_not_be_endless() -> None:
         "a.b" * LENGTH_MAX,
     ],
 )
-def test_what_is_no_path_is_refused(path: str) -> None:
+def test_invalid_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="is not a path"):
         FieldPath(path)

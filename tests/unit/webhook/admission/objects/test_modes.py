@@ -1,4 +1,4 @@
-"""What the mode of a namespace makes of a verdict, and who is exempt."""
+"""The mode of a namespace changes verdicts, and exempt users may exceed limits."""
 
 from typing import Any
 
@@ -46,7 +46,9 @@ async def test_in_mode_enforce_there_is_no_way_around_a_limit(one: dict[str, Any
 
 
 @pytest.mark.parametrize("one", [POD, DEPLOYMENT], ids=["pod", "deployment"])
-async def test_in_mode_warn_it_is_charged_over_the_limit_and_said(one: dict[str, Any]) -> None:
+async def test_request_over_the_limit_is_charged_with_a_warning_in_mode_warn(
+    one: dict[str, Any],
+) -> None:
     ledger = full()
     response = await answered(one, ledger, mode="warn")
     assert response["allowed"]
@@ -59,14 +61,14 @@ async def test_in_mode_warn_it_is_charged_over_the_limit_and_said(one: dict[str,
 
 
 @pytest.mark.parametrize("one", [POD, DEPLOYMENT], ids=["pod", "deployment"])
-async def test_in_mode_warn_nothing_is_said_where_there_is_room(one: dict[str, Any]) -> None:
+async def test_no_warning_in_mode_warn_when_there_is_room(one: dict[str, Any]) -> None:
     response = await answered(one, CoreLedger(), mode="warn")
     assert "warnings" not in response
 
 
 @pytest.mark.parametrize("one", [POD, DEPLOYMENT], ids=["pod", "deployment"])
 @pytest.mark.parametrize("webhook", ["validate", "mutate"])
-async def test_in_mode_off_nobody_is_asked_and_nothing_is_changed(
+async def test_ledger_is_not_asked_and_nothing_changes_in_mode_off(
     one: dict[str, Any], webhook: str
 ) -> None:
     ledger = full()
@@ -94,7 +96,7 @@ async def test_who_is_exempt_exceeds_the_limit_and_is_charged(
 
 
 @pytest.mark.parametrize(("says", "own"), [("none", True), ("namespace", False)])
-async def test_policy_says_whether_a_denial_names_other_namespaces(says: str, own: bool) -> None:
+async def test_denial_names_other_namespaces_by_policy(says: str, own: bool) -> None:
     for one in (POD, DEPLOYMENT):
         ledger = full()
         await answered(one, ledger, foreign_holders=says)
@@ -147,7 +149,7 @@ async def test_a_ledger_that_is_down_holds_up_only_where_limits_hold(
         assert (await answered(one, ledger, mode=mode))["allowed"] is allowed
 
 
-async def test_being_exempt_is_no_way_around_a_ledger_that_is_down() -> None:
+async def test_exempt_user_is_refused_when_the_ledger_is_down() -> None:
     ledger = CoreLedger()
     ledger.answer = Denial(Reason.LEDGER_UNAVAILABLE, "down", transient=True)
     assert not (await answered(POD, ledger, exempt_users=("ada",)))["allowed"]
@@ -157,7 +159,7 @@ async def test_being_exempt_is_no_way_around_a_ledger_that_is_down() -> None:
 NO_POD_MISSING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 
 
-async def test_a_strict_surge_refuses_nobody_who_is_exempt() -> None:
+async def test_strict_surge_does_not_refuse_exempt_users() -> None:
     ledger = CoreLedger()
     ledger.limit(cards=2)
     old = manifest(DEPLOYMENTS, "web", replicas=2, strategy=NO_POD_MISSING)

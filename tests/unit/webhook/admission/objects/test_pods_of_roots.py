@@ -1,4 +1,4 @@
-"""Pods draw from the root whose controller made them, and from nobody else's."""
+"""Pods draw from the root whose controller made them, and from no other root."""
 
 from copy import deepcopy
 from typing import Any
@@ -104,7 +104,7 @@ async def test_pods_that_the_controller_makes_draw_from_the_envelope() -> None:
     assert team.ledger.used() == {f"limits.{GPU}": 3}
 
 
-async def test_what_goes_beyond_the_envelope_is_checked_and_the_denial_names_the_root() -> None:
+async def test_pod_beyond_the_envelope_is_denied_with_the_root() -> None:
     team = Namespace()
     team.ledger.limit(cards=3)
     await team.deploy()
@@ -115,7 +115,7 @@ async def test_what_goes_beyond_the_envelope_is_checked_and_the_denial_names_the
     assert f"beyond the envelope of {ROOT}" in response["status"]["message"]
 
 
-async def test_pods_that_anybody_else_makes_in_its_name_do_not_draw() -> None:
+async def test_pod_does_not_draw_when_another_user_makes_it() -> None:
     team = Namespace()
     team.ledger.limit(cards=3)
     await team.deploy()
@@ -128,7 +128,7 @@ async def test_pods_that_anybody_else_makes_in_its_name_do_not_draw() -> None:
     assert f"{ADA} made 2 objects" in problem
 
 
-async def test_of_who_is_believed_nothing_is_said() -> None:
+async def test_recognized_controller_is_not_a_problem() -> None:
     team = Namespace()
     await team.deploy()
     assert (await team.create("a"))["allowed"]
@@ -136,9 +136,7 @@ async def test_of_who_is_believed_nothing_is_said() -> None:
 
 
 @pytest.mark.parametrize(("username", "root"), [(REPLICATOR, ""), (ADA, BARRED)])
-async def test_under_an_owner_that_is_not_found_a_pod_stands_alone(
-    username: str, root: str
-) -> None:
+async def test_pod_counts_by_itself_when_its_owner_is_not_found(username: str, root: str) -> None:
     team = Namespace(manifest(JOBS, "other"))
     assert (await team.create(username=username))["allowed"]
     assert [one.root for one in team.reserved()] == [root]
@@ -162,7 +160,7 @@ async def test_a_root_that_the_ledger_does_not_have_is_shown_to_it_first() -> No
     assert reserve.root == ROOT
 
 
-async def test_a_root_is_shown_with_what_its_autoscaler_may_make_where_policy_says_so() -> None:
+async def test_root_is_shown_at_its_largest_size_when_the_policy_is_elastic_max() -> None:
     rays = Resource("ray.io", "v1", "rayclusters", "RayCluster")
     ray = manifest(rays, "ray")
     group = {"replicas": 1, "maxReplicas": 5, "template": template()}
@@ -211,7 +209,7 @@ async def test_a_slow_api_server_leaves_a_pod_to_stand_alone_within_the_limits()
     assert reasons(await team.create("b")) == ["QuotaExceeded"]
 
 
-async def test_a_slow_api_server_lets_nobody_draw_later_who_may_not() -> None:
+async def test_barred_pod_stays_barred_when_the_api_server_is_slow() -> None:
     team = Namespace()
     team.cluster.failing = ClusterUnavailable("down")
     await team.create(username=ADA)
@@ -308,7 +306,7 @@ async def test_a_pod_waits_without_a_hold_and_is_warned_when_there_is_no_room() 
     assert team.ledger.commands() == []
 
 
-async def test_a_pod_that_waits_is_warned_of_every_short_line_and_what_has_to_be_released() -> None:
+async def test_pending_pod_is_warned_of_every_shortage_and_needed_release() -> None:
     team = Namespace(on_exceeded="pending")
     team.ledger.limit(cards=1, memory=9_000)
     assert (await team.create("first", owner=None))["allowed"]
@@ -326,19 +324,19 @@ async def test_a_pod_that_does_not_wait_is_refused_also_where_others_wait() -> N
     assert reasons(await team.create(owner=None, gate="other.example/gate")) == ["ExceedsLimit"]
 
 
-async def test_a_gate_of_ones_own_saves_nobody_where_pods_do_not_wait() -> None:
+async def test_pod_with_its_own_gate_is_charged_when_pods_do_not_wait() -> None:
     team = Namespace()
     team.ledger.limit(cards=0)
     assert reasons(await team.create(owner=None, gate=GATE)) == ["ExceedsLimit"]
 
 
-async def test_a_pod_may_not_wait_in_the_name_of_somebody_elses_controller() -> None:
+async def test_pod_with_a_forged_controller_may_not_wait() -> None:
     team = Namespace(on_exceeded="pending")
     assert reasons(await team.create(username=ADA, gate=GATE)) == ["ForgedOwner"]
     assert (await team.create(gate=GATE))["allowed"]
 
 
-async def test_whoever_takes_the_gate_away_asks_for_everything() -> None:
+async def test_update_without_the_gate_asks_for_everything() -> None:
     team = Namespace(on_exceeded="pending")
     team.ledger.limit(cards=0)
     waiting, free = pod_of(owner=None, gate=GATE), pod_of(owner=None)

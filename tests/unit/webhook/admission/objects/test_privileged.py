@@ -27,7 +27,7 @@ def asking(limits: dict[str, str] | None = None, **more: Any) -> Pod:
 def beside(
     found: Pod, kind: str, name: str = "shell", *, at: int | None = None, **more: Any
 ) -> Pod:
-    """Return a pod with another container of a kind, privileged unless it is said otherwise."""
+    """Return a pod with another container of a kind, privileged by default."""
     made = deepcopy(found)
     container = {"name": name, "image": "i", "securityContext": PRIVILEGED, **more}
     listed = made["spec"].setdefault(kind, [])
@@ -137,7 +137,7 @@ async def test_an_older_privileged_debugging_container_lets_no_other_in(at: int)
     )
 
 
-async def test_a_debugging_container_that_is_not_privileged_is_added_beside_an_older_one() -> None:
+async def test_unprivileged_debugging_container_is_added_beside_another() -> None:
     ledger = CoreLedger()
     old = beside(asking(), "ephemeralContainers", "older")
     new = beside(old, "ephemeralContainers", "newer", at=0, securityContext={})
@@ -146,7 +146,7 @@ async def test_a_debugging_container_that_is_not_privileged_is_added_beside_an_o
     assert ledger.submitted == []
 
 
-async def test_a_privileged_debugging_container_is_added_where_no_card_is_asked_for() -> None:
+async def test_privileged_debugging_container_is_added_when_the_pod_has_no_cards() -> None:
     old = asking({})
     new = beside(old, "ephemeralContainers")
     assert (await answered(update(new, old, "ephemeralcontainers")))["allowed"]

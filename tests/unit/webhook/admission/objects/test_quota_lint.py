@@ -99,7 +99,7 @@ async def test_a_policy_whose_default_quota_is_in_bytes_is_refused() -> None:
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
-async def test_a_key_that_nobody_enforces_is_named(operation: str) -> None:
+async def test_unenforced_key_is_named(operation: str) -> None:
     [warning] = await warned(QUOTAS, {"hard": {"nvidia.com/gpumem": "8"}}, operation=operation)
     assert (
         warning
@@ -132,9 +132,7 @@ async def test_a_universe_quota_without_sense_is_named_as_such() -> None:
     assert "spec.hard" in warning
 
 
-async def test_a_universe_quota_of_another_cluster_than_the_authority_is_said_to_do_nothing() -> (
-    None
-):
+async def test_universe_quota_is_warned_about_outside_the_authority() -> None:
     elsewhere = AdmissionSettings(universe_authority=False)
     thing = {"metadata": {"name": "q", "uid": "u"}, "spec": {"hard": {"limits.nvidia.com/gpu": 8}}}
     [warning] = await answered(review(thing, **of(UNIVERSE_QUOTAS)), elsewhere)

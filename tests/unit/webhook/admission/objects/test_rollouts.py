@@ -1,4 +1,4 @@
-"""A roll-out that cannot end is warned of when it begins, and the warning costs no write."""
+"""A rollout that cannot end is warned of when it begins, and the warning costs no write."""
 
 import asyncio
 from copy import deepcopy
@@ -30,7 +30,7 @@ NOT_NOW = "this rollout stalls until there is room: "
 
 
 class RollOutLedger(CoreLedger):
-    """A ledger that fails, or never answers, when it is asked whether a roll-out could end."""
+    """A ledger that fails, or never answers, when it is asked whether a rollout could end."""
 
     def __init__(self, error: Exception | None = None) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ async def test_a_roll_out_that_can_never_end_is_let_in_with_a_warning() -> None:
     assert ledger.used() == {f"limits.{GPU}": 3}
 
 
-async def test_a_roll_out_that_others_leave_no_room_for_stands_still() -> None:
+async def test_rollout_stalls_when_others_leave_no_room() -> None:
     ledger = CoreLedger()
     ledger.limit(cards=4)
     async with serving(ledger, context=around(ledger)) as service:
@@ -117,7 +117,7 @@ async def test_a_roll_out_that_can_end_is_not_commented_on(cards: int, new: Mani
     [("1", "2", 7), ("2", "1", 7), ("1", "1", 4)],
     ids=["larger pods", "smaller pods", "equal pods"],
 )
-async def test_what_a_roll_out_needs_is_all_pods_of_one_template_with_one_of_the_other(
+async def test_rollout_needs_all_pods_of_one_template_with_one_of_the_other(
     before: str, after: str, needed: int
 ) -> None:
     for cards, told in ((needed, False), (needed - 1, True)):

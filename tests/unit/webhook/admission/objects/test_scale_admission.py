@@ -1,4 +1,4 @@
-"""A scale tells a number; what one replica asks for stands in the parent at the same version."""
+"""A scale has a number of replicas; the template is in the parent at the same version."""
 
 import asyncio
 from copy import deepcopy
@@ -61,7 +61,7 @@ class Namespace:
             return await service.post(one)
 
 
-async def test_an_increase_is_held_on_the_parent_at_the_version_that_it_builds_on() -> None:
+async def test_increase_is_held_on_the_parent_at_its_base_version() -> None:
     cluster = OwnerCluster(WEB)
     team = Namespace(cluster)
     team.ledger.limit(cards=3)
@@ -85,7 +85,7 @@ async def test_an_increase_is_held_on_the_parent_at_the_version_that_it_builds_o
 
 
 @pytest.mark.parametrize("to", [2, 1, 0])
-async def test_what_is_no_increase_passes_untouched(to: int) -> None:
+async def test_scale_passes_untouched_when_replicas_do_not_increase(to: int) -> None:
     cluster = OwnerCluster(WEB)
     team = Namespace(cluster)
     assert await team.scale(to) == {"uid": "call-1", "allowed": True}
@@ -142,7 +142,7 @@ async def test_a_scale_that_another_write_has_overtaken_is_left_to_its_next_try(
 
 
 @pytest.mark.parametrize("how", ["fails", "is silent", "is behind", "is not there"])
-async def test_without_the_parent_a_scale_is_allowed_and_says_so(
+async def test_scale_is_allowed_with_a_warning_when_the_parent_is_missing(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(namespaces, "LOOK_SECONDS", 0.01)

@@ -41,7 +41,7 @@ DEPLOYMENT = manifest(DEPLOYMENTS, "web", replicas=3)
 
 
 class Namespace:
-    """One namespace whose objects are reviewed, by a cluster that knows them."""
+    """One namespace whose objects are reviewed, by a cluster that has them."""
 
     def __init__(self, *objects: Manifest, catalog: KindCatalog = CATALOG, **policy: Any) -> None:
         self.ledger = CoreLedger()
@@ -85,7 +85,7 @@ LIGHT["spec"]["template"] = {"spec": {"containers": [{"name": "main"}]}}
 
 @pytest.mark.parametrize("old", [None, LIGHT], ids=["create", "update"])
 async def test_overhead_of_a_template_is_reviewed_as_it_is_charged(old: Manifest | None) -> None:
-    """What settlement would charge has to find room when it is written."""
+    """A write needs room for the amounts that settlement would charge."""
     ledger = CoreLedger()
     ledger.limit_keys({"requests.cpu": 4_000})
     rules = DemandRules(managed=("cpu",))
@@ -150,7 +150,7 @@ async def test_a_workload_that_asks_for_nothing_never_reaches_the_ledger() -> No
     assert team.cluster.asked == []
 
 
-async def test_only_the_increase_of_an_update_is_asked_for_after_its_base_is_shown() -> None:
+async def test_update_asks_for_its_increase_after_its_base_is_shown() -> None:
     team = Namespace()
     team.ledger.limit(cards=4)
     more = changed(DEPLOYMENT, replicas=4)
@@ -257,7 +257,7 @@ def misplaced() -> Manifest:
         ),
     ],
 )
-async def test_what_every_pod_would_be_refused_for_is_refused_before_there_is_one(
+async def test_workload_is_refused_when_each_pod_would_be(
     thing: Manifest, reason: str, field: str
 ) -> None:
     team = Namespace()
@@ -285,14 +285,14 @@ async def test_a_dry_run_changes_nothing() -> None:
     assert team.ledger.commands() == []
 
 
-async def test_memory_that_nobody_knows_is_refused_where_it_is_limited() -> None:
+async def test_unknown_memory_is_refused_when_it_is_limited() -> None:
     team = Namespace()
     team.ledger.limit(memory=8000)
     whole = manifest(DEPLOYMENTS, "web", template=template({GPU: "1"}))
     assert reasons(await team.answer(DEPLOYMENTS, whole)) == ["CardMemoryUnknown"]
 
 
-async def test_an_update_to_memory_that_nobody_knows_is_asked_for() -> None:
+async def test_update_to_unknown_memory_asks_for_it() -> None:
     team = Namespace()
     team.ledger.limit(memory=80_000)
     await team.answer(DEPLOYMENTS, DEPLOYMENT)
@@ -320,7 +320,7 @@ async def test_every_kind_reserves_what_was_worked_out_by_hand(kind: WorkloadKin
         assert demands == ([case.demand] if case.demand and kind.root else []), case.name
 
 
-# What belongs to another root
+# Objects of another root
 
 
 SET = manifest(SETS, "web-1", owner=DEPLOYMENT, replicas=3)
@@ -340,7 +340,7 @@ async def test_the_expected_controller_may_be_a_group() -> None:
     assert team.ledger.submitted == []
 
 
-async def test_what_anybody_else_makes_in_its_name_counts_by_itself_for_good() -> None:
+async def test_object_counts_by_itself_for_good_when_another_user_makes_it() -> None:
     team = Namespace(DEPLOYMENT)
     assert (await team.answer(SETS, SET))["allowed"]
     [reserve] = team.reserved()
@@ -354,9 +354,7 @@ async def test_what_anybody_else_makes_in_its_name_counts_by_itself_for_good() -
     assert [one.root for one in team.reserved()] == [BARRED, BARRED]
 
 
-async def test_a_forged_owner_without_replicas_is_refused_because_nothing_would_remember_it() -> (
-    None
-):
+async def test_forged_owner_is_refused_when_there_are_no_replicas() -> None:
     team = Namespace(DEPLOYMENT)
     assert reasons(await team.answer(SETS, changed(SET, replicas=0))) == ["ForgedOwner"]
 
@@ -410,7 +408,7 @@ async def test_a_controller_may_be_added_by_that_controller_alone(
         assert cause["field"] == "metadata.ownerReferences"
 
 
-async def test_a_reference_that_controls_nothing_may_be_added_by_anybody() -> None:
+async def test_any_user_may_add_a_reference_that_controls_nothing() -> None:
     team = Namespace(DEPLOYMENT)
     orphan = manifest(SETS, "web-1", replicas=3)
     new = deepcopy(orphan)
@@ -471,7 +469,7 @@ async def test_a_cron_job_of_which_one_run_can_never_fit_is_warned_of() -> None:
 # Roll-outs
 
 
-async def test_a_surge_is_reserved_where_policy_says_so() -> None:
+async def test_surge_is_reserved_by_policy() -> None:
     team = Namespace(surge="reserve")
     image = changed(DEPLOYMENT, template=template(version="2"))
     image["metadata"]["generation"] = 2
@@ -490,14 +488,14 @@ def rays(replicas: int) -> Manifest:
     return ray
 
 
-async def test_what_an_autoscaler_may_make_is_asked_for_at_once_where_policy_says_so() -> None:
+async def test_autoscaled_workload_asks_for_its_largest_size_by_policy() -> None:
     team = Namespace(elastic="max")
     assert (await team.answer(RAYS, rays(2)))["allowed"]
     assert (await team.answer(RAYS, changed(rays(4)), rays(2)))["allowed"]
     assert [one.demand[GPU] for one in team.reserved()] == [5]
 
 
-async def test_an_autoscaler_asks_for_each_increase_where_policy_does_not_say_otherwise() -> None:
+async def test_autoscaled_workload_asks_for_each_increase_by_default() -> None:
     team = Namespace()
     assert (await team.answer(RAYS, rays(2)))["allowed"]
     assert (await team.answer(RAYS, changed(rays(4)), rays(2)))["allowed"]
