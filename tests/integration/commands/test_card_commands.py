@@ -91,20 +91,20 @@ def test_cards_as_of_a_position(store: Path) -> None:
     assert used_of(store, "--at", "1") == {}
 
 
-def test_a_node_without_cards_is_no_failure(store: Path) -> None:
+def test_a_node_without_cards_passes(store: Path) -> None:
     shown = gpuledger("cards", "n9", store=store)
     assert (shown.status, shown.out) == (0, "")
     assert "No cards of node n9 found." in shown.err
 
 
-def test_cards_are_no_part_of_what_is_told_of_quotas(store: Path) -> None:
+def test_usage_of_quotas_contains_no_cards(store: Path) -> None:
     (line,) = gpuledger("usage", "-o", "json", store=store).json
     assert (line["quota"], line["used"]) == ("gpus", 17_000)
     (limit,) = gpuledger("quota", "list", "-o", "json", store=store).json
     assert limit["quota"] == "gpus"
 
 
-def test_history_tells_where_a_pod_was_placed(store: Path) -> None:
+def test_history_shows_where_a_pod_was_placed(store: Path) -> None:
     events = gpuledger("history", "-n", "team-a", "-o", "json", store=store).json
     assert events[-1]["note"].startswith("placed on node n1: proxy on card GPU-a 1000 MiB 5 %")
 
@@ -156,7 +156,7 @@ def test_a_card_without_room_denies_a_resize(store: Path) -> None:
         ("--cores", "96", "It can never fit: at most 95 % of the cores now"),
     ],
 )
-def test_a_denied_resize_says_how_much_fits_the_card_and_the_quota(
+def test_a_denied_resize_reports_how_much_fits_card_and_quota(
     store: Path, option: str, amount: str, advice: str
 ) -> None:
     denied = gpuledger(*RESIZE, option, amount, "--dry-run", store=store)
@@ -166,7 +166,7 @@ def test_a_denied_resize_says_how_much_fits_the_card_and_the_quota(
     assert gpuledger(*RESIZE, option, most, "--dry-run", store=store).status == 0
 
 
-def test_a_resize_that_fits_in_neither_amount_says_both(store: Path) -> None:
+def test_a_resize_that_fits_in_neither_amount_names_both(store: Path) -> None:
     denied = gpuledger(*RESIZE, "--memory", "30000", "--cores", "200", store=store)
     memory = "It can never fit: at most 14500 MiB now"
     assert f"{memory}, and at most 95 % of the cores now" in denied.err

@@ -114,7 +114,7 @@ def test_a_pod_is_explained_with_numbers_and_nothing_is_reserved(store: Path) ->
     assert gpuledger("audit", "verify", "-o", "json", store=store).json["position"] == before
 
 
-def test_replay_tells_every_event_with_the_balance_after_it(store: Path) -> None:
+def test_replay_prints_every_event_with_the_balance_after_it(store: Path) -> None:
     told = gpuledger("audit", "replay", "-n", "team-a", "-o", "json", store=store)
     limited, reserved = map(json.loads, told.out.splitlines())
     assert limited["type"] == "LimitSet"
@@ -203,7 +203,7 @@ def test_a_log_that_was_tampered_with_is_named_by_position_and_not_written(
 
 
 async def _rewrite(path: Path, tamper: Callable[[list[bytes]], list[bytes]]) -> None:
-    """Replace the whole stream by another one, as somebody with all rights could."""
+    """Replace the whole stream by another one, as an administrator could."""
     settings = Settings(store_dir=str(path))
     async with open_log(settings) as found:
         stored = [entry.payload async for batch in found.log.read(1, 2) for entry in batch]
@@ -235,7 +235,7 @@ async def _loosen(path: Path) -> None:
         await found.log.connection.api(f"STREAM.UPDATE.{wanted.name}", loose)
 
 
-def test_a_store_whose_log_is_gone_is_lost_and_not_begun_anew(copy: Path) -> None:
+def test_a_store_whose_log_is_gone_is_lost_and_not_made_again(copy: Path) -> None:
     shutil.rmtree(copy / "nats")
     report = gpuledger("audit", "verify", "-o", "json", store=copy)
     assert report.status == 1

@@ -1,4 +1,4 @@
-"""The demo as its users run it, and what it says when the service cannot start."""
+"""The demo as its users run it, and its message when the service cannot start."""
 
 import re
 import socket
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(170)]
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Path]:
-    """One run with settings around that would lead it astray, and where it had its files."""
+    """One run, with misleading settings around it, and the folder of its files."""
     folder = tmp_path_factory.mktemp("demo")
     ended = gpuledger(
         "demo",
@@ -63,7 +63,7 @@ def test_the_demo_leaves_nothing_behind(shown: tuple[Ended, Path]) -> None:
     assert list(shown[1].iterdir()) == []
 
 
-async def test_a_service_that_cannot_listen_is_broken_and_its_log_says_why(tmp_path: Path) -> None:
+async def test_a_service_that_cannot_listen_is_broken_and_logs_why(tmp_path: Path) -> None:
     service = DemoService(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         service.address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -73,7 +73,7 @@ async def test_a_service_that_cannot_listen_is_broken_and_its_log_says_why(tmp_p
     assert service.address in "\n".join(service.tail())
 
 
-async def test_a_command_that_fails_is_broken_with_what_it_said(tmp_path: Path) -> None:
+async def test_a_command_that_fails_is_broken_with_its_output(tmp_path: Path) -> None:
     service = DemoService(tmp_path)
     with pytest.raises(FailedClaim, match=f"exit status 3: .*{re.escape(str(tmp_path))}"):
         await service.command("usage")

@@ -46,7 +46,7 @@ def test_where_a_pod_fits_is_a_table(store: Path) -> None:
     assert "Quotas: Allowed: there is room." in shown.err
 
 
-def test_what_would_help_is_told_and_the_status_is_a_denial(store: Path) -> None:
+def test_the_remedy_is_printed_and_the_status_is_a_denial(store: Path) -> None:
     shown = gpuledger("fit", "-f", "-", stdin=pod(8_002), store=store)
     assert shown.status == 4
     assert shown.out.splitlines()[1].split()[:3] == ["n1", "no", "0"]
@@ -70,7 +70,7 @@ def test_an_earlier_position_is_asked_as_it_was(store: Path) -> None:
     assert "As of position 1 of 3." in shown.err
 
 
-def test_a_time_before_the_log_knows_no_node(store: Path) -> None:
+def test_a_time_before_the_log_has_no_node(store: Path) -> None:
     shown = gpuledger("fit", "-f", "-", "--at", "2020-01-01", stdin=pod(1), store=store)
     assert (shown.status, shown.out) == (4, "")
     assert "No node has announced cards." in shown.err

@@ -118,7 +118,7 @@ async def test_hami_is_known_by_labels_and_by_images(
         workload("x", labels={"app.kubernetes.io/component": "hami-webui"}),
     ],
 )
-async def test_what_is_no_hami_is_not_asked_about(
+async def test_other_software_than_hami_is_not_asked_about(
     server: Server, client: ApiClient, other: Any
 ) -> None:
     server.deployments = [other]

@@ -1,4 +1,4 @@
-"""What reading commands show of roots, quotas over many namespaces, and corrections."""
+"""Reading commands about roots, quotas over many namespaces, and corrections."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +32,7 @@ STEPS: list[commands.AnyCommand] = [
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger with a root, a pod of it, and a pod that nobody let in."""
+    """A ledger with a root, a pod of it, and a pod that was not reviewed."""
     path = tmp_path_factory.mktemp("ledger") / "store"
     asyncio.run(_write(path))
     return path
@@ -54,7 +54,7 @@ def test_drift_names_what_was_corrected_and_what_is_over_its_limit(store: Path) 
     assert f"universe/company {KEY} 4 of 3" in table.out
 
 
-def test_no_drift_is_no_failure(store: Path) -> None:
+def test_a_ledger_without_drift_passes(store: Path) -> None:
     quiet = gpuledger("drift", "--since", "2100-01-01", store=store)
     assert (quiet.status, quiet.out) == (0, "")
     assert "No corrections found." in quiet.err
@@ -88,13 +88,13 @@ def test_a_root_is_one_holder_and_its_pods_are_shown_when_asked_for(store: Path)
     assert (pod["key"], pod["root"]) == ("pods/web-1", WEB)
 
 
-def test_a_quota_tells_in_words_what_it_covers(store: Path) -> None:
+def test_a_quota_describes_what_it_covers(store: Path) -> None:
     (limit,) = gpuledger("quota", "list", "-o", "json", store=store).json
     assert limit["covers"] == "namespaces with tier in (gold) of all clusters"
     assert limit["selects"] == ""
 
 
-def test_replay_tells_roots_and_labels_in_words(store: Path) -> None:
+def test_replay_describes_roots_and_labels(store: Path) -> None:
     told = gpuledger("audit", "replay", store=store).out.splitlines()
     assert any("Described" in line and "is name=team-a, tier=gold" in line for line in told)
     assert any("pods/web-1" in line and f"draws from {WEB}" in line for line in told)

@@ -1,4 +1,4 @@
-"""What the pages show is what happens."""
+"""The pages show the real output of their commands."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize("page", ["tutorial.md", "reference/http-api.md"])
-def test_a_page_prints_what_it_says(page: str, tmp_path: Path) -> None:
+def test_a_page_shows_the_real_output(page: str, tmp_path: Path) -> None:
     steps = steps_of((DOCS / page).read_text())
     assert len(steps) > 5
     for step, found in zip(steps, run([step.command for step in steps], tmp_path), strict=True):

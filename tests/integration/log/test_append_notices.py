@@ -1,4 +1,4 @@
-"""News of the log: replicas hear at once that another one has written."""
+"""Notices of appends: replicas learn at once that another one has written."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from ledger.log.writer.writer_settings import WriterSettings
 pytestmark = pytest.mark.integration
 
 SELDOM = WriterSettings(refresh_seconds=30.0)
-"""A replica that hears nothing looks at the log long after the test has ended."""
+"""A replica without notices looks at the log long after the test has ended."""
 
 HEARD_SECONDS = 5.0
 
@@ -52,11 +52,11 @@ def reserve(number: int) -> Reserve:
 
 async def applied(writer: Writer, position: int) -> None:
     async with asyncio.timeout(HEARD_SECONDS):
-        while writer.state.position < position:  # noqa: ASYNC110 - the state tells nobody
+        while writer.state.position < position:  # noqa: ASYNC110 - the state sends no signal
             await asyncio.sleep(0.005)
 
 
-async def test_a_replica_that_is_idle_knows_at_once_what_another_has_stored(
+async def test_an_idle_replica_reads_at_once_what_another_has_stored(
     nats_server: NatsServer, shard: str
 ) -> None:
     async with (
@@ -69,7 +69,7 @@ async def test_a_replica_that_is_idle_knows_at_once_what_another_has_stored(
             await applied(other, answer.position)
 
 
-async def test_a_replica_that_is_not_told_learns_of_it_when_it_is_asked_itself(
+async def test_a_replica_without_notice_reads_on_when_it_is_asked(
     nats_server: NatsServer, shard: str
 ) -> None:
     async with (
@@ -83,7 +83,7 @@ async def test_a_replica_that_is_not_told_learns_of_it_when_it_is_asked_itself(
         assert other.state.position == one.state.position + 1
 
 
-async def test_what_is_no_news_is_passed_over(nats_server: NatsServer, shard: str) -> None:
+async def test_other_messages_than_notices_are_ignored(nats_server: NatsServer, shard: str) -> None:
     async with (
         replica(nats_server, shard, "a") as (one, _),
         replica(nats_server, shard, "b") as (other, _),

@@ -250,7 +250,7 @@ async def test_the_server_listens_on_the_loopback_interface_only(
     assert configuration.count("127.0.0.1") == 2
 
 
-async def test_a_server_that_cannot_start_says_why_and_frees_the_store(tmp_path: Path) -> None:
+async def test_a_server_that_cannot_start_reports_why_and_frees_the_store(tmp_path: Path) -> None:
     (tmp_path / "nats").write_text("a file where the server wants a directory")
     with pytest.raises(ServerFailed, match=r"(?i)not a directory|storage directory"):
         await EmbeddedServer(EmbeddedSettings(store=tmp_path)).start()
@@ -301,7 +301,7 @@ async def test_a_server_that_could_not_write_stores_again_once_there_is_room(
 
 
 @pytest.mark.parametrize("left", [b"", b"\n", b"\x93\xff"])
-async def test_a_password_file_that_holds_none_is_made_anew(tmp_path: Path, left: bytes) -> None:
+async def test_an_empty_password_file_is_written_again(tmp_path: Path, left: bytes) -> None:
     (tmp_path / "nats.password").write_bytes(left)
     async with EmbeddedServer(EmbeddedSettings(store=tmp_path)) as server:
         log = await opened(server.address, create=True)

@@ -1,4 +1,4 @@
-"""Hints: replicas hear what others are about to do, and never what they said themselves."""
+"""Hints: replicas receive each other's assumed placements, and never their own."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ HEARD_SECONDS = 5.0
 
 
 class Listener:
-    """Keeps what it hears; the last hint of a test is `end`."""
+    """Keeps the received hints; the last hint of a test is `end`."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
@@ -42,7 +42,7 @@ async def replica(
     hints, listener = Hints(), Listener()
     hints.on_hint(listener.hear)
     await hints.start(log.connection, log.names, name)
-    # The server answers in order, so that it knows of the subscription then.
+    # The server answers in order, so that it has the subscription then.
     await log.connection.api("INFO")
     running = asyncio.create_task(hints.run(log.connection, log.names))
     try:
@@ -57,12 +57,12 @@ async def replica(
 async def two(
     server: NatsServer, shard: str
 ) -> AsyncIterator[tuple[Hints, Listener, JetStreamLog]]:
-    """Run a replica that tells, and another one that listens; yields the log of the first, too."""
+    """Run a replica that sends hints and one that receives; yields the log of the first, too."""
     async with replica(server, shard, "a") as (one, _, log), replica(server, shard, "b") as other:
         yield one, other[1], log
 
 
-async def test_all_others_hear_a_hint_and_who_gave_it_does_not(
+async def test_all_other_replicas_receive_a_hint_and_its_sender_does_not(
     nats_server: NatsServer, shard: str
 ) -> None:
     async with (
@@ -88,7 +88,7 @@ async def test_of_more_hints_than_there_is_room_for_the_oldest_are_lost(
         assert heard == [str(number).encode() for number in range(11, HINTS_MAX + 10)]
 
 
-async def test_a_hint_that_is_too_long_is_not_told(nats_server: NatsServer, shard: str) -> None:
+async def test_a_hint_that_is_too_long_is_not_sent(nats_server: NatsServer, shard: str) -> None:
     async with two(nats_server, shard) as (one, other, _):
         one.tell(b"x" * (HINT_BYTES_MAX + 1))
         one.tell(b"end")
@@ -111,7 +111,7 @@ async def test_a_message_that_is_none_of_ours_is_passed_over(
         assert logs == []
 
 
-async def test_hints_are_told_again_after_the_server_was_away(
+async def test_hints_are_sent_again_after_the_server_was_away(
     nats_server: NatsServer, shard: str
 ) -> None:
     async with two(nats_server, shard) as (one, other, _):

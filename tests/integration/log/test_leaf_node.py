@@ -204,7 +204,7 @@ async def test_the_edge_names_the_cut_link_and_resumes_when_it_is_back(
         assert set(edge.state.namespaces["c1/red"].entries) == {"pods/meanwhile", "pods/after"}
 
 
-async def test_a_stalled_link_is_found_and_told_within_the_deadline_of_a_review(
+async def test_a_stalled_link_is_reported_within_the_deadline_of_a_review(
     two: Clusters, opened: tuple[JetStreamLog, JetStreamLog]
 ) -> None:
     near, far = opened
@@ -252,7 +252,7 @@ async def test_an_owner_beyond_the_link_decides_until_the_link_is_cut(
 
 
 async def written_by(log: JetStreamLog) -> str:
-    """Return who wrote the newest record."""
+    """Return the writer of the newest record."""
     payload = await log.get((await log.extent()).last)
     assert payload is not None
     return records.decode(payload)[0].writer

@@ -1,4 +1,4 @@
-"""The preferred writer: who it is, and that commands find it, or somebody, in time."""
+"""The preferred writer: its lease, and that commands find it, or another writer, in time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -43,7 +43,7 @@ def names(shard: str) -> StreamNames:
 
 
 class Recorder:
-    """A ledger that answers what it is told and remembers what it was asked."""
+    """A ledger that gives a fixed answer and remembers the commands."""
 
     def __init__(self, answer: Accepted | Denial | None) -> None:
         self.answer = answer
@@ -94,7 +94,7 @@ async def test_one_of_two_replicas_is_the_owner_and_both_know(
         await owner.stop()
 
 
-async def test_a_lease_taken_by_somebody_faster_is_not_taken_again(
+async def test_a_lease_taken_by_a_faster_replica_is_not_taken_again(
     dial: Dial, names: StreamNames
 ) -> None:
     first = Lease(await dial(), names, writer="w1", settings=QUICK)
@@ -183,7 +183,7 @@ async def test_every_cluster_of_a_shard_has_a_lease_of_its_own(
         await bidder.stop()
 
 
-def test_a_writer_id_that_is_no_subject_is_refused(names: StreamNames) -> None:
+def test_a_writer_id_that_is_not_a_subject_is_refused(names: StreamNames) -> None:
     with pytest.raises(ValueError, match=r"a\.b"):
         Lease(NatsConnection(Access(()), 1.0), names, writer="a.b")
 
@@ -316,7 +316,7 @@ async def test_commands_on_their_way_are_bounded(dial: Dial, names: StreamNames)
     await server.stop()
 
 
-async def test_an_owner_with_too_much_to_do_says_so_at_once(dial: Dial, names: StreamNames) -> None:
+async def test_an_overloaded_owner_refuses_at_once(dial: Dial, names: StreamNames) -> None:
     remote = Recorder(None)
     server = CommandServer(
         await dial(),
@@ -359,7 +359,7 @@ async def test_commands_are_taken_again_after_a_restart_of_the_server(
     assert await forwarder.submit(COMMAND) == LOCAL
     await own_server.start()
     async with asyncio.timeout(15):
-        while await forwarder.submit(COMMAND) != REMOTE:  # noqa: ASYNC110 (nothing tells)
+        while await forwarder.submit(COMMAND) != REMOTE:  # noqa: ASYNC110 (there is no signal)
             await asyncio.sleep(0.05)
     await server.stop()
     await far.close()
@@ -373,6 +373,6 @@ async def test_a_client_that_closed_itself_is_replaced(dial: Dial, names: Stream
     await client.close()
     assert await server._connection.client() is not client
     async with asyncio.timeout(15):
-        while await forwarder.submit(COMMAND) != REMOTE:  # noqa: ASYNC110 (nothing tells)
+        while await forwarder.submit(COMMAND) != REMOTE:  # noqa: ASYNC110 (there is no signal)
             await asyncio.sleep(0.05)
     await server.stop()

@@ -1,4 +1,4 @@
-"""What every log promises: on the real server, across a leaf node, by requests and in memory."""
+"""The contract of every log: on the real server, across a leaf node, by requests, in memory."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 15.0
 
 @pytest.fixture(params=["memory", "jetstream", "leaf", "requests"])
 def settings(request: pytest.FixtureRequest, shard: str) -> JetStreamSettings | None:
-    """Say where the log is: on a server, beyond a leaf node, or with None in memory.
+    """The place of the log: on a server, beyond a leaf node, or with None in memory.
 
     With `requests` it is read as agents read it, without consumers.
     """
@@ -136,7 +136,7 @@ async def test_the_extent_is_as_new_as_every_acknowledged_append(connect: Connec
         assert (await reader.extent()).last == expected + 1
 
 
-async def test_the_extent_tells_size_and_maximum(log: AnyLog) -> None:
+async def test_the_extent_contains_size_and_maximum(log: AnyLog) -> None:
     before = await log.extent()
     await log.append(b"x" * 1000, 0)
     after = await log.extent()
@@ -178,7 +178,7 @@ async def test_an_empty_range_yields_nothing(log: AnyLog) -> None:
     assert await collect(log.read(3, 2), 1) == []
 
 
-async def test_reading_past_the_end_says_that_records_are_lost(log: AnyLog) -> None:
+async def test_reading_past_the_end_reports_lost_records(log: AnyLog) -> None:
     await fill(log, 2)
     with pytest.raises(Lost, match="ends at 2"):
         await collect(log.read(1, 4), 4)
@@ -207,7 +207,7 @@ async def test_a_follower_ends_when_its_log_is_closed(log: AnyLog) -> None:
         assert len(await following) <= 1
 
 
-async def test_a_closed_log_says_so(log: AnyLog) -> None:
+async def test_a_closed_log_raises_an_error(log: AnyLog) -> None:
     await log.close()
     with pytest.raises(Unreachable, match="closed"):
         await log.append(b"x", 0)

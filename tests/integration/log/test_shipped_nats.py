@@ -38,7 +38,7 @@ async def test_the_shipped_servers_keep_a_log_that_is_fit_for_production(
 
 
 @pytest.mark.parametrize(("user", "password"), [("", ""), ("gpuledger", "wrong")])
-async def test_nobody_connects_without_the_password(
+async def test_no_client_connects_without_the_password(
     servers: list[ShippedServer], user: str, password: str
 ) -> None:
     await asyncio.gather(*(server.ready() for server in servers))

@@ -64,7 +64,7 @@ async def leader_of(log: JetStreamLog, servers: list[NatsServer]) -> NatsServer:
 
 
 class Appender:
-    """Appends as the writer does: an unclear append is settled by what stands at its position."""
+    """Appends as the writer does: the record at its position settles an unclear append."""
 
     def __init__(self, log: JetStreamLog) -> None:
         self.log = log

@@ -81,7 +81,7 @@ class Clients:
         self._tasks = [asyncio.create_task(self._create(number)) for number in range(count)]
 
     async def full(self) -> None:
-        """Go on without a pause, until each client was told that the limit is reached."""
+        """Go on without a pause, until each client got a denial at the limit."""
         self.pause = 0.0
         async with asyncio.timeout(120):
             await asyncio.gather(*self._tasks)
@@ -111,7 +111,7 @@ class Clients:
 
 
 async def answer(http: httpx2.AsyncClient, review: dict) -> tuple[bool, str]:
-    """Post a review; return whether it was allowed, and what was said."""
+    """Post a review; return whether it was allowed, and the message."""
     posted = await http.post("/admission/validate", json=review)
     assert posted.status_code == 200, posted.text
     response = posted.json()["response"]
@@ -147,7 +147,7 @@ async def test_two_clusters_share_a_limit_over_a_link_that_breaks_under_load(
     assert max(one.slowest for one in creating) < 10
 
 
-async def test_a_cut_off_cluster_says_so_and_the_others_go_on(
+async def test_a_cut_off_cluster_reports_it_and_the_others_go_on(
     two: Clusters, services: tuple[ServiceProcess, ServiceProcess]
 ) -> None:
     west, east = services
@@ -157,7 +157,7 @@ async def test_a_cut_off_cluster_says_so_and_the_others_go_on(
     async with west.client() as near, east.client() as far:
         assert (await answer(far, creation("before")))[0]
         await two.between.cut()
-        # What was asked in the moment of the cut is not answered; what is asked later is told why.
+        # Requests at the moment of the cut get no answer; later ones get the reason.
         async with asyncio.timeout(15):
             reason = await asyncio.to_thread(east.wait_for, "ledger", ok=False)
             while "domain hub is out of reach" not in reason:

@@ -34,7 +34,7 @@ def forbid_growth(server: NatsServer) -> None:
 
 @contextmanager
 def served(store: Path, server: NatsServer, *options: str) -> Iterator[ServiceProcess]:
-    """The service on a server, which it knows by its monitoring port, too."""
+    """The service on a server, with the address of its monitoring."""
     service = ServiceProcess(store, f"--nats={server.url}", *options)
     service.start()
     try:
@@ -128,7 +128,7 @@ async def _on_a_full_file_system(tmp_path: Path) -> None:
                 assert server.process is not None
                 with pytest.raises(OSError, match="No space left"):
                     _fill(Path(f"/proc/{server.process.pid}/root{disk}/hog"))
-                # What is left of a block that was begun may take some records.
+                # The rest of a block that was begun may take some records.
                 while (await post(client, f"p-{os.urandom(4).hex()}"))["allowed"]:
                     pass
             await refused(service, Reason.LEDGER_UNAVAILABLE, "(no space left on device)")

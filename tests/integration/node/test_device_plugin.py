@@ -103,7 +103,7 @@ async def test_a_container_with_the_cards_of_another_does_not_start(tmp_path: Pa
             await node.kubelet.start_container("b-uid", "main")
         assert node.limits("b-uid") == {CARDS[0]: 0}
         assert "another order" in node.allocation("b-uid").problem
-        # Whose turn it was is known now: the next one is not led astray by it.
+        # The order is certain now: it does not mislead the next one.
         await node.kubelet.admit("team", "a", "a-uid", ONE)
         await node.kubelet.start_container("a-uid", "main")
         assert node.limits("a-uid") == {CARDS[0]: 1_000}
@@ -142,7 +142,7 @@ async def test_init_and_app_containers_with_the_same_devices_have_own_limits(
         assert node.limits("a-uid", "serve") == {CARDS[1]: 90}
 
 
-async def test_an_init_container_and_an_app_with_equal_devices_are_told_apart(
+async def test_an_init_container_and_an_app_with_equal_devices_are_distinguished(
     tmp_path: Path,
 ) -> None:
     placed = (
@@ -157,7 +157,7 @@ async def test_an_init_container_and_an_app_with_equal_devices_are_told_apart(
         assert node.limits("a-uid", "train") == {CARDS[0]: 70}
 
 
-async def test_a_pod_nobody_placed_is_rejected_with_what_to_do(tmp_path: Path) -> None:
+async def test_an_unplaced_pod_is_rejected_with_a_remedy(tmp_path: Path) -> None:
     async with node_in(tmp_path, container("a", share(0), share(1)), allocate_seconds=0.2) as node:
         with pytest.raises(Rejected, match=r"FAILED_PRECONDITION.*1 devices.*1 were placed.*sched"):
             await node.kubelet.admit("team", "b", "b-uid", ONE)
@@ -189,7 +189,7 @@ async def test_a_ledger_that_is_out_of_reach_is_waited_for(tmp_path: Path) -> No
         await node.kubelet.start_container("a-uid", "main")
 
 
-async def test_who_was_answered_last_is_told_that_the_ledger_is_out_of_reach(
+async def test_the_last_answer_reports_that_the_ledger_is_out_of_reach(
     tmp_path: Path,
 ) -> None:
     async with node_in(tmp_path, outage_seconds=0.1) as node:
@@ -237,7 +237,7 @@ async def test_a_plugin_keeps_its_answer_when_it_restarts_before_the_start(
             assert node.limits("a-uid") == {CARDS[0]: 5}
 
 
-async def test_a_card_that_falls_ill_is_told_at_once_and_again_when_it_recovers(
+async def test_an_unhealthy_card_is_reported_at_once_and_when_it_recovers(
     tmp_path: Path,
 ) -> None:
     async with node_in(tmp_path) as node:
@@ -339,7 +339,7 @@ async def test_the_kubelet_finishes_a_pod_before_it_begins_another(tmp_path: Pat
 
 
 @pytest.mark.parametrize("writes_checkpoint", [True, False])
-async def test_a_guess_does_not_outlive_the_next_question(
+async def test_an_assumption_ends_with_the_next_request(
     tmp_path: Path, writes_checkpoint: bool
 ) -> None:
     first, second, third = (

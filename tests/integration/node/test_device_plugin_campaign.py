@@ -1,4 +1,4 @@
-"""Random lives of a node: whoever starts has its own cards and limits, whatever happened before.
+"""Random lives of a node: each started container has its own cards and limits.
 
 Pods are placed, admitted in any order, started, resized and ended; kubelet and plugin restart, and
 records are lost. One seed decides everything.
@@ -49,7 +49,7 @@ class Life:
         self.started = self.refused = 0
 
     async def start_plugin(self) -> None:
-        """Run a plugin that knows what is on disk."""
+        """Run a plugin with the files on disk."""
         self.kubelet.lists.clear()
         self.plugin = DevicePluginServer(self.settings, self.placed)
         self.plugin.devices.replace([card(0), card(1), card(2)])
@@ -100,7 +100,7 @@ class Life:
         try:
             answer = await self.kubelet.start_container(uid, name)
         except NotStarted as error:
-            # With CDI everybody starts, without it who was not given another's cards.
+            # With CDI all containers start, without it those that were not given another's cards.
             if self.cdi or not any(why in str(error) for why in PERMANENT):
                 raise
             self.refused += 1
@@ -208,7 +208,9 @@ async def run(seed: int, directory: Path) -> Life:
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_whoever_starts_has_its_own_cards_and_limits(seed: int, tmp_path: Path) -> None:
+async def test_each_started_container_has_its_own_cards_and_limits(
+    seed: int, tmp_path: Path
+) -> None:
     await run(seed, tmp_path)
 
 
@@ -223,7 +225,7 @@ async def test_the_campaign_starts_many_and_refuses_some(tmp_path: Path) -> None
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 400))
-async def test_whoever_starts_has_its_own_cards_and_limits_in_many_lives(
+async def test_each_started_container_has_its_own_cards_in_many_lives(
     seed: int, tmp_path: Path
 ) -> None:
     await run(seed, tmp_path)

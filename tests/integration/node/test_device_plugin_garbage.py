@@ -1,4 +1,4 @@
-"""What the device plugin keeps of containers is removed when they are gone, and nothing else."""
+"""The device plugin's records of containers are removed when they are gone, and no others."""
 
 import asyncio
 import os
@@ -76,7 +76,7 @@ async def test_a_forgotten_container_keeps_limits_while_the_ledger_places_it(
     async with node_in(tmp_path, container("a", share(0))) as node:
         await node.run("a")
         found = node.allocation("a-uid")
-        # Somebody removes the checkpoint, and the kubelet starts again without it.
+        # The checkpoint is removed, and the kubelet starts again without it.
         node.kubelet.end("a-uid")
         node.kubelet.write_checkpoint()
         assert await node.collect() == 0
@@ -85,7 +85,7 @@ async def test_a_forgotten_container_keeps_limits_while_the_ledger_places_it(
         assert await node.collect() == 1
 
 
-async def test_a_tenant_with_many_files_keeps_nobody_waiting(
+async def test_a_tenant_with_many_files_does_not_delay_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()

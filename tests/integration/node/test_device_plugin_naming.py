@@ -1,4 +1,4 @@
-"""Which pod it is that the kubelet asks about and starts, whatever it says of it, in any order."""
+"""The pod that the kubelet asks about and starts is identified, in any order and by any source."""
 
 import asyncio
 import itertools
@@ -48,7 +48,7 @@ async def test_the_checkpoint_suffices_where_the_pod_resources_api_is_silent(
         assert node.limits("a-uid") == {CARDS[0]: 1_000}
 
 
-async def test_nobody_starts_whom_the_kubelet_does_not_name(tmp_path: Path) -> None:
+async def test_no_container_starts_that_the_kubelet_does_not_name(tmp_path: Path) -> None:
     async with node_in(tmp_path, container("a", share(0)), verify_seconds=0.2) as node:
         node.kubelet.speaks_of_pods = node.kubelet.writes_checkpoint = False
         await node.kubelet.admit("team", "a", "a-uid", ONE)
@@ -62,7 +62,7 @@ async def test_nobody_starts_whom_the_kubelet_does_not_name(tmp_path: Path) -> N
         assert node.limits("a-uid") == {CARDS[0]: 1_000}
 
 
-async def test_nobody_starts_whom_the_kubelet_names_in_two_ways(tmp_path: Path) -> None:
+async def test_no_container_starts_that_the_kubelet_names_in_two_ways(tmp_path: Path) -> None:
     placed = container("a", share(0)), container("b", share(1), share(0))
     async with node_in(tmp_path, *placed, verify_seconds=0.2) as node:
         await node.kubelet.admit("team", "a", "a-uid", ONE)
@@ -72,7 +72,7 @@ async def test_nobody_starts_whom_the_kubelet_names_in_two_ways(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations("abc")))
-async def test_whatever_the_order_nobody_gets_the_cards_or_limits_of_another(
+async def test_no_container_gets_the_cards_of_another_in_any_order(
     tmp_path: Path, order: tuple[str, ...]
 ) -> None:
     shares = {"a": share(0, 11), "b": share(1, 22), "c": share(0, 33)}
@@ -93,7 +93,7 @@ async def test_whatever_the_order_nobody_gets_the_cards_or_limits_of_another(
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations("abc")))
-async def test_with_cdi_everybody_starts_whatever_the_order(
+async def test_with_cdi_all_containers_start_in_any_order(
     tmp_path: Path, order: tuple[str, ...]
 ) -> None:
     shares = {"a": share(0, 11), "b": share(1, 22), "c": share(0, 33)}

@@ -1,4 +1,4 @@
-"""What the device plugin has answered is remembered, by it or by the kubelet, and used once."""
+"""The device plugin's answers are remembered, by it or by the kubelet, and used once."""
 
 import shutil
 from pathlib import Path

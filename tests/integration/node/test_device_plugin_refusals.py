@@ -1,4 +1,4 @@
-"""What the device plugin cannot do it refuses, and says why, and nothing is left of it."""
+"""Requests that the device plugin cannot serve are refused with a reason, and leave nothing."""
 
 import errno
 import os
@@ -35,7 +35,7 @@ async def test_a_pod_whose_placement_is_gone_does_not_start(tmp_path: Path) -> N
         ([f"{CARDS[0]}-4"], "not advertised"),
     ],
 )
-async def test_ids_that_nobody_can_have_are_refused_by_name(
+async def test_impossible_ids_are_refused_by_name(
     tmp_path: Path, ids: list[str], told: str
 ) -> None:
     async with node_in(tmp_path, container("a", share(0))) as node:

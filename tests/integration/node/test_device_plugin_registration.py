@@ -1,4 +1,4 @@
-"""The device plugin registers, and is asked again, whoever of it and the kubelet comes and goes."""
+"""The device plugin registers, and is asked again, after restarts of it and of the kubelet."""
 
 import asyncio
 import socket
@@ -35,7 +35,7 @@ async def test_a_socket_that_a_killed_plugin_left_is_replaced(tmp_path: Path) ->
             assert node.plugin.registered
 
 
-async def test_a_socket_that_is_removed_is_served_anew(tmp_path: Path) -> None:
+async def test_a_removed_socket_is_served_again(tmp_path: Path) -> None:
     async with node_in(tmp_path) as node:
         node.settings.socket.unlink()
         await node.kubelet.wait_registered(2)
@@ -52,7 +52,7 @@ async def test_lists_do_not_hold_up_the_end(
         assert not node.plugin.registered
 
 
-def test_what_is_no_socket_is_no_kubelet(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_socket_is_not_a_kubelet(tmp_path: Path) -> None:
     assert registration.identity(tmp_path) is None
     assert registration.identity(tmp_path / "none") is None
 
@@ -120,7 +120,7 @@ async def test_a_registration_that_is_refused_is_tried_again(
         assert len(refused) == 2
 
 
-async def test_registering_says_whom_it_asked_and_why_not(tmp_path: Path) -> None:
+async def test_a_failed_registration_names_the_kubelet_and_the_reason(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     with pytest.raises(
         registration.NotRegistered, match=r"kubelet at .*kubelet\.sock: UNAVAILABLE"

@@ -155,7 +155,7 @@ async def test_limits_of_a_running_container_follow_the_ledger(site: AgentSite) 
             await site.resize(50)
             await until(lambda: limits_page.read(page).devices[0].memory == 50 * MEBIBYTE, running)
             assert allocate(1) == 2
-            # What is shown is what the agent saw when it looked last.
+            # The metrics show the values of the agent's last look.
             await until(lambda: exported(running, 110 * MEBIBYTE, 50 * MEBIBYTE), running)
         done = await asyncio.to_thread(node_top, running)
         [shown] = done["containers"]
@@ -265,7 +265,7 @@ async def keeps_the_kubelet_waiting(running: Agent) -> bool:
     return float(line.rpartition(" ")[2]) > 0
 
 
-async def test_a_card_that_fails_is_told_to_kubelet_and_ledger_within_seconds(
+async def test_a_failed_card_is_reported_to_kubelet_and_ledger_within_seconds(
     site: AgentSite,
 ) -> None:
     async with site.run_agent() as running:
@@ -287,7 +287,7 @@ def healthy(site: AgentSite) -> list[bool]:
 
 
 def break_card(site: AgentSite) -> None:
-    """Let the driver tell an error of the first card."""
+    """Let the driver report an error of the first card."""
     text = 'import ctypes; ctypes.CDLL("libnvidia-ml.so.1").vgpu_stub_xid(0, 79)'
     environment = os.environ | site.environment
     subprocess.run([sys.executable, "-c", text], env=environment, timeout=30, check=True)
@@ -328,13 +328,13 @@ async def positioned(running: Agent, position: int) -> bool:
         ("--state-dir", "here", "--state-dir 'here': write an absolute path"),
         ("--state-dir", "/dev/null", "--state-dir '/dev/null': File exists: name a directory"),
         ("--state-dir", "/dev/null/d", "--state-dir '/dev/null/d': Not a directory: name a"),
-        # Nobody can make a file there, root neither.
+        # No user can make a file there, not even root.
         ("--state-dir", "/proc/self", "--state-dir '/proc/self': No such file or directory: name"),
         ("--library", "/a b/libvgpu.so", "--library '/a b/libvgpu.so': write a path without space"),
         ("--listen", "nowhere:1", "listen = nowhere:1"),
     ],
 )
-def test_what_cannot_be_used_is_said_at_the_start(
+def test_unusable_settings_are_reported_at_the_start(
     tmp_path: Path, option: str, value: str, said: str
 ) -> None:
     given = {"--state-dir": str(tmp_path), "--listen": "127.0.0.1:0"} | {option: value}

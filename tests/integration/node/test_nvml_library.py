@@ -114,7 +114,7 @@ def holding(environment: dict[str, str]) -> Iterator[int]:
         process.stdin.close()
 
 
-def test_what_cards_are_and_do_is_what_the_library_says(tmp_path: Path) -> None:
+def test_cards_and_their_load_are_read_from_the_library(tmp_path: Path) -> None:
     environment = machine(tmp_path / "machine", 2, "1g")
     with holding(environment) as pid:
         found: dict[str, Any] = json.loads(asked(ASKING, environment))
@@ -142,7 +142,7 @@ def test_a_card_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert said.startswith("NVML: card GPU-none: ")
 
 
-def test_a_machine_without_the_library_is_told_what_to_do() -> None:
+def test_a_machine_without_the_library_gets_a_remedy() -> None:
     said = asked(REFUSED, {"LD_LIBRARY_PATH": ""})
     if "libnvidia-ml.so.1 is not found" not in said:
         pytest.skip("this machine has NVIDIA's library")

@@ -59,7 +59,7 @@ FORBIDDEN: Final = (
     "DIRECT.GET.LEDGER-main",
     "DIRECT.GET.LEDGER-main.ledger.main.log",
 )
-"""What JetStream would answer, or do, if agents might ask for it."""
+"""JetStream's answers and actions, if agents were allowed to ask for them."""
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def closing(
 
 
 async def taken(owner: Client) -> dict[str | None, int]:
-    """Return how many messages each stream has ever taken, and each one's consumers."""
+    """Return how many messages each stream has ever taken, and its consumers."""
     return {one.config.name: one.state.last_seq for one in await owner.jetstream().streams_info()}
 
 
@@ -182,7 +182,7 @@ async def reader_of(servers: list[ShippedServer]) -> JetStreamLog:
 async def test_an_agent_reads_the_largest_record_whichever_server_it_asks(
     servers: list[ShippedServer], log: JetStreamLog
 ) -> None:
-    # What the API answers is larger than the largest message of a client.
+    # The API's answer is larger than the largest message of a client.
     largest = bytes(RECORD_BYTES_MAX - HEADERS_BYTES_MAX)
     end = await log.append(largest, (await log.extent()).last)
     for server in servers:
@@ -230,7 +230,7 @@ async def test_an_agent_receives_the_log_position_and_no_other_message(
     for subject in ("_INBOX.>", f"{INBOX}.>", "ledger.>", log.names.news_subject, ">"):
         await agent.subscribe(subject, cb=hear)
     await agent.flush()
-    # A client that knows a consumer's name could redefine it. The subject contains the name.
+    # A client with a consumer's name could redefine it. The subject contains the name.
     async with asyncio.timeout(FORM_SECONDS), closing(log.follow(1)) as batches:
         assert (await anext(batches))[0].position == 1
     await log.connection.publish(log.names.hints_subject, b"hint")

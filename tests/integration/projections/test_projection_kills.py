@@ -41,7 +41,7 @@ async def _run_and_kill(
     """Run the child on a log up to a position until it has projected some more, and SIGKILL it.
 
     That is up to the position `wanted`, or else any. The kill comes at a random moment of what the
-    child does next. Returns the last position that the child told.
+    child does next. Returns the last position that the child printed.
     """
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "support.harness.projection_process", stored, database, str(last)),

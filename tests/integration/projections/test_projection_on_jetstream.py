@@ -59,7 +59,7 @@ async def test_live_and_continued_and_rebuilt_projections_agree(
         assert await digest_of(live, position) == await digest_of(rebuilt, position)
 
 
-async def test_the_real_log_is_verified_and_told(jetstream_log: JetStreamLog) -> None:
+async def test_the_real_log_is_verified_and_printed(jetstream_log: JetStreamLog) -> None:
     for position, payload in enumerate(PAYLOADS):
         await jetstream_log.append(payload, position)
     _, digest = records.decode(PAYLOADS[-1])

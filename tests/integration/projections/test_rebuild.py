@@ -1,4 +1,4 @@
-"""`gpuledger projection rebuild` and `compare` keep what is finished and leave nothing behind."""
+"""`gpuledger projection rebuild` and `compare` keep finished projections and leave no files."""
 
 import hashlib
 import shutil
@@ -42,7 +42,7 @@ def store(made: Path, tmp_path: Path) -> Path:
 
 
 def scratch_of(store: Path) -> list[Path]:
-    """Return what is in a store that a finished command would not leave."""
+    """Return the files in a store that a finished command would not leave."""
     return [*store.glob("scratch-*"), *store.glob("*.rebuilding*")]
 
 

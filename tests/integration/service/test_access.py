@@ -62,7 +62,7 @@ async def test_a_valid_token_names_its_user(reviewer: KubernetesReviewer) -> Non
 
 
 @pytest.mark.parametrize("token", ["t-forged", "t-expired"])
-async def test_a_token_that_is_not_authenticated_names_nobody(
+async def test_a_token_that_is_not_authenticated_names_no_user(
     reviewer: KubernetesReviewer, token: str
 ) -> None:
     assert await reviewer.review(token) is None
@@ -95,7 +95,7 @@ async def test_another_tenants_holders_are_refused(
 
 
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
-async def test_an_api_server_that_does_not_answer_is_no_answer(
+async def test_a_silent_api_server_is_an_unavailable_review(
     reviewer: KubernetesReviewer, reviews: Reviews, status: int
 ) -> None:
     reviews.status = status
@@ -103,7 +103,7 @@ async def test_an_api_server_that_does_not_answer_is_no_answer(
         await reviewer.review("t-red")
 
 
-async def test_an_answer_that_is_not_a_review_is_no_answer(
+async def test_an_answer_that_is_not_a_review_is_unavailable(
     reviewer: KubernetesReviewer, reviews: Reviews
 ) -> None:
     reviews.broken = True

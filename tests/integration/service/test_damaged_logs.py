@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 
 async def _rewrite(store: Path, change) -> None:
-    """Replace the log of a store by changed records, as somebody with access to the disk might."""
+    """Replace the log of a store by changed records, as a user with access to the disk might."""
     settings = Settings(store_dir=str(store))
     async with open_log(settings) as found:
         extent = await found.log.extent()
@@ -106,7 +106,7 @@ async def test_damaged_files_of_the_log_server_are_found_at_their_position(tmp_p
         assert re.search(r"position [1-9]: the record is missing", verified.json["problem"])
 
 
-async def test_a_store_whose_log_vanished_is_not_begun_anew(tmp_path: Path) -> None:
+async def test_a_store_whose_log_vanished_is_not_started_again(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with running_service(store) as service:
         set_quota(store, 8_000)

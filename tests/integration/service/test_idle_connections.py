@@ -1,4 +1,4 @@
-"""Strangers who open connections and keep them do not stop the reviews of the API server."""
+"""Anonymous clients that keep connections open do not stop the reviews of the API server."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from support.servers.service_process import ServiceProcess, creation
 from support.servers.tls_server import ClientAuthority
 
 REVIEW_SECONDS = 10.0
-"""What the API server waits for a webhook."""
+"""How long the API server waits for a webhook."""
 
 GATHERING_SECONDS = 120.0
 PAUSE_SECONDS = 0.02
@@ -47,7 +47,7 @@ def service(tmp_path: Path, authority: ClientAuthority) -> Iterator[ServiceProce
 def besieged(
     service: ServiceProcess, count: int, addresses: int, *kinds: str
 ) -> Iterator[list[int]]:
-    """Let strangers hold connections for the time of a block; gives how many they made."""
+    """Hold anonymous connections for the time of a block; gives how many were made."""
     made: list[int] = []
     program = [sys.executable, anonymous_connections.__file__]
     numbers = [str(one) for one in (service.port, count, addresses)]
@@ -104,7 +104,7 @@ def probed(service: ServiceProcess) -> int:
     ).status_code
 
 
-async def test_reviews_are_answered_while_strangers_hold_connections(
+async def test_reviews_are_answered_while_anonymous_clients_hold_connections(
     service: ServiceProcess, authority: ClientAuthority
 ) -> None:
     context = certified(service, authority)
@@ -117,7 +117,7 @@ async def test_reviews_are_answered_while_strangers_hold_connections(
 
 @pytest.mark.long
 @pytest.mark.parametrize("addresses", [1, 40])
-async def test_five_thousand_strangers_do_not_stop_two_hundred_reviews(
+async def test_five_thousand_anonymous_clients_do_not_stop_two_hundred_reviews(
     service: ServiceProcess,
     authority: ClientAuthority,
     addresses: int,

@@ -145,7 +145,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_subscription_moves_and_hears_each_message_once(
+async def test_a_subscription_moves_and_gets_each_message_once(
     server: Guarded, tmp_path: Path
 ) -> None:
     server.users("old", "new")

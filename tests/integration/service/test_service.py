@@ -1,4 +1,4 @@
-"""The service as users run it, without a cluster: killed, damaged, asked by strangers."""
+"""The service as users run it, without a cluster: killed, damaged, asked by anonymous clients."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.integration
 
 
 async def flood(service: ServiceProcess, prefix: str, admitted: set[str], seconds: float) -> None:
-    """Post creations until the time is over or nobody answers; collect the admitted uids."""
+    """Post creations until the time is over or the service is gone; collect the admitted uids."""
     until = time.monotonic() + seconds
     async with service.client() as client:
 
@@ -151,7 +151,7 @@ async def _explained(service: ServiceProcess, head: bytes, part: bytes) -> int:
         sender.write(b"POST /v1/explain HTTP/1.1\r\nHost: " + host.encode() + b"\r\n" + head)
         sender.write(b"\r\n\r\n" + part)
         status = int((await reader.readline()).split()[1])
-        # Whoever has not sent all of it gets no second request on that connection.
+        # A client that has not sent all of it gets no second request on that connection.
         await reader.read()
     sender.transport.abort()
     return status
@@ -177,7 +177,7 @@ async def test_bodies_that_never_arrive_keep_no_question_out(tmp_path: Path) -> 
         stalled = [asyncio.create_task(_explained(service, head, part)) for _ in range(8)]
         async with service.client() as client:
             assert (await post(client, creation("p")))["allowed"], "reviews have bytes of their own"
-            while not any(task.done() for task in stalled):  # noqa: ASYNC110 (nothing tells)
+            while not any(task.done() for task in stalled):  # noqa: ASYNC110 (there is no signal)
                 await asyncio.sleep(0.05)
             large = creation("q")
             large["request"]["object"]["metadata"]["annotations"] = {"a": "x" * 80_000}
@@ -188,7 +188,7 @@ async def test_bodies_that_never_arrive_keep_no_question_out(tmp_path: Path) -> 
     assert set(statuses) <= {408, 503}
 
 
-async def test_the_metrics_tell_how_long_reviews_took_by_webhook(tmp_path: Path) -> None:
+async def test_the_metrics_contain_review_durations_by_webhook(tmp_path: Path) -> None:
     with running_service(tmp_path / "store") as service:
         async with service.client() as client:
             await post(client, creation("p"))
@@ -200,7 +200,7 @@ async def test_the_metrics_tell_how_long_reviews_took_by_webhook(tmp_path: Path)
 
 async def _shown(client: httpx2.AsyncClient, path: str, text: str) -> None:
     """Wait until an answer of the read side holds a text."""
-    while text not in (await client.get(path)).text:  # noqa: ASYNC110 (nothing tells)
+    while text not in (await client.get(path)).text:  # noqa: ASYNC110 (there is no signal)
         await asyncio.sleep(0.1)
 
 
@@ -226,7 +226,7 @@ async def test_the_service_ends_cleanly_within_its_time(tmp_path: Path) -> None:
         assert server_files.read_address(service.store) is None
 
 
-async def test_a_service_that_waits_for_its_store_ends_when_it_is_told_to(tmp_path: Path) -> None:
+async def test_a_service_that_waits_for_its_store_ends_at_sigterm(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     lock = await acquire(tmp_path / "store" / "lock", 0.0, "nobody")
     service = ServiceProcess(tmp_path / "store")
@@ -248,7 +248,7 @@ async def test_what_a_killed_service_had_not_projected_yet_is_shown_all_the_same
     with running_service(store) as service:
         set_quota(store, 8_000 * 2)
         assert service.stop() == 0
-        # What SIGKILL leaves: neither the projection nor the head file knows the last reservation.
+        # SIGKILL leaves neither the projection nor the head file with the last reservation.
         shutil.copytree(store, saved, ignore=shutil.ignore_patterns("nats", "*.lock"))
         service.start()
         async with service.client() as client:

@@ -1,4 +1,4 @@
-"""Connections that are held open: who keeps his place, for how long, and who loses it."""
+"""Connections that are held open: which clients keep their place, how long, and which lose it."""
 
 import asyncio
 import contextlib
@@ -72,7 +72,7 @@ async def peer_of(
 
 async def count_is(acceptor: Acceptor, pool: str, count: int) -> None:
     async with asyncio.timeout(DEADLINE_SECONDS):
-        while acceptor.count(pool) != count:  # noqa: ASYNC110 (nothing tells)
+        while acceptor.count(pool) != count:  # noqa: ASYNC110 (there is no signal)
             await asyncio.sleep(0.01)
 
 
@@ -89,7 +89,9 @@ class Blocking:
         await answer_scope(scope, receive, send)
 
 
-async def test_a_stranger_has_to_send_something_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_anonymous_client_has_to_send_something_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(uvicorn_protocol, "FIRST_SECONDS", 0.1)
     async with serving_at(answer_scope) as address, peer_of(address) as peer:
         assert await peer.ended()
@@ -264,7 +266,7 @@ async def test_a_body_that_never_comes_protects_no_connection(head: bytes) -> No
         app.let.set()
 
 
-async def test_strangers_take_no_place_of_certified_clients(
+async def test_anonymous_clients_take_no_place_of_certified_ones(
     own: Find, clients: ClientAuthority, tmp_path: Path
 ) -> None:
     secured, stranger = reloading_context.Tls(own, clients.file), visitor(tmp_path)
@@ -282,7 +284,7 @@ async def test_strangers_take_no_place_of_certified_clients(
         assert (await get(f"https://{address}/", certified))[0] == 200
 
 
-async def test_a_certificate_of_another_subject_has_its_place_among_strangers(
+async def test_a_certificate_of_another_subject_counts_as_anonymous(
     own: Find, clients: ClientAuthority, tmp_path: Path
 ) -> None:
     secured = reloading_context.Tls(own, clients.file)

@@ -27,7 +27,7 @@ async def reply_to(address: str, sent: bytes) -> bytes:
             writer.close()
 
 
-def test_port_zero_takes_a_free_port_and_tells_which() -> None:
+def test_port_zero_takes_a_free_port_and_returns_it() -> None:
     listener = http_server.bind("127.0.0.1:0")
     host, _, port = listener.address.rpartition(":")
     listener.close()
@@ -35,7 +35,7 @@ def test_port_zero_takes_a_free_port_and_tells_which() -> None:
     assert int(port) > 0
 
 
-def test_an_ipv6_address_is_told_with_brackets() -> None:
+def test_an_ipv6_address_is_written_with_brackets() -> None:
     listener = http_server.bind("[::1]:0")
     listener.close()
     assert listener.address.startswith("[::1]:")

@@ -36,7 +36,7 @@ def upcoming(source: random.Random, state: State) -> commands.AnyCommand:
 
 
 @given(seeds)
-def test_whatever_follows_is_decided_without_a_contradiction(seed: int) -> None:
+def test_any_sequence_is_decided_without_a_contradiction(seed: int) -> None:
     state, oracle, source = lived(seed)
     for _ in range(STEPS):
         for item in apply(state, upcoming(source, state)):
@@ -85,7 +85,7 @@ def test_what_a_root_was_not_asked_for_is_drawn_only_where_there_is_room(seed: i
 
 
 def _usable(state: State, command: commands.AnyCommand) -> amounts.Amounts | None:
-    """Return what a new pod may draw by right, None where its root was asked for in full."""
+    """Return the draw that a new pod has a right to, None where its root has all its envelope."""
     if not isinstance(command, commands.Reserve) or command.forced:
         return None
     root = state.entry(command.namespace, command.root)

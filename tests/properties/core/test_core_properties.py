@@ -20,7 +20,7 @@ from ledger.log import records
 seeds = st.integers(min_value=0, max_value=2**32)
 
 TRUTH = events.Observed | events.LimitSet | events.Described
-"""What may bring an account over its limit without anybody having asked for more."""
+"""Events that may bring an account over its limit without a request for more."""
 
 
 @given(seeds)

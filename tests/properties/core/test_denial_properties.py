@@ -1,7 +1,7 @@
 """Denials: every number of the text is true, and what it advises is admitted and no more is.
 
-The numbers are read back from the text. What is admitted is decided anew, on the state as it is, on
-one where others have released what the text says, and on one that others have left.
+The numbers are read back from the text. Each admission is decided again, on the state as it is, on
+one where others have released the amounts of the text, and on one that others have left.
 """
 
 import random
@@ -48,7 +48,7 @@ def refused(state: State, command: Reserve, demand: Amounts | None = None) -> De
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_denial_says_the_truth(seed: int) -> None:
+def test_the_text_of_a_denial_is_true(seed: int) -> None:
     told = Counter(_checked(seed))
     assert told["denials"], told
 
@@ -61,7 +61,7 @@ def test_every_form_of_advice_is_among_them() -> None:
 
 
 def _checked(seed: int) -> Iterator[str]:
-    """Live a life, look at each of its denials and yield what they say."""
+    """Live a life, look at each of its denials and yield their facts."""
     source, state = random.Random(seed), State()
     for step in random_commands(seed, STEPS):
         command = asking(step, source) if isinstance(step, Reserve) else step
@@ -129,7 +129,7 @@ def _numbers_of(state: State, command: Reserve, line: Line) -> list[int]:
 
 
 def _increase(state: State, command: Reserve, number: int) -> int:
-    """Return by how much a line rises when the command is let in whatever there is room for."""
+    """Return by how much a line rises when the command is admitted without limits."""
     before = state.used[number]
     with state.trying():
         decision = decide(state, msgspec.structs.replace(command, forced=True))

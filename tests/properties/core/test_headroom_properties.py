@@ -1,4 +1,4 @@
-"""What quotas allow a pod at most is exactly what placing it accepts, whatever happened before."""
+"""The headroom of quotas for a pod is exactly the amount that placing it accepts, in any state."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ Pod = tuple[str, str, str]
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_pod_may_be_charged_as_much_as_is_said_and_not_more(seed: int) -> None:
+def test_a_pod_may_be_charged_its_headroom_and_not_more(seed: int) -> None:
     state, bounded = State(), 0
     apply(state, commands.RegisterCluster(CLUSTER, "uid"))
     apply(state, commands.RegisterCards(NODE, OWN, (Card("GPU-0", 0, "T4", 10**6, 100, 1000),)))

@@ -23,7 +23,7 @@ seeds = st.integers(min_value=0, max_value=2**32)
 
 
 def _expected(state: State, oracle: CardOracle) -> dict[tuple[str, str], int]:
-    """Return what the oracle says is used of every line that the state knows."""
+    """Return the oracle's usage of every line of the state."""
     found = oracle.used()
     for account in state.accounts:
         if accounts.kind(account) is accounts.AccountKind.CARD:
@@ -34,7 +34,7 @@ def _expected(state: State, oracle: CardOracle) -> dict[tuple[str, str], int]:
 
 
 def _live(seed: int, count: int) -> str:
-    """Live through random commands; return what first contradicts the model, empty if nothing."""
+    """Live through random commands; return the first contradiction of the model, empty if none."""
     state, oracle = State(), CardOracle()
     for command in random_life(seed, count, state):
         decision = decide(state, command)

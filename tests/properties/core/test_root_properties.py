@@ -22,7 +22,7 @@ seeds = st.integers(min_value=0, max_value=2**32)
 
 
 def seen_of(envelope: tuple[int, int], drawn: list[tuple[str, int]]) -> list[Observe]:
-    """Return the sight of two roots and of pods that draw from them, or from nobody."""
+    """Return observations of two roots and of pods that draw from them, or from none."""
     roots = [
         Observe(NAMESPACE, key, f"uid-{key}", 10 + at, mib(envelope[at]), generation=1)
         for at, key in enumerate(ROOTS)
@@ -35,7 +35,7 @@ def seen_of(envelope: tuple[int, int], drawn: list[tuple[str, int]]) -> list[Obs
 
 
 def largest(envelope: tuple[int, int], drawn: list[tuple[str, int]]) -> int:
-    """Return what must be used: per root the larger of E and P, and all other pods."""
+    """Return the expected usage: per root the larger of E and P, and all other pods."""
     under = {key: sum(amount for root, amount in drawn if root == key) for key in ROOTS}
     alone = sum(amount for root, amount in drawn if root not in ROOTS)
     return alone + sum(max(envelope[at], under[key]) for at, key in enumerate(ROOTS))
@@ -57,7 +57,7 @@ def test_the_order_of_sight_changes_nothing(envelope, drawn, seed) -> None:
 
 
 @given(envelopes, pods, seeds)
-def test_whatever_ends_first_nothing_is_left_when_all_has_ended(envelope, drawn, seed) -> None:
+def test_nothing_is_left_when_all_has_ended_in_any_order(envelope, drawn, seed) -> None:
     source, state, sights = random.Random(seed), with_limit(LIMIT), seen_of(envelope, drawn)
     played(sights, state)
     source.shuffle(sights)

@@ -9,7 +9,7 @@ from support.harness.fit_harness import answers
 from support.oracles.fit_oracle import answer
 
 SEEDS = st.integers(0, 2**40)
-"""Cases are small as they are, and one that fails is said by its seed."""
+"""Cases are small as they are; the message of a failure names the seed."""
 
 
 @settings(max_examples=400, deadline=None)

@@ -19,7 +19,7 @@ NUMBERED = {"kind": "kinds", "vendor": "vendors", "mode": "modes", "table": "tab
 
 
 def _cards(inventory: ClusterInventory) -> dict[tuple[str, str], tuple[object, ...]]:
-    """Return all that the arrays and the overlay say of each card; of a lost one, what is used."""
+    """Return the arrays' and the overlay's values of each card; of a lost one, its usage."""
     arrays, overlay = inventory.arrays, inventory.overlay
     found: dict[tuple[str, str], tuple[object, ...]] = {}
     for name, row in inventory.rows.items():

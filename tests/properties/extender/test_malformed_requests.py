@@ -1,6 +1,6 @@
-"""Whatever anybody posts to the extender, the scheduler understands the answer, or it is a 400.
+"""The extender's answer to any body is one that the scheduler can parse, or a 400.
 
-A 400 says why. No value in any place of a question makes it fail.
+A 400 has a reason. No value in any place of a question makes it fail.
 """
 
 import json
@@ -69,7 +69,7 @@ def changed(verb: str, way: tuple[Any, ...], value: Any) -> Any:
 
 
 async def answered(posts: list[tuple[str, bytes]]) -> list[Any]:
-    """Post bodies to one extender, and return what is answered; None for a 400 that says why."""
+    """Post bodies to one extender, and return the answers; None for a 400 with a reason."""
     found = []
     async with http_extender(ExtenderSettings(bind_wait_seconds=0.0)) as site:
         for name in ("n1", "n2"):
@@ -132,7 +132,7 @@ async def test_what_is_given_twice_is_answered_alike() -> None:
     assert answer["NodeNames"] is None
 
 
-async def test_a_pod_without_anything_is_no_pod_of_ours() -> None:
+async def test_a_pod_without_anything_is_not_ours() -> None:
     empty = {"Pod": {}, "NodeNames": list(NODES)}
     filtered, scored = await answered(
         [(verb, json.dumps(empty).encode()) for verb in ("filter", "prioritize")]

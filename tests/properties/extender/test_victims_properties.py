@@ -66,7 +66,7 @@ def test_the_most_important_victim_is_as_unimportant_as_in_any_choice(seed: int)
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**40))
-def test_nobody_leaves_for_nothing_and_no_budget_is_overdrawn(seed: int) -> None:
+def test_no_victim_is_needless_and_no_budget_is_overdrawn(seed: int) -> None:
     node = _Node(seed)
     found = choose(node.pods, node.allowed, node.fits)
     for one in found or ():

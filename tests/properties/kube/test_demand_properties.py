@@ -48,7 +48,7 @@ def pod(spec: dict[str, Any], metadata: dict[str, Any] | None = None) -> Pod:
 
 
 def holds(value: str | None, operator: str, among: list[str] | None) -> bool:
-    """Say whether a condition holds for a value, None for what is not there: Kubernetes' rule."""
+    """Return whether a condition holds for a value, None for a missing one: Kubernetes' rule."""
     if operator == "Exists":
         return value is not None
     if operator == "DoesNotExist":

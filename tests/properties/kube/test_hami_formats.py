@@ -56,7 +56,7 @@ CARDS = st.lists(
 
 
 @given(CARDS, st.randoms())
-def test_cards_are_read_as_they_are_announced_in_whatever_order(cards, random) -> None:
+def test_cards_are_read_as_announced_in_any_order(cards, random) -> None:
     random.shuffle(cards)
     annotations = {annotation_names.CORDON: ", ".join(card.uuid for card in cards if card.cordoned)}
     for vendor in {card.vendor for card in cards}:
@@ -83,7 +83,7 @@ def test_the_older_form_carries_all_but_profiles(cards) -> None:
 
 @st.composite
 def placed(draw) -> tuple[tuple[Part, ...], list[Card]]:
-    """Return what a pod is given of some cards, each container's shares in order of the vendor."""
+    """Return a pod's shares of some cards, each container's shares in order of the vendor."""
     cards = [
         msgspec.structs.replace(card, vendor=draw(st.sampled_from(("nvidia", "amd", "hygon"))))
         for card in draw(CARDS)
@@ -185,7 +185,7 @@ def test_any_text_of_a_pod_is_parts_or_the_named_error(text, instances) -> None:
 
 
 @given(TEXTS | st.datetimes().map(lambda time: f"{time.isoformat()}Z,a,b"))
-def test_any_lock_and_any_handshake_is_understood_or_says_nothing(text) -> None:
+def test_any_lock_and_any_handshake_is_parsed_or_ignored(text) -> None:
     now = datetime(2026, 3, 1, tzinfo=UTC)
     lock = node_lock.read(text)
     if lock is not None:

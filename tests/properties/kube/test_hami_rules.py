@@ -48,7 +48,7 @@ def card(random: Random, number: int) -> OneCard:
 
 
 def asked(random: Random) -> Asked:
-    """Return what a container asks for."""
+    """Return the request of a container."""
     percentage, cores = random.choice([0, 0, 50, 100, 33]), random.choice([0, 0, 10, 50, 100])
     choice = DeviceSelector(
         use_types=random.choice([(), (), ("a10",), ("A100", "t4")]),
@@ -81,12 +81,12 @@ def small_card(random: Random, number: int) -> OneCard:
 
 
 def of_any_card(random: Random, mutex: bool) -> Asked:
-    """Return what a container asks for that accepts every card."""
+    """Return the request of a container that accepts every card."""
     return Asked(structs.replace(asked(random).wish, choice=ANY), mutex)
 
 
 def ours(cards: list[OneCard], one: Asked) -> Counter[str] | None:
-    """Return what the extender answers, in the terms of the oracle."""
+    """Return the extender's answer, in the terms of the oracle."""
     wish = PodDeviceRequest((ContainerDeviceRequests("main", Phase.APP, (one.wish,)),))
     policies = ("mutex",) if one.mutex else ("spread",)
     [found] = answers([OneNode(cards)], wish, Terms("binpack", policies, Weights(), one.room))

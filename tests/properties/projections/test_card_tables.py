@@ -1,4 +1,4 @@
-"""The projection says of cards and placements what the core says, at every position."""
+"""The projection agrees with the core about cards and placements, at every position."""
 
 import tempfile
 from collections import defaultdict
@@ -27,7 +27,7 @@ COMMANDS = 150
 Numbers = dict[str, tuple[tuple[int, int], ...]]
 """Limit and used of memory, cores and slots, by card account."""
 Residents = dict[tuple[str, str, str], tuple[int, int, int, bool]]
-"""What is booked and whether it is exclusive, by card account, namespace and key of a pod."""
+"""Booked amounts and whether they are exclusive, by card account, namespace and key of a pod."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The projection says what the core says, at every position, however it came to be."""
+"""The projection agrees with the core, at every position, however it was made."""
 
 import random
 import tempfile
@@ -41,7 +41,7 @@ def scratch() -> Iterator[Path]:
 
 
 class Charged(NamedTuple):
-    """What is charged as one, worked out slowly: a root with its pods, or anything alone.
+    """One charged unit, computed slowly: a root with its pods, or anything alone.
 
     `asked` and `admitted` are what accounts count of it that count what was asked for alone.
     """
@@ -54,7 +54,7 @@ class Charged(NamedTuple):
 
 
 def charged(space: Namespace) -> dict[str, Charged]:
-    """Return what is charged in a namespace, from its entries alone."""
+    """Return the charges of a namespace, from its entries alone."""
     found = {}
     for key, entry in space.entries.items():
         if entry.root in space.entries:
@@ -121,7 +121,7 @@ def usage_of(state: State) -> dict[tuple[str, str], tuple[int, int, int]]:
 
 
 def shares_of(state: State) -> dict[tuple[str, str], list[tuple[str, int, int]]]:
-    """Return what every account counts in every namespace: resource, used, committed."""
+    """Return the usage of every account in every namespace: resource, used, committed."""
     found = {}
     for name, account in state.accounts.items():
         selects = numbered(account.selects, state.labels)

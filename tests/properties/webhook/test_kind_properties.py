@@ -103,9 +103,7 @@ SUSPENSIONS = {
     [one for one in CASES if one[0].name in SUSPENSIONS],
     ids=lambda one: getattr(one, "name", "").replace(" ", "-"),
 )
-def test_suspension_gives_everything_back_whatever_the_object_says(
-    kind: WorkloadKind, case: Case
-) -> None:
+def test_suspension_releases_everything_of_any_object(kind: WorkloadKind, case: Case) -> None:
     manifest = deepcopy(case.object)
     manifest["spec"].update(SUSPENSIONS[kind.name])
     object_ = workload(manifest)

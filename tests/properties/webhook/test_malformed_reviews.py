@@ -52,7 +52,7 @@ CREATION = review(pod({GPU: "1", MEMORY: "8k"}, annotations={"gpuledger.io/stamp
 
 
 async def status_of(path: str, body: bytes) -> int:
-    """Post bytes and return the status; what is no 200 must say what was wrong."""
+    """Post bytes and return the status; any status but 200 must have a reason."""
     async with serving(CoreLedger(), policy=AdmissionSettings(deadline=5)) as service:
         answer = await service.client.post(
             path, content=body, headers={"content-type": "application/json"}

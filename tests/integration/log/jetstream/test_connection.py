@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 
 DEADLINE_SECONDS = 20.0
 TURNS = 50
-"""Turns of the loop that are enough for whatever does not wait for the network."""
+"""Turns of the loop that are enough for everything that does not wait for the network."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ async def connected(way: TcpProxy, deadline: float = DEADLINE_SECONDS) -> NatsCo
 
 
 async def reviving(connection: NatsConnection, way: TcpProxy) -> "asyncio.Task[bytes]":
-    """Let the client close itself, and have somebody wait for the next one over a dead link."""
+    """Let the client close itself, and have a caller wait for the next one over a dead link."""
     await (await connection.client()).close()
     await way.stall()
     asking = asyncio.create_task(connection.api("INFO"))
@@ -47,7 +47,7 @@ async def some_turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_who_subscribes_while_the_client_is_replaced_hears_everything_once(
+async def test_a_subscriber_gets_each_message_once_while_the_client_is_replaced(
     way: TcpProxy, shard: str
 ) -> None:
     connection = await connected(way)
@@ -68,7 +68,7 @@ async def test_who_subscribes_while_the_client_is_replaced_hears_everything_once
         await connection.publish(f"{shard}.news", text)
     async with asyncio.timeout(DEADLINE_SECONDS):
         await ended.wait()
-    await connection.api("INFO")  # and so what was heard twice has come, too
+    await connection.api("INFO")  # and so a message that came twice has arrived, too
     assert heard == [b"one", b"end"]
     await connection.close()
 
@@ -109,7 +109,7 @@ async def test_a_client_that_comes_after_the_connection_was_closed_is_closed_too
         await asking
 
 
-async def test_a_server_that_never_answers_is_told_from_one_that_is_away() -> None:
+async def test_a_server_that_never_answers_is_not_taken_for_one_that_is_away() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         async with asyncio.timeout(DEADLINE_SECONDS):

@@ -1,4 +1,4 @@
-"""What JetStream does that a ledger has to know; each trap once, on the real server."""
+"""JetStream's traps for a ledger, each once, on the real server."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.integration
         (19999, "an error of a later server", Ambiguous),
     ],
 )
-def test_each_refusal_says_what_the_writer_must_do(
+def test_each_refusal_maps_to_what_the_writer_must_do(
     code: int, description: str, meaning: type[LogError]
 ) -> None:
     error = _refusal(ApiProblem(code, description), 7)
@@ -118,7 +118,7 @@ async def test_a_log_without_its_stream_takes_nothing(nats_server: NatsServer, s
     await log.close()
 
 
-async def test_a_lost_store_is_not_quietly_made_anew(own_server: NatsServer) -> None:
+async def test_a_lost_store_is_not_quietly_made_again(own_server: NatsServer) -> None:
     settings = settings_for(own_server)
     log = await JetStreamLog.connect(settings)
     await log.open(create=True)

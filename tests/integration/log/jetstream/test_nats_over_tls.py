@@ -110,7 +110,7 @@ async def test_a_server_with_tls_and_the_right_ca_gets_the_login(
 
 
 @pytest.mark.parametrize("user", ["ledger", "nobody"])
-async def test_a_wrong_password_is_told_apart_from_a_wrong_address(
+async def test_a_wrong_password_is_distinguished_from_a_wrong_address(
     user: str, tls_server: NatsServer, files: CertificateFiles
 ) -> None:
     url = f"nats://127.0.0.1:{tls_server.port}"

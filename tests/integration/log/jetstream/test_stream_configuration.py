@@ -68,7 +68,7 @@ async def test_a_changed_configuration_is_refused_by_name_and_values(
     ],
     ids=lambda change: next(iter(change)),
 )
-async def test_a_stream_that_somebody_made_otherwise_is_refused(
+async def test_a_stream_with_another_configuration_is_refused(
     nats_server: NatsServer, shard: str, change: dict[str, object]
 ) -> None:
     log = await JetStreamLog.connect(settings_for(nats_server, shard))
@@ -80,7 +80,7 @@ async def test_a_stream_that_somebody_made_otherwise_is_refused(
     await log.close()
 
 
-async def test_a_larger_maximum_is_no_drift(jetstream_log: JetStreamLog, shard: str) -> None:
+async def test_a_larger_maximum_is_accepted(jetstream_log: JetStreamLog, shard: str) -> None:
     await edit(jetstream_log, f"LEDGER-{shard}", max_bytes=128 * 1024**2)
     await jetstream_log.open(create=False)
     assert (await jetstream_log.extent()).size_max == 128 * 1024**2

@@ -80,7 +80,7 @@ async def test_a_position_that_is_not_known_yet_is_looked_for() -> None:
 
 
 @pytest.mark.parametrize("text", [b"7", b"6", b"", b"not a number", b"-8", b" 8", b"\xb2"])
-async def test_what_is_no_news_is_passed_over(text: bytes) -> None:
+async def test_other_messages_than_notices_are_ignored(text: bytes) -> None:
     assert await _told(text) == 0
 
 
