@@ -170,6 +170,25 @@ def review(
     }
 
 
+def update(new: dict[str, Any], old: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return the review of an update on version 5."""
+    old["metadata"]["resourceVersion"] = "5"
+    return review(new, old, operation="UPDATE", **more)
+
+
+async def answered(request: dict[str, Any], ledger: Any = None, **more: Any) -> dict[str, Any]:
+    """Return the response to one review."""
+    async with serving(ledger or CoreLedger(), **more) as service:
+        return await service.post(request)
+
+
+def causes(response: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return reason and field of every cause of a denial."""
+    assert not response["allowed"]
+    assert (response["status"]["code"], response["status"]["reason"]) == (403, "Forbidden")
+    return [(one["reason"], one["field"]) for one in response["status"]["details"]["causes"]]
+
+
 def recorded(case: str, webhook: str | None = None) -> list[tuple[str, dict[str, Any]]]:
     """Return the reviews of a recorded case, in order, as `(webhook, review)`."""
     calls = msgspec.json.decode((FIXTURES / f"{case}.json").read_bytes())["calls"]

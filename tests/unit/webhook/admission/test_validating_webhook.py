@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 from support.builders.admission_reviews import (
     CORES,
@@ -11,39 +10,25 @@ from support.builders.admission_reviews import (
     NAMESPACE,
     CoreLedger,
     SilentLedger,
+    answered,
+    causes,
     pod,
     recorded,
     review,
     serving,
+    update,
 )
 from support.fakes.owner_cluster import around
 
-from ledger.core.model.commands import Asker, Observe, Reserve
+from ledger.core.model.commands import Asker, Reserve
 from ledger.core.model.denials import Denial, Reason
-from ledger.core.model.traits import TERMINATING, Requirement
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.gpu_types import CardType
-from webhook.admission.protected_annotations import STAMP
-from webhook.api.admission_settings import HAMI_IDENTITIES, AdmissionSettings
-from webhook.context.refused_hami_accounts import RefusedHamiAccounts
+from webhook.api.admission_settings import AdmissionSettings
 
 CARD = {GPU: "1", MEMORY: "8k"}
 DEMAND = {GPU: 1, MEMORY: 8000}
 TRAITS = ("!best-effort",)
 ALLOCATED = "hami.io/vgpu-devices-allocated"
-
-
-async def answered(request: dict[str, Any], ledger: Any = None, **more: Any) -> dict[str, Any]:
-    """Return the response to one review."""
-    async with serving(ledger or CoreLedger(), **more) as service:
-        return await service.post(request)
-
-
-def causes(response: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return reason and field of every cause of a denial."""
-    assert not response["allowed"]
-    assert (response["status"]["code"], response["status"]["reason"]) == (403, "Forbidden")
-    return [(one["reason"], one["field"]) for one in response["status"]["details"]["causes"]]
 
 
 async def test_a_creation_reserves_for_its_uid() -> None:
@@ -132,146 +117,6 @@ async def test_a_dry_run_is_decided_and_changes_nothing() -> None:
         await service.post(review(new, old, operation="UPDATE", dryRun=True))
     assert ledger.commands() == []
     assert ledger.used() == {f"limits.{GPU}": 0}
-
-
-# Updates
-
-
-def update(new: dict[str, Any], old: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Return the review of an update on version 5."""
-    old["metadata"]["resourceVersion"] = "5"
-    return review(new, old, operation="UPDATE", **more)
-
-
-async def test_an_update_that_asks_for_more_first_shows_its_base() -> None:
-    ledger = CoreLedger()
-    ledger.limit(memory=20_000)
-    bigger = pod({GPU: "1", MEMORY: "9k"})
-    assert (await answered(update(bigger, pod(CARD), subResource="resize"), ledger))["allowed"]
-    more = {GPU: 1, MEMORY: 9000}
-    assert ledger.commands() == [
-        Observe(NAMESPACE, "pods/p", "u-1", 5, DEMAND, "ada", traits=TRAITS),
-        Reserve(
-            NAMESPACE,
-            "pods/p",
-            "u-1",
-            more,
-            5,
-            owner="ada",
-            owner_holds_max=64,
-            actor="ada",
-            traits=TRAITS,
-            asker=Asker("Pod", cards=1),
-        ),
-    ]
-    assert ledger.used() == {f"limits.{MEMORY}": 9000}
-
-
-async def test_memory_is_reported_by_card_when_one_container_has_several() -> None:
-    ledger = CoreLedger()
-    ledger.limit(memory=16_000)
-    asking = pod({GPU: "3", MEMORY: "6000"})
-    message = (await answered(review(asking), ledger))["status"]["message"]
-    assert "would need 18000 MiB (3 GPUs \N{MULTIPLICATION SIGN} 6000), quota" in message
-    other = {"name": "other", "resources": {"limits": {GPU: "1", MEMORY: "9000"}}}
-    asking["spec"]["containers"].append(other)
-    message = (await answered(review(asking), ledger))["status"]["message"]
-    assert "would need 27000 MiB, quota" in message
-
-
-async def test_only_the_increase_of_an_update_is_checked() -> None:
-    ledger = CoreLedger()
-    ledger.limit(memory=9000)
-    response = await answered(update(pod({GPU: "1", MEMORY: "9001"}), pod(CARD)), ledger)
-    assert "allows 9000, 8000 are used" in response["status"]["message"]
-
-
-@pytest.mark.parametrize("limits", [CARD, {GPU: "1", MEMORY: "1"}, {}])
-async def test_an_update_that_asks_for_no_more_does_not_need_the_ledger(
-    limits: dict[str, str],
-) -> None:
-    ledger = CoreLedger()
-    ledger.answer = Denial(Reason.LEDGER_UNAVAILABLE, "down", transient=True)
-    assert (await answered(update(pod(limits, labels={"a": "b"}), pod(CARD)), ledger))["allowed"]
-    assert ledger.submitted == []
-
-
-@pytest.mark.parametrize(("memory", "allowed"), [(7999, False), (8000, True)])
-async def test_pod_that_gains_a_deadline_needs_room_when_a_quota_counts_it(
-    memory: int, allowed: bool
-) -> None:
-    ledger = CoreLedger()
-    ledger.limit(selects=(Requirement(TERMINATING, "Exists"),), memory=memory)
-    assert (await answered(review(pod(CARD)), ledger))["allowed"]
-    ending = pod(CARD)
-    ending["spec"]["activeDeadlineSeconds"] = 60
-    assert (await answered(update(ending, pod(CARD)), ledger))["allowed"] is allowed
-
-
-async def test_a_deadline_that_changes_or_is_of_no_card_does_not_need_the_ledger() -> None:
-    ledger = CoreLedger()
-    for limits, before in ((CARD, 90), ({GPU: "0"}, None)):
-        ending, stored = pod(limits), pod(limits)
-        ending["spec"]["activeDeadlineSeconds"] = 60
-        stored["spec"]["activeDeadlineSeconds"] = before
-        assert (await answered(update(ending, stored), ledger))["allowed"]
-    assert ledger.submitted == []
-
-
-async def test_invalid_stored_pod_can_be_labelled() -> None:
-    wrong = {GPU: "1", MEMORY: "16Gi"}
-    assert (await answered(update(pod(wrong, labels={"a": "b"}), pod(wrong))))["allowed"]
-    assert causes(await answered(update(pod(wrong), pod(CARD))))[0][0] == "InvalidQuantity"
-    assert (await answered(update(pod(CARD), pod(wrong))))["allowed"]
-
-
-async def test_an_update_is_refused_when_its_base_cannot_be_shown() -> None:
-    ledger = CoreLedger()
-    ledger.answer = Denial(Reason.LEDGER_STOPPED, "stopped", transient=True)
-    response = await answered(update(pod({GPU: "2", MEMORY: "1"}), pod(CARD)), ledger)
-    assert causes(response)[0][0] == "LedgerStopped"
-    assert [type(command) for command in ledger.commands()] == [Observe]
-
-
-@pytest.mark.parametrize("version", [None, "", "0", "x5", "1_0", "9" * 40, "\u0665"])
-async def test_an_update_without_a_usable_version_names_the_field(version: str | None) -> None:
-    request = update(pod({GPU: "2"}), pod(CARD))
-    request["request"]["oldObject"]["metadata"]["resourceVersion"] = version or ""
-    async with serving(CoreLedger()) as service:
-        answer = await service.client.post("/admission/validate", json=request)
-    assert answer.status_code == 400
-    assert answer.json()["field"] == "$.request.oldObject.metadata.resourceVersion"
-
-
-TYPED = DemandRules(types=(CardType("v100"), CardType("t4")))
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "allowed"),
-    [
-        ({"nvidia.com/gpu-type": "v100"}, {"nvidia.com/gpu-type": "t4"}, False),
-        ({"nvidia.com/gpu-type": "v100,t4"}, {"nvidia.com/gpu-type": "t4"}, False),
-        ({"nvidia.com/gpu-type": "v100"}, {}, False),
-        ({}, {"nvidia.com/gpu-type": "t4"}, False),
-        ({"nvidia.com/gpu-type": "v100"}, {"nvidia.com/use-gputype": "V100"}, True),
-        ({"nvidia.com/gpu-type": "v100"}, {"nvidia.com/gpu-type": "v100", "note": "x"}, True),
-        ({"nvidia.com/gpu-type": "none"}, {"nvidia.com/gpu-type": "t4"}, True),
-    ],
-)
-async def test_a_pod_that_counts_as_of_a_type_of_cards_stays_of_that_type(
-    before: dict[str, str], after: dict[str, str], allowed: bool
-) -> None:
-    old = pod({GPU: "1"}, annotations=before)
-    response = await answered(update(pod({GPU: "1"}, annotations=after), old), rules=TYPED)
-    assert response["allowed"] is allowed
-    if not allowed:
-        assert causes(response) == [("GpuTypeChanged", "metadata.annotations[nvidia.com/gpu-type]")]
-
-
-async def test_a_pod_that_takes_no_cards_may_name_any_type() -> None:
-    old = pod({"cpu": "1"}, annotations={"nvidia.com/gpu-type": "v100"})
-    rules = msgspec.structs.replace(TYPED, managed=("cpu",))
-    assert (await answered(update(pod({"cpu": "1"}), old), rules=rules))["allowed"]
 
 
 # Requests that pass untouched
@@ -389,150 +234,6 @@ async def test_a_resize_of_a_whole_card_pod_is_not_refused_for_its_old_share() -
     rules = DemandRules(managed=("cpu",))
     old, new = pod({GPU: "1", "cpu": "1"}), pod({GPU: "1", "cpu": "2"})
     assert (await answered(update(new, old, subResource="resize"), rules=rules))["allowed"]
-
-
-# Permissions
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        {"annotations": {ALLOCATED: "GPU-1,NVIDIA,8000,0:;"}},
-        {"annotations": {"hami.io/bind-phase": "success"}},
-        {"annotations": {"hami.io/amd-devices-to-allocate": "x"}},
-        {"annotations": {"gpuledger.io/anything": "x"}},
-        {"labels": {"hami.io/vgpu-node": "n1"}},
-    ],
-)
-@pytest.mark.parametrize("limits", [CARD, {}])
-async def test_users_may_not_write_allocations(
-    metadata: dict[str, Any], limits: dict[str, str]
-) -> None:
-    claimed = pod(limits, **metadata)
-    for request in (review(claimed), update(claimed, pod(limits)), update(pod(limits), claimed)):
-        assert causes(await answered(request))[0][0] == "ReservedAnnotation"
-        request["request"]["userInfo"]["username"] = HAMI_IDENTITIES[0]
-        assert (await answered(request))["allowed"]
-    assert (await answered(update(pod(limits, **metadata), pod(limits, **metadata))))["allowed"]
-
-
-CLAIM: dict[str, Any] = {"annotations": {ALLOCATED: "GPU-1,NVIDIA,8000,0:;"}}
-BINDING = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"}}
-
-
-HAMI_ELSEWHERE = "system:serviceaccount:gpu-tools:vgpu-hami-scheduler"
-
-
-@pytest.mark.parametrize(
-    ("username", "operation", "may", "named"),
-    [
-        (HAMI_ELSEWHERE, "UPDATE", True, True),
-        (HAMI_ELSEWHERE, "UPDATE", False, False),
-        (HAMI_ELSEWHERE, "CREATE", True, False),
-        (HAMI_ELSEWHERE, "dry run", True, False),
-        ("kubernetes-admin", "UPDATE", True, False),
-    ],
-)
-async def test_a_refused_account_with_hamis_rights_is_named_with_the_setting(
-    username: str, operation: str, may: bool, named: bool
-) -> None:
-    async def may_allocate(_: str) -> bool:
-        return may
-
-    request = update(pod(CARD, **CLAIM), pod(CARD))
-    if operation == "CREATE":
-        request = review(pod(CARD, **CLAIM))
-    request["request"]["dryRun"] = operation == "dry run"
-    request["request"]["userInfo"]["username"] = username
-    async with serving(CoreLedger()) as service:
-        context = service.validating.context
-        context.refused_hami_accounts = RefusedHamiAccounts(may_allocate)
-        answer = await service.post(request)
-        assert causes(answer)[0][0] == "ReservedAnnotation"
-        advice = "add it to the setting trusted_identities"
-        assert (advice in answer["status"]["message"]) == named
-        problems = [one for one in context.problems() if username in one]
-        assert len(problems) == len(context.refused_hami_accounts) == named
-
-
-def status_of(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
-    return review(new, old, operation="UPDATE", subResource="status")
-
-
-def binding(**metadata: Any) -> list[dict[str, Any]]:
-    """Return the reviews of a Binding, by each of the paths that it can be posted to."""
-    manifest = {**BINDING, "metadata": {"name": "p", **metadata}}
-    bare = {"group": "", "version": "v1", "resource": "bindings"}
-    return [review(manifest, subResource="binding"), review(manifest, resource=bare)]
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        status_of(pod({}, **CLAIM), pod({})),
-        status_of(pod({}), pod({}, **CLAIM)),
-        *binding(**CLAIM),
-        *binding(labels={"hami.io/vgpu-node": "n1"}),
-    ],
-)
-async def test_no_other_request_may_write_allocations(request_: dict[str, Any]) -> None:
-    ledger = CoreLedger()
-    assert causes(await answered(request_, ledger))[0][0] == "ReservedAnnotation"
-    request_["request"]["userInfo"]["username"] = HAMI_IDENTITIES[0]
-    assert (await answered(request_, ledger))["allowed"]
-    assert ledger.submitted == []
-
-
-async def test_statuses_and_bindings_that_claim_nothing_pass() -> None:
-    written = pod({}, **CLAIM, labels={"app": "a"})
-    for one in (status_of(written, pod({}, **CLAIM)), *binding(annotations={"own": "x"})):
-        assert (await answered(one))["allowed"]
-
-
-@pytest.mark.parametrize(("identity", "username"), [("", ""), ("own", "ada"), ("", "ada")])
-async def test_a_user_without_a_name_is_not_the_service(identity: str, username: str) -> None:
-    async with serving(CoreLedger()) as service:
-        service.validating.context.identity = identity
-        for one in binding(**CLAIM):
-            one["request"]["userInfo"]["username"] = username
-            assert not (await service.post(one))["allowed"]
-
-
-async def test_the_service_may_write_allocations() -> None:
-    async with serving(CoreLedger()) as service:
-        service.validating.context.identity = "ada"
-        for one in binding(**CLAIM):
-            assert (await service.post(one))["allowed"]
-
-
-@pytest.mark.parametrize(
-    "annotation",
-    ["hami.io/gpu-scheduler-policy", "hami.io/node-scheduler-policy", "nvidia.com/use-gputype"],
-)
-async def test_users_may_write_preferences(annotation: str) -> None:
-    assert (await answered(review(pod(CARD, annotations={annotation: "binpack"}))))["allowed"]
-
-
-# Annotations of earlier versions
-
-
-async def test_a_copied_stamp_is_accepted_and_warned_about_and_frees_nothing() -> None:
-    ledger = CoreLedger()
-    ledger.limit(cards=1)
-    async with serving(ledger) as service:
-        first, second = (
-            pod(CARD, name=f"g-{n}", uid=f"u-{n}", annotations={STAMP: "s"}) for n in "ab"
-        )
-        answer = await service.post(review(first))
-        assert answer["allowed"]
-        assert STAMP in answer["warnings"][0]
-        assert causes(await service.post(review(second)))[0][0] == "QuotaExceeded"
-
-
-async def test_a_stamp_may_be_changed_and_taken_away() -> None:
-    stamped, other = (pod(CARD, annotations={STAMP: text}) for text in "ab")
-    for new, old in ((stamped, other), (pod(CARD), stamped), (stamped, pod(CARD))):
-        assert (await answered(update(new, old)))["allowed"]
 
 
 # Bounds of owners, and names of attempts
