@@ -124,7 +124,7 @@ class Settlement:
         return len(self._active.settlement.invalid_objects) if self._active is not None else 0
 
     @property
-    def odd_quotas(self) -> int:
+    def quotas_with_warnings(self) -> int:
         """The number of existing quotas with warnings."""
         return sum(map(len, self._active.quotas.warnings())) if self._active is not None else 0
 

@@ -56,7 +56,7 @@ class ServiceMetrics:
         refused = context.refused_hami_accounts
         telemetry.read("allocators_refused", lambda: len(refused))
         telemetry.read("objects_not_understood", lambda: settlement.invalid_objects)
-        telemetry.read("quotas_not_understood", lambda: settlement.odd_quotas)
+        telemetry.read("quotas_not_understood", lambda: settlement.quotas_with_warnings)
         telemetry.read("pods_waiting", lambda: settlement.waiting)
         telemetry.read("pods_waiting_seconds_max", lambda: settlement.waiting_seconds_max)
         telemetry.read("owners_known", lambda: len(parents))

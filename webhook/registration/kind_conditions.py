@@ -3,7 +3,7 @@
 The API server sends a review if any template of the object, or of the object before an update,
 requests one of the resources. It sends an update only if the update changes the spec, the labels
 by which quotas select, or annotations by which the kind counts its pods, or if it adds a
-controller. A client that writes a finalizer thus does not depend on this service.
+controller. So a client that writes a finalizer does not depend on this service.
 
 Every field may be absent, so all fields are read as optional ones. CEL has those since Kubernetes
 1.29. An expression that fails counts as a failed webhook.

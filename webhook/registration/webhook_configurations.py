@@ -191,7 +191,7 @@ def _ephemeral(reviewed: ReviewScope) -> WebhookEntry:
 def _workloads(kind: WorkloadKind, reviewed: ReviewScope) -> WebhookEntry:
     """Return the entry of one kind, with the conditions of its template paths.
 
-    A kind that is no root fails open, because the objects that it creates are reviewed.
+    A kind that cannot be a root fails open, because the objects that it creates are reviewed.
     """
     conditions = kinds_matching.conditions(kind, reviewed.resources)
     return (

@@ -70,7 +70,7 @@ def command_if_changed(
 
 
 def command_for(seen: ObservedObject, actor: str) -> Observe | End:
-    """Return the command about an observation, whatever the ledger has."""
+    """Return the command about an observation without a comparison with the ledger."""
     where = (seen.namespace, seen.key, seen.uid, seen.version)
     if seen.cause:
         return End(*where, seen.cause, actor)

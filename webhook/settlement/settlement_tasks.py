@@ -88,7 +88,7 @@ class SettlementTasks:
     async def _relist_on_new_labels(self) -> None:
         """List everything again once accounts select by labels that no list has read.
 
-        Until an object is read again, such accounts count it whatever its labels are.
+        Until an object is read again, such accounts count it with any labels.
         """
         read = self._session.context.rules.labels.read
         if read > self._labels_read:

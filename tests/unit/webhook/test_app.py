@@ -1,4 +1,4 @@
-"""Whatever is posted, the answer is a review or a 4xx that names what was wrong."""
+"""Each request is answered by a review or by a 4xx that names the error."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ async def test_only_json_is_read(service: WebhookService, path: str, kind: str) 
     assert "send application/json" in answer.json()["message"]
 
 
-async def test_a_charset_after_the_content_type_is_no_obstacle(service: WebhookService) -> None:
+async def test_charset_after_the_content_type_is_accepted(service: WebhookService) -> None:
     answer = await service.client.post(
         PATHS[0],
         content=json.dumps(review(pod())),
@@ -218,7 +218,7 @@ async def test_a_client_that_left_gets_no_answer_and_is_not_charged(
     assert service.ledger.submitted == []
 
 
-# What clients show
+# Warnings that clients show
 
 
 def test_a_long_warning_is_cut_to_what_the_api_server_passes_on() -> None:

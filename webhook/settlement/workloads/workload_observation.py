@@ -67,7 +67,7 @@ def observe_workload(
 ) -> ObservedWorkload:
     """Return the observation of an object of a kind.
 
-    Raises ValueError if its resourceVersion is no number.
+    Raises ValueError if its resourceVersion is not a number.
     """
     meta = workload.metadata
     envelope = envelope_of(kind, workload, rules, surge=mode.surge, elastic_max=mode.elastic_max)

@@ -1,4 +1,4 @@
-"""Pods that wait behind the gate, and how they are let in."""
+"""Pods behind the scheduling gate, and their admission."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""When waiting pods get an event, and how many at once."""
+"""The times of the events of waiting pods, and their number in one round."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Default quotas: who gets one, and what becomes of it."""
+"""Default quotas: which namespaces get one, and how it changes."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The status of ResourceQuotas: what is written, when, and what is left alone."""
+"""The status of ResourceQuotas: its amounts, the times of its writes, and conflicts."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Universe quotas: accounts over namespaces and clusters, what they reach, and their status."""
+"""Universe quotas: accounts over namespaces and clusters, their scope, and their status."""
 
 import asyncio
 from collections import Counter

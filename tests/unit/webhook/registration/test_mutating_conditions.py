@@ -1,4 +1,4 @@
-"""When the condition of the mutating webhook is written, and which one."""
+"""The condition of the mutating webhook, and the times of its writes."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""When the labels in the condition of the validating webhook are written, and which ones."""
+"""The labels in the condition of the validating webhook, and the times of their writes."""
 
 import asyncio
 import contextlib

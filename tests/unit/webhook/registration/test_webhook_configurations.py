@@ -1,4 +1,4 @@
-"""What the webhook configurations say. Whether a real API server understands it is tested there."""
+"""The fields of the webhook configurations. End-to-end tests apply them to an API server."""
 
 import base64
 from typing import Any

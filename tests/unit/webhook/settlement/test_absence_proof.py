@@ -1,4 +1,4 @@
-"""The barrier's negative controls: what is not proof."""
+"""Absence proofs, and observations that prove nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator

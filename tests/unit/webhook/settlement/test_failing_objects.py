@@ -1,6 +1,6 @@
-"""An object that cannot be taken in costs that object, and neither the others nor the service.
+"""An object that cannot be handled stops neither the other objects nor the service.
 
-No object is known to do that, so a defect is planted.
+No such object is known, so each test plants a defect.
 """
 
 import pytest

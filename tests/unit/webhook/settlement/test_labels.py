@@ -1,4 +1,4 @@
-"""Settling labels: only those that some quota selects by are recorded, and all of them are read."""
+"""Labels of objects: those by which quotas select are recorded and charged."""
 
 from typing import Any
 

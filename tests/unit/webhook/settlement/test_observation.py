@@ -1,4 +1,4 @@
-"""What a sighting or a missing object means, rule by rule."""
+"""Commands that follow from an observation or a missing object."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Settling by hand."""
+"""Outcomes that an operator reports."""
 
 import pytest
 from support.harness.settlement import CLUSTER, DEMAND, World, world

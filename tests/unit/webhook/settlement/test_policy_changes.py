@@ -1,4 +1,4 @@
-"""Workloads are charged as the policies of their namespaces say, also when these change."""
+"""Workloads are charged by the policies of their namespaces, which may change."""
 
 import asyncio
 

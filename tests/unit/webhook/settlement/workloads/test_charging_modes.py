@@ -1,4 +1,4 @@
-"""How roots are charged is noticed to be over, whoever was told of it first."""
+"""A change of the charging mode is noticed, even if an object already used the new one."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Kinds whose definitions come, change and go."""
+"""Kinds whose definitions are installed, changed and deleted."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Quotas that nobody refused and that are odd: what they limit, and where that is shown."""
+"""Stored quotas with warnings: their limits, and where the warnings are shown."""
 
 import pytest
 from support.harness.settlement import full_world, settling
@@ -20,12 +20,12 @@ async def test_quota_in_bytes_counts_as_mebibytes_and_warns_until_corrected():
         async with settling(one):
             await one.synced()
             assert one.limits("q") == {MEM: 16_384}
-            assert one.settlement.odd_quotas == 1
+            assert one.settlement.quotas_with_warnings == 1
             [line] = one.settlement.warnings()
             assert line.startswith(f"quota/c/red/q: {MEM}: 16Gi has a binary suffix")
             assert "write 16384 for 16Gi" in line
             one.server.update("resourcequotas", "red", "q", spec={"hard": {MEM: "16384"}})
-            await one.until(lambda: one.settlement.odd_quotas == 0)
+            await one.until(lambda: one.settlement.quotas_with_warnings == 0)
             assert one.settlement.warnings() == []
             assert one.limits("q") == {MEM: 16_384}
 
@@ -37,9 +37,9 @@ async def test_universe_quota_in_bytes_counts_as_mebibytes_and_warns():
         await one.until(lambda: accounts.universe("all") in one.state.accounts)
         account = one.state.accounts[accounts.universe("all")]
         assert one.state.limit[account.lines[MEM]] == 16_384
-        assert one.settlement.odd_quotas == 1
+        assert one.settlement.quotas_with_warnings == 1
         one.server.delete(UNIVERSE_QUOTAS.name, "", "all")
-        await one.until(lambda: one.settlement.odd_quotas == 0)
+        await one.until(lambda: one.settlement.quotas_with_warnings == 0)
 
 
 @pytest.mark.parametrize("value", ["8200Ti", "1e400", "10e399", "-1", "0.5", "1e3", "", "9" * 400])
