@@ -38,7 +38,7 @@ SIZES = {
     "0x2g": 2 * GIB,
     "010": 10,
 }
-"""What good sizes mean; a leading zero is no octal."""
+"""Valid sizes and their bytes; a leading zero does not mean octal."""
 
 BAD = {
     "": 0,
@@ -67,7 +67,7 @@ BAD = {
     "`": 0,
     "9" * 4000: LARGEST,
 }
-"""The stricter reading of bad ones: never more than they say, and never no limit."""
+"""The stricter reading of invalid sizes: never more than written, and never unlimited."""
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def ledger(tmp_path: Path, core_program: Callable[[str], Path]) -> Ledger:
 
 
 def asked(ledger: Ledger, *words: object, **settings: str) -> tuple[list[int], str]:
-    """Return the answers and what was said; texts that are empty are set."""
+    """Return the answers and the log; a variable that is an empty text is set."""
     command = [str(ledger.built("plain/ask")), *map(str, words)]
     environment = ledger.settings() | settings
     done = subprocess.run(
@@ -86,14 +86,14 @@ def asked(ledger: Ledger, *words: object, **settings: str) -> tuple[list[int], s
 
 
 @pytest.mark.parametrize(("text", "limit"), SIZES.items())
-def test_a_size_is_read_as_written_and_nothing_is_said(
+def test_a_valid_size_is_read_as_written_without_a_log_line(
     ledger: Ledger, text: str, limit: int
 ) -> None:
     assert asked(ledger, "limit", CUDA_DEVICE_MEMORY_LIMIT=text) == ([limit], "")
 
 
 @pytest.mark.parametrize(("text", "limit"), BAD.items())
-def test_of_a_bad_size_the_stricter_reading_holds_and_it_is_said_once(
+def test_the_stricter_reading_of_a_bad_size_holds_and_is_logged_once(
     ledger: Ledger, text: str, limit: int
 ) -> None:
     found, said = asked(ledger, "limit", "limit", "reserve", 1, CUDA_DEVICE_MEMORY_LIMIT=text)
@@ -103,7 +103,7 @@ def test_of_a_bad_size_the_stricter_reading_holds_and_it_is_said_once(
     assert "CUDA_DEVICE_MEMORY_LIMIT" in said
 
 
-def test_the_limit_of_one_device_goes_before_that_of_all(ledger: Ledger) -> None:
+def test_the_limit_of_one_device_overrides_that_of_all(ledger: Ledger) -> None:
     limits = {"CUDA_DEVICE_MEMORY_LIMIT": "5g", "CUDA_DEVICE_MEMORY_LIMIT_1": "1g"}
     found, _ = asked(ledger, "limit", "device", 1, "limit", "device", 2, "limit", **limits)
     assert found == [5 * GIB, GIB, 5 * GIB]
@@ -115,7 +115,7 @@ def test_a_device_that_nvml_showed_first_is_limited_by_cudas_ordinal(ledger: Led
     assert ledger.ask(*asked, **limits) == [NO_LIMIT, 100, GIB, 30, GIB]
 
 
-def test_without_any_limit_all_is_given_and_counted(ledger: Ledger) -> None:
+def test_all_memory_is_granted_and_counted_when_there_is_no_limit(ledger: Ledger) -> None:
     found, said = asked(ledger, "limit", "cores", "reserve", 2**50, "used")
     assert (found, said) == ([NO_LIMIT, 100, 1, 2**50], "")
 
@@ -148,7 +148,7 @@ def test_a_share_of_time_is_read_strictly(ledger: Ledger, text: str, cores: int,
     ("text", "cores"),
     [("disable", 100), ("DISABLE", 100), ("force", 30), ("default", 30), ("", 30), ("what", 30)],
 )
-def test_the_limit_of_time_can_be_switched_off_where_there_is_no_page(
+def test_the_limit_of_time_can_be_switched_off_when_there_is_no_page(
     ledger: Ledger, name: str, text: str, cores: int
 ) -> None:
     found, said = asked(ledger, "cores", CUDA_DEVICE_SM_LIMIT="30", **{name: text})
@@ -160,7 +160,7 @@ def test_the_limit_of_time_can_be_switched_off_where_there_is_no_page(
     ("text", "ready"),
     [("true", 0), ("TRUE", 0), ("1", 0), ("false", 1), ("0", 1), ("", 1), ("ja", 1)],
 )
-def test_control_can_be_switched_off_where_there_is_no_page(
+def test_control_can_be_switched_off_when_there_is_no_page(
     ledger: Ledger, text: str, ready: int
 ) -> None:
     limits = {"CUDA_DEVICE_MEMORY_LIMIT": "1m", "CUDA_DISABLE_CONTROL": text}
@@ -175,20 +175,20 @@ def test_memory_beyond_the_card_can_be_allowed_by_the_environment(ledger: Ledger
     assert asked(ledger, "oversubscribes", CUDA_OVERSUBSCRIBE="true")[0] == [1]
 
 
-def test_the_log_is_as_loud_as_it_is_asked_to_be(ledger: Ledger) -> None:
+def test_the_log_level_selects_the_logged_lines(ledger: Ledger) -> None:
     bad = {"CUDA_DISABLE_CONTROL": "ja", "CUDA_DEVICE_MEMORY_LIMIT": "abc"}
     assert asked(ledger, "limit", LIBCUDA_LOG_LEVEL="0", **bad)[1].count("\n") == 1
     assert asked(ledger, "limit", LIBCUDA_LOG_LEVEL="1", **bad)[1].count("\n") == 2
 
 
-def test_of_two_bad_variables_both_are_said(ledger: Ledger) -> None:
+def test_two_bad_variables_are_both_logged(ledger: Ledger) -> None:
     bad = {"CUDA_DEVICE_MEMORY_LIMIT_0": "abc", "CUDA_DEVICE_MEMORY_LIMIT_1": "abc"}
     _, said = asked(ledger, "limit", "device", 1, "limit", **bad)
     assert [name for name in bad if f'{name}="abc" is not a size' in said] == list(bad)
 
 
 def asked_of(devices: Iterable[int]) -> list[object]:
-    """Return words that ask for limits of devices; of those from 16 on a line is said."""
+    """Return words that ask for limits of devices; for those from 16 on a line is logged."""
     return [word for device in devices for word in ("device", device, "limit")]
 
 
@@ -200,13 +200,13 @@ def test_no_line_comes_twice_within_a_second(ledger: Ledger) -> None:
     assert max(lines.values()) <= int(time.monotonic() - began) + 2
 
 
-def test_no_more_lines_come_in_a_second_than_anybody_reads(ledger: Ledger) -> None:
+def test_the_log_has_at_most_64_lines_in_a_second(ledger: Ledger) -> None:
     began = time.monotonic()
     _, said = asked(ledger, *asked_of(range(256)))
     assert 4 < said.count("\n") <= 64 * (int(time.monotonic() - began) + 2)
 
 
-def test_nobody_listening_to_the_log_ends_no_program(ledger: Ledger) -> None:
+def test_a_program_continues_when_standard_error_is_closed(ledger: Ledger) -> None:
     command = [str(ledger.built("plain/ask")), "limit"]
     environment = ledger.settings() | {"CUDA_DEVICE_MEMORY_LIMIT": "abc"}
     with subprocess.Popen(
@@ -230,7 +230,7 @@ def paged(ledger: Ledger, *devices: DeviceLimits, flags: int = 0) -> Path:
     return page
 
 
-def test_the_page_goes_before_the_environment(ledger: Ledger) -> None:
+def test_the_page_overrides_the_environment(ledger: Ledger) -> None:
     paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB, 40), DeviceLimits(UUID.format(1)))
     limits = {"CUDA_DEVICE_MEMORY_LIMIT": "9g", "CUDA_DEVICE_SM_LIMIT": "90"}
     words = ("limit", "cores", "device", 1, "limit", "cores", "reserve", "9g")
@@ -258,12 +258,12 @@ def put(page: Path, memory: int) -> None:
         file.write(memory.to_bytes(8, "little"))
 
 
-def test_what_the_agent_saw_beyond_counts(ledger: Ledger) -> None:
+def test_the_overhead_that_the_agent_measured_counts(ledger: Ledger) -> None:
     paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB, overhead=3 * MIB))
     assert ledger.ask("used", "reserve", "3m", "reserve", "2m", "used") == [3 * MIB, 0, 1, 5 * MIB]
 
 
-def test_a_device_that_the_page_does_not_name_is_given_nothing(ledger: Ledger) -> None:
+def test_a_device_gets_no_memory_when_the_page_does_not_name_it(ledger: Ledger) -> None:
     paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB))
     words = ("device", 1, "entry", "limit", "reserve", 1, "charge", 5, "used", "cores")
     done = ledger.run("ask", *words)
@@ -271,7 +271,7 @@ def test_a_device_that_the_page_does_not_name_is_given_nothing(ledger: Ledger) -
     assert "the limits page does not name it" in done.stderr
 
 
-def test_a_part_of_a_card_is_found_by_its_uuid(ledger: Ledger) -> None:
+def test_a_mig_instance_is_found_by_its_uuid(ledger: Ledger) -> None:
     paged(ledger, DeviceLimits(UUID.format(0).replace("GPU-", "MIG-"), 5 * MIB))
     assert ledger.ask("limit") == [5 * MIB]
     assert UUID.format(0).replace("GPU-", "MIG-").encode() in ledger.region.read_bytes()
@@ -295,7 +295,7 @@ def test_the_page_can_switch_the_limit_of_time_off_and_allow_more_memory(ledger:
 @pytest.mark.parametrize(
     "what", ["missing", "short", "version", "magic", "devices", "directory", "pipe"]
 )
-def test_with_a_page_that_is_bad_nothing_is_given(ledger: Ledger, what: str) -> None:
+def test_no_memory_is_granted_when_the_page_is_invalid(ledger: Ledger, what: str) -> None:
     page = paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB))
     content = bytearray(page.read_bytes())
     if what in ("version", "magic", "devices"):

@@ -21,7 +21,7 @@ from vgpu_native.shared.limits_page import ContainerLimits, DeviceLimits, encode
 GENERATION = place(REGION["generation"])
 ASK = ("reserve", "600m", "reserve", "600m", "used")
 LIMITED = [1, 0, 600 * MIB]
-"""What a process is answered that is limited by itself, or that is the first of its container."""
+"""The answers to a process with a region of its own, or to the first of its container."""
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ def made(ledger: Ledger) -> bytes:
 
 
 def refused(ledger: Ledger, said: str) -> None:
-    """Check that a process is limited although its region is refused, and says so once."""
+    """Check that a process is limited although its region is refused, and logs that once."""
     done = ledger.run("ask", *ASK)
     assert [int(line) for line in done.stdout.split()] == LIMITED
     assert done.stderr.count("\n") == 1
     assert said in done.stderr
 
 
-def test_the_region_is_whole_and_nothing_else_is_left(ledger: Ledger) -> None:
+def test_a_new_region_is_complete_and_the_only_file(ledger: Ledger) -> None:
     assert len(made(ledger)) == REGION_SIZE
     assert [each.name for each in ledger.directory.iterdir()] == ["region"]
 
@@ -79,7 +79,7 @@ def test_processes_of_any_user_may_share_the_region(ledger: Ledger) -> None:
     assert ledger.region.stat().st_mode & 0o777 == 0o666
 
 
-def test_without_a_name_the_region_is_the_users_own(ledger: Ledger) -> None:
+def test_the_region_is_per_user_when_no_path_is_set(ledger: Ledger) -> None:
     region = Path(f"/tmp/gpuledger.{os.geteuid()}.v{VERSION}.region")
     before = region.exists()
     done = ledger.run("ask", "ready", CUDA_DEVICE_MEMORY_SHARED_CACHE="")
@@ -117,7 +117,7 @@ ls /run/gpuledger
 
 
 @pytest.mark.parametrize(("flags", "allowed"), [(0, False), (MAY_DISABLE, True)])
-def test_with_a_mounted_page_the_region_is_the_containers_unless_it_may_go_without_limits(
+def test_a_mounted_page_decides_the_region_unless_it_may_disable_limits(
     ledger: Ledger, container: Callable[[int], list[str]], flags: int, allowed: bool
 ) -> None:
     program = str(ledger.built("plain/ask"))
@@ -140,7 +140,7 @@ def test_with_a_mounted_page_the_region_is_the_containers_unless_it_may_go_witho
         (MAY_DISABLE, [*map(str, LIMITED), str(1000 * MIB)], "this process is limited by itself"),
     ],
 )
-def test_with_a_mounted_page_who_can_have_no_region_is_given_nothing_unless_limits_are_its_own(
+def test_no_memory_is_granted_under_a_mounted_page_without_a_region(
     ledger: Ledger,
     container: Callable[[int], list[str]],
     flags: int,
@@ -161,7 +161,7 @@ def test_with_a_mounted_page_who_can_have_no_region_is_given_nothing_unless_limi
     assert f"is refused as region: its size is another; {said}." in done.stderr
 
 
-def test_where_files_may_not_be_so_large_the_process_is_limited_and_lives(
+def test_a_process_is_limited_and_survives_when_files_must_be_small(
     ledger: Ledger,
 ) -> None:
     command = ["sh", "-c", 'ulimit -f 8 && exec "$@"', "sh", str(ledger.built("plain/ask"))]
@@ -188,7 +188,9 @@ def test_a_directory_stands_for_the_region_in_it(ledger: Ledger) -> None:
         (bytes(REGION_SIZE + 1), "its size is another"),
     ],
 )
-def test_what_is_no_region_is_refused_and_kept(ledger: Ledger, content: bytes, said: str) -> None:
+def test_a_file_that_is_not_a_region_is_refused_and_kept(
+    ledger: Ledger, content: bytes, said: str
+) -> None:
     ledger.region.write_bytes(content)
     refused(ledger, said)
     assert ledger.region.read_bytes() == content
@@ -236,7 +238,7 @@ def test_a_disk_that_cannot_be_written_is_an_error(ledger: Ledger, small_disk: P
     assert "Read-only" in done.stderr
 
 
-def test_a_region_of_an_earlier_boot_is_replaced_by_one_of_all(ledger: Ledger) -> None:
+def test_a_region_of_an_earlier_boot_is_replaced_once_for_all_processes(ledger: Ledger) -> None:
     content = bytearray(made(ledger))
     content[USED_AT:] = b"\x11" * (REGION_SIZE - USED_AT)
     struct.pack_into("<Q", content, GENERATION, 1)
@@ -259,7 +261,7 @@ def check_together(ledger: Ledger, count: int) -> None:
 
 
 @pytest.mark.timeout(30)
-def test_a_lock_that_is_never_given_back_costs_a_moment_only(ledger: Ledger) -> None:
+def test_a_lock_that_is_never_released_delays_only_briefly(ledger: Ledger) -> None:
     content = bytearray(made(ledger))
     struct.pack_into("<Q", content, GENERATION, 1)
     ledger.region.write_bytes(content)
@@ -270,7 +272,7 @@ def test_a_lock_that_is_never_given_back_costs_a_moment_only(ledger: Ledger) -> 
         assert time.monotonic() - began < 5
 
 
-def test_counts_that_go_round_and_slots_without_end_are_harmless(ledger: Ledger) -> None:
+def test_overflowing_counts_and_a_huge_slot_number_are_harmless(ledger: Ledger) -> None:
     content = bytearray(made(ledger))
     content[USED_AT:] = b"\xff" * (REGION_SIZE - USED_AT)
     struct.pack_into("<Q", content, place(REGION["high"]), 2**64 - 1)
@@ -278,14 +280,14 @@ def test_counts_that_go_round_and_slots_without_end_are_harmless(ledger: Ledger)
     assert ledger.ask(*ASK) == LIMITED, "slots whose owners have died count nothing"
 
 
-def test_who_holds_everything_by_its_own_word_harms_its_container_only(ledger: Ledger) -> None:
+def test_a_false_usage_harms_only_its_own_container(ledger: Ledger) -> None:
     with ledger.talking("charge", 2**60, "used", "wait") as process:
         assert process.answers(1) == [2**55]
         assert ledger.ask("used", "reserve", "1m", "device", 1, "reserve", "1m") == [2**55, 0, 1]
     assert ledger.ask("reserve", "1000m") == [1]
 
 
-def test_slots_whose_sum_goes_round_are_too_much_and_not_nothing(ledger: Ledger) -> None:
+def test_an_overflowing_sum_of_slots_counts_as_too_much(ledger: Ledger) -> None:
     with ledger.talking("reserve", "1m", "wait") as one, ledger.talking("used", "wait") as other:
         assert one.answers(1) + other.answers(1)
         with ledger.region.open("r+b") as file:
@@ -296,7 +298,7 @@ def test_slots_whose_sum_goes_round_are_too_much_and_not_nothing(ledger: Ledger)
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_whatever_a_tenant_writes_no_process_crashes_or_gets_too_much(
+def test_no_process_crashes_or_exceeds_its_limit_when_a_tenant_scribbles(
     ledger: Ledger, seed: int
 ) -> None:
     numbers, good = random.Random(seed), made(ledger)
@@ -309,7 +311,7 @@ def test_whatever_a_tenant_writes_no_process_crashes_or_gets_too_much(
 
 
 def scribbled(good: bytes, numbers: random.Random) -> bytes:
-    """Return a region with some words changed, but for what tells that it is one."""
+    """Return a region with some words changed, but none that identify it as a region."""
     content, odd = bytearray(good), (0, 1, 2**30, 2**31, 2**63, 2**64 - 1)
     for _ in range(numbers.choice((1, 5, 50, 2000))):
         end = numbers.choice((1100, USED_AT + 2000, REGION_SIZE))
@@ -319,7 +321,7 @@ def scribbled(good: bytes, numbers: random.Random) -> bytes:
     return bytes(content)
 
 
-def test_a_gate_that_is_held_for_ever_is_not_believed(ledger: Ledger) -> None:
+def test_a_contention_gate_that_is_held_for_ever_is_ignored(ledger: Ledger) -> None:
     content = bytearray(made(ledger))
     struct.pack_into("<Q", content, place(REGION["gate"]), 2**63)
     ledger.region.write_bytes(content)
@@ -330,7 +332,7 @@ def test_a_gate_that_is_held_for_ever_is_not_believed(ledger: Ledger) -> None:
     assert time.monotonic() - began < 2.5, "each of them waited until it stopped believing"
 
 
-def test_places_of_devices_that_garbage_fills_are_none(ledger: Ledger) -> None:
+def test_places_of_devices_with_garbage_are_skipped(ledger: Ledger) -> None:
     content = bytearray(made(ledger))
     start, end = place(REGION["uuid"]), place(REGION["budget"])
     content[start:end] = b"x" * (end - start)
@@ -340,7 +342,7 @@ def test_places_of_devices_that_garbage_fills_are_none(ledger: Ledger) -> None:
     assert "the region has no place for it" in done.stderr
 
 
-def test_a_uuid_that_was_half_written_is_finished_or_passed_over(ledger: Ledger) -> None:
+def test_a_half_written_uuid_is_completed_or_skipped(ledger: Ledger) -> None:
     content = bytearray(made(ledger))
     start = place(REGION["uuid"])
     content[start : start + 48] = b"GPU-0000".ljust(48, b"\0")
@@ -360,7 +362,7 @@ def test_a_child_of_a_fork_keeps_its_entries_in_another_region(ledger: Ledger) -
         assert process.answers(2) == [1, 1]
 
 
-def test_a_device_whose_entry_is_anothers_after_a_fork_is_given_nothing(ledger: Ledger) -> None:
+def test_a_device_gets_no_memory_when_its_entry_changed_after_a_fork(ledger: Ledger) -> None:
     with ledger.talking("device", 1, "wait", "fork", "reserve", "1", "limit", "wait") as process:
         ledger.ask("ready")
         content = bytearray(ledger.region.read_bytes())

@@ -1,4 +1,4 @@
-"""The ledger: never over the limit, never less than there is room for, whoever is killed when."""
+"""The ledger grants up to the limit, neither more nor less, while processes are killed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,24 +16,24 @@ def ledger(tmp_path: Path, core_program: Callable[[str], Path]) -> Ledger:
     return Ledger(tmp_path, core_program, dict(LIMIT))
 
 
-def test_what_fits_is_granted_and_what_does_not_is_refused(ledger: Ledger) -> None:
+def test_a_request_is_granted_when_it_fits_and_refused_otherwise(ledger: Ledger) -> None:
     asked = ("reserve", "600m", "reserve", "401m", "reserve", "400m", "reserve", "1", "used")
     assert ledger.ask(*asked) == [1, 0, 1, 0, 1000 * MIB]
 
 
-def test_what_was_released_can_be_reserved_again(ledger: Ledger) -> None:
+def test_released_memory_can_be_reserved_again(ledger: Ledger) -> None:
     asked = ("reserve", "600m", "release", "600m", "reserve", "1000m", "used")
     assert ledger.ask(*asked) == [1, 1, 1000 * MIB]
 
 
-def test_a_release_too_many_ends_at_zero_and_is_said(ledger: Ledger) -> None:
+def test_an_excess_release_ends_at_zero_and_is_logged(ledger: Ledger) -> None:
     words = ("reserve", "5m", "release", "6m", "used", "reserve", "1000m")
     done = ledger.run("ask", *words, kind="shipped-plain")
     assert done.stdout.split() == ["1", "0", "1"]
     assert "more of device 0 was given back" in done.stderr
 
 
-def test_what_is_charged_counts_beyond_the_limit(ledger: Ledger) -> None:
+def test_a_forced_charge_counts_beyond_the_limit(ledger: Ledger) -> None:
     asked = ("charge", "1200m", "used", "reserve", "1", "release", "201m", "reserve", "1m")
     assert ledger.ask(*asked) == [1200 * MIB, 0, 1]
 
@@ -53,7 +53,7 @@ def test_every_device_has_its_own_sum(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("processes", "mib", "rounds"), [(2, 600, 10000), (4, 400, 4000), (8, 300, 1500)]
 )
-def test_of_all_who_ask_at_once_exactly_those_get_it_who_fit(
+def test_simultaneous_requests_are_granted_up_to_the_limit_exactly(
     ledger: Ledger, processes: int, mib: int, rounds: int
 ) -> None:
     found = ledger.measured("barrier", processes, mib, rounds)
@@ -61,20 +61,22 @@ def test_of_all_who_ask_at_once_exactly_those_get_it_who_fit(
 
 
 @pytest.mark.parametrize("kind", ["check_then_add", "stores_in_any_order"])
-def test_a_broken_ledger_gives_too_much_to_those_who_ask_at_once(ledger: Ledger, kind: str) -> None:
+def test_a_broken_ledger_grants_too_much_to_simultaneous_requests(
+    ledger: Ledger, kind: str
+) -> None:
     assert any(ledger.measured("barrier", 2, 600, 10000, kind=kind)["over"] for _ in range(SOON))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_ledger_without_a_gate_gives_too_little_to_those_who_ask_at_once(ledger: Ledger) -> None:
+def test_a_ledger_without_a_gate_refuses_simultaneous_requests_that_fit(ledger: Ledger) -> None:
     assert any(
         ledger.measured("barrier", 2, 600, 10000, kind="ungated")["under"] for _ in range(SOON)
     )
 
 
 @pytest.mark.parametrize("processes", [2, 8, 24])
-def test_whoever_is_killed_all_that_is_held_is_charged_and_within_the_limit(
+def test_held_memory_is_charged_and_within_the_limit_when_processes_die(
     ledger: Ledger, processes: int
 ) -> None:
     check_fuzz(ledger, processes, 2500, 7 * processes)
@@ -84,7 +86,9 @@ def test_whoever_is_killed_all_that_is_held_is_charged_and_within_the_limit(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("processes", [2, 3, 8, 24, 64])
-def test_the_same_for_longer(ledger: Ledger, processes: int, seed: int) -> None:
+def test_held_memory_is_charged_and_within_the_limit_in_a_long_run(
+    ledger: Ledger, processes: int, seed: int
+) -> None:
     check_fuzz(ledger, processes, 60_000, seed * 1000 + processes)
 
 
@@ -98,12 +102,12 @@ def check_fuzz(ledger: Ledger, processes: int, milliseconds: int, seed: int) -> 
     assert found["most"] > 1000
 
 
-def test_a_ledger_that_believes_what_it_saw_is_found_by_killing(ledger: Ledger) -> None:
+def test_kills_detect_a_ledger_that_trusts_an_earlier_sum(ledger: Ledger) -> None:
     kind = "check_then_add"
     assert any(ledger.measured("fuzz", 8, 3000, seed, kind=kind)["over"] for seed in range(SOON))
 
 
-def test_a_ledger_that_counts_the_dead_is_found_by_killing(ledger: Ledger) -> None:
+def test_kills_detect_a_ledger_that_counts_dead_processes(ledger: Ledger) -> None:
     kind = "dead_count"
     assert not all(ledger.measured("fuzz", 8, 500, at, kind=kind)["whole"] for at in range(SOON))
 
@@ -134,7 +138,7 @@ def check_steps(ledger: Ledger, what: str, stride: int) -> None:
     assert found["slowest_ms"] < 100
 
 
-def test_a_slot_that_is_taken_unannounced_is_lost_by_a_kill(ledger: Ledger) -> None:
+def test_an_unannounced_slot_is_lost_when_its_process_is_killed(ledger: Ledger) -> None:
     assert ledger.measured("step", 1, "thread", kind="unannounced")["wrong"] == 1
 
 
@@ -161,13 +165,13 @@ def test_memory_counts_as_long_as_its_process_lives(ledger: Ledger, scenario: st
     assert said == ""
 
 
-def test_without_a_slot_there_is_no_memory_and_that_is_said_once(ledger: Ledger) -> None:
+def test_a_process_without_a_slot_gets_no_memory_and_logs_that_once(ledger: Ledger) -> None:
     done = ledger.run("full")
     assert done.stdout == ""
     assert done.stderr.count("256 processes use") == 1
 
 
-def test_signals_while_somebody_holds_the_gate_do_not_change_errno(ledger: Ledger) -> None:
+def test_signals_do_not_change_errno_while_the_gate_is_held(ledger: Ledger) -> None:
     ledger.run("interrupted", CUDA_DEVICE_MEMORY_LIMIT="100m")
 
 

@@ -1,7 +1,7 @@
-"""A process that uses the driver as it is told: tests start several of them, and kill them.
+"""A process that makes the driver calls of a test. Tests start several of them, and kill them.
 
 As a program it reads one call per line as JSON, `[library, function, arguments]`, and writes its
-result and what its out-parameters hold. In a test, `CardUser` is the other end.
+result and its out-parameters. In a test, `CardUser` is the other end.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Programs that test the ledger by itself: building them, and what they say."""
+"""Programs that test core without a driver: building them, and reading their output."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ class Ledger:
     def run(
         self, program: str, *words: object, kind: str = "plain", **settings: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program to its end. Raises AssertionError with what it said if it fails."""
+        """Run a program to its end. Raises AssertionError with its output if it fails."""
         command = [str(self.built(f"{kind}/{program}")), *map(str, words)]
         done = subprocess.run(
             command,
@@ -57,14 +57,14 @@ class Ledger:
         return [int(line) for line in self.run("ask", *words, **settings).stdout.split()]
 
     def measured(self, program: str, *words: object, kind: str = "plain") -> dict[str, int]:
-        """Return what a program printed as JSON, with a region that is made anew."""
+        """Return the JSON that a program prints, with a new region."""
         self.region.unlink(missing_ok=True)
         found: dict[str, int] = json.loads(self.run(program, *words, kind=kind).stdout)
         return found
 
     @contextlib.contextmanager
     def talking(self, *words: object, **settings: str) -> Iterator["Talk"]:
-        """Start a program that answers, and reads a line where its words say `wait`."""
+        """Start a program that answers, and waits for a line at each word `wait`."""
         command = [str(self.built("plain/ask")), *map(str, words)]
         with subprocess.Popen(
             command,

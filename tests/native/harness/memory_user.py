@@ -27,7 +27,7 @@ def environment(native: Path, directory: Path, limit: str, **settings: str) -> d
 
 
 def run(environ: dict[str, str], program: Path, *arguments: str) -> str:
-    """Return what a program prints. Raises AssertionError with what it complained of."""
+    """Return the output of a program. Raises AssertionError with its errors if it fails."""
     done = subprocess.run(
         [program, *arguments],
         env=environ,
@@ -41,7 +41,7 @@ def run(environ: dict[str, str], program: Path, *arguments: str) -> str:
 
 
 class Shell:
-    """A process that takes and gives memory as it is told: tests/programs/memory_shell.c."""
+    """A process that takes and gives memory by commands: tests/programs/memory_shell.c."""
 
     def __init__(self, environ: dict[str, str], program: Path, ordinal: int = 0) -> None:
         """Start it on a device."""
@@ -81,7 +81,7 @@ class Shell:
         return self.ask("give")[0]
 
     def info(self) -> tuple[int, int]:
-        """Return free and total bytes, of which CUDA and NVML must say the same."""
+        """Return free and total bytes, which CUDA and NVML must report alike."""
         free, total, nvml_total, nvml_free, nvml_used = self.ask("info")
         assert (nvml_total, nvml_free, nvml_used) == (total, free, total - free)
         return free, total

@@ -9,7 +9,7 @@ from pathlib import Path
 from vgpu_native.shared.layout import BUDGET, REGION
 
 BURST_S = 0.1
-"""What of a limit may be saved up, in seconds of its share."""
+"""The time of a share that may be saved up, in seconds."""
 
 TIMEOUT_S = 90.0
 MICROSECOND, MILLISECOND = 1_000, 1_000_000

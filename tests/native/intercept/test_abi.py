@@ -11,7 +11,7 @@ WAYS = ("linked", "dlsym", "address")
 
 
 def say(abi: Path, way: str, library: Path | None, **environment: str) -> str:
-    """Return what the caller prints."""
+    """Return the output of the caller."""
     preload = {"LD_PRELOAD": str(library)} if library else {}
     done = subprocess.run(
         [abi / "calls", way],
@@ -61,7 +61,7 @@ def test_functions_that_the_driver_does_not_export_are_hooked(abi: Path) -> None
     assert hooked == calls
 
 
-def test_the_asking_function_itself_is_hooked_in_the_form_of_its_version(
+def test_cu_get_proc_address_itself_is_hooked_in_the_requested_version(
     abi: Path, library: Path
 ) -> None:
     found = say(abi, "itself", library).splitlines()
@@ -69,8 +69,6 @@ def test_the_asking_function_itself_is_hooked_in_the_form_of_its_version(
     assert found[2:4] == ["12000 cuGetProcAddress_v2 1", "13000 cuGetProcAddress_v2 1"]
 
 
-def test_what_the_driver_does_not_have_is_reported_as_the_driver_does(
-    abi: Path, library: Path
-) -> None:
+def test_a_missing_function_is_reported_as_by_the_driver(abi: Path, library: Path) -> None:
     not_found = [say(abi, "itself", one).splitlines()[4] for one in (None, library)]
     assert not_found == ["500 1 1"] * 2

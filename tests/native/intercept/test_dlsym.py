@@ -29,7 +29,7 @@ def driver(abi: Path) -> Path:
 
 @pytest.fixture
 def probe(built: Path, library: Path, driver: Path) -> Probe:
-    """Return what runs the steps of a probe and answers what it said, line by line."""
+    """Return a function that runs the steps of a probe and returns its output by lines."""
 
     def run(*steps: str, program: str = "probe", preload: str | None = None) -> list[str]:
         before = str(library) if preload is None else preload
@@ -68,7 +68,7 @@ def test_the_driver_is_known_by_any_path_to_it(probe: Probe, driver: Path, tmp_p
         assert probe(f"open:{path}", "has:cuMemAlloc_v2", "has:cuCtxGetId") == [VGPU, path.name]
 
 
-def test_the_next_and_the_default_function_are_the_hooks_once_there_is_a_driver(
+def test_next_and_default_lookups_find_the_hooks_when_a_driver_is_loaded(
     probe: Probe,
 ) -> None:
     steps = ("default:cuMemAlloc_v2", "next:cuMemAlloc_v2", "self:cuMemAlloc_v2")
@@ -76,7 +76,7 @@ def test_the_next_and_the_default_function_are_the_hooks_once_there_is_a_driver(
     assert probe("global:libcuda.so.1", *steps) == [VGPU] * 3
 
 
-def test_without_a_driver_nothing_of_it_is_found(probe: Probe) -> None:
+def test_no_driver_function_is_found_when_no_driver_is_loaded(probe: Probe) -> None:
     assert probe("default:cuMemAlloc_v2", "self:cuMemAlloc_v2") == ["nowhere"] * 2
     found = probe("open:libm.so.6", "has:cuMemAlloc_v2", "error", "error")
     assert found[0] == "nowhere"
@@ -109,13 +109,13 @@ def test_a_missing_symbol_is_reported_as_without_the_library(probe: Probe, name:
         "nvmlDeviceGetMemoryInfo",
     ],
 )
-def test_functions_of_other_libraries_are_left_alone(probe: Probe, built: Path, name: str) -> None:
+def test_functions_of_other_libraries_are_not_hooked(probe: Probe, built: Path, name: str) -> None:
     alike = f"open:{built}/libalike.so"
     assert probe(alike, f"has:{name}") == ["libalike.so"]
     assert probe("open:libcuda.so.1", alike, f"has:{name}") == ["libalike.so"]
 
 
-def test_the_next_function_is_found_however_often_it_is_asked_for(probe: Probe) -> None:
+def test_the_next_function_is_found_at_every_lookup(probe: Probe) -> None:
     assert probe(*["next:open"] * 3) == ["libc.so.6"] * 3
 
 

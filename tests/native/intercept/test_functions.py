@@ -1,4 +1,4 @@
-"""functions.toml says how every function of the driver is treated, and the library does that."""
+"""functions.toml classifies every function of the driver, and the library follows it."""
 
 import re
 import subprocess
@@ -31,7 +31,9 @@ def test_every_function_of_the_header_is_classified(library: Path) -> None:
 
 @pytest.mark.usefixtures("make")  # whose compiler reads the header
 @pytest.mark.parametrize("name", ["cuMemAllocTurbo", "cuMemAlloc_v3", "cuLaunchKernelSoon_ptsz"])
-def test_a_new_function_that_allocates_or_launches_is_named(tmp_path: Path, name: str) -> None:
+def test_a_new_function_is_reported_when_it_allocates_or_launches(
+    tmp_path: Path, name: str
+) -> None:
     header = tmp_path / "cuda.h"
     header.write_text(f"CUresult cuInit(unsigned);\nCUresult {name}(size_t);\n")
     done = check(header)
@@ -41,13 +43,13 @@ def test_a_new_function_that_allocates_or_launches_is_named(tmp_path: Path, name
 
 
 @pytest.mark.usefixtures("make")
-def test_a_new_function_that_looks_harmless_is_named_too(tmp_path: Path) -> None:
+def test_a_new_harmless_function_is_reported(tmp_path: Path) -> None:
     header = tmp_path / "cuda.h"
     header.write_text("CUresult cuWonder(int);\n")
     assert "cuWonder: new" in check(header).stderr
 
 
-def test_the_library_has_a_hook_for_each_function_that_is_to_be_hooked(library: Path) -> None:
+def test_the_library_has_a_hook_for_each_function_listed_as_hooked(library: Path) -> None:
     table = tomllib.loads((TOOLS / "functions.toml").read_text())["hooked"]
     wanted = {name for names in table.values() for name in names}
     made = (library.parent / "include" / "hooks.inc").read_text()

@@ -37,7 +37,7 @@ def traced(library: Path | None, *command: str) -> str:
 
 
 def read(command: str, *arguments: str | Path) -> str:
-    """Return what a tool of binutils says."""
+    """Return the output of a tool of binutils."""
     done = subprocess.run(
         [command, *arguments], capture_output=True, text=True, timeout=60, check=True
     )
@@ -106,7 +106,7 @@ def limited(library: Path, tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_a_process_is_the_same_after_it_used_the_driver(
+def test_a_process_is_unchanged_after_it_used_the_driver(
     program: Callable[[str], Path], limited: dict[str, str]
 ) -> None:
     """Its umask, signals, locale, files, directory and errno; and it exits as it wants."""

@@ -47,13 +47,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bare(python: Path, native: Path, tmp_path: Path) -> Script:
-    """Return what runs a script on the stub driver alone, a card of 1 GiB."""
+    """Return a function that runs a script on the stub driver alone, with a card of 1 GiB."""
     return _runs(python, native, tmp_path / "bare", {})
 
 
 @pytest.fixture
 def limited(python: Path, native: Path, tmp_path: Path) -> Script:
-    """Return what runs a script with the library before the driver, and a limit of 100 MiB."""
+    """Return a function that runs a script with the library and a limit of 100 MiB."""
     limits = {
         "LD_PRELOAD": str(native / "libvgpu.so"),
         "CUDA_DEVICE_MEMORY_LIMIT_0": "100m",
@@ -102,7 +102,9 @@ print(ok(d.cuMemGetInfo())[0] >> 20)
 """
 
 
-def test_cuda_bindings_gets_its_slice_and_the_ordinary_error(bare: Script, limited: Script) -> None:
+def test_cuda_bindings_gets_its_share_and_then_the_usual_error(
+    bare: Script, limited: Script
+) -> None:
     assert bare(BINDINGS) == "1024 64 CUDA_ERROR_OUT_OF_MEMORY 0\n1024\n"
     assert limited(BINDINGS) == "100 6 CUDA_ERROR_OUT_OF_MEMORY 4\n100\n"
 
@@ -127,7 +129,7 @@ print(numbers.copy_to_host().sum(), cuda.event_elapsed_time(begin, end) >= 0)
 """
 
 
-def test_numba_gets_its_slice_and_goes_on_after_the_error(bare: Script, limited: Script) -> None:
+def test_numba_gets_its_share_and_continues_after_the_error(bare: Script, limited: Script) -> None:
     assert bare(NUMBA) == "1024 64 True\n4950 True\n"
     assert limited(NUMBA) == "100 6 True\n4950 True\n"
 
@@ -141,7 +143,7 @@ except cupy.cuda.runtime.CUDARuntimeError as error:
 """
 
 
-def test_cupy_loads_and_says_the_same_with_the_library_as_without(
+def test_cupy_loads_and_reports_the_same_with_and_without_the_library(
     bare: Script, limited: Script
 ) -> None:
     said = bare(CUPY)

@@ -1,6 +1,6 @@
 """Memory of a device is charged whichever way it is taken, and given back with it.
 
-The oracle is the stub driver, which knows what it really gave.
+The oracle is the stub driver, which counts the memory that it really allocated.
 """
 
 import shutil
@@ -80,7 +80,7 @@ def test_small_blocks_fill_the_limit_to_the_last_one(
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_what_is_charged_follows_the_rule_of(
+def test_the_charge_follows_the_rule(
     rule: str, native: Path, program: Program, tmp_path: Path
 ) -> None:
     run(environment(native, tmp_path, "100m"), program("memory_rules"), rule)
@@ -88,7 +88,7 @@ def test_what_is_charged_follows_the_rule_of(
 
 @pytest.mark.parametrize("version", ["11040", "12000"])
 @pytest.mark.parametrize("rule", ["pools", "current-pool", "stream-of-other-device", "handles"])
-def test_older_drivers_are_asked_in_their_own_ways(
+def test_older_drivers_are_called_by_their_own_functions(
     version: str, rule: str, native: Path, program: Program, tmp_path: Path
 ) -> None:
     environ = environment(native, tmp_path, "100m", VGPU_STUB_VERSION=version)
@@ -96,14 +96,14 @@ def test_older_drivers_are_asked_in_their_own_ways(
 
 
 @pytest.mark.parametrize("rule", ["contexts", "context-now"])
-def test_where_there_is_one_device_memory_ends_with_its_context(
+def test_memory_ends_with_its_context_when_there_is_one_device(
     rule: str, native: Path, program: Program, tmp_path: Path
 ) -> None:
     environ = environment(native, tmp_path, "100m", VGPU_STUB_DEVICES="1")
     run(environ, program("memory_rules"), rule)
 
 
-def test_memory_stays_charged_when_a_context_is_where_the_primary_one_was(
+def test_memory_stays_charged_when_a_context_reuses_the_primary_address(
     native: Path, program: Program, tmp_path: Path
 ) -> None:
     environ = environment(native, tmp_path, "100m", VGPU_STUB_CONTEXT_ANEW="1")
@@ -130,7 +130,7 @@ def test_an_older_driver_asked_for_a_newer_cuGetProcAddress_gives_its_own(  # no
 
 
 @pytest.mark.parametrize("what", ["procaddress", "graph"])
-def test_what_is_asked_for_while_the_heap_is_short_is_hooked_and_counted_all_the_same(
+def test_functions_are_hooked_and_graphs_counted_when_the_heap_is_short(
     what: str, native: Path, program: Program, tmp_path: Path
 ) -> None:
     run(environment(native, tmp_path, "100m"), program("without_memory"), what)
@@ -138,7 +138,7 @@ def test_what_is_asked_for_while_the_heap_is_short_is_hooked_and_counted_all_the
 
 @pytest.mark.parametrize("limit", ["60m", "200m", "0"])
 @pytest.mark.parametrize("seed", range(4))
-def test_any_order_of_any_allocators_is_never_charged_less_than_it_takes(
+def test_no_order_of_allocators_is_charged_less_than_it_takes(
     seed: int, limit: str, native: Path, program: Program, tmp_path: Path
 ) -> None:
     environ = environment(native, tmp_path, limit)
@@ -147,7 +147,7 @@ def test_any_order_of_any_allocators_is_never_charged_less_than_it_takes(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_threads_that_give_what_others_took_leave_nothing_charged(
+def test_threads_that_free_memory_of_others_leave_nothing_charged(
     seed: int, native: Path, program: Program, tmp_path: Path
 ) -> None:
     run(environment(native, tmp_path, "200m"), program("memory_threads"), str(seed))
@@ -155,7 +155,7 @@ def test_threads_that_give_what_others_took_leave_nothing_charged(
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 150))
-def test_any_order_holds_in_a_long_campaign(
+def test_no_order_of_allocators_is_charged_less_in_a_long_campaign(
     seed: int, native: Path, program: Program, tmp_path: Path
 ) -> None:
     environ = environment(native, tmp_path, f"{50 + seed * 3}m")
@@ -163,14 +163,14 @@ def test_any_order_holds_in_a_long_campaign(
 
 
 @pytest.mark.parametrize("what", ["contexts", "pools", "graphs"])
-def test_a_thread_that_is_cancelled_in_the_driver_keeps_no_lock_and_no_memory(
+def test_a_thread_keeps_no_lock_and_no_memory_when_cancelled_in_the_driver(
     what: str, native: Path, program: Program, tmp_path: Path
 ) -> None:
     environ = environment(native, tmp_path, "100m", VGPU_STUB_DELAY_NS="300000")
     run(environ, program("cancelled"), what)
 
 
-def test_a_thread_that_is_cancelled_while_the_driver_is_asked_again_keeps_no_memory(
+def test_a_thread_keeps_no_memory_when_cancelled_between_two_tries(
     native: Path, program: Program, tmp_path: Path
 ) -> None:
     environ = environment(native, tmp_path, "100m", VGPU_STUB_MEMORY=str(30 * MIB))
@@ -212,7 +212,7 @@ def test_the_map_agrees_with_a_list_and_its_threads_with_one_another(
         run({}, program, str(seed))
 
 
-def test_a_map_whose_locks_are_left_open_is_found_out(tmp_path: Path) -> None:
+def test_a_map_without_locks_is_detected(tmp_path: Path) -> None:
     unlocked = "-D__atomic_exchange_n(at,value,order)=(0)"
     program = compiled_map(tmp_path / "map", "-fsanitize=thread", unlocked)
     done = subprocess.run([program, "1"], capture_output=True, text=True, timeout=120, check=False)

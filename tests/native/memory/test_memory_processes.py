@@ -16,7 +16,7 @@ UUIDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{index}" for index in ran
 
 @pytest.fixture
 def shell(native: Path, program: Program, tmp_path: Path) -> Callable[..., Shell]:
-    """Return what starts a process of the one container, under 100 MiB if nothing else is said."""
+    """Return a function that starts a process of one container, under 100 MiB by default."""
 
     def started(limit: str = "100m", ordinal: int = 0, **settings: str) -> Shell:
         environ = environment(native, tmp_path, limit, **settings)
@@ -32,7 +32,7 @@ def page_with(path: Path, memory: tuple[int, ...], flags: int = 0) -> Path:
     return path
 
 
-def test_cuda_and_nvml_say_the_same_of_the_slice(shell: Callable[..., Shell]) -> None:
+def test_cuda_and_nvml_report_the_same_share(shell: Callable[..., Shell]) -> None:
     with shell() as one:
         assert one.info() == (100 * MIB, 100 * MIB)
         assert one.take(30 * MIB) == 0
@@ -44,13 +44,13 @@ def test_cuda_and_nvml_say_the_same_of_the_slice(shell: Callable[..., Shell]) ->
         assert one.info() == (100 * MIB, 100 * MIB)
 
 
-def test_a_card_without_a_limit_is_shown_as_it_is(shell: Callable[..., Shell]) -> None:
+def test_a_card_without_a_limit_is_reported_unchanged(shell: Callable[..., Shell]) -> None:
     with shell("0", VGPU_STUB_MEMORY="500m") as one:
         assert one.take(30 * MIB) == 0
         assert one.info() == (470 * MIB, 500 * MIB)
 
 
-def test_no_more_is_shown_as_free_than_the_card_has(shell: Callable[..., Shell]) -> None:
+def test_the_reported_free_memory_is_at_most_the_cards(shell: Callable[..., Shell]) -> None:
     with shell("100m", VGPU_STUB_MEMORY="80m") as one:
         assert one.info() == (80 * MIB, 80 * MIB)
         assert one.take(80 * MIB) == 0
@@ -72,7 +72,7 @@ def test_processes_share_one_limit_and_a_killed_one_gives_back_at_once(
 
 
 @pytest.mark.parametrize("allocator", ["managed", "pool", "async", "handle", "mapped", "array"])
-def test_whatever_a_killed_process_held_is_given_back(
+def test_a_killed_process_frees_its_memory_of_every_allocator(
     allocator: str, shell: Callable[..., Shell]
 ) -> None:
     with shell() as one, shell() as other:
@@ -83,7 +83,7 @@ def test_whatever_a_killed_process_held_is_given_back(
 
 
 @pytest.mark.parametrize("command", ["wait", "trim"])
-def test_what_a_pool_lets_go_is_another_processes_at_once(
+def test_memory_that_a_pool_trims_is_available_to_others_at_once(
     command: str, shell: Callable[..., Shell]
 ) -> None:
     with shell() as one, shell() as other:
@@ -104,7 +104,7 @@ def test_each_device_has_its_own_limit(shell: Callable[..., Shell]) -> None:
         assert second.take(1 * MIB) == OUT_OF_MEMORY
 
 
-def test_a_page_that_changes_is_obeyed_at_the_next_allocation(
+def test_a_changed_page_holds_at_the_next_allocation(
     shell: Callable[..., Shell], tmp_path: Path
 ) -> None:
     path = page_with(tmp_path / "limits", (100 * MIB, 100 * MIB))
@@ -124,7 +124,7 @@ def test_a_page_that_changes_is_obeyed_at_the_next_allocation(
         assert one.take(50 * MIB) == 0
 
 
-def test_limits_are_a_devices_whatever_its_ordinal(
+def test_limits_follow_the_device_and_not_its_ordinal(
     shell: Callable[..., Shell], tmp_path: Path
 ) -> None:
     path = tmp_path / "limits"
@@ -136,7 +136,7 @@ def test_limits_are_a_devices_whatever_its_ordinal(
         assert second.info() == (70 * MIB, 70 * MIB)
 
 
-def test_a_device_that_was_not_given_has_no_memory(
+def test_a_device_outside_the_page_has_no_memory(
     shell: Callable[..., Shell], tmp_path: Path
 ) -> None:
     path = page_with(tmp_path / "limits", (100 * MIB,))
@@ -147,7 +147,7 @@ def test_a_device_that_was_not_given_has_no_memory(
         assert stranger.used() == 0
 
 
-def test_what_the_agent_saw_beyond_the_counted_is_not_free(
+def test_overhead_that_the_agent_measured_is_not_free(
     shell: Callable[..., Shell], tmp_path: Path
 ) -> None:
     path = tmp_path / "limits"
@@ -160,7 +160,7 @@ def test_what_the_agent_saw_beyond_the_counted_is_not_free(
         assert one.take(70 * MIB) == 0
 
 
-def test_memory_beyond_the_card_is_managed_where_that_is_allowed_and_within_the_limit(
+def test_memory_beyond_the_card_is_managed_with_oversubscription(
     shell: Callable[..., Shell],
 ) -> None:
     small = {"VGPU_STUB_MEMORY": "64m"}
@@ -234,7 +234,7 @@ assert free() == 60
 
 @pytest.mark.parametrize("machine", ["shared", "of its own"])
 @pytest.mark.parametrize("limited", [True, False])
-def test_a_child_can_be_forked_whatever_other_threads_are_doing(
+def test_a_child_can_be_forked_while_other_threads_allocate(
     limited: bool, machine: str, native: Path, program: Program, tmp_path: Path
 ) -> None:
     """The stub by itself, too: a lock that it kept would be taken for the library's."""
@@ -246,9 +246,9 @@ def test_a_child_can_be_forked_whatever_other_threads_are_doing(
     run(environ, program("fork_threads"), "200")
 
 
-def test_who_shares_memory_with_a_process_that_ended_is_given_none(
+def test_a_process_gets_no_memory_when_the_owner_of_its_memory_ended(
     native: Path, program: Program, tmp_path: Path
 ) -> None:
-    """Its slot is free, and what it would charge there would count for nobody, or for another."""
+    """Its slot is free, so a charge there would not count, or would count for another process."""
     environ = environment(native, tmp_path, "100m")
     assert run(environ, program("outlives")) == "0\n"

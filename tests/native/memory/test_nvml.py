@@ -39,7 +39,7 @@ Say = Callable[..., list[list[int]]]
 
 @pytest.fixture
 def say(native: Path, tmp_path: Path) -> Say:
-    """Return what runs Python in the container and returns the numbers that it prints."""
+    """Return a function that runs Python in the container and returns the printed numbers."""
 
     def numbers(script: str, limit: str, **settings: str) -> list[list[int]]:
         environ = environment(native, tmp_path, limit, VGPU_STUB_MEMORY="500m", **settings)
@@ -49,21 +49,21 @@ def say(native: Path, tmp_path: Path) -> Say:
     return numbers
 
 
-def test_a_tool_of_nvml_alone_sees_the_slice(say: Say) -> None:
+def test_a_tool_that_uses_only_nvml_sees_the_share(say: Say) -> None:
     limits = {"CUDA_DEVICE_MEMORY_LIMIT_0": "100m", "CUDA_DEVICE_MEMORY_LIMIT_1": "200m"}
     first, first_v2, _, _, second, second_v2, _, _ = say(SHOW, "0", **limits)
     assert first == first_v2 == [100, 100, 0]
     assert second == second_v2 == [200, 200, 0]
 
 
-def test_what_cuda_took_is_used_in_nvml(say: Say) -> None:
+def test_memory_allocated_by_cuda_is_used_in_nvml(say: Say) -> None:
     first, _, _, _, second, second_v2, _, processes = say(HOLD + SHOW, "100m")
     assert first == [100, 100, 0]
     assert second == second_v2 == [100, 80, 20]
     assert processes == [1]
 
 
-def test_what_is_no_memory_of_the_slice_is_left_as_it_is(say: Say) -> None:
+def test_other_nvml_numbers_are_unchanged(say: Say) -> None:
     limited = say(SHOW, "100m")
     whole = say(SHOW, "100m", LD_PRELOAD="")
     assert limited[2] == whole[2]
@@ -71,7 +71,7 @@ def test_what_is_no_memory_of_the_slice_is_left_as_it_is(say: Say) -> None:
     assert limited[0] != whole[0]
 
 
-def test_without_a_limit_nvml_says_what_it_says(say: Say) -> None:
+def test_nvml_is_unchanged_when_there_is_no_limit(say: Say) -> None:
     assert say(HOLD + SHOW, "0") == say(HOLD + SHOW, "0", LD_PRELOAD="")
 
 

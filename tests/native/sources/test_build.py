@@ -1,4 +1,4 @@
-"""Whatever is built first, and by however many jobs: what it needs is made before it."""
+"""Each target is built after its dependencies, in any order and with any number of jobs."""
 
 import subprocess
 import sys
@@ -19,7 +19,9 @@ from native.harness.builds import NATIVE
         "gpu-bundle/bin/view",
     ],
 )
-def test_what_includes_cudas_headers_waits_for_them(tmp_path: Path, target: str) -> None:
+def test_sources_that_include_cuda_headers_are_built_after_them(
+    tmp_path: Path, target: str
+) -> None:
     made = f"{tmp_path}/{target}"
     command = ["make", "-n", f"BUILD={tmp_path}", f"PYTHON={sys.executable}", made]
     said = subprocess.run(

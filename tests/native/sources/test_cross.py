@@ -17,7 +17,7 @@ def compiler() -> dict[str, str]:
     if shutil.which("aarch64-linux-gnu-gcc"):
         return {"CROSS": "aarch64-linux-gnu-gcc"}
     if importlib.util.find_spec("ziglang"):
-        # Its linker knows neither the option nor the files; good enough to see that all compiles.
+        # Its linker lacks the option and the files; this only checks that everything compiles.
         return {
             "CROSS": f"{sys.executable} -m ziglang cc -target aarch64-linux-gnu.2.17",
             "SYMBOLIC": "-Wl,-Bsymbolic",

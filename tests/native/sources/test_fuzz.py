@@ -1,4 +1,4 @@
-"""What tenants can write is fuzzed for a short while, and the fuzzers find what is planted."""
+"""Tenant input is fuzzed for a short time, and the fuzzers find planted defects."""
 
 import os
 import re
@@ -37,7 +37,7 @@ PLANTED_IN_PYTHON = [
 ]
 
 
-def test_nothing_is_found_in_a_short_while(make: Callable[..., None]) -> None:
+def test_fuzzing_finds_nothing_in_ten_seconds(make: Callable[..., None]) -> None:
     make("fuzzers")
     command: list[str | Path] = [sys.executable, FUZZ / "run.py", "--seconds", str(SECONDS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
@@ -48,7 +48,7 @@ def test_nothing_is_found_in_a_short_while(make: Callable[..., None]) -> None:
 
 
 @pytest.mark.parametrize(("target", "name", "guard", "instead"), PLANTED)
-def test_a_defect_that_is_planted_is_found(
+def test_fuzzing_finds_a_planted_defect(
     target: str, name: str, guard: str, instead: str, make: Callable[..., None], tmp_path: Path
 ) -> None:
     make("fuzzers")
@@ -72,7 +72,7 @@ def test_a_defect_that_is_planted_is_found(
 
 
 @pytest.mark.parametrize(("name", "guard", "instead"), PLANTED_IN_PYTHON)
-def test_a_defect_that_is_planted_in_the_agents_reader_is_found(
+def test_fuzzing_finds_a_defect_planted_in_the_agents_reader(
     name: str, guard: str, instead: str, tmp_path: Path
 ) -> None:
     package = tmp_path / "vgpu_native"
@@ -116,7 +116,7 @@ sys.exit(main(lambda seed: (Mutator(seed, [b"x"]), hang)))
 """
 
 
-def test_an_input_that_never_ends_is_found(tmp_path: Path) -> None:
+def test_fuzzing_finds_an_input_that_never_ends(tmp_path: Path) -> None:
     (tmp_path / "hanging.py").write_text(HANGING)
     command: list[str | Path] = [sys.executable, tmp_path / "hanging.py", FUZZ, "5", "1", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""The script that measures on a GPU runs on the stub, and says that it did."""
+"""The script that measures on a GPU runs on the stub, and reports that it did."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ def test_everything_is_measured_on_the_stub_and_limits_hold(bundle: Path) -> Non
     assert done.stdout.splitlines()[-1] in ("All limits held", "NOT as promised: shares")
 
 
-def test_what_could_not_be_measured_is_not_said_to_have_held(bundle: Path, tmp_path: Path) -> None:
+def test_a_missing_measurement_is_not_reported_as_held(bundle: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(bundle, tmp_path / "bundle")
     for program in (broken / "bin").iterdir():
         program.write_text("#!/bin/sh\nexit 1\n")
@@ -53,16 +53,14 @@ int cuMemGetInfo_v2(unsigned long *left, unsigned long *total) {
 """
 
 
-def test_a_library_that_only_pretends_to_limit_is_found_out(bundle: Path, tmp_path: Path) -> None:
+def test_a_library_that_does_not_limit_is_detected(bundle: Path, tmp_path: Path) -> None:
     honest = _verdicts(bundle, bundle / "libvgpu.so", tmp_path)
     assert honest == {"ok"}
     assert _verdicts(bundle, _liar(tmp_path), tmp_path) == {"GIVEN ABOVE the limit"}
 
 
-def test_nobody_goes_on_holding_memory_when_the_measuring_fails(
-    bundle: Path, tmp_path: Path
-) -> None:
-    """Whoever were left would have the pipe of what is said, too: its end would never come."""
+def test_no_process_keeps_memory_when_the_measurement_fails(bundle: Path, tmp_path: Path) -> None:
+    """A process that is left would hold the output pipe open, so that its end never comes."""
     env = os.environ | {"LD_LIBRARY_PATH": str(bundle / "stub"), "LD_PRELOAD": str(_liar(tmp_path))}
     env["VGPU_STUB_STATE"] = str(tmp_path / "machine")
     command: list[str | Path] = [bundle / "bin" / "recovery", "3"]
@@ -72,7 +70,7 @@ def test_nobody_goes_on_holding_memory_when_the_measuring_fails(
 
 
 def _liar(folder: Path) -> Path:
-    """Build a library that tells of a limit and has none."""
+    """Build a library that reports a limit and has none."""
     (folder / "liar.c").write_text(LIAR)
     command: list[str | Path] = [
         "gcc",
@@ -87,7 +85,7 @@ def _liar(folder: Path) -> Path:
 
 
 def _verdicts(bundle: Path, library: Path, folder: Path) -> set[str]:
-    """Return what `limits` finds of all allocators with a library preloaded."""
+    """Return the verdicts of `limits` on all allocators with a library preloaded."""
     env = os.environ | {
         "LD_LIBRARY_PATH": str(bundle / "stub"),
         "LD_PRELOAD": str(library),

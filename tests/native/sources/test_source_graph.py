@@ -1,4 +1,4 @@
-"""The C files of the library use one another without circles, and rooms only lower rooms.
+"""The C files of the library have no circular uses, and folders use only lower folders.
 
 The graph comes from the symbols of the objects. Hooks do not count: programs call them, and the
 table of hooks is generated from them.
@@ -53,7 +53,7 @@ def circle_in(graph: Graph) -> list[str]:
 
 
 def upward_uses(graph: Graph) -> list[str]:
-    """Return `file uses file` for each use of a room that stands above."""
+    """Return `file uses file` for each use of a room above."""
     place = {file: ROOMS.index(str(Path(file).parent)) for file in graph}
     return sorted(
         f"{file} uses {other}"

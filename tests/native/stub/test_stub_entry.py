@@ -52,7 +52,7 @@ def test_every_function_of_the_header_is_exported(native: Path) -> None:
         ("cuGetProcAddress", 11030, 0, "cuGetProcAddress"),
     ],
 )
-def test_a_name_a_version_and_a_stream_say_which_function(
+def test_a_name_a_version_and_a_stream_select_the_function(
     users: Users, name: str, version: int, flags: int, symbol: str
 ) -> None:
     one = users()
@@ -70,7 +70,7 @@ def _address(user: CardUser, symbol: str) -> int:
     ("name", "version", "status"),
     [("cuNothing", 13000, NO_SYMBOL), ("", 0, NO_SYMBOL), ("cuMemAllocAsync", 10000, NO_VERSION)],
 )
-def test_what_is_not_there_is_told_from_what_is_too_new(
+def test_a_missing_function_differs_from_one_that_is_too_new(
     users: Users, name: str, version: int, status: int
 ) -> None:
     one = users()
@@ -78,7 +78,7 @@ def test_what_is_not_there_is_told_from_what_is_too_new(
     assert (one.word(0), one.word(1)) == (0, status)
 
 
-def test_an_older_driver_lacks_what_is_newer(users: Users) -> None:
+def test_an_older_driver_lacks_newer_functions(users: Users) -> None:
     one = users(VGPU_STUB_VERSION="11040")
     assert one.ok("cuDriverGetVersion", OUT) == 11040
     assert one.call("cuGetProcAddress_v2", "cuLibraryLoadData", OUT, 13000, 0, {"out": 4}) == NEWER
@@ -113,7 +113,7 @@ def test_calls_are_counted_by_the_name_that_was_called(users: Users) -> None:
     assert one.call("vgpu_stub_calls", "cuMemAlloc") == 0
 
 
-def test_nothing_that_is_preloaded_comes_into_the_stubs_tables(
+def test_preloaded_functions_do_not_enter_the_stubs_tables(
     users: Users, native: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "other.c").write_text("int cuMemAlloc_v2(void) { return 77; }\n")

@@ -60,7 +60,7 @@ def test_arrays_end_with_their_context(users: Users) -> None:
     assert one.call("cuMipmappedArrayDestroy", mipmap) != 0
 
 
-def test_a_full_card_refuses_and_says_what_is_free(users: Users) -> None:
+def test_a_full_card_refuses_and_reports_its_free_memory(users: Users) -> None:
     one = users(VGPU_STUB_MEMORY="8m")
     at = one.ok("cuMemAlloc_v2", OUT, 6 * MIB)
     assert one.call("cuMemAlloc_v2", OUT, 2 * MIB + 1) == OUT_OF_MEMORY
@@ -70,7 +70,7 @@ def test_a_full_card_refuses_and_says_what_is_free(users: Users) -> None:
     one.ok("cuMemAlloc_v2", OUT, 8 * MIB)
 
 
-def test_an_address_that_is_free_is_the_next_to_be_handed_out(users: Users) -> None:
+def test_a_freed_address_is_the_next_to_be_returned(users: Users) -> None:
     one = users()
     first, second = (one.ok("cuMemAlloc_v2", OUT, 5000) for _ in range(2))
     assert second != first
@@ -78,7 +78,7 @@ def test_an_address_that_is_free_is_the_next_to_be_handed_out(users: Users) -> N
     assert one.ok("cuMemAlloc_v2", OUT, 5000) == first
 
 
-def test_what_was_not_allocated_cannot_be_freed(users: Users) -> None:
+def test_an_address_that_was_not_allocated_cannot_be_freed(users: Users) -> None:
     one = users()
     at = one.ok("cuMemAlloc_v2", OUT, 5000)
     assert one.call("cuMemFree_v2", at + 512) == INVALID_VALUE
@@ -113,7 +113,7 @@ def test_host_memory_takes_nothing_of_the_card(users: Users) -> None:
     one.ok("cuMemFreeHost", at)
 
 
-def test_an_address_knows_its_allocation(users: Users) -> None:
+def test_the_attributes_of_an_address_are_its_allocations(users: Users) -> None:
     one = users()
     at = one.ok("cuMemAlloc_v2", OUT, 5000)
     one.ok("cuMemGetAddressRange_v2", OUT, OUT, at + 4999)
@@ -124,7 +124,7 @@ def test_an_address_knows_its_allocation(users: Users) -> None:
     assert one.ok("cuPointerGetAttribute", {"out": 8}, 8, managed) & 0xFF == 1
 
 
-def test_what_is_written_can_be_read(users: Users) -> None:
+def test_written_memory_can_be_read(users: Users) -> None:
     one = users()
     at, other = (one.ok("cuMemAlloc_v2", OUT, 64) for _ in range(2))
     one.ok("cuMemcpyHtoD_v2", at, {"in": b"written!".hex()}, 8)
@@ -206,7 +206,7 @@ def test_memory_is_created_on_the_card_that_is_asked_for(users: Users) -> None:
     assert one.call("cuMemCreate", OUT, 2 * MIB - 1, _property(), 0) == INVALID_VALUE
 
 
-def test_memory_that_was_exported_counts_once_and_lives_until_the_last_process_lets_go(
+def test_exported_memory_counts_once_until_the_last_process_releases_it(
     users: Users,
 ) -> None:
     one, two = users(), users()

@@ -1,4 +1,4 @@
-"""The stub NVML shows the stub driver's cards, to whoever uses NVML's own Python package."""
+"""The stub NVML shows the stub driver's cards to programs that use NVML's Python package."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ _BEGIN = "import json, pynvml as n, sys; n.nvmlInit(); h = n.nvmlDeviceGetHandle
 
 @pytest.fixture
 def ask(native: Path, tmp_path: Path) -> Ask:
-    """Return what evaluates an expression in a process that has NVML open as `n`."""
+    """Return a function that evaluates an expression in a process with NVML open as `n`."""
 
     def answer(expression: str, **settings: str) -> Any:
         environment = {
@@ -102,7 +102,7 @@ def test_a_busy_card_and_its_process_are_seen_to_be_busy(users: Users, ask: Ask)
     assert second >= 90
 
 
-def test_a_critical_error_reaches_who_waits_for_it(
+def test_a_critical_error_reaches_a_waiting_process(
     users: Users, native: Path, tmp_path: Path
 ) -> None:
     code = (

@@ -100,7 +100,7 @@ def test_every_form_of_a_launch_takes_time(users: Users, form: str, suffix: str)
     assert one.call("vgpu_stub_busy_ns", 0) == MS
 
 
-def test_a_null_stream_is_the_threads_own_in_the_forms_that_say_so(users: Users) -> None:
+def test_a_null_stream_is_the_threads_own_in_the_ptsz_forms(users: Users) -> None:
     one = users(VGPU_STUB_KERNEL_NS=str(5000 * MS))
     _launch(one, form="cuLaunchKernel")
     assert one.call("cuStreamQuery_ptsz", 0) == 0

@@ -1,6 +1,6 @@
 """A limit of time holds, whichever way a device is kept busy, and little of it is lost.
 
-The oracle is the stub's device, on which each kernel takes exactly the time that it was told.
+The oracle is the stub's device, on which each kernel takes exactly the configured time.
 """
 
 import re
@@ -74,7 +74,7 @@ def container(native: Path, tmp_path: Path) -> Container:
 
 
 def limited(container: Container, program: Program, load: Load, limit: int) -> float:
-    """Return what a process uses under a limit."""
+    """Return the percent of time that a process uses under a limit."""
     setting = {"CUDA_DEVICE_SM_LIMIT": str(limit)}
     return share_of(container.start(program("time_load"), load, **setting))
 
@@ -86,7 +86,7 @@ def test_the_time_of_a_device_is_limited(
     best_of(3, limit, load, POINTS, lambda: limited(container, program, load, limit))
 
 
-def test_kernels_that_look_alike_and_are_not_stay_below_the_limit(
+def test_kernels_stay_below_the_limit_when_one_kind_varies_in_length(
     container: Container, program: Program
 ) -> None:
     """One in twenty takes a thousand times as long: it is met by chance, and counts for others.
@@ -107,7 +107,7 @@ def test_ten_seconds_are_within_three_points_of_the_limit(
     best_of(2, limit, load, POINTS, lambda: limited(container, program, load, limit))
 
 
-def test_without_a_limit_a_device_is_used_whole_and_nothing_is_measured(
+def test_a_device_is_used_fully_and_unmeasured_when_there_is_no_limit(
     container: Container, program: Program
 ) -> None:
     load = Load("queue", SHORT, seconds=1.0)
@@ -115,14 +115,14 @@ def test_without_a_limit_a_device_is_used_whole_and_nothing_is_measured(
     assert container.budget("spent") == 0
 
 
-def test_what_is_measured_is_what_was_used(container: Container, program: Program) -> None:
+def test_the_measured_time_equals_the_used_time(container: Container, program: Program) -> None:
     load = Load("queue", SHORT, seconds=2.0, warm=0.0)
     used = limited(container, program, load, 50) / 100 * load.seconds * 1e9
     assert container.budget("spent") == pytest.approx(used, rel=0.1)
 
 
 @pytest.mark.parametrize("kernel", [SHORT, LONG], ids=["short", "long"])
-def test_containers_of_30_and_70_percent_share_a_card_so(
+def test_containers_share_a_card_by_their_limits_of_30_and_70_percent(
     kernel: int, native: Path, program: Program, tmp_path: Path
 ) -> None:
     load = Load("queue", kernel, seconds=3.0)
@@ -146,9 +146,9 @@ def test_containers_of_30_and_70_percent_share_a_card_so(
 def together(
     container: Container, program: Program, tmp_path: Path, users: Callable[..., CardUser]
 ) -> Callable[[Load, int, int], float]:
-    """Return what says which share of a card so many processes of a container use.
+    """Return a function that measures the share of a card that processes of a container use.
 
-    The card is asked, over a time that is the same for all of them.
+    The card reports it, over a time that is the same for all of them.
     """
 
     def used(load: Load, limit: int, processes: int) -> float:
@@ -194,7 +194,7 @@ def test_many_processes_that_wait_long_stay_below_the_limit(
     best_of(3, limit, load, POINTS, lambda: together(load, limit, 8))
 
 
-def test_what_a_process_is_held_up_for_while_it_measures_is_not_measured(
+def test_a_delay_during_a_measurement_is_not_measured(
     container: Container, program: Program
 ) -> None:
     """The device had nothing to do then, or the work of others."""
@@ -244,14 +244,14 @@ def test_a_change_of_the_limit_holds_at_once(
     best_of(3, after, load, POINTS, changed)
 
 
-def test_a_page_that_turns_the_limit_off_does_so(
+def test_a_page_can_switch_the_limit_of_time_off(
     container: Container, program: Program, tmp_path: Path
 ) -> None:
     paged(container, tmp_path / "limits", 20, CORES_OFF)
     assert share_of(container.start(program("time_load"), Load("queue", SHORT))) > 80
 
 
-def test_the_environment_turns_no_limit_of_a_page_off(
+def test_the_environment_cannot_switch_off_a_limit_of_the_page(
     container: Container, program: Program, tmp_path: Path
 ) -> None:
     paged(container, tmp_path / "limits", 20)
@@ -262,7 +262,7 @@ def test_the_environment_turns_no_limit_of_a_page_off(
 
 
 @pytest.mark.parametrize("name", ["GPU_CORE_UTILIZATION_POLICY", "CoreLimitSwitch"])
-def test_without_a_page_the_environment_turns_the_limit_off(
+def test_the_environment_switches_the_limit_off_when_there_is_no_page(
     name: str, container: Container, program: Program
 ) -> None:
     settings = {"CUDA_DEVICE_SM_LIMIT": "20", name: "disable"}
@@ -271,7 +271,7 @@ def test_without_a_page_the_environment_turns_the_limit_off(
 
 
 def overrun(container: Container, program: Program) -> float:
-    """Return what long kernels that are queued from the first moment on use of two seconds."""
+    """Return the percent of two seconds that long kernels use, queued from the start on."""
     return limited(container, program, Load("queue", LONG, seconds=2.0, warm=0.0), 10)
 
 
@@ -305,7 +305,7 @@ def test_the_budget_counts_each_charge_once_and_lets_one_process_begin(
 
 
 @pytest.mark.parametrize(("kind", "exact"), [("plain", True), ("lost_launches", False)])
-def test_threads_make_as_many_launches_as_are_paid_for(
+def test_threads_make_exactly_the_paid_launches(
     kind: str, exact: bool, native: Path, make_checked: Make
 ) -> None:
     costs = native / "time" / kind / "kernel_costs"
@@ -314,14 +314,14 @@ def test_threads_make_as_many_launches_as_are_paid_for(
     assert (done.returncode == 0) == exact, done.stdout
 
 
-def test_where_no_thread_can_be_made_a_launch_leaves_its_thread_as_it_was(
+def test_a_launch_leaves_its_thread_unchanged_when_no_thread_starts(
     native: Path, tmp_path: Path, program: Program
 ) -> None:
     environ = environment(native, tmp_path, "0", CUDA_DEVICE_SM_LIMIT="50")
     run({**environ, "VGPU_STUB_GRID_NS": "2000000"}, program("time_without_threads"))
 
 
-def test_a_thread_that_is_cancelled_while_it_launches_is_waited_for_by_nobody(
+def test_no_thread_waits_for_one_that_was_cancelled_while_launching(
     native: Path, tmp_path: Path, program: Program
 ) -> None:
     slow = {"CUDA_DEVICE_SM_LIMIT": "50", "VGPU_STUB_DELAY_NS": "300000"}
@@ -329,6 +329,6 @@ def test_a_thread_that_is_cancelled_while_it_launches_is_waited_for_by_nobody(
 
 
 @pytest.mark.parametrize("name", ["budget", "launch_hooks", "meter", "pace", "samples"])
-def test_time_is_told_by_the_monotonic_clock_alone(name: str) -> None:
+def test_only_the_monotonic_clock_is_read(name: str) -> None:
     source = (NATIVE / "src" / "time" / f"{name}.c").read_text()
     assert not re.findall(r"CLOCK_(?!MONOTONIC)\w+|\bgettimeofday\b|\bnanosleep\(|\btime\(", source)
