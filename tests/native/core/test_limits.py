@@ -111,7 +111,7 @@ def test_the_limit_of_one_device_overrides_that_of_all(ledger: Ledger) -> None:
 
 def test_a_device_that_nvml_showed_first_is_limited_by_cudas_ordinal(ledger: Ledger) -> None:
     limits = {"CUDA_DEVICE_MEMORY_LIMIT_1": "1g", "CUDA_DEVICE_SM_LIMIT_1": "30"}
-    asked = ("guess", 1, "limit", "cores", "device", 1, "limit", "cores", "guess", 1, "limit")
+    asked = ("assume", 1, "limit", "cores", "device", 1, "limit", "cores", "assume", 1, "limit")
     assert ledger.ask(*asked, **limits) == [NO_LIMIT, 100, GIB, 30, GIB]
 
 

@@ -173,7 +173,7 @@ def test_a_process_is_limited_and_survives_when_files_must_be_small(
     assert list(ledger.directory.iterdir()) == []
 
 
-def test_a_directory_stands_for_the_region_in_it(ledger: Ledger) -> None:
+def test_a_directory_means_the_region_in_it(ledger: Ledger) -> None:
     assert ledger.ask(*ASK, CUDA_DEVICE_MEMORY_SHARED_CACHE=str(ledger.directory)) == LIMITED
     assert ledger.region.stat().st_size == REGION_SIZE
 

@@ -1,8 +1,8 @@
-/* Calls every function of the driver by every way that leads to it, with a sentinel in each
- * argument, and fails unless all arrive at that function and its result comes back.
+/* Call every function of the driver by every way to it, with a sentinel in each argument. Fails unless
+ * all arguments arrive at the function and its result returns.
  *
- *   calls linked | dlsym | address       prints "<calls> <those that went through a hook>"
- *   calls itself                         asks for the function that is asked */
+ *   calls linked | dlsym | address       prints "<calls> <calls that went through a hook>"
+ *   calls itself                         looks cuGetProcAddress itself up */
 #include "echo.h"
 
 #include <cudaTypedefs.h>
@@ -25,7 +25,7 @@ static void fill(unsigned char *argument, unsigned size, int function, int index
     argument[i] = (unsigned char)(1 + 7 * function + 31 * index + 13 * i);
 }
 
-/* Pointers point to nothing but zeros, each to a place of its own: hooks may look. */
+/* Pointers point to zeros, each to a place of its own, because hooks may read them. */
 enum { ARGUMENTS = 16, PLACE = 256 };
 static char places[1000 * ARGUMENTS * PLACE] __attribute__((aligned(PLACE)));
 
@@ -88,7 +88,7 @@ static void *found(void *address) {
   return address;
 }
 
-/* Calls directly where there is no address. */
+/* Calls directly if there is no address. */
 static void call(const struct row *row, void *address) {
   hooked += of_library(address ? address : row->linked);
   row->call(address);
@@ -100,8 +100,8 @@ static bool has_form(const char *base) {
   return false;
 }
 
-/* Each function at the version that brought it, by both forms of cuGetProcAddress, with flags that
- * mean it. One without a form for per-thread streams is meant by all flags. */
+/* Each function at the version that introduced it, by both forms of cuGetProcAddress, with the flags that
+ * select it. All flags select a function without a form for per-thread streams. */
 static void by_address(const struct row *row) {
   static const cuuint64_t legacy[] = {0, 1}, thread[] = {2}, all[] = {0, 1, 2};
   bool forms = has_form(row->base);
@@ -120,7 +120,7 @@ static void by_address(const struct row *row) {
   }
 }
 
-/* Those that ask for the asking function itself by each version, and what they get. */
+/* Look cuGetProcAddress up by each version of itself, and print the results. */
 static int itself(void) {
   static const int versions[] = {11030, 11080, 12000, 13000};
   for (unsigned i = 0; i < sizeof versions / sizeof *versions; i++) {

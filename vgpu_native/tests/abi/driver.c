@@ -1,4 +1,4 @@
-/* A driver that does nothing but note with which arguments it was called. */
+/* A driver that only records the arguments of its calls. */
 #include "echo.h"
 
 #include <stdbool.h>
@@ -35,12 +35,12 @@ static const struct {
     {"cuGetProcAddress", (void *)cuGetProcAddress_v2, (void *)cuGetProcAddress_v2, 12000, 0},
 };
 
-/* The newest that is not newer than asked for. Flag 2 means forms for per-thread default streams,
- * where there are such. */
+/* The newest function up to the requested version. Flag 2 selects forms for per-thread default streams,
+ * if there are any. */
 static void *find(const char *symbol, int version, cuuint64_t flags) {
   void *best = NULL;
   int newest = 0, form = 0;
-  bool inner = getenv("ABI_INNER"); /* answer with other addresses than dlsym does */
+  bool inner = getenv("ABI_INNER"); /* return other addresses than dlsym */
   for (unsigned i = 0; i < sizeof functions / sizeof *functions; i++) {
     if (strcmp(functions[i].base, symbol) != 0 || functions[i].version > version) continue;
     if (functions[i].flag && !(flags & 2)) continue;

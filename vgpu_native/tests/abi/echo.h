@@ -1,4 +1,4 @@
-/* What the echoing driver saw of the last call. */
+/* The last call that the echoing driver received. */
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL 1
@@ -7,8 +7,8 @@
 enum { ECHO_ROOM = 1024 };
 
 struct echo {
-  int function;          /* its number, -1 before a call */
-  CUresult told;         /* what it is to return */
+  int function;          /* the number of the function, -1 before a call */
+  CUresult told;         /* the result to return */
   unsigned size;         /* bytes of arguments */
   unsigned char bytes[ECHO_ROOM];
 };

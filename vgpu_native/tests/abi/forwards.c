@@ -1,5 +1,5 @@
-/* Hooks for all functions of the driver, so that interception is tested for those, too, that the
- * library has no hook for; and a ledger under which there are no limits. */
+/* Hooks for all functions of the driver, to test the interception also of functions that the library does
+ * not hook; and a ledger without limits. */
 #include "intercept/hook.h"
 
 #include "forwards.inc"

@@ -1,11 +1,11 @@
-/* Says what the ledger answers: ask reserve 600m used limit release 600m ...
+/* Print the ledger's answers: ask reserve 600m used limit release 600m ...
  *
  *   reserve N, release N, charge N    bytes of the chosen device; N may end in m for MiB
  *   used, limit, cores, oversubscribes, entry, ready
  *   device N                          choose the N-th device; 0 at first
- *   guess N                           choose it, but take it for the first, as NVML may
- *   wait                              until a line can be read
- *   fork                              go on in a child */
+ *   assume N                          choose it with ordinal 0, as NVML may
+ *   wait                              wait until a line can be read
+ *   fork                              continue in a child */
 #include "common.h"
 
 static uint64_t bytes(const char *text) {
@@ -27,7 +27,7 @@ int main(int count, char **words) {
     else if (!strcmp(word, "release")) vgpu_release(entry, bytes(next)), i++;
     else if (!strcmp(word, "charge")) vgpu_reserve_forced(entry, bytes(next)), i++;
     else if (!strcmp(word, "device")) entry = device((unsigned)atoi(next)), i++;
-    else if (!strcmp(word, "guess")) entry = guessed((unsigned)atoi(next)), i++;
+    else if (!strcmp(word, "assume")) entry = assumed((unsigned)atoi(next)), i++;
     else if (!strcmp(word, "used")) say(vgpu_used(entry));
     else if (!strcmp(word, "limit")) say(vgpu_limit(entry));
     else if (!strcmp(word, "cores")) say(vgpu_cores(entry));
@@ -38,7 +38,7 @@ int main(int count, char **words) {
       if (fork()) return wait(NULL) < 0;
     } else if (!strcmp(word, "wait")) {
       if (getchar() == EOF) return 0;
-    } else return fprintf(stderr, "what is %s?\n", word), 2;
+    } else return fprintf(stderr, "unknown word: %s\n", word), 2;
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-/* All ask at once: barrier PROCESSES MIB ROUNDS. Prints in how many rounds more was granted than
- * the limit allows, and in how many less than it has room for. */
+/* Simultaneous requests: barrier PROCESSES MIB ROUNDS. Prints the number of rounds in which more was
+ * granted than the limit allows, and in which less was granted than fits. */
 #include "common.h"
 
 enum { SPINS = 20000 };
@@ -9,8 +9,8 @@ static struct meeting {
 } *meeting;
 static uint32_t processes, room;
 
-/* Go on when all have come; the counter only rises. Those with a core of their own begin together.
- */
+/* Wait until all processes have arrived; the counter only rises. Processes with a core of their own
+ * continue at the same time. */
 static void meet(uint32_t *met) {
   *met += processes;
   __atomic_fetch_add(&meeting->arrived, 1, __ATOMIC_SEQ_CST);

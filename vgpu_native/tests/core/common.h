@@ -1,4 +1,4 @@
-/* What the programs that test the ledger have in common. */
+/* Helpers of the programs that test the ledger. */
 #pragma once
 
 #include <sched.h>
@@ -15,14 +15,14 @@
 
 #define MIB (1ULL << 20)
 
-/* The entry of the n-th of these tests' devices. */
+/* The entry of the n-th device of the tests. */
 static inline int device(unsigned n) {
   const unsigned char uuid[16] = {[15] = (unsigned char)n};
   return vgpu_ready() ? vgpu_entry(uuid, n) : -1;
 }
 
-/* The same when somebody thinks that it is the first. */
-static inline int guessed(unsigned n) {
+/* The same with the assumed ordinal 0. */
+static inline int assumed(unsigned n) {
   const unsigned char uuid[16] = {[15] = (unsigned char)n};
   return vgpu_ready() ? vgpu_entry_assumed(uuid, 0) : -1;
 }
@@ -43,7 +43,7 @@ static inline void nap(long nanoseconds) {
   nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL);
 }
 
-/* A number below `end`, of a sequence that its seed decides. */
+/* A number below `end`, of a sequence that depends on its seed. */
 static inline uint64_t random_below(uint64_t *state, uint64_t end) {
   *state ^= *state << 13;
   *state ^= *state >> 7;

@@ -1,5 +1,5 @@
-/* What the ledger costs: cost PROCESSES. Prints nanoseconds of a reservation with its release while
- * so many are attached and idle, of a refusal, of a look at what is used, and of attaching. */
+/* The cost of the ledger: cost PROCESSES. Prints the time of a reservation with its release, of reading the
+ * usage, of a refusal and of attaching, while that many processes are attached and idle. */
 #include "common.h"
 
 enum { RUNS = 15, PAIRS = 200000, LOOKS = 20000 };
@@ -9,7 +9,7 @@ static int by_size(const void *left, const void *right) {
   return (a > b) - (a < b);
 }
 
-/* Time of the processor, not of the clock: others may be running. */
+/* Processor time, because other processes may be running. */
 static uint64_t worked(void) {
   struct timespec clock;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &clock);
@@ -45,7 +45,7 @@ int main(int argc, char **words) {
   uint64_t begin = nanoseconds();
   int entry = device(0);
   attached[others] = (double)(nanoseconds() - begin);
-  vgpu_reserve(entry, MIB); /* so that the whole limit is too much */
+  vgpu_reserve(entry, MIB); /* so that a request for the whole limit is refused */
   for (int run = 0; run < RUNS; run++) {
     begin = worked();
     for (int i = 0; i < PAIRS; i++) {

@@ -1,4 +1,4 @@
-/* More processes than a region has slots. Prints what was not as it should be. */
+/* More processes than a region has slots. Prints each failure. */
 #include "common.h"
 
 static uint32_t *held;
@@ -16,17 +16,17 @@ static void wait_for(uint32_t count) {
   for (int i = 0; i < 60000 && __atomic_load_n(held, __ATOMIC_SEQ_CST) < count; i++) nap(1000000);
 }
 
-/* Whether a process that begins now may allocate. */
+/* Whether a new process may allocate. */
 static bool newcomer_may(void) {
   pid_t pid = fork();
   if (!pid) {
     int entry = device(0);
     bool may = vgpu_reserve(entry, 1);
-    vgpu_reserve_forced(entry, MIB); /* must do no harm without a slot either */
+    vgpu_reserve_forced(entry, MIB); /* harmless without a slot, too */
     if (vgpu_used(entry) != VGPU_SLOTS_MAX * MIB + MIB)
-      puts("what is used is not what all hold"), fflush(stdout);
+      puts("the usage is not the sum of all holders"), fflush(stdout);
     vgpu_release(entry, MIB);
-    if (may == !vgpu_limit(entry)) puts("the limit says something else"), fflush(stdout);
+    if (may == !vgpu_limit(entry)) puts("the limit contradicts the refusal"), fflush(stdout);
     _exit(may);
   }
   int status;
@@ -48,6 +48,6 @@ int main(void) {
   for (unsigned i = 0; i < VGPU_SLOTS_MAX; i++) kill(pids[i], SIGKILL);
   while (wait(NULL) > 0) {
   }
-  if (vgpu_used(device(0))) puts("the dead count");
+  if (vgpu_used(device(0))) puts("dead processes count");
   return 0;
 }

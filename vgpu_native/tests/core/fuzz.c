@@ -1,8 +1,7 @@
-/* Kill and count: fuzz PROCESSES MILLISECONDS SEED. Workers reserve and release; the parent stops
- * them all, adds up what they really hold, which is exact then, kills one at random and starts
- * another.
+/* Kill and count: fuzz PROCESSES MILLISECONDS SEED. Workers reserve and release. The parent stops them
+ * all, sums the memory that they hold, which is exact then, kills a random worker and starts another.
  *
- * A worker holds from after the grant until before the release, as a driver's memory does. */
+ * A worker holds memory from after the grant until before the release, like a driver's allocation. */
 #include "common.h"
 #include "core/region.h"
 #include "core/slots.h"
@@ -56,7 +55,7 @@ static uint64_t held(unsigned count) {
   return sum;
 }
 
-/* What the region says, read by somebody who takes no part. */
+/* The usage in the region, read by a process that does not use it. */
 static uint64_t charged(const vgpu_region *region) {
   uint64_t sum = 0;
   for (unsigned i = 0; i < vgpu_slots_high(region); i++)

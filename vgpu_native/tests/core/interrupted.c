@@ -1,5 +1,5 @@
-/* Ask for more than there is, where signals interrupt the wait at a gate that another holds: errno must
- * be what it was. */
+/* Request more than is free, while signals interrupt the wait for a gate that another process holds.
+ * errno must not change. */
 #include "common.h"
 
 #include <errno.h>

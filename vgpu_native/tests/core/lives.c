@@ -1,4 +1,4 @@
-/* Whose memory counts: lives SCENARIO. Prints what was not as it should be, and nothing else. */
+/* The lifetime of charges: lives SCENARIO. Prints each failure, and nothing else. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -11,7 +11,7 @@
 #include "common.h"
 
 static int entry;
-static uint32_t *stage; /* how far a child has come */
+static uint32_t *stage; /* the progress of a child */
 
 static uint64_t used_mib(void) { return vgpu_used(entry) / MIB; }
 
@@ -22,8 +22,7 @@ static void wait_until(uint32_t value) {
   if (*stage < value) printf("stage %u was not reached\n", value);
 }
 
-/* The kernel marks a slot when a thread ends, which may be a little after a wait for the process.
- */
+/* The kernel marks a slot when its thread ends, which may be shortly after a wait for the process. */
 static void expect(const char *when, uint64_t mib) {
   for (int i = 0; i < 20000 && used_mib() != mib; i++) nap(100000);
   if (used_mib() != mib)
@@ -86,7 +85,7 @@ static void executed(void) {
 
 static pid_t raw_fork(void) { return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); }
 
-/* The child's memory is the child's: it stays when its parent ends, and goes with the child. */
+/* The child's memory stays charged when its parent ends, and ends with the child. */
 static void forked_by(pid_t (*how)(void)) {
   pid_t *child = shared(sizeof *child), parent = fork();
   if (!parent) {
@@ -149,7 +148,7 @@ static void thread_ends(void) {
   expect("killed", 0);
 }
 
-/* Both are the first process of their pid namespace, and their threads have the same numbers. */
+/* Both are the first process of a pid namespace, so their threads have the same numbers. */
 static pid_t in_namespace(uint64_t mib, uint32_t next) {
   pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD | 0x20000000 /* CLONE_NEWPID */, 0, 0, 0, 0);
   if (!pid) hold(mib, next), stay();
@@ -171,7 +170,7 @@ static void namespaces(void) {
   expect("both are dead", 0);
 }
 
-/* From now on a system call answers EPERM. */
+/* From now on a system call returns EPERM. */
 static bool forbid(unsigned number) {
   struct sock_filter rules[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -184,7 +183,7 @@ static bool forbid(unsigned number) {
          !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
 }
 
-/* A process that may not know its number, or not own anything, is limited all the same. */
+/* A process that may not read its thread id, or not register a robust list, is limited nevertheless. */
 static void filtered(void) {
   static const unsigned forbidden[] = {SYS_gettid, SYS_set_robust_list, SYS_madvise, SYS_prctl};
   for (size_t i = 0; i < sizeof forbidden / sizeof *forbidden; i++) {
@@ -203,7 +202,7 @@ static void filtered(void) {
 
 static void *attach(void *unused) { return vgpu_ready() ? unused : NULL; }
 
-/* A fork at any moment of another thread's attaching: the child attaches by itself, and soon. */
+/* A fork at any moment of another thread's attaching: the child attaches soon, too. */
 static void fork_while_attaching(void) {
   for (long delay = 0; delay < 400000; delay += 2000) {
     pid_t pid = fork();
@@ -228,7 +227,7 @@ static void fork_while_attaching(void) {
   expect("all are gone", 0);
 }
 
-/* All begin at once without a region: each must see what all hold. */
+/* All start at the same time without a region: each must see the usage of all. */
 static void begin_together(void) {
   enum { COUNT = 6, ROUNDS = 100 };
   for (uint32_t round = 0; round < ROUNDS; round++) {

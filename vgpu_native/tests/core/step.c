@@ -1,8 +1,8 @@
-/* Kill at every instruction: step STRIDE grant | refusal | attach | thread. A child is stepped
- * through STRIDE instructions more each time and is killed there; afterwards nothing of it may
- * count, all the rest must be free, and its slot must be there for the next one.
+/* Kill at every instruction: step STRIDE grant | refusal | attach | thread. Each child is stepped through
+ * STRIDE more instructions and killed there. Afterwards its memory must not count, and its slot must be
+ * free for the next process.
  *
- * `attach` steps the thread that attaches, `thread` the one that owns the slot from then on. */
+ * `attach` steps the thread that attaches, `thread` the thread that owns the slot afterwards. */
 #include <sys/ptrace.h>
 
 #include "common.h"
@@ -26,8 +26,8 @@ static void child(void) {
   _exit(0);
 }
 
-/* Which thread is to be stepped: the child's first one, or the one that it starts. The other goes
- * on by itself; 0 when the child is at its end. */
+/* The thread to step: the child's first one, or the one that it starts. The other one continues. 0: the
+ * child has ended. */
 static pid_t stepped(pid_t pid) {
   int status;
   waitpid(pid, &status, __WALL);
@@ -42,7 +42,7 @@ static pid_t stepped(pid_t pid) {
   return (pid_t)thread;
 }
 
-/* Step so many instructions; false if the child came to its end before. */
+/* Step a number of instructions. False: the child ended before. */
 static bool step(pid_t pid, unsigned count) {
   pid_t thread = stepped(pid);
   for (unsigned i = 0; i < count; i++) {
@@ -55,7 +55,7 @@ static bool step(pid_t pid, unsigned count) {
   return true;
 }
 
-/* Slots that nobody can have again; the first is this process's own. */
+/* Whether a slot is lost to all processes. The first slot is this process's own. */
 static bool lost_a_slot(void) {
   const vgpu_region *region = vgpu_region_now()->region;
   for (unsigned i = 1; i < VGPU_SLOTS_MAX; i++)

@@ -1,4 +1,4 @@
-/* Threads of one process, from the first call on: threads COUNT ROUNDS. Prints what was wrong. */
+/* Threads of one process, from the first call on: threads COUNT ROUNDS. Prints each failure. */
 #include <pthread.h>
 
 #include "common.h"

@@ -1,4 +1,4 @@
-/* A library with names like the driver's, or the same, that is not the driver. */
+/* A library that is not the driver, with names like the driver's, or the same names. */
 #define ALIKE(name) \
   void name(void) {}
 ALIKE(cuMemAlloc_v2)

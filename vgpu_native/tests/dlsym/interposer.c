@@ -1,4 +1,4 @@
-/* Another preloaded library that replaces dlsym. It cannot ask dlsym for the next one, so it names the
+/* Another preloaded library that replaces dlsym. It cannot find the next dlsym by dlsym, so it names the
  * version of the first C library, as such libraries do. */
 #include <dlfcn.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Another preloaded library of the kind that looks up what it replaces: an allocator, a tool that
- * asks whether there is another one of its kind, and an interposer of the driver. */
+/* Another preloaded library that looks up the functions that it replaces: an allocator, a tool that looks
+ * for another one of its kind, and an interposer of the driver. */
 #include <dlfcn.h>
 #include <stddef.h>
 

@@ -1,9 +1,9 @@
-/* Looks symbols up, one step per argument, and says in which object each was found:
+/* Look symbols up, one step per argument, and print the object in which each was found:
  *
  *   open:FILE  global:FILE  apart:FILE    dlopen, RTLD_GLOBAL, dlmopen into a new namespace
- *   has:NAME                              dlsym on what was opened last
+ *   has:NAME                              dlsym on the last opened library
  *   default:NAME  next:NAME  self:NAME    dlsym on RTLD_DEFAULT, RTLD_NEXT, the program itself
- *   ask:NAME                              call `void *NAME(void)` and say where its result is
+ *   ask:NAME                              call `void *NAME(void)` and print the object of its result
  *   error                                 dlerror, or "none"
  *   fork  vfork                           the next step in a child; run /bin/true in one
  */

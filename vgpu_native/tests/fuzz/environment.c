@@ -1,5 +1,5 @@
-/* Settings of the environment: a size is what a second reading of the grammar says it is, and what
- * is none gives nobody more than its digits do. */
+/* Settings of the environment: a second parser of the grammar must read each size alike, and an invalid
+ * text must not give more than its digits. */
 #include "core/limits/environment.h"
 
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 enum { TEXT_MAX = 256 };
 typedef unsigned __int128 wide;
 
-/* The library says what is wrong; here it only has to be able to. */
+/* The library's log, which only has to be callable here. */
 void vgpu_log(enum vgpu_level level, const char *format, ...) {
   char text[1024];
   va_list more;
@@ -22,7 +22,7 @@ void vgpu_log(enum vgpu_level level, const char *format, ...) {
   va_end(more);
 }
 
-/* The number that a text begins with, no more than 2^64, and what follows it. */
+/* The leading number of a text, at most 2^64, and the text after it. */
 static wide number(const char *text, const char **rest) {
   int hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
   const char *digits = hex ? "0123456789abcdefABCDEF" : "0123456789";
@@ -39,7 +39,7 @@ static wide number(const char *text, const char **rest) {
   return value;
 }
 
-/* Whether a text is a size, and of how many bytes. */
+/* Whether a text is a size, and its bytes. */
 static int is_size(const char *text, wide *bytes) {
   static const char units[] = "kKmMgGtT";
   const char *rest, *unit;

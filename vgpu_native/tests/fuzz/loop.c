@@ -1,7 +1,7 @@
-/* TARGET SECONDS SEED DIRECTORY CORPUS...: fuzz for so long, beginning with these files.
+/* TARGET SECONDS SEED DIRECTORY CORPUS...: fuzz for a time, starting with the files of the corpus.
  *
- * Inputs that reached something new are written to DIRECTORY. Status 1 and the file
- * DIRECTORY/found: the target complained; DIRECTORY/last: it crashed, or was killed. */
+ * Inputs that reach new code are written to DIRECTORY. Status 1 and the file DIRECTORY/found: the target
+ * reported a failure; DIRECTORY/last: it crashed, or was killed. */
 #include "loop.h"
 
 #include <dirent.h>
@@ -20,10 +20,10 @@ void fuzz_seed(uint64_t seed);
 static struct { uint8_t *data; size_t size; } kept[KEPT_MAX];
 static unsigned kept_count;
 static uint8_t *reached, known[REACHED]; /* `reached` is shared with children of the target */
-static uint8_t *last;                    /* the running input, mapped: it outlives a crash */
+static uint8_t *last;                    /* the running input, in a mapped file that outlives a crash */
 static uintptr_t origin;
 
-/* gcc calls it in every block of what is compiled with -fsanitize-coverage=trace-pc. */
+/* gcc calls it in every block that is compiled with -fsanitize-coverage=trace-pc. */
 void __sanitizer_cov_trace_pc(void) {
   uintptr_t place = (uintptr_t)__builtin_return_address(0) - origin;
   if (reached) reached[(place ^ place >> 16) % REACHED] = 1;
@@ -38,7 +38,7 @@ static void keep(const uint8_t *data, size_t size) {
   kept[at].size = size;
 }
 
-/* Whether a block was reached that none was before; eight blocks are compared at once. */
+/* Whether a new block was reached; eight blocks are compared at once. */
 static int news(void) {
   int found = 0;
   for (unsigned i = 0; i < REACHED; i += sizeof(uint64_t)) {
@@ -91,7 +91,7 @@ static void map_last(const char *directory) {
   close(file);
 }
 
-/* A copy of exactly the input's size, so that a sanitizer sees what is read beyond it. */
+/* A copy of exactly the input's size, so that a sanitizer detects reads beyond it. */
 static int run(const char *directory, const uint8_t *data, size_t size) {
   uint64_t length = size;
   memcpy(last, &length, sizeof length);

@@ -1,7 +1,7 @@
-/* A small fuzzer for gcc: mutated inputs, kept when they reach code that none before did.
+/* A small fuzzer for gcc: mutated inputs, which are kept if they reach new code.
  *
- * A target defines `fuzz_one`. What it finds it says with a crash, a sanitizer's report, or a
- * result other than 0. The input that runs is always in the file DIRECTORY/last. */
+ * A target defines `fuzz_one`. It reports a failure by a crash, a sanitizer's report, or a result other
+ * than 0. The running input is always in the file DIRECTORY/last. */
 #pragma once
 
 #include <stddef.h>
@@ -9,10 +9,10 @@
 
 enum { FUZZ_BYTES_MAX = 4096 };
 
-/* Run one input; 0: nothing found. */
+/* Run one input; 0: no failure. */
 int fuzz_one(const uint8_t *data, size_t size);
 
-/* A number below `bound`, the same ones for the same seed. */
+/* A number below `bound`, of a sequence that depends on the seed. */
 uint32_t fuzz_random(uint32_t bound);
 
 /* Change an input that has room for FUZZ_BYTES_MAX; returns its new size. */

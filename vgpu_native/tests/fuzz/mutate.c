@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Numbers at which readers of numbers go wrong. */
+/* Numbers at which parsers fail. */
 static const uint64_t INTERESTING[] = {
     0, 1, 2, 15, 16, 17, 127, 128, 255, 256, 257, 4095, 4096, 65535, 65536, 106496,
     0x3fffffff, 0x40000000, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000,
@@ -36,7 +36,7 @@ static size_t erase(uint8_t *data, size_t size) {
   return size - less;
 }
 
-/* Copy a piece of the input to another place of it. */
+/* Copy a piece of the input to another place in it. */
 static size_t repeat(uint8_t *data, size_t size) {
   if (size < 2) return size;
   size_t from = fuzz_random((uint32_t)size), to = fuzz_random((uint32_t)size);

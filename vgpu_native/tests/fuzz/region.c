@@ -1,9 +1,9 @@
-/* A region that others have written: attaching to it and reserving ends soon and without a crash,
- * and no process has more than its limit by itself, whatever the region says.
+/* A region with any content: attaching and reserving must end soon and without a crash, and a process alone
+ * must not get more than its limit.
  *
- * An input is a list of changes to a good region, twelve bytes each. The first byte's upper bit says
- * that they are written again and again while a process uses the region. Every input has a process
- * of its own, as every container's process attaches once. */
+ * An input is a list of changes to a valid region, twelve bytes each. If the upper bit of the first byte
+ * is set, they are written again and again while a process uses the region. Every input has a process of
+ * its own, because a process attaches only once. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,7 +20,8 @@
 #include "loop.h"
 #include "vgpu.h"
 
-/* What a process says with its status. The upper ones only hold while nobody writes its own count. */
+/* The failures that a process reports by its status. The upper ones only hold while its own count is not
+ * overwritten. */
 enum { UNUSABLE = 10, WIDER, ABOVE, TOGETHER_ABOVE };
 enum { SIZE = sizeof(vgpu_region), CHANGE = 12, DEADLINE_MS = 5000, ROUNDS = 8, PLACES = 9 };
 #define LIMIT (64ull << 20)
@@ -29,7 +30,7 @@ static const unsigned char UUID[16] = {[15] = 1};
 static char path[64], report[80];
 static unsigned char good[SIZE];
 
-/* What a process does with a region. It says by its status what is wrong. */
+/* Use a region. The status reports a failure. */
 static int use(void) {
   if (!vgpu_ready()) return UNUSABLE;
   int entry = vgpu_ready() ? vgpu_entry(UUID, 0) : -1;
@@ -56,7 +57,7 @@ static pid_t start(void) {
   return child;
 }
 
-/* Where changes go: places that are looked at are met more often than by chance. */
+/* The place of a change: places that the library reads are chosen more often. */
 static size_t place(unsigned where, unsigned index, unsigned offset) {
   switch (where % PLACES) {
     case 0: return (index % 10) * 4;                          /* magic, version, sizes */
@@ -79,7 +80,7 @@ static void change(unsigned char *region, const uint8_t *data, size_t size) {
   }
 }
 
-/* Write the file anew; a change of 0x7f cuts it to so many bytes. */
+/* Write the file again; a change of 0x7f truncates it. */
 static void write_region(const unsigned char *region, const uint8_t *data, size_t size) {
   size_t length = SIZE;
   if (size >= CHANGE && data[0] == 0x7f) length = (data[4] | data[5] << 8 | data[6] << 16) % 120000;
@@ -96,7 +97,7 @@ static uint64_t now_ms(void) {
   return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
 }
 
-/* Write what others use, and what the header says, while the process uses it. */
+/* Write the counts of others and the header, while the process uses the region. */
 static void disturb(pid_t child, const uint8_t *data, size_t size) {
   uint64_t until = now_ms() + DEADLINE_MS;
   int file = open(path, O_RDWR);
@@ -122,7 +123,7 @@ static int ended(pid_t child) {
   return late ? -1 : status;
 }
 
-/* Let the library make a good region, in a process of its own. */
+/* Create a valid region by the library, in a process of its own. */
 static void make_good(void) {
   snprintf(path, sizeof path, "/dev/shm/gpuledger-fuzz-%d", (int)getpid());
   snprintf(report, sizeof report, "%s.report", path);
@@ -140,7 +141,7 @@ static void clear(void) {
   unlink(report);
 }
 
-/* What the last process wrote to standard error: what the library said, and what sanitizers did. */
+/* The standard error of the last process: the library's log, and the reports of sanitizers. */
 static void show_report(void) {
   char text[4096];
   int file = open(report, O_RDONLY);

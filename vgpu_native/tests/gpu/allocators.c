@@ -1,9 +1,9 @@
 #include "allocators.h"
 
-/* Rows of arrays and of pitched memory have so many bytes, which no driver rounds. */
+/* The bytes of a row of arrays and of pitched memory, which no driver rounds. */
 enum { ROW = 512 * 1024 };
 static const size_t GRANULE = 2 * MIB;
-/* Pools and graphs grow by as much. */
+/* The step by which pools and graphs grow. */
 static const size_t POOLED = 32 * MIB;
 
 static CUdevice here(void) {
@@ -27,7 +27,7 @@ static CUresult take_managed(size_t bytes, struct taken *taken) {
   return cuMemAllocManaged(&taken->pointer, bytes, CU_MEM_ATTACH_GLOBAL);
 }
 
-/* What a pool has, it keeps, unless it is trimmed after everything on the stream has ended. */
+/* A pool keeps its memory unless it is trimmed after all work of the stream has ended. */
 static void trim(CUmemoryPool pool) {
   MUST(cuStreamSynchronize(0));
   MUST(cuMemPoolTrimTo(pool, 0));
@@ -73,7 +73,7 @@ static CUresult take_created(size_t bytes, struct taken *taken) {
 
 static void give_created(struct taken *taken) { MUST(cuMemRelease(taken->handle)); }
 
-/* The memory lives on in its mapping when its handle is released, as in many programs. */
+/* The mapping keeps the memory when its handle is released, as in many programs. */
 static CUresult take_mapped(size_t bytes, struct taken *taken) {
   CUresult result = take_created(bytes, taken);
   if (result != CUDA_SUCCESS) return result;

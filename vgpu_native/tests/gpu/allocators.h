@@ -1,9 +1,9 @@
-/* The driver's ways to memory of a device, all alike: so many bytes are taken, and given back. */
+/* The driver's allocators of device memory in one form: bytes are taken, and given back. */
 #pragma once
 
 #include "gpu.h"
 
-/* What was taken; which of them is in use depends on the allocator. */
+/* An allocation; the fields in use depend on the allocator. */
 struct taken {
   CUdeviceptr pointer;
   CUarray array;
@@ -19,5 +19,5 @@ struct allocator {
   void (*give)(struct taken *taken);
 };
 
-/* All of them; one without a name follows the last. A context has to be current. */
+/* All allocators; the last is followed by one without a name. A context must be current. */
 const struct allocator *allocators(void);

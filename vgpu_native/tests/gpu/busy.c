@@ -1,8 +1,8 @@
-/* Keep the device as busy as it lets one: kernels of a fixed length, one after the other.
+/* Keep the device as busy as possible, with kernels of a fixed length.
  *
- *   busy SECONDS NANOSECONDS    prints how many kernels of so many nanoseconds ended in each second
+ *   busy SECONDS NANOSECONDS    prints how many kernels of that length ended in each second
  *
- * Two are in flight, so that the device never waits for the next one. */
+ * Two kernels are in flight, so that the device never waits for the next one. */
 #include "gpu.h"
 
 enum { FLIGHT = 2, SECONDS_MAX = 600 };

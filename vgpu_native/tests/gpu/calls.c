@@ -1,8 +1,8 @@
-/* What calls cost: nanoseconds of each, the median of many batches, one line for each.
+/* The cost of calls: nanoseconds of each, the median of many batches, one line for each.
  *
  *   calls               init, launch, graph launch, cuMemGetInfo, alloc and free
  *   calls begin         only the first of them
- *   calls hold BYTES    attach, hold memory, say "ready", and idle until standard input ends */
+ *   calls hold BYTES    attach, hold memory, print "ready", and idle until standard input ends */
 #include "gpu.h"
 
 #include <pthread.h>
@@ -34,8 +34,8 @@ static int by_size(const void *left, const void *right) {
   return (one > other) - (one < other);
 }
 
-/* What is queued on the device is waited for between batches, so that a full queue is not measured. With a
- * limit of time one of 129 short launches is measured, and takes longer: three of four batches have none. */
+/* Between batches the device finishes its queue, so that a full queue is not measured. With a limit of time
+ * one of 129 short launches is sampled, and takes longer: three of four batches have none. */
 static void measure(const char *name, void (*call)(void)) {
   static uint64_t taken[BATCHES_MAX];
   unsigned count = 0;
@@ -74,7 +74,7 @@ static void measure_allocations(void) {
   while (count > 0) MUST(cuMemFree(live[--count]));
 }
 
-/* The first calls: whatever a preloaded library does to begin with is in one of them. */
+/* The first calls, which include the initialisation of a preloaded library. */
 static void measure_beginning(void) {
   uint64_t begun = now(), ready, last;
   open_device();
@@ -90,8 +90,8 @@ static void *idle(void *nothing) {
   return nothing;
 }
 
-/* A GPU's driver starts threads, and so does the library; the stub does not. Without another thread the
- * C library takes no locks, and the stub alone would be measured as no driver ever runs. */
+/* A GPU's driver starts threads, and so does the library; the stub does not. Without another thread the C
+ * library takes no locks, so the stub alone would be faster than any driver. */
 static void be_several(void) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, idle, NULL) == 0) return;

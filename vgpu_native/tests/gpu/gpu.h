@@ -1,5 +1,5 @@
-/* What the programs that measure on a GPU share. They use the driver as any program does, and know
- * nothing of libvgpu.so, so that the same binary runs with and without it, on a GPU or the stub. */
+/* Helpers of the programs that measure on a GPU. They use only the driver, so that the same binary runs with
+ * and without libvgpu.so, on a GPU or the stub. */
 #pragma once
 
 #include <cuda.h>
@@ -10,7 +10,7 @@
 
 #define MIB (1024ull * 1024)
 
-/* End the program with the name of the call and of its error; a measurement has no use for less. */
+/* End the program with the name of the call and its error. */
 #define MUST(call) must(call, #call)
 
 static inline void must(CUresult result, const char *call) {
@@ -38,7 +38,7 @@ static inline CUdevice open_device(void) {
   return device;
 }
 
-/* Two kernels: one that does nothing, and one that keeps one multiprocessor busy for so many
+/* Two kernels: one that does nothing, and one that keeps one multiprocessor busy for a number of
  * nanoseconds. The driver compiles them, so that no compiler for CUDA is needed. */
 static const char KERNELS[] =
     ".version 6.0\n"

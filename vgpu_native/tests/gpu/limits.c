@@ -1,9 +1,9 @@
-/* Every allocator up to the limit: what is free is given, one granule more is refused.
+/* Every allocator up to the limit: the free memory is granted, one granule more is refused.
  *
- *   limits VIEW    VIEW is a program that prints the bytes which the device itself counts as used
+ *   limits VIEW    VIEW is a program that prints the bytes that the device itself counts as used
  *
- * A line for each: name, MiB that were free and given, MiB that the device counted besides, and a
- * verdict, which is `ok` or says what is wrong. */
+ * A line for each: name, MiB that were free and granted, MiB that the device counted beyond, and a verdict,
+ * which is `ok` or names the failure. */
 #include "allocators.h"
 
 static size_t left(void) {
@@ -12,7 +12,7 @@ static size_t left(void) {
   return bytes;
 }
 
-/* The device's own count, asked by a process that is under no limit. */
+/* The device's own count, read by a process without a limit. */
 static int64_t counted(const char *view) {
   char command[4096], answer[64] = "";
   snprintf(command, sizeof command, "env -u LD_PRELOAD '%s'", view);
@@ -38,7 +38,7 @@ static const char *judge(const struct allocator *one, size_t bytes, const char *
   return left() + one->granule < bytes ? "NOT GIVEN BACK" : "ok";
 }
 
-/* The first use of a pool or of a graph costs the driver memory that stays: it is used once before. */
+/* The first use of a pool or a graph costs the driver memory that stays, so each is used once before. */
 static void warm(const struct allocator *one) {
   struct taken taken = {0};
   if (one->take(one->granule, &taken) == CUDA_SUCCESS) one->give(&taken);

@@ -1,8 +1,8 @@
-/* Kill a process that holds nearly all of the limit, and time until another one can have it.
+/* Kill a process that holds nearly all of the limit, and measure the time until another one can have it.
  *
  *   recovery ROUNDS    prints microseconds from SIGKILL to the first allocation that is granted
  *
- * The children are forked before the driver is used, for it does not outlive a fork. */
+ * The children are forked before the driver is used, because it does not survive a fork. */
 #include "gpu.h"
 
 #include <signal.h>
@@ -18,7 +18,7 @@ static size_t most(void) {
   return (bytes - bytes / 8) / (2 * MIB) * (2 * MIB);
 }
 
-/* Wait for the word, take the memory, say so, and hold it for ever. */
+/* Wait for the command, take the memory, report it, and hold it for ever. */
 static void hold(int words, int answers) {
   char byte;
   CUdeviceptr pointer;
@@ -29,7 +29,7 @@ static void hold(int words, int answers) {
   for (;;) pause();
 }
 
-/* Whoever measures may fail or be killed while we hold the memory: nobody else would end us. */
+/* The measuring process may fail or be killed meanwhile, so the kernel ends this process with it. */
 static void end_with(pid_t parent) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent) _exit(1);
 }

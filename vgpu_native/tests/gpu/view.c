@@ -1,4 +1,4 @@
-/* Print the bytes of the first device that NVML counts as used, whoever uses them. */
+/* Print the bytes of the first device that NVML counts as used by all processes. */
 #include <dlfcn.h>
 #include <nvml.h>
 #include <stdio.h>

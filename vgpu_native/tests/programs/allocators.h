@@ -1,4 +1,4 @@
-/* Every way to take memory of a device, in one form for the tests of memory. */
+/* All allocators of device memory, in one form for the tests of memory. */
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL 1
@@ -16,7 +16,7 @@
 #define CHECK(condition)                                                     \
   do {                                                                       \
     if (!(condition)) {                                                      \
-      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      fprintf(stderr, "%s:%d: false: %s\n", __FILE__, __LINE__, #condition); \
       exit(1);                                                               \
     }                                                                        \
   } while (0)
@@ -25,7 +25,7 @@
   do {                                                                                    \
     CUresult answer_ = (call);                                                            \
     if (answer_ != CUDA_SUCCESS) {                                                        \
-      fprintf(stderr, "%s:%d: %s answered %d\n", __FILE__, __LINE__, #call, (int)answer_); \
+      fprintf(stderr, "%s:%d: %s returned %d\n", __FILE__, __LINE__, #call, (int)answer_); \
       exit(1);                                                                            \
     }                                                                                     \
   } while (0)
@@ -37,8 +37,8 @@ struct taken {
 
 struct allocator {
   const char *name;
-  const char *function; /* the driver's, that gives the memory */
-  uint64_t step;        /* bytes in which it gives it, at the least */
+  const char *function; /* the driver's function that allocates */
+  uint64_t step;        /* the smallest step of bytes */
   CUresult (*take)(uint64_t bytes, struct taken *taken);
   CUresult (*give)(struct taken *taken);
 };
@@ -49,7 +49,7 @@ static CUdevice device_now(void) {
   return device;
 }
 
-/* Bytes of the current device that the library says are in use, and that are in truth. */
+/* Bytes of the current device that the library reports as used, and that the stub has allocated. */
 __attribute__((unused)) static uint64_t charged(void) {
   size_t free, total;
   OK(cuMemGetInfo_v2(&free, &total));
@@ -111,7 +111,7 @@ static CUresult create(uint64_t bytes, struct taken *taken) {
 
 static CUresult give_handle(struct taken *taken) { return cuMemRelease(taken->handle); }
 
-/* As samples do: map it, and let the handle go; the mapping keeps the memory. */
+/* As NVIDIA's samples do: map the memory, and release the handle; the mapping keeps the memory. */
 static CUresult take_mapped(uint64_t bytes, struct taken *taken) {
   CUresult result = create(bytes, taken);
   if (result != CUDA_SUCCESS) return result;
@@ -148,7 +148,7 @@ static CUresult give_mipmapped(struct taken *taken) {
   return cuMipmappedArrayDestroy((CUmipmappedArray)taken->handle);
 }
 
-/* A graph that allocates and frees; what it took stays with the device until that is trimmed. */
+/* A graph that allocates and frees; the device keeps its memory until it is trimmed. */
 __attribute__((unused)) static CUresult graph_with(uint64_t bytes, CUgraphExec *exec) {
   CUgraph graph;
   CUgraphNode allocates, frees;
@@ -181,7 +181,7 @@ static const struct allocator allocators[] = {
 };
 #define ALLOCATORS (sizeof allocators / sizeof *allocators)
 
-/* Take bytes. False: there are none left. Anything else is an error. */
+/* Take bytes. False: out of memory. Any other result is an error. */
 __attribute__((unused)) static bool take(const struct allocator *by, uint64_t bytes, struct taken *taken) {
   *taken = (struct taken){.by = by};
   CUresult result = by->take(bytes, taken);
@@ -194,7 +194,7 @@ __attribute__((unused)) static void give(struct taken *taken) { OK(taken->by->gi
 /* Let streams end and pools shrink. */
 __attribute__((unused)) static void settle(void) { OK(cuCtxSynchronize()); }
 
-/* Begin with a device, and make its context the current one. */
+/* Initialise the driver, and make a device's context the current one. */
 __attribute__((unused)) static CUcontext begin(int ordinal) {
   CUdevice device;
   CUcontext context;

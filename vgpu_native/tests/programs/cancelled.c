@@ -1,5 +1,5 @@
-/* cancelled WHAT: threads that are cancelled at any moment of the driver's work, which takes time by
- * VGPU_STUB_DELAY_NS. What they held is nobody's afterwards, and what is charged is what is taken. */
+/* cancelled WHAT: threads are cancelled at any moment of a driver call, which VGPU_STUB_DELAY_NS makes slow.
+ * Afterwards no lock is held, and the charge is the allocated memory. */
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -8,7 +8,7 @@
 #include "allocators.h"
 
 #define ROUNDS 60
-#define SOON 60 /* seconds; who takes longer waits for a lock of a thread that has ended */
+#define SOON 60 /* seconds; a longer wait is for a lock of a thread that has ended */
 
 static CUcontext context, made;
 static CUstream stream;
@@ -34,7 +34,7 @@ static void graphs(void) {
   OK(cuDeviceGraphMemTrim(0));
 }
 
-/* More than the card has left, so that the driver is asked again after pauses. */
+/* More than the card has left, so that the driver is called again after pauses. */
 static void refused(void) {
   CUdeviceptr none;
   CHECK(cuMemAlloc_v2(&none, 40 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);

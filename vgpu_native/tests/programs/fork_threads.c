@@ -1,5 +1,5 @@
-/* fork_threads FORKS: threads that take and give without end, while the program forks. Each child uses
- * the driver as if nobody had before it; afterwards nothing of it is left. */
+/* fork_threads FORKS: threads allocate and free without end, while the program forks. Each child uses the
+ * driver like a new process; afterwards nothing of it is charged. */
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "allocators.h"
 
 #define THREADS 3
-#define SOON 60 /* seconds; a child that takes longer waits for somebody who does not exist there */
+#define SOON 60 /* seconds; a longer wait is for a thread that does not exist in the child */
 
 static CUcontext context;
 static bool enough;

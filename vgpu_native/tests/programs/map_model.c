@@ -1,5 +1,5 @@
-/* map_model SEED: the map against a list that is searched from one end to the other, with keys that
- * fall together, and then by several threads at once, each with its own keys and all with one. */
+/* map_model SEED: compare the map with a list that is searched linearly, with colliding keys; then use it by
+ * several threads at once, each with its own keys and all with one shared key. */
 #include "util/assert.c"
 #include "util/handle_map.c"
 
@@ -8,7 +8,7 @@
 #define CHECK(condition)                                                       \
   do {                                                                         \
     if (!(condition)) {                                                        \
-      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);  \
+      fprintf(stderr, "%s:%d: false: %s\n", __FILE__, __LINE__, #condition);  \
       exit(1);                                                                 \
     }                                                                          \
   } while (0)
@@ -18,7 +18,7 @@
 #define ROUNDS 20000
 
 static struct vgpu_map map;
-static struct vgpu_item model[KEYS]; /* key 0: not there */
+static struct vgpu_item model[KEYS]; /* key 0: absent */
 static uint64_t state = 1;
 
 static uint64_t chance(uint64_t below) {
@@ -79,7 +79,7 @@ static void *thread(void *number) {
   for (uint64_t i = 0; i < ROUNDS; i++) {
     uint64_t key = (mine << 40 | (i % 500 + 1)) * 512;
     CHECK(vgpu_map_put(&map, (struct vgpu_item){key, i, mine}, &old) && !old.key);
-    /* All threads put and take this one: what one put, one takes. */
+    /* All threads put and take this key: each put is taken once. */
     CHECK(vgpu_map_put(&map, (struct vgpu_item){512, 1, 1}, &old));
     puts += !old.key;
     CHECK(vgpu_map_take(&map, key, &old) && old.bytes == i && old.note == mine);

@@ -1,7 +1,7 @@
 /* memory_limit ALLOCATOR BYTES: fill up to the limit in blocks, give them back in another order.
  *
- * The limit is to hold for what is charged and for what is taken in truth, to one block; after all is
- * given back nothing is charged; a call that the driver fails leaves nothing charged. */
+ * The limit must hold for the charged and for the allocated memory, to one block. After all blocks are freed
+ * nothing is charged. A call that fails in the driver leaves nothing charged. */
 #include "allocators.h"
 
 #define BLOCKS 4096

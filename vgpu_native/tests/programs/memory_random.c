@@ -1,6 +1,6 @@
-/* memory_random SEED OPERATIONS: take and give by all allocators in a random order, by chance with a
- * failure of the driver, on both devices. After each operation at least as much is charged as is taken
- * in truth; at the end nothing is. Prints how often there was no memory. */
+/* memory_random SEED OPERATIONS: allocate and free by all allocators in a random order on both devices, with
+ * random failures of the driver. After each operation at least the allocated memory is charged; at the end
+ * nothing is. Prints how often memory was exhausted. */
 #include "allocators.h"
 
 #define HELD 512

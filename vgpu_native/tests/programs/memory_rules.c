@@ -1,4 +1,4 @@
-/* memory_rules RULE: one rule of what is charged, under a limit of 100 MiB. */
+/* memory_rules RULE: check one rule of charges, under a limit of 100 MiB. */
 #include <unistd.h>
 
 #include "memory_rules/graph_rules.h"
@@ -58,7 +58,7 @@ static void unknown(void) {
   CHECK(charged() == 0);
 }
 
-/* A driver that is out of memory where the limit is not may be about to take back a dead process's. */
+/* A driver that is out of memory within the limit may still have to free a dead process's memory. */
 static void late_driver(void) {
   vgpu_stub_fail("cuMemAlloc_v2", 1, CUDA_ERROR_OUT_OF_MEMORY);
   CHECK(take(by("linear"), 10 * MIB, &some));
@@ -78,7 +78,7 @@ static void pitch(void) {
   CHECK(charged() == 0);
 }
 
-/* What a pool keeps is charged: not what is allocated from it. */
+/* The memory that a pool keeps is charged, and not its allocations. */
 static void pools(void) {
   cuuint64_t all = UINT64_MAX;
   CUmemoryPool pool = pool_of_mine();
@@ -93,14 +93,14 @@ static void pools(void) {
   give(&some);
   OK(cuMemPoolTrimTo(pool, 0));
   CHECK(charged() == 0 && physical() == 0);
-  /* What does not fit is refused before the driver is asked: it never took more, not for a moment. */
+  /* A request that does not fit is refused before the driver is called, so it never took more. */
   cuuint64_t most;
   CHECK(take(by("pool"), 60 * MIB, &some));
   CHECK(!take(by("pool"), 40 * MIB, &other));
   OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &most));
   CHECK(most == 64 * MIB);
   give(&some);
-  /* Nor for a request that would fit, when a step of the driver's does not. */
+  /* The same for a request that would fit, when the driver's step does not. */
   CHECK(take(by("pool"), 94 * MIB, &some));
   CHECK(!take(by("pool"), 3 * MIB, &other));
   CHECK(take(by("pool"), 2 * MIB, &other));
@@ -108,14 +108,14 @@ static void pools(void) {
   CHECK(most == 96 * MIB);
   give(&other);
   give(&some);
-  /* What the pool keeps without need gives way to other memory. */
+  /* A pool gives unused memory back for other allocations. */
   CHECK(take(by("pool"), 40 * MIB, &some));
   give(&some);
   CHECK(take(by("linear"), 90 * MIB, &other));
   CHECK(charged() == 90 * MIB);
   CHECK(!take(by("pool"), 11 * MIB, &some));
   give(&other);
-  /* A pool that was destroyed lives as long as what is allocated from it. */
+  /* A destroyed pool lives as long as its allocations. */
   CHECK(take(by("pool"), 40 * MIB, &some));
   OK(cuMemPoolDestroy(pool));
   CHECK(charged() >= 40 * MIB && charged() >= physical());
@@ -136,7 +136,7 @@ static void current_pool(void) {
   CHECK(charged() == 0 && physical() == 0);
 }
 
-/* The stream says the device, not the current context. */
+/* The stream decides the device, and not the current context. */
 static void stream_of_other_device(void) {
   CUstream stream;
   CUcontext first, second;
@@ -151,7 +151,7 @@ static void stream_of_other_device(void) {
   CHECK(charged() == 32 * MIB && physical() == 32 * MIB);
 }
 
-/* A library that has the driver's own function frees what is counted: it is known by its address. */
+/* A library that calls the driver's own function frees counted memory without a hook. */
 static void address_anew(void) {
   CUdeviceptr pointer, again;
   CUresult (*unseen)(CUdeviceptr) = (CUresult(*)(CUdeviceptr))(uintptr_t)vgpu_stub_address("cuMemFree_v2");
@@ -163,7 +163,7 @@ static void address_anew(void) {
   CHECK(charged() == 0 && physical() == 0);
 }
 
-/* An array whose memory is mapped into it takes none. */
+/* An array into which memory is mapped has none of its own. */
 static void array_without_memory(void) {
   CUarray array;
   CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = 4096, .Height = 4096, .Format = CU_AD_FORMAT_FLOAT,
@@ -173,7 +173,7 @@ static void array_without_memory(void) {
   OK(cuArrayDestroy(array));
 }
 
-/* Memory of a handle ends with its last holder: who made, retained or imported it, and mappings. */
+/* Memory of a handle ends with the last reference: creation, retains, imports and mappings. */
 static void handles(void) {
   CUmemGenericAllocationHandle handle, again;
   CUdeviceptr at;
@@ -211,7 +211,7 @@ static void many_mappings(void) {
   CHECK(charged() == 0 && physical() == 0);
 }
 
-/* The device is that of the properties, whatever context is the current one. */
+/* The properties decide the device, and not the current context. */
 static void handle_of_other_device(void) {
   CUmemGenericAllocationHandle handle;
   CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -265,7 +265,7 @@ static void contexts(void) {
   CHECK(charged() == 0);
 }
 
-/* What is taken is the current context's, however it became the current one. */
+/* An allocation belongs to the current context, by all ways that make one current. */
 static void context_now(void) {
   CUcontext first, second;
   OK(cuCtxGetCurrent(&first));
@@ -282,7 +282,7 @@ static void context_now(void) {
   CHECK(charged() == 17 * MIB && physical() == 17 * MIB);
 }
 
-/* With VGPU_STUB_CONTEXT_ANEW: where the primary context was, another one may be. */
+/* With VGPU_STUB_CONTEXT_ANEW another context may get the address of the primary one. */
 static void context_anew(void) {
   CUcontext primary, context;
   OK(cuCtxGetCurrent(&primary));
@@ -296,7 +296,7 @@ static void context_anew(void) {
   CHECK(charged() == 0 && physical() == 0);
 }
 
-/* The host's memory is nobody's. */
+/* Memory of the host is not charged. */
 static void host(void) {
   void *memory;
   CUmemGenericAllocationHandle handle;

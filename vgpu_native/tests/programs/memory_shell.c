@@ -1,11 +1,11 @@
-/* memory_shell [ORDINAL]: does what lines of its standard input say, and answers each with a line.
+/* memory_shell [ORDINAL]: execute the lines of standard input, and print one line for each.
  *
  *   take ALLOCATOR BYTES   the driver's result
- *   give                   gives the last one back: the driver's result
+ *   give                   free the last allocation: the driver's result
  *   wait                   for the device: the driver's result
  *   trim                   the device's pool: the driver's result
  *   info                   free and total bytes of CUDA, then total, free and used of NVML
- *   used                   bytes of the device that are used in truth */
+ *   used                   bytes of the device that the stub has allocated */
 #include <dlfcn.h>
 #include <nvml.h>
 
@@ -48,7 +48,7 @@ static CUuuid uuid_now(void) {
   return uuid;
 }
 
-/* NVML as programs come by it: opened, and each function looked up. */
+/* NVML as programs use it: opened, and each function looked up. */
 static nvmlMemory_t of_nvml(void) {
   void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
   CHECK(library);

@@ -1,5 +1,5 @@
-/* memory_threads SEED: threads that take and give by all allocators at once, under a limit that they
- * run into, and give what others took. In the end nothing is charged and nothing is taken. */
+/* memory_threads SEED: threads allocate by all allocators at once, up to the limit, and free the allocations
+ * of others. At the end nothing is charged and nothing is allocated. */
 #include <pthread.h>
 
 #include "allocators.h"
@@ -19,7 +19,7 @@ static uint64_t chance(uint64_t *state, uint64_t below) {
   return *state % below;
 }
 
-/* Take into an empty place, or give what is there, whoever took it. */
+/* Allocate into an empty place, or free the allocation there, of any thread. */
 static void step(uint64_t *state) {
   uint64_t at = chance(state, SHARED), bytes = 1 + chance(state, 12 << 20);
   const struct allocator *by = &allocators[chance(state, ALLOCATORS)];
@@ -42,7 +42,7 @@ static void *thread(void *seed) {
   return NULL;
 }
 
-/* All at once meet the driver's own pool, which is one all the same. */
+/* All use the driver's own pool for the first time at once, and it is added once. */
 static pthread_barrier_t together;
 
 static void *meet(void *nothing) {

@@ -1,4 +1,4 @@
-/* A process that shares the memory of one that ends: what it is given then, in MiB, is said. */
+/* A process shares the memory of one that ends, and prints the MiB that it gets then. */
 #include <cuda.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,7 +19,7 @@ static unsigned taken(unsigned most) {
 
 static int child(void *unused) {
   while (getppid() == parent) usleep(1000);
-  usleep(100000); /* until its threads are gone, too */
+  usleep(100000); /* until its threads have ended, too */
   printf("%u\n", taken(MOST));
   fflush(stdout);
   _exit(0);

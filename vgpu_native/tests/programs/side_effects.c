@@ -1,5 +1,5 @@
-/* Uses the driver and fails when the process is another one afterwards than it was: its umask, signal
- * handlers and mask, locale, open files, directory, errno. Returns 42. */
+/* Use the driver, and fail if the process changed: its umask, signal handlers and mask, locale, open files,
+ * directory, errno. Returns 42. */
 #include <cuda.h>
 #include <dirent.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ struct state {
   int count;
 };
 
-/* Files by number and by what they are. */
+/* Open files by number and by target. */
 static void list_files(struct state *state) {
   DIR *directory = opendir("/proc/self/fd");
   for (struct dirent *entry; (entry = readdir(directory));) {

@@ -1,5 +1,5 @@
-/* Threads that are cancelled at any moment of a launch that is measured, while each call of the driver takes
- * time by VGPU_STUB_DELAY_NS. Streams can be destroyed afterwards, and launches wait for nobody. */
+/* Threads are cancelled at any moment of a measured launch, while VGPU_STUB_DELAY_NS makes driver calls slow.
+ * Afterwards streams can be destroyed, and launches wait for no ended thread. */
 #include <pthread.h>
 #include <time.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 #include "allocators.h"
 
 #define ROUNDS 40
-#define SOON 60                /* seconds; who takes longer waits for a lock of a thread that has ended */
-#define LAUNCH_NS 100000000ULL /* a launch takes no longer, unless it waits for work that never ends */
+#define SOON 60                /* seconds; a longer wait is for a lock of a thread that has ended */
+#define LAUNCH_NS 100000000ULL /* a launch that takes longer waits for work that never ends */
 
 static CUcontext context;
 static CUfunction kernel;
@@ -21,7 +21,7 @@ static uint64_t now(void) {
   return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* Each of another size, and so of a kind that has to be measured, in another stream than the last. */
+/* Each has another size, so that its kind must be measured, and another stream than the last. */
 static void launch(void) {
   unsigned number = launches++;
   OK(cuLaunchKernel(kernel, 1u << number % 30, 1u << number / 30 % 30, 1, 1, 1, 1, 0, streams[number % 2], NULL, NULL));
@@ -62,7 +62,7 @@ int main(void) {
   }
   make_streams();
   settle();
-  usleep(200000); /* so that all has been read that was measured */
+  usleep(200000); /* so that all samples have been read */
   uint64_t least = UINT64_MAX;
   for (int i = 0; i < 5; i++) {
     uint64_t begun = now();

@@ -1,15 +1,15 @@
-/* Keep a device busy in one way, and say how much of its time that was.
+/* Keep a device busy in one way, and print the share of its time that was used.
  *
  *   time_load WAY SECONDS NANOSECONDS [WARM]
  *
- * Kernels take so many nanoseconds of the device, as VGPU_STUB_GRID_NS says, too. Ways: `loop` waits for each kernel, `sparse` sleeps
- * after each, `queue` never waits, `streams` never waits and uses four streams, `threads` has four
- * threads that loop in streams of their own, `graph` launches graphs of ten kernels and waits for
- * each, `mixed` queues kernels of very different length, `ex` and `cooperative` are queues of other
- * launches, `ended-streams` and `ended-contexts` queue a few kernels in each of many that are made and
- * destroyed, `unlike` queues kernels of which some take a thousand times as long and look alike,
- * `fork` queues in a child of a process that did so before. After WARM seconds (1) that do not count, prints the percent of SECONDS that the device
- * was kept busy. */
+ * A kernel takes NANOSECONDS of the device; VGPU_STUB_GRID_NS must have the same value. Ways: `loop` waits
+ * for each kernel, `sparse` sleeps after each, `queue` never waits, `streams` never waits and uses four
+ * streams, `threads` has four threads that loop in streams of their own, `graph` launches graphs of ten
+ * kernels and waits for each, `mixed` queues kernels of very different length, `ex` and `cooperative` queue
+ * other launches, `ended-streams` and `ended-contexts` queue a few kernels in each of many that are created
+ * and destroyed, `unlike` queues kernels of one kind of which some take a thousand times as long, `fork`
+ * queues in a child of a process that did so before. After WARM seconds (1) that do not count, prints the
+ * percent of SECONDS for which the device was kept busy. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -59,7 +59,7 @@ static void launch_ex(CUstream stream) {
   launched += length;
 }
 
-/* The stub is told by a function of its own, which does not look at grids. */
+/* A function of the stub sets the length, independent of grids. */
 static void unlike(CUstream stream) {
   static void (*set_ns)(uint64_t);
   if (!set_ns) *(void **)&set_ns = dlsym(RTLD_DEFAULT, "vgpu_stub_kernel_ns");
@@ -149,7 +149,7 @@ static void open_device(void) {
   for (int i = 0; i < STREAMS; i++) MUST(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
 }
 
-/* Go on as a child, which may use the driver anew; the parent ends as the child does. */
+/* Continue as a child, which may use the driver again; the parent ends with the child's status. */
 static void become_child(void) {
   int status;
   pid_t child = fork();

@@ -1,5 +1,5 @@
-/* Launch in two contexts, one after the other, where no thread can be made: the library looks at what
- * has ended in the thread that launches, and must leave it as it was. */
+/* Launch in two contexts, one after the other, while no thread can be started. The library then reads samples
+ * in the launching thread, and must restore its context. */
 #include <cuda.h>
 #include <errno.h>
 #include <pthread.h>
@@ -13,11 +13,11 @@ enum { ROUNDS = 20 };
 
 static void must(int holds, const char *what) {
   if (holds) return;
-  fprintf(stderr, "not so: %s\n", what);
+  fprintf(stderr, "false: %s\n", what);
   exit(1);
 }
 
-/* Taken instead of the C library's by all that is loaded. */
+/* Replaces the C library's function in all libraries. */
 __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                                                           void *(*run)(void *), void *argument) {
   return EAGAIN;

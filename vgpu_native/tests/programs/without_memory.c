@@ -1,17 +1,17 @@
-/* without_memory WHAT: ask the driver while the heap is short for a moment, under a limit of 100 MiB. */
+/* without_memory WHAT: call the driver while the heap is short for a moment, under a limit of 100 MiB. */
 #include <dlfcn.h>
 
 #include "allocators.h"
 
-static unsigned failing; /* the how-manieth call of calloc from now finds no memory; 0: none */
+static unsigned failing; /* the number of the call of calloc from now that fails; 0: none */
 extern void *__libc_calloc(size_t count, size_t size);
 
-/* Taken instead of the C library's by all that is loaded. */
+/* Replaces the C library's function in all libraries. */
 __attribute__((visibility("default"))) void *calloc(size_t count, size_t size) {
   return failing && !--failing ? NULL : __libc_calloc(count, size);
 }
 
-/* A function is the library's hook all the same. */
+/* The function is the library's hook nevertheless. */
 static void procaddress(void) {
   void *found = NULL, *hook = dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
   failing = 1;
@@ -20,7 +20,7 @@ static void procaddress(void) {
   CHECK(result == CUDA_SUCCESS && found == hook);
 }
 
-/* A graph is not made without knowing what it needs. */
+/* A graph is not instantiated while its need is unknown. */
 static void graph(void) {
   CUgraph graph;
   CUgraphNode node;

@@ -1,4 +1,4 @@
-/* What the files of the stub driver share. */
+/* The shared declarations of the stub driver. */
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL 1
@@ -30,24 +30,24 @@ struct stub_function {
 extern const struct stub_function stub_functions[];
 extern const unsigned stub_function_count;
 
-/* Whether anything is to be done before the work; else a call is only counted. */
+/* Whether a call needs a check before its work; else it is only counted. */
 extern _Atomic bool stub_plain[];
 extern _Atomic uint64_t stub_counts[];
 #define STUB_SPECIAL(n)                                                  \
   (atomic_fetch_add_explicit(&stub_counts[n], 1, memory_order_relaxed), \
    !atomic_load_explicit(&stub_plain[n], memory_order_acquire))
 
-/* False: the call is answered, by the result. */
+/* False: the call returns `result` at once. */
 bool stub_begin(unsigned n, CUresult *result);
 
-/* Note what the default stream is to this thread now, and put back what it was. */
+/* Set this thread's kind of default stream, and restore the earlier one. */
 int stub_enter(int stream);
 void stub_leave(int before);
 
 /* Whether this thread is in a function of the per-thread default stream. */
 bool stub_per_thread(void);
 
-/* cuInit is done: calls need no further look, unless a test wants one. */
+/* After cuInit calls need no check, unless a test sets one. */
 void stub_initialised(void);
 int stub_version(void);
 
@@ -58,15 +58,15 @@ struct CUctx_st {
   bool primary, alive;
   unsigned retained, flags;
   uint64_t bytes;
-  _Atomic uint64_t last_end; /* when all its work will have ended */
+  _Atomic uint64_t last_end; /* the end of all its work */
   struct CUstream_st *legacy;
   struct CUctx_st *next;
 };
 
 CUcontext stub_context(void);        /* the current one, or NULL */
-bool stub_alive(CUcontext context);  /* whether it is one */
+bool stub_alive(CUcontext context);  /* whether it is valid */
 void stub_arrays_end(CUcontext context); /* free its arrays; objects are locked */
-/* Make a context that is current nowhere, and end it. */
+/* Create a context that is current in no thread, and end it. */
 CUresult stub_context_make(CUcontext *context, unsigned flags, CUdevice device);
 CUresult stub_context_end(CUcontext context);
 int stub_device(void);               /* of the current context, -1 without one */
@@ -74,7 +74,7 @@ bool stub_is_device(CUdevice device);
 void stub_lock_objects(void);
 void stub_unlock_objects(void);
 
-/* --- forks: a child finds nothing of its parent's --- */
+/* --- forks: a child has none of its parent's objects --- */
 
 void stub_watch_forks(void);
 void stub_lock_calls(void);
@@ -96,20 +96,20 @@ enum stub_kind { BLOCK_FREE, BLOCK_DEVICE, BLOCK_MANAGED, BLOCK_HOST, BLOCK_POOL
 
 struct stub_block {
   CUdeviceptr at;
-  uint64_t size;  /* as it was asked for */
+  uint64_t size;  /* as requested */
   uint64_t bytes; /* of the card */
   enum stub_kind kind;
   int device;
-  int share; /* -1: nobody else can hold it */
+  int share; /* -1: no other process can hold it */
   CUcontext context;
   CUmemoryPool pool;
-  unsigned opened; /* how often another process's memory was */
-  bool live;       /* a graph has allocated it and nobody has freed it */
+  unsigned opened; /* how often another process's memory was opened */
+  bool live;       /* a graph has allocated it, and it is not freed */
   unsigned char *content; /* its first bytes, once they are written */
   uint64_t id;
 };
 
-/* Make a block with an address of its own, which is backed by memory of the host if it is `real`. */
+/* Create a block with an address of its own, backed by host memory if it is `real`. */
 struct stub_block *stub_block_make(uint64_t size, enum stub_kind kind, bool real);
 /* The block that an address lies in; NULL for none. */
 struct stub_block *stub_block_find(CUdeviceptr at);
@@ -117,7 +117,7 @@ struct stub_block *stub_block_find(CUdeviceptr at);
 void stub_block_free(struct stub_block *block);
 /* Call for all blocks; objects are locked. */
 void stub_blocks_each(void (*visit)(struct stub_block *block, void *with), void *with);
-/* Free what a block stands for, and the block. */
+/* Free the memory of a block, and the block. */
 CUresult stub_release_block(struct stub_block *block);
 
 /* --- pools, time and graphs --- */
@@ -131,16 +131,16 @@ struct CUstream_st {
   unsigned flags;
   int priority;
   CUcontext context;
-  _Atomic uint64_t last_end; /* when its work will have ended */
-  struct stub_capture *capture; /* what it is or was captured by */
+  _Atomic uint64_t last_end; /* the end of its work */
+  struct stub_capture *capture; /* its last capture */
   uint64_t id;
 };
 
 struct CUevent_st {
   uint32_t magic;
   unsigned flags;
-  struct stub_capture *capture; /* it was recorded there, and marks no time */
-  _Atomic uint64_t time; /* when what it was recorded after will have ended; 0: not recorded */
+  struct stub_capture *capture; /* the capture that recorded it; it marks no time */
+  _Atomic uint64_t time; /* the end of the work before it; 0: not recorded */
 };
 
 CUstream stub_stream(CUstream stream); /* the object behind a handle, NULL: invalid */
@@ -150,7 +150,7 @@ CUresult stub_launch(CUstream stream, unsigned kernels, uint64_t ns);
 uint64_t stub_kernel_time(unsigned grid_x);
 void stub_wait_until(uint64_t when);
 
-/* --- capture: a stream's work becomes nodes of a graph --- */
+/* --- capture: the work of a stream becomes nodes of a graph --- */
 
 struct stub_capture {
   CUgraph graph;
@@ -162,7 +162,7 @@ struct stub_capture {
 bool stub_capturing(CUstream stream);
 CUgraph stub_capture_graph(CUstream stream);
 
-/* Whether a capture that goes on forbids calls that might wait, which also break it. */
+/* Whether a capture in progress forbids calls that might wait, which also invalidate it. */
 bool stub_capture_forbids(void);
 #define STUB_UNSAFE \
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED

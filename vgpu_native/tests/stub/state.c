@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAGIC (0x53540000u + (uint32_t)sizeof(struct stub_state)) /* other layouts are made anew */
+#define MAGIC (0x53540000u + (uint32_t)sizeof(struct stub_state)) /* files of other layouts are replaced */
 
 static struct stub_state *state;
 static int file = -1;
@@ -54,7 +54,7 @@ static void make(struct stub_state *made)
   __atomic_store_n(&made->magic, MAGIC, __ATOMIC_RELEASE);
 }
 
-/* The file lock, not the magic number, keeps two first processes apart. */
+/* The file lock, not the magic number, separates two simultaneous first processes. */
 static struct stub_state *map_file(const char *name)
 {
   int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -73,8 +73,8 @@ static struct stub_state *map_file(const char *name)
   return at;
 }
 
-/* The gate of a machine that no file holds is copied by a fork. That of a file is not: whoever holds
- * it goes on in the parent. */
+/* A fork copies the lock of a machine without a file. The lock of a file is not copied: its holder continues
+ * in the parent. */
 static void before_fork(void)
 {
   if (file < 0) stub_lock();
@@ -85,7 +85,7 @@ static void in_parent(void)
   if (file < 0) stub_unlock();
 }
 
-/* A child has neither the parent's memory nor its lock: closing its descriptor leaves the lock be. */
+/* A child has neither the parent's memory nor its lock; closing its descriptor does not release the lock. */
 static void in_child(void)
 {
   if (me >= 0) forked = true;
@@ -123,7 +123,7 @@ struct stub_state *stub_state(void)
   return state;
 }
 
-/* What is used of a device is what its processes and shares say: nothing else need be repaired. */
+/* The usage of a device is the sum of its processes and shares, so nothing else needs a repair. */
 static void recount(void)
 {
   for (uint32_t d = 0; d < state->devices; d++) {

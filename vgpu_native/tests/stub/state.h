@@ -1,6 +1,6 @@
-/* What all processes of a stub machine share: the cards' memory and time, and who uses them.
+/* The shared state of a stub machine: the memory, time and processes of its cards.
  *
- * The file is named by VGPU_STUB_STATE; without it a process has cards of its own. The stub driver
+ * VGPU_STUB_STATE names the file; without it a process has cards of its own. The stub driver
  * and the stub NVML are both built with it. */
 #pragma once
 
@@ -16,25 +16,25 @@
 
 struct stub_device {
   uint64_t size, used; /* bytes */
-  uint64_t free_at;    /* when the last kernel queued so far ends, in monotonic ns */
-  uint64_t busy_ns;    /* time of all kernels, also of those that are queued */
+  uint64_t free_at;    /* the end of the last queued kernel, in monotonic ns */
+  uint64_t busy_ns;    /* time of all kernels, including queued ones */
   int64_t last;        /* number of the process whose kernel was queued last */
-  uint64_t lost;       /* it fell off the bus: NVML says so */
+  uint64_t lost;       /* it fell off the bus, as NVML reports */
 };
 
-/* A process that has the driver open. It is alive as long as it holds the lock of its byte. */
+/* A process with an open driver. It is alive while it holds the lock of its byte. */
 struct stub_process {
-  pid_t pid;                          /* 0: nobody */
+  pid_t pid;                          /* 0: unused */
   uint64_t used[STUB_DEVICES];        /* bytes that no other process can hold */
   uint64_t busy_ns[STUB_DEVICES];
 };
 
-/* Memory that several processes may hold: it is free when the last of them lets go or dies. */
+/* Memory that several processes may hold; it is freed when the last of them releases it or dies. */
 struct stub_share {
   uint64_t bytes; /* 0: free */
   int32_t device;
-  int32_t creator;     /* number of the process it counts for while that holds it */
-  uint32_t generation; /* to know a handle of an earlier one */
+  int32_t creator;     /* number of the process that it counts for, while that holds it */
+  uint32_t generation; /* to detect a handle of an earlier one */
   uint64_t holders[STUB_PROCESSES / 64];
 };
 
@@ -43,7 +43,7 @@ static inline bool stub_held_by(const struct stub_share *share, int process)
   return share->holders[process / 64] >> (process % 64) & 1;
 }
 
-/* A critical error of a card, for whoever waits for NVML's events. */
+/* A critical error of a card, for processes that wait for NVML's events. */
 struct stub_event {
   int32_t device;
   uint32_t xid;
@@ -53,50 +53,51 @@ struct stub_state {
   uint32_t magic, devices;
   pthread_mutex_t gate;
   struct stub_device device[STUB_DEVICES];
-  int32_t highest; /* number of processes that were there at once, at most */
+  int32_t highest; /* the highest number of simultaneous processes */
   struct stub_process process[STUB_PROCESSES];
   struct stub_share share[STUB_SHARES];
-  uint64_t events; /* how many there have been */
+  uint64_t events; /* the number of errors so far */
   struct stub_event event[STUB_EVENTS];
 };
 
-/* Open the machine; NULL, with errno, if its file cannot be had. Later calls cost a load. */
+/* Open the machine. NULL, with errno: its file cannot be opened. Later calls cost a load. */
 struct stub_state *stub_state(void);
 
-/* Take and leave the lock of everything above; what a dead process held is put right. */
+/* Take and leave the lock of the state; a dead holder's changes are repaired. */
 void stub_lock(void);
 void stub_unlock(void);
 
-/* Free what processes hold that are dead; under the lock. */
+/* Free the memory of dead processes, under the lock. */
 void stub_reap(void);
 
-/* Become a process of the machine. False: there are too many. */
+/* Join the machine as a process. False: there are too many. */
 bool stub_join(void);
 
 /* Whether this process was forked from one that had joined. */
 bool stub_forked(void);
 
-/* Take bytes of a device's memory, false if there are not so many; and give them back. */
+/* Take bytes of a device's memory, false if it is full; and give them back. */
 bool stub_take(int device, uint64_t bytes);
 void stub_give(int device, uint64_t bytes);
 
-/* Make memory that this process took into what others may hold: its number, -1 if there are too many. */
+/* Turn memory of this process into a share that others may hold. Returns its number, -1 if there are too
+ * many. */
 int stub_share(int device, uint64_t bytes);
 bool stub_hold(int share, uint32_t generation);
 void stub_drop(int share);
 
-/* Run for so long on a device, not before a time and after all that runs there; when it will end. */
+/* Run on a device for a duration, not before a time and after all earlier work. Returns the end. */
 uint64_t stub_run(int device, uint64_t not_before, uint64_t ns);
 
-/* When a device gets to work of this process that is queued now, in monotonic ns: it serves processes
- * in turn, and what others have queued comes first. 0: at once. */
+/* The time at which a device starts work of this process that is queued now, in monotonic ns; 0: at once. It
+ * serves processes in turn, and the queued work of others comes first. */
 uint64_t stub_turn(int device);
 
-/* Bytes and time that were used of a device, by all (pid 0) or by one process. */
+/* Used bytes and time of a device, by all processes (pid 0) or by one. */
 uint64_t stub_used(pid_t pid, int device);
 uint64_t stub_busy_ns(pid_t pid, int device);
 
-/* The processes that use a device's memory, as many as there is room for; how many there are. */
+/* Write the processes that use a device's memory, up to the room. Returns their number. */
 struct stub_user {
   pid_t pid;
   uint64_t used, busy_ns;

@@ -1,7 +1,7 @@
-/* What the machine looks like from outside: who uses what, how busy it is, what went wrong. */
+/* Queries of the machine: usage by process, utilisation, and critical errors. */
 #include "state.h"
 
-/* A share counts for who made it, and for the first of the others when that has let go. */
+/* A share counts for its creator, and then for the first other holder. */
 static uint64_t shared_by(int i, int device)
 {
   struct stub_state *state = stub_state();
@@ -30,7 +30,7 @@ uint64_t stub_used(pid_t pid, int device)
   return used;
 }
 
-/* Kernels that are queued have not been busy yet. A process's own are not told apart. */
+/* Queued kernels do not count as busy yet. The kernels of one process are not distinguished. */
 uint64_t stub_busy_ns(pid_t pid, int device)
 {
   struct stub_state *state = stub_state();

@@ -1,10 +1,10 @@
-/* Several processes charge one budget, some are killed on the way, and nothing is lost. Two ask at once,
- * again and again, whether they may begin, and one may.
+/* Several processes charge one budget, some are killed meanwhile, and no charge is lost. Two processes call
+ * at the same time, again and again, whether they may begin, and one may.
  *
- *   budget [SECONDS]   exits with 1, and says why, if either is not so; two ask for SECONDS (1)
+ *   budget [SECONDS]   exits with 1 and the reason if either fails; two processes call for SECONDS (1)
  *
- * The processes are killed at no particular place; each writes down what it has charged, so that at
- * most the one charge that a process was killed after may be missing from what it says. */
+ * The processes are killed at random places. Each counts its charges after them, so that at most one charge
+ * per killed process is missing from the counts. */
 #include "time/budget.h"
 
 #include <sched.h>
@@ -23,7 +23,7 @@ enum { PROCESSES = 4, KILLS = 40, SHARE = 50 };
 static struct shared {
   vgpu_budget budget;
   uint64_t charges[PROCESSES + KILLS];
-  uint32_t round, answered, begun; /* of those who ask at once */
+  uint32_t round, answered, begun; /* of the simultaneous callers */
 } *shared;
 
 static pid_t charger(int number) {
@@ -81,7 +81,7 @@ static int check_charges(void) {
   return charged < charges || charged > charges + missing;
 }
 
-/* A second of work at half of the device: for two seconds nobody else may begin. */
+/* A second of work at half of the device: for two seconds no other process may begin. */
 static void ask(void) {
   uint64_t wait = vgpu_budget_take(&shared->budget, 1000000000, SHARE, vgpu_monotonic());
   if (!wait) __atomic_fetch_add(&shared->begun, 1, __ATOMIC_RELAXED);

@@ -1,5 +1,5 @@
-/* The table of what kinds of launches cost: threads spend exactly what was paid for, and kinds keep their
- * places. Succeeds if both are so. */
+/* The table of costs: threads spend exactly the paid launches, and kinds keep their places. Exits with 1 if
+ * either fails. */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -12,7 +12,7 @@ static int wrong(const char *what, long long is, long long should) {
   return 1;
 }
 
-/* Scattered over all places, as kinds are that come from addresses. */
+/* Keys over all places, like those of addresses. */
 static uint64_t key_of(uint64_t kind) {
   uint64_t key = kind * 0x9e3779b97f4a7c15ULL;
   key = (key ^ key >> 29) * 0xbf58476d1ce4e5b9ULL;
@@ -40,7 +40,7 @@ static int check_spending(void) {
   return total == PAID ? 0 : wrong("launches", total, PAID);
 }
 
-/* Far fewer kinds than places: if each had one place only, some would drive others out. */
+/* Far fewer kinds than places. If each had only one place, some would replace others. */
 static int check_places(void) {
   int known = 0;
   for (uint64_t kind = 1; kind <= KINDS; kind++)
@@ -52,7 +52,7 @@ static int check_places(void) {
   return known == KINDS ? 0 : wrong("kinds that are known", known, KINDS);
 }
 
-/* What is paid ahead of a kind that never comes back is lost: a small part of what was made. */
+/* Launches paid ahead of a kind that never returns are lost: a small part of its launches. */
 static int check_ahead(void) {
   struct vgpu_cost *cost = vgpu_cost_place(key_of(2));
   for (long made = 1; made < 100000; made++) {

@@ -36,7 +36,7 @@ static CUgraphExec captured(uint64_t bytes, CUmemoryPool pool, CUdeviceptr *poin
   return exec;
 }
 
-/* A capture takes nothing, so that it needs no room, and leaves nothing charged. Launches do. */
+/* A capture allocates nothing, so it needs no room, and leaves nothing charged. Launches do. */
 static void capture_near_limit(void) {
   CUdeviceptr pointer;
   CHECK(take(by("linear"), 90 * MIB, &some));
@@ -51,7 +51,7 @@ static void capture_near_limit(void) {
   CHECK(charged() == 0 && physical() == 0);
 }
 
-/* Memory that is captured from a pool is the graph's, and keeps no pool up. */
+/* Memory that is captured from a pool belongs to the graph, and does not keep the pool. */
 static void capture_from_pool(void) {
   CUdeviceptr pointer;
   cuuint64_t all = UINT64_MAX;
@@ -100,7 +100,7 @@ static void graphs(void) {
   OK(cuGraphLaunch(small, NULL));
 }
 
-/* What a graph's last launch took may be another's by now, so that it takes more. */
+/* Another graph may have the memory of a graph's last launch, so that the next launch takes more. */
 static void graphs_in_turn(void) {
   CUdeviceptr first, second;
   CUgraphExec one = captured(40 * MIB, NULL, &first), other = captured(40 * MIB, NULL, &second);
@@ -116,7 +116,7 @@ static void graphs_in_turn(void) {
   CHECK(charged() == 80 * MIB && physical() == 80 * MIB);
 }
 
-/* A graph that cannot be read may need anything. */
+/* A graph that cannot be read may need any amount. */
 static void graph_unread(void) {
   CUgraphExec exec;
   static const char *const reads[] = {"cuGraphGetNodes", "cuGraphNodeGetType", "cuGraphMemAllocNodeGetParams"};
@@ -139,7 +139,7 @@ static CUresult allocates_of(CUgraph graph, int device, uint64_t bytes) {
   return cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params);
 }
 
-/* What one device has room for is not kept when the other has none. */
+/* The reservation on one device is given back when the other device has no room. */
 static void graph_of_two_devices(void) {
   CUgraph graph;
   CUgraphExec exec;

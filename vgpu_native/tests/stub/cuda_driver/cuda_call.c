@@ -1,4 +1,4 @@
-/* What happens before a call does its work: it is counted, may be late, may fail, may be refused. */
+/* The start of every call: it is counted, and may be delayed, fail or be refused. */
 #include "cuda_stub.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 _Atomic uint64_t stub_counts[FUNCTIONS_MAX];
 
-/* Functions whose calls need no look, which are none until the driver is initialised. */
+/* Functions whose calls need no check; none until the driver is initialised. */
 _Atomic bool stub_plain[FUNCTIONS_MAX];
 
 static _Atomic bool initialised;
@@ -88,7 +88,7 @@ void stub_initialised(void)
   pthread_mutex_unlock(&lock);
 }
 
-/* What may be called before cuInit. */
+/* Functions that may be called before cuInit. */
 static bool needs_nothing(const char *base)
 {
   static const char *const these[] = {"cuInit", "cuDriverGetVersion", "cuGetProcAddress",

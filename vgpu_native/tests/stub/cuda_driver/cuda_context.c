@@ -1,4 +1,4 @@
-/* Contexts: one primary per card, others as they are made, and each thread's stack of them. */
+/* Contexts: one primary context per card, created contexts, and each thread's stack of contexts. */
 #include "cuda_stub.h"
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 static pthread_mutex_t objects = PTHREAD_MUTEX_INITIALIZER;
 static CUcontext primary[STUB_DEVICES]; /* NULL: there is none */
 static unsigned primary_flags[STUB_DEVICES];
-static CUcontext all; /* never freed, so that a stale handle is known for what it is */
+static CUcontext all; /* never freed, so that a stale handle is detected */
 static _Thread_local CUcontext stack[DEPTH];
 static _Thread_local int depth;
 
@@ -49,7 +49,7 @@ int stub_device(void)
   return now ? now->device : -1;
 }
 
-/* Room for a context: new, or that of one that has ended, if a test wants addresses anew. */
+/* Memory for a context: new, or that of an ended one, if a test sets VGPU_STUB_CONTEXT_ANEW. */
 static CUcontext room(void)
 {
   CUcontext each = stub_setting("VGPU_STUB_CONTEXT_ANEW", 0) ? all : NULL;
@@ -77,7 +77,7 @@ static void free_if_of(struct stub_block *block, void *context)
   if (block->context == context && block->kind != BLOCK_RANGE) stub_release_block(block);
 }
 
-/* Its memory goes with it, except what pools and graphs hold. */
+/* Its memory ends with it, except the memory of pools and graphs. */
 static void end(CUcontext context)
 {
   stub_blocks_each(free_if_of, context);

@@ -1,4 +1,4 @@
-/* The cards and what they say of themselves: all are alike, of the size of a large one. */
+/* The cards and their attributes: all are alike, with the size of a large card. */
 #include "cuda_stub.h"
 
 #include <stdio.h>
@@ -101,7 +101,7 @@ CUresult stub_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribut
   return CUDA_SUCCESS;
 }
 
-/* Attributes that programs decide by; all others are 0, which says "no" for most. */
+/* Attributes that programs depend on; all others are 0, which means "no" for most. */
 static const struct { CUdevice_attribute which; int value; } attributes[] = {
   {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
   {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},

@@ -1,4 +1,4 @@
-/* How a program begins: versions, names, and the functions behind them. */
+/* The entry to the driver: versions, names, and their functions. */
 #include "cuda_stub.h"
 
 #include <stdlib.h>
@@ -30,8 +30,8 @@ CUresult stub_cuDriverGetVersion(int *version)
   return CUDA_SUCCESS;
 }
 
-/* The newest form of a function that both the program and the driver know. A program that wants the
- * thread's own stream gets that form where there is one. */
+/* The newest form of a function that both the program and the driver have. A program that requests the
+ * thread's own stream gets that form if there is one. */
 static const struct stub_function *choose(const char *base, int version, bool per_thread, bool *known)
 {
   const struct stub_function *best = NULL;
@@ -114,7 +114,7 @@ CUresult stub_cuGetErrorString(CUresult error, const char **text)
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Where a function is, whatever was preloaded. */
+/* The address of a function, independent of preloaded libraries. */
 EXPORT uint64_t vgpu_stub_address(const char *function)
 {
   for (unsigned i = 0; i < stub_function_count; i++)

@@ -1,6 +1,6 @@
-/* Forks. No lock may be held by a thread that the child does not have, nor what it guards be half
- * changed, so they wait for all of them. The child finds none of its parent's objects: what they
- * stand for is the parent's. */
+/* Forks. A fork waits for all locks, because the child does not have the threads that hold them, and their
+ * data may be half changed. The child has none of its parent's objects, because their memory is the
+ * parent's. */
 #include "cuda_stub.h"
 
 #include <pthread.h>
@@ -31,7 +31,7 @@ static void in_child(void)
   in_parent();
 }
 
-/* The lock of the machine's state is taken after these, so its own handlers are to be there first. */
+/* The lock of the machine's state is taken after these, so its handlers must be registered first. */
 void stub_watch_forks(void)
 {
   pthread_atfork(before, in_parent, in_child);

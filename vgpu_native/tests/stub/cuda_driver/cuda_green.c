@@ -1,4 +1,4 @@
-/* Green contexts: a context that has a part of the processors, which here is only written down. */
+/* Green contexts: contexts with a part of the processors, which the stub only records. */
 #include "cuda_stub.h"
 
 #include <stdlib.h>

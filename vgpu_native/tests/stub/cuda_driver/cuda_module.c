@@ -1,4 +1,4 @@
-/* Modules, libraries and functions: names without code, that take memory if a test wants it. */
+/* Modules, libraries and functions: names without code, which take memory if a test sets that. */
 #include "cuda_stub.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ CUresult stub_cuModuleUnload(CUmodule module)
   return CUDA_SUCCESS;
 }
 
-/* All functions are one: a launch looks at nothing but the grid. */
+/* All functions are one, because a launch reads only the grid. */
 CUresult stub_cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
   if (!function || !name) return CUDA_ERROR_INVALID_VALUE;

@@ -1,4 +1,4 @@
-/* Arrays and mipmaps. A real card lays them out as it likes; here each takes whole pieces of 64 KiB. */
+/* Arrays and mipmaps. A real card has its own layouts; here each takes whole pieces of 64 KiB. */
 #include "cuda_stub.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ struct CUarray_st {
   CUDA_ARRAY3D_DESCRIPTOR desc;
   int device;
   uint64_t bytes;
-  bool level; /* of a mipmap, which it goes with */
+  bool level; /* of a mipmap, with which it ends */
 };
 
 struct CUmipmappedArray_st {
@@ -21,7 +21,7 @@ struct CUmipmappedArray_st {
   struct CUarray_st each[32];
 };
 
-/* What is there, with the context that it ends with. */
+/* The arrays, each with the context with which it ends. */
 struct held {
   const void *object;
   CUcontext context;
@@ -146,7 +146,7 @@ CUresult stub_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs
 
 CUresult stub_cuArrayDestroy(CUarray array)
 {
-  return destroy(array); /* levels go with their mipmap */
+  return destroy(array); /* levels end with their mipmap */
 }
 
 static CUDA_ARRAY3D_DESCRIPTOR half(CUDA_ARRAY3D_DESCRIPTOR desc)

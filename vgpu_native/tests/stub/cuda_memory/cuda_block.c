@@ -1,7 +1,6 @@
-/* Addresses. A block of 2^c bytes or a little less lies at a multiple of 2^c in the range of its
- * class c, so that any address inside says where the block begins. An address that was given back
- * is the next to be handed out, as from a real driver. Device memory is not there: reading it from
- * the host is a crash, as on a machine with a GPU. */
+/* Addresses. A block of 2^c bytes or a little less lies at a multiple of 2^c in the range of its class c, so
+ * that any address inside gives the start of the block. A freed address is the next to be returned, as by a
+ * real driver. Device memory is not mapped: reading it from the host is a crash, as with a GPU. */
 #include "cuda_stub.h"
 
 #include <stdlib.h>
@@ -14,7 +13,7 @@
 #define FIRST 0x180000000000ull
 
 static struct class {
-  struct stub_block **block; /* by number, NULL: given back */
+  struct stub_block **block; /* by number; NULL: freed */
   uint32_t *given_back;
   uint32_t made, room, back;
 } classes[CLASSES];

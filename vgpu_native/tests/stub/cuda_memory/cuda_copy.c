@@ -7,7 +7,7 @@
 
 #define KEPT 65536ull
 
-/* A block's bytes from an address on, and how many of them there are; objects are locked. */
+/* The bytes of a block from an address on, and their number; objects are locked. */
 static unsigned char *content(CUdeviceptr at, uint64_t *length)
 {
   struct stub_block *block = stub_block_find(at);

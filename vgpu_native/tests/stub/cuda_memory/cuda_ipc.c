@@ -1,4 +1,4 @@
-/* Memory of cuMemAlloc in the hands of other processes, and memory of other drivers. */
+/* Memory of cuMemAlloc that other processes open, and memory of other drivers. */
 #include "cuda_stub.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static void match(struct stub_block *block, void *with)
   if (block->kind == BLOCK_IPC && block->share == search->share) search->found = block;
 }
 
-/* Opened again, it is where it was, and has to be closed as often. */
+/* Opened again, it has the same address, and must be closed as often. */
 static CUresult open_once(CUdeviceptr *at, const struct exported *in)
 {
   struct search search = {in->share, NULL};
@@ -90,7 +90,7 @@ CUresult stub_cuIpcCloseMemHandle(CUdeviceptr at)
   return ours ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* --- memory that another driver made: it is not ours to count --- */
+/* --- memory that another driver created, which is not counted --- */
 
 struct CUextMemory_st {
   uint64_t size;

@@ -1,4 +1,4 @@
-/* Memory that is allocated and freed at once: of the card, pitched, managed, of the host. */
+/* Memory that is allocated and freed immediately: of the card, pitched, managed, of the host. */
 #include "cuda_stub.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ CUresult stub_cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, s
   return result;
 }
 
-/* All of managed memory lies on the card as long as that has room, and beyond it on the host. */
+/* Managed memory lies on the card while that has room, and beyond it on the host. */
 CUresult stub_cuMemAllocManaged(CUdeviceptr *at, size_t size, unsigned flags)
 {
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
@@ -65,7 +65,7 @@ CUresult stub_release_block(struct stub_block *block)
   return CUDA_SUCCESS;
 }
 
-/* What cuMemFree takes: everything that cuMemAlloc and its kin made, from pools and graphs too. */
+/* cuMemFree frees all memory of cuMemAlloc and similar functions, of pools and of graphs. */
 static bool can_be_freed(const struct stub_block *block)
 {
   return block->kind == BLOCK_DEVICE || block->kind == BLOCK_MANAGED || block->kind == BLOCK_POOL ||

@@ -1,4 +1,4 @@
-/* What the driver says of an address. */
+/* The attributes of an address. */
 #include "cuda_stub.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ CUresult stub_cuPointerGetAttribute(void *data, CUpointer_attribute which, CUdev
   return result;
 }
 
-/* Of an address that it does not know, and for what does not apply, the answer is 0 and success. */
+/* For an unknown address, and for an attribute that does not apply, the result is 0 and success. */
 CUresult stub_cuPointerGetAttributes(unsigned count, CUpointer_attribute *which, void **data, CUdeviceptr at)
 {
   stub_lock_objects();

@@ -1,5 +1,5 @@
-/* Memory in the order of streams. A pool takes memory of the card in large pieces, and keeps what
- * was given back until a synchronization finds more than its threshold, or until it is trimmed. */
+/* Stream-ordered memory. A pool takes memory of the card in large pieces, and keeps freed memory until a
+ * synchronisation finds more than its threshold, or until it is trimmed. */
 #include "cuda_stub.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ struct CUmemPoolHandle_st {
   int device;
   bool ended;
   uint64_t used, reserved, used_high, reserved_high, threshold;
-  int flags[4]; /* what reuse is allowed, in the order of the attributes */
+  int flags[4]; /* the allowed reuse, in the order of the attributes */
   struct CUmemPoolHandle_st *next;
 };
 
@@ -38,7 +38,7 @@ void stub_forget_pools(void)
   pools = NULL;
 }
 
-/* Objects are locked in all that follows but the functions of the driver. */
+/* Objects are locked in all functions below but those of the driver. */
 static void shrink(CUmemoryPool pool, uint64_t keep)
 {
   uint64_t wanted = round_up(pool->used, PIECE);
@@ -144,7 +144,7 @@ CUresult stub_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
   return CUDA_SUCCESS;
 }
 
-/* What is still allocated stays, and goes with its last piece. The object stays for that. */
+/* Allocations stay, and the pool ends with the last of them. The object stays for that. */
 CUresult stub_cuMemPoolDestroy(CUmemoryPool pool)
 {
   if (!pool || pool->ended || pool == &defaults[pool->device]) return CUDA_ERROR_INVALID_VALUE;

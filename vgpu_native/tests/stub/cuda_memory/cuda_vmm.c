@@ -1,5 +1,5 @@
-/* Physical memory and addresses apart. Memory lives while it has a handle or is mapped anywhere, in
- * this process or in one that it was exported to. */
+/* Virtual memory management. Memory lives while it has a handle or a mapping, in this process or in one to
+ * which it was exported. */
 #include "cuda_stub.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ struct mapping {
   struct mapping *next;
 };
 
-/* What a file descriptor or a fabric handle stands for; a process that has it needs no more. */
+/* The content of a file descriptor or a fabric handle, which is all that a process needs. */
 struct exported {
   uint32_t magic, generation;
   int32_t share, device;
@@ -43,7 +43,7 @@ void stub_forget_physical(void)
   mappings = NULL;
 }
 
-/* Objects are locked in what is static here. */
+/* Objects are locked in all static functions here. */
 static struct physical *memory_of(CUmemGenericAllocationHandle handle)
 {
   struct physical *each = memories;
@@ -174,7 +174,7 @@ CUresult stub_cuMemMap(CUdeviceptr at, size_t size, size_t offset, CUmemGenericA
   return result;
 }
 
-/* Whole mappings only, as many as lie in the range, which they fill. */
+/* The range must consist of whole mappings. */
 static CUresult unmap(CUdeviceptr at, uint64_t size)
 {
   uint64_t found = 0;
@@ -265,7 +265,7 @@ CUresult stub_cuMemExportToShareableHandle(void *to, CUmemGenericAllocationHandl
   return result;
 }
 
-/* A process has each memory once, however often it imports it. */
+/* A process has each memory once, even if it imports it several times. */
 static struct physical *import(const struct exported *in)
 {
   for (struct physical *each = memories; each; each = each->next)

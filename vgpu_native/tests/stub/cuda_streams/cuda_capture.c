@@ -1,4 +1,4 @@
-/* Capture: from its begin to its end a stream does nothing, but its work is written into a graph. */
+/* Capture: between its begin and its end a stream executes nothing; its work is added to a graph. */
 #include "cuda_stub.h"
 
 #include <stdlib.h>

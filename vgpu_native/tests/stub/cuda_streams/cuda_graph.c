@@ -1,4 +1,4 @@
-/* Graphs: nodes in the order they were added, of which only time and memory count. */
+/* Graphs: nodes in the order in which they were added; only their time and memory count. */
 #include "cuda_graph.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ CUresult stub_cuGraphCreate(CUgraph *graph, unsigned flags)
   return *graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Its nodes may be in what was made of it, so that they stay. */
+/* Executable graphs may use its nodes, so the nodes stay. */
 CUresult stub_cuGraphDestroy(CUgraph graph)
 {
   if (!graph || graph->magic != MAGIC) return CUDA_ERROR_INVALID_VALUE;
@@ -80,7 +80,7 @@ CUresult stub_cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
   return CUDA_SUCCESS;
 }
 
-/* What the functions that add a node have in common. */
+/* The common part of the functions that add a node. */
 #define ADD(name, parameters, ...)                                                        \
   CUresult stub_cuGraphAdd##name(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, \
                                  size_t count parameters)                                 \

@@ -1,4 +1,4 @@
-/* What is inside graphs. */
+/* The content of graphs. */
 #pragma once
 
 #include "cuda_stub.h"
@@ -20,7 +20,7 @@ struct CUgraph_st {
 
 CUresult stub_graph_add(CUgraph graph, struct CUgraphNode_st what, CUgraphNode *node);
 
-/* Memory of graph allocations: begin and end the life of one; false: the card is full. */
+/* Begin and end the life of a graph's allocation. False: the card is full. */
 bool stub_graph_memory_begin(CUdeviceptr at);
 void stub_graph_memory_end(CUdeviceptr at);
 bool stub_graph_memory_live(CUdeviceptr at);

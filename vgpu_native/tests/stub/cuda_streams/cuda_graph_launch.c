@@ -1,4 +1,4 @@
-/* Graphs made ready and launched: a copy of the nodes, so that the graph may change or go. */
+/* Executable graphs and their launches: each is a copy of the nodes, so that the graph may change or end. */
 #include "cuda_graph.h"
 
 #include <stdlib.h>
@@ -101,7 +101,7 @@ static bool frees(CUgraphExec exec, CUdeviceptr at)
   return false;
 }
 
-/* Memory of the last launch that nobody freed forbids another launch, or is freed by it. */
+/* Unfreed memory of the last launch forbids another launch, or is freed by it. */
 static CUresult clear(CUgraphExec exec)
 {
   for (size_t i = 0; i < exec->count; i++) {

@@ -59,7 +59,7 @@ void stub_graph_memory_end(CUdeviceptr at)
   else stub_release_block(block);
 }
 
-/* cuMemFree of a graph's memory: the address stays the graph's. */
+/* cuMemFree of a graph's memory; the graph keeps the address. */
 CUresult stub_graph_release(struct stub_block *block)
 {
   if (!block->live) return CUDA_ERROR_INVALID_VALUE;

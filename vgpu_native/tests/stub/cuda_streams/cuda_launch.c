@@ -1,4 +1,4 @@
-/* Kernels: nothing is computed, but the card's time passes, one kernel after the other. */
+/* Kernels: they compute nothing, but take the card's time, one after the other. */
 #include "cuda_stub.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@ static struct { uint64_t end[QUEUE]; unsigned next; } queue[STUB_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t kernel_ns, grid_ns;
 
-/* Every so many launches the process is held up before one, as on a machine that has more to do. */
+/* The process is delayed before some launches, as on a busy machine. */
 #define STALLED 17
 static uint64_t stall_ns;
 static _Atomic unsigned launches;
@@ -20,7 +20,7 @@ static _Atomic unsigned launches;
 void stub_lock_queue(void) { pthread_mutex_lock(&lock); }
 void stub_unlock_queue(void) { pthread_mutex_unlock(&lock); }
 
-/* Read once, when the library is loaded: a launch must not look into the environment. */
+/* Read once, when the library is loaded, because a launch must not read the environment. */
 __attribute__((constructor)) static void read_environment(void)
 {
   kernel_ns = stub_setting("VGPU_STUB_KERNEL_NS", 0);
@@ -70,7 +70,7 @@ void stub_extend(_Atomic uint64_t *last, uint64_t end)
   while (seen < end && !atomic_compare_exchange_weak(last, &seen, end)) continue;
 }
 
-/* A stream's work follows what it already has; the legacy stream follows all of the context's. */
+/* Work of a stream follows its earlier work; the legacy stream follows all streams of its context. */
 CUresult stub_launch(CUstream handle, unsigned kernels, uint64_t ns)
 {
   if (!stub_context()) return CUDA_ERROR_INVALID_CONTEXT;

@@ -1,4 +1,4 @@
-/* Streams and events. Work has its end when it is queued, so that waiting is sleeping. */
+/* Streams and events. The end of work is known when it is queued, so a wait is a sleep. */
 #include "cuda_stub.h"
 
 #include <pthread.h>
@@ -38,7 +38,7 @@ CUstream stub_stream(CUstream handle)
   return now ? mine : NULL;
 }
 
-/* The legacy stream stands behind all others of its context. */
+/* The legacy stream follows all other streams of its context. */
 uint64_t stub_stream_end(CUstream stream)
 {
   bool all = stream == stream->context->legacy;
@@ -58,7 +58,7 @@ CUresult stub_cuStreamCreate(CUstream *stream, unsigned flags)
   return stub_cuStreamCreateWithPriority(stream, flags, 0);
 }
 
-/* The object stays, so that a stale handle is known for what it is. */
+/* The object stays, so that a stale handle is detected. */
 CUresult stub_cuStreamDestroy_v2(CUstream handle)
 {
   if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD || handle->magic != STREAM)
@@ -69,7 +69,7 @@ CUresult stub_cuStreamDestroy_v2(CUstream handle)
 
 CUresult stub_cuStreamDestroy(CUstream stream) { return stub_cuStreamDestroy_v2(stream); }
 
-/* Most functions of a stream begin alike. */
+/* The common start of most functions of a stream. */
 #define STREAM_OF(handle)                                       \
   CUstream stream = stub_stream(handle);                        \
   if (!stream) return CUDA_ERROR_INVALID_HANDLE
@@ -144,7 +144,7 @@ CUresult stub_cuStreamAttachMemAsync(CUstream handle, CUdeviceptr at, size_t len
   return CUDA_SUCCESS;
 }
 
-/* --- callbacks: a thread that sleeps until the stream is there --- */
+/* --- callbacks: a thread sleeps until the stream's work has ended --- */
 
 struct call {
   CUstream stream;

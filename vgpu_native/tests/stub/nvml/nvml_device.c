@@ -1,4 +1,4 @@
-/* The cards as NVML shows them: which there are, their names and their memory. */
+/* The cards in NVML: their number, names and memory. */
 #include "nvml_stub.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #define RESERVED 0ull
 
-/* A handle is a place in this array, so that its number is its device. */
+/* A handle points into this array; its index is the device. */
 static char handles[STUB_DEVICES];
 
 int stub_nvml_number(nvmlDevice_t device)
@@ -50,7 +50,7 @@ nvmlReturn_t stub_nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *devi
 {
   char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
   for (unsigned i = 0; uuid && i < stub_state()->devices; i++) {
-    /* The search looks at all cards on its way. */
+    /* The search initialises all cards that it passes. */
     if (stub_state()->device[i].lost) return NVML_ERROR_GPU_IS_LOST;
     name_of(text, sizeof text, (int)i);
     if (!strcmp(text, uuid)) return stub_nvmlDeviceGetHandleByIndex_v2(i, device);

@@ -1,4 +1,4 @@
-/* How a program begins with NVML, and what errors are called. */
+/* Initialisation of NVML, and the names of errors. */
 #include "nvml_stub.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 static _Atomic int initialised;
 
-/* What may be called before nvmlInit. */
+/* Functions that may be called before nvmlInit. */
 static int needs_nothing(const char *name)
 {
   return !strncmp(name, "nvmlInit", 8) || !strcmp(name, "nvmlErrorString");

@@ -1,4 +1,4 @@
-/* Critical errors of cards, as a test writes them with vgpu_stub_xid: whoever waits sees each once. */
+/* Critical errors of cards, which tests write with vgpu_stub_xid. Each waiting process gets each once. */
 #include "nvml_stub.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 struct nvmlEventSet_st {
   uint64_t seen;
-  unsigned devices; /* a bit for each that is watched */
+  unsigned devices; /* a bit for each watched card */
 };
 
 EXPORT void vgpu_stub_xid(int device, unsigned xid)

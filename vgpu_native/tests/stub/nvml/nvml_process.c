@@ -1,10 +1,10 @@
-/* Who uses a card, and how busy it is. Process numbers are those that the processes see themselves. */
+/* The processes that use a card, and its utilisation. Pids are those that the processes have themselves. */
 #include "nvml_stub.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Between two looks at a counter of busy time so much must pass for a figure to mean anything. */
+/* The shortest time between two reads of a busy counter that gives a meaningful figure. */
 #define WINDOW 100000000ull
 
 struct look {
@@ -34,7 +34,7 @@ nvmlReturn_t stub_nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtiliza
   return NVML_SUCCESS;
 }
 
-/* All versions differ in the size of an entry, and begin alike. */
+/* All versions start alike, and differ in the size of an entry. */
 static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *entries, size_t size)
 {
   struct stub_user users[STUB_PROCESSES];

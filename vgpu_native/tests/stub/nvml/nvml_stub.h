@@ -1,4 +1,4 @@
-/* What the files of the stub NVML share. */
+/* The shared declarations of the stub NVML. */
 #pragma once
 
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
@@ -9,7 +9,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Calls of NVML are neither counted nor refused, beyond that it must be initialised. */
+/* Calls of NVML are not counted, and are refused only before its initialisation. */
 struct stub_function {
   const char *name, *base;
   int introduced, stream;
@@ -18,11 +18,11 @@ struct stub_function {
 extern const struct stub_function stub_functions[];
 extern const unsigned stub_function_count;
 #define STUB_SPECIAL(n) 1
-/* The number of a handle's device, -1: it is not one. */
+/* The device of a handle, -1 if it is invalid. */
 int stub_nvml_number(nvmlDevice_t device);
 nvmlDevice_t stub_nvml_handle(int device);
 
-/* What most functions of a device begin with: its number is `i`. */
+/* The common start of most functions of a device; `i` is its number. */
 #define DEVICE(device, out)                                       \
   int i = stub_nvml_number(device);                               \
   if (i < 0 || !(out)) return NVML_ERROR_INVALID_ARGUMENT;        \

@@ -1,4 +1,4 @@
-/* What does not change of a card: kind, place among the others, modes and counters of errors.
+/* The constant attributes of a card: kind, topology, modes and counters of errors.
  *
  * Cards 0 and 1, 2 and 3, … share a switch; the first half is at one processor, the rest at another. */
 #include "nvml_stub.h"
@@ -82,7 +82,7 @@ nvmlReturn_t stub_nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, u
   return NVML_SUCCESS;
 }
 
-/* Functions that answer one number for every card. */
+/* Functions that return one number for every card. */
 #define SAYS(name, type, value)                                          \
   nvmlReturn_t stub_nvmlDevice##name(nvmlDevice_t device, type *answer) \
   {                                                                      \
