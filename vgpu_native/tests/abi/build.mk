@@ -1,4 +1,4 @@
-# A driver that only notes its arguments, a program that calls all its functions, and a library that
+# A driver that only records its arguments, a program that calls all its functions, and a library that
 # hooks all of them. See tests/abi.
 ABI := $(BUILD)/abi
 ABI_FLAGS := -I $(ABI) -Wno-uninitialized
@@ -8,7 +8,7 @@ ABI_OBJECTS := $(filter $(addprefix $(BUILD)/objects/intercept/,driver_functions
 $(ABI)/calls.inc: tests/abi/make.py tools/driver_api.py $(MADE)/functions.inc
 	CC="$(CC)" $(PYTHON) tests/abi/make.py $(HEADERS)/nvidia/cu13/include $(ABI)
 
-# -Bsymbolic: what is preloaded must not come into the driver's table.
+# -Bsymbolic: preloaded functions must not enter the driver's table.
 $(ABI)/libcuda.so.1: tests/abi/driver.c tests/abi/echo.h $(ABI)/calls.inc
 	$(CC) $(ABI_FLAGS) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -shared -Wl,-Bsymbolic \
 		-Wl,-soname,libcuda.so.1 $< -o $@

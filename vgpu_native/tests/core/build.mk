@@ -1,4 +1,4 @@
-# Programs that test core by itself, without a driver: tests/core/NAME.c becomes build/core/KIND/NAME.
+# Programs that test core without a driver: tests/core/NAME.c becomes build/core/KIND/NAME.
 CORE := $(wildcard src/core/*.c src/core/*/*.c src/util/*.c)
 CORE_HEADERS := $(wildcard src/core/*.h src/core/*/*.h src/util/*.h) include/vgpu.h
 KIND_address := -fsanitize=address,undefined -fno-sanitize-recover=all

@@ -1,4 +1,4 @@
-# What looks symbols up, for test_dlsym.py.
+# Programs and libraries that look symbols up, for test_dlsym.py.
 DLSYM := $(BUILD)/dlsym
 DLSYM_MADE := $(addprefix $(DLSYM)/,probe probe-2.2.5 probe-2.34 probe-static libother.so libalike.so \
 	libinterposer.so)

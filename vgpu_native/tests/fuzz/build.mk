@@ -1,4 +1,4 @@
-# Fuzzers of what a tenant can write, with sanitizers. `make fuzz SECONDS=600` in the root runs them.
+# Fuzzers of tenant input, with sanitizers. `make fuzz SECONDS=600` in the root runs them.
 #
 #   make fuzzers    build/fuzz/environment, build/fuzz/region
 
@@ -10,14 +10,14 @@ FUZZ_FLAGS := $(FUZZ_PLAIN) -O1 -fsanitize=address,undefined -fno-sanitize-recov
 FUZZ_LOOP := $(FUZZ)/loop.o $(FUZZ)/mutate.o
 FUZZ_INCLUDES := $(wildcard include/*.h src/core/*.h src/core/*/*.h src/util/*.h tests/fuzz/*.h) $(MADE)/layout.h
 
-# What the targets link of the library: the parts that know nothing of CUDA.
+# The part of the library that the targets link, which does not use CUDA.
 FUZZ_CORE := $(patsubst src/%.c,$(FUZZ)/of/%.o,$(wildcard src/core/*.c src/core/*/*.c src/util/*.c))
 $(FUZZ)/environment: $(FUZZ)/of/core/limits/environment.o
 $(FUZZ)/region: $(FUZZ_CORE)
 
 fuzzers: $(FUZZ)/environment $(FUZZ)/region
 
-# The loop is not traced, for it would reach something new for ever, and not slowed by sanitizers.
+# The loop has no coverage, because it would reach new code for ever, and no sanitizers, for speed.
 $(FUZZ)/%.o: tests/fuzz/%.c $(FUZZ_INCLUDES)
 	mkdir -p $(dir $@)
 	$(CC) $(FUZZ_PLAIN) -c $< -o $@

@@ -1,4 +1,4 @@
-# What is carried to a machine with a GPU: programs, library, stub and the script that runs them.
+# The bundle for a machine with a GPU: programs, library, stub and the script that runs them.
 #
 #   make gpu-bundle    build/gpu-bundle/, to be copied as it is; then gpu-bundle/run
 

@@ -1,5 +1,5 @@
 # The stub driver and the stub NVML: every function of the headers is exported, see tools/generate_stub.py.
-# -Bsymbolic: what is preloaded must not come between the stub's own functions, nor into its tables.
+# -Bsymbolic: preloaded functions must not replace the stub's own functions, nor enter its tables.
 
 STUB_FLAGS := -I $(MADE) -shared -Wl,-Bsymbolic -Wl,-z,defs
 STUB_HEADERS := $(wildcard tests/stub/*.h tests/stub/*/*.h)

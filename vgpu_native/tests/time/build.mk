@@ -1,5 +1,5 @@
 # build/time/KIND/libvgpu.so: the library, plain or a mutant; build/time/KIND/budget and
-# build/time/KIND/kernel_costs: the budget of time and the table of costs by themselves.
+# build/time/KIND/kernel_costs: programs that test the budget of time and the table of costs.
 TIME := $(BUILD)/time
 
 .SECONDEXPANSION:
