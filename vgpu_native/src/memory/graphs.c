@@ -125,7 +125,7 @@ static void update_charges(struct graph_hold *hold, CUresult result) {
   }
 }
 
-/* `launch` is a hook of its own: it is called outside of this one. */
+/* `launch` is a hook, too, so it is called outside of this one. */
 static CUresult launch_with(struct graph_need *need, CUresult (*launch)(CUgraphExec, CUstream),
                             CUgraphExec exec, CUstream stream) {
   struct graph_hold hold = {.need = need};

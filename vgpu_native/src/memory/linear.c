@@ -113,7 +113,7 @@ EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
   if (!vgpu_enter()) return REAL(cuMemFree_v2)(dptr);
   struct vgpu_item item;
   CUresult result;
-  /* Out of the map first: the driver may give the same address to another thread before it returns. */
+  /* Remove it from the map first: the driver may return the address to another thread meanwhile. */
   if (vgpu_map_take(&vgpu_memory, dptr, &item)) {
     result = REAL(cuMemFree_v2)(dptr);
     vgpu_charge_freed(&vgpu_memory, &item, result);

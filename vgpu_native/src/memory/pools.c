@@ -21,7 +21,7 @@ struct vgpu_pool {
   struct vgpu_pool *next;
   CUmemoryPool handle;
   int entry;
-  struct vgpu_lock lock; /* of what follows, held while the driver is asked */
+  struct vgpu_lock lock; /* of the fields below, held during driver calls */
   uint64_t charged;      /* bytes that the pool kept when it was last read */
   uint64_t held;         /* bytes that calls in progress have reserved for its growth */
   uint64_t asked;        /* bytes of its unused memory that calls in progress use */

@@ -29,7 +29,7 @@ bool vgpu_pool_begin_growth(struct vgpu_growth *growth, struct vgpu_pool *pool, 
 bool vgpu_pool_end_growth(struct vgpu_growth *growth, CUresult result, const CUdeviceptr *pointer);
 void vgpu_pool_undo_growth(struct vgpu_growth *growth);
 
-/* Around a call that gives memory back to a pool. */
+/* Around a call that frees memory of a pool. */
 struct vgpu_pool_free {
   struct vgpu_item item;
   bool known;

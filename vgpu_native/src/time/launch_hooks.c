@@ -20,7 +20,7 @@ static uint64_t kind_of_list(const CUDA_LAUNCH_PARAMS *list, unsigned count) {
 
 static uint64_t kind_of_graph(CUgraphExec graph) { return (uint64_t)(uintptr_t)graph << 6; }
 
-/* `paced_NAME`, which charges a launch and makes it; and its arguments, as the driver has them. */
+/* Define `paced_NAME`, which charges a launch and then calls the driver with the same arguments. */
 #define PACED(name, parameters, arguments, kind, stream, per_thread)                        \
   static __attribute__((noinline)) CUresult paced_##name parameters {                       \
     struct vgpu_launch launch;                                                              \

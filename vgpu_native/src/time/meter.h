@@ -9,7 +9,7 @@ struct vgpu_work {
   int64_t unmeasured; /* nanoseconds charged since the last sample */
   int64_t queued;     /* nanoseconds charged whose work may not have ended */
   int64_t unknown;    /* samples of unknown kinds */
-  uint64_t limited;   /* one more than the number of changes to the limits when it had a limit */
+  uint64_t limited;   /* one more than the number of changes at which it had a limit */
   CUstream last;      /* of the last launch; NULL: none that can be used */
 } __attribute__((aligned(64)));
 

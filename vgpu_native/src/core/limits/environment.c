@@ -68,7 +68,7 @@ uint64_t vgpu_size(const char *text, bool *good) {
   return value << shift;
 }
 
-/* The variable of a device by its ordinal, or else of all devices; NULL without either. */
+/* The value of the variable of one device, or else of all devices; NULL if neither is set. */
 static const char *variable(const char *name, unsigned ordinal, char chosen[NAME]) {
   snprintf(chosen, NAME, "%s_%u", name, ordinal);
   const char *text = getenv(chosen);

@@ -1,7 +1,7 @@
 /* void *dlsym(void *handle, const char *name)
  *
- * In assembly, because the real dlsym must return straight to whoever called this one: it finds out
- * by its return address which object asks. */
+ * In assembly, because the real dlsym must return directly to the caller of this one: its return address
+ * identifies the calling object. */
         .text
         .globl  dlsym
         .type   dlsym, %function
