@@ -1,4 +1,4 @@
-"""Whatever is posted to the extender, kube-scheduler understands the answer, or it is a 4xx."""
+"""kube-scheduler understands every answer of the extender that is not a 4xx."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ class Site:
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    """An extender that knows two of the recorded nodes."""
+    """An extender with two of the recorded nodes."""
     took: list[str] = []
     async with replica() as found:
         await found.register("gpu-0", cards("GPU-0"))
@@ -154,7 +154,7 @@ async def test_five_thousand_nodes_in_full_are_read(site: Site) -> None:
         (b"[" * 100_000, "$"),
     ],
 )
-async def test_what_is_no_json_object_is_a_400(
+async def test_body_that_is_not_a_json_object_is_a_400(
     site: Site, verb: str, body: bytes, field: str
 ) -> None:
     answer = await site.client.post(f"/extender/{verb}", content=body, headers=JSON)

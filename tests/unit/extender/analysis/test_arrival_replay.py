@@ -41,12 +41,12 @@ def test_who_leaves_makes_room_for_who_comes_at_the_same_time() -> None:
     assert (outcome.placed, outcome.refused) == (2, 0)
 
 
-def test_who_leaves_as_he_comes_takes_nothing_for_long() -> None:
+def test_arrival_that_leaves_at_once_uses_no_time() -> None:
     outcome = replayed(arrival("one", 10, 10, memory=40), arrival("two", 20, memory=40))
     assert (outcome.placed, outcome.memory.mean) == (2, 32.0)
 
 
-def test_who_has_a_card_alone_bears_nobody() -> None:
+def test_exclusive_card_is_not_shared() -> None:
     alone = arrival("alone", 1, 50, cores=30, exclusive=True)
     outcome = replayed(alone, arrival("early", 40), arrival("late", 60))
     assert outcome.reasons == {"ExclusiveDeviceAllocateConflict": 1}
@@ -71,7 +71,7 @@ def test_init_containers_that_were_over_before_take_nothing() -> None:
     assert (outcome.memory.peak, outcome.memory.mean) == (10, 10.0)
 
 
-def test_a_wish_is_read_back_from_what_a_container_got() -> None:
+def test_device_request_is_derived_from_the_cards_of_a_container() -> None:
     cards = {name: Card(name, 0, kind, 40, 100, 4) for name, kind in (("a", "A100"), ("b", "T4"))}
     shares = Share("a", 10, 100, exclusive=True), Share("b", 5, 30)
     wish = device_request_for((Part("main", Phase.APP, shares),), cards, keep_types=True)

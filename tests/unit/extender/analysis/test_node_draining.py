@@ -21,7 +21,7 @@ from ledger.kube.requests.device_requests import (
 
 
 def leaving(memory: int, *held: tuple[int, int], uuids: tuple[str, ...] = ()) -> list[str]:
-    """Return who leaves two cards of 40 MiB, of pods with `(card, MiB)`, for one that wants MiB."""
+    """Return the victims among pods with `(card, MiB)` on two cards of 40 MiB."""
     steps: list[Any] = [register(card(0), card(1))]
     for number, (on, amount) in enumerate(held):
         steps += [pod(f"p{number}"), place(f"p{number}", share(on, amount))]
@@ -50,9 +50,9 @@ def test_one_pod_leaves_where_one_suffices(
     assert leaving(memory, *held) == expected
 
 
-def test_nobody_leaves_who_is_not_in_the_way() -> None:
+def test_pod_that_is_not_in_the_way_stays() -> None:
     assert leaving(35, (1, 5), (0, 10), (0, 20), uuids=("GPU-0",)) == ["p1", "p2"]
 
 
-def test_nobody_leaves_in_vain() -> None:
+def test_no_pod_leaves_when_that_does_not_help() -> None:
     assert leaving(41, (0, 10), (1, 10)) == []

@@ -1,4 +1,4 @@
-"""A pod gets its cards and its Binding, or neither, whatever the API server answers."""
+"""A pod gets its cards and its Binding, or neither, for every answer of the API server."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ from ledger.log.memory_log import MemoryStore
 QUICK = ExtenderSettings(bind_wait_seconds=0.2)
 PATIENT = ExtenderSettings(bind_wait_seconds=5.0)
 UNPLACED = commands.Unplace(f"{CLUSTER}/team", "pods/a", "uid-a", f"{CLUSTER}/n1", "unbound")
-"""What settlement tells once it is proved that no Binding of the pod can come any more."""
+"""The command of settlement once no Binding of the pod can come any more."""
 NO_ANSWER = kube_errors.ClusterUnavailable("no answer in time")
 REFUSALS = [
     kube_errors.Rejected("denied by a webhook", 422),
@@ -118,7 +118,7 @@ async def test_an_unclear_binding_to_another_node_gives_the_cards_back():
         assert found.placed("a") is None
 
 
-async def test_an_unclear_binding_that_may_still_come_keeps_its_cards_for_the_next_try():
+async def test_unclear_binding_keeps_its_cards_for_the_next_try():
     server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
     server.fates.append(NO_ANSWER)
@@ -153,7 +153,7 @@ async def test_nothing_is_undone_while_the_pod_cannot_be_read(
         assert found.placed("a") is not None
 
 
-async def test_a_bind_that_died_between_placing_and_binding_is_begun_anew_once_it_is_settled():
+async def test_bind_that_crashed_after_placing_starts_over_once_settled():
     store, server, one = MemoryStore(), ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
     async with replica(store, server) as first:
@@ -171,7 +171,7 @@ async def test_a_bind_that_died_between_placing_and_binding_is_begun_anew_once_i
         assert second.uuids("a") == ["GPU-2"]
 
 
-async def test_of_two_binds_of_one_pod_one_sends_a_binding_and_the_other_hears_of_it():
+async def test_one_of_two_binds_of_one_pod_sends_a_binding():
     store, server, one = MemoryStore(), ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
     async with replica(store, server) as left, replica(store, server, PATIENT) as right:
@@ -243,7 +243,7 @@ async def test_a_pod_that_wants_other_cards_now_is_not_bound_to_the_old_ones():
         assert found.uuids("a") == ["GPU-1"]
 
 
-async def test_of_two_extenders_one_gets_the_last_slot_and_the_other_another_card():
+async def test_second_extender_gets_another_card_when_the_last_slot_is_taken():
     store, server = MemoryStore(), ModelServer()
     pods = [pod(name, gpu=1, gpumem=16_000) for name in ("a", "b")]
     server.add(*pods)
@@ -257,7 +257,7 @@ async def test_of_two_extenders_one_gets_the_last_slot_and_the_other_another_car
         assert {*left.uuids("a"), *left.uuids("b")} == {"GPU-0", "GPU-1"}
 
 
-async def test_where_no_other_card_fits_the_answer_says_why():
+async def test_answer_has_the_reason_when_no_other_card_fits():
     store, server = MemoryStore(), ModelServer()
     pods = [pod(name, gpu=1, gpumem=16_000) for name in ("a", "b")]
     server.add(*pods)
@@ -283,7 +283,7 @@ async def test_several_binds_on_one_node_at_once_get_different_cards():
         assert len({uuid for one in pods for uuid in found.uuids(one.metadata.name)}) == 8
 
 
-async def test_a_pod_that_the_ledger_hears_of_later_is_waited_for():
+async def test_bind_waits_for_a_pod_that_is_recorded_later():
     server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
     async with replica(server=server, settings=PATIENT) as found:
@@ -294,7 +294,7 @@ async def test_a_pod_that_the_ledger_hears_of_later_is_waited_for():
         assert await binding == ""
 
 
-async def test_a_pod_that_the_ledger_never_hears_of_is_not_bound():
+async def test_pod_that_is_never_recorded_is_not_bound():
     server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
     async with replica(server=server, settings=QUICK) as found:
@@ -422,7 +422,7 @@ async def test_who_took_a_placement_up_does_not_undo_what_another_may_still_bind
         assert found.placed("a") is not None
 
 
-async def test_a_placement_that_settlement_is_about_to_undo_is_not_bound_any_more(
+async def test_placement_is_not_bound_when_settlement_may_undo_it(
     monkeypatch: pytest.MonkeyPatch,
 ):
     server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
@@ -478,7 +478,7 @@ async def test_a_placement_that_was_kept_is_bound_in_its_own_time_only(
         assert found.placed("a") is not None
 
 
-async def test_events_tell_of_binds_as_users_know_them():
+async def test_binds_record_events_with_known_reasons():
     server, one = ModelServer(), pod("a", gpu=1, gpumem=8000)
     server.add(one)
     server.fates.append(kube_errors.Forbidden("not permitted"))
@@ -494,7 +494,7 @@ async def test_events_tell_of_binds_as_users_know_them():
         assert "not permitted" in server.events[0].note
 
 
-async def test_a_quota_that_cards_exceed_is_said_at_once_and_not_tried_again_and_again():
+async def test_bind_fails_at_once_when_its_cards_exceed_a_quota():
     server, one = ModelServer(), pod("a", gpu=1, **{"gpumem-percentage": 100})
     server.add(one)
     async with replica(server=server) as found:

@@ -1,4 +1,4 @@
-"""What a killed extender leaves is begun anew by another one, and no card is given twice."""
+"""Another extender starts over after a killed one, and no card is given twice."""
 
 import asyncio
 from typing import Any
@@ -36,7 +36,7 @@ LOCK = "hami.io/mutex.lock"
 
 
 class Older:
-    """A ledger whose leader knows no versions of placements, as those before the fence."""
+    """A ledger without versions of placements, as before the fence."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -85,7 +85,7 @@ def labels(server: ModelServer) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("node", ["n1", "n2"])
-async def test_a_killed_bind_is_begun_anew_and_its_binding_is_refused(
+async def test_killed_bind_starts_over_and_its_binding_is_refused(
     server: ModelServer, one: Pod, node: str
 ) -> None:
     store = MemoryStore()
@@ -188,7 +188,7 @@ async def test_while_the_pod_cannot_be_read_nothing_is_proved(
             assert other.placed("a") is not None
 
 
-async def test_an_extender_that_was_only_slow_takes_nothing_from_the_one_that_fenced_it(
+async def test_slow_extender_takes_nothing_from_the_one_that_fenced_it(
     server: ModelServer, one: Pod
 ) -> None:
     store = MemoryStore()
@@ -251,7 +251,7 @@ async def test_the_lock_of_hamis_node_goes_with_the_cards(server: ModelServer, o
     assert LOCK not in (server.nodes["n1"].metadata.annotations or {})
 
 
-async def test_the_lock_stays_with_the_extender_that_has_placed_the_pod_anew(
+async def test_lock_stays_with_the_extender_that_has_placed_the_pod_again(
     server: ModelServer, one: Pod
 ) -> None:
     store = MemoryStore()

@@ -53,14 +53,14 @@ def locking(cluster: OneNode) -> HamiNodeLock:
         "2026-03-01T11:59:00Z,team,gone",
     ],
 )
-async def test_a_lock_that_holds_nobody_up_is_taken(lock: str | None) -> None:
+async def test_lock_without_a_living_holder_is_taken(lock: str | None) -> None:
     cluster = OneNode(lock)
     assert await locking(cluster).lock(pod("ours"), "n1") == ""
     assert cluster.lock == OURS
 
 
 @pytest.mark.parametrize("lock", ["2026-03-01T11:59:00Z,team,theirs", "2026-03-01T11:59:00Z"])
-async def test_a_lock_in_time_holds_up_everybody_else_be_it_without_a_name(lock: str) -> None:
+async def test_unexpired_lock_blocks_other_pods_even_without_a_name(lock: str) -> None:
     cluster = OneNode(lock)
     assert "node n1 is locked for" in await locking(cluster).lock(pod("ours"), "n1")
     assert cluster.lock == lock

@@ -36,7 +36,7 @@ class Late:
 
 
 class Yard:
-    """A pod, a node of HAMi's, a replica that decides and one that asks it."""
+    """A pod, a HAMi node, a replica that decides and one that asks it."""
 
     def __init__(
         self, server: ModelServer, owner: ExtenderReplica, follower: ExtenderReplica
@@ -44,7 +44,7 @@ class Yard:
         self.server, self.owner, self.follower = server, owner, follower
 
     async def told(self) -> None:
-        """Return when the follower knows all that was decided."""
+        """Return when the follower has applied every decision."""
         await self.follower.caught_up(self.owner)
 
     def is_locked(self) -> bool:
@@ -101,7 +101,7 @@ async def test_a_lock_goes_with_the_cards_of_a_refused_binding(yard: Yard, one: 
     assert not yard.is_locked()
 
 
-async def test_who_comes_late_with_a_fence_leaves_the_lock_of_the_pod_placed_anew(
+async def test_late_fence_leaves_the_lock_of_the_pod_placed_again(
     yard: Yard, one: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with held(yard.server, yard.owner, one):

@@ -1,6 +1,6 @@
-"""What HAMi's own tests ask of a scheduler, asked of ours over HTTP, with values of our own.
+"""The questions of HAMi's own scheduler tests, sent to our extender with values of our own.
 
-Where the two are meant to differ, docs/reference/hami-differences.md says so.
+docs/reference/hami-differences.md lists the intended differences.
 """
 
 import json
@@ -108,7 +108,7 @@ async def test_reasons_of_several_cards_are_counted(site: HttpExtender) -> None:
     assert await site.why_not(pod("a", LITTLE)) == f"{counted}, 1/6 CardTimeSlicingExhausted"
 
 
-async def test_too_few_cards_are_told_from_cards_that_do_not_fit(site: HttpExtender) -> None:
+async def test_too_few_cards_have_another_reason_than_unfit_cards(site: HttpExtender) -> None:
     await site.announce("n1", listed({}, {"health": False}))
     two, three = (pod("a", container(gpu=count, gpumem=100)) for count in (2, 3))
     partly = "1/2 CardNotHealthy, 1/2 AllocatedCardsInsufficientRequest"
@@ -164,7 +164,7 @@ async def test_nodes_are_filled_or_shared_out(site: HttpExtender, policy: str, b
     ("weights", "fuller"),
     [("slot=1,core=0,memory=0", "GPU-0"), ("slot=0,core=0,memory=1", "GPU-1")],
 )
-async def test_weights_say_what_makes_a_card_full(
+async def test_weights_define_the_fullness_of_a_card(
     site: HttpExtender, weights: str, fuller: str
 ) -> None:
     await site.announce("n1", listed({}, {}))
@@ -274,7 +274,7 @@ async def test_a_sidecar_runs_beside_the_others(site: HttpExtender) -> None:
 
 
 @pytest.mark.parametrize("model", ["NVIDIA", "NVIDIA A10", "NVIDIA-Tesla P4"])
-async def test_every_container_has_a_slot_whatever_the_model_is_called(
+async def test_every_container_has_a_slot_for_any_model_name(
     site: HttpExtender, model: str
 ) -> None:
     await site.announce("n1", listed({"type": model}))

@@ -1,4 +1,4 @@
-"""The examples of HAMi's behaviour, through the extender over HTTP: what is expected comes out."""
+"""Examples with HAMi's behaviour give the expected answers of the extender over HTTP."""
 
 import msgspec
 import pytest

@@ -35,7 +35,7 @@ async def scores(found: ExtenderReplica, one: Pod) -> dict[str, int]:
     return {each.host: each.score for each in await found.extender.prioritize(args)}
 
 
-async def test_the_fullest_node_is_best_again_when_nobody_else_has_placed_pods_for_a_while():
+async def test_fullest_node_is_best_again_when_no_other_extender_places_pods():
     async with replica(settings=FULLEST) as found:
         await ready(found)
         await placed_by_others(found)
@@ -44,7 +44,7 @@ async def test_the_fullest_node_is_best_again_when_nobody_else_has_placed_pods_f
         assert (await scores(found, OURS))["n1"] == 10
 
 
-async def test_a_node_with_room_for_one_more_only_comes_later_while_others_place_pods():
+async def test_nearly_full_node_comes_later_while_others_place_pods():
     async with replica(settings=FULLEST) as found:
         await ready(found)
         await placed_by_others(found)
@@ -62,7 +62,7 @@ async def test_where_every_node_has_room_for_one_more_only_the_best_one_is_best(
         assert max((await scores(found, OURS)).values()) == 10
 
 
-async def test_what_this_extender_has_placed_itself_is_no_surprise():
+async def test_own_placements_are_not_surprises():
     async with replica(settings=FULLEST) as found:
         await ready(found)
         await scores(found, THEIRS)

@@ -110,7 +110,7 @@ def test_the_most_frequent_reason_is_named_first() -> None:
     assert reason == "6/8 CardInsufficientMemory, 2/8 CardNotHealthy"
 
 
-def test_a_node_without_cards_is_unregistered_and_one_with_few_is_insufficient() -> None:
+def test_node_without_cards_is_unregistered_and_with_few_insufficient() -> None:
     assert answer(node(), pod(PLAIN)).reason == "NodeUnregistered"
     other = node(card("a"), card("b", 1, vendor="hygon"))
     assert answer(other, pod(but(PLAIN, count=2))).reason == "NodeInsufficientDevice"
@@ -207,7 +207,7 @@ def test_a_policy_chooses_the_card(policies: tuple[str, ...], best: str) -> None
     assert chosen(found, pod(PLAIN), *policies) == [best]
 
 
-def test_weights_say_what_makes_a_card_full() -> None:
+def test_weights_define_the_fullness_of_a_card() -> None:
     found = node(card("slots", used_slots=8), card("memory", 1, used_memory=12_000))
     for weights, best in [(Weights(1, 0, 0), "slots"), (Weights(0, 0, 1), "memory")]:
         given = answers([found], pod(PLAIN), Terms("binpack", ("binpack",), weights))[0]
@@ -287,7 +287,7 @@ def test_two_containers_of_one_pod_do_not_share_a_card_that_one_has_alone() -> N
     assert chosen(node(card("a"), card("b", 1)), wish) == ["a", "b"]
 
 
-def test_a_card_that_bears_more_than_its_cores_is_not_shared_within_a_pod_either() -> None:
+def test_card_over_its_cores_is_not_shared_within_a_pod_either() -> None:
     wish = PodDeviceRequest(
         (
             ContainerDeviceRequests("a", Phase.APP, (but(WHOLE, percentage=10),)),

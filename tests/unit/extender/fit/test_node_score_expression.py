@@ -1,4 +1,4 @@
-"""Own weights of nodes: what is an expression, what it is worth, and what is said otherwise."""
+"""Node score expressions: their syntax, their values, and their errors."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ VALUES = {name: np.array([float(place), 1.0]) for place, name in enumerate(NAMES
         ("7", 7.0),
     ],
 )
-def test_an_expression_is_worth_what_it_says(text: str, first: float) -> None:
+def test_expression_scores_by_its_terms(text: str, first: float) -> None:
     assert np.broadcast_to(NodeScore(text).score(VALUES), (2,))[0] == first
 
 
@@ -41,11 +41,11 @@ def test_an_expression_is_worth_what_it_says(text: str, first: float) -> None:
         ("1+" * LENGTH_MAX + "1", "characters are more than"),
     ],
 )
-def test_what_is_no_expression_is_refused_with_its_place(text: str, message: str) -> None:
+def test_invalid_expression_is_refused_with_its_place(text: str, message: str) -> None:
     with pytest.raises(NodeScoreError, match=message):
         NodeScore(text)
 
 
-def test_deep_nesting_is_no_way_around_the_bound() -> None:
+def test_deep_nesting_does_not_evade_the_bound() -> None:
     deep = "-" * (LENGTH_MAX - 1) + "1"
     assert NodeScore(deep).score(VALUES) == -1.0

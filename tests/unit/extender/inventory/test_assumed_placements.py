@@ -1,4 +1,4 @@
-"""What an extender guesses about pods, the others take into account as soon as they hear of it."""
+"""Extenders count the assumed placements that other extenders publish."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ THEIRS, OURS = pod("theirs", gpu=1, gpumem=16_000), pod("ours", gpu=1, gpumem=16
 
 @contextlib.asynccontextmanager
 async def both() -> AsyncIterator[tuple[ExtenderReplica, ExtenderReplica, list[bytes]]]:
-    """Run two extenders of one node with a card of 16,000 MiB; collect what the first one tells."""
+    """Run two extenders of one node with a card of 16,000 MiB; collect the hints of the first."""
     store, told = MemoryStore(), list[bytes]()
     settings = ExtenderSettings(FitPreferences(node_policy="binpack"))
     server = ModelServer()
@@ -63,14 +63,14 @@ async def test_a_card_that_another_extender_is_about_to_give_away_is_taken() -> 
         assert await other.places(OURS, "n1") == []
 
 
-async def test_the_pod_itself_is_not_kept_out_by_what_is_guessed_about_it() -> None:
+async def test_pod_is_not_blocked_by_its_own_assumed_placement() -> None:
     async with both() as (one, other, told):
         await scored(one, THEIRS, "n1")
         other.extender.receive(told[-1])
         assert await other.places(THEIRS, "n1") == ["n1"]
 
 
-async def test_what_others_guess_ends_by_itself() -> None:
+async def test_assumed_placement_of_another_extender_expires() -> None:
     async with both() as (one, other, told):
         await scored(one, THEIRS, "n1")
         other.extender.receive(told[-1])
@@ -78,7 +78,7 @@ async def test_what_others_guess_ends_by_itself() -> None:
         assert await other.places(OURS, "n1") == ["n1"]
 
 
-async def test_what_is_heard_after_the_pod_was_placed_is_not_taken_twice() -> None:
+async def test_hint_about_a_placed_pod_is_not_counted_twice() -> None:
     async with both() as (one, other, told):
         await one.register("n2", cards("GPU-1", memory=32_000))
         await scored(one, THEIRS, "n2")
@@ -88,7 +88,7 @@ async def test_what_is_heard_after_the_pod_was_placed_is_not_taken_twice() -> No
         assert len(other.inventory.overlay) == 0
 
 
-async def test_who_hears_of_others_leaves_nodes_that_have_room_for_one_more_only() -> None:
+async def test_extender_avoids_nearly_full_nodes_when_others_place_pods() -> None:
     async with both() as (one, other, told):
         await one.register("n2", cards("GPU-1", memory=160_000))
         await scored(one, THEIRS, "n2")
@@ -119,7 +119,7 @@ def booking(*amounts: int) -> bytes:
 
 
 DEEP = b"\x98" + hint()[1:] + b"\x91" * 100_000 + b"\xc0"
-"""A hint of a later version, which says something more, and that is nested without end."""
+"""A hint of a later version with a further field, nested very deeply."""
 
 WRONG = {
     "nothing": b"",
@@ -136,7 +136,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-async def test_a_hint_that_cannot_be_right_is_counted_told_and_changes_nothing(
+async def test_invalid_hint_is_counted_logged_and_changes_nothing(
     wrong: bytes,
 ) -> None:
     async with both() as (_, other, _):
@@ -151,7 +151,7 @@ async def test_a_hint_that_cannot_be_right_is_counted_told_and_changes_nothing(
         assert await other.places(OURS, "n1") == [], "what is heard later is taken into account"
 
 
-async def test_many_hints_that_cannot_be_right_are_counted_and_told_once_in_a_while() -> None:
+async def test_invalid_hints_are_counted_and_logged_from_time_to_time() -> None:
     async with both() as (_, other, _):
         with capture_logs() as logs:
             for _ in range(50):
@@ -165,7 +165,7 @@ async def test_many_hints_that_cannot_be_right_are_counted_and_told_once_in_a_wh
 @pytest.mark.parametrize(
     "other_place", [{"cluster": "west"}, {"node": "n9"}, {"bookings": {"GPU-9": [9, 9, 9]}}]
 )
-async def test_a_hint_about_what_is_not_known_here_is_no_fault(
+async def test_hint_about_an_unknown_node_is_ignored(
     other_place: dict[str, Any],
 ) -> None:
     async with both() as (_, other, _):

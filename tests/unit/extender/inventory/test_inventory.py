@@ -1,4 +1,4 @@
-"""The inventory: what records change in the arrays, and what it takes to begin anew."""
+"""The inventory: the changes of records in the arrays, and the causes of a reload."""
 
 from typing import Any
 
@@ -184,7 +184,7 @@ def test_more_nodes_and_cards_than_there_is_room_for_make_room(ledger: Ledger) -
     assert inventory.arrays.present[:70].all()
 
 
-def test_what_a_guess_was_about_is_no_guess_once_it_is_placed(ledger: Ledger) -> None:
+def test_assumed_placement_ends_once_the_pod_is_placed(ledger: Ledger) -> None:
     ledger.apply(_register(_card(0)), _pod("a"))
     row, column = ledger.column("GPU-0")
     ledger.inventory.overlay.add("a", row, {column: cards.Booking(10, 0, 1)}, until=1e9)
@@ -218,7 +218,7 @@ def test_pair_scores_follow_the_cards_to_other_columns(ledger: Ledger) -> None:
     assert row not in ledger.inventory.arrays.scores
 
 
-def test_a_record_that_is_missing_loads_the_state_anew(ledger: Ledger) -> None:
+def test_missing_record_loads_the_state_again(ledger: Ledger) -> None:
     ledger.apply(_register(_card(0)), _pod("a"))
     record(ledger.state, [_place("a", Share("GPU-0", 10, 0))])
     ledger.apply(commands.Advance(TEAM, "pods/a", "a", cards.Stage.ALLOCATED))
@@ -226,7 +226,7 @@ def test_a_record_that_is_missing_loads_the_state_anew(ledger: Ledger) -> None:
     assert ledger.used("GPU-0") == (10, 0, 1)
 
 
-def test_a_record_that_contradicts_what_is_known_loads_the_state_anew(ledger: Ledger) -> None:
+def test_contradicting_record_loads_the_state_again(ledger: Ledger) -> None:
     ledger.apply(_register(_card(0)), _pod("a"), _place("a", Share("GPU-0", 10, 0)))
     ledger.inventory._placed.clear()
     ledger.apply(commands.Advance(TEAM, "pods/a", "a", cards.Stage.ALLOCATED))

@@ -1,4 +1,4 @@
-"""What is probably taken: counted once, bounded, and forgotten in time."""
+"""Assumed placements count once, are bounded, and expire."""
 
 from extender.inventory.overlay import ASSUMED_MAX, Overlay
 from ledger.core.model.cards import Booking
@@ -11,7 +11,7 @@ def _at(overlay: Overlay, row: int, column: int) -> tuple[int, ...]:
     return tuple(int(array[row, column]) for array in arrays)
 
 
-def test_a_guess_is_taken_until_it_is_dropped() -> None:
+def test_assumed_placement_counts_until_it_is_dropped() -> None:
     overlay = Overlay()
     overlay.add("u1", 3, ONE, {2}, until=10.0)
     assert _at(overlay, 3, 2) == (10, 20, 1, 1)
@@ -20,7 +20,7 @@ def test_a_guess_is_taken_until_it_is_dropped() -> None:
     assert _at(overlay, 3, 2) == (0, 0, 0, 0)
 
 
-def test_a_second_guess_about_a_pod_replaces_the_first() -> None:
+def test_second_assumed_placement_of_a_pod_replaces_the_first() -> None:
     overlay = Overlay()
     overlay.add("u1", 3, ONE, until=10.0)
     overlay.add("u1", 4, ONE, until=10.0)
@@ -28,7 +28,7 @@ def test_a_second_guess_about_a_pod_replaces_the_first() -> None:
     assert len(overlay) == 1
 
 
-def test_a_guess_ends_at_its_deadline_and_no_other_does() -> None:
+def test_assumed_placement_ends_at_its_deadline() -> None:
     overlay = Overlay()
     overlay.add("early", 0, ONE, until=5.0)
     overlay.add("late", 1, ONE, until=9.0)
@@ -40,7 +40,7 @@ def test_a_guess_ends_at_its_deadline_and_no_other_does() -> None:
     assert len(overlay) == 0
 
 
-def test_one_guess_too_many_forgets_the_oldest() -> None:
+def test_oldest_assumed_placement_is_forgotten_at_the_bound() -> None:
     overlay = Overlay()
     for number in range(ASSUMED_MAX + 1):
         overlay.add(f"u{number}", number % 2, ONE, until=10.0)
@@ -48,7 +48,7 @@ def test_one_guess_too_many_forgets_the_oldest() -> None:
     assert overlay.slots.sum() == ASSUMED_MAX
 
 
-def test_a_pod_does_not_see_what_is_guessed_about_it_and_kept_for_it() -> None:
+def test_pod_ignores_its_own_assumed_placement_and_claim() -> None:
     overlay = Overlay()
     overlay.add("u1", 3, ONE, until=10.0)
     overlay.keep("u1", 3, ONE, {2})
@@ -77,7 +77,7 @@ def test_growing_keeps_what_is_taken() -> None:
     assert not overlay.memory.any()
 
 
-def test_a_row_whose_columns_change_has_no_guesses_left() -> None:
+def test_row_whose_columns_change_has_no_assumed_placements_left() -> None:
     overlay = Overlay()
     overlay.add("u1", 3, ONE, until=10.0)
     overlay.keep("u2", 3, ONE)
@@ -87,7 +87,7 @@ def test_a_row_whose_columns_change_has_no_guesses_left() -> None:
     assert len(overlay) == 1
 
 
-def test_what_is_kept_stays_where_guesses_are_left_out() -> None:
+def test_claim_stays_when_assumed_placements_are_ignored() -> None:
     overlay = Overlay()
     overlay.add("u1", 3, ONE, {2}, until=5.0)
     overlay.keep("u2", 3, ONE, {2})

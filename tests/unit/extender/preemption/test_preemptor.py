@@ -1,4 +1,4 @@
-"""Room is made for an important pod: claimed first, then evicted, whatever happens in between."""
+"""Preemption claims cards first and evicts then, also after failures in between."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -35,7 +35,7 @@ CARD = 16_000
 
 
 class EvictingServer(ModelServer):
-    """A model of an API server that evicts: a pod that is evicted ends when the test says so.
+    """A model of an API server that evicts: a pod that is evicted ends when the test ends it.
 
     `evicted` are names, `refusals` errors by name. `before_evict` is awaited before each eviction.
     """
@@ -89,7 +89,7 @@ class Site:
         return one
 
     async def asked(self, one: Pod, *nodes: str) -> str:
-        """Filter a pod that fits nowhere, and return what became of it."""
+        """Filter a pod that fits nowhere, and return the outcome."""
         before = len(self.outcomes())
         assert not await self.found.places(one, *(nodes or ("n1",)))
         outcome = await self.outcome_after(before)
@@ -97,7 +97,7 @@ class Site:
         return outcome
 
     async def outcome_after(self, before: int) -> str:
-        """Return what became of the next try after so many."""
+        """Return the outcome of the next try after so many."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             while len(self.outcomes()) == before:
                 self.found.has_counted.clear()
@@ -167,7 +167,7 @@ async def test_the_cards_of_less_important_pods_are_claimed_and_the_pods_evicted
     assert ("pods_preempted_total",) in site.found.counted
 
 
-async def test_nobody_is_evicted_before_the_claim_is_in_the_log(site: Site):
+async def test_no_pod_is_evicted_before_the_claim_is_in_the_log(site: Site):
     await site.running("low", 0, gpu=2, gpumem=CARD)
     claimed: list[bool] = []
 
@@ -212,7 +212,7 @@ async def test_equals_are_never_evicted(site: Site):
     assert not site.server.evicted
 
 
-async def test_a_pod_that_is_to_preempt_nobody_waits(site: Site):
+async def test_pod_that_never_preempts_waits(site: Site):
     await site.running("low", 0, gpu=2, gpumem=CARD)
     patient = await site.waiting("patient", 5, **WHOLE)
     spec = msgspec.structs.replace(patient.spec, preemption_policy="Never")
@@ -231,7 +231,7 @@ async def test_pods_that_end_anyway_are_counted_on_and_not_evicted(site: Site):
     assert victims_of(claim) == ["ending"]
 
 
-async def test_what_somebody_else_placed_stays(site: Site):
+async def test_pod_of_another_scheduler_is_not_evicted(site: Site):
     low = await site.running("low", 0, gpu=2, gpumem=CARD)
     placed = site.found.placed("low")
     assert placed is not None
@@ -241,7 +241,7 @@ async def test_what_somebody_else_placed_stays(site: Site):
     assert await site.asked(await site.waiting("high", 5, **WHOLE)) == "nowhere"
 
 
-async def test_a_budget_that_lets_nobody_go_is_respected(site: Site):
+async def test_budget_that_allows_no_disruption_is_respected(site: Site):
     await site.running("guarded", 0, **WHOLE)
     await site.running("low", 1, **WHOLE)
     site.server.budgets = [budget("guarded", 0)]
@@ -249,7 +249,7 @@ async def test_a_budget_that_lets_nobody_go_is_respected(site: Site):
     assert site.server.evicted == ["low"]
 
 
-async def test_a_refusal_by_a_budget_withdraws_the_claim_and_takes_another_node_next(site: Site):
+async def test_refused_eviction_withdraws_the_claim_and_tries_another_node(site: Site):
     await site.running("low", 1, gpu=2, gpumem=CARD)
     await site.found.register("n2", cards("GPU-2"))
     await site.running("guarded", 0, **WHOLE)
@@ -306,7 +306,7 @@ async def test_another_replica_goes_on_with_the_claim_of_one_that_died(site: Sit
         assert successor.claims() == before
 
 
-async def test_nobody_is_evicted_for_a_pod_that_is_gone_or_bound(site: Site):
+async def test_no_pod_is_evicted_for_a_pod_that_is_gone_or_bound(site: Site):
     await site.running("low", 0, gpu=2, gpumem=CARD)
     high = await site.waiting("high", 5, **WHOLE)
     site.server.change("high", node="n9")
@@ -316,7 +316,7 @@ async def test_nobody_is_evicted_for_a_pod_that_is_gone_or_bound(site: Site):
     assert not site.claims()
 
 
-async def test_nobody_is_evicted_where_only_a_guess_is_in_the_way(site: Site):
+async def test_no_pod_is_evicted_when_an_assumed_placement_is_in_the_way(site: Site):
     await site.running("low", 0, gpu=1, gpumem=CARD)
     guessed = await site.waiting("guessed", 5, **WHOLE)
     high = await site.waiting("high", 5, **WHOLE)
@@ -325,7 +325,7 @@ async def test_nobody_is_evicted_where_only_a_guess_is_in_the_way(site: Site):
     assert not site.server.evicted
 
 
-async def test_room_is_made_without_being_asked_again_once_a_guess_has_come_true(site: Site):
+async def test_preemption_resumes_once_an_assumed_placement_is_real(site: Site):
     await site.running("low", 0, gpu=1, gpumem=CARD)
     guessed = await site.waiting("guessed", 0, **WHOLE)
     high = await site.waiting("high", 5, **WHOLE)
@@ -360,7 +360,7 @@ async def test_who_leaves_for_one_pod_leaves_nothing_for_another(site: Site):
     assert len(site.claims()) == 1
 
 
-async def test_pods_and_their_victims_are_told(site: Site):
+async def test_preemptor_and_victims_get_events(site: Site):
     await site.running("low", 0, gpu=2, gpumem=CARD)
     await site.asked(await site.waiting("high", 5, **WHOLE))
     async with asyncio.timeout(DEADLINE_SECONDS):
@@ -425,7 +425,7 @@ async def test_no_more_pods_than_the_bound_wait(site: Site, monkeypatch: pytest.
     assert site.outcomes() == ["nowhere", "nowhere"]
 
 
-async def test_who_is_protected_is_asked_to_leave_before_anybody_has_left(site: Site):
+async def test_protected_victims_are_evicted_first(site: Site):
     await site.running("free", 0, **WHOLE)
     await site.running("guarded", 0, **WHOLE)
     site.server.budgets = [budget("guarded", 1)]
@@ -434,7 +434,7 @@ async def test_who_is_protected_is_asked_to_leave_before_anybody_has_left(site: 
     assert not site.server.evicted
 
 
-async def test_nobody_is_evicted_when_the_ledger_keeps_nothing(site: Site):
+async def test_no_pod_is_evicted_when_the_ledger_refuses_the_claim(site: Site):
     async with replica(server=site.server, ledger=Refusing, evicting=site.server) as found:
         await found.register("n1", cards("GPU-0"))
         other = Site(found, site.server, site.store)
@@ -444,7 +444,7 @@ async def test_nobody_is_evicted_when_the_ledger_keeps_nothing(site: Site):
 
 
 class Refusing:
-    """A ledger that keeps cards for nobody."""
+    """A ledger that refuses every claim."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

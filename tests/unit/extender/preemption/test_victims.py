@@ -1,4 +1,4 @@
-"""Who has to leave for a more important pod: as few and as unimportant ones as can be."""
+"""Victims are as few and of as low priority as possible."""
 
 from collections.abc import Sequence
 
@@ -25,12 +25,12 @@ def _names(found: tuple[Candidate, ...] | None) -> list[str] | None:
     return None if found is None else [one.subject[2] for one in found]
 
 
-def test_nobody_leaves_where_the_pod_fits_as_it_is() -> None:
+def test_no_victim_is_chosen_when_the_pod_fits() -> None:
     assert choose([_pod("a")], {}, _frees(0)) == ()
     assert choose([], {}, _frees(0)) == ()
 
 
-def test_nobody_leaves_where_that_is_no_use() -> None:
+def test_no_victim_is_chosen_when_evictions_do_not_help() -> None:
     assert choose([_pod("a"), _pod("b")], {}, _frees(30)) is None
 
 
@@ -55,12 +55,12 @@ def test_of_one_priority_a_single_one_leaves_before_several() -> None:
     assert _names(choose([old, *young], {}, _frees(20))) == ["old"]
 
 
-def test_of_two_that_are_enough_alone_the_younger_leaves_although_it_is_smaller() -> None:
+def test_younger_of_two_sufficient_pods_is_the_victim_even_if_smaller() -> None:
     pods = [_pod("old", memory=21, time=1), _pod("young", memory=20, time=2)]
     assert _names(choose(pods, {}, _frees(20))) == ["young"]
 
 
-def test_a_budget_that_lets_nobody_go_protects_its_pods() -> None:
+def test_budget_that_allows_no_disruption_protects_its_pods() -> None:
     pods = [_pod("a", 1, budgets=("b1",)), _pod("b", 2)]
     assert _names(choose(pods, {"b1": 0}, _frees(10))) == ["b"]
     assert choose(pods, {"b1": 0}, _frees(20)) is None
@@ -78,7 +78,7 @@ def test_a_pod_under_two_budgets_needs_both() -> None:
     assert _names(choose(pods, {"b1": 1, "b2": 1}, _frees(10))) == ["a"]
 
 
-def test_it_costs_least_that_nobody_leaves_then_that_unimportant_few_and_young_ones_do() -> None:
+def test_cost_orders_by_priority_then_number_then_age_of_victims() -> None:
     cheap_first = [
         [],
         [_pod("a", 1, time=1), _pod("b", 1, time=1)],

@@ -71,7 +71,7 @@ async def test_a_resize_is_written_into_the_annotation_and_nothing_else_is():
         assert one.nodes.allocations == ["p"]
 
 
-async def test_an_annotation_that_a_crash_has_left_behind_is_repaired_at_the_start():
+async def test_annotation_that_a_crash_left_outdated_is_repaired_at_the_start():
     store = MemoryStore()
     async with card_world(store=store) as one:
         async with settling_cards(one):

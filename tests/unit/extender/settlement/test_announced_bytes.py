@@ -1,4 +1,4 @@
-"""What one node announces fills no log: some at once, a steady rate after that."""
+"""One node may add some bytes to the log at once, and a steady rate after that."""
 
 from functools import partial
 
@@ -41,7 +41,7 @@ async def test_a_node_that_announces_something_else_all_the_time_is_held_back():
         assert "node n1: its announcements change too often" in one.cards.warnings()[0]
 
 
-async def test_a_node_that_was_held_back_is_registered_as_it_is_when_there_is_room(monkeypatch):
+async def test_held_node_is_registered_with_its_latest_cards_when_allowed(monkeypatch):
     monkeypatch.setattr(node_registration, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(node_registration, "ANNOUNCED_BYTES_PER_SECOND", 1_000_000)
     monkeypatch.setattr(node_registration, "ANNOUNCED_BURST_BYTES", 100_000)

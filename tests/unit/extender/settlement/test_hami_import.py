@@ -1,4 +1,4 @@
-"""Importing: what is there is told at once, twice changes nothing, and both counts are compared."""
+"""The import records existing pods at once, is idempotent, and compares both counts."""
 
 from datetime import UTC, datetime
 
@@ -119,7 +119,7 @@ async def test_pods_that_are_over_or_not_bound_take_nothing(ledger):
     assert {one.hami_memory for one in found.cards} == {0}
 
 
-def test_hami_takes_the_larger_of_init_and_app_containers_and_counts_sidecars_as_init():
+def test_hami_books_the_larger_of_init_and_app_containers():
     share = Share("GPU-0", 1000, 10)
     init = Part("a", Phase.INIT, (Share("GPU-0", 5000, 5),))
     sidecar = Part("b", Phase.SIDECAR, (share,))

@@ -1,4 +1,4 @@
-"""What pods that HAMi placed hold of cards, as long as they are there."""
+"""Pods that HAMi placed hold their cards as long as they exist."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -34,7 +34,7 @@ async def test_a_list_without_a_node_counts_where_the_pod_is_bound():
         assert used(one) == (1000, 10, 1)
 
 
-async def test_a_pod_that_is_being_deleted_keeps_its_cards_until_its_grace_period_has_passed():
+async def test_deleted_pod_keeps_its_cards_until_its_grace_period_has_passed():
     async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1", parts=ON_0)

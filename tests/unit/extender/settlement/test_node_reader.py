@@ -1,4 +1,4 @@
-"""What is thought of a node's cards, by what the node and the clock tell."""
+"""The health of a node's cards by its announcement and the time."""
 
 from datetime import UTC, datetime
 

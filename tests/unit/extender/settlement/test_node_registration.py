@@ -1,4 +1,4 @@
-"""What nodes announce becomes accounts, and what they stop announcing can be had by nobody."""
+"""Announced cards become accounts, and cards that are no longer announced cannot be given."""
 
 import json
 from datetime import timedelta
@@ -41,14 +41,14 @@ async def test_the_older_form_means_the_same():
         assert limits(one, "GPU-1") == {"memory": 24_576, "cores": 100, "slots": 10}
 
 
-async def test_a_node_without_cards_is_no_node_of_the_ledger():
+async def test_node_without_cards_is_not_registered():
     async with card_world() as one, settling_cards(one):
         one.add_node("plain", text="")
         one.add_node("n1")
         await one.settles_nodes("n1")
 
 
-async def test_cards_that_are_announced_in_another_order_are_no_news():
+async def test_cards_in_another_order_are_not_registered_again():
     async with card_world() as one, settling_cards(one):
         one.add_node("n1")
         await one.settles_nodes("n1")
@@ -60,7 +60,7 @@ async def test_cards_that_are_announced_in_another_order_are_no_news():
         assert one.cards.warnings() == []
 
 
-async def test_a_card_that_changes_is_registered_anew():
+async def test_changed_card_is_registered_again():
     async with card_world() as one, settling_cards(one):
         one.add_node("n1")
         await one.settles_nodes("n1")
@@ -90,7 +90,7 @@ async def test_a_node_that_vanished_unwatched_is_removed_by_the_list():
             await one.settles_nodes("n2")
 
 
-async def test_a_node_that_a_stale_replica_registers_after_its_end_is_removed_again():
+async def test_node_that_a_stale_replica_registers_late_is_removed_again():
     async with card_world() as one, settling_cards(one):
         one.add_node("n1")
         await one.settles_nodes("n1")
@@ -150,7 +150,7 @@ async def test_cards_of_which_the_kubelet_has_none_are_not_healthy():
         await one.until(lambda: one.health("n1") == [True, True])
 
 
-async def test_a_handshake_that_nobody_answers_ends_cards_by_time_alone(monkeypatch):
+async def test_unanswered_handshake_makes_cards_unhealthy_by_time_alone(monkeypatch):
     monkeypatch.setattr(node_registration, "LOOK_SECONDS", 0.02)
     async with card_world() as one, settling_cards(one):
         asked = f"Requesting_{one.clock():%Y-%m-%d %H:%M:%S}"
@@ -189,7 +189,7 @@ async def test_only_cards_that_our_agent_keeps_are_scaled():
         assert {one.memory for one in one.registered("n2").cards} == {24_576}
 
 
-async def test_scores_of_pairs_reach_whoever_chooses_cards():
+async def test_link_scores_reach_the_inventory():
     heard: dict[str, Any] = {}
     async with card_world() as one:
         one.cards.nodes.set_scores = heard.__setitem__
@@ -202,7 +202,7 @@ async def test_scores_of_pairs_reach_whoever_chooses_cards():
             assert heard["n1"] == {}
 
 
-async def test_a_passive_replica_tells_nothing_and_knows_the_nodes():
+async def test_passive_replica_sends_nothing_and_reads_the_nodes():
     async with card_world() as one:
         one.active = False
         async with settling_cards(one):

@@ -46,7 +46,7 @@ def test_an_item_of_the_setting_selects_by_node_or_type(text, expected):
         "node:a=memory:٣",
     ],
 )
-def test_what_is_no_scaling_is_refused_with_the_setting_named(text):
+def test_invalid_scaling_is_refused_with_the_setting_named(text):
     with pytest.raises(ValueError, match="card_scaling"):
         read_scaling(text)
 
@@ -60,7 +60,7 @@ def test_the_first_scaling_that_means_a_card_is_used_and_rounds_down():
     assert amounts(one(scalings=scalings)) == (36_865, 100, 150, 100)
 
 
-def test_an_annotation_of_the_node_goes_before_the_setting_for_what_it_names():
+def test_annotation_of_the_node_goes_before_the_setting():
     found = one(scalings=(CardScaling(memory=150, cores=150),), MEMORY="200")
     assert amounts(found) == (49_154, 150, 200, 150)
 
@@ -70,7 +70,7 @@ def test_a_card_that_is_cut_has_what_it_has():
     assert one(cut, scalings=(CardScaling(memory=200, cores=200),)) == cut
 
 
-def test_an_annotation_that_makes_no_sense_scales_nothing_and_is_told():
+def test_invalid_annotation_scales_nothing_and_is_reported():
     found, warning = scaled_cards([CARD], "n", {overcommit.MEMORY: "1.5"}, ())
     assert found == (CARD,)
     assert overcommit.MEMORY in warning

@@ -1,4 +1,4 @@
-"""Where pods are is told as it is: ours come further, others' are charged, and drift is counted."""
+"""Placements follow the pods: ours advance, other schedulers' are charged, drift is counted."""
 
 import asyncio
 from typing import Any
@@ -35,7 +35,7 @@ async def ready(one, *nodes: str) -> None:
     await one.synced()
 
 
-async def test_a_pod_that_somebody_else_placed_is_charged_on_its_cards():
+async def test_pod_of_another_scheduler_is_charged_on_its_cards():
     async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1", parts=ON_0)
@@ -55,7 +55,7 @@ async def test_pods_that_were_there_before_are_charged_after_the_first_list():
             assert used(one, "GPU-0") == (3000, 30, 3)
 
 
-async def test_a_pod_whose_node_announces_nothing_yet_is_charged_as_soon_as_it_does():
+async def test_pod_is_charged_as_soon_as_its_node_announces_cards():
     async with card_world(settle_seconds=0.4) as one, settling_cards(one):
         await ready(one, "n2")
         one.add_pod("p", node="n1", parts=ON_0)
@@ -122,7 +122,7 @@ async def test_annotations_that_speak_of_another_node_are_of_an_earlier_choice()
         assert one.placed("p") is None
 
 
-async def test_a_pod_whose_request_makes_no_sense_is_charged_on_its_cards_all_the_same():
+async def test_pod_with_an_invalid_request_is_charged_on_its_cards():
     async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1", parts=ON_0, gpumem="16Gi")
@@ -185,7 +185,7 @@ async def test_init_containers_that_are_over_book_nothing_any_more():
         assert one.entry("p").charge["nvidia.com/gpumem"] == 1000
 
 
-async def test_an_annotation_that_disagrees_with_our_placement_is_drift_and_not_believed():
+async def test_annotation_that_contradicts_our_placement_is_drift():
     async with card_world() as one, settling_cards(one):
         await ready(one)
         uid = one.add_pod("p")
@@ -202,7 +202,7 @@ async def test_an_annotation_that_disagrees_with_our_placement_is_drift_and_not_
         assert one.counted["placement_drift_total", "cards"] == 1
 
 
-async def test_what_a_resize_has_changed_is_no_drift():
+async def test_resized_amounts_are_not_drift():
     async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1", parts=ON_0)
@@ -215,7 +215,7 @@ async def test_what_a_resize_has_changed_is_no_drift():
         assert one.counted["placement_drift_total", "cards"] == 0
 
 
-async def test_a_pod_that_is_bound_elsewhere_has_the_cards_that_it_was_given_there():
+async def test_pod_bound_elsewhere_has_the_cards_of_that_node():
     async with card_world() as one, settling_cards(one):
         await ready(one, "n1", "n2")
         uid = one.add_pod("p")
@@ -231,7 +231,7 @@ async def test_a_pod_that_is_bound_elsewhere_has_the_cards_that_it_was_given_the
         assert one.counted["placement_drift_total", "node"] == 1
 
 
-async def test_a_placement_that_never_was_bound_is_undone_after_a_read_and_not_before():
+async def test_unbound_placement_is_undone_after_a_read_and_not_before():
     async with card_world(settle_seconds=0.4) as one, settling_cards(one):
         await ready(one)
         uid = one.add_pod("p")
@@ -254,7 +254,7 @@ async def test_a_read_that_shows_the_pod_bound_keeps_its_cards():
         await one.until(lambda: one.entry("p") is not None)
         body = one.server.objects["pods", "red", "p"]
         await one.place("p", uid, "n1", ON_0)
-        body["spec"]["nodeName"] = "n1"  # the watch does not tell of it
+        body["spec"]["nodeName"] = "n1"  # the watch does not deliver it
         await one.until(lambda: one.placed("p").stage == Stage.BOUND)
         assert one.cards.unbound == 0
 
@@ -293,7 +293,7 @@ async def test_who_is_not_bound_gives_back_the_lock_of_the_node_too():
         await one.until(lambda: one.placed("p") is None)
 
 
-async def test_an_unbound_placement_is_found_by_whoever_becomes_active_with_an_age_of_zero():
+async def test_new_active_replica_finds_unbound_placements_with_age_zero():
     async with card_world(settle_seconds=0.4) as one:
         async with settling_cards(one):
             await ready(one)
@@ -367,7 +367,7 @@ async def test_the_lock_of_a_pod_that_is_on_another_node_is_cleared(monkeypatch)
         assert one.nodes.writes[0][:2] == ("n1", {annotation_names.LOCK: None})
 
 
-async def test_settlement_gives_back_no_placement_that_another_extender_made_anew(monkeypatch):
+async def test_settlement_keeps_a_placement_that_another_extender_renewed(monkeypatch):
     async with card_world(settle_seconds=0.4) as one, settling_cards(one):
         await ready(one)
         uid = one.add_pod("p")
@@ -395,7 +395,7 @@ def assert_accepted(answer: Any) -> None:
     assert not isinstance(answer, Denial), answer
 
 
-async def test_a_list_of_cards_that_makes_no_sense_is_reported_and_charges_nothing():
+async def test_invalid_list_of_cards_is_reported_and_charges_nothing():
     async with card_world() as one, settling_cards(one):
         await ready(one)
         one.add_pod("p", node="n1", parts=ON_0)

@@ -1,4 +1,4 @@
-"""Filter says of every node whether the pod fits, and why not; prioritize scores what is left."""
+"""Filter returns the feasible nodes and the other nodes' reasons; prioritize scores nodes."""
 
 import asyncio
 from typing import Any
@@ -46,7 +46,7 @@ async def test_every_node_is_answered_and_in_the_order_asked():
         }
 
 
-async def test_a_node_that_evictions_would_free_is_no_lost_cause():
+async def test_node_that_evictions_would_free_is_resolvable():
     server = ModelServer()
     one, other = pod("a", gpu=1, gpumem=16_000), pod("b", gpu=1, gpumem=16_000)
     server.add(one, other)
@@ -70,7 +70,7 @@ async def test_a_pod_that_wants_no_card_passes_everywhere():
 async def test_cards_that_nodes_only_count_are_left_to_the_scheduler(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """No node announces single cards of such a vendor, so the extender knows none of them."""
+    """No node announces single cards of such a vendor, so the extender has none of them."""
     rules = DemandRules(vendors=select_vendors(["nvidia", "metax"]))
     monkeypatch.setattr("support.harness.extender_harness.RULES", rules)
     both = pod("a", gpu=1, gpumem=8000)
@@ -108,7 +108,7 @@ async def test_nodes_in_full_are_answered_in_full_as_they_came():
         assert answer.failed_and_unresolvable_nodes == {"n2": NEVER}
 
 
-async def test_nodes_that_do_not_exist_yet_are_taken_at_their_word():
+async def test_unknown_nodes_are_judged_by_their_annotations():
     async with replica() as found:
         await found.register("n1", cards("GPU-0"))
         nodes = [
@@ -144,7 +144,7 @@ async def test_the_best_node_has_ten_by_policy(policy: str, best: str):
         assert {one.host: one.score for one in scores} == {best: 10, ({*names} - {best}).pop(): 0}
 
 
-async def test_what_was_just_scored_is_probably_taken_when_the_next_pod_is_filtered():
+async def test_cards_of_a_scored_pod_are_assumed_taken_for_the_next_pod():
     pods = [pod(name, gpu=1, gpumem=16_000) for name in ("a", "b")]
     async with replica() as found:
         await found.register("n1", cards("GPU-0"))
@@ -174,7 +174,7 @@ async def test_until_the_cards_are_known_nothing_is_answered(monkeypatch: pytest
         assert "not open yet" in await found.bind(WANTS, "n1")
 
 
-async def test_a_pod_that_fits_nowhere_is_told_once_why():
+async def test_pod_that_fits_nowhere_gets_one_event_with_the_reasons():
     server = ModelServer()
     async with replica(server=server) as found:
         for _ in range(3):
@@ -212,7 +212,7 @@ async def test_of_the_schedulers_victims_those_count_that_leave_enough_room():
         assert used == 16_000
 
 
-async def test_a_node_that_is_gone_fits_nobody():
+async def test_removed_node_fits_no_pod():
     async with replica() as found:
         await found.register("n1", cards("GPU-0"))
         assert await found.places(WANTS, "n1") == ["n1"]
@@ -227,7 +227,7 @@ TYPED = DemandRules(types=(CardType("t4"),))
 
 
 @pytest.mark.parametrize("cores", [{}, {"gpucores": 100}], ids=["a part", "the whole"])
-async def test_cards_of_which_a_quota_does_not_bear_the_part_that_is_asked_for_do_not_fit(
+async def test_card_does_not_fit_when_its_percentage_exceeds_a_quota(
     cores: dict[str, int],
 ):
     one = pod("a", gpu=1, **PERCENT_100, **cores)
@@ -278,7 +278,7 @@ async def test_a_quota_of_one_type_bounds_pods_of_this_type(monkeypatch: pytest.
     ("keeper", "scores"),
     [(OWN, {"n1": 10, "n2": 0, "n3": 0}), (HAMI, {"n1": 4, "n2": 10, "n3": 10})],
 )
-async def test_a_node_where_the_pod_would_wait_for_another_comes_after_all_others(
+async def test_node_where_the_pod_would_wait_comes_after_all_others(
     keeper: str, scores: dict[str, int]
 ):
     server, one, other = ModelServer(), pod("a", gpu=1), pod("b", gpu=1, gpumem=1000)
@@ -299,7 +299,7 @@ async def test_a_node_where_the_pod_would_wait_for_another_comes_after_all_other
         assert [each.score for each in only] == [10], "there is no other to go to"
 
 
-async def test_a_node_that_another_pod_is_on_its_way_to_comes_after_others_where_it_would_wait():
+async def test_node_with_an_assumed_pod_comes_later_when_it_would_wait():
     pods = [pod(name, gpu=1, gpumem=1000) for name in ("a", "b", "c")]
     best = []
     async with replica() as found:
@@ -312,7 +312,7 @@ async def test_a_node_that_another_pod_is_on_its_way_to_comes_after_others_where
     assert best == [{"n1": 10, "n2": 10}, {"n1": 4, "n2": 10}, {"n1": 10, "n2": 10}]
 
 
-async def test_an_instance_that_is_larger_than_what_was_asked_for_must_fit_the_quota():
+async def test_instance_larger_than_the_request_must_fit_the_quota():
     one = pod("a", gpu=1, gpumem=5000)
     profile = Profile("1g.10gb", 10_000, 14, 1, ((0, 1),))
     async with replica() as found:
@@ -327,7 +327,7 @@ async def test_an_instance_that_is_larger_than_what_was_asked_for_must_fit_the_q
         assert await found.places(one, "n1") == ["n1"]
 
 
-async def test_nodes_are_scored_as_they_were_filtered_last_also_by_another_extender():
+async def test_nodes_are_scored_when_another_extender_has_filtered_them():
     store = MemoryStore()
     settings = ExtenderSettings(FitPreferences(node_policy="binpack"))
     async with replica(store, settings=settings) as one, replica(store, settings=settings) as other:
@@ -344,7 +344,7 @@ async def test_nodes_are_scored_as_they_were_filtered_last_also_by_another_exten
         assert [each.score for each in await one.extender.prioritize(both)] == [10, 0]
 
 
-async def test_a_pod_that_is_asked_about_again_waits_a_moment_for_what_the_ledger_learns():
+async def test_filter_waits_for_records_when_asked_about_a_pod_again():
     server = ModelServer()
     first, late = pod("a", gpu=1, gpumem=16_000), pod("b", gpu=1, gpumem=16_000)
     server.add(first, late)

@@ -19,7 +19,7 @@ def test_a_pod_is_waited_for_only_once_it_has_been_asked_about_before():
     assert budget.seconds_for("a", 0.0, is_claimed=False) == AGAIN_SECONDS
 
 
-def test_a_pod_that_others_are_evicted_for_is_waited_for_at_once_and_longer():
+def test_filter_waits_at_once_and_longer_for_a_preemptor():
     assert FilterWaitBudget(0.0).seconds_for("a", 0.0, is_claimed=True) == FREED_SECONDS
 
 
