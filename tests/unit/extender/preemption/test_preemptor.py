@@ -1,147 +1,35 @@
 """Preemption claims cards first and evicts then, also after failures in between."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+from support.fakes.preemption_site import (
+    BACKOFF,
+    CARD,
+    SPACE,
+    EvictingServer,
+    Site,
+    budget,
+    ending,
+    victims_of,
+)
 from support.harness.extender_harness import (
     CLUSTER,
     DEADLINE_SECONDS,
-    NAMESPACE,
-    ExtenderReplica,
-    ModelServer,
     cards,
-    pod,
     replica,
 )
 
 from extender.preemption import preemptor
 from extender.verbs import filter_wait
 from ledger.core.model import commands
-from ledger.core.model.cards import PreemptionClaim
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.api.disruption_budgets import Budget, BudgetSpec, BudgetStatus
-from ledger.kube.api.errors import BudgetExhausted, ClusterUnavailable, VersionConflict
-from ledger.kube.api.objects import ObjectMeta, Pod
-from ledger.kube.api.ports import Listed
-from ledger.kube.api.selectors import LabelSelector
+from ledger.kube.api.errors import BudgetExhausted, ClusterUnavailable
+from ledger.kube.api.objects import Pod
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.memory_log import MemoryStore
-
-SPACE, BACKOFF = f"{CLUSTER}/{NAMESPACE}", vars(preemptor)["Backoff"]
-CARD = 16_000
-
-
-class EvictingServer(ModelServer):
-    """A model of an API server that evicts: a pod that is evicted ends when the test ends it.
-
-    `evicted` are names, `refusals` errors by name. `before_evict` is awaited before each eviction.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.evicted: list[str] = []
-        self.refusals: dict[str, Exception] = {}
-        self.budgets: list[Budget] = []
-        self.before_evict: Callable[[], Awaitable[None]] | None = None
-
-    async def list_pods_on(self, node: str) -> Listed[Pod]:
-        return Listed(1, [one for one in self.pods.values() if one.spec.node_name == node])
-
-    async def list_budgets(self, namespace: str) -> Listed[Budget]:
-        return Listed(1, self.budgets)
-
-    async def evict(self, namespace: str, name: str, uid: str) -> None:
-        if self.before_evict is not None:
-            await self.before_evict()
-        if name in self.refusals:
-            raise self.refusals[name]
-        one = self.pods.get(name)
-        if one is None or one.metadata.uid != uid:
-            raise VersionConflict(f"{name} is another one")
-        self.evicted.append(name)
-        self.pods[name] = ending(one)
-
-
-class Site:
-    """A node with two cards, an extender, and the pods on it by name."""
-
-    def __init__(self, found: ExtenderReplica, server: EvictingServer, store: MemoryStore) -> None:
-        self.found, self.server, self.store = found, server, store
-
-    async def running(self, name: str, priority: int, **asked: int) -> Pod:
-        """Bind a pod."""
-        one = important(name, priority, **asked)
-        self.server.add(one)
-        await self.found.create(one)
-        for node in await self.found.places(one, "n1", "n2"):
-            if not await self.found.bind(one, node):
-                return one
-        raise AssertionError(f"{name} fits nowhere")
-
-    async def waiting(self, name: str, priority: int, **asked: int) -> Pod:
-        """Create a pod that is not scheduled yet."""
-        one = important(name, priority, **asked)
-        self.server.add(one)
-        await self.found.create(one)
-        return one
-
-    async def asked(self, one: Pod, *nodes: str) -> str:
-        """Filter a pod that fits nowhere, and return the outcome."""
-        before = len(self.outcomes())
-        assert not await self.found.places(one, *(nodes or ("n1",)))
-        outcome = await self.outcome_after(before)
-        self.found.ahead += preemptor.PAUSE_SECONDS_MAX
-        return outcome
-
-    async def outcome_after(self, before: int) -> str:
-        """Return the outcome of the next try after so many."""
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while len(self.outcomes()) == before:
-                self.found.has_counted.clear()
-                await self.found.has_counted.wait()
-        return self.outcomes()[before]
-
-    async def tried_until(self, outcome: str) -> None:
-        """Let pauses pass until this became of a try."""
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while outcome not in self.outcomes():
-                self.found.has_counted.clear()
-                await self.found.has_counted.wait()
-                self.found.ahead += preemptor.PAUSE_SECONDS_MAX
-
-    def outcomes(self) -> list[str]:
-        counted = self.found.counted
-        return [one[1] for one in counted if one[0] == "preemptions_total"]
-
-    def claims(self) -> list[PreemptionClaim]:
-        return [one for kept in self.found.writer.state.claims.values() for one in kept]
-
-    async def ended(self, name: str) -> None:
-        """Let a pod be gone, and the ledger know."""
-        one = self.server.pods.pop(name)
-        end = commands.End(SPACE, f"pods/{name}", one.metadata.uid, 10**6, "deleted")
-        await self.found.tell(end)
-
-
-def important(name: str, priority: int, **asked: int) -> Pod:
-    one = pod(name, **asked)
-    meta = msgspec.structs.replace(one.metadata, labels={"pod": name})
-    spec = msgspec.structs.replace(one.spec, priority=priority, preemption_policy=None)
-    return msgspec.structs.replace(one, metadata=meta, spec=spec)
-
-
-def budget(name: str, allowed: int) -> Budget:
-    """Return a budget of the pod of a name."""
-    selector = LabelSelector(match_labels={"pod": name})
-    meta = ObjectMeta(name=f"of-{name}", namespace=NAMESPACE)
-    return Budget(meta, BudgetSpec(selector), BudgetStatus(allowed))
-
-
-def victims_of(claim: PreemptionClaim) -> list[str]:
-    return [key.removeprefix("pods/") for _, key, _ in claim.victims]
 
 
 @pytest.fixture
@@ -373,11 +261,6 @@ async def test_preemptor_and_victims_get_events(site: Site):
         "high",
         "Preempting",
     )
-
-
-def ending(one: Pod) -> Pod:
-    meta = msgspec.structs.replace(one.metadata, deletion_timestamp=datetime.now(UTC))
-    return msgspec.structs.replace(one, metadata=meta)
 
 
 def _renamed(one: Pod) -> Pod:

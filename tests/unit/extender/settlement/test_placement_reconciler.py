@@ -8,13 +8,12 @@ from structlog.testing import capture_logs
 from support.harness.card_settlement import ALLOCATED, card_text, card_world, settling_cards
 from support.harness.settlement import CLUSTER
 
-from extender.settlement import node_locks
 from ledger.core.model.accounts import card
 from ledger.core.model.cards import OWN, Part, Phase, Placement, Share, Stage
 from ledger.core.model.commands import MakeRoom, Place, Resize, Unplace
 from ledger.core.model.denials import Denial
 from ledger.core.model.events import Cause
-from ledger.kube.api.errors import ClusterUnavailable, Rejected
+from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.objects import Pod
 from ledger.kube.hami import annotation_names, node_lock
 
@@ -321,50 +320,6 @@ async def test_cards_are_kept_for_a_pod_no_longer_than_their_time():
         assert one.state.claims
         await one.until(lambda: not one.state.claims)
         assert clock() - begun >= 0.3
-
-
-async def test_the_lock_of_a_pod_that_is_gone_is_cleared(monkeypatch):
-    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
-    async with card_world() as one, settling_cards(one):
-        one.add_node("n1", LOCK=node_lock.write("red", "gone", one.clock()))
-        await one.until(lambda: bool(one.nodes.writes))
-        (name, changes, _) = one.nodes.writes[0]
-        assert (name, changes) == ("n1", {annotation_names.LOCK: None})
-
-
-async def test_a_lock_that_may_not_be_cleared_keeps_no_other_from_being(monkeypatch):
-    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
-    async with card_world() as one, settling_cards(one):
-        clear = one.nodes.patch_node_annotations
-
-        async def refuse_first(name: str, *change: Any) -> None:
-            if name == "n1":
-                raise Rejected("denied by a webhook", 422)
-            await clear(name, *change)
-
-        monkeypatch.setattr(one.nodes, "patch_node_annotations", refuse_first)
-        for name in ("n1", "n2"):
-            one.add_node(name, LOCK=node_lock.write("red", "gone", one.clock()))
-        await one.until(lambda: bool(one.nodes.writes))
-        assert one.nodes.writes[0][0] == "n2"
-
-
-async def test_the_lock_of_a_pod_that_is_there_stays(monkeypatch):
-    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
-    async with card_world() as one, settling_cards(one):
-        one.add_pod("p")
-        one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
-        await one.until(lambda: len(one.nodes.pod_reads) > 2)
-        assert one.nodes.writes == []
-
-
-async def test_the_lock_of_a_pod_that_is_on_another_node_is_cleared(monkeypatch):
-    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
-    async with card_world() as one, settling_cards(one):
-        one.add_pod("p", node="n2")
-        one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
-        await one.until(lambda: bool(one.nodes.writes))
-        assert one.nodes.writes[0][:2] == ("n1", {annotation_names.LOCK: None})
 
 
 async def test_settlement_keeps_a_placement_that_another_extender_renewed(monkeypatch):
