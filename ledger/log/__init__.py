@@ -1,1 +1,1 @@
-"""The log: the port, its adapters, the record format, and the one writer that appends."""
+"""The log: the interface, its adapters, the record format, and the one writer that appends."""

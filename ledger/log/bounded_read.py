@@ -1,16 +1,16 @@
-"""Pieces: the answer to an HTTP request comes in some, and is taken whole or not at all."""
+"""Bounded read: an HTTP answer of several pieces is read whole, or not at all."""
 
 import aiohttp
 
 
 class AnswerTooLong(Exception):
-    """An answer is longer than what is taken of anybody."""
+    """An answer is longer than allowed."""
 
 
 async def read_whole(content: aiohttp.StreamReader, bytes_max: int) -> bytes:
-    """Return all of an answer. Raises TooLong, and what aiohttp raises when it breaks off.
+    """Return a whole answer. Raises AnswerTooLong, and aiohttp's errors when it breaks off.
 
-    `StreamReader.read(n)` is not that: it returns what happens to be there already.
+    `StreamReader.read(n)` returns only the pieces that have arrived already.
     """
     body = bytearray()
     async for piece in content.iter_any():

@@ -1,8 +1,9 @@
-"""The courier: brings settlement's commands to the ledger, in order per key, until they arrive.
+"""A bounded queue of settlement's commands: each is sent to the ledger in order per key, until it
+is decided.
 
-A ledger that is overloaded or cannot be reached gets the same command again, later. Queues are
-bounded: when they are full, whoever sends waits, the watch falls behind, and in the end it lists
-again. So nothing is lost, and nothing grows.
+A ledger that is overloaded or unreachable gets the same command again later. When the queues are
+full, senders wait, the watch falls behind, and in the end it lists again. So no change is lost, and
+no queue grows without bound.
 """
 
 import asyncio
@@ -26,11 +27,11 @@ from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.log.ledger import Ledger
 from ledger.tasks.backoff import Backoff
 
-LANES: Final = 128
-"""Commands on their way at the same time; those of one key share a lane."""
+WORKERS: Final = 128
+"""Commands on their way at the same time; those of one key share a worker."""
 
-LANE_COMMANDS_MAX: Final = 64
-"""Commands that wait in one lane."""
+WORKER_COMMANDS_MAX: Final = 64
+"""Commands that wait for one worker."""
 
 SUBMIT_SECONDS: Final = 30.0
 """Deadline of one submission, well above the ledger's own."""
@@ -45,34 +46,37 @@ _log: Final = structlog.get_logger("ledger.log")
 
 Address = tuple[str, str]
 
-Lane = asyncio.Queue[AnyCommand | asyncio.Event]
-"""Commands in order; an event is set as soon as everything before it has arrived."""
+WorkerQueue = asyncio.Queue[AnyCommand | asyncio.Event]
+"""Commands in order; an event is set as soon as all commands before it are decided."""
 
 
 class CommandQueue:
-    """Bounded delivery to a ledger. `run` delivers; cancel it and what waits is forgotten."""
+    """Bounded delivery to a ledger. `run` delivers; when it is cancelled, waiting commands are
+    dropped."""
 
     def __init__(self, ledger: Ledger, jitter: Callable[[], float] = random.random) -> None:
         """`jitter` draws from 0 to 1, so that many replicas do not retry in step."""
         self._ledger = ledger
         self._jitter = jitter
-        self._lanes: list[Lane] = [asyncio.Queue(LANE_COMMANDS_MAX) for _ in range(LANES)]
+        self._queues: list[WorkerQueue] = [
+            asyncio.Queue(WORKER_COMMANDS_MAX) for _ in range(WORKERS)
+        ]
         self._pending: Counter[Address] = Counter()
 
     async def run(self) -> None:
         """Deliver until cancelled."""
-        async with asyncio.TaskGroup() as lanes:
-            for lane in self._lanes:
-                lanes.create_task(self._serve(lane))
+        async with asyncio.TaskGroup() as workers:
+            for queue in self._queues:
+                workers.create_task(self._serve(queue))
 
     async def send(self, command: AnyCommand) -> None:
-        """Queue a command behind the earlier ones of its key; wait while its lane is full."""
+        """Queue a command behind the earlier ones of its key; wait while its queue is full."""
         address = _address(command)
         self._pending[address] += 1
         try:
-            await self._lanes[_lane_of(address)].put(command)
+            await self._queues[_worker_of(address)].put(command)
         except asyncio.CancelledError:
-            # Whoever sent it was told to begin anew: this one is not on its way.
+            # The cancelled sender lists again, so this command is not pending.
             self._forget(address)
             raise
 
@@ -81,17 +85,17 @@ class CommandQueue:
         return (namespace, key) in self._pending
 
     async def flush(self) -> None:
-        """Wait until everything that was sent before has arrived, whatever is sent meanwhile."""
+        """Wait until all commands sent before this call are decided."""
         marks = []
-        for lane in list(dict.fromkeys(map(_lane_of, self._pending))):
+        for worker in list(dict.fromkeys(map(_worker_of, self._pending))):
             marks.append(asyncio.Event())
-            await self._lanes[lane].put(marks[-1])
+            await self._queues[worker].put(marks[-1])
         for mark in marks:
             await mark.wait()
 
-    async def _serve(self, lane: Lane) -> None:
+    async def _serve(self, queue: WorkerQueue) -> None:
         while True:
-            item = await lane.get()
+            item = await queue.get()
             if isinstance(item, asyncio.Event):
                 item.set()
                 continue
@@ -122,13 +126,13 @@ class CommandQueue:
             del self._pending[address]
 
 
-def _lane_of(address: Address) -> int:
-    """Return the lane of an address. Not hash(): it must not depend on the process."""
-    return zlib.crc32("/".join(address).encode()) % LANES
+def _worker_of(address: Address) -> int:
+    """Return the worker of an address. Not hash(), which depends on the process."""
+    return zlib.crc32("/".join(address).encode()) % WORKERS
 
 
 def _address(command: AnyCommand) -> Address:
-    """Return what a command is about: commands of one address keep their order."""
+    """Return the subject of a command: commands of one address keep their order."""
     if isinstance(command, SetLimits | CloseAccount):
         return "", command.account
     if isinstance(command, Describe):

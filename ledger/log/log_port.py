@@ -1,9 +1,9 @@
-"""The port of the log: what the writer, the followers and the audit need from a stream.
+"""The interface of a log for the writer, the followers and the audit.
 
 A log is one append-only sequence of opaque payloads. Positions are 1, 2, 3 … without gaps;
 position 0 is "before the first". An append names the last position it was decided at and is
-refused when the log has moved on: that refusal, not a lock, is what keeps every account within
-its limits with any number of writers.
+refused when the log has moved on. That refusal, not a lock, keeps every account within its limits
+with any number of writers.
 
 Beside the log, a store keeps two disposable things: snapshots and denials. Losing them loses
 speed and explanations, never a promise.
@@ -15,7 +15,8 @@ from typing import Final, Protocol
 import msgspec
 
 MESSAGE_BYTES: Final = 128
-"""What a log counts for a record beside its payload: about this, and less than twice as much."""
+"""Bytes that a log counts for a record beside its payload: this many, and less than twice as"
+" many."""
 
 
 class LogError(Exception):
@@ -23,7 +24,7 @@ class LogError(Exception):
 
 
 class PositionTaken(LogError):
-    """Somebody else wrote this position first; refresh and decide again."""
+    """Another writer took this position first; refresh and decide again."""
 
 
 class Ambiguous(LogError):
@@ -35,7 +36,7 @@ class Full(LogError):
 
 
 class RecordTooLarge(LogError):
-    """A record is larger than the log takes; `most` is what it takes, in bytes."""
+    """A record is larger than the log takes; `most` is the largest size, in bytes."""
 
     def __init__(self, size: int, most: int) -> None:
         super().__init__(f"a record of {size} bytes is too large, the log takes {most}")
@@ -62,7 +63,7 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """How far the log reaches, as told by the server that orders appends.
+    """The first and last position and the size of the log, by the server that orders appends.
 
     `first` and `last` are positions (last 0: empty), `size` and `size_max` bytes (0: no maximum).
     """
@@ -81,9 +82,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Durability(msgspec.Struct, frozen=True):
-    """What an acknowledgement is worth. `problems` is empty when it survives a power cut.
+    """The durability of acknowledged records. `problems` is empty when they survive a power cut.
 
-    Each problem is one sentence that names what is missing and how to mend it.
+    Each problem is one sentence with the missing condition and the remedy.
     """
 
     server_version: str
@@ -102,14 +103,14 @@ class Log(Protocol):
     async def append(self, payload: bytes, expected: int) -> int:
         """Store the payload at `expected + 1` and return that position once it is durable.
 
-        Raises Conflict, Ambiguous, Full, TooLarge, Unwritable, Unreachable, Lost.
+        Raises PositionTaken, Ambiguous, Full, RecordTooLarge, Unwritable, Unreachable, Lost.
         """
         ...
 
     async def write_trouble(self) -> str:
         """Return why servers report that they cannot write, empty when they do not; never raises.
 
-        A server whose disk is full answers no append, so its other reports have to be asked for.
+        A server whose disk is full answers no append, so its other reports are read.
         """
         ...
 
@@ -136,7 +137,7 @@ class Log(Protocol):
         ...
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Store a snapshot, all of it or nothing; the older of more than two goes."""
+        """Store a snapshot, whole or not at all; only the newest two stay."""
         ...
 
     async def load_snapshots(self) -> Sequence[Snapshot]:
@@ -152,9 +153,9 @@ class Log(Protocol):
         ...
 
     async def durability(self) -> Durability:
-        """Look at what the store promises about acknowledged records."""
+        """Return the durability of acknowledged records, by the servers' configuration."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections and followers; the stored log stays."""
+        """Close connections and followers; the stored log stays."""
         ...

@@ -1,8 +1,8 @@
 """The log in memory, for tests and simulation, with every failure a real log can show.
 
-A `MemoryStore` is what survives; any number of `MemoryLog` clients share one, as replicas share
-a stream, and a client may be dropped at any await as a killed process would be. Nothing here is
-random or looks at a clock: a `Faults` hook decides what goes wrong, call by call.
+A `MemoryStore` survives its clients; any number of `MemoryLog` clients share one, as replicas share
+a stream, and a client may be dropped at any await as a killed process would be. No code here reads
+a clock or draws a random number: a `Faults` hook decides the fault of each call.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from ledger.log.log_port import (
 )
 
 BATCH_ENTRIES_MAX: Final = 256
-"""Entries handed over at once."""
+"""Entries in one batch."""
 
 SNAPSHOTS_KEPT: Final = 2
-"""Older snapshots go when a new one is saved."""
+"""Snapshots that stay when a new one is saved."""
 
 DENIALS_KEPT: Final = 10_000
-"""Older denials expire."""
+"""Denials that stay; older ones expire."""
 
 
 class CallFate(Enum):
-    """What becomes of a call. Calls other than `append` know only the first and the second."""
+    """The outcome of a call. Calls other than `append` have only the first or the second."""
 
     DELIVERED = "delivered"
     UNREACHABLE = "unreachable"
@@ -59,33 +59,33 @@ NO_FAULT: Final = Fault()
 
 
 class Faults(Protocol):
-    """Decides what goes wrong."""
+    """Decides the fault of each call."""
 
     def strike(self, call: str) -> Fault:
-        """Return the fault of the next call, named as in `port.Log` (`append`, `extent`, …).
+        """Return the fault of the next call, named as in `log_port.Log` (`append`, `extent`, …).
 
-        `follow` and `read` ask once for every batch.
+        `follow` and `read` call it once for every batch.
         """
         ...
 
 
 class NoFaults:
-    """Nothing ever goes wrong."""
+    """Every call succeeds at once."""
 
     def strike(self, call: str) -> Fault:
-        """Return no fault, whatever the call."""
+        """Return no fault."""
         return NO_FAULT
 
 
 class MemoryStore:
-    """What survives all clients: records, snapshots, denials. `size_max` in bytes, 0 for none.
+    """The data that survives all clients: records, snapshots, denials.
 
-    `trouble` is what its server reports about its disk. Tests change `records`
-    directly to lose, cut or forge history.
+    `size_max` is in bytes, 0 for none. `trouble` is the report of its server about its disk. Tests
+    change `records` directly to lose, cut or forge history.
     """
 
     def __init__(self, *, size_max: int = 0, exists: bool = False) -> None:
-        """Make an empty store; `exists` says that its log was created before."""
+        """Make an empty store; `exists` when its log was created before."""
         self.exists = exists
         self.size_max = size_max
         self.trouble = ""
@@ -97,11 +97,11 @@ class MemoryStore:
 
     @property
     def size(self) -> int:
-        """Bytes of all records, with what a server counts beside them."""
+        """Bytes of all records, with the overhead that a server counts."""
         return sum(map(len, self.records)) + MESSAGE_BYTES * len(self.records)
 
     def store(self, payload: bytes, expected: int) -> int:
-        """Store a record at the position after `expected`. Raises Conflict, Full."""
+        """Store a record at the position after `expected`. Raises PositionTaken, Full."""
         if expected != len(self.records):
             raise PositionTaken(f"position {expected + 1}: the log ends at {len(self.records)}")
         if self.size_max and self.size + len(payload) + MESSAGE_BYTES > self.size_max:
@@ -111,7 +111,7 @@ class MemoryStore:
         return len(self.records)
 
     def store_late(self, payload: bytes, expected: int) -> None:
-        """Store a record that was on its way for long, if its position is still free."""
+        """Store a record that arrived late, if its position is still free."""
         if expected == len(self.records) and self.exists:
             self.store(payload, expected)
 
@@ -123,7 +123,7 @@ class MemoryStore:
         self.wake()
 
     def wake(self) -> None:
-        """Let everybody who waits for news look again."""
+        """Wake all clients that wait for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -133,7 +133,7 @@ class MemoryStore:
 
 
 class MemoryLog:
-    """One client of a store; implements `port.Log`."""
+    """One client of a store; implements `log_port.Log`."""
 
     def __init__(self, store: MemoryStore, faults: Faults | None = None) -> None:
         """Use a store, with faults decided by the hook."""
@@ -149,7 +149,7 @@ class MemoryLog:
         self._store.exists = True
 
     async def append(self, payload: bytes, expected: int) -> int:
-        """Store a record; see `port.Log`."""
+        """Store a record; see `log_port.Log`."""
         self._must_be_open()
         fault = self._faults.strike("append")
         await _pass(fault.before)
@@ -160,11 +160,11 @@ class MemoryLog:
         return position
 
     async def write_trouble(self) -> str:
-        """Return what the store was told to report."""
+        """Return the report that was set in the store."""
         return self._store.trouble
 
     async def extent(self) -> Extent:
-        """Return how far the log reaches."""
+        """Return the extent of the log."""
         await self._arrive("extent")
         self._must_exist()
         store = self._store
@@ -230,7 +230,7 @@ class MemoryLog:
                 yield batch
 
     async def durability(self) -> Durability:
-        """Say that memory keeps nothing."""
+        """Return that memory keeps no record."""
         await self._arrive("durability")
         return Durability("memory", None, 1, ("the log is in memory: use it for tests only",))
 
@@ -240,7 +240,7 @@ class MemoryLog:
         self._store.wake()
 
     def _deliver(self, payload: bytes, expected: int, fault: Fault) -> int:
-        """Let an append arrive, or not, as its fate says."""
+        """Store an append, or not, by its fate."""
         if fault.fate is CallFate.UNREACHABLE:
             raise Unreachable("the log cannot be reached")
         if fault.fate is CallFate.FULL:
@@ -265,7 +265,7 @@ class MemoryLog:
         ]
 
     async def _arrive(self, call: str) -> None:
-        """Let a call other than `append` meet its fault. Raises Unreachable."""
+        """Apply the fault of a call other than `append`. Raises Unreachable."""
         self._must_be_open()
         fault = self._faults.strike(call)
         await _pass(fault.before)
@@ -274,9 +274,9 @@ class MemoryLog:
         await _pass(fault.after)
 
     async def _delayed(self, call: str) -> bool:
-        """Let a follower meet its fault; False when it has to look again."""
+        """Apply the fault of a follower; False when it has to read again."""
         fault = self._faults.strike(call)
-        # Gives way even without a delay, or a fault that stays would never let others run.
+        # Yields even without a delay, because a permanent fault would block other tasks.
         await asyncio.sleep(fault.before + fault.after)
         return fault.fate is CallFate.DELIVERED and not self._closed
 

@@ -1,10 +1,10 @@
-"""Records: what one message of the log holds, and how it is sealed against change.
+"""Records: the content of one message of the log, and its seal against change.
 
-A record is everything decided together. On the wire it is the MessagePack array
+A record holds all events that were decided together. On the wire it is the MessagePack array
 `[schema, hash, body]`; `body` is a byte string that holds the array
 `[position, time, writer, nonce, previous, group, items]` and `hash` is SHA-256 over one byte of
 schema followed by the body. `previous` is the hash of the record before, 32 zero bytes at
-position 1. Each item is `[event, postings]`. docs/reference/log-format.md tells more.
+position 1. Each item is `[event, postings]`. See docs/reference/log-format.md.
 """
 
 import hashlib
@@ -26,22 +26,22 @@ RECORD_BYTES_MAX: Final = 1_048_576
 """The stream's largest message."""
 
 HEAD_BYTES_MAX: Final = 128
-"""What a record has beside its items, the writer's name and the nonce, at most."""
+"""Most bytes of a record beside its items, the writer's name and the nonce."""
 
 
 class NewerSchema(Exception):
-    """The log holds a record of a newer schema, or an event or cause, that is not known here."""
+    """The log holds a record of a newer schema, or an unknown event or cause."""
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One event with the postings it led to: `[line, delta, used after, …]`."""
+    """One event with its postings: `[line, delta, used after, …]`."""
 
     event: AnyEvent
     postings: Postings
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """The body of a record; `time` in µs of Unix time, `group` how many commands it answers."""
+    """The body of a record; `time` in µs of Unix time, `group` the number of its commands."""
 
     position: int
     time: int
@@ -53,7 +53,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Link(msgspec.Struct, frozen=True, array_like=True):
-    """The beginning of a record's body: what chains it to the record before."""
+    """The beginning of a record's body, which chains it to the record before."""
 
     position: int
     time: int
@@ -63,7 +63,7 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Mark(msgspec.Struct, frozen=True, array_like=True):
-    """The first element of every record there will ever be."""
+    """The first element of a record of any schema."""
 
     schema: int
 
@@ -83,7 +83,7 @@ def encode(record: Record) -> tuple[bytes, bytes]:
 
 
 def encode_item(item: Item) -> bytes:
-    """Return an item as it stands in its record."""
+    """Return the bytes of an item in its record."""
     return _encoder.encode(item)
 
 
@@ -96,28 +96,28 @@ def decode(payload: bytes) -> tuple[Record, bytes]:
     try:
         return _records.decode(body), digest
     except msgspec.ValidationError as error:
-        # The hash is right: this is what its writer wrote.
+        # The hash is right, so its writer wrote these bytes.
         position = _decoded(_links, body).position
         raise NewerSchema(
-            f"position {position}: the record is intact and holds what this gpuledger does not"
-            f" know ({error}): a newer version wrote it; upgrade gpuledger"
+            f"position {position}: the record is intact and holds data that this gpuledger cannot"
+            f" read ({error}): a newer version wrote it; upgrade gpuledger"
         ) from error
     except msgspec.MsgspecError as error:
         raise Lost(f"not an intact record: {error}") from error
 
 
 def decode_link(payload: bytes) -> tuple[Link, bytes]:
-    """Open only what chains a record to the one before. Returns `(link, hash)`; see `decode`."""
+    """Open only the link of a record to the one before. Returns `(link, hash)`; see `decode`."""
     body, digest = _open(payload)
     return _decoded(_links, body), digest
 
 
 def _open(payload: bytes) -> tuple[bytes, bytes]:
-    """Return `(body, hash)` of an intact record of a schema that is known."""
+    """Return `(body, hash)` of an intact record of a known schema."""
     schema = _decoded(_marks, payload).schema
     if schema > SCHEMA:
         raise NewerSchema(
-            f"the log holds records of schema {schema}, this gpuledger knows {SCHEMA}: upgrade it"
+            f"the log holds records of schema {schema}, this gpuledger reads {SCHEMA}: upgrade it"
         )
     _, digest, body = _decoded(_envelopes, payload)
     if _digest(schema, body) != digest:

@@ -1,4 +1,4 @@
-"""News: waiting until the ledger has moved on, for whoever would try again then."""
+"""A signal of this replica: its state has changed, so a waiting task may try again."""
 
 import asyncio
 import contextlib
@@ -6,25 +6,25 @@ import contextlib
 from ledger.log.ledger import StateView
 from ledger.log.records import Record
 
-LOOK_AGAIN_SECONDS = 1.0
-"""How often somebody who waits looks without news: the reason may lie with another replica."""
+WAIT_SECONDS_MAX = 1.0
+"""Longest wait without a record, because the cause of a wait may be in another replica."""
 
 
 class StateChangeSignal:
-    """Wakes everybody who waits, after each record that was applied."""
+    """Wakes all waiting tasks after each record that was applied."""
 
     def __init__(self, view: StateView) -> None:
-        """Hear of the records of a view from now on."""
+        """Subscribe to the records of a view."""
         self._moved = asyncio.Event()
-        view.subscribe(self._hear)
+        view.subscribe(self._record_applied)
 
     async def wait(self, seconds: float) -> None:
         """Return after the next record, or after so many seconds."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(seconds, LOOK_AGAIN_SECONDS)):
+            async with asyncio.timeout(min(seconds, WAIT_SECONDS_MAX)):
                 await self._moved.wait()
 
-    def _hear(self, record: Record) -> None:
-        """Wake who waits now; who comes later waits for the next record."""
+    def _record_applied(self, record: Record) -> None:
+        """Wake the tasks that wait now; later ones wait for the next record."""
         self._moved.set()
         self._moved = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Answers that need no decision: the ledger cannot decide now, and says why."""
+"""Denials of the ledger itself, which cannot decide now, with the reason."""
 
 import math
 
@@ -36,7 +36,7 @@ def full(reason: str) -> Denial:
 
 
 def in_reserve(shown: str) -> Denial:
-    """Return the answer to what is new while only the log's reserve is left; `shown`: how full."""
+    """Return the answer to a new promise in the log's reserve; `shown` is the size as text."""
     return Denial(
         Reason.LOG_FULL,
         f"the log has {shown}; what is left is kept for commits and releases",
@@ -67,12 +67,12 @@ def over_share(namespace: str, seconds: float) -> Denial:
 
 
 def overloaded(reason: str) -> Denial:
-    """Return the answer of a ledger that is asked more than it takes."""
+    """Return the answer of a ledger with a full queue."""
     return Denial(Reason.OVERLOADED, reason, transient=True, remedy=_LATER)
 
 
 def defective(problem: str) -> Denial:
-    """Return the answer to a command that meets a defect of ours; asking again does not help."""
+    """Return the answer to a command that meets a defect of gpuledger; a retry does not help."""
     return Denial(
         Reason.INTERNAL_ERROR,
         f"the decision contradicts the ledger's state: {problem}",

@@ -1,7 +1,7 @@
 """The embedded default: the real nats-server as a child process on the loopback interface.
 
 Promises: every acknowledged record is synced to the disk; only this store's password opens it;
-the server ends with its parent, even if the parent is killed; while it lives nobody else can
+the server ends with its parent, even if the parent is killed; while it lives no other process can
 start one on the same store; when it crashes it comes back on the same ports.
 """
 
@@ -27,7 +27,7 @@ POLL_SECONDS: Final = 0.02
 """How often a starting server is asked whether it is ready."""
 
 PORT_RETRY_SECONDS: Final = 0.25
-"""Wait before a port that somebody else took is tried again."""
+"""Pause before a port that another process took is tried again."""
 
 RESTARTS_MAX: Final = 5
 """A server that crashes more often than this in `RESTARTS_SECONDS` is given up."""
@@ -35,7 +35,7 @@ RESTARTS_MAX: Final = 5
 RESTARTS_SECONDS: Final = 60.0
 
 HEALTH_SECONDS: Final = 5.0
-"""How often a running server is asked whether it still stores."""
+"""How often a running server is asked whether it still stores records."""
 
 ROOM_BYTES: Final = 64 * 1024**2
 """Free disk from which on a server that could not write is started again."""
@@ -51,8 +51,8 @@ class ServerFailed(Exception):
 class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the store is, and how long to wait, in seconds.
 
-    `watched` starts the server below a helper that watches a pipe instead of by the kernel's
-    parent-death signal; it is how it works where there is no such signal.
+    `watched` starts the server below a helper that watches a pipe, instead of the kernel's
+    parent-death signal, as on systems without that signal.
     """
 
     store: Path
@@ -85,7 +85,7 @@ class EmbeddedServer:
 
     @property
     def address(self) -> ServerAddress:
-        """Where the server is and how to log in; known once it was started."""
+        """The address and login of the server; set by `start`."""
         assert self._address is not None, "the server was not started"
         return self._address
 
@@ -107,7 +107,7 @@ class EmbeddedServer:
             raise
 
     async def stop(self) -> None:
-        """End the server, gracefully first, and let go of the store."""
+        """End the server, gracefully first, and release the store."""
         self._stopping.set()
         await self._end()
         self._files.address.unlink(missing_ok=True)
@@ -146,7 +146,7 @@ class EmbeddedServer:
     async def keep_storing(self) -> None:
         """End a server that failed to write, once there is room, so that it is started again.
 
-        A nats-server that could not write refuses all writes from then on, whatever room there is.
+        A nats-server that could not write refuses all writes from then on, even with free disk.
         Runs beside `keep_running`, until cancelled.
         """
         while True:
@@ -176,7 +176,7 @@ class EmbeddedServer:
         self._files.keep_last_words()
         try:
             async with asyncio.timeout(self._settings.start_seconds):
-                while not await self._attempt():  # noqa: ASYNC110 (nothing tells a port is free)
+                while not await self._attempt():  # noqa: ASYNC110 (no event reports a free port)
                     await asyncio.sleep(PORT_RETRY_SECONDS)
         except TimeoutError as error:
             await self._end()
@@ -230,7 +230,7 @@ class EmbeddedServer:
         return None
 
     def _publish(self, ports: _Ports, pid: int) -> None:
-        """Remember the ports for a restart and tell other commands where the server is."""
+        """Keep the ports for a restart, and write the address file for other commands."""
         url, monitor = ports.nats[0], ports.monitoring[0]
         self._listen, self._monitor = url.split("//")[1], monitor.split("//")[1]
         self._address = ServerAddress(

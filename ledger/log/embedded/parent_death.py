@@ -1,6 +1,7 @@
 """Run a program that ends with its parent, even when the parent is killed.
 
-Started as `python -I tether.py exec|watch PARENT PROGRAM ARGUMENT…`; imports nothing of gpuledger.
+Started as `python -I parent_death.py exec|watch PARENT PROGRAM ARGUMENT…`; imports nothing of
+gpuledger.
 
 `exec` (Linux): ask the kernel for SIGTERM when the parent ends, then become the program. The
 kernel ties this to the *thread* that started this process, so that one has to live as long as
@@ -30,7 +31,7 @@ def become(parent: int, command: list[str]) -> NoReturn:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    # The parent may have ended before the kernel knew that we care.
+    # The parent may have ended before the signal was requested.
     if os.getppid() != parent:
         raise SystemExit(PARENT_GONE)
     os.execv(command[0], command)
@@ -56,7 +57,7 @@ def _end_with_input(child: subprocess.Popen[bytes]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run as the module head says."""
+    """Run as described at the top of the module."""
     mode, parent, *command = arguments
     if mode == "exec":
         become(int(parent), command)

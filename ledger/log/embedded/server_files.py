@@ -28,7 +28,7 @@ class BinaryMissing(Exception):
 
 
 class ServerAddress(msgspec.Struct, frozen=True):
-    """Where an embedded server is; `pid` is the server's, `parent` that of who started it."""
+    """The address of an embedded server, its `pid`, and that of its `parent`."""
 
     url: str
     monitor_url: str
@@ -45,12 +45,12 @@ class ServerFiles(msgspec.Struct, frozen=True):
 
     @property
     def lock(self) -> Path:
-        """What is locked while a server runs."""
+        """The file that is locked while a server runs."""
         return self.store / "lock"
 
     @property
     def address(self) -> Path:
-        """Where other commands find the running server."""
+        """The address of the running server, for other commands."""
         return self.store / "nats.json"
 
     @property
@@ -60,7 +60,7 @@ class ServerFiles(msgspec.Struct, frozen=True):
 
     @property
     def configuration(self) -> Path:
-        """What the server is started with."""
+        """The configuration of the server."""
         return self.store / "nats.conf"
 
     @property
@@ -70,7 +70,7 @@ class ServerFiles(msgspec.Struct, frozen=True):
 
     @property
     def ports(self) -> Path:
-        """The directory where the server says which ports it got."""
+        """The directory where the server writes its ports."""
         return self.store / "nats.ports"
 
     @property
@@ -80,7 +80,7 @@ class ServerFiles(msgspec.Struct, frozen=True):
 
     @property
     def errors(self) -> Path:
-        """What the server says before it has a log."""
+        """The output of the server before it has a log."""
         return self.store / "nats-server.err"
 
     def keep_last_words(self) -> None:
@@ -90,7 +90,7 @@ class ServerFiles(msgspec.Struct, frozen=True):
                 path.replace(path.with_name(f"{path.name}.previous"))
 
     def log_tail(self) -> str:
-        """Return the end of what the server said, for an error message."""
+        """Return the end of the server's output, for an error message."""
         said = [
             path.read_text(errors="replace") for path in (self.errors, self.log) if path.exists()
         ]
@@ -116,7 +116,7 @@ def binary() -> Path:
 def password(files: ServerFiles) -> str:
     """Return the store's password, made at first use and wherever the file holds none.
 
-    Nothing depends on the old one: a server learns it anew at every start.
+    No data depends on the old one, because a server reads it at every start.
     """
     try:
         found = files.password.read_text(encoding="ascii").strip()
@@ -151,7 +151,7 @@ def write_configuration(files: ServerFiles, listen: str, monitor: str) -> None:
 def read_address(store: Path) -> ServerAddress | None:
     """Return the address of the server that runs, or ran and was killed, in a store directory.
 
-    None when there is none; raises ValueError naming the file when it cannot be understood.
+    None when there is none. Raises ValueError naming the file when it is invalid.
     """
     path = ServerFiles(store).address
     try:
@@ -174,7 +174,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def _quoted(text: str) -> str:
-    """Write a string of the configuration, which is UTF-8 and knows no `\\u` escapes."""
+    """Write a string of the configuration, which is UTF-8 and has no `\\u` escapes."""
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""The lock on a store directory: one nats-server at a time, and nobody while an orphan lives.
+"""The lock on a store directory: one nats-server at a time, and none while an orphan lives.
 
 It is an flock whose descriptor the server inherits. So it lasts as long as the server does, even
 when the process that took it was killed, and it never outlives both.
@@ -19,14 +19,14 @@ class StoreBusy(Exception):
 
 
 class StoreLock:
-    """A held lock; `descriptor` is what a child inherits."""
+    """A held lock; a child inherits its `descriptor`."""
 
     def __init__(self, descriptor: int) -> None:
         """Own a descriptor that holds the lock."""
         self.descriptor = descriptor
 
     def release(self) -> None:
-        """Let go; a child that inherited the descriptor still holds the lock."""
+        """Release it; a child that inherited the descriptor still holds the lock."""
         os.close(self.descriptor)
 
 

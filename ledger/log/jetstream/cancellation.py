@@ -1,8 +1,7 @@
-"""Cancellation that is not lost.
+"""Reliable cancellation around `asyncio.wait_for`, which nats-py uses for every request.
 
-`asyncio.wait_for`, which nats-py uses for every request, forgets in Python 3.11 that its task was
-cancelled when the answer has arrived at the same moment. A task that goes on for ever then goes on
-for ever, and whoever cancelled it and waits for its end, a service that stops, waits as long.
+In Python 3.11 it swallows a cancellation when the answer arrives at the same moment. An endless
+task then never ends, and a stopping service that cancelled it waits for ever.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ T = TypeVar("T")
 
 
 async def reraise_cancelled(waiting: Awaitable[T]) -> T:
-    """Wait, and raise CancelledError when the task was cancelled meanwhile, whoever forgot it."""
+    """Wait, and raise CancelledError when the task was cancelled meanwhile."""
     task = asyncio.current_task()
     assert task is not None, "a coroutine runs in a task"
     before = task.cancelling()

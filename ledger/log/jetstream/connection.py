@@ -1,11 +1,11 @@
-"""One connection to NATS: deadlines, errors that say what happened, the JetStream API.
+"""One connection to NATS: deadlines, errors with their causes, the JetStream API.
 
-Promises: a call ends within its deadline; `Unreachable` means that nothing was sent or nobody
-was there to take it; a request without an answer is a TimeoutError, and only the caller knows
-what that means. While disconnected nothing is buffered, so that no record is sent long after
-its writer gave up. The client reconnects for ever, and a client that closed itself (it does so
-when a server rejects it in passing) is replaced by a new one at the next call. When a file with
-credentials changes, a new client takes the place of the old one, which first ends what it began.
+Promises: a call ends within its deadline; `Unreachable` means that nothing was sent, or no
+subscriber received it; a request without an answer is a TimeoutError, whose meaning depends on
+the caller. While disconnected nothing is buffered, so that no record is sent long after
+its writer gave up. The client reconnects for ever. A client that closed itself (it does so
+when a server rejects it temporarily) is replaced at the next call. When a file with credentials
+changes, a new client replaces the old one, which first ends its open requests.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ PING_SECONDS: Final = 5
 """A silent connection is found dead after about two of these."""
 
 ERRORS_MAX: Final = 4
-"""Different errors of the client that are remembered to explain why nothing works."""
+"""Different errors of the client that are kept to explain a failed connection."""
 
 ERROR_SECONDS: Final = 30.0
 """The same error is logged at most once in so long."""
 
 LOOK_SECONDS: Final = 5.0
-"""How often the files with credentials are looked at."""
+"""How often the files with credentials are checked."""
 
 Receive = Callable[[Msg], Awaitable[None]]
 """Takes one message of a subscription."""
@@ -61,7 +61,7 @@ _UNSENT: Final = (
 
 
 _NO_GREETING: Final = ("expecting INFO", "info message")
-"""Words of the client's errors about a server that sends something else than NATS, or nothing."""
+"""Words of the client's errors about a server that does not send NATS, or nothing."""
 
 _NOT_NATS: Final = (
     "accepts connections and does not speak NATS: it is another service's port, or a server that"
@@ -69,7 +69,7 @@ _NOT_NATS: Final = (
 )
 
 _OWN_API: Final = "$JS.API"
-"""JetStream's API of the servers connected to."""
+"""The subject prefix of JetStream's API of the connected servers."""
 
 
 _json: Final = msgspec.json.Encoder()
@@ -82,7 +82,7 @@ class NatsConnection:
     def __init__(self, access: Access, deadline: float, *, domain: str | None = None) -> None:
         """Prepare a connection whose calls take at most `deadline` seconds each.
 
-        With a domain, JetStream's API is asked there, across leaf nodes if need be.
+        With a domain, JetStream's API of that domain is used, across leaf nodes if need be.
         """
         self.access = access
         self.deadline = deadline
@@ -131,7 +131,7 @@ class NatsConnection:
     ) -> bytes:
         """Send a request and return the answer's payload, within the connection's deadline or ours.
 
-        Raises Unreachable when it was not taken by anybody, TimeoutError when no answer came.
+        Raises Unreachable without a subscriber, TimeoutError when no answer came.
         """
         client = await self.client()
         try:
@@ -144,13 +144,15 @@ class NatsConnection:
                 )
             )
         except nats.errors.NoRespondersError as error:
-            raise NoResponders(self._unreachable(f"{subject}: {self._nobody()}")) from error
+            raise NoResponders(
+                self._unreachable(f"{subject}: {self._no_responders_cause()}")
+            ) from error
         except _UNSENT as error:
             raise Unreachable(self._unreachable(f"{subject}: {plainly(error)}")) from error
         return answer.data
 
     async def publish(self, subject: str, payload: bytes) -> None:
-        """Send a message that nobody acknowledges. Raises Unreachable."""
+        """Send a message without acknowledgement. Raises Unreachable."""
         client = await self.client()
         try:
             await client.publish(subject, payload)
@@ -182,8 +184,8 @@ class NatsConnection:
     async def api(self, verb: str, body: Any = None, *, near: bool = False) -> bytes:
         """Call JetStream's API (`STREAM.INFO.X`) and return its answer, JSON.
 
-        `near` asks that of the servers connected to, whatever the domain. Raises ApiError,
-        NobodyThere, and Unreachable when no answer came within the deadline.
+        `near` uses that of the connected servers, even with a domain. Raises ApiError,
+        NoResponders, and Unreachable when no answer came within the deadline.
         """
         subject = f"{_OWN_API if near else self._prefix}.{verb}"
         payload = b"" if body is None else _json.encode(body)
@@ -197,12 +199,12 @@ class NatsConnection:
         return answer
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back when the connection was made anew or closed; returns what takes this back."""
+        """Call back when the connection was made again or closed; returns the unsubscribe call."""
         self._watchers.add(callback)
         return lambda: self._watchers.discard(callback)
 
     async def close(self) -> None:
-        """Let go of the connection; calls that wait for an answer run into their deadline."""
+        """Close the connection; calls that wait for an answer run into their deadline."""
         self._closing = True
         self._tell()
         for task in tuple(self._tasks):
@@ -219,7 +221,7 @@ class NatsConnection:
         self._subscribed[subject] = await client.subscribe(subject, cb=receive)
 
     async def _revive(self) -> None:
-        """Replace a client that closed itself; all who want it wait for the same one."""
+        """Replace a client that closed itself; all callers wait for the same one."""
         try:
             async with asyncio.timeout(self.deadline), self._reviving:
                 self._check_open()
@@ -230,9 +232,9 @@ class NatsConnection:
             raise self._no_connection() from error
 
     async def _dial(self) -> None:
-        """Make a client, which is nobody's until it is connected and subscribed to everything.
+        """Make a client, and publish it once it is connected and has all subscriptions.
 
-        Whoever subscribed on it before that would be subscribed twice.
+        A subscription on it before that would be made twice.
         """
         marks = nats_credentials.marks(self.access.files)
         client = await self._connected(tuple(self._subscriptions))
@@ -266,7 +268,7 @@ class NatsConnection:
         task.add_done_callback(self._tasks.discard)
 
     async def _keep_fresh(self) -> None:
-        """Use what the files with credentials hold, soon after they were replaced."""
+        """Use changed credentials soon after their files were replaced."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             marks = nats_credentials.marks(self.access.files)
@@ -278,9 +280,9 @@ class NatsConnection:
                 _log.warning("nats_credentials_not_renewed", reason=plainly(error))
 
     async def _renew(self, marks: nats_credentials.Marks) -> None:
-        """Let a new client take the place of one that works. Raises Unreachable.
+        """Replace a working client by a new one. Raises Unreachable, and changes nothing then.
 
-        Nothing changes then. A message may reach neither of the two, as when a server restarts;
+        A message may reach neither of the two, as when a server restarts;
         none reaches both.
         """
         async with self._reviving:
@@ -296,7 +298,7 @@ class NatsConnection:
         _log.info("nats_credentials_renewed", servers=self._servers())
 
     async def _retire(self, client: Client) -> None:
-        """Close a client when all that was asked of it has had its time."""
+        """Close a client after the deadlines of its open requests."""
         try:
             await asyncio.sleep(self.deadline)
         finally:
@@ -307,7 +309,7 @@ class NatsConnection:
             raise Unreachable("the connection to NATS was closed by this process")
 
     def _options(self, client: Client) -> dict[str, Any]:
-        """Return what a client is made with. Reads files; raises CredentialsError."""
+        """Return the options of a client. Reads files; raises CredentialsError."""
         access = self.access
         user, password = access.user, access.password
         if access.login:
@@ -340,7 +342,7 @@ class NatsConnection:
         }
 
     async def _on_error(self, error: Exception) -> None:
-        # `asyncio.wait_for` in Python 3.11 may forget that this task was cancelled; the client's
+        # `asyncio.wait_for` in Python 3.11 may swallow the cancellation of this task; the client's
         # endless loop of attempts would then go on after its deadline.
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -362,14 +364,14 @@ class NatsConnection:
         _log.info("nats_reconnected", servers=self._servers())
 
     def _no_connection(self) -> Unreachable:
-        """Return the error of a connection that could not be made, by what the client met."""
+        """Return the error of a connection that could not be made, by the client's errors."""
         return unreachable_class(self._errors)(self._unreachable("no connection"))
 
     def _unreachable(self, what: str) -> str:
         return f"NATS at {self._servers()}: {'; '.join((what, *self._errors))}"
 
-    def _nobody(self) -> str:
-        """Say what it means that nobody takes a subject, although the servers work."""
+    def _no_responders_cause(self) -> str:
+        """Return the likely cause when no client subscribes to a subject of working servers."""
         if self.domain is None:
             return "no responders"
         return (
@@ -378,7 +380,7 @@ class NatsConnection:
         )
 
     def _servers(self) -> str:
-        """Name the servers without what may be secret in their addresses."""
+        """Return the servers' addresses without secrets."""
         return ", ".join(server.rsplit("@", 1)[-1] for server in self.access.servers)
 
 

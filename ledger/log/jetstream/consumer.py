@@ -1,10 +1,10 @@
 """Reading a stream in order: a push consumer with flow control, made again whenever it breaks.
 
 Promises: entries come in the order of their positions, each once; a contiguous stream that skips
-a position raises `Lost`. What the client holds is bounded by the server's flow control: the next
-window is asked for only when the last one was taken.
+a position raises `Lost`. The server's flow control bounds the client's memory: the next window is
+requested only when the last one was taken.
 
-The client library's own ordered consumer is not used: it does not know JetStream domains, and
+The client library's own ordered consumer is not used: it does not support JetStream domains, and
 when it cannot be made again after a restart of the server it stays silent for ever.
 """
 
@@ -25,19 +25,19 @@ from ledger.log.jetstream.nats_errors import ApiError
 from ledger.log.log_port import Extent, LogEntry, Lost, Unreachable
 
 BATCH_ENTRIES_MAX: Final = 512
-"""Entries handed over at once, so that whoever folds them lets others run in between."""
+"""Entries in one batch, so that a fold yields to other tasks in between."""
 
 HEARTBEAT_SECONDS: Final = 1
-"""How often the server says that there is nothing new."""
+"""How often the server sends a heartbeat without entries."""
 
 SILENCE_SECONDS_MAX: Final = 3.5
-"""A consumer that was not heard for so long is made again."""
+"""A consumer without a message for so long is made again."""
 
 RETRY_SECONDS: Final = 0.25
 """Wait between two attempts to make a consumer that lives on without end."""
 
 STALE_LEADER_SECONDS: Final = 15
-"""A replicated stream's cut-off leader may tell an old extent until it notices, about 10 s."""
+"""A replicated stream's cut-off leader may report an old extent for about 10 s."""
 
 _NANOSECONDS: Final = 1_000_000_000
 _STALLED: Final = "Nats-Consumer-Stalled"
@@ -102,10 +102,10 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Log
 
 
 async def must_exist(stream: Stream, position: int) -> None:
-    """Tell a record that is gone from a server that is silent.
+    """Distinguish a lost record from a silent server.
 
     A server whose files were cut still announces the old end, and a consumer then waits for ever
-    for what is not there. A replicated stream is not judged so: the one that answers may be a
+    for missing records. A replicated stream is not judged so, because the answer may come from a
     leader that was cut off. Raises Lost, Unreachable.
     """
     if not stream.contiguous or stream.replicas > 1:
@@ -122,13 +122,13 @@ async def must_exist(stream: Stream, position: int) -> None:
 
 
 async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[list[LogEntry], None]:
-    """Yield what one consumer delivers from `first` on until it breaks.
+    """Yield the entries of one consumer from `first` on until it breaks.
 
     Raises Unreachable, and Lost when the stream does not reach the position `seen`.
     """
     extent = await confirmed(stream, first, seen)
     if not stream.contiguous and first > extent.last + 1:
-        # A younger stream of the same name: everything in it is unseen.
+        # A younger stream of the same name: all its entries are new.
         first = 1
     consumer = _Consumer(stream, first)
     forget = stream.connection.on_change(consumer.distrust)
@@ -145,7 +145,7 @@ async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[lis
 
 
 async def confirmed(stream: Stream, first: int, seen: int) -> Extent:
-    """Check that a contiguous stream has `first` … `seen`; return how far the stream reaches.
+    """Check that a contiguous stream has `first` … `seen`; return the stream's extent.
 
     Raises Lost, Unreachable.
     """
@@ -165,7 +165,7 @@ async def confirmed(stream: Stream, first: int, seen: int) -> Extent:
 
 
 class _Consumer:
-    """One ephemeral push consumer: what it delivered, and whether it still can be believed."""
+    """One ephemeral push consumer, its delivered entries, and whether they are consistent."""
 
     def __init__(self, stream: Stream, first: int) -> None:
         self._stream = stream
@@ -196,7 +196,7 @@ class _Consumer:
             raise Unreachable(f"stream {self._stream.name}: {error}") from error
 
     async def take(self) -> list[LogEntry]:
-        """Wait for entries; an empty list says that the consumer has to be made again.
+        """Wait for entries; an empty list when the consumer has to be made again.
 
         Raises Lost.
         """
@@ -217,7 +217,7 @@ class _Consumer:
         return batch
 
     async def detach(self) -> None:
-        """Let go of the subscription; the server drops a consumer that nobody listens to."""
+        """Unsubscribe; the server drops a consumer without a subscriber."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None and not self._stream.connection.closed:
             try:
@@ -226,7 +226,7 @@ class _Consumer:
                 return
 
     def distrust(self) -> None:
-        """Give the consumer up: the connection changed, and with it what the server remembers."""
+        """Give the consumer up, because the server may have dropped it with the connection."""
         self._broken = True
         self._news.set()
 
@@ -266,7 +266,7 @@ class _Consumer:
             await self._open_window()
 
     async def _open_window(self) -> None:
-        """Tell the server that everything it sent was taken."""
+        """Acknowledge the window to the server: all its entries were taken."""
         window, self._window = self._window, ""
         try:
             await self._stream.connection.publish(window, b"")

@@ -1,8 +1,8 @@
-"""A log in another JetStream domain: nothing nearer may catch what is meant for it.
+"""A log in another JetStream domain: no stream of a nearer server may take its records.
 
-A leaf node may have streams of its own. One on the ledger's subjects would take records as well,
-and answer for them: two logs, each with a part of the truth. Such a stream is what remains of a
-service that was started there before it was told the domain.
+A leaf node may have streams of its own. One on the ledger's subjects would store records as well,
+and acknowledge them: two logs, each with a part of the records. Such a stream remains from a
+service that was started there before its domain was configured.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ _NOT_ENABLED: Final = (10039, 10076)
 
 
 class Captured(LogError):
-    """A stream of the servers connected to takes what is meant for a log in another domain."""
+    """A stream of the connected servers takes the records of a log in another domain."""
 
 
 class _Account(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class _Streams(msgspec.Struct, frozen=True):
 
 
 async def must_be_clear(connection: NatsConnection, names: StreamNames) -> None:
-    """Check that no stream stands between the servers connected to and a shard's log.
+    """Check that no stream takes records between the connected servers and a shard's log.
 
     Costs nothing where the log is in no other domain than theirs. Raises Captured naming the
     streams and the remedy, Unreachable.
@@ -52,7 +52,7 @@ async def must_be_clear(connection: NatsConnection, names: StreamNames) -> None:
 
 
 async def _own_domain(connection: NatsConnection) -> str | None:
-    """Return the domain of the servers connected to; None when they have no JetStream."""
+    """Return the domain of the connected servers; None when they have no JetStream."""
     try:
         answer = await connection.api("INFO", near=True)
     except NoResponders:

@@ -1,7 +1,8 @@
-"""The durability gate: what has to be true before an acknowledgement survives a power cut.
+"""Durability: the conditions under which an acknowledged record survives a power cut.
 
 With NATS' defaults every write acknowledged in the last two minutes is lost when the power goes,
-on one server and on three. So the ledger looks, and says in one sentence each what is missing.
+on one server and on three. So the ledger checks the servers, and returns one sentence for each
+missing condition.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ async def inspect(
 
 
 def _agreed(answers: Sequence[bool | None]) -> bool | None:
-    """Return what all servers say; None when there is none, or one did not say."""
+    """Return the answer on which all servers agree; None without servers, or without an answer."""
     if False in answers:
         return False
     if not answers or None in answers:

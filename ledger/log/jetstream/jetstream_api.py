@@ -1,6 +1,6 @@
 """JetStream's API as far as the ledger needs it: streams found, made, compared; messages got.
 
-Whatever is asked here is answered by the stream's leader.
+The stream's leader answers all requests of this module.
 """
 
 import re
@@ -74,9 +74,9 @@ async def store(
     payload: bytes,
     headers: Mapping[str, str] | None = None,
 ) -> Ack:
-    """Send a message to a stream and wait until it says what became of it.
+    """Send a message to a stream and wait for its answer.
 
-    Raises Unreachable when it was not taken, TimeoutError when no answer came, and
+    Raises Unreachable without a stream, TimeoutError when no answer came, and
     msgspec.MsgspecError when the answer cannot be read.
     """
     return _acks.decode(await connection.request(subject, payload, headers))
@@ -85,7 +85,7 @@ async def store(
 async def message(
     connection: NatsConnection, stream: str, wanted: dict[str, object]
 ) -> Stored | None:
-    """Get one message, chosen as the API's MSG.GET says; None when there is none.
+    """Get one message, chosen by the fields of the API's MSG.GET; None when there is none.
 
     Raises Lost when the stream is missing, Unreachable.
     """
@@ -99,21 +99,22 @@ async def message(
 
 
 async def extent(connection: NatsConnection, stream: str) -> Extent:
-    """Ask how far a stream reaches. Raises Lost when it is missing, Unreachable."""
+    """Return the extent of a stream. Raises Lost when it is missing, Unreachable."""
     info = await _info(connection, stream)
     state = info.state
     return Extent(state.first_seq, state.last_seq, state.bytes, max(info.config.max_bytes, 0))
 
 
 async def configuration(connection: NatsConnection, stream: str) -> StreamConfig:
-    """Ask how a stream is configured. Raises Lost when it is missing, Unreachable."""
+    """Return the configuration of a stream. Raises Lost when it is missing, Unreachable."""
     return (await _info(connection, stream)).config
 
 
 async def version(connection: NatsConnection, stream: str) -> tuple[int, int, int]:
-    """Ask which version of the server leads a stream; it need not be the one connected to.
+    """Return the version of the server that leads a stream, which may be another server.
 
-    Zeros stand for one too old to say. Raises Lost when the stream is missing, Unreachable.
+    It is zeros for a server too old to report it. Raises Lost when the stream is missing,
+    Unreachable.
     """
     info = _served_infos.decode(await _info_answer(connection, stream))
     told = _VERSION.match(info.config.metadata.get(_SERVER_VERSION, ""))
@@ -121,7 +122,7 @@ async def version(connection: NatsConnection, stream: str) -> tuple[int, int, in
 
 
 async def ensure(connection: NatsConnection, wanted: StreamConfig, *, create: bool) -> None:
-    """Find a stream, or create it if that is allowed, and compare what the server made of it.
+    """Find a stream, or create it if that is allowed, and compare its configuration.
 
     Raises Lost when it is missing, ConfigurationDrift, Unreachable.
     """
@@ -140,14 +141,14 @@ async def ensure(connection: NatsConnection, wanted: StreamConfig, *, create: bo
 
 
 async def adjust(connection: NatsConnection, wanted: StreamConfig) -> dict[str, int]:
-    """Change the size and the age of a stream to what is wanted; returns what was changed.
+    """Change the size and the age of a stream to the wanted ones; returns the changed fields.
 
     Raises Lost when it is missing, ApiError when the server refuses, Unreachable.
     """
     answer = await _info_answer(connection, wanted.name)
     changes = streams.adjustments(wanted, _infos.decode(answer).config)
     if changes:
-        # All of it has to be sent: the server takes what is left out for its default.
+        # All fields have to be sent, because the server replaces a missing one by its default.
         whole = msgspec.json.decode(answer)["config"]
         await connection.api(f"STREAM.UPDATE.{wanted.name}", whole | changes)
     return changes

@@ -1,8 +1,8 @@
 """The log on NATS JetStream.
 
-An append is a request on the log's subject that carries the position it was decided at; the
-server stores it only there. Positions are the stream's own sequence numbers. Everything that has
-to be fresh is asked of the stream's leader, never of a replica that may be behind.
+An append is a request on the log's subject with its expected position; the server stores it only
+there. Positions are the stream's own sequence numbers. Fresh data is read from the stream's leader,
+never from a replica that may be behind.
 """
 
 import asyncio
@@ -50,13 +50,13 @@ from ledger.log.log_port import (
 from ledger.log.records import RECORD_BYTES_MAX
 
 SNAPSHOTS_KEPT: Final = 2
-"""Older snapshots go when a new one is complete."""
+"""Snapshots that stay when a new one is complete."""
 
 TROUBLE_SECONDS: Final = 1.0
 """How long a monitoring port may take to report whether its server can write."""
 
 _WRONG_LAST_SEQUENCE: Final = (10071, 10164)
-"""The second is what a replicated stream says while another append is under way."""
+"""The second is the code of a replicated stream while another append is in progress."""
 
 _STREAM_MISMATCH: Final = 10060
 _STORE_FAILED: Final = 10077
@@ -86,7 +86,7 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JetStreamLog:
-    """`port.Log` on one shard's streams. Make one with `connect`, then `open` it."""
+    """`log_port.Log` on one shard's streams. Make one with `connect`, then `open` it."""
 
     def __init__(self, connection: NatsConnection, settings: JetStreamSettings) -> None:
         """Use a connection; `close` closes it."""
@@ -106,9 +106,9 @@ class JetStreamLog:
         return cls(connection, settings)
 
     async def open(self, *, create: bool) -> None:
-        """Find or create the streams and compare their configuration with what is needed.
+        """Find or create the streams and compare their configuration with the needed one.
 
-        The log itself is created only when `create` says so: a log that existed before and is
+        The log itself is created only with `create`: a log that existed before and is
         missing now was lost. Snapshots and denials are disposable and created when missing.
         Raises Lost, ConfigurationDrift, domains.Captured, Unreachable.
         """
@@ -119,10 +119,10 @@ class JetStreamLog:
             await jetstream_api.ensure(self.connection, one, create=True)
 
     async def adjust(self) -> None:
-        """Have the streams as large, and denials kept as long, as the settings say now.
+        """Set the streams' sizes and the retention of denials to the current settings.
 
-        For the service only: a command need not know its settings. A server that refuses, for want
-        of disk space, leaves all as it was. Raises Lost, Unreachable.
+        For the service only, because a command may run without its settings. A server that refuses,
+        for want of disk space, changes nothing. Raises Lost, Unreachable.
         """
         for wanted in self._wanted():
             try:
@@ -134,7 +134,7 @@ class JetStreamLog:
                     _log.info("stream_adjusted", stream=wanted.name, **changes)
 
     async def append(self, payload: bytes, expected: int) -> int:
-        """Store a record; see `port.Log`."""
+        """Store a record; see `log_port.Log`."""
         client = await self.connection.client()
         # A server closes the connection of a client that sends more than its max_payload.
         most = min(RECORD_BYTES_MAX, client.max_payload) - HEADERS_BYTES_MAX
@@ -159,7 +159,7 @@ class JetStreamLog:
         if self.connection.domain not in (None, ack.domain):
             raise Lost(
                 f"position {expected + 1} was stored in domain {ack.domain or '(none)'} instead of"
-                f" {self.connection.domain}: remove the stream {ack.stream} from the former"
+                f" {self.connection.domain}: remove the stream {ack.stream} from that domain"
             )
         if ack.seq != expected + 1 or ack.stream != self.names.log:
             raise Lost(
@@ -169,7 +169,7 @@ class JetStreamLog:
         return ack.seq
 
     async def write_trouble(self) -> str:
-        """Ask the servers' monitoring ports; what most of them report about the log counts."""
+        """Read the servers' monitoring ports; the majority decides whether the log is writable."""
         urls = self.settings.monitor_urls
         found = await asyncio.gather(
             *(server_monitoring.write_error(url, TROUBLE_SECONDS) for url in urls)
@@ -184,11 +184,11 @@ class JetStreamLog:
         )
 
     async def extent(self) -> Extent:
-        """Ask the leader how far the log reaches."""
+        """Return the log's extent, from the leader."""
         return await jetstream_api.extent(self.connection, self.names.log)
 
     async def get(self, position: int) -> bytes | None:
-        """Ask the leader for one record."""
+        """Return one record, from the leader."""
         if position < 1:
             return None
         if self.connection.domain is not None and self.settings.consumers:
@@ -197,7 +197,7 @@ class JetStreamLog:
         return found.data if found is not None else None
 
     async def _delivered(self, position: int) -> bytes | None:
-        """Have one record delivered as it is.
+        """Return one record by a delivery without JSON.
 
         The API wraps it in JSON, a third larger. Between two servers such a message may be above
         `max_payload`, and a leaf node closes its connection over it.
@@ -244,7 +244,7 @@ class JetStreamLog:
         return sorted(loaded, key=lambda snapshot: snapshot.position, reverse=True)[:SNAPSHOTS_KEPT]
 
     async def publish_denial(self, payload: bytes) -> None:
-        """Send a denial; whether it is stored is not waited for."""
+        """Send a denial without waiting for its acknowledgement."""
         await self.connection.publish(self.names.denials_subject, payload)
 
     def follow_denials(self, first: int) -> AsyncIterator[Sequence[LogEntry]]:
@@ -252,7 +252,7 @@ class JetStreamLog:
         return consumer.follow(self._denials, first)
 
     async def durability(self) -> Durability:
-        """Ask the servers what an acknowledgement is worth."""
+        """Return the durability of acknowledged records, by the servers' configuration."""
         found = await jetstream_api.configuration(self.connection, self.names.log)
         return await durability.inspect(
             await jetstream_api.version(self.connection, self.names.log),
@@ -320,14 +320,15 @@ class JetStreamLog:
 
 
 def _refusal(problem: ApiProblem, position: int) -> LogError:
-    """Turn the server's answer to an append into what the writer must do about it."""
+    """Turn the server's answer to an append into the error that the writer handles."""
     code = problem.err_code
     text = f"position {position}: {problem.description} (JetStream error {code})"
     if code in _WRONG_LAST_SEQUENCE:
         return PositionTaken(text)
     if code in (_STREAM_MISMATCH, jetstream_api.STREAM_NOT_FOUND):
         return Lost(text)
-    # The same code stands for any failure of the store; only these two say "nothing was stored".
+    # The same code is used for any failure of the store; only these two mean that nothing was
+    # stored.
     if code == _STORE_FAILED and "exceeded" in problem.description:
         return Full(f"{text}: raise the log's max_bytes")
     if code in _NO_ROOM:

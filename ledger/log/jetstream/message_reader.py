@@ -1,8 +1,8 @@
 """Reading a stream in order by single requests, for readers that may make no consumers.
 
 A consumer delivers to a subject of its maker's choice, and goes on doing so when its maker has
-gone. So agents of nodes may not make one, and ask for each record. They hear on the subject of news
-that there are more, and ask for the extent from time to time, because news can be lost.
+gone. So agents of nodes may not make one, and request each record. They receive append notices of
+new records, and request the extent from time to time, because notices can be lost.
 
 Promises: as those of `ledger.log.jetstream.consumer`. At most `WINDOW` requests are under way at
 once.
@@ -23,7 +23,7 @@ WINDOW: Final = 32
 """Requests under way at once; an answer may be a third larger than the largest record."""
 
 LOOK_SECONDS: Final = 2.0
-"""How often the extent is asked for without news."""
+"""How often the extent is requested without notices."""
 
 _DIGITS_MAX: Final = 20
 
@@ -44,7 +44,7 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Log
 async def follow(stream: Stream, first: int, news: str) -> AsyncGenerator[list[LogEntry], None]:
     """Yield entries of a contiguous stream from `first` on, until the connection closes.
 
-    `news` is the subject on which replicas publish how far the log is. Raises Lost.
+    `news` is the subject on which replicas publish the end of the log. Raises Lost.
     """
     position = max(first, 1)
     async with contextlib.AsyncExitStack() as stack:
@@ -62,7 +62,7 @@ async def follow(stream: Stream, first: int, news: str) -> AsyncGenerator[list[L
 
 
 async def _window(stream: Stream, first: int, last: int) -> list[LogEntry]:
-    """Return the next entries, up to the first that is not there. Raises Lost, Unreachable."""
+    """Return the next entries, up to the first missing one. Raises Lost, Unreachable."""
     wanted = range(first, min(last, first + WINDOW - 1) + 1)
     found = await asyncio.gather(*(_get(stream, position) for position in wanted))
     batch: list[LogEntry] = []
@@ -83,7 +83,7 @@ async def _get(stream: Stream, position: int) -> LogEntry | None:
 
 
 class _Ends:
-    """Where the stream ends, by its extent and by news."""
+    """The end of the stream, by its extent and by append notices."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -91,10 +91,10 @@ class _Ends:
         self._woken = asyncio.Event()
 
     async def after(self, seen: int) -> int:
-        """Return where the stream ends, as soon as that may be after what was seen.
+        """Return the end of the stream, as soon as it may be after the position `seen`.
 
-        News are hints: when they tell nothing new, and every `LOOK_SECONDS`, the extent is asked
-        for, which also finds a log that ends before what was seen. Raises Lost, Unreachable.
+        Notices are hints: without a new one, and every `LOOK_SECONDS`, the extent is requested,
+        which also finds a log that ends before `seen`. Raises Lost, Unreachable.
         """
         while True:
             self._woken.clear()
@@ -110,24 +110,24 @@ class _Ends:
             if self._stream.connection.closed:
                 raise Unreachable("the connection to NATS was closed by this process")
 
-    async def hear(self, message: Msg) -> None:
-        """Take news: a position in digits."""
+    async def receive(self, message: Msg) -> None:
+        """Receive a notice: a position in digits."""
         text = message.data[:_DIGITS_MAX]
         if text.isdigit():
             self._heard = max(self._heard, int(text))
             self._woken.set()
 
     def wake(self) -> None:
-        """Look at once: the connection was made anew, or closed."""
+        """Request the extent at once, because the connection was made again, or closed."""
         self._heard = 0
         self._woken.set()
 
 
 @contextlib.asynccontextmanager
 async def _listening(stream: Stream, news: str) -> AsyncGenerator[_Ends, None]:
-    """Hear news for as long as the block runs. Raises Unreachable."""
+    """Receive notices for the time of the block. Raises Unreachable."""
     ends = _Ends(stream)
-    await stream.connection.subscribe(news, ends.hear)
+    await stream.connection.subscribe(news, ends.receive)
     forget = stream.connection.on_change(ends.wake)
     try:
         yield ends

@@ -1,4 +1,4 @@
-"""What convinces NATS servers, read from files each time that a connection is made.
+"""Credentials for NATS servers, read from files each time that a connection is made.
 
 A file that is replaced while it is read would give a new name with an old password, so a login is
 one line of one file.
@@ -22,7 +22,7 @@ _TOKEN: Final = b"BEGIN NATS USER JWT"
 _SEED: Final = b"BEGIN USER NKEY SEED"
 
 Marks = tuple[tuple[int, int, int] | None, ...]
-"""What changes when one of some files is replaced."""
+"""A value that changes when one of some files is replaced."""
 
 
 class CredentialsError(Exception):
@@ -30,7 +30,7 @@ class CredentialsError(Exception):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """How to reach and convince the servers. Give a password, or one of the files instead.
+    """Addresses and credentials of the servers: a password, or one of the files instead.
 
     `login` is the name of a file with USER:PASSWORD, `credentials` and `nkey_seed` are files of
     NATS and need the package `nkeys`; `ca` is a file with the CA of the servers. Files are read
@@ -48,13 +48,13 @@ class Access(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that say who this is and whom to trust."""
+        """The files with credentials and with the trusted CA."""
         named = (self.login, self.credentials, self.nkey_seed, self.ca)
         return tuple(path for path in named if path)
 
     @property
     def secured(self) -> bool:
-        """Whether only a server with TLS may be told who this is."""
+        """Whether credentials are sent only to a server with TLS."""
         return bool(self.ca) or any(one.startswith("tls://") for one in self.servers)
 
 
@@ -68,7 +68,7 @@ class Login(msgspec.Struct, frozen=True):
 class SecureClient(Client):
     """A client that logs in over TLS only.
 
-    The library sends user and password to a server that offers no TLS, whatever the address says.
+    The library sends user and password to a server without TLS, even for an address tls://.
     """
 
     def _connect_command(self) -> bytes:
@@ -148,7 +148,8 @@ def trusting(authority: str) -> ssl.SSLContext:
 
 
 def marks(paths: tuple[str, ...]) -> Marks:
-    """Return what the files are now; a link is followed, as a mounted Secret is replaced by one."""
+    """Return the present marks of files; a link is followed, as a mounted Secret is replaced by
+    one."""
     return tuple(_mark(Path(path)) for path in paths)
 
 

@@ -1,7 +1,7 @@
-"""What a NATS server says about itself over HTTP: whether it is up, and whether it syncs.
+"""The HTTP monitoring of a NATS server: whether it is up, and whether it syncs.
 
-Only the monitoring port tells whether an acknowledged message is on the disk or in the page
-cache; no client can see it.
+Only the monitoring port reports whether an acknowledged message is on the disk or in the page
+cache; NATS clients cannot read that.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ import msgspec
 from ledger.log.bounded_read import AnswerTooLong, read_whole
 
 ANSWER_BYTES_MAX: Final = 1_048_576
-"""Longest answer that is believed."""
+"""Longest answer that is read."""
 
 
 class _Config(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ async def healthy(url: str, deadline: float) -> bool:
 async def write_error(url: str, deadline: float) -> str:
     """Return why the server at a monitoring address stores nothing more, empty while it does.
 
-    Empty also when it does not say, because it is not up.
+    Empty also without an answer, because the server is not up.
     """
     answer = await _get(f"{url}/healthz", deadline, statuses=(200, 503))
     try:

@@ -26,7 +26,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, array_like=True):
-    """Says that `upload` is whole: a snapshot at `position`, in `count` pieces.
+    """The proof that `upload` is whole: a snapshot at `position`, in `count` pieces.
 
     Its pieces lie in the stream from sequence `first` up to the manifest itself.
     """
@@ -59,7 +59,7 @@ def manifest(snapshot: Snapshot, upload: str, count: int, first: int) -> bytes:
 
 
 def decode_manifest(payload: bytes) -> Manifest | None:
-    """Decode a manifest; None when it is none."""
+    """Decode a manifest; None when it is invalid."""
     try:
         return _manifests.decode(payload)
     except msgspec.MsgspecError:

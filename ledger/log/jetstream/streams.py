@@ -1,8 +1,8 @@
-"""What the streams of a shard must look like, and the comparison with what they do look like.
+"""The wanted configuration of a shard's streams, and the comparison with the actual one.
 
 The log must never drop or renumber a record by itself, so it refuses when full, ages nothing and
-cannot be purged. Settings made elsewhere can undo that (`discard: old` silently deletes history),
-hence the configuration is read back and compared each time a log is opened.
+cannot be purged. Changes by others can undo that (`discard: old` silently deletes history), so the
+configuration is read back and compared each time a log is opened.
 """
 
 from typing import Any, Final
@@ -37,7 +37,7 @@ class ConfigurationDrift(LogError):
 class StreamConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of a JetStream stream's configuration that matters, by its wire names.
 
-    `max_age` is nanoseconds, `max_bytes` and `max_msg_size` bytes; -1 stands for no limit.
+    `max_age` is nanoseconds, `max_bytes` and `max_msg_size` bytes; -1 means no limit.
     A field that is left at its default here must be at its default in the server, too.
     """
 
@@ -78,7 +78,7 @@ class StreamNames(msgspec.Struct, frozen=True):
 
     @property
     def subjects(self) -> str:
-        """Everything that is said about the shard."""
+        """All subjects of the shard."""
         return f"ledger.{self.shard}.>"
 
     @property
@@ -93,12 +93,12 @@ class StreamNames(msgspec.Struct, frozen=True):
 
     @property
     def news_subject(self) -> str:
-        """Where replicas tell one another how far the log is."""
+        """The subject of append notices between replicas."""
         return f"ledger.{self.shard}.news"
 
     @property
     def hints_subject(self) -> str:
-        """Where replicas tell one another what may be about to happen."""
+        """The subject of hints between replicas."""
         return f"ledger.{self.shard}.hints"
 
     @property
@@ -138,7 +138,7 @@ class StreamNames(msgspec.Struct, frozen=True):
 
     @property
     def settlers(self) -> str:
-        """The stream that holds the leases of those who settle, one per cluster."""
+        """The stream of the leases to settle, one per cluster."""
         return f"LEDGER-{self.shard}-SETTLERS"
 
     def settler_subject(self, cluster: str) -> str:
@@ -151,7 +151,7 @@ class StreamNames(msgspec.Struct, frozen=True):
 
 
 def log_stream(names: StreamNames, replicas: int, max_bytes: int) -> StreamConfig:
-    """Describe the log: refuses when full, keeps everything, lets nobody delete."""
+    """Describe the log: it refuses when full, keeps everything, and forbids deletion."""
     return StreamConfig(
         name=names.log,
         subjects=[names.log_subject],
@@ -170,7 +170,7 @@ def log_stream(names: StreamNames, replicas: int, max_bytes: int) -> StreamConfi
 def snapshot_stream(names: StreamNames, replicas: int, max_bytes: int) -> StreamConfig:
     """Describe the snapshots: disposable, cleaned up by the replica that saves one.
 
-    Beyond `max_bytes` the oldest pieces go, and what they were part of is no snapshot any more.
+    Beyond `max_bytes` the oldest pieces are dropped, and their snapshot becomes invalid.
     """
     return StreamConfig(
         name=names.snapshots,
@@ -224,8 +224,8 @@ def _lease_stream(name: str, subject: str, replicas: int) -> StreamConfig:
 def compare(wanted: StreamConfig, found: StreamConfig) -> None:
     """Check a stream's configuration against the wanted one.
 
-    More replicas than wanted are fine. So is another size or age, unless it is no limit where one
-    is wanted, or the other way round: see `adjustments`. A stream that drops its oldest messages
+    More replicas than wanted are fine. So is another size or age, unless only one of both has no
+    limit: see `adjustments`. A stream that drops its oldest messages
     may be without a limit of size, as versions before this one made them, until it is adjusted. A
     server cannot change how many consumers a stream may have, so that is not compared. Raises
     ConfigurationDrift naming every field that differs.
@@ -244,9 +244,9 @@ def compare(wanted: StreamConfig, found: StreamConfig) -> None:
 
 
 def adjustments(wanted: StreamConfig, found: StreamConfig) -> dict[str, int]:
-    """Return what a stream that agrees has to be changed in to be as the settings say now.
+    """Return the fields of a matching stream that differ from the current settings.
 
-    A size is raised, which is the remedy for a full log, and never lowered: somebody may have
+    A size is raised, which is the remedy for a full log, and never lowered: an operator may have
     raised it by hand, and a log that is larger than its maximum refuses everything.
     """
     changes = {}

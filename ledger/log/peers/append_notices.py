@@ -1,7 +1,7 @@
-"""News: telling all replicas that a record was written, so that they look for it at once.
+"""Append notices: a replica notifies all others of a new record, so that they read it at once.
 
-It is a hint and no more. One that is lost costs a moment, because every idle writer looks at the
-log from time to time; one that is wrong costs a look. What is true stands in the log.
+A notice is a hint. A lost notice costs a short delay, because every idle writer reads the log from
+time to time; a wrong notice costs one read.
 """
 
 import asyncio
@@ -16,35 +16,35 @@ from ledger.log.log_port import LogError
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
 
-LOOK_SECONDS: Final = 0.02
-"""Shortest time between two looks: many records that come in a moment are fetched together."""
+REFRESH_SECONDS_MIN: Final = 0.02
+"""Shortest time between two reads: records that arrive within it are fetched together."""
 
 _DIGITS_MAX: Final = 20
 
 
 class AppendNotifier:
-    """Tells of what a writer stores, and has it look for what others have stored."""
+    """Publishes the records that a writer stores, and refreshes it when others store some."""
 
     def __init__(self, connection: NatsConnection, names: StreamNames, *, writer: Writer) -> None:
         """Prepare; `start` it, and `run` it while the writer runs."""
         self._connection, self._subject = connection, names.news_subject
         self._writer = writer
-        self._stored, self._heard = asyncio.Event(), asyncio.Event()
+        self._stored, self._received = asyncio.Event(), asyncio.Event()
         self._newest = 0
 
     async def start(self) -> None:
-        """Begin to listen, until the connection is closed. Raises Unreachable."""
-        await self._connection.subscribe(self._subject, self._hear)
-        # Not before: whoever cannot be reached is asked again, and a writer tells each time.
+        """Subscribe until the connection is closed. Raises Unreachable."""
+        await self._connection.subscribe(self._subject, self._receive)
+        # Only now, because `start` is retried until NATS is reachable, and must subscribe once.
         self._writer.subscribe(self._take)
 
     async def run(self) -> None:
-        """Tell and look until cancelled."""
+        """Publish notices and follow those of others until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._tell())
-            tasks.create_task(self._look())
+            tasks.create_task(self._publish())
+            tasks.create_task(self._refresh())
 
-    async def _tell(self) -> None:
+    async def _publish(self) -> None:
         while True:
             await self._stored.wait()
             self._stored.clear()
@@ -52,20 +52,20 @@ class AppendNotifier:
             with contextlib.suppress(LogError):
                 await self._connection.publish(self._subject, position)
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         while True:
-            await self._heard.wait()
-            self._heard.clear()
+            await self._received.wait()
+            self._received.clear()
             if self._newest > self._writer.state.position:
                 self._writer.request_refresh()
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(REFRESH_SECONDS_MIN)
 
     def _take(self, record: Record) -> None:
         if record.writer == self._writer.name:
             self._stored.set()
 
-    async def _hear(self, message: Msg) -> None:
+    async def _receive(self, message: Msg) -> None:
         text = message.data[:_DIGITS_MAX]
         if text.isdigit():
             self._newest = int(text)
-            self._heard.set()
+            self._received.set()

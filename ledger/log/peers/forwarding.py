@@ -4,8 +4,8 @@ A command is idempotent, so one that was sent, not answered in time and then dec
 decided once. Forwarding is for speed only: without it every replica writes for itself and the
 log's expected position keeps them from harming one another.
 
-Commands travel in batches that grow with load: what is asked while others are on their way goes
-together with the next ones, so that a message costs little per command.
+Commands travel in batches that grow with load: commands that arrive while a batch is on its way
+form the next batch, so that a message costs little per command.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ _REPLACING: Final = (
     Resize,
     Withdraw,
 )
-"""Commands that replace or take back what an earlier one said: arriving a second time, late, one of
-them would undo a newer one, so they are never sent. A pod whose cards were given back may have got
-the same ones again, and be bound to them."""
+"""Commands that replace or undo an earlier one: arriving late a second time, such a command would
+undo a newer one, so it is never forwarded. A pod whose cards were released may have got the same
+cards again, and be bound to them."""
 
 _HELPLESS: Final = (Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED)
 """Answers of an owner that cannot decide; this replica may be able to."""
@@ -59,13 +59,13 @@ class ForwardingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of forwarding, times in seconds."""
 
     answer_seconds: float = 1.0
-    """How long the owner may take before the command is decided here."""
+    """Longest time of the owner before the command is decided here."""
     avoid_seconds: float = 5.0
     """How long an owner that did not answer is not asked again."""
     in_flight_max: int = 4_096
     """Most commands on their way to the owner, and most taken from others at the same time."""
     batches_max: int = 4
-    """Most batches on their way to the owner; what comes meanwhile waits for the next one."""
+    """Most batches on their way to the owner; later commands wait for the next one."""
     batch_commands_max: int = 256
     """Most commands in one batch."""
     batch_bytes_max: int = 512 * 1024
@@ -73,13 +73,13 @@ class ForwardingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preference(Protocol):
-    """Who should write; `lease.Lease` is one."""
+    """The preferred writer; `lease.Lease` implements it."""
 
     writer: str
 
     @property
     def owner(self) -> str | None:
-        """The preferred writer's id, None when nobody is known."""
+        """The preferred writer's id, None when it is unknown."""
         ...
 
 
@@ -94,7 +94,7 @@ class _Answered(msgspec.Struct, frozen=True):
 
 
 class _Waiting(NamedTuple):
-    """A command in the batch to come, and the future of whoever waits for its answer."""
+    """A command of the next batch, and the future of its caller."""
 
     encoded: bytes
     answer: "asyncio.Future[_Answered | None]"
@@ -167,7 +167,7 @@ class ForwardingLedger:
         return answered.accepted or answered.denial
 
     def _send_soon(self) -> None:
-        """Send once everybody who is about to ask in this turn of the loop has asked."""
+        """Send after all tasks of this turn of the event loop have submitted."""
         if not self._due and len(self._batches) < self._settings.batches_max:
             self._due = True
             asyncio.get_running_loop().call_soon(self._send)
@@ -231,7 +231,7 @@ class ForwardingLedger:
 
 
 class CommandServer:
-    """Takes other replicas' commands for this one's writer. Use `start` and `stop`."""
+    """Takes other replicas' commands for the writer of this replica. Use `start` and `stop`."""
 
     def __init__(
         self,
@@ -256,7 +256,8 @@ class CommandServer:
         await self._connection.subscribe(self._subject, self._receive)
 
     async def stop(self) -> None:
-        """Take no more commands; those under way are given up, whoever sent them decides them."""
+        """Take no more commands; commands in progress are cancelled, and their senders decide
+        them."""
         await self._connection.unsubscribe(self._subject)
         for task in self._tasks:
             task.cancel()
@@ -271,7 +272,7 @@ class CommandServer:
         try:
             batch = _forwarded.decode(message.data)
         except msgspec.MsgspecError as error:
-            # A replica of another version; it decides for itself when nobody answers.
+            # A replica of another version; without an answer it decides for itself.
             _log.warning("forwarded_commands_unreadable", error=str(error))
             return
         if self._taken + len(batch) > self._settings.in_flight_max:

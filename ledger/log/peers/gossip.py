@@ -1,8 +1,8 @@
-"""Hints: what replicas tell one another in passing, and nobody relies on.
+"""Gossip: short hints between replicas, without any guarantee.
 
-A hint is a few bytes that mean something to those who give them, and are stale after seconds. It is
-given at most once: one that is lost, that comes late, or that nobody understands costs a try where
-it would have saved one. What is true stands in the log.
+A hint is a few bytes whose meaning its sender defines, and is stale after seconds. It is sent at
+most once. A lost, late or unreadable hint costs one retry that it would have saved, and never
+correctness.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from ledger.log.jetstream.streams import StreamNames
 from ledger.log.log_port import LogError
 
 HINTS_MAX: Final = 256
-"""Hints that wait to be told, together in one message; one more, and the oldest is forgotten."""
+"""Most hints that wait for the next message; with more, the oldest is dropped."""
 
 HINT_BYTES_MAX: Final = 2_048
-"""Longest hint; a longer one is not told."""
+"""Longest hint; a longer one is not sent."""
 
 TELL_SECONDS: Final = 0.002
-"""Shortest time between two messages: what is said in a moment travels together."""
+"""Shortest time between two messages: hints of that time travel together."""
 
 
 class _Told(msgspec.Struct, frozen=True, array_like=True):
@@ -38,32 +38,32 @@ _decoder: Final = msgspec.msgpack.Decoder(_Told)
 
 
 class Hints:
-    """Tells hints and hears those of others, while it runs."""
+    """Sends hints to other replicas and receives theirs, while it runs."""
 
     def __init__(self) -> None:
-        """Prepare; hints that are told before `start` are kept as far as there is room."""
+        """Prepare; hints sent before `start` are kept as far as there is room."""
         self._waiting: deque[bytes] = deque(maxlen=HINTS_MAX)
         self._told = asyncio.Event()
         self._heard: list[Callable[[bytes], None]] = []
         self._name = ""
 
     def on_hint(self, callback: Callable[[bytes], None]) -> None:
-        """Call back with every hint of another replica, also with one that makes no sense."""
+        """Call back with every hint of another replica, also with an unreadable one."""
         self._heard.append(callback)
 
     def tell(self, hint: bytes) -> None:
-        """Tell all other replicas, soon, or never."""
+        """Send a hint to all other replicas soon, or drop it."""
         if len(hint) <= HINT_BYTES_MAX:
             self._waiting.append(hint)
             self._told.set()
 
     async def start(self, connection: NatsConnection, names: StreamNames, name: str) -> None:
-        """Begin to hear, under the name of this replica. Raises Unreachable."""
+        """Subscribe under the name of this replica. Raises Unreachable."""
         self._name = name
         await connection.subscribe(names.hints_subject, self._hear)
 
     async def run(self, connection: NatsConnection, names: StreamNames) -> None:
-        """Tell what there is to tell until cancelled, and hear no more then."""
+        """Send waiting hints until cancelled, then unsubscribe."""
         try:
             while True:
                 await self._told.wait()

@@ -3,7 +3,7 @@
 There is one lease to write a shard and, because several clusters may share it, one per cluster to
 settle that cluster. Leases keep answers quick and settlement from being done twice; nothing else
 depends on them. The expected position of every append is the fence, so two replicas that both
-believe to be the owner are slow for a moment and never wrong.
+assume ownership are slow for a moment, and never wrong.
 
 A lease is the last message of its subject, taken and renewed only on top of the message that was
 seen, and removed by the server when its time to live has passed.
@@ -24,7 +24,7 @@ from ledger.log.jetstream.streams import StreamNames, owner_stream, settler_stre
 from ledger.log.log_port import LogError, Lost, Unreachable
 
 RELEASE_SECONDS: Final = 1
-"""How long the sign that the lease is free stays; the shortest time to live there is."""
+"""Lifetime of the message that frees the lease; the shortest that NATS has."""
 
 _FREE: Final = Stored(0)
 _WRITER: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -51,7 +51,7 @@ class Lease:
         replicas: int = 1,
         settings: LeaseSettings | None = None,
     ) -> None:
-        """Bid in the name of a writer: letters, digits, `-` and `_`.
+        """Bid under the name of a writer: letters, digits, `-` and `_`.
 
         The lease is that to write the shard, or with a cluster that to settle the cluster.
         """
@@ -69,7 +69,7 @@ class Lease:
 
     @property
     def owner(self) -> str | None:
-        """The writer that holds the lease as far as is known, None when nobody is known to."""
+        """The writer that holds the lease as far as is known, None when it is unknown."""
         return self._owner if asyncio.get_running_loop().time() < self._until else None
 
     @property
@@ -104,11 +104,11 @@ class Lease:
             await self._look()
 
     async def _look(self) -> None:
-        """Look who holds the lease, and take or renew it if it is free or ours."""
+        """Read the lease, and take or renew it if it is free or owned by this replica."""
         try:
             await self._settle_or_begin_again()
         except (LogError, TimeoutError) as error:
-            # What was known stays known until it runs out.
+            # The known owner stays until its lease expires.
             _log.debug("owner_lease_unknown", error=str(error))
         self._tell()
 
@@ -136,7 +136,7 @@ class Lease:
         return await jetstream_api.message(self._connection, self._stream.name, wanted) or _FREE
 
     async def _put(self, data: bytes, expected: int, seconds: int) -> bool:
-        """Write on top of what was seen; False when somebody else was faster."""
+        """Write on top of the message that was read; False when another replica was faster."""
         headers = {
             "Nats-Expected-Last-Subject-Sequence": str(expected),
             "Nats-TTL": f"{seconds}s",

@@ -21,7 +21,7 @@ NOTE_SECONDS: Final = 1.0
 
 
 class LogHead(msgspec.Struct, frozen=True):
-    """The hash of the record at a position, and where it is known from."""
+    """The hash of the record at a position, and the source of that knowledge."""
 
     position: int
     hash: str
@@ -70,7 +70,7 @@ class HeadFile:
             _sync(self._path.parent)
 
     async def note(self, head: LogHead) -> None:
-        """Write the head in a thread, so that a slow disk blocks nobody."""
+        """Write the head in a thread, so that a slow disk does not block the event loop."""
         await asyncio.to_thread(self.write, head)
 
 

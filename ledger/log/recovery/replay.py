@@ -1,7 +1,7 @@
-"""Opening: from a stored log to a verified state, by the newest usable snapshot and the tail.
+"""Replay: a verified state from a stored log, by the newest usable snapshot and the tail.
 
-Whatever does not fit together raises `Lost` and stops: a log behind a witness, a record that was
-changed, a snapshot of a log that is not this one.
+Every contradiction raises `Lost`: a log that ends before a witness, a changed record, a snapshot of
+another log. The checks against witnesses stand in `head_witness`.
 """
 
 import asyncio

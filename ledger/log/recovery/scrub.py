@@ -1,7 +1,7 @@
-"""Scrubbing: reading the whole log again to see that no record was changed, moved or removed.
+"""Scrub: reads the whole log again to check that no record was changed, moved or removed.
 
-A start from a snapshot looks at the tail only, so damage further back would go unseen for as long
-as nobody replays. Scrubbing checks contiguity, every record's own hash and the chain, without
+A start from a snapshot reads the tail only, so damage further back would stay undetected until a
+full replay. Scrubbing checks contiguity, every record's own hash and the chain, without
 folding, at the speed of the disk; balances are checked by every fold and by `audit verify`.
 """
 

@@ -210,7 +210,7 @@ class BatchDecider:
         return system_denials.no_room(size, self._capacity.shown())
 
     def _refuse_defect(self, error: Exception) -> Denial:
-        """Refuse the one command that meets a defect of ours, and log the defect."""
+        """Refuse the one command that meets a defect of gpuledger, and log the defect."""
         problem = f"{type(error).__name__}: {error}"
         self._observer.contradicted(problem)
         _log.error("command_met_a_defect", problem=problem, exc_info=error)

@@ -1,7 +1,7 @@
-"""Refusals: what the denials stream keeps, so that "why was I denied last Tuesday" has an answer.
+"""The log of denials, by which users find the reason of an earlier denial.
 
-Best effort and age-limited by design: a refusal promises nothing, so losing one loses an
-explanation and never room.
+Denials are kept by best effort and for a limited time. A denial promises nothing, so a lost one
+loses an explanation and never capacity.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from ledger.log.log_port import Log, LogError
 
 
 class LoggedDenial(msgspec.Struct, frozen=True):
-    """One denied request: when (µs of Unix time), at which position, who asked for what."""
+    """One denied request: its time (µs of Unix time), position, sender and demand."""
 
     time: int
     position: int
@@ -33,13 +33,13 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(LoggedDenial)
 
 
-def encode(refusal: LoggedDenial) -> bytes:
-    """Encode a refusal for the denials stream."""
-    return _encoder.encode(refusal)
+def encode(denied: LoggedDenial) -> bytes:
+    """Encode a denial for the denials stream."""
+    return _encoder.encode(denied)
 
 
 def decode(payload: bytes) -> LoggedDenial:
-    """Decode a refusal. Raises msgspec.MsgspecError when the payload is none."""
+    """Decode a denial. Raises msgspec.MsgspecError when the payload is invalid."""
     return _decoder.decode(payload)
 
 
@@ -53,10 +53,10 @@ class DenialLog:
         self._on_dropped = on_dropped
 
     def keep(self, command: AnyCommand, denial: Denial, position: int, time: int) -> None:
-        """Have the denial of a reservation kept, decided at a position and a time."""
+        """Queue the denial of a reservation, decided at a position and a time."""
         if not isinstance(command, Reserve):
             return
-        refusal = LoggedDenial(
+        denied = LoggedDenial(
             time,
             position,
             command.namespace,
@@ -67,7 +67,7 @@ class DenialLog:
             denial,
         )
         try:
-            self._waiting.put_nowait(encode(refusal))
+            self._waiting.put_nowait(encode(denied))
         except asyncio.QueueFull:
             self._on_dropped()
 

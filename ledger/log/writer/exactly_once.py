@@ -1,7 +1,7 @@
-"""Storing one record at its position, whatever becomes of the append's acknowledgement.
+"""Exactly-once appends: one record at its position, even when the acknowledgement is lost.
 
-An append without an answer may have been stored or not; reading the position shows which. It holds
-our record, another writer's record, or nothing yet.
+An append without an answer may have been stored or not. The position shows which: it holds this
+record, another writer's record, or nothing yet.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from ledger.tasks.backoff import Backoff
 
 
 class _AppendWatch:
-    """What was found out while an append waits."""
+    """The server's report that arrived while an append waits."""
 
     __slots__ = ("limit", "task", "trouble")
 
@@ -49,10 +49,11 @@ class ExactlyOnceAppender:
         self._verify_identity, self._mark_unreachable = verify_identity, mark_unreachable
 
     async def store(self, payload: bytes, position: int) -> bool:
-        """Store a record at a position; False when another one stands there.
+        """Store a record at a position; False when another record is there.
 
-        Raises Full, TooLarge, Unreachable, Lost, and Unwritable when the log can be read and stores
-        nothing. Ends within `command_seconds_max`, or the append's own deadline if that is longer.
+        Raises Full, RecordTooLarge, Unreachable, Lost, and Unwritable when the log can be read and
+        stores nothing. Ends within `command_seconds_max`, or the append's own deadline if that is
+        longer.
         """
         until = asyncio.get_running_loop().time() + self._settings.command_seconds_max
         try:
@@ -62,7 +63,7 @@ class ExactlyOnceAppender:
             return await self._resolve_ambiguous_append(payload, position, until, error)
 
     async def send(self, payload: bytes, position: int) -> bool:
-        """Append a record once; False when another one stands at its position.
+        """Append a record once; False when another record is at its position.
 
         Raises as `store`, and Ambiguous.
         """
@@ -100,9 +101,9 @@ class ExactlyOnceAppender:
     async def _resolve_ambiguous_append(
         self, payload: bytes, position: int, until: float, problem: LogError
     ) -> bool:
-        """Look what stands at the position after an unclear append, and send again if nothing does.
+        """Read the position of an unclear append, and send again while it is empty.
 
-        Should the record appear after this gave up, it is read and applied like anybody else's.
+        A record that appears after the deadline is read and applied like another writer's record.
         """
         backoff = Backoff(self._settings.retry_seconds, self._settings.retry_seconds_max)
         is_readable = False

@@ -10,24 +10,27 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """First in, first out within a lane; round robin between lanes. `size` counts the items."""
+    """First in, first out within a namespace; round robin between namespaces.
 
-    def __init__(self, *, total_max: int, lane_max: int) -> None:
-        self._lanes: dict[str, deque[T]] = {}
+    `size` counts the items.
+    """
+
+    def __init__(self, *, total_max: int, namespace_max: int) -> None:
+        self._waiting: dict[str, deque[T]] = {}
         self._turns: deque[str] = deque()
         self._total_max = total_max
-        self._lane_max = lane_max
+        self._namespace_max = namespace_max
         self.size = 0
 
-    def put(self, lane: str, item: T) -> bool:
-        """Queue an item; False when the queue or the lane is full."""
+    def put(self, namespace: str, item: T) -> bool:
+        """Queue an item; False when the queue or the namespace's part of it is full."""
         if self.size >= self._total_max:
             return False
-        waiting = self._lanes.get(lane)
+        waiting = self._waiting.get(namespace)
         if waiting is None:
-            self._lanes[lane] = deque((item,))
-            self._turns.append(lane)
-        elif len(waiting) < self._lane_max:
+            self._waiting[namespace] = deque((item,))
+            self._turns.append(namespace)
+        elif len(waiting) < self._namespace_max:
             waiting.append(item)
         else:
             return False
@@ -35,13 +38,13 @@ class FairQueue(Generic[T]):
         return True
 
     def take(self) -> T:
-        """Take the next item of the lane whose turn it is. Raises IndexError when empty."""
-        lane = self._turns.popleft()
-        waiting = self._lanes[lane]
+        """Take an item of the next namespace. Raises IndexError when empty."""
+        namespace = self._turns.popleft()
+        waiting = self._waiting[namespace]
         item = waiting.popleft()
         if waiting:
-            self._turns.append(lane)
+            self._turns.append(namespace)
         else:
-            del self._lanes[lane]
+            del self._waiting[namespace]
         self.size -= 1
         return item

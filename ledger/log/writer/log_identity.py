@@ -1,4 +1,4 @@
-"""Recognising a log: whether it still is the one that a writer saw before it lost sight of it."""
+"""The identity of a log: whether it still is the log of a writer's state, after an outage."""
 
 import asyncio
 from typing import NoReturn
@@ -12,11 +12,11 @@ from ledger.log.recovery.head_witness import LogHead
 class LogIdentity:
     """Compares a log with the state that a writer has applied.
 
-    `is_unverified` says that the log could not be used: it may be another one when it is back.
+    `is_unverified` is set after an outage, because the log may be another one since.
     """
 
     def __init__(self, log: Log, behind_seconds_max: float) -> None:
-        """Let the log tell an end before the one that was seen for so many seconds."""
+        """Tolerate an end before the applied position for so many seconds."""
         self.is_unverified = False
         self._log, self._behind_seconds_max = log, behind_seconds_max
         self._behind_since: float | None = None
@@ -32,8 +32,8 @@ class LogIdentity:
     async def verify(self, state: State) -> None:
         """Check that the log still holds the record that was applied last.
 
-        A log that lost its end may have grown to its old length again, by others who never saw
-        what was lost. Its extent alone would not tell. Raises Lost, Unreachable.
+        A log that lost its end may have grown to its old length again, by writers that never read
+        the lost records. Its extent alone would not show that. Raises Lost, Unreachable.
         """
         seen = LogHead(state.position, state.hash.hex(), "this replica")
         if not await head_witness.holds_record(self._log, seen):
@@ -41,7 +41,7 @@ class LogIdentity:
         self.is_unverified = False
 
     def _find_behind(self, state: State, last: int) -> NoReturn:
-        """The log ends before a position that was acknowledged: lost, unless that may pass."""
+        """Raise Lost for a log that ends before the applied position, or first Unreachable."""
         now = asyncio.get_running_loop().time()
         since = self._behind_since = now if self._behind_since is None else self._behind_since
         found = f"the log ends at position {last}, but position {state.position} was acknowledged"

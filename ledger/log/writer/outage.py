@@ -1,4 +1,4 @@
-"""An outage of the log as its writer sees it: what does not work, why, and for how long already.
+"""An outage of the log for its writer: what does not work, why, and since when.
 
 A log that is out of reach is back when it is read again. A log that can be read and stores nothing
 is back only when it has stored a record; reading it proves nothing about that.
@@ -15,7 +15,7 @@ class Outage:
     """Begins with a reason, goes on with the newest one, and ends. Needs a running event loop."""
 
     def __init__(self, reason: str, probing: Backoff) -> None:
-        """Begin with a reason that was no outage yet: nothing has been tried.
+        """Begin with a reason that is not an outage yet, because nothing has been tried.
 
         `probing` are the pauses between two probes of a log that stores nothing.
         """
@@ -49,7 +49,7 @@ class Outage:
         self._probing.failed()
 
     def postpone(self, reason: str) -> None:
-        """Probe again after twice the last pause; an empty reason says nothing new."""
+        """Probe again after twice the last pause; an empty reason keeps the last one."""
         if reason:
             self.unwritable, self.is_full = reason, False
         self._probing.failed()

@@ -1,7 +1,7 @@
-"""Rates: how many bytes each of many may add, some at once and so many per second after that.
+"""Token buckets: each key may add a burst of bytes at once, and a steady rate after that.
 
-Each key has a bucket of bytes, which fills again at a steady rate. More may be taken out of it than
-it holds, because some facts have to be recorded; then it holds less than nothing.
+The bucket of a key fills at the steady rate. Some facts have to be recorded in any case, so more
+may be taken than the bucket holds; then it holds less than nothing.
 """
 
 

@@ -59,7 +59,7 @@ class Writer:
         probing = Backoff(given.probe_seconds, given.probe_seconds_max)
         self._outage = Outage("the log has not been opened yet", probing)
         self._queue: FairQueue[Ticket] = FairQueue(
-            total_max=given.queue_commands_max, lane_max=given.queue_namespace_max
+            total_max=given.queue_commands_max, namespace_max=given.queue_namespace_max
         )
         self._queued = asyncio.Event()
         self._refresh_requested = False
@@ -93,7 +93,7 @@ class Writer:
 
     @property
     def unavailable(self) -> str | None:
-        """Why the log is out of reach or stores nothing, None while all is well."""
+        """The reason for which the log is unreachable or stores nothing, None without an outage."""
         return self._outage.reason
 
     @property
@@ -245,7 +245,7 @@ class Writer:
             self._outage.end()
 
     async def _start_over(self) -> bool:
-        """Take back what was decided and catch up: it must be decided again. Returns False."""
+        """Undo the batch's events and catch up, so that it is decided again. Returns False."""
         self.state.undo()
         await self._catch_up()
         return False
@@ -265,12 +265,12 @@ class Writer:
         return is_current
 
     def _mark_unreachable(self, error: LogError) -> None:
-        """Remember that the log could not be reached: it may be another one when it is back."""
+        """Note that the log was unreachable: it may be another log when it is back."""
         self._outage.begin(str(error))
         self._identity.is_unverified = True
 
     def _is_unwritable(self, error: Full | Unwritable, batch: Batch) -> bool:
-        """Refuse everything from now on; False when smaller records may still be stored."""
+        """Refuse all commands from now on; False when smaller records may still be stored."""
         if isinstance(error, Full) and self.capacity.shrink(len(batch.payload)):
             if not self.capacity.is_full:
                 return False
@@ -280,7 +280,7 @@ class Writer:
         return True
 
     def _refuse(self, reason: str, *, is_full: bool = False) -> None:
-        """Answer all that waits, and all that comes, that the log stores nothing."""
+        """Refuse all waiting and coming commands, because the log stores nothing."""
         self._outage.refuse(reason, is_full=is_full)
         self._identity.is_unverified = True
         self.state.undo()
@@ -289,7 +289,8 @@ class Writer:
     async def _probe(self) -> None:
         """Try whether the log stores something again: an empty record.
 
-        It has no items, so it promises nothing. A log without room is not tried: its extent tells.
+        It has no items, so it promises nothing. A log without room is not tried; its extent is
+        enough.
         """
         if self.capacity.is_full:
             return
@@ -310,7 +311,7 @@ class Writer:
             callback(record)
 
     async def _refresh(self) -> None:
-        """Look at the log while nobody asks anything."""
+        """Read the end of the log while no command waits."""
         try:
             await self._catch_up()
         except Lost:

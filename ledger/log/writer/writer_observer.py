@@ -1,14 +1,14 @@
-"""What a writer reports about itself, for whoever measures it."""
+"""The events that a writer reports, for metrics."""
 
 from ledger.core.model.denials import Denial
 from ledger.log.ledger import Accepted
 
 Answer = Accepted | Denial
-"""What a command is answered."""
+"""The answer to a command."""
 
 
 class WriterObserver:
-    """What the writer reports about itself; every method may be overridden, all are cheap."""
+    """Receives the events of a writer; every method may be overridden, and must be cheap."""
 
     def batch_stored(self, commands: int, record_bytes: int, seconds: float) -> None:
         """A record was acknowledged, `seconds` after it was sent."""
@@ -17,7 +17,7 @@ class WriterObserver:
         """A command was answered."""
 
     def conflicted(self) -> None:
-        """Somebody else wrote the position first."""
+        """Another writer took the position first."""
 
     def ambiguous(self) -> None:
         """An append had an unclear outcome."""

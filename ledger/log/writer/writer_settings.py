@@ -1,4 +1,4 @@
-"""What bounds a writer: how much it takes, how long it waits, and what it may append."""
+"""The bounds of a writer: its queues, waits and records."""
 
 import msgspec
 
@@ -13,9 +13,9 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     record_bytes_max: int = 1_000_000
     """Largest record: a batch ends before the command that would make it larger."""
     namespace_bytes_burst: int = 256 * 1024**2
-    """What one namespace may append at once."""
+    """Bytes that one namespace may append at once."""
     namespace_bytes_rate: int = 32 * 1024
-    """What one namespace may append per second in the long run."""
+    """Bytes that one namespace may append per second in the long run."""
     queue_commands_max: int = 20_000
     """Most commands that wait, of all namespaces together."""
     queue_namespace_max: int = 5_000
@@ -28,19 +28,19 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     refresh_seconds: float = 0.25
     """How often an idle writer checks whether another writer has appended."""
     outage_seconds: float = 10.0
-    """A log out of reach for so long is said to be so at once, without waiting for it again.
+    """After so long an outage, commands are refused at once.
 
-    Shorter outages are waited out: a replicated log that loses its leader is back after 5 to 8 s.
+    In shorter outages commands wait: a replicated log without its leader is back after 5 to 8 s.
     """
     stall_seconds: float = 1.0
-    """An append without an answer for so long makes the writer ask what the servers report."""
+    """An append without an answer for so long makes the writer read the reports of the servers."""
     probe_seconds: float = 2.0
     """First pause between two probes of a log that stores nothing; doubles up to the next."""
     probe_seconds_max: float = 15.0
     behind_seconds_max: float = 0.0
-    """How long a log may tell an end before the one that was seen, until it counts as lost.
+    """How long a log may report an end before the applied position, until it counts as lost.
 
-    A replicated log's leader that was cut off does so for about ten seconds.
+    The cut-off leader of a replicated log reports such an end for about ten seconds.
     """
     denials_waiting_max: int = 1_000
     """Most denials that wait to be kept; more are dropped and counted."""
