@@ -34,7 +34,7 @@ def pod(number: int, amount: int = 1) -> commands.Reserve:
 
 
 def used(state: State) -> tuple[int, int]:
-    """Return what the own and the shared account count, once the state was looked over."""
+    """Return the amounts of the own and the shared account, after a check of all invariants."""
     assert list(invariants.violations(state)) == []
     copy = snapshots.decode(snapshots.encode(state))
     assert (copy.used, copy.accounts) == (state.used, state.accounts)
@@ -89,7 +89,7 @@ def test_an_update_is_refused_where_all_of_it_has_no_shared_room() -> None:
     assert used(state) == (6, 1)
 
 
-def test_what_was_let_in_with_an_update_counts_also_when_that_is_not_written() -> None:
+def test_admitted_part_of_an_update_counts_when_it_is_not_written() -> None:
     state = world(shared=7)
     scaled_unseen(state)
     tell(state, asks(7, base=2))
@@ -108,7 +108,7 @@ def test_what_a_pod_takes_along_is_not_counted_twice() -> None:
     assert used(state) == (3, 2)
 
 
-def test_an_account_that_counts_otherwise_from_now_on_is_counted_anew() -> None:
+def test_account_with_a_changed_selection_is_counted_again() -> None:
     state = world()
     scaled_unseen(state)
     everything = commands.SetLimits(SHARED, (), {KEY: 5}, reach=Reach())

@@ -77,7 +77,7 @@ def test_an_older_look_at_the_same_version_changes_nothing() -> None:
     assert used(state) == 10, "the label of the newer version was not read"
 
 
-def test_a_digest_meets_every_condition_but_those_on_what_stands_beside_it() -> None:
+def test_digest_meets_every_condition_on_keys_that_are_not_recorded() -> None:
     numbered = (Numbered("team", "In", ("a",), 1),)
     assert traits.matches(numbered, ("!unread=00",))
     assert traits.matches((Requirement("!priority", "Exists"),), ("!unread=00",))
@@ -87,7 +87,7 @@ def test_a_digest_meets_every_condition_but_those_on_what_stands_beside_it() -> 
 
 
 @pytest.mark.parametrize("texts", [("!read=1",), ("!read=1,team=b",), ("team=b",)])
-def test_what_was_read_is_selected_by_what_it_says(texts: tuple[str, ...]) -> None:
+def test_recorded_labels_decide_the_selection(texts: tuple[str, ...]) -> None:
     numbered = (Numbered("team", "In", ("a",), 1),)
     assert not traits.matches(numbered, texts)
     assert traits.is_read(numbered, texts)

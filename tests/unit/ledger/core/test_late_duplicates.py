@@ -21,7 +21,7 @@ def test_a_late_duplicate_of_what_has_come_and_gone_holds_nothing() -> None:
     assert state.used == [0]
 
 
-def test_a_late_duplicate_of_a_hold_that_was_refuted_is_held_until_it_is_refuted_again() -> None:
+def test_late_duplicate_of_a_refuted_hold_is_held_until_refuted_again() -> None:
     state = with_limit(100)
     refute = commands.Refute(NAMESPACE, "pods/web-abc", "u1", 0)
     tell(state, create("u1", 60, "web-abc"))

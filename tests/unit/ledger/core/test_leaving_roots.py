@@ -63,7 +63,7 @@ def test_what_replaces_a_pod_that_left_comes_where_there_is_room_for_both() -> N
     assert state.used == [150]
 
 
-def test_what_replaces_a_pod_that_ended_comes_although_the_limit_was_lowered() -> None:
+def test_replacement_of_an_ended_pod_is_admitted_below_a_lowered_limit() -> None:
     state = running(100)
     tell(state, commands.SetLimits(*_limits(state, 60)))
     tell(state, commands.End(NAMESPACE, "pods/a", "uid-pods/a", 40, "finished"))

@@ -1,4 +1,4 @@
-"""What stands above a pod's spec: amounts that only its cards decided, until the pod ends."""
+"""Amounts of a pod that only its cards decide, and that stay until the pod ends."""
 
 from support.builders.card_nodes import (
     GPU,
@@ -66,14 +66,14 @@ def test_a_pod_on_a_larger_card_is_charged_more_only_if_that_fits() -> None:
     assert _used(state) == 100
 
 
-def test_a_pod_that_somebody_else_placed_is_charged_the_truth() -> None:
+def test_observed_placement_is_charged_in_full() -> None:
     state = _ledger(100)
     do(state, pod("a", 80), place("a", share(0, 120), stands={MEMORY: 120}, seen=True))
     assert _used(state) == 120
     assert list(invariants.violations(state)) == []
 
 
-def test_the_sight_of_the_pod_does_not_undo_what_stands() -> None:
+def test_observation_of_the_pod_keeps_amounts_of_its_cards() -> None:
     state = _ledger(100)
     do(state, pod("a", 80), place("a", share(0, 40), stands={MEMORY: 40}), seen("a", 5, 80))
     assert _used(state) == 40
@@ -81,14 +81,14 @@ def test_the_sight_of_the_pod_does_not_undo_what_stands() -> None:
     assert _used(state) == 40
 
 
-def test_an_update_of_the_pod_does_not_undo_what_stands() -> None:
+def test_update_of_the_pod_keeps_amounts_of_its_cards() -> None:
     state = _ledger(100)
     do(state, pod("a", 80), seen("a", 5, 80), place("a", share(0, 40), stands={MEMORY: 40}))
     assert apply(state, pod("a", 80, base=5)) == []
     assert _used(state) == 40
 
 
-def test_what_stands_outlasts_giving_the_cards_back() -> None:
+def test_amounts_of_cards_stay_when_the_cards_are_released() -> None:
     state = _ledger(100)
     do(state, pod("a", 80), place("a", share(0, 40), stands={MEMORY: 40}), unplace("a"))
     found = placement(state, "a")
@@ -100,21 +100,21 @@ def test_what_stands_outlasts_giving_the_cards_back() -> None:
     assert _used(state) == 70
 
 
-def test_what_stood_stays_on_cards_that_decide_nothing_anew() -> None:
+def test_amounts_of_earlier_cards_stay_when_new_cards_decide_none() -> None:
     state = _ledger(100)
     do(state, pod("a", 80), place("a", share(0, 40), stands={MEMORY: 40}), unplace("a"))
     do(state, place("a", share(1, 40)), seen("a", 5, 80))
     assert _used(state) == 40
 
 
-def test_what_stands_ends_with_the_pod() -> None:
+def test_amounts_of_cards_end_with_the_pod() -> None:
     state = _ledger(100)
     do(state, pod("a", 80), seen("a", 5, 80), place("a", share(0, 40), stands={MEMORY: 40}))
     do(state, unplace("a"), ended("a"))
     assert (_used(state), placement(state, "a")) == (0, None)
 
 
-def test_what_stands_is_of_one_pod_and_not_of_its_namesake() -> None:
+def test_amounts_of_cards_do_not_pass_to_a_pod_of_the_same_name() -> None:
     state = _ledger(200)
     do(state, pod("a", 80), seen("a", 5, 80))
     do(state, commands.Reserve(TEAM, "pods/a", "a2", {GPU: 1, MEMORY: 100}))
@@ -133,7 +133,7 @@ def test_a_pod_that_asks_for_nothing_any_more_is_charged_nothing() -> None:
     assert _used(state) == 0
 
 
-def test_finished_init_containers_may_lower_what_stands_and_never_raise_it() -> None:
+def test_ended_init_containers_may_only_lower_amounts_of_cards() -> None:
     state = _ledger(100)
     do(state, pod("a", 80), place("a", share(0, 40), stands={MEMORY: 40}))
     assert apply(state, advance("a", Stage.PROPOSED, stands={MEMORY: 60})) == []
@@ -185,7 +185,7 @@ def test_an_envelope_never_falls_below_what_its_pods_take() -> None:
     assert list(invariants.violations(state)) == []
 
 
-def test_a_replacement_that_needs_more_than_the_lowered_envelope_is_checked() -> None:
+def test_replacement_beyond_the_lowered_envelope_is_checked() -> None:
     state = _ledger(240)
     do(state, *_root(240), pod("a", 80, root=WEB), seen("a", 5, 80, root=WEB))
     do(state, pod("b", 80, root=WEB), pod("c", 80, root=WEB))
@@ -212,7 +212,7 @@ def test_a_pod_that_outgrows_its_envelope_is_checked_against_the_quota() -> None
     assert _used(state) == 100
 
 
-def test_what_stands_survives_a_snapshot() -> None:
+def test_amounts_of_cards_survive_a_snapshot() -> None:
     state = _ledger(240)
     do(state, *_root(240), pod("a", 80, root=WEB), pod("b", 80, root=WEB))
     do(state, place("a", share(0, 40), stands={MEMORY: 40}), place("b", share(1, 50)), unplace("a"))
@@ -226,7 +226,7 @@ def test_what_stands_survives_a_snapshot() -> None:
     assert restored.nodes.keys() == {NODE}
 
 
-def test_what_init_containers_took_is_given_back_to_the_quota_when_they_are_over() -> None:
+def test_quota_gets_amounts_of_init_containers_back_when_they_end() -> None:
     state = _ledger(100)
     do(state, pod("a", 80), place("a", share(0, 80)), seen("a", 5, 80))
     do(state, advance("a", Stage.ALLOCATED, initialised=True, stands={MEMORY: 30}))
@@ -242,7 +242,7 @@ def test_coming_further_never_charges_more() -> None:
     assert _used(state) == 40
 
 
-def test_what_was_seen_on_another_node_says_nothing_about_a_placement() -> None:
+def test_observation_on_another_node_does_not_change_a_placement() -> None:
     state = _ledger(100)
     do(state, pod("a", 40), place("a", share(0, 40)))
     assert apply(state, advance("a", Stage.BOUND, node=f"{NODE}-before")) == []

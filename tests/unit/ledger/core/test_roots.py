@@ -68,7 +68,7 @@ def test_a_pod_beyond_the_envelope_needs_room_for_the_excess_only() -> None:
     assert state.used == [110]
 
 
-def test_a_pod_beyond_envelope_and_limit_is_refused_and_told_why() -> None:
+def test_denial_of_a_pod_beyond_its_envelope_names_the_envelope() -> None:
     state = running(100, 100)
     tell(state, pod("a", 60))
     denial = tell(state, pod("b", 50))
@@ -118,7 +118,7 @@ def test_a_barred_pod_takes_no_share_of_the_envelope() -> None:
     assert state.used == [110]
 
 
-def test_a_barred_pod_stays_barred_whoever_says_otherwise() -> None:
+def test_barred_pod_stays_barred_after_other_observations() -> None:
     state = running(110, 100)
     tell(state, pod("forged", 10, drawn_from=commands.BARRED))
     for version in (50, 60):
@@ -128,7 +128,7 @@ def test_a_barred_pod_stays_barred_whoever_says_otherwise() -> None:
     assert state.used == [105]
 
 
-def test_an_update_of_a_barred_pod_stays_barred_whoever_says_otherwise() -> None:
+def test_update_of_a_barred_pod_stays_barred() -> None:
     state = running(110, 100)
     tell(state, pod("forged", 10, drawn_from=commands.BARRED))
     tell(state, pod_seen("forged", 10, 50))
@@ -139,7 +139,7 @@ def test_an_update_of_a_barred_pod_stays_barred_whoever_says_otherwise() -> None
     assert [event.root for event in found] == [commands.BARRED]
 
 
-def test_a_barred_root_becomes_no_part_of_another_whoever_says_so() -> None:
+def test_barred_root_does_not_become_part_of_another_root() -> None:
     state = with_limit(100)
     forged = commands.Reserve(NAMESPACE, WEB, "r", mib(60), root=commands.BARRED)
     tell(state, forged)
@@ -157,7 +157,7 @@ def test_another_object_at_the_name_of_a_barred_pod_may_draw() -> None:
     assert state.used == [100]
 
 
-def test_a_forged_attempt_at_the_name_of_a_pod_that_draws_is_charged_by_itself() -> None:
+def test_forged_attempt_at_the_name_of_a_drawing_pod_is_charged_alone() -> None:
     state = running(100, 100)
     tell(state, pod("web-0", 50))
     tell(state, pod_seen("web-0", 50))
@@ -182,7 +182,7 @@ def test_a_root_that_is_seen_after_its_pods_takes_them_in() -> None:
     assert state.used == [100]
 
 
-def test_a_scale_up_asks_for_the_increase_and_a_scale_down_frees_when_it_is_stored() -> None:
+def test_scale_up_adds_the_increase_and_scale_down_frees_when_stored() -> None:
     state = running(100, 40)
     assert kinds(tell(state, root("r", 80, base=10))) == ["Reserved"]
     assert state.used == [80]
@@ -244,7 +244,7 @@ def test_envelopes_of_other_resources_do_not_help() -> None:
     assert state.used == [60]
 
 
-def test_what_is_forced_is_charged_beyond_the_limit_and_says_so() -> None:
+def test_forced_reservation_is_charged_beyond_the_limit_and_marked() -> None:
     state = with_limit(100)
     events = tell(state, root("r", 150, forced=True))
     assert not isinstance(events, Denial)
@@ -255,7 +255,7 @@ def test_what_is_forced_is_charged_beyond_the_limit_and_says_so() -> None:
     assert state.used == [0]
 
 
-def test_a_retry_under_a_new_name_draws_beside_the_first_until_that_is_proved_absent() -> None:
+def test_retry_under_a_new_name_draws_too_until_the_first_is_absent() -> None:
     state = running(100, 0)
     first = commands.Reserve(NAMESPACE, "pods/x", "u1", mib(100), root=WEB)
     second = commands.Reserve(NAMESPACE, "pods/y", "u2", mib(100), root=WEB)
@@ -276,7 +276,7 @@ def test_ended_pods_of_a_root_leave_no_trace() -> None:
     assert state.accounts[QUOTA].lines == {f"limits.{MEMORY}": 0}
 
 
-def test_pods_have_no_right_to_a_part_of_an_envelope_that_nobody_asked_for() -> None:
+def test_pods_may_not_draw_from_an_unreviewed_part_of_an_envelope() -> None:
     state = running(100, 60)
     tell(state, pod("a", 60))
     assert kinds(tell(state, root_seen("r", 11, 200, generation=2))) == ["Observed unreserved"]
@@ -288,7 +288,7 @@ def test_pods_have_no_right_to_a_part_of_an_envelope_that_nobody_asked_for() -> 
     assert kinds(tell(state, pod("again", 60))) == ["Reserved"]
 
 
-def test_pods_of_an_envelope_that_was_only_seen_come_while_there_is_room_for_it() -> None:
+def test_pods_of_an_observed_envelope_are_admitted_while_there_is_room() -> None:
     state = running(100, 60)
     tell(state, root_seen("r", 11, 100, generation=2))
     assert kinds(tell(state, pod("a", 100))) == ["Reserved"]
@@ -305,7 +305,7 @@ def test_what_was_seen_and_is_asked_for_later_may_be_drawn() -> None:
     assert kinds(tell(state, pod("a", 300))) == ["Reserved"]
 
 
-def test_a_pod_of_an_unknown_root_is_charged_without_looking_at_its_siblings(
+def test_pod_of_an_unknown_root_is_charged_without_reading_its_siblings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[traits.Traits] = []
@@ -326,7 +326,7 @@ def test_a_pod_of_an_unknown_root_is_charged_without_looking_at_its_siblings(
     assert state.used == [5]
 
 
-def test_an_update_may_not_grow_into_a_part_of_an_envelope_that_nobody_asked_for() -> None:
+def test_update_may_not_grow_into_an_unreviewed_part_of_an_envelope() -> None:
     state = running(100, 60)
     tell(state, pod("a", 50))
     tell(state, pod_seen("a", 50))

@@ -7,13 +7,13 @@ import pytest
 
 from ledger.core.model.commands import CloseAccount, End, Observe, RegisterCards, RemoveNode
 from ledger.core.model.denials import Denial, Reason
-from ledger.log import command_queue as couriers
+from ledger.log import command_queue
 from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import Accepted
 
 
 class Desk:
-    """A ledger that refuses as told and notes what it accepted."""
+    """A ledger that gives set refusals and keeps the accepted commands."""
 
     def __init__(self) -> None:
         self.refusals: list[Reason] = []
@@ -40,7 +40,7 @@ def desk() -> Desk:
 
 @pytest.fixture
 async def courier(desk, monkeypatch):
-    monkeypatch.setattr(couriers, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(command_queue, "RETRY_SECONDS", 0.001)
     one = CommandQueue(desk)
     task = asyncio.create_task(one.run())
     yield one
@@ -53,7 +53,7 @@ def seen(number: int, key: str = "pods/p") -> Observe:
     return Observe("c/red", key, "u", number, {})
 
 
-async def test_commands_of_a_key_arrive_in_order_whatever_is_refused(courier, desk):
+async def test_commands_of_a_key_arrive_in_order_despite_refusals(courier, desk):
     desk.refusals = [Reason.OVERLOADED, Reason.LEDGER_UNAVAILABLE, Reason.LEDGER_STOPPED] * 2
     commands = [seen(number) for number in range(20)]
     for command in commands:
@@ -74,7 +74,7 @@ async def test_a_command_that_the_ledger_cannot_accept_is_not_repeated(courier, 
 async def test_a_submission_that_hangs_meets_its_deadline_and_is_repeated(
     courier, desk, monkeypatch
 ):
-    monkeypatch.setattr(couriers, "SUBMIT_SECONDS", 0.05)
+    monkeypatch.setattr(command_queue, "SUBMIT_SECONDS", 0.05)
     desk.gate = asyncio.Event()
     await courier.send(seen(1))
     async with asyncio.timeout(5):
@@ -87,7 +87,7 @@ async def test_a_submission_that_hangs_meets_its_deadline_and_is_repeated(
 
 async def test_concurrency_and_queues_are_bounded(courier, desk):
     desk.gate = asyncio.Event()
-    bound = couriers.LANES * (couriers.LANE_COMMANDS_MAX + 1)
+    bound = command_queue.WORKERS * (command_queue.WORKER_COMMANDS_MAX + 1)
 
     async def send_all() -> None:
         for number in range(2 * bound):
@@ -96,7 +96,7 @@ async def test_concurrency_and_queues_are_bounded(courier, desk):
     sending = asyncio.create_task(send_all())
     done, _ = await asyncio.wait([sending], timeout=0.5)
     assert not done, "whoever sends waits while lanes are full"
-    assert desk.most_at_once <= couriers.LANES
+    assert desk.most_at_once <= command_queue.WORKERS
     desk.gate.set()
     async with asyncio.timeout(10):
         await sending
@@ -120,7 +120,7 @@ async def test_what_is_on_its_way_is_known_until_it_has_arrived(courier, desk):
 
 async def test_a_command_that_its_sender_gave_up_is_not_waited_for(courier, desk):
     desk.gate = asyncio.Event()
-    for number in range(couriers.LANE_COMMANDS_MAX + 1):
+    for number in range(command_queue.WORKER_COMMANDS_MAX + 1):
         await courier.send(seen(number))
         await asyncio.sleep(0)
     given_up = asyncio.create_task(courier.send(seen(999)))
@@ -147,7 +147,7 @@ async def test_a_flush_does_not_wait_for_what_is_sent_after_it(courier, desk):
     assert courier.is_pending("c/red", "pods/p")
 
 
-async def test_what_is_told_of_a_node_waits_for_earlier_news_of_that_node_alone(courier, desk):
+async def test_command_of_a_node_waits_for_earlier_ones_of_that_node_only(courier, desk):
     desk.refusals = [Reason.OVERLOADED] * 3
     told: list[RegisterCards | RemoveNode] = [
         RegisterCards("c/slow", "hami", ()),

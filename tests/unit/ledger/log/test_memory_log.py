@@ -1,4 +1,4 @@
-"""The faults of the log in memory, on which the simulation stands."""
+"""The faults of the log in memory, which the simulation needs."""
 
 import asyncio
 from typing import Any
@@ -51,7 +51,7 @@ async def test_a_late_append_arrives_when_its_position_is_still_free() -> None:
     assert store.records == [b"late"]
 
 
-async def test_a_late_append_is_refused_when_somebody_was_faster() -> None:
+async def test_late_append_is_refused_when_another_one_was_faster() -> None:
     store, log = clients(Fault(CallFate.LATE, late=0.01))
     failures: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))

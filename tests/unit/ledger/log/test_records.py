@@ -93,7 +93,7 @@ def test_a_forged_balance_is_found_even_if_the_record_is_sealed_again() -> None:
     pytest.fail("no record of the history has postings")
 
 
-def test_a_newer_schema_is_refused_whatever_its_shape() -> None:
+def test_newer_schema_of_any_shape_is_refused() -> None:
     newer = msgspec.msgpack.encode([records.SCHEMA + 1, {"any": "shape"}])
     with pytest.raises(records.NewerSchema, match="upgrade"):
         records.decode(newer)
@@ -106,7 +106,7 @@ def test_an_event_that_is_not_known_was_written_by_a_newer_version() -> None:
         records.decode(sealed(msgspec.msgpack.encode(body)))
 
 
-def test_a_sealed_body_that_is_no_record_is_refused_as_damaged() -> None:
+def test_sealed_body_without_a_record_is_refused_as_damaged() -> None:
     for body in (b"", msgspec.msgpack.encode(42), msgspec.msgpack.encode(["a", "b"])):
         with pytest.raises(Lost, match="not an intact record"):
             records.decode(sealed(body))
@@ -119,6 +119,6 @@ def sealed(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("junk", [b"", b"\x00", b"\x93\x01", b"not a record", b"\x90"])
-def test_what_is_no_record_is_refused(junk: bytes) -> None:
+def test_invalid_record_is_refused(junk: bytes) -> None:
     with pytest.raises(Lost, match="not an intact record"):
         records.decode(junk)

@@ -1,4 +1,4 @@
-"""What a denial advises is found in few tries, however large the numbers of a request are."""
+"""The advice of a denial is found in few tries, even for large numbers."""
 
 import pytest
 from support.builders.quota_commands import tell

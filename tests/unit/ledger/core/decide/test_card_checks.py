@@ -46,19 +46,19 @@ def _cut() -> State:
     ("changes", "reason"),
     [({"healthy": False}, "CardNotHealthy"), ({"cordoned": True}, "CardCordoned")],
 )
-def test_a_card_that_is_ill_or_closed_is_given_to_nobody(changes, reason) -> None:
+def test_unhealthy_or_cordoned_card_is_refused(changes, reason) -> None:
     state = after(register(card(0, **changes)), pod("a"))
     assert refused(state, place("a", share())) == reason
     do(state, place("a", share(), seen=True))
 
 
-def test_a_card_that_the_node_lost_is_given_to_nobody_though_a_pod_holds_it() -> None:
+def test_lost_card_is_refused_although_a_pod_holds_it() -> None:
     state = after(register(card(0)), pod("a"), pod("b"), place("a", share()))
     do(state, register(card(1)))
     assert refused(state, place("b", share(0))) == "CardNotFound"
 
 
-def test_a_card_that_somebody_has_alone_is_nobody_elses() -> None:
+def test_exclusive_card_is_refused_to_other_pods() -> None:
     state = after(register(card(0, cores=200)), pod("a"), pod("b"))
     do(state, place("a", share(0, 10, 100, exclusive=True)))
     assert refused(state, place("b", share())) == "ExclusiveDeviceAllocateConflict"
@@ -76,14 +76,14 @@ def test_who_is_in_the_way_is_named_to_its_own_namespace_alone(space: str, who: 
     assert ("pods/a" in denial.message) is (space == TEAM)
 
 
-def test_a_card_on_which_somebody_is_can_be_had_alone_by_nobody() -> None:
+def test_card_in_use_is_refused_for_exclusive_use() -> None:
     state = after(register(card(0, cores=200)), pod("a"), pod("b"), place("b", share()))
     alone = place("a", share(0, 10, 100, exclusive=True))
     assert refused(state, alone) == "ExclusiveDeviceAllocateConflict"
     do(state, seen("b"), ended("b"), alone)
 
 
-def test_two_containers_of_a_pod_cannot_have_one_card_alone_at_the_same_time() -> None:
+def test_two_running_containers_of_a_pod_cannot_both_have_a_card_alone() -> None:
     state = after(register(card(0, cores=200)), pod("a"))
     whole = share(0, 10, 100, exclusive=True)
     together = (Part("one", Phase.APP, (whole,)), Part("two", Phase.APP, (share(),)))
@@ -111,7 +111,7 @@ def test_who_wants_an_unused_card_gets_no_used_one() -> None:
     do(state, unplace("a"), place("b", share(), alone=True))
 
 
-def test_a_card_whose_cores_are_all_promised_has_no_room_for_who_asks_for_none() -> None:
+def test_card_without_free_cores_is_refused_when_no_cores_are_requested() -> None:
     state = after(register(card(0)), pod("a"), pod("b"), place("a", share(0, 10, 100)))
     assert refused(state, place("b", share(0, 10, 0))) == "CardComputeUnitsExhausted"
 
@@ -136,7 +136,7 @@ def test_instances_lie_where_they_can_and_do_not_overlap() -> None:
         share(0, 5, 10, profile="3g", start=0, size=1),
     ],
 )
-def test_what_is_no_instance_that_the_card_can_be_cut_into_is_refused(wanted) -> None:
+def test_share_that_is_not_a_possible_instance_is_refused(wanted) -> None:
     assert refused(_cut(), place("a", wanted)) == "CardMigTopologyInfeasible"
 
 
@@ -164,7 +164,7 @@ def test_a_whole_card_has_no_instances() -> None:
         app(*(share() for _ in range(1_025))),
     ],
 )
-def test_parts_that_no_pod_can_have_are_a_defect_of_whoever_proposed_them(parts) -> None:
+def test_impossible_parts_are_a_defect_of_the_caller(parts) -> None:
     state = after(register(card(0)), pod("a"))
     asked = place("a", share())
     asked = type(asked)(asked.namespace, asked.key, asked.uid, asked.node, parts)

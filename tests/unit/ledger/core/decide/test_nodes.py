@@ -34,7 +34,7 @@ def test_cards_are_accounts_of_three_lines() -> None:
     assert _limits(state) == [40, 100, 4]
 
 
-def test_the_same_cards_again_are_no_news() -> None:
+def test_same_cards_again_lead_to_no_event() -> None:
     state = after(register(card(0), version=7))
     assert apply(state, register(card(0), version=8)) == []
 
@@ -45,7 +45,7 @@ def test_news_older_than_what_is_known_changes_nothing() -> None:
     assert apply(state, commands.RemoveNode(NODE, version=6)) == []
 
 
-def test_other_limits_of_a_card_keep_what_is_used_of_it() -> None:
+def test_other_limits_of_a_card_keep_its_used_amounts() -> None:
     state = after(register(card(0)), pod("a"), pod("b"), place("a", share(0, 30)))
     do(state, register(card(0, memory=20)))
     assert (_limits(state)[0], on_card(state)[0]) == (20, 30)
@@ -53,7 +53,7 @@ def test_other_limits_of_a_card_keep_what_is_used_of_it() -> None:
     do(state, register(card(0, memory=50)), place("b", share(0, 20)))
 
 
-def test_a_card_that_nobody_holds_is_no_account_once_it_is_lost() -> None:
+def test_lost_card_without_pods_has_no_account() -> None:
     state = after(register(card(0), card(1)))
     numbers = state.card_lines[NODE, "GPU-0"]
     do(state, register(card(1)))
@@ -91,7 +91,7 @@ def test_a_node_that_is_gone_is_forgotten_once_no_pod_holds_its_cards() -> None:
     assert list(invariants.violations(state)) == []
 
 
-def test_a_node_that_nobody_is_on_is_forgotten_at_once() -> None:
+def test_removed_node_without_pods_is_dropped_at_once() -> None:
     state = after(register(card(0)), commands.RemoveNode(NODE))
     assert (state.nodes, state.residents) == ({}, {})
     assert apply(state, commands.RemoveNode(NODE)) == []

@@ -88,7 +88,7 @@ def test_what_was_never_reserved_is_charged_over_the_limit_and_marked() -> None:
     assert state.used == [150]
 
 
-def test_an_object_that_is_larger_than_its_hold_is_charged_in_full_and_marked() -> None:
+def test_object_larger_than_its_hold_is_charged_in_full_and_marked() -> None:
     state = with_limit(100)
     tell(state, create("u1", 80))
     assert kinds(tell(state, seen("u1", 5, 120))) == ["Observed unreserved"]
@@ -96,7 +96,7 @@ def test_an_object_that_is_larger_than_its_hold_is_charged_in_full_and_marked() 
     assert state.namespaces[NAMESPACE].entries["pods/p"].holds == ()
 
 
-def test_late_truth_wins_over_a_proof_and_says_so() -> None:
+def test_late_observation_is_charged_after_a_proof_and_marked() -> None:
     state = with_limit(100)
     tell(state, create("u1", 40))
     assert kinds(tell(state, absent("u1"))) == ["Released absent"]
@@ -112,7 +112,7 @@ def test_a_proof_about_nothing_open_does_nothing() -> None:
     assert tell(state, absent("u9")) == []
 
 
-def test_a_proof_about_an_earlier_request_spares_the_same_update_asked_for_again() -> None:
+def test_proof_about_an_earlier_request_keeps_the_repeated_update() -> None:
     state = with_limit(100)
     tell(state, create("u1", 10))
     tell(state, seen("u1", 5, 10))
@@ -182,7 +182,7 @@ def test_a_new_key_in_a_quota_counts_what_is_already_there() -> None:
     assert state.used == [60, 60]
 
 
-def test_a_key_that_left_a_quota_stops_counting_and_a_returning_one_counts_again() -> None:
+def test_limit_key_counts_only_while_it_is_in_the_quota() -> None:
     state = with_limit(100)
     tell(state, create("u1", 60))
     tell(state, commands.SetLimits(QUOTA, (NAMESPACE,), {}))
@@ -198,7 +198,7 @@ def test_a_closed_account_limits_nothing() -> None:
     assert state.used == [0]
 
 
-def test_the_name_of_a_cluster_belongs_to_whoever_took_it_first() -> None:
+def test_cluster_name_stays_bound_to_the_first_uid() -> None:
     state = State()
     assert kinds(tell(state, commands.RegisterCluster("c1", "uid-a"))) == ["ClusterRegistered"]
     assert tell(state, commands.RegisterCluster("c1", "uid-a")) == []

@@ -85,7 +85,7 @@ def test_a_pod_gets_cards_of_its_own_cluster_only() -> None:
         (share(0, 1, 60), share(0, 1, 41), "CardInsufficientCore", cards.CORES),
     ],
 )
-def test_a_card_without_room_says_what_is_short(taken, wanted, reason, line) -> None:
+def test_denial_of_a_card_without_room_names_the_short_line(taken, wanted, reason, line) -> None:
     state = after(register(card(0)), pod("a"), pod("b"), place("a", taken))
     denial = decide(state, place("b", wanted))
     assert isinstance(denial, Denial)
@@ -93,7 +93,7 @@ def test_a_card_without_room_says_what_is_short(taken, wanted, reason, line) -> 
     assert [(one.resource, one.short) for one in denial.shortages] == [(line, 1)]
 
 
-def test_a_card_whose_slots_are_taken_says_so() -> None:
+def test_denial_of_a_card_without_slots_names_the_slots() -> None:
     state = after(register(card(0, slots=1)), pod("a"), pod("b"), place("a", share()))
     assert refused(state, place("b", share())) == "CardTimeSlicingExhausted"
 
@@ -152,7 +152,7 @@ def test_a_placement_promises_a_version_until_the_pod_is_bound() -> None:
     assert placement(state, "a").version == 0
 
 
-def test_a_placement_that_somebody_else_made_promises_no_version() -> None:
+def test_observed_placement_promises_no_version() -> None:
     state = after(register(card(0)), pod("a"), place("a", share(), version=7, seen=True))
     assert placement(state, "a").version == 0
 
@@ -176,14 +176,14 @@ def test_an_unplace_of_another_node_gives_nothing_back() -> None:
     assert on_card(state) == (10, 0, 1)
 
 
-def test_cards_of_a_pod_that_was_seen_bound_are_given_back_by_who_has_seen_it_elsewhere() -> None:
+def test_cards_of_a_bound_pod_are_released_when_it_was_seen_elsewhere() -> None:
     state = after(register(card(0)), pod("a"), place("a", share()), advance("a", Stage.BOUND))
     assert apply(state, unplace("a")) == []
     do(state, msgspec.structs.replace(unplace("a"), bound=True))
     assert on_card(state) == (0, 0, 0)
 
 
-def test_what_somebody_else_placed_is_charged_over_the_limit() -> None:
+def test_observed_placement_is_charged_over_the_limit() -> None:
     state = after(register(card(0)), pod("a"), pod("b"), place("a", share(0, 40)))
     do(state, place("b", share(0, 30), seen=True))
     assert on_card(state) == (70, 0, 2)
@@ -193,7 +193,7 @@ def test_what_somebody_else_placed_is_charged_over_the_limit() -> None:
     assert list(invariants.violations(state)) == []
 
 
-def test_what_is_seen_on_cards_that_nobody_knows_is_refused() -> None:
+def test_observed_placement_on_unknown_cards_is_refused() -> None:
     state = after(register(card(0)), pod("a"), pod("b"), pod("c"), place("a", share()))
     do(state, commands.RemoveNode(NODE))
     do(state, place("b", share(), seen=True))
@@ -202,7 +202,7 @@ def test_what_is_seen_on_cards_that_nobody_knows_is_refused() -> None:
     assert refused(state, place("c", share(), node="c1/n9", seen=True)) == "NodeUnregistered"
 
 
-def test_a_node_whose_plugin_serves_one_pod_at_a_time_is_busy_while_it_does() -> None:
+def test_node_of_hami_is_busy_while_it_allocates_to_one_pod() -> None:
     state = after(register(card(0), keeper=cards.HAMI), pod("a"), pod("b"), place("a", share()))
     assert refused(state, place("b", share())) == "NodeBusy"
     do(state, advance("a", Stage.BOUND))

@@ -75,7 +75,7 @@ def test_a_resize_takes_nothing_that_is_kept_for_another() -> None:
     assert refused(state, resize("c", share(0, 11))) == "CardClaimed"
 
 
-def test_a_card_that_is_kept_to_be_had_alone_is_given_to_nobody() -> None:
+def test_card_claimed_for_exclusive_use_is_refused() -> None:
     state = after(register(card(0, cores=200)), pod("high"), pod("c"))
     do(state, _make_room(app(share(0, 10, 100, exclusive=True))))
     assert refused(state, place("c", share(0, 5))) == "CardClaimed"
@@ -100,7 +100,7 @@ def test_a_card_that_others_stay_on_is_not_kept_to_be_had_alone() -> None:
     do(state, _make_room(alone, VICTIM, (TEAM, "pods/stay", "stay")))
 
 
-def test_the_same_claim_again_is_no_news_and_another_takes_its_place() -> None:
+def test_same_claim_again_leads_to_no_event_and_another_replaces_it() -> None:
     state = after(register(card(0), card(1)), register(card(0), card(1), node="c1/n2"))
     do(state, pod("high"), _make_room(app(share(0))))
     assert apply(state, _make_room(app(share(0)))) == []
@@ -125,7 +125,7 @@ def test_what_is_kept_for_one_pod_is_not_kept_for_another() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"healthy": False}, {"cordoned": True}, {"mode": MIG}])
-def test_a_card_that_nobody_would_be_given_is_not_kept(changes) -> None:
+def test_unusable_card_is_not_kept(changes) -> None:
     state = after(register(card(0, **changes)), pod("high"))
     assert refused(state, _make_room(app(share()))) == "CardNotHealthy"
 
@@ -154,7 +154,7 @@ def test_a_claim_ends_with_its_pod() -> None:
     assert apply(state, _withdraw()) == []
 
 
-def test_a_claim_is_withdrawn_by_whoever_means_this_pod() -> None:
+def test_claim_is_withdrawn_only_for_its_own_pod() -> None:
     state = after(register(card(0)), pod("high"), _make_room(app(share())))
     assert apply(state, _withdraw("another")) == []
     do(state, _withdraw())

@@ -39,7 +39,7 @@ def test_the_same_creation_again_changes_nothing() -> None:
     assert state.used == [40]
 
 
-def test_the_same_creation_with_another_body_is_refused_and_names_the_field() -> None:
+def test_same_creation_with_another_body_is_refused_by_its_field() -> None:
     state = with_limit(100)
     tell(state, create("u1", 40))
     denial = refused(tell(state, create("u1", 50)))
@@ -162,7 +162,7 @@ def test_every_account_that_is_short_is_reported() -> None:
     assert [one.account for one in denial.shortages] == [QUOTA, "universe/all"]
 
 
-def test_unsettled_creations_of_one_owner_are_bounded_and_do_not_hinder_others() -> None:
+def test_unsettled_creations_of_one_owner_are_bounded() -> None:
     state = with_limit(1_000)
     for number in range(3):
         tell(state, create(f"u{number}", 1, f"p{number}", owner="rs", owner_holds_max=3))
@@ -215,13 +215,13 @@ def test_a_denial_carries_the_numbers_the_holders_and_a_remedy() -> None:
     )
 
 
-def test_a_request_beyond_the_limit_is_told_that_it_never_fits() -> None:
+def test_denial_beyond_the_limit_states_that_it_never_fits() -> None:
     denial = refused(tell(with_limit(100), create("u1", 101)))
     assert denial.reason is Reason.EXCEEDS_LIMIT
     assert "It can never fit: at most 100 MiB." in denials.sentence(denial)
 
 
-def test_lowering_a_limit_evicts_nobody_and_blocks() -> None:
+def test_lowered_limit_evicts_no_pod_and_blocks_new_ones() -> None:
     state = with_limit(100)
     tell(state, create("u1", 80, "a"))
     tell(state, commands.SetLimits(QUOTA, (NAMESPACE,), {KEY: 50}))
@@ -230,7 +230,7 @@ def test_lowering_a_limit_evicts_nobody_and_blocks() -> None:
     assert mib(80) == state.namespaces[NAMESPACE].entries["pods/a"].charge
 
 
-def test_an_unknown_amount_is_refused_where_only_the_type_of_card_is_limited() -> None:
+def test_unknown_amount_is_refused_where_only_the_card_type_is_limited() -> None:
     state = State()
     typed = "v100.nvidia.com/gpumem"
     tell(state, commands.SetLimits(QUOTA, (NAMESPACE,), {f"limits.{typed}": 100}))

@@ -36,7 +36,7 @@ def test_everything_is_reached_that_no_condition_excludes() -> None:
     assert [holder.key for holder in denial.holders] == ["c1/a"]
 
 
-def test_a_denial_names_other_namespaces_by_their_share_and_none_of_their_objects() -> None:
+def test_denial_names_other_namespaces_by_share_and_no_objects() -> None:
     state = limited(100, Reach())
     for namespace, name, amount in (("c1/a", "p", 20), ("c1/a", "q", 30), ("c1/b", "mine", 40)):
         tell(state, pod(namespace, name, amount))
@@ -49,7 +49,7 @@ def test_a_denial_names_other_namespaces_by_their_share_and_none_of_their_object
     assert denial.holders_more == 0
 
 
-def test_where_policy_says_so_a_denial_names_no_other_namespace() -> None:
+def test_denial_with_own_holders_names_no_other_namespace() -> None:
     state = limited(100, Reach())
     for number in range(4):
         tell(state, pod(f"c1/a{number}", f"p{number}", 20))
@@ -138,7 +138,7 @@ def test_a_label_of_what_is_gone_reaches_nothing_any_more() -> None:
     assert state.used == [0]
 
 
-def test_a_snapshot_knows_every_namespace_that_a_quota_may_reach() -> None:
+def test_snapshot_has_every_namespace_that_a_quota_may_reach() -> None:
     live = State()
     tell(live, commands.Describe("c1/a", "!name=a,tier=gold"))
     tell(live, pod("c1/b", "p", 60))
@@ -162,7 +162,7 @@ def test_a_cluster_that_moves_takes_its_namespaces_along() -> None:
     assert state.used == [30]
 
 
-def test_a_changed_reach_counts_anew_what_it_now_selects() -> None:
+def test_changed_reach_counts_its_new_selection() -> None:
     state = limited(100, GOLD)
     tell(state, pod("c1/a", "p", 60))
     tell(state, commands.SetLimits(ALL, (), {KEY: 100}, reach=Reach()))
@@ -198,7 +198,7 @@ def test_pods_count_by_the_traits_of_their_root() -> None:
     assert state.used == [0]
 
 
-def test_a_changed_label_is_charged_where_it_leads_and_until_it_is_stored_where_it_was() -> None:
+def test_changed_label_is_charged_in_both_quotas_until_it_is_stored() -> None:
     selects = (Requirement("app", "In", ("b",)),)
     state = limited(100, Reach(), selects)
     tell(state, pod("c1/a", "p", 60, "app=a"))

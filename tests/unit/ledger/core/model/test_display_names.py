@@ -1,4 +1,4 @@
-"""What the user of a refused request reads: the whole text, for one case of each form."""
+"""The whole text of a denial, for one case of each form."""
 
 import msgspec
 import pytest
@@ -50,7 +50,7 @@ def deployment(replicas: int) -> Asker:
     return Asker("Deployment", replicas, replicas=True)
 
 
-def test_a_scale_beyond_the_limit_is_told_how_many_replicas_there_can_be() -> None:
+def test_denial_of_a_scale_names_the_possible_replicas() -> None:
     state, web = limited({f"limits.{MEMORY}": 16_000}), "deployments.apps/web"
     ask(state, web, {MEMORY: 16_000}, asker=deployment(2))
     denial = ask(state, web, {MEMORY: 24_000}, asker=deployment(3), base=5)
@@ -62,7 +62,7 @@ def test_a_scale_beyond_the_limit_is_told_how_many_replicas_there_can_be() -> No
     )
 
 
-def test_every_resource_that_is_short_is_told() -> None:
+def test_denial_names_every_short_resource() -> None:
     state = limited({f"limits.{MEMORY}": 16_000, f"requests.{GPU}": 2})
     for name in ("p1", "p2"):
         ask(state, f"pods/{name}", {MEMORY: 8_000, GPU: 1})
@@ -84,7 +84,7 @@ def test_every_resource_that_is_short_is_told() -> None:
     assert "Try again" not in brief(denial, overruled=True)
 
 
-def test_what_can_never_fit_is_told_what_fits_now_and_alone() -> None:
+def test_denial_that_never_fits_names_amounts_that_fit_now_and_alone() -> None:
     state = limited({f"limits.{MEMORY}": 16_000, f"requests.{GPU}": 2})
     ask(state, "pods/p1", {MEMORY: 8_000, GPU: 2})
     denial = ask(state, "pods/p3", {MEMORY: 18_000, GPU: 3})
@@ -107,7 +107,7 @@ def test_of_many_holders_the_largest_are_named_and_the_others_counted() -> None:
     )
 
 
-def test_what_the_object_itself_uses_is_told_where_it_is_a_part() -> None:
+def test_denial_names_the_part_that_the_object_itself_uses() -> None:
     state, web = limited({f"requests.{GPU}": 6}), "deployments.apps/web"
     ask(state, web, {GPU: 4}, asker=deployment(4))
     ask(state, "pods/x", {GPU: 1})
@@ -149,12 +149,12 @@ def test_a_shared_quota_is_named_as_such_and_its_namespaces_by_their_share() -> 
         (45_000, Asker("PyTorchJob"), "It can never fit: at most 45000 MiB."),
     ],
 )
-def test_nobody_is_told_to_ask_for_at_most_nothing(limit: int, asker: Asker, advice: str) -> None:
+def test_denial_never_advises_an_amount_of_zero(limit: int, asker: Asker, advice: str) -> None:
     state = limited({f"limits.{MEMORY}": limit})
     assert advice in text(ask(state, "deployments.apps/web", {MEMORY: 60_000}, asker=asker))
 
 
-def test_a_number_of_pods_that_does_not_come_to_the_total_is_not_told() -> None:
+def test_denial_names_no_number_of_pods_that_differs_from_the_total() -> None:
     state = limited({f"requests.{GPU}": 2})
     told = text(ask(state, "deployments.apps/web", {GPU: 4}, asker=deployment(3)))
     assert "Deployment web would need 4 GPUs, quota" in told
@@ -175,7 +175,7 @@ def test_other_resources_go_by_names_and_units_of_their_own() -> None:
         assert line in told
 
 
-def test_amounts_of_several_types_are_told_apart() -> None:
+def test_amounts_of_several_types_have_different_names() -> None:
     typed = f"v100.{MEMORY}"
     limits = {f"limits.{MEMORY}": 16_000, f"limits.{typed}": 8_000, f"limits.v100.{CORES}": 50}
     state = limited(limits)
@@ -188,14 +188,14 @@ def test_amounts_of_several_types_are_told_apart() -> None:
     )
 
 
-def test_a_pod_that_asks_for_what_its_envelope_lacks_is_told_that() -> None:
+def test_denial_of_a_pod_names_resources_that_its_envelope_lacks() -> None:
     state, web = limited({f"limits.{MEMORY}": 100}), "deployments.apps/web"
     ask(state, web, {GPU: 1}, asker=deployment(1))
     told = text(ask(state, "pods/a", {MEMORY: 200}, root=web))
     assert f". It is beyond the envelope of {web}, which has none of that. It can" in told
 
 
-def test_an_update_that_moves_onto_a_quota_is_told_why_it_counts_more_than_it_asks_for() -> None:
+def test_denial_of_an_update_onto_a_quota_explains_the_larger_need() -> None:
     """It can fit, in two steps: first smaller, then with the label."""
     state, web, selects = State(), "deployments.apps/web", (Requirement("app", "In", ("b",)),)
     account = accounts.quota("c1", "team-a", "b")
@@ -212,7 +212,7 @@ def test_an_update_that_moves_onto_a_quota_is_told_why_it_counts_more_than_it_as
     assert "It can never fit: at most 100 MiB." in sentence(refused(tell(state, more)))
 
 
-def test_a_bounded_number_of_lines_is_told() -> None:
+def test_denial_names_a_bounded_number_of_lines() -> None:
     state = State()
     for number in range(20):
         account = accounts.quota("c1", "team-a", f"q{number:02}")
@@ -224,7 +224,7 @@ def test_a_bounded_number_of_lines_is_told() -> None:
     assert "Other limits have no room either." in text(denial)
 
 
-def test_the_memory_of_several_cards_is_told_as_their_sum() -> None:
+def test_denial_names_the_memory_of_several_cards_as_their_sum() -> None:
     state = limited({f"limits.{MEMORY}": 16_000})
     told = text(ask(state, "pods/p", {MEMORY: 18_000, GPU: 3}, asker=Asker("Pod", cards=3)))
     assert told == (
@@ -234,7 +234,7 @@ def test_the_memory_of_several_cards_is_told_as_their_sum() -> None:
     )
 
 
-def test_limits_of_several_owners_are_told_with_their_own() -> None:
+def test_denial_names_the_owner_of_each_limit() -> None:
     state = limited({f"requests.{GPU}": 1})
     tell(state, SetLimits(accounts.universe("all"), (TEAM,), {f"requests.{GPU}": 2}))
     ask(state, "pods/a", {GPU: 1})

@@ -38,7 +38,7 @@ async def test_what_arrives_in_time_is_returned() -> None:
     assert await reraise_cancelled(asyncio.sleep(0, 7)) == 7
 
 
-async def test_a_deadline_inside_is_no_cancellation() -> None:
+async def test_deadline_inside_is_not_a_cancellation() -> None:
     async def late() -> None:
         async with asyncio.timeout(0):
             await asyncio.sleep(1)
@@ -47,7 +47,7 @@ async def test_a_deadline_inside_is_no_cancellation() -> None:
         await reraise_cancelled(late())
 
 
-async def test_a_deadline_around_is_told_as_such() -> None:
+async def test_deadline_around_raises_a_timeout() -> None:
     answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):

@@ -1,4 +1,4 @@
-"""What a consumer believes of what is delivered to it."""
+"""The checks of a consumer on its delivered messages."""
 
 import pytest
 from nats.aio.client import Client
@@ -30,7 +30,7 @@ async def test_messages_in_order_are_entries(domain: bool) -> None:
     assert await reading.take() == [LogEntry(position, b"x") for position in (5, 6, 7)]
 
 
-async def test_a_message_lost_on_its_way_gives_the_consumer_up_after_what_came_before() -> None:
+async def test_consumer_is_given_up_after_the_entries_before_a_lost_message() -> None:
     reading = consumer(5)
     await reading._receive(message(5, 1))
     await reading._receive(message(7, 3))

@@ -1,4 +1,4 @@
-"""What the durability gate says about servers of every kind."""
+"""The durability problems of servers of every kind."""
 
 import pytest
 
@@ -12,7 +12,7 @@ URLS = ("http://a:8222", "http://b:8222")
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool | None]:
-    """What each server says about syncing."""
+    """The answer of each server about syncing."""
     said: dict[str, bool | None] = dict.fromkeys(URLS, True)
 
     async def sync_always(url: str, deadline: float) -> bool | None:
@@ -55,7 +55,7 @@ async def test_one_server_that_does_not_sync_is_named(answers: dict[str, bool | 
     assert "sync_interval: always" in problem
 
 
-async def test_a_server_that_does_not_say_is_named(answers: dict[str, bool | None]) -> None:
+async def test_server_without_an_answer_is_named(answers: dict[str, bool | None]) -> None:
     answers[URLS[0]] = None
     (problem,) = await problems()
     assert "not known" in problem

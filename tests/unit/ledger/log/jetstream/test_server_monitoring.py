@@ -1,4 +1,4 @@
-"""What a server says about itself is read whole, or not believed."""
+"""The monitoring answer of a server is read whole, or ignored."""
 
 import asyncio
 import contextlib
@@ -31,17 +31,17 @@ async def answering(status: int, *pieces: bytes) -> AsyncIterator[str]:
         yield str(server.make_url("")).rstrip("/")
 
 
-async def test_an_answer_in_two_pieces_says_that_the_server_syncs() -> None:
+async def test_answer_in_two_pieces_is_read_for_the_sync_setting() -> None:
     async with answering(200, SYNCING[:20], SYNCING[20:]) as url:
         assert await server_monitoring.sync_always(url, DEADLINE_SECONDS) is True
 
 
-async def test_an_answer_in_two_pieces_says_why_nothing_is_stored() -> None:
+async def test_answer_in_two_pieces_is_read_for_the_write_error() -> None:
     async with answering(503, NOT_WRITING[:30], NOT_WRITING[30:]) as url:
         assert await server_monitoring.write_error(url, DEADLINE_SECONDS) == "JetStream write error"
 
 
-async def test_an_answer_that_is_too_long_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answer_that_is_too_long_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_monitoring, "ANSWER_BYTES_MAX", len(SYNCING))
     async with answering(200, SYNCING, b" ") as url:
         assert await server_monitoring.sync_always(url, DEADLINE_SECONDS) is None

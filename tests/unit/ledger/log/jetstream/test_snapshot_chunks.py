@@ -47,6 +47,6 @@ def test_a_changed_piece_makes_it_none() -> None:
     assert snapshot_chunks.join(manifest, pieces) is not None
 
 
-def test_something_else_is_no_manifest() -> None:
+def test_invalid_manifest_decodes_to_none() -> None:
     assert snapshot_chunks.decode_manifest(b"not one") is None
     assert snapshot_chunks.decode_manifest(msgspec.msgpack.encode([1, 2])) is None

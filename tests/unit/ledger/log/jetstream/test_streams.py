@@ -9,7 +9,7 @@ from ledger.log.jetstream.streams import ConfigurationDrift, StreamNames
 LOG = streams.log_stream(StreamNames("main"), 3, 1_000)
 
 
-def test_the_log_is_as_the_design_says() -> None:
+def test_log_stream_has_the_designed_configuration() -> None:
     assert (LOG.name, LOG.subjects) == ("LEDGER-main", ["ledger.main.log"])
     assert (LOG.discard, LOG.storage, LOG.retention) == ("new", "file", "limits")
     assert (LOG.deny_delete, LOG.deny_purge, LOG.allow_direct) == (True, True, True)
@@ -22,7 +22,7 @@ def test_the_wanted_configuration_agrees_with_itself() -> None:
 
 
 @pytest.mark.parametrize("change", [{"num_replicas": 5}, {"max_bytes": 9}, {"first_seq": 1}])
-def test_what_is_no_worse_is_no_drift(change: dict[str, int]) -> None:
+def test_harmless_difference_is_not_a_drift(change: dict[str, int]) -> None:
     streams.compare(LOG, msgspec.structs.replace(LOG, **change))
 
 

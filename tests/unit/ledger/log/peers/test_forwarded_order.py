@@ -1,4 +1,4 @@
-"""What may be forwarded: a command that was sent, given up and decided here may still arrive."""
+"""Commands that may be forwarded: one that was decided here after a timeout may still arrive."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class Preferred:
 
 
 class Sending:
-    """A connection on which nobody answers. `sent` counts requests."""
+    """A connection without any answer. `sent` counts requests."""
 
     def __init__(self) -> None:
         self.sent = 0

@@ -1,4 +1,4 @@
-"""The head file: a witness that survives, and says so when it did not."""
+"""The head file: a witness that survives, and that raises an error when it is damaged."""
 
 import asyncio
 import os

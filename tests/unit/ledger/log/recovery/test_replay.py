@@ -46,7 +46,7 @@ class Busy(MemoryLog):
         self._shared.snapshots.append(written(self._shared, self._state, number))
 
 
-async def test_a_snapshot_saved_while_the_log_is_opened_is_no_lost_tail() -> None:
+async def test_snapshot_saved_while_the_log_is_opened_is_not_a_lost_tail() -> None:
     store, state = MemoryStore(exists=True), State()
     written(store, state, 0)
     opened = await replay.open_state(Busy(store, state))

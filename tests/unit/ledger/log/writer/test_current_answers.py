@@ -14,7 +14,7 @@ GPU = "nvidia.com/gpu"
 
 
 async def test_nothing_to_do_is_not_answered_from_an_old_state() -> None:
-    """What one replica has seen shrink, another one must not believe to be still charged."""
+    """A charge that one replica has lowered must not count at another replica."""
     store = MemoryStore()
     async with running(store, settings=NEVER_LOOKING) as first:
         await first.submit(commands.Observe(*WHERE, 5, {GPU: 8}))
@@ -27,7 +27,7 @@ async def test_nothing_to_do_is_not_answered_from_an_old_state() -> None:
             assert [hold.demand for hold in entry.holds] == [{GPU: 8}]
 
 
-async def test_an_end_is_not_forgotten_because_the_replica_has_not_seen_the_beginning() -> None:
+async def test_end_is_recorded_when_the_replica_has_not_read_the_beginning() -> None:
     store = MemoryStore()
     async with (
         running(store, settings=NEVER_LOOKING) as first,

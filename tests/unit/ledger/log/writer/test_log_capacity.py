@@ -182,7 +182,7 @@ async def test_a_log_that_is_fuller_than_was_known_gets_what_fits() -> None:
 
 
 class Refusing:
-    """A server whose account has no room, whatever the stream's maximum."""
+    """A server whose account has no room, although the stream has."""
 
     def __init__(self) -> None:
         self.full, self.appends = False, 0

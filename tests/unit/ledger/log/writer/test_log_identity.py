@@ -16,7 +16,7 @@ def reserve(number: int) -> commands.Reserve:
 
 
 class Outage:
-    """Faults of every call, or of appends only, for as long as `fate` says so."""
+    """Faults of every call, or of appends only, while `fate` is set."""
 
     def __init__(self) -> None:
         self.fate = CallFate.DELIVERED

@@ -1,4 +1,4 @@
-"""What one namespace may append to the log."""
+"""The share of the log that one namespace may append."""
 
 import msgspec
 import pytest
@@ -21,7 +21,7 @@ def item(namespace: str, size: int) -> Item:
     return Item(events.Released(namespace, "", "u" * (300 + size - len(bare)), 0, "absent"), [])
 
 
-def test_a_namespace_may_append_its_burst_at_once_and_the_rate_from_then_on() -> None:
+def test_namespace_may_append_its_burst_at_once_and_then_its_rate() -> None:
     shares = LogCapacity(BURST, RATE)
     shares.take_shares([item("c/red", BURST)], 0.0)
     assert shares.wait("c/red", 0.0) == 0.0
@@ -97,7 +97,7 @@ async def test_over_its_share_what_exists_and_what_ends_is_still_recorded() -> N
         assert isinstance(
             await writer.submit(commands.Refute("c1/red", "pods/p1", "uid-1", 0)), Accepted
         )
-        # What leads to no event costs nothing.
+        # A command without events takes no share.
         assert isinstance(await writer.submit(reserve(2)), Accepted)
 
 

@@ -222,7 +222,7 @@ class Broken:
         return Fault(CallFate.UNREACHABLE) if self.down else Fault()
 
 
-async def test_an_outage_that_lasts_is_told_at_once_and_ends_by_itself() -> None:
+async def test_long_outage_is_answered_at_once_and_ends_by_itself() -> None:
     store, network = MemoryStore(), Broken()
     settings = msgspec.structs.replace(QUICK, command_seconds_max=60.0, outage_seconds=0.05)
     async with running(store, faults=network, settings=settings) as writer:
@@ -282,7 +282,7 @@ class Slow:
         return Fault(after=0.05 if call == "read" else 0.0)
 
 
-async def test_a_writer_that_is_told_to_look_while_it_looks_looks_again() -> None:
+async def test_refresh_requested_during_a_refresh_is_done_again() -> None:
     store, seldom = MemoryStore(), WriterSettings(refresh_seconds=30.0)
     async with (
         running(store) as other,
@@ -293,7 +293,7 @@ async def test_a_writer_that_is_told_to_look_while_it_looks_looks_again() -> Non
             await other.submit(reserve(number))
             idle.request_refresh()
             await asyncio.sleep(0.01)
-        while idle.state.position < 2:  # noqa: ASYNC110 - the state tells nobody
+        while idle.state.position < 2:  # noqa: ASYNC110 - the state has no event
             await asyncio.sleep(0.01)
 
 
@@ -315,7 +315,7 @@ async def test_a_decision_that_contradicts_the_state_is_refused_alone(monkeypatc
     assert list(invariants.violations(folded(store))) == []
 
 
-async def test_a_balance_beyond_what_can_be_kept_costs_one_command_and_not_the_service() -> None:
+async def test_balance_beyond_64_bits_refuses_one_command_only() -> None:
     store = MemoryStore()
     seen = [commands.Observe("c/n", f"pods/{n}", f"u{n}", 1, {"memory": 2**53}) for n in range(520)]
     limit = commands.SetLimits("quota/c/n/q", ("c/n",), {"requests.memory": 1, "memory": 1})
