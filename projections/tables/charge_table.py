@@ -7,7 +7,7 @@ import msgspec
 
 from ledger.core.model.events import OBJECT
 from ledger.core.model.state import Entry, Hold, Object
-from ledger.core.model.traits import told_up_to
+from ledger.core.model.traits import recorded_up_to
 from projections.store.intervals import fork
 from projections.tables.changes import RecordChange
 from projections.tables.name_numbers import NameNumbers
@@ -138,7 +138,15 @@ class _Row:
         root, traits = part.root, _encoder.encode(part.traits)
         demand = _encoder.encode(part.demand)
         own = (version, demand, admitted, part.time, owner, actor, root, traits)
-        return (*self.identity, *own, told_up_to(part.traits), opened, closed, self.cause, place)
+        return (
+            *self.identity,
+            *own,
+            recorded_up_to(part.traits),
+            opened,
+            closed,
+            self.cause,
+            place,
+        )
 
 
 _CLOSE: Final = """

@@ -1,4 +1,4 @@
-"""Shortages: whether every line of every covering account has room, and the denial if not."""
+"""Capacity: whether every line of every covering account has room, and the denial if not."""
 
 import heapq
 from collections.abc import Collection, Iterator, Mapping
@@ -26,7 +26,7 @@ HOLDERS_SCANNED_MAX: Final = 1_024
 
 Pods that draw from a root are among the keys, although only their root is a holder."""
 
-LINES_TOLD_MAX: Final = 16
+SENTENCES_MAX: Final = 16
 """Most short lines that have a sentence in a denial."""
 
 _PRECEDENCE: Final = {reason: rank for rank, reason in enumerate(Reason)}
@@ -158,7 +158,7 @@ def no_room(
     asking = DenialWording.of(command, space)
     if found.never and not found.now.pods and not found.ever.pods:
         asking = asking._replace(never=found.never)
-    lines = told(state, short, asking, found.never)
+    lines = ranked_shortages(state, short, asking, found.never)
     head = lines[0]
     return msgspec.structs.replace(
         denial_of(state, space, lines, own_holders=command.own_holders),
@@ -201,24 +201,24 @@ def denial_of(
     )
 
 
-def told(
+def ranked_shortages(
     state: State, short: list[Short], asking: DenialWording, never: Collection[int]
 ) -> tuple[Shortage, ...]:
     """Return the lines without room in the order of the denial, each with its sentence.
 
-    Only the first `LINES_TOLD_MAX` have a sentence, and of several equal sentences only the first
+    Only the first `SENTENCES_MAX` have a sentence, and of several equal sentences only the first
     line: `limits` and `requests` of a resource limit the same.
     """
     reasons = {one.line: _reason(state, one, never) for one in short}
     ranked = sorted(short, key=lambda one: (_PRECEDENCE[reasons[one.line]], one.line))
     found: list[Shortage] = []
-    said: set[str] = set()
+    seen: set[str] = set()
     for one in ranked:
         numbers = shortage_of(state, one)
-        message = asking.message(numbers, one.line) if len(said) < LINES_TOLD_MAX else ""
-        told_again = message in said
-        said.add(message)
-        reason, message = reasons[one.line], "" if told_again else message
+        message = asking.message(numbers, one.line) if len(seen) < SENTENCES_MAX else ""
+        is_repeated = message in seen
+        seen.add(message)
+        reason, message = reasons[one.line], "" if is_repeated else message
         found.append(msgspec.structs.replace(numbers, reason=reason, message=message))
     return tuple(found)
 
@@ -227,7 +227,7 @@ def message_of(lines: tuple[Shortage, ...]) -> str:
     """Return the sentences of all lines, without the last full stop."""
     first, *others = [one.message for one in lines if one.message]
     pieces = [first, *(display_names.also(one, first) for one in others)]
-    if len(pieces) == LINES_TOLD_MAX and len(lines) > LINES_TOLD_MAX:
+    if len(pieces) == SENTENCES_MAX and len(lines) > SENTENCES_MAX:
         pieces.append("Other limits have no room either")
     return ". ".join(pieces)
 

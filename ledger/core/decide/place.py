@@ -187,7 +187,7 @@ def _if_there_is_room(
 
 def _no_room(state: State, short: list[Short], asking: DenialWording, *, resizing: bool) -> Denial:
     """Return the denial; it names claims of other pods when only they take the room."""
-    lines = capacity.told(state, short, asking, ())
+    lines = capacity.ranked_shortages(state, short, asking, ())
     real = tuple(one for one in lines if one.short > 0)
     if not real:
         return card_checks.refused(

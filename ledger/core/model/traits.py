@@ -113,7 +113,7 @@ def read_up_to(traits: Traits) -> int:
     return min(int(_items(text).get(READ, "0")) for text in traits or _NONE)
 
 
-def told_up_to(traits: Traits) -> int:
+def recorded_up_to(traits: Traits) -> int:
     """Return the highest number up to which labels are recorded, -1 for a digest."""
     return -1 if is_unread(traits) else read_up_to(traits)
 

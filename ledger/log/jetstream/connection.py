@@ -1,11 +1,10 @@
 """One connection to NATS: deadlines, errors with their causes, the JetStream API.
 
 Promises: a call ends within its deadline; `Unreachable` means that nothing was sent, or no
-subscriber received it; a request without an answer is a TimeoutError, whose meaning depends on
-the caller. While disconnected nothing is buffered, so that no record is sent long after
-its writer gave up. The client reconnects for ever. A client that closed itself (it does so
-when a server rejects it temporarily) is replaced at the next call. When a file with credentials
-changes, a new client replaces the old one, which first ends its open requests.
+subscriber received it; a request without an answer is a TimeoutError. While disconnected nothing is
+buffered, so that no record is sent long after its writer gave up. The client reconnects for ever. A
+client that closed itself (when a server rejects it temporarily) is replaced at the next call. When
+a file with credentials changes, a new client replaces the old one, which first ends its requests.
 """
 
 import asyncio
@@ -184,8 +183,7 @@ class NatsConnection:
     async def api(self, verb: str, body: Any = None, *, near: bool = False) -> bytes:
         """Call JetStream's API (`STREAM.INFO.X`) and return its answer, JSON.
 
-        `near` uses that of the connected servers, even with a domain. Raises ApiError,
-        NoResponders, and Unreachable when no answer came within the deadline.
+        `near` uses that of the connected servers. Raises ApiError, NoResponders, Unreachable.
         """
         subject = f"{_OWN_API if near else self._prefix}.{verb}"
         payload = b"" if body is None else _json.encode(body)

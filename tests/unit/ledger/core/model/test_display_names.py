@@ -220,7 +220,7 @@ def test_denial_names_a_bounded_number_of_lines() -> None:
     denial = ask(state, "pods/p", {GPU: 30})
     assert denial is not None
     assert len(denial.shortages) == 20, "whoever waits has to know every account"
-    assert text(denial).count(" would need ") == capacity.LINES_TOLD_MAX
+    assert text(denial).count(" would need ") == capacity.SENTENCES_MAX
     assert "Other limits have no room either." in text(denial)
 
 
