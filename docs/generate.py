@@ -24,7 +24,7 @@ from gpuledger.cli.command_wrapper import help_of
 from gpuledger.cli.exit_codes import Exit
 from gpuledger.command_line import build
 from ledger.core.model.denials import Reason
-from ledger.kube.vendors.managed_resources import managed_resources
+from ledger.kube.hami.managed_resources import managed_resources
 from ledger.kube.vendors.vendors import select_vendors
 from ledger.runtime.metrics import METRICS
 from ledger.runtime.settings.setting_texts import documentation

@@ -28,9 +28,9 @@ from extender.scheduler_api.scheduling_request import (
 from ledger.core.model.cards import HAMI, Placement
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.qualified_names import local_name
+from ledger.kube.api.cluster_ports import BindingApi
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
-from ledger.kube.api.ports import BindingApi
 from ledger.kube.hami.placement_annotations import annotations_of, labels_of
 from ledger.log.state_change_signal import StateChangeSignal
 

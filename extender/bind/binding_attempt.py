@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from extender.scheduler_api.scheduling_request import version_of
+from ledger.kube.api.cluster_ports import BindingApi, PodBinding
 from ledger.kube.api.errors import ClusterError, ClusterUnavailable, VersionConflict
 from ledger.kube.api.objects import Pod
-from ledger.kube.api.ports import BindingApi, PodBinding
 
 READS_MAX: Final = 3
 """How often a pod is read after an unclear Binding until a read succeeds."""

@@ -11,9 +11,9 @@ and then the pod has not changed and nothing is proved.
 from contextlib import suppress
 
 from extender.scheduler_api.scheduling_request import version_of
+from ledger.kube.api.cluster_ports import BindingApi
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
-from ledger.kube.api.ports import BindingApi
 from ledger.kube.hami.fence_label import LABEL
 
 

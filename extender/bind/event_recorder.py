@@ -7,8 +7,8 @@ many wait, further ones are dropped. An event that repeats the last one of its p
 from typing import Final
 
 from extender.scheduler_api.scheduling_request import BoundedCache
+from ledger.kube.api.cluster_ports import BindingApi, PodEvent
 from ledger.kube.api.objects import Pod
-from ledger.kube.api.ports import BindingApi, PodEvent
 from ledger.kube.client.event_queue import PodEventQueue
 from ledger.runtime.counter_protocol import Count, uncounted
 

@@ -7,11 +7,11 @@ its plugin removes the lock when the pod has its cards, and its scheduler waits 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from ledger.kube.api.cluster_ports import BindingApi
 from ledger.kube.api.errors import VersionConflict
 from ledger.kube.api.objects import ApiNode, Pod
-from ledger.kube.api.ports import BindingApi
-from ledger.kube.hami import annotation_names, node_lock
-from ledger.kube.hami.node_lock import NodeLock
+from ledger.kube.hami import annotation_names, lock_annotation
+from ledger.kube.hami.lock_annotation import NodeLock
 
 
 class HamiNodeLock:
@@ -30,7 +30,7 @@ class HamiNodeLock:
         node = await self._cluster.get_node(name)
         if node is None:
             return f"node {name} does not exist"
-        held = node_lock.read((node.metadata.annotations or {}).get(annotation_names.LOCK))
+        held = lock_annotation.read((node.metadata.annotations or {}).get(annotation_names.LOCK))
         if held is not None and await self._holds(held, pod):
             return f"node {name} is locked for {held.namespace}/{held.pod}"
         try:
@@ -44,7 +44,7 @@ class HamiNodeLock:
         node = await self._cluster.get_node(name)
         if node is None:
             return
-        held = node_lock.read((node.metadata.annotations or {}).get(annotation_names.LOCK))
+        held = lock_annotation.read((node.metadata.annotations or {}).get(annotation_names.LOCK))
         if held is None or not held.is_of(pod.metadata.namespace, pod.metadata.name):
             return
         version = node.metadata.resource_version
@@ -64,7 +64,7 @@ class HamiNodeLock:
 
     async def _take(self, node: ApiNode, pod: Pod) -> None:
         meta = pod.metadata
-        text = node_lock.write(meta.namespace, meta.name, self._time())
+        text = lock_annotation.write(meta.namespace, meta.name, self._time())
         version = node.metadata.resource_version
         await self._cluster.patch_node_annotations(
             node.metadata.name, {annotation_names.LOCK: text}, version

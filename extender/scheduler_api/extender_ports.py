@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from ledger.kube.api.ports import BindingApi, EvictionApi
+from ledger.kube.api.cluster_ports import BindingApi, EvictionApi
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.ledger import Ledger, StateView
 from ledger.runtime.counter_protocol import Count, uncounted

@@ -8,7 +8,7 @@ import msgspec
 from ledger.core.model.cards import Placement
 from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import Entry
-from ledger.kube.api.ports import AllocationApi
+from ledger.kube.api.cluster_ports import AllocationApi
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import StateView

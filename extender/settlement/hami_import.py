@@ -20,7 +20,7 @@ from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.qualified_names import local_name, qualified
 from ledger.core.model.state import State
 from ledger.kube.api.objects import ApiNode, Pod
-from ledger.kube.hami.hami_accounts import HamiAccounts
+from ledger.kube.cluster.hami_accounts import HamiAccounts
 from ledger.kube.requests.demand_rules import DemandRules
 
 ACTOR: Final = "import"

@@ -14,9 +14,9 @@ import structlog
 
 from extender.settlement import node_reader
 from extender.settlement.node_reader import NodeReading, NodeRules
-from ledger.kube.api import ports
+from ledger.kube.api import cluster_ports
+from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import ApiNode
-from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.hami.link_scores import PairScores
 from ledger.kube.watch.failed_objects import FailedObjects
 from ledger.kube.watch.informers import Informers
@@ -57,7 +57,7 @@ class NodeInformer:
 
     def __init__(
         self,
-        cluster: ports.NodeWatches,
+        cluster: cluster_ports.NodeWatches,
         rules: NodeRules,
         *,
         recount_seconds: float = RECOUNT_SECONDS,

@@ -13,8 +13,8 @@ from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.cards import Placement
 from ledger.core.model.commands import AnyCommand, Observe
 from ledger.core.model.events import AnyEvent, CardsRegistered
+from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import Pod
-from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.tasks.periodic import CooperativeYield
 
 UNACCOUNTED_MAX: Final = 10_000

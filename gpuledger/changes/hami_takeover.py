@@ -20,10 +20,10 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.kube.api.errors import ClusterError, NoCredentials
 from ledger.kube.api.objects import ApiNode, Pod
-from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import ApiClient
-from ledger.kube.hami import hami_accounts
-from ledger.kube.hami.hami_accounts import HamiAccounts
+from ledger.kube.client.api_client import ApiClient
+from ledger.kube.cluster import hami_accounts
+from ledger.kube.cluster.hami_accounts import HamiAccounts
+from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.log.writer.writer import Writer
 from ledger.runtime.settings.settings import Settings
 from webhook.settlement import observation, pod_observation

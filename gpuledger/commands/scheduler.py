@@ -26,7 +26,7 @@ def resources(loaded: LoadedSettings, output: Output = Format.YAML) -> None:
     that is missing there stays Pending.
     """
     from gpuledger.wiring import service_parts
-    from ledger.kube.vendors.managed_resources import managed_resources
+    from ledger.kube.hami.managed_resources import managed_resources
 
     found = managed_resources(service_parts.demand_rules(loaded.settings).vendors)
     if output is Format.TABLE:

@@ -19,11 +19,11 @@ from ledger.core.model.cards import Card
 from ledger.runtime.http.health import Health
 from vgpu_native.agent.bypass_detection import Bypass
 from vgpu_native.agent.card_inventory import CardInventory
-from vgpu_native.agent.device_usage import ContainerUse
 from vgpu_native.agent.limits_writer import LimitsWriter
 from vgpu_native.agent.log_follower import LogFollower
 from vgpu_native.agent.node_annotator import NodeAnnotator
 from vgpu_native.agent.node_metrics import AgentCollector
+from vgpu_native.agent.usage_observer import ContainerUse
 from vgpu_native.nvml.nvml_port import Load
 from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 

@@ -22,8 +22,8 @@ from gpuledger.node.agent_log import AgentLog
 from gpuledger.node.agent_settings import BYPASSES, FORMS, WRONG_CARDS, AgentSettings
 from gpuledger.wiring import service_parts
 from ledger.kube.client import pod_events
-from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
+from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.runtime import gc_tuning, log_setup
 from ledger.runtime.http import http_server
 from ledger.runtime.http.health import CheckResult, Health
@@ -32,13 +32,13 @@ from vgpu_native.agent.bypass_detection import BypassDetector
 from vgpu_native.agent.bypass_reports import BypassReporter
 from vgpu_native.agent.card_inventory import CardInventory
 from vgpu_native.agent.cgroups import ProcCgroups
-from vgpu_native.agent.device_usage import UsageObserver
 from vgpu_native.agent.limits_writer import LimitsWriter
 from vgpu_native.agent.log_follower import LogFollower
 from vgpu_native.agent.misallocation_reports import MisallocationReporter
 from vgpu_native.agent.node_agent import NodeAgent
 from vgpu_native.agent.node_annotator import NodeAnnotator
 from vgpu_native.agent.node_metrics import AgentCollector
+from vgpu_native.agent.usage_observer import UsageObserver
 from vgpu_native.nvml.nvml_library import NvmlLibrary
 from vgpu_native.nvml.nvml_port import NvmlDriver
 from vgpu_native.plugin.allocation.allocation_limits import flags

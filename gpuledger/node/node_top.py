@@ -17,7 +17,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.output import Format, TableColumn, show_object, show_rows
 from ledger.log.bounded_read import AnswerTooLong, read_whole
 from ledger.log.jetstream.nats_errors import plainly
-from vgpu_native.agent.device_usage import ContainerUse
+from vgpu_native.agent.usage_observer import ContainerUse
 
 CONTAINERS: Final = "/v1/containers"
 AGENT: Final = "http://127.0.0.1:9394"

@@ -13,10 +13,10 @@ from gpuledger.server.replica import LedgerReplica
 from gpuledger.wiring import card_settlement_parts, service_parts
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.client.access_review import KubernetesReviewer
-from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 from ledger.kube.client.own_identity import own_name
-from ledger.kube.hami import hami_accounts
+from ledger.kube.cluster import hami_accounts
+from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.runtime.counter_protocol import Count
 from ledger.runtime.settings.settings import Settings
 from webhook.context.refused_hami_accounts import RefusedHamiAccounts

@@ -23,7 +23,7 @@ from gpuledger.server.replica import LedgerReplica
 from gpuledger.server.service_app import ServiceApp
 from gpuledger.storage.open_log import check_store
 from gpuledger.wiring import service_parts
-from ledger.kube.vendors.managed_resources import counted_only
+from ledger.kube.hami.managed_resources import counted_only
 from ledger.log.embedded.nats_server import EmbeddedServer
 from ledger.runtime import gc_tuning, log_setup
 from ledger.runtime.http import http_server

@@ -4,8 +4,8 @@ from typing import Final, Protocol
 
 import structlog
 
+from ledger.kube.api.cluster_ports import PodEvent
 from ledger.kube.api.errors import ClusterError
-from ledger.kube.api.ports import PodEvent
 from vgpu_native.plugin.allocation.allocation_store import ContainerOwner
 
 _log: Final = structlog.get_logger("gpuledger.node.agent_process")

@@ -15,7 +15,7 @@ from ledger.core.model.cards import Card
 from ledger.kube.hami.link_scores import PairScores
 from vgpu_native.agent.card_mapping import CardOffer, cards_of
 from vgpu_native.nvml.nvml_port import Gpu, NvmlDriver, NvmlError, Xid
-from vgpu_native.shared.versioned import ChangeCounter
+from vgpu_native.shared.change_counter import ChangeCounter
 
 LISTEN_SECONDS: Final = 1.0
 """How long one wait for errors lasts, so that the agent can end."""

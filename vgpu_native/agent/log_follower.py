@@ -24,7 +24,7 @@ from ledger.log.recovery.head_witness import LogHead
 from vgpu_native.agent.node_placements import NodeImage, NodePlacements, PlacedPod, image_of
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.shared.atomic_file import write_whole
-from vgpu_native.shared.versioned import ChangeCounter
+from vgpu_native.shared.change_counter import ChangeCounter
 
 RETRY_SECONDS: Final = 1.0
 """Wait before a log that could not be reached is tried again."""

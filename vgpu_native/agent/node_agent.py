@@ -9,16 +9,16 @@ import structlog
 
 from vgpu_native.agent.bypass_reports import BypassReporter
 from vgpu_native.agent.card_inventory import CardInventory
-from vgpu_native.agent.device_usage import (
+from vgpu_native.agent.limits_writer import Key, LimitsWriter
+from vgpu_native.agent.log_follower import LogFollower
+from vgpu_native.agent.misallocation_reports import MisallocationReporter
+from vgpu_native.agent.node_metrics import AgentCollector
+from vgpu_native.agent.usage_observer import (
     LimitedContainer,
     UsageObservation,
     UsageObserver,
     limited_container,
 )
-from vgpu_native.agent.limits_writer import Key, LimitsWriter
-from vgpu_native.agent.log_follower import LogFollower
-from vgpu_native.agent.misallocation_reports import MisallocationReporter
-from vgpu_native.agent.node_metrics import AgentCollector
 from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 from vgpu_native.shared.limits_page import BadLimitsPage
 

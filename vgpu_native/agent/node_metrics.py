@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from ledger.core.model.cards import Card
 from vgpu_native.agent.card_inventory import CardInventory
-from vgpu_native.agent.device_usage import ContainerUse, UsageObservation
+from vgpu_native.agent.usage_observer import ContainerUse, UsageObservation
 
 _CARD: Final = ("node", "device_index", "device_uuid", "device_type")
 _CONTAINER: Final = ("namespace", "pod", "container", "vdevice_index", "device_uuid")

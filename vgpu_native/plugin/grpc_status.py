@@ -6,7 +6,7 @@ from typing import Final
 
 import grpc
 
-from ledger.kube.requests.container_requests import shown
+from ledger.kube.requests.container_demand import shown
 
 IDS_SHOWN: Final = 8
 

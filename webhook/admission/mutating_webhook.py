@@ -17,7 +17,7 @@ import msgspec
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import GATE, is_gated
-from ledger.kube.requests.container_requests import cards_of, names_cards
+from ledger.kube.requests.container_demand import cards_of, names_cards
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
 from webhook.api.admission_review import (

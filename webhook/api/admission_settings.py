@@ -15,7 +15,8 @@ HAMI_IDENTITIES: Final = (
 """The users that write HAMi's allocation annotations where its chart is installed as `hami` in
 kube-system.
 
-Another release name or namespace gives other accounts: `ledger.kube.hami.hami_accounts` finds them.
+Another release name or namespace gives other accounts, which
+`ledger.kube.cluster.hami_accounts` finds.
 """
 
 

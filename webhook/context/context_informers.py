@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 import structlog
 
+from ledger.kube.api.cluster_ports import Change, FilteredWatches, PolicyWatches, Workloads
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.ports import Change, FilteredWatches, PolicyWatches, Workloads
 from ledger.kube.api.resources import NAMESPACES, POLICIES, Resource
 from ledger.kube.watch.failed_objects import FailedObjects
 from ledger.kube.watch.owner_cache import OwnerCache

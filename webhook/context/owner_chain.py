@@ -20,9 +20,9 @@ from ledger.core.evolve import envelope_charges
 from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import Entry, Namespace, State
 from ledger.kube.api import resources
+from ledger.kube.api.cluster_ports import Workloads
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import ObjectMeta, OwnerReference
-from ledger.kube.api.ports import Workloads
 from ledger.kube.api.resources import Resource
 from ledger.kube.watch.owner_cache import CachedOwner, OwnerCache
 from webhook.context.namespaces import read_deadline

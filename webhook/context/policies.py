@@ -16,8 +16,8 @@ from msgspec import Meta
 from ledger.core.model import traits
 from ledger.core.model.traits import Selection
 from ledger.kube.api import selectors
+from ledger.kube.api.cluster_ports import Change, Changed, Listed, Reached
 from ledger.kube.api.objects import Quantities, Workload
-from ledger.kube.api.ports import Change, Changed, Listed, Reached
 from ledger.kube.api.selectors import LabelSelector
 from ledger.kube.requests import place_traits
 from webhook.api.admission_review import UserInfo

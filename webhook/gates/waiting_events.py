@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.denials import Denial, brief
-from ledger.kube.api.ports import PodEvent
+from ledger.kube.api.cluster_ports import PodEvent
 from ledger.kube.client.event_queue import PodEventQueue
 
 REASON: Final = "WaitingForQuota"

@@ -8,8 +8,8 @@ from typing import Final
 
 from ledger.core.model.commands import Describe
 from ledger.core.model.qualified_names import qualified
+from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import ObjectMeta, Workload
-from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.requests import place_traits
 from ledger.tasks.periodic import CooperativeYield
 from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession

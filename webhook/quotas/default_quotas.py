@@ -8,9 +8,9 @@ from typing import Final
 
 import structlog
 
+from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import ResourceQuota, Workload
-from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.quotas import hard_limits
 from ledger.tasks.backoff import Backoff
 from ledger.tasks.periodic import CooperativeYield

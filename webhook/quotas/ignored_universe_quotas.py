@@ -7,9 +7,9 @@ from typing import Final
 
 import structlog
 
+from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.errors import ClusterError, NotFound
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.tasks.backoff import Backoff
 from webhook.quotas.status_conditions import Condition, QuotaStatusConditions
 from webhook.quotas.universe_quota_status import (

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
+from ledger.kube.api.cluster_ports import Change
 from ledger.kube.api.objects import ResourceQuota, Workload
-from ledger.kube.api.ports import Change
 from ledger.kube.api.resources import UNIVERSE_QUOTAS
 from ledger.kube.watch.informers import Informers
 from ledger.tasks.periodic import run_periodically

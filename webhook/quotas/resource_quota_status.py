@@ -13,9 +13,9 @@ import structlog
 
 from ledger.core.model import accounts
 from ledger.core.model.state import Account
+from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.errors import ClusterError, NotFound, VersionConflict
 from ledger.kube.api.objects import ObjectMeta, Quantities, ResourceQuota
-from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.quotas import hard_limits
 from ledger.kube.requests import quantities
 from ledger.kube.requests.quantities import QuantityError

@@ -5,8 +5,8 @@ from typing import Final
 from ledger.core.model import accounts
 from ledger.core.model.commands import CloseAccount, SetLimits
 from ledger.core.model.qualified_names import qualified
+from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import ResourceQuota
-from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.quotas.resource_quota import limits_of
 from ledger.tasks.periodic import CooperativeYield
 from webhook.quotas.quota_warnings import QuotaWarnings

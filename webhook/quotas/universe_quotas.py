@@ -10,8 +10,8 @@ from typing import Final
 
 from ledger.core.model import accounts
 from ledger.core.model.commands import CloseAccount, SetLimits
+from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.kube.quotas.universe_quota import UniverseLimits, limits_of_universe, spec_of
 from webhook.quotas.quota_warnings import QuotaWarnings
 from webhook.quotas.reported_limits import has_limits

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from ledger.kube.api.errors import ClusterError, NotFound
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import WHOLE, Vendor
 from webhook.api.card_schedulers import DEFAULT, CardSchedulers

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from ledger.kube.api.errors import ClusterError, NotFound
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 from ledger.kube.requests.pod_traits import RecordedLabels
 from webhook.registration import pod_conditions
 

@@ -19,7 +19,7 @@ import msgspec
 import yaml
 
 from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 from webhook.api.admission_review import MUTATE_PATH, VALIDATE_PATH
 from webhook.api.card_schedulers import IGNORING, IGNORING_LABEL
 from webhook.kinds.catalog import KindCatalog

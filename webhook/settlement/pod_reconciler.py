@@ -7,8 +7,8 @@ import msgspec
 
 from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import local_name, qualified
+from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import Pod
-from ledger.kube.api.ports import Change, Changed, Listed
 from ledger.tasks.periodic import CooperativeYield
 from webhook.settlement import recount
 from webhook.settlement.absence_proof import ListResult

@@ -12,7 +12,7 @@ from ledger.core.model import accounts
 from ledger.core.model.commands import End
 from ledger.core.model.events import Cause
 from ledger.core.model.state import Entry
-from ledger.kube.api.ports import (
+from ledger.kube.api.cluster_ports import (
     FilteredWatches,
     PolicyWatches,
     StatusWrites,

@@ -11,7 +11,7 @@ from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
     from extender.settlement.hami_import import ImportReport
-    from ledger.kube.hami.hami_accounts import HamiAccounts
+    from ledger.kube.cluster.hami_accounts import HamiAccounts
 
 app = group(
     "Take over what another system has placed.",

@@ -14,7 +14,7 @@ import msgspec
 from ledger.core.model import traits
 from ledger.core.model.traits import OPERATORS, Requirement, Selection
 from ledger.kube.api.objects import ScopeRequirement, ScopeSelector
-from ledger.kube.requests.container_requests import shown
+from ledger.kube.requests.container_demand import shown
 
 _SCOPES: Final = {
     "Terminating": Requirement(traits.TERMINATING, "Exists"),

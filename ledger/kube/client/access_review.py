@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from ledger.kube.api.errors import ClusterError
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 
 GROUP: Final = "gpuledger.io"
 

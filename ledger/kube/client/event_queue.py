@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 import structlog
 
+from ledger.kube.api.cluster_ports import PodEvent
 from ledger.kube.api.errors import ClusterError
-from ledger.kube.api.ports import PodEvent
 
 WAITING_MAX: Final = 256
 """Events that wait to be written; what comes then is dropped."""

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from ledger.kube.api.errors import Malformed
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 
 REVIEW_SECONDS: Final = 5.0
 """Deadline of the question."""

@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.kube.api.ports import PodEvent
+from ledger.kube.api.cluster_ports import PodEvent
 from ledger.kube.api.resources import EVENTS, PODS
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 from ledger.kube.client.writes import send
 
 INSTANCE_MAX: Final = 128

@@ -12,7 +12,7 @@ import msgspec
 from ledger.kube.api.errors import AlreadyExists
 from ledger.kube.api.objects import Quantities
 from ledger.kube.api.resources import PODS, QUOTAS, UNIVERSE_QUOTAS
-from ledger.kube.client.http_client import JSON, ApiClient
+from ledger.kube.client.api_client import JSON, ApiClient
 
 WRITE_SECONDS: Final = 10.0
 """Deadline of one write."""

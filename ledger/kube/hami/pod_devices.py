@@ -13,7 +13,7 @@ from typing import Final
 from ledger.core.model.cards import Parts, Share
 from ledger.kube.hami.int32 import INT32_MAX, int32_of
 from ledger.kube.hami.node_devices import TEXT_MAX
-from ledger.kube.requests.container_requests import shown
+from ledger.kube.requests.container_demand import shown
 
 _SLOT_END: Final = ";"
 _CARD_END: Final = ":"

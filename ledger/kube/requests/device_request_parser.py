@@ -10,12 +10,7 @@ from msgspec import structs
 from ledger.core.model.cards import Phase
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Container, Pod, PodSpec
-from ledger.kube.requests.container_requests import (
-    CardRequest,
-    InvalidRequest,
-    cards_of,
-    names_cards,
-)
+from ledger.kube.requests.container_demand import CardRequest, InvalidRequest, cards_of, names_cards
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_requests import (
     ContainerDeviceRequests,

@@ -1,6 +1,6 @@
 """Wishes: what a pod wants of cards, container by container, and which cards it accepts.
 
-Read by the same rules as its demand (`ledger.kube.requests.container_requests`), and by the
+Read by the same rules as its demand (`ledger.kube.requests.container_demand`), and by the
 annotations that HAMi's users know. What cannot be understood is refused, never ignored.
 """
 

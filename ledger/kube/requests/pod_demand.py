@@ -10,7 +10,7 @@ from ledger.core.model.amounts import Amounts, largest, most_of, plus, without_z
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, Pod, PodSpec, Resources
 from ledger.kube.requests.card_sizes import with_accepted_sizes
-from ledger.kube.requests.container_requests import InvalidRequest, cards_of, managed_of, shown
+from ledger.kube.requests.container_demand import InvalidRequest, cards_of, managed_of, shown
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import NONE, NamedTypes, types_named
 

@@ -13,7 +13,7 @@ import msgspec
 from ledger.kube.api.errors import ClusterError, Malformed, NotServed
 from ledger.kube.api.objects import ListMeta
 from ledger.kube.api.resources import DEFINITIONS, Resource
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 from ledger.kube.watch import discovery
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Malformed
 from ledger.kube.api.resources import Resource
-from ledger.kube.client.http_client import JSON, ApiClient
+from ledger.kube.client.api_client import JSON, ApiClient
 
 DISCOVERY_SECONDS: Final = 30.0
 """Deadline of one discovery, however many requests it takes."""

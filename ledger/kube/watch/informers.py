@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Final, TypeVar
 
+from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed, Reached
 from ledger.kube.api.objects import ObjectMeta
-from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, Reached
 from ledger.kube.watch.failed_objects import FailedObjects
 from ledger.kube.watch.list_watch import watch_backoff
 

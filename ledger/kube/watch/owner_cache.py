@@ -17,8 +17,8 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from ledger.kube.api.cluster_ports import Change, Changed, FilteredWatches, Interrupted, Listed
 from ledger.kube.api.objects import OwnerReference, Workload
-from ledger.kube.api.ports import Change, Changed, FilteredWatches, Interrupted, Listed
 from ledger.kube.api.resources import Resource
 
 OWNERS_MAX: Final = 200_000

@@ -18,10 +18,10 @@ from support.builders.cluster_contexts import cluster_context
 from support.servers.ports import free_port
 
 from ledger.core.model.qualified_names import qualified
-from ledger.kube.api.ports import Listed
+from ledger.kube.api.cluster_ports import Listed
 from ledger.kube.api.resources import Resource
-from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
+from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.log.command_queue import CommandQueue
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.writer.writer import Writer

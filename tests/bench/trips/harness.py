@@ -23,7 +23,7 @@ from ledger.core.model.cards import OWN, Card
 from ledger.core.model.commands import AnyCommand, RegisterCards, Reserve, SetLimits
 from ledger.core.model.denials import Denial
 from ledger.core.model.qualified_names import qualified
-from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.writer.writer import Writer

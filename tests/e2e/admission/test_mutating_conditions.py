@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from support.fakes.owner_cluster import policy
 
-from ledger.kube.api.ports import Changed, Listed
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.api.cluster_ports import Changed, Listed
+from ledger.kube.client.api_client import ApiClient
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import NVIDIA
 from tests.e2e.harness.cluster import Manifest

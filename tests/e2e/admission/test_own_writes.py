@@ -13,11 +13,11 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from ledger.kube.api.cluster_ports import PodBinding, PodEvent
 from ledger.kube.api.pod_gates import GATE
-from ledger.kube.api.ports import PodBinding, PodEvent
-from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import ApiClient
-from ledger.kube.hami import annotation_names, node_lock
+from ledger.kube.client.api_client import ApiClient
+from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
+from ledger.kube.hami import annotation_names, lock_annotation
 from ledger.kube.hami.fence_label import LABEL
 from tests.e2e.conftest import _connected
 from tests.e2e.harness.cluster import Answer, Cluster, Manifest
@@ -238,7 +238,7 @@ async def test_everything_that_the_service_writes_is_accepted(
     event_of = PodEvent(
         namespace="team", name="p", uid=told, reason="Preempted", note="a note", action="Tell"
     )
-    lock_text = node_lock.write("team", "a" * 200, datetime.now(UTC))
+    lock_text = lock_annotation.write("team", "a" * 200, datetime.now(UTC))
     gated = await version_of(admin, f"{TEAM}/pods/own")
     counted = await version_of(admin, f"{TEAM}/resourcequotas/q")
     seen = await version_of(admin, f"{TEAM}/pods/seen")

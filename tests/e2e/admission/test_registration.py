@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 from ledger.runtime.tls import own_authority
 from tests.e2e.conftest import _connected
 from tests.e2e.harness.cluster import Manifest

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from support.servers.tls_server import serving_at
 
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 from ledger.runtime.tls import reloading_context
 from tests.e2e.conftest import _connected
 from tests.e2e.harness.cluster import Cluster, Manifest

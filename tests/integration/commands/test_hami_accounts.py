@@ -10,8 +10,8 @@ from support.fakes.apiserver import on_loopback
 
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.client.access_review import KubernetesReviewer
-from ledger.kube.client.http_client import ApiClient
-from ledger.kube.hami import hami_accounts
+from ledger.kube.client.api_client import ApiClient
+from ledger.kube.cluster import hami_accounts
 
 LABELLED = {"app.kubernetes.io/component": "hami-scheduler"}
 OTHER = "docker.io/library/busybox:1.36"

@@ -9,7 +9,7 @@ from aiohttp import web
 from support.fakes.apiserver import on_loopback
 
 from ledger.kube.client.access_review import KubernetesReviewer, Subject
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 
 
 class Reviews:

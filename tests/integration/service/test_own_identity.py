@@ -7,7 +7,7 @@ from aiohttp import web
 from support.fakes.apiserver import on_loopback
 
 from ledger.kube.api.errors import ClusterError
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 from ledger.kube.client.own_identity import own_name
 
 ASKED = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}

@@ -10,7 +10,7 @@ from support.builders.colon_cards import announcement_in_colons
 
 from ledger.core.model.cards import Card, Part, Phase, Profile, Share
 from ledger.kube.api.objects import Container, Pod, PodSpec
-from ledger.kube.hami import annotation_names, node_lock
+from ledger.kube.hami import annotation_names, lock_annotation
 from ledger.kube.hami.handshake import handshake_alive
 from ledger.kube.hami.node_annotations import read_announcement
 from ledger.kube.hami.node_devices import announcement
@@ -187,7 +187,7 @@ def test_any_text_of_a_pod_is_parts_or_the_named_error(text, instances) -> None:
 @given(TEXTS | st.datetimes().map(lambda time: f"{time.isoformat()}Z,a,b"))
 def test_any_lock_and_any_handshake_is_parsed_or_ignored(text) -> None:
     now = datetime(2026, 3, 1, tzinfo=UTC)
-    lock = node_lock.read(text)
+    lock = lock_annotation.read(text)
     if lock is not None:
         assert lock.expired(now) in (True, False)
     assert handshake_alive(f"Requesting_{text}", now, 0) in (True, False)

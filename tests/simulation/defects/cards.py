@@ -20,7 +20,7 @@ from ledger.core.model import commands, events
 from ledger.core.model.cards import uuids
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.kube.api import ports
+from ledger.kube.api import cluster_ports
 from ledger.kube.requests.device_requests import DeviceRequest
 from simulation.defects.planting import Defect, Put
 from simulation.model.settings import SETTLE_SECONDS
@@ -141,8 +141,8 @@ def _fence_without_proof(put: Put) -> None:
 
 
 def _binding_of_any_version(put: Put) -> None:
-    def bind(**given: Any) -> ports.PodBinding:
-        return ports.PodBinding(**{**given, "version": ""})
+    def bind(**given: Any) -> cluster_ports.PodBinding:
+        return cluster_ports.PodBinding(**{**given, "version": ""})
 
     put(binding_attempt, "PodBinding", bind)
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from ledger.kube.api.cluster_ports import Changed
 from ledger.kube.api.objects import (
     ApiNode,
     ObjectMeta,
@@ -22,7 +23,6 @@ from ledger.kube.api.objects import (
     ScopeSelector,
     Workload,
 )
-from ledger.kube.api.ports import Changed
 from ledger.kube.api.resources import NAMESPACES, Resource
 from simulation.model import kinds
 

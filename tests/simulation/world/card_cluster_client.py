@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
+from ledger.kube.api.cluster_ports import Change, PodBinding, PodEvent
 from ledger.kube.api.errors import ClusterUnavailable, Forbidden, NotFound, VersionConflict
 from ledger.kube.api.objects import ApiNode, Pod
-from ledger.kube.api.ports import Change, PodBinding, PodEvent
 from simulation.engine.processes import outside
 from simulation.model import apiserver
 from simulation.model.apiserver import SimulatedApiServer
@@ -60,7 +60,7 @@ class CardClusterClient(ClusterClient):
     `binding_trouble` and `label_trouble` are the shares of Bindings and of labels on pods that
     something happens to.
 
-    Implements `Nodes` and `Allocates` of `ledger.kube.api.ports`.
+    Implements `Nodes` and `Allocates` of `ledger.kube.api.cluster_ports`.
     """
 
     def __init__(

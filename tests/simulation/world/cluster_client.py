@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed, PodEvent, Reached
 from ledger.kube.api.errors import ClusterUnavailable, NotFound, VersionConflict
 from ledger.kube.api.objects import Pod, Quantities, ResourceQuota, ResourceQuotaStatus, Workload
-from ledger.kube.api.ports import Change, Changed, Interrupted, Listed, PodEvent, Reached
 from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
 from simulation.model import apiserver, kinds
 from simulation.model.apiserver import Collection, SimulatedApiServer, T
@@ -26,7 +26,7 @@ K = TypeVar("K")
 
 
 class ClusterClient:
-    """Implements the ports of `ledger.kube.api.ports` over the model. The script turns the
+    """Implements the ports of `ledger.kube.api.cluster_ports` over the model. The script turns the
     knobs."""
 
     def __init__(self, server: SimulatedApiServer, source: random.Random) -> None:

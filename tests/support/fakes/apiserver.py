@@ -12,9 +12,9 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import ApiNode, Pod, ResourceQuota
-from ledger.kube.api.ports import Change, Changed, Listed
 
 Object = dict[str, Any]
 KINDS = {"pods": Pod, "resourcequotas": ResourceQuota, "nodes": ApiNode}

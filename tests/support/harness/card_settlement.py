@@ -20,9 +20,9 @@ from extender.settlement.node_reader import NodeRules
 from ledger.core.model import cards
 from ledger.core.model.cards import Parts, Placement
 from ledger.core.model.commands import Place
+from ledger.kube.api.cluster_ports import Change
 from ledger.kube.api.errors import ClusterError, NotFound, VersionConflict
 from ledger.kube.api.objects import ApiNode, Pod
-from ledger.kube.api.ports import Change
 from ledger.kube.hami import annotation_names
 from ledger.kube.hami.placement_annotations import annotations_of
 from ledger.log.ledger import Accepted

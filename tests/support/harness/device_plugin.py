@@ -18,7 +18,7 @@ from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.plugin_settings import PluginSettings
 from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 from vgpu_native.shared import limits_page
-from vgpu_native.shared.versioned import ChangeCounter
+from vgpu_native.shared.change_counter import ChangeCounter
 
 CARDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{index}" for index in range(4))
 

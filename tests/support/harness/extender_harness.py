@@ -21,9 +21,9 @@ from extender.scheduler_extender import Extender, ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Placement
 from ledger.core.model.denials import Denial
+from ledger.kube.api.cluster_ports import PodBinding, PodEvent
 from ledger.kube.api.errors import ClusterError, ClusterUnavailable, NotFound, VersionConflict
 from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
-from ledger.kube.api.ports import PodBinding, PodEvent
 from ledger.kube.hami.node_devices import announcement
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.ledger import Ledger

@@ -7,10 +7,10 @@ from typing import Final, Never, Protocol
 import grpc
 import structlog
 
-from vgpu_native.plugin.allocation.allocate import AllocateHandler
-from vgpu_native.plugin.allocation.candidates import prefer
-from vgpu_native.plugin.allocation.verify import PreStartHandler
-from vgpu_native.plugin.device_ids import AdvertisedDevices
+from vgpu_native.plugin.advertised_devices import AdvertisedDevices
+from vgpu_native.plugin.allocation.allocate_handler import AllocateHandler
+from vgpu_native.plugin.allocation.likely_container import prefer
+from vgpu_native.plugin.allocation.pre_start_handler import PreStartHandler
 from vgpu_native.plugin.grpc_status import RejectedCall, bad_request, shown_ids
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import (
     AllocateRequest,

@@ -9,7 +9,7 @@ from typing import Final
 from mutating import Mutator
 
 from ledger.core.model.denials import Denial
-from ledger.kube.hami import annotation_names, node_lock, pod_devices
+from ledger.kube.hami import annotation_names, lock_annotation, pod_devices
 from ledger.kube.hami.handshake import handshake_alive
 from ledger.kube.hami.node_annotations import read_announcement
 from ledger.kube.hami.pod_devices import BadDeviceList
@@ -46,7 +46,7 @@ def device_list(text: str) -> None:
 
 def lock(text: str) -> None:
     """Read the lock of a node, and its handshake."""
-    found = node_lock.read(text)
+    found = lock_annotation.read(text)
     if found is not None:
         found.expired(NOW)
     handshake_alive(text, NOW, 1)

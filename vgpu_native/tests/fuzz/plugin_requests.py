@@ -20,10 +20,10 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
 
 from support.harness.device_plugin import FakePlacements, card, container, settings_in, share
 
-from vgpu_native.plugin.allocation.allocate import AllocateHandler
+from vgpu_native.plugin.advertised_devices import AdvertisedDevices
+from vgpu_native.plugin.allocation.allocate_handler import AllocateHandler
 from vgpu_native.plugin.allocation.allocation_store import AllocationStore
-from vgpu_native.plugin.allocation.verify import PreStartHandler
-from vgpu_native.plugin.device_ids import AdvertisedDevices
+from vgpu_native.plugin.allocation.pre_start_handler import PreStartHandler
 from vgpu_native.plugin.kubelet.generated import deviceplugin_pb2 as api
 from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
 from vgpu_native.plugin.server.plugin_service import DevicePluginService

@@ -26,7 +26,7 @@ from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, brief
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import is_gated
-from ledger.kube.requests.container_requests import needs_cards
+from ledger.kube.requests.container_demand import needs_cards
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.pod_traits import recorded_traits

@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
+from ledger.kube.api.cluster_ports import Change
 from ledger.kube.api.errors import ClusterError
-from ledger.kube.api.ports import Change
 from ledger.kube.api.resources import Resource
 from ledger.kube.watch.informers import Informers
 from ledger.tasks.periodic import CooperativeYield

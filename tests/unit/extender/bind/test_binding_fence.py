@@ -21,9 +21,9 @@ from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import HAMI
 from ledger.core.model.denials import Denial
+from ledger.kube.api.cluster_ports import PodBinding
 from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Forbidden, VersionConflict
 from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
-from ledger.kube.api.ports import PodBinding
 from ledger.kube.hami.fence_label import LABEL
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.memory_log import MemoryStore

@@ -6,8 +6,8 @@ import pytest
 
 from gpuledger.changes import hami_takeover
 from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
+from ledger.kube.cluster.hami_accounts import HamiAccounts
 from ledger.kube.hami import annotation_names
-from ledger.kube.hami.hami_accounts import HamiAccounts
 from ledger.runtime.settings.settings import Settings
 
 CARD = (

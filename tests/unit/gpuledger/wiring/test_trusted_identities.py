@@ -9,7 +9,7 @@ from extender.settlement.hami_import import ImportProblem, ImportReport
 from gpuledger.changes.hami_takeover import with_accounts
 from gpuledger.commands.ledger.import_hami import account_lines
 from gpuledger.wiring import service_parts
-from ledger.kube.hami.hami_accounts import HamiAccount, HamiAccounts
+from ledger.kube.cluster.hami_accounts import HamiAccount, HamiAccounts
 from ledger.runtime.settings.settings import Settings
 from webhook.api.admission_settings import HAMI_IDENTITIES
 

@@ -4,7 +4,7 @@ import pytest
 from support.fakes.apiserver import on_loopback
 from support.fakes.canned_apiserver import CannedApiServer
 
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
+from ledger.kube.api.cluster_ports import PodEvent
 from ledger.kube.api.errors import ClusterError, NotFound
-from ledger.kube.api.ports import PodEvent
 from vgpu_native.agent.misallocation_reports import MisallocationReporter
 from vgpu_native.plugin.allocation.allocation_store import Allocation, ContainerOwner
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from support.harness.device_plugin import CARDS, card, container, settings_in, share
 
+from vgpu_native.plugin.advertised_devices import AdvertisedDevices
 from vgpu_native.plugin.allocation import allocation_store as kept
 from vgpu_native.plugin.allocation import cdi, response
 from vgpu_native.plugin.allocation.allocation_store import AllocationStore, owner_of
-from vgpu_native.plugin.device_ids import AdvertisedDevices
 from vgpu_native.plugin.grpc_status import RejectedCall
 from vgpu_native.shared.atomic_file import write_whole
-from vgpu_native.shared.versioned import ChangeCounter
+from vgpu_native.shared.change_counter import ChangeCounter
 
 
 def test_allocations_are_there_again_after_a_restart(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from support.fakes.owner_cluster import (
     policy,
 )
 
+from ledger.kube.api.cluster_ports import Changed, Interrupted, Listed, Reached
 from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
 from ledger.kube.api.resources import PODS
 from webhook.context import context_informers, namespaces
 from webhook.context.cluster_context import ClusterContext

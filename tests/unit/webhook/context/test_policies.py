@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from support.fakes.owner_cluster import FixedView, OwnerCluster, around, policy
 
+from ledger.kube.api.cluster_ports import Changed, Interrupted, Listed, Reached
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
 from webhook.api.admission_review import UserInfo
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.policies import NamespacePolicy, lint

@@ -4,7 +4,7 @@ import pytest
 
 from ledger.core.model.denials import Denial, Reason, Shortage
 from ledger.core.model.qualified_names import local_name
-from ledger.kube.api.ports import PodEvent
+from ledger.kube.api.cluster_ports import PodEvent
 from ledger.kube.client import event_queue
 from ledger.kube.client.event_queue import PodEventQueue
 from webhook.gates import waiting_events

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from support.fakes.owner_cluster import policy
 
+from ledger.kube.api.cluster_ports import Changed, Listed
 from ledger.kube.api.errors import ClusterUnavailable, Forbidden, NotFound
-from ledger.kube.api.ports import Changed, Listed
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import select_vendors
 from webhook.api.card_schedulers import CardSchedulers

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ledger.kube.api.errors import ClusterUnavailable, Forbidden, NotFound
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 from ledger.kube.requests.pod_traits import RecordedLabels
 from webhook.registration import pod_conditions, selected_labels
 from webhook.registration.selected_labels import SelectedLabels

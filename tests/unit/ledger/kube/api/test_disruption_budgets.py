@@ -7,7 +7,7 @@ import pytest
 
 from ledger.kube.api.disruption_budgets import Budget
 from ledger.kube.api.objects import ObjectMeta, Pod
-from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 
 BUDGETS = "/apis/policy/v1/namespaces/red/poddisruptionbudgets"
 PODS = "/api/v1/pods"

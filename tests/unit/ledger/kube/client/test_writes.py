@@ -4,7 +4,7 @@ import pytest
 from support.fakes.canned_apiserver import failure
 
 from ledger.kube.api.errors import Forbidden, VersionConflict
-from ledger.kube.client.api_cluster import KubernetesCluster
+from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 
 QUOTA = "/api/v1/namespaces/red/resourcequotas/gpu/status"
 MEMORY = "limits.nvidia.com/gpumem"

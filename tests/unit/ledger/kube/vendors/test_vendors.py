@@ -9,10 +9,10 @@ import pytest
 
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Pod
+from ledger.kube.hami.managed_resources import is_placed
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.vendors import vendor_files
-from ledger.kube.vendors.managed_resources import is_placed
 from ledger.kube.vendors.vendor_files import BadVendors
 from ledger.kube.vendors.vendors import BUILT_IN, NVIDIA, Vendor, select_vendors
 

@@ -8,11 +8,11 @@ import pytest
 from aiohttp import web
 from support.fakes.apiserver import on_loopback, pod_body
 
+from ledger.kube.api.cluster_ports import Changed, Interrupted, Listed, Reached
 from ledger.kube.api.errors import ClusterUnavailable, Forbidden, Malformed, NotFound, Rejected
 from ledger.kube.api.objects import Pod, PodList
-from ledger.kube.api.ports import Changed, Interrupted, Listed, Reached
-from ledger.kube.client import http_client as clients
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client import api_client as clients
+from ledger.kube.client.api_client import ApiClient
 from ledger.kube.watch import list_watch
 from ledger.kube.watch.list_watch import CollectionSource, LineSplitter, watch_backoff, whole
 

@@ -12,9 +12,9 @@ from support.fakes.apiserver import (
     quota_body,
 )
 
-from ledger.kube.api.ports import Changed, Listed, WatchedCluster
-from ledger.kube.client.api_cluster import KubernetesCluster
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.api.cluster_ports import Changed, Listed, WatchedCluster
+from ledger.kube.client.api_client import ApiClient
+from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 
 
 @pytest.fixture

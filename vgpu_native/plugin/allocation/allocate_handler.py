@@ -10,14 +10,14 @@ import msgspec
 import structlog
 
 from vgpu_native.plugin.allocation import response
+from vgpu_native.plugin.allocation.allocate_wait_budget import AllocateWaitBudget, WaitingCall
 from vgpu_native.plugin.allocation.allocation_limits import closed, is_limited
 from vgpu_native.plugin.allocation.allocation_store import Allocation, AllocationStore, owner_of
-from vgpu_native.plugin.allocation.candidates import LikelyContainer, candidates, choose
-from vgpu_native.plugin.allocation.owner_resolution import (
+from vgpu_native.plugin.allocation.likely_container import LikelyContainer, candidates, choose
+from vgpu_native.plugin.allocation.owner_correction import (
     correct_by_checkpoint,
     correct_by_pod_resources,
 )
-from vgpu_native.plugin.allocation.wait_budget import AllocateWaitBudget, WaitingCall
 from vgpu_native.plugin.grpc_status import failed_precondition, unavailable
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import ContainerAllocateResponse
 from vgpu_native.plugin.kubelet.kubelet_state import KubeletState

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from vgpu_native.plugin.device_ids import card_of
+from vgpu_native.plugin.advertised_devices import card_of
 from vgpu_native.plugin.placement_source import PlacedContainer
 
 

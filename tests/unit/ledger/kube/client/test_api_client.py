@@ -6,8 +6,8 @@ import contextlib
 from aiohttp import web
 from support.fakes.apiserver import on_loopback
 
-from ledger.kube.client import http_client as clients
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client import api_client as clients
+from ledger.kube.client.api_client import ApiClient
 
 
 async def test_watches_take_no_connection_from_reads_and_writes(answers, tmp_path, monkeypatch):

@@ -5,7 +5,11 @@ import asyncio
 import pytest
 from support.harness.device_plugin import FakePlacements
 
-from vgpu_native.plugin.allocation.wait_budget import LEAST_SECONDS, ROW_SECONDS, AllocateWaitBudget
+from vgpu_native.plugin.allocation.allocate_wait_budget import (
+    LEAST_SECONDS,
+    ROW_SECONDS,
+    AllocateWaitBudget,
+)
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
 SETTINGS = PluginSettings(allocate_seconds=4.0, outage_seconds=20.0)

@@ -1,4 +1,5 @@
-"""The real cluster behind all of `ledger.kube.api.ports`: an API server reached over HTTPS."""
+"""The real cluster behind all of `ledger.kube.api.cluster_ports`: an API server reached over
+HTTPS."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -7,6 +8,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from ledger.kube.api import resources
+from ledger.kube.api.cluster_ports import Change, Listed, PodBinding, PodEvent
 from ledger.kube.api.disruption_budgets import Budget, BudgetList
 from ledger.kube.api.errors import Malformed, NotFound, NotServed
 from ledger.kube.api.objects import (
@@ -20,10 +22,9 @@ from ledger.kube.api.objects import (
     ResourceQuotaList,
     Workload,
 )
-from ledger.kube.api.ports import Change, Listed, PodBinding, PodEvent
 from ledger.kube.api.resources import Resource
-from ledger.kube.client import binding_writes, pod_events, writes
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client import pod_events, scheduling_writes, writes
+from ledger.kube.client.api_client import ApiClient
 from ledger.kube.watch import discovery, list_watch, optional_resources
 from ledger.kube.watch.list_watch import CollectionSource, watch_backoff, whole
 from ledger.kube.watch.optional_resources import Sleep
@@ -155,7 +156,7 @@ class KubernetesCluster:
 
     async def bind(self, binding: PodBinding) -> None:
         """Bind a pod to a node. Raises ClusterError."""
-        await binding_writes.bind(self._client, binding)
+        await scheduling_writes.bind(self._client, binding)
 
     async def list_pods_on(self, node: str) -> Listed[Pod]:
         """List the pods bound to a node as of now, linearizably. Raises ClusterError."""
@@ -168,25 +169,27 @@ class KubernetesCluster:
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
         """Ask for the eviction of a pod. Raises ClusterError, BudgetExhausted among them."""
-        await binding_writes.evict(self._client, namespace, name, uid)
+        await scheduling_writes.evict(self._client, namespace, name, uid)
 
     async def label_pod(
         self, namespace: str, name: str, labels: Mapping[str, str], version: str
     ) -> None:
         """Set labels of a pod that is at a version. Raises ClusterError."""
-        await binding_writes.label_pod(self._client, namespace, name, labels, version)
+        await scheduling_writes.label_pod(self._client, namespace, name, labels, version)
 
     async def patch_node_annotations(
         self, name: str, changes: Mapping[str, str | None], version: str = ""
     ) -> None:
         """Set and remove annotations of a node. Raises ClusterError."""
-        await binding_writes.patch_node_annotations(self._client, name, changes, version)
+        await scheduling_writes.patch_node_annotations(self._client, name, changes, version)
 
     async def patch_pod_annotations(
         self, namespace: str, name: str, changes: Mapping[str, str], version: str
     ) -> None:
         """Set annotations of a pod that is at `version`. Raises ClusterError."""
-        await binding_writes.patch_pod_annotations(self._client, namespace, name, changes, version)
+        await scheduling_writes.patch_pod_annotations(
+            self._client, namespace, name, changes, version
+        )
 
     async def create_event(self, event: PodEvent) -> None:
         """Tell something of a pod. Raises ClusterError."""

@@ -3,6 +3,7 @@
 import pytest
 from support.fakes.canned_apiserver import failure
 
+from ledger.kube.api.cluster_ports import Listed, PodBinding, PodEvent
 from ledger.kube.api.errors import (
     BudgetExhausted,
     ClusterUnavailable,
@@ -13,9 +14,8 @@ from ledger.kube.api.errors import (
     Rejected,
     VersionConflict,
 )
-from ledger.kube.api.ports import Listed, PodBinding, PodEvent
-from ledger.kube.client.api_cluster import KubernetesCluster
 from ledger.kube.client.pod_events import NOTE_BYTES_MAX, agent_of
+from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 
 POD = "/api/v1/namespaces/red/pods/p"
 BINDING = f"{POD}/binding"

@@ -10,7 +10,7 @@ from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import (
     NUMANode,
     TopologyInfo,
 )
-from vgpu_native.shared.versioned import ChangeCounter
+from vgpu_native.shared.change_counter import ChangeCounter
 
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.harness.device_plugin import CARDS, container, share
 
-from vgpu_native.plugin.allocation.candidates import candidates, choose, prefer
-from vgpu_native.plugin.device_ids import card_of
+from vgpu_native.plugin.advertised_devices import card_of
+from vgpu_native.plugin.allocation.likely_container import candidates, choose, prefer
 
 NOBODY: set[tuple[str, str]] = set()
 

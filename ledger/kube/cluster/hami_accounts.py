@@ -19,7 +19,7 @@ from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.objects import ListMeta, ObjectMeta
 from ledger.kube.api.resources import Resource
 from ledger.kube.client.access_review import SERVICE_ACCOUNTS, KubernetesReviewer, service_account
-from ledger.kube.client.http_client import ApiClient
+from ledger.kube.client.api_client import ApiClient
 from ledger.kube.watch import list_watch
 from ledger.kube.watch.list_watch import CollectionSource
 

@@ -10,8 +10,8 @@ from support.builders.region_files import region
 from support.fakes.fake_nvml import FakeNvml, gpu
 
 from ledger.core.model.cards import Share
+from ledger.kube.api.cluster_ports import PodEvent
 from ledger.kube.api.errors import BudgetExhausted, NotFound
-from ledger.kube.api.ports import PodEvent
 from vgpu_native.agent.bypass_detection import (
     SLACK,
     Bypass,
@@ -23,9 +23,9 @@ from vgpu_native.agent.bypass_reports import BypassReporter
 from vgpu_native.agent.card_inventory import CardInventory
 from vgpu_native.agent.card_mapping import CardOffer
 from vgpu_native.agent.cgroups import ProcCgroups, pod_in
-from vgpu_native.agent.device_usage import LimitedContainer, UsageObserver
 from vgpu_native.agent.limits_writer import LimitsWriter
 from vgpu_native.agent.node_metrics import AgentCollector
+from vgpu_native.agent.usage_observer import LimitedContainer, UsageObserver
 from vgpu_native.nvml.nvml_port import DriverProcess, NvmlDriver
 from vgpu_native.plugin.allocation.allocation_store import ContainerOwner
 from vgpu_native.plugin.placement_source import PlacedContainer

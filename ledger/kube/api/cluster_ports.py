@@ -1,8 +1,8 @@
 """The ports of a cluster: what this service needs to know from, and writes to, an API server.
 
-The real adapter, behind all of them, is `ledger.kube.client.api_cluster`; tests and the simulation
-drive settlement with models of an API server. The ports are small, so that a model stands for no
-more than what its user calls.
+The real adapter, behind all of them, is `ledger.kube.cluster.kubernetes_cluster`; tests and the
+simulation drive settlement with models of an API server. The ports are small, so that a model
+stands for no more than what its user calls.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from vgpu_native.plugin.allocation.allocation_store import Allocation, AllocationStore
-from vgpu_native.plugin.allocation.assignment import assign
+from vgpu_native.plugin.allocation.pre_start_assignment import assign
 from vgpu_native.plugin.grpc_status import RejectedCall, failed_precondition, shown_ids, unavailable
 from vgpu_native.plugin.kubelet.checkpoint import CheckpointEntry
 from vgpu_native.plugin.kubelet.kubelet_state import KubeletState, with_ids

@@ -7,7 +7,7 @@ import pytest
 from support.harness.device_plugin import FakePlacements, container, settings_in, share
 
 from vgpu_native.plugin.allocation import allocation_store as kept
-from vgpu_native.plugin.allocation import owner_resolution
+from vgpu_native.plugin.allocation import owner_correction
 from vgpu_native.plugin.allocation.allocation_store import Allocation, AllocationStore, owner_of
 from vgpu_native.plugin.kubelet.checkpoint import CheckpointEntry
 from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
@@ -46,7 +46,7 @@ def test_a_guess_becomes_what_the_kubelet_noted(
     allocations: AllocationStore, witness: KubeletState
 ) -> None:
     made = guessed(allocations)
-    owner_resolution.correct_by_checkpoint(allocations, witness, noted(made, "b-uid"), LATER)
+    owner_correction.correct_by_checkpoint(allocations, witness, noted(made, "b-uid"), LATER)
     assert allocations.all()[0].owner == owner_of(TRUE)
 
 
@@ -54,7 +54,7 @@ def test_who_is_noted_has_the_answer_though_the_ledger_does_not_know_the_pod(
     allocations: AllocationStore, witness: KubeletState
 ) -> None:
     made = guessed(allocations)
-    owner_resolution.correct_by_checkpoint(allocations, witness, noted(made, "c-uid"), LATER)
+    owner_correction.correct_by_checkpoint(allocations, witness, noted(made, "c-uid"), LATER)
     assert allocations.given(LATER, None) == {("c-uid", "main")}
 
 
@@ -62,16 +62,16 @@ def test_a_guess_that_was_not_noted_is_dropped_once_it_would_have_been(
     allocations: AllocationStore, witness: KubeletState
 ) -> None:
     made = guessed(allocations)
-    owner_resolution.correct_by_checkpoint(allocations, witness, [], made.time + 1)
+    owner_correction.correct_by_checkpoint(allocations, witness, [], made.time + 1)
     assert allocations.given(made.time + 1, []) == {GUESSED.key}
-    owner_resolution.correct_by_checkpoint(allocations, witness, [], LATER)
+    owner_correction.correct_by_checkpoint(allocations, witness, [], LATER)
     assert allocations.given(LATER, []) == allocations.given(LATER, None) == set()
 
 
 def test_what_is_tied_is_left_alone(allocations: AllocationStore, witness: KubeletState) -> None:
     made = guessed(allocations, tied=True)
     for entries in ([], noted(made, "b-uid")):
-        owner_resolution.correct_by_checkpoint(allocations, witness, entries, LATER)
+        owner_correction.correct_by_checkpoint(allocations, witness, entries, LATER)
         assert allocations.all() == [made]
 
 

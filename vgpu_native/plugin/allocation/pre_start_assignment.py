@@ -15,7 +15,7 @@ from vgpu_native.plugin.allocation.allocation_store import (
     is_plain_file,
     owner_of,
 )
-from vgpu_native.plugin.allocation.region_filesystems import slot_in
+from vgpu_native.plugin.allocation.region_slots import slot_in
 from vgpu_native.plugin.grpc_status import failed_precondition, unavailable
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.plugin_settings import PluginSettings
