@@ -18,9 +18,9 @@ from extender.settlement.node_registration import ANNOUNCED_BYTES_PER_SECOND, No
 from extender.settlement.placement_reconciler import PlacementReconciler
 from extender.settlement.preemption_claim_expiry import ClaimExpiry
 from extender.settlement.unbound_placements import UnboundPlacements
-from ledger.kube.api import ports
+from ledger.kube.api import cluster_ports
+from ledger.kube.api.cluster_ports import Change, Listed
 from ledger.kube.api.objects import Pod
-from ledger.kube.api.ports import Change, Listed
 from ledger.kube.watch.failed_objects import FailedObjects
 from ledger.log.command_queue import CommandQueue
 from ledger.log.ledger import StateView
@@ -35,7 +35,7 @@ NAMED_MAX: Final = 3
 """Unaccounted pods that a warning names."""
 
 
-class CardCluster(ports.NodeWatches, ports.AllocationApi, Protocol):
+class CardCluster(cluster_ports.NodeWatches, cluster_ports.AllocationApi, Protocol):
     """A cluster whose nodes are followed and whose pods and nodes are annotated."""
 
 

@@ -31,7 +31,8 @@ class NodeReading(msgspec.Struct, frozen=True):
     """The latest announcement of a node, at a version.
 
     `allocatable` is the number of devices of each vendor that the kubelet can allocate, without
-    vendors that the kubelet does not list. `lock` is HAMi's, see `ledger.kube.hami.node_lock`.
+    vendors that the kubelet does not list. `lock` is HAMi's, see
+    `ledger.kube.hami.lock_annotation`.
     """
 
     name: str

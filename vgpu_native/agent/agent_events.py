@@ -1,4 +1,4 @@
-"""Telling: events of pods. Without a cluster, nothing but the log of the agent has them."""
+"""Warning events of pods. Without a cluster, only the agent's log has them."""
 
 from typing import Final, Protocol
 
@@ -12,21 +12,21 @@ _log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class PodWrites(Protocol):
-    """What of a cluster reports need; every call has a deadline and may raise ClusterError."""
+    """The writes of a cluster that reports need; each has a deadline and may raise ClusterError."""
 
     async def create_event(self, event: PodEvent) -> None:
-        """Tell something of a pod."""
+        """Write an event of a pod."""
         ...
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Ask for the eviction of the pod that has this uid."""
+        """Request the eviction of the pod that has this uid."""
         ...
 
 
 async def report_event(
     cluster: PodWrites | None, pod: ContainerOwner, reason: str, note: str, action: str
 ) -> bool:
-    """Write a warning about a pod; return whether nothing is left to be tried again."""
+    """Write a warning event of a pod; return False if the write is to be tried again."""
     if cluster is None:
         return True
     event = PodEvent(

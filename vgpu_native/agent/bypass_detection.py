@@ -1,9 +1,9 @@
-"""Drifting: comparing what a pod's processes use, as the driver sees it, with what they say. Pure.
+"""Bypass detection: compares the memory that the driver reports of a pod with its regions. Pure.
 
-The library counts what it is asked for. Contexts and code take memory beside that, some hundred MiB
-for each process; more than so much beyond what a pod's regions say is memory that was taken past
-the library. A moment proves nothing, because both sides change while they are read: only what is
-there at every look for some time is told.
+The library counts the memory that programs request. Contexts and code take some hundred MiB more
+per process. Memory beyond that slack was allocated without the library: a bypass. One reading
+proves nothing, because both sides change while they are read. So a bypass is reported only after
+every reading for `REPORT_SECONDS` has shown it (`Bypass.is_reported`).
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -14,14 +14,20 @@ import msgspec
 from vgpu_native.shared.limits_page import MEBIBYTE
 
 SLACK: Final = 512 * MEBIBYTE
-"""What a process may use beside what it counts, bytes."""
+"""Memory that a process may use beside the memory that it counts, bytes."""
+
+REPORT_SECONDS: Final = 15.0
+"""Duration from which on a bypass is reported."""
+
+EVICT_SECONDS: Final = 60.0
+"""Duration from which on the pod of a bypass is evicted, where that is the policy."""
 
 Where = tuple[str, str]
 """A pod's uid, and a card."""
 
 
 class ReportedUsage(msgspec.Struct, frozen=True):
-    """What the regions of a pod say that it uses of a card, bytes."""
+    """The memory of a card that the regions of a pod report, bytes."""
 
     uid: str
     card: str
@@ -29,7 +35,7 @@ class ReportedUsage(msgspec.Struct, frozen=True):
 
 
 class DriverUsage(msgspec.Struct, frozen=True):
-    """What the driver sees a pod use of a card: bytes, by how many processes."""
+    """The memory of a card that a pod uses according to the driver: bytes, by so many processes."""
 
     uid: str
     card: str
@@ -38,7 +44,7 @@ class DriverUsage(msgspec.Struct, frozen=True):
 
 
 class Bypass(msgspec.Struct, frozen=True):
-    """A pod uses more of a card than its regions say, for `seconds` by now; `excess` in bytes."""
+    """A pod has used more of a card than its regions report for `seconds`; amounts in bytes."""
 
     uid: str
     card: str
@@ -48,15 +54,25 @@ class Bypass(msgspec.Struct, frozen=True):
 
     @property
     def excess(self) -> int:
-        """How much more it uses than it says."""
+        """The bytes that the driver reports beyond the regions."""
         return self.seen - self.said
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the bypass has lasted long enough for a report."""
+        return self.seconds >= REPORT_SECONDS
+
+    @property
+    def is_evictable(self) -> bool:
+        """Whether the bypass has lasted long enough for an eviction."""
+        return self.seconds >= EVICT_SECONDS
 
 
 class BypassDetector:
-    """Remembers since when each pod is beyond what it says."""
+    """Remembers since when each pod uses more of a card than its regions report."""
 
     def __init__(self, slack: int = SLACK) -> None:
-        """Let each process use so many bytes beside what is counted."""
+        """Allow each process `slack` bytes beside the memory that it counts."""
         self._slack = slack
         self._since: dict[Where, float] = {}
         self._excess: dict[Where, int] = {}
@@ -69,10 +85,10 @@ class BypassDetector:
         now: float,
         silent: Container[str] = (),
     ) -> tuple[Bypass, ...]:
-        """Return who is beyond what they say. `now` in seconds of a clock that only goes on.
+        """Return the bypasses of this reading. `now` in seconds of a monotonic clock.
 
-        Who says nothing at all is not under the library, and nobody's drift. Of cards that are
-        `silent` nothing was seen at this look: who was beyond there before may still be.
+        A pod without regions does not use the library and has no bypass. The driver gave no
+        reading of cards in `silent`: bypasses there keep their start.
         """
         before = {where: since for where, since in self._since.items() if where[1] in silent}
         claimed = {(one.uid, one.card): one.memory for one in said}
@@ -89,10 +105,10 @@ class BypassDetector:
     def overhead(
         self, said: Mapping[Where, int], seen: Iterable[DriverUsage], silent: Container[str] = ()
     ) -> dict[Where, int]:
-        """Return what was used beyond what is counted at this look and the one before, bytes.
+        """Return the uncounted bytes in both this reading and the one before.
 
-        So a process that has just ended is not held against those that are left. Of cards that are
-        `silent` it is what it was.
+        So a process that has just ended does not count against the others. For cards in `silent`
+        the last value stays.
         """
         now = {
             (one.uid, one.card): max(one.memory - said[one.uid, one.card], 0)
@@ -108,5 +124,5 @@ class BypassDetector:
 def _of_silent(
     known: Mapping[Where, int], said: Container[Where], silent: Container[str]
 ) -> dict[Where, int]:
-    """Return what is known of pods that are still there, on cards that tell nothing now."""
+    """Return the known values of present pods on cards without a reading now."""
     return {where: one for where, one in known.items() if where[1] in silent and where in said}

@@ -1,7 +1,7 @@
-"""Reporting: what is done about a pod that uses more of a card than its containers say.
+"""Reports of bypasses: a pod uses more of a card than its containers report.
 
-It is logged and told in an event of the pod, once; by policy the pod is evicted when it goes on for
-long enough. An eviction is asked for as by anybody else: budgets of disruptions hold, and the pod
+Each bypass is logged and recorded as an event of the pod, once. By policy the pod is evicted when
+the bypass lasts. The eviction goes through the eviction API: disruption budgets hold, and the pod
 has its grace period.
 """
 
@@ -18,34 +18,28 @@ from vgpu_native.shared.limits_page import MEBIBYTE
 
 BypassPolicy = Literal["report", "evict"]
 
-TOLD_SECONDS: Final = 15.0
-"""How long a drift must last before anybody is told."""
-
-EVICT_SECONDS: Final = 60.0
-"""How long it must last before the pod is evicted, where that is the policy."""
-
 _log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class BypassReporter:
-    """Tells of each drift once, and evicts by policy."""
+    """Reports each bypass once, and evicts by policy."""
 
     def __init__(self, cluster: PodWrites | None, policy: BypassPolicy) -> None:
-        """Without a cluster, drift is only logged."""
+        """Without a cluster, bypasses are only logged."""
         self._cluster, self._policy = cluster, policy
         self._told: set[tuple[str, str]] = set()
         self._evicted: set[str] = set()
 
     async def report(self, drifts: Iterable[Bypass], owners: Iterable[ContainerOwner]) -> None:
-        """Do what is to be done about the drifts of this moment."""
+        """Report, and by policy evict, the pods of these bypasses that last."""
         pods = {one.uid: one for one in owners}
-        lasting = [one for one in drifts if one.seconds >= TOLD_SECONDS and one.uid in pods]
+        lasting = [one for one in drifts if one.is_reported and one.uid in pods]
         here = {(one.uid, one.card) for one in lasting}
         self._told &= here
         self._evicted &= {uid for uid, _ in here}
         for one in lasting:
             await self._tell(one, pods[one.uid])
-            if self._policy == "evict" and one.seconds >= EVICT_SECONDS:
+            if self._policy == "evict" and one.is_evictable:
                 await self._evict(one, pods[one.uid])
 
     async def _tell(self, drift: Bypass, pod: ContainerOwner) -> None:
@@ -76,7 +70,7 @@ class BypassReporter:
             self._evicted.add(pod.uid)
             return
         except (ClusterError, TimeoutError) as error:
-            # Tried again at the next look.
+            # Tried again at the next reading.
             _log.warning("not_evicted", pod=f"{pod.namespace}/{pod.pod}", reason=str(error))
             return
         self._evicted.add(pod.uid)

@@ -1,9 +1,9 @@
-"""Inventory: which cards the node has, and which of them are ill, as NVML tells it.
+"""Inventory: the node's cards and their health, as NVML reports them.
 
-A card is ill from the moment at which the driver tells an error of it that no program can cause,
-and while NVML does not answer for it. After an error of the driver a card stays ill until the agent
-starts anew: what mended it, a reset or a new board, is not seen from here. A card that answers
-again is well again. One that NVML does not list any more is kept as ill: pods may hold it.
+A card is ill after the driver reports an error that no program can cause, and while NVML does not
+answer for it. After an error a card stays ill until the agent restarts, because the agent cannot
+observe its repair. A card that answers again is healthy again. A card that NVML no longer lists is
+kept as ill, because pods may hold it.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from vgpu_native.nvml.nvml_port import Gpu, NvmlDriver, NvmlError, Xid
 from vgpu_native.shared.change_counter import ChangeCounter
 
 LISTEN_SECONDS: Final = 1.0
-"""How long one wait for errors lasts, so that the agent can end."""
+"""Longest single wait for errors, so that the agent can end."""
 
 LOOK_SECONDS: Final = 5.0
-"""How often NVML is asked which cards there are."""
+"""Interval between two readings of the list of cards."""
 
 OF_PROGRAMS: Final = frozenset({13, 31, 43, 45, 68, 109})
 """Errors that a program causes and that end it: illegal addresses, its end, page faults."""
@@ -30,13 +30,13 @@ _log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class CardInventory:
-    """The node's cards; `changes` counts whenever they, or how they are, become other ones.
+    """The node's cards; `changes` counts changes of the cards and of their health.
 
-    `trouble` says why nothing is known of cards now, and is empty when all is well.
+    `trouble` is the reason why the cards are unknown now, empty without a problem.
     """
 
     def __init__(self, driver: NvmlDriver, offer: CardOffer) -> None:
-        """Know nothing yet; `run` looks."""
+        """Begin without cards; `run` reads them."""
         self.changes = ChangeCounter()
         self.trouble = "NVML has not been asked yet"
         self.ill: dict[str, str] = {}
@@ -50,12 +50,12 @@ class CardInventory:
 
     @property
     def known(self) -> bool:
-        """Whether NVML has told which cards there are."""
+        """Whether NVML has listed the cards once."""
         return self._cards is not None
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The cards as NVML told them."""
+        """The cards as NVML reports them."""
         return tuple(self._gpus.values())
 
     @property
@@ -64,13 +64,13 @@ class CardInventory:
         return self._cards or ()
 
     async def run(self) -> None:
-        """Keep looking until cancelled."""
+        """Read cards and errors until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_looking())
             tasks.create_task(self._keep_listening())
 
     async def look(self) -> None:
-        """Ask NVML which cards there are and whether each answers."""
+        """Read from NVML which cards there are and whether each answers."""
         try:
             gpus = await self._driver.ask(self._driver.nvml.gpus)
         except NvmlError as error:
@@ -82,7 +82,7 @@ class CardInventory:
         self._settle()
 
     def hear(self, xid: Xid) -> None:
-        """Take an error that the driver told; one of no known card is one of all."""
+        """Apply an error that the driver reports; without a known card it applies to all."""
         uuids = [xid.uuid] if xid.uuid in self._gpus else list(self._gpus)
         for uuid in uuids:
             self.xids[uuid, xid.number] = self.xids.get((uuid, xid.number), 0) + 1
@@ -114,7 +114,7 @@ class CardInventory:
             _log.warning("links_unknown", reason=str(error))
 
     def _settle(self) -> None:
-        """Work out what all this amounts to, and tell when it is something else."""
+        """Compute the cards and their health, and count a change of either."""
         ill = {**self._silent, **self._failed}
         for uuid in ill.keys() - self.ill.keys():
             _log.error("card_ill", uuid=uuid, reason=ill[uuid])
@@ -139,7 +139,7 @@ class CardInventory:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _keep_listening(self) -> None:
-        """Hear errors; where NVML cannot tell them, what it answers must do."""
+        """Wait for errors; where NVML cannot report them, its list of cards has to do."""
         told = ""
         while True:
             try:

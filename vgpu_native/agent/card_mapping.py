@@ -1,7 +1,7 @@
-"""Cards: what the node's cards are to the ledger, and to the annotations of the Node. Pure.
+"""Cards of the node as the ledger and the annotations of the Node describe them. Pure.
 
-A card is announced with what it has. What may be promised of it beyond that is a percentage beside
-it, which the ledger applies: so memory that is only promised is never taken for memory that exists.
+A card is announced with the memory it has. Overcommitment is a percentage beside it, which the
+ledger applies, so that overcommitted memory is never taken for existing memory.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ AnnouncementForm = Literal["json", "colons"]
 
 
 class CardOffer(msgspec.Struct, frozen=True):
-    """What is offered of each card: containers that share it, and percent of what it has."""
+    """The offer of each card: how many containers share it, and percent of its amounts."""
 
     slots: int = 10
     memory_scaling: int = WHOLE
@@ -37,7 +37,7 @@ class CardOffer(msgspec.Struct, frozen=True):
 def cards_of(gpus: Iterable[Gpu], offer: CardOffer, ill: Mapping[str, str]) -> tuple[Card, ...]:
     """Return the cards that can be shared; those in `ill` are not healthy.
 
-    A card in MIG mode is left out: its instances are not made here.
+    A card in MIG mode is left out, because the agent makes no instances.
     """
     return tuple(
         Card(
@@ -71,14 +71,14 @@ def annotations(
 
 
 def answer(handshake: str | None, now: datetime) -> str | None:
-    """Return what to answer to a handshake, None when nothing was asked. `now` is in UTC."""
+    """Return the answer to a handshake, None without a request. `now` is in UTC."""
     if handshake is None or "Requesting" not in handshake:
         return None
     return f"Reported {now:%Y-%m-%d %H:%M:%S}"
 
 
 def changes(wanted: Mapping[str, str | None], found: Mapping[str, str]) -> dict[str, str | None]:
-    """Return what of the wanted annotations a node does not have yet."""
+    """Return the wanted annotations that a node lacks or has with another value."""
     return {key: value for key, value in wanted.items() if found.get(key) != value}
 
 

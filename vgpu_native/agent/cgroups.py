@@ -1,4 +1,4 @@
-"""Cgroups: which pod a process of the host belongs to, by the names the kubelet gives cgroups."""
+"""The pod of a process of the host, by the names that the kubelet gives to cgroups."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ _POD: Final = re.compile(
 
 
 class Cgroups(Protocol):
-    """Tells of processes by their pids on the host."""
+    """Maps processes, by their pids on the host, to pods."""
 
     def pod_of(self, pid: int) -> str:
         """Return the uid of the pod that a process is in, empty when it is in none or gone."""

@@ -1,8 +1,8 @@
-"""Limiting: lets the limits pages of running containers say what the ledger says now.
+"""Keeps the limits pages of running containers equal to the ledger.
 
-A page is written when a container gets its cards. From then on a change of its placement is a store
-into the page, which its processes see at their next allocation. A placement that is gone changes
-nothing: the pod ends with its limits, and a log that is lost takes nobody's away.
+A page is written when a container gets its cards. A later change of its placement is a store into
+the page, which its processes read at their next allocation. A placement that is gone changes
+nothing: the pod keeps its limits to its end, and so does every pod when the log is lost.
 """
 
 import contextlib
@@ -27,17 +27,17 @@ class LimitsWriter:
     """The pages of this node's containers."""
 
     def __init__(self, flags: int = 0) -> None:
-        """`flags` stand on every page."""
+        """`flags` are written to every page."""
         self._flags = flags
         self._pages: dict[Path, LimitsPage] = {}
         self._overhead: dict[Path, dict[str, int]] = {}
         self.troubles: dict[Key, str] = {}
 
     def apply(self, pages: Mapping[Key, Path], containers: Iterable[PlacedContainer]) -> list[Key]:
-        """Bring pages up to date, and let go of all others; return whose limits have changed.
+        """Update pages, and close all others; return the containers whose limits have changed.
 
         `pages` are those of containers that are known for sure. A page that cannot be changed is
-        logged, and stays what it is: `troubles` names it.
+        logged, named in `troubles`, and stays as it is.
         """
         for path in self._pages.keys() - set(pages.values()):
             self._forget(path)
@@ -46,7 +46,7 @@ class LimitsWriter:
         return [key for key, one in promised.items() if self._change(pages[key], one)]
 
     def set_overhead(self, path: Path, overhead: Mapping[str, int]) -> bool:
-        """Say how many bytes are used beyond what the library counts, by card; whether it is news.
+        """Write the uncounted bytes by card; return whether that changed the page.
 
         Raises BadPage, OSError.
         """
@@ -55,9 +55,9 @@ class LimitsWriter:
         return page.change(self._with_overhead(path, page.limits))
 
     def settle(self, path: Path, generation: int, cards: Collection[str]) -> bool:
-        """Forget the limits of these cards before the last ones; return whether there were any.
+        """Drop the earlier limits of these cards; return whether there were any.
 
-        A page that has changed since this generation stays as it is. Raises BadPage, OSError.
+        A page that has changed since `generation` stays as it is. Raises BadLimitsPage, OSError.
         """
         page = self._page(path)
         if page.limits.generation != generation:
@@ -69,13 +69,13 @@ class LimitsWriter:
         return page.change(msgspec.structs.replace(page.limits, devices=devices))
 
     def limits(self, path: Path) -> ContainerLimits | None:
-        """Return what a page says, None when it cannot be read."""
+        """Return the limits of a page, None when it cannot be read."""
         with contextlib.suppress(BadLimitsPage, OSError):
             return self._page(path).limits
         return None
 
     def close(self) -> None:
-        """Let go of all pages."""
+        """Close all pages."""
         for path in list(self._pages):
             self._forget(path)
 
@@ -127,7 +127,7 @@ class LimitsWriter:
 
 
 def _granted(before: DeviceLimits, after: DeviceLimits) -> DeviceLimits:
-    """Return a device with the larger limit that it had before, which may be in use still."""
+    """Return a device with its earlier limit if that was larger, because it may still be in use."""
     return msgspec.structs.replace(after, granted=before.most if before.most > after.memory else 0)
 
 

@@ -1,8 +1,8 @@
-"""Mistaking: what is done about a pod that was answered the cards of another.
+"""Reports of misallocations: a pod that received the cards of another.
 
-The kubelet keeps an answer for as long as the pod lives and tries to start it with that again and
-again, so the pod never starts. It is told in an event of the pod, once; by policy the pod is
-evicted, so that whoever controls it makes another.
+The kubelet keeps an answer as long as the pod lives and retries the start with it, so the pod never
+starts. The agent records one event of the pod. By policy it evicts the pod, so that its controller
+makes another.
 """
 
 from collections.abc import Iterable
@@ -20,21 +20,21 @@ _log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class MisallocationReporter:
-    """Tells of each wrong answer once, and evicts by policy; what fails is tried again."""
+    """Reports each misallocation once, and evicts by policy; failed writes are tried again."""
 
     def __init__(self, cluster: PodWrites | None, policy: MisallocationPolicy) -> None:
-        """Without a cluster, wrong answers are only logged."""
+        """Without a cluster, misallocations are only logged."""
         self._cluster, self._policy = cluster, policy
         self._logged: set[str] = set()
         self._told: set[str] = set()
         self._evicted: set[str] = set()
 
     async def report(self, allocations: Iterable[Allocation]) -> None:
-        """Do what is to be done about the wrong answers of this moment."""
+        """Report, and by policy evict, the pods of misallocations among these allocations."""
         wrong = [(one, one.owner) for one in allocations if one.problem and one.owner]
         self._forget_all_but({one.token for one, _ in wrong})
         for one, pod in wrong:
-            # The ledger has no name for a pod that it knows no more: it is gone.
+            # The ledger has no name for a pod without a placement: the pod is gone.
             if pod.pod:
                 await self._tell(one, pod)
                 if self._policy == "evict":

@@ -1,4 +1,4 @@
-"""Working: keeps plugin, limits pages and observations up to date with ledger, driver and node."""
+"""The agent of one node: keeps plugin, limits pages and metrics equal to ledger and driver."""
 
 import asyncio
 import contextlib
@@ -23,13 +23,13 @@ from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 from vgpu_native.shared.limits_page import BadLimitsPage
 
 AGAIN_SECONDS: Final = 10.0
-"""How often pages are compared with the ledger without news: somebody may have removed one."""
+"""Interval between comparisons of pages with the ledger without a change: a page may be removed."""
 
 _log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class NodeAgent:
-    """One node's work."""
+    """The loops of one node."""
 
     def __init__(  # noqa: PLR0913 - each loop has its part
         self,
@@ -57,7 +57,7 @@ class NodeAgent:
         self._look_seconds, self._overhead = look_seconds, overhead
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run all loops until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_advertising())
             tasks.create_task(self._keep_limiting())
@@ -75,10 +75,10 @@ class NodeAgent:
             await changes.wait(version)
 
     async def _keep_limiting(self) -> None:
-        """Bring pages up to date whenever placements or allocations have changed.
+        """Update pages whenever placements or allocations have changed.
 
-        Not before the log was read to its end once: placements are kept now and then only, so that
-        pages may be newer than what is known after a start.
+        Not before the log was read to its end once: stored placements may be older than the pages
+        after a start.
         """
         follower, allocations = self._follower, self._allocations
         while True:
@@ -110,7 +110,7 @@ class NodeAgent:
             await asyncio.sleep(self._look_seconds)
 
     async def _keep_telling(self) -> None:
-        """Tell of pods that cannot start, at once and until it is told."""
+        """Report pods that cannot start, until each report is written."""
         changes = self._allocations.changes
         while True:
             version = changes.version
@@ -127,7 +127,7 @@ class NodeAgent:
                 _log.warning("overhead_not_written", page=page, reason=str(error))
 
     def _settle(self, found: UsageObservation) -> None:
-        """Let limits that were lowered be all that counts, where no more is in use."""
+        """Drop earlier, larger limits where the usage is within the lowered ones."""
         for page, (generation, cards) in found.within.items():
             try:
                 self._limits.settle(Path(page), generation, cards)

@@ -1,4 +1,4 @@
-"""Announcing: keeps the Node's annotations saying which cards the node has, and how they are."""
+"""Keeps the Node's annotations equal to the node's cards and their health."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from vgpu_native.agent.card_inventory import CardInventory
 from vgpu_native.agent.card_mapping import AnnouncementForm, CardOffer, annotations, answer, changes
 
 LOOK_SECONDS: Final = 30.0
-"""How often the Node is looked at without news: somebody may have changed it, or ask."""
+"""Interval between readings of the Node without a change of cards: its annotations may differ."""
 
 RETRY_SECONDS: Final = 2.0
 CONFLICT_SECONDS: Final = 0.2
@@ -23,7 +23,7 @@ _log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class NodeWrites(Protocol):
-    """What of a cluster announcing needs; every call has a deadline and may raise ClusterError."""
+    """The calls that the annotator needs; each has a deadline and may raise ClusterError."""
 
     async def get_node(self, name: str) -> ApiNode | None:
         """Read a node; None when it does not exist."""
@@ -37,7 +37,7 @@ class NodeWrites(Protocol):
 
 
 class NodeAnnotator:
-    """Announces the cards of an inventory; `trouble` says why the Node does not say so yet."""
+    """Announces the cards of an inventory; `trouble` is why the Node is out of date, or empty."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class NodeAnnotator:
         self._inventory, self._offer, self._form = inventory, offer, form
 
     async def run(self) -> None:
-        """Announce until cancelled: at each change of the cards, and every now and then."""
+        """Announce until cancelled: at each change of the cards, and at intervals."""
         while True:
             version = self._inventory.changes.version
             pause = await self._attempt()
@@ -63,9 +63,9 @@ class NodeAnnotator:
                     await self._inventory.changes.wait(version)
 
     async def announce(self) -> bool:
-        """Write what the Node does not say yet; return whether that was anything.
+        """Write the annotations that the Node lacks; return whether there were any.
 
-        Raises ClusterError. Nothing is written before it is known which cards there are.
+        Raises ClusterError. Nothing is written before the cards are known.
         """
         if not self._inventory.known:
             self.trouble = "the node's cards are not known yet"

@@ -1,7 +1,7 @@
-"""Exporting: the node's cards and containers for Prometheus, under HAMi's names where it has one.
+"""Prometheus metrics of the node's cards and containers, under HAMi's names where it has one.
 
-Every series names a card or a container of this node, so their number is bounded by what a node
-can run. Amounts are bytes and seconds; what HAMi calls a ratio is a percentage with HAMi, too.
+Every series belongs to a card or a container of this node, which bounds their number. Amounts are
+bytes and seconds; a HAMi metric named ratio is a percentage, as in HAMi.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,28 +47,28 @@ _OF_CONTAINERS: Final[tuple[tuple[str, str, Callable[[ContainerUse], float]], ..
 )
 
 LIMIT: Final = 10_000
-"""Series of one metric at most; what would be more is left out."""
+"""Most series of one metric; the rest is left out."""
 
 
 class AgentCollector(Collector):
-    """What the agent found at its last look."""
+    """The agent's last reading, as metrics."""
 
     def __init__(self, node: str, inventory: CardInventory) -> None:
-        """Export the cards of an inventory; `show` tells what containers do."""
+        """Export the cards of an inventory; `show` sets the usage of containers."""
         self._node, self._inventory = node, inventory
         self._found = UsageObservation()
 
     @property
     def found(self) -> UsageObservation:
-        """The last look."""
+        """The last reading."""
         return self._found
 
     def show(self, found: UsageObservation) -> None:
-        """Export this look from now on."""
+        """Export this reading from now on."""
         self._found = found
 
     def collect(self) -> Iterator[Metric]:
-        """Yield everything that was found."""
+        """Yield all metrics."""
         found, cards = self._found, self._inventory.cards
         yield from self._of_cards(found, cards)
         yield self._xids()

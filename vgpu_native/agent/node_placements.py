@@ -1,8 +1,8 @@
-"""Tracking: which pods are placed on one node, out of the log's records.
+"""The pods that are placed on one node, from the log's records.
 
-A node needs of the whole ledger only its own placements. So records are opened and their chain is
-checked, but the state of all other nodes and quotas is not folded: an agent takes as little memory
-in a large cluster as in a small one. That balances add up is checked by the writers, which do fold.
+A node needs only its own placements of the ledger. So records are decoded and their chain is
+checked, but the state of other nodes and quotas is not folded: an agent takes as little memory in
+a large cluster as in a small one. The writers, which fold everything, check the balances.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ Place = tuple[str, str]
 
 
 class PlacedPod(msgspec.Struct, frozen=True):
-    """A pod on the node and what its containers have of which cards.
+    """A pod on the node and its containers' shares of cards.
 
     `namespace` is qualified by the cluster. `time`, when it was placed, in µs of Unix time.
     """
@@ -62,7 +62,7 @@ class PlacedPod(msgspec.Struct, frozen=True):
 
 
 class NodeImage(msgspec.Struct, frozen=True):
-    """What is tracked, at a position: `node` is qualified, `hash` that of the record there."""
+    """The placements at a position: `node` is qualified, `hash` is that of the record there."""
 
     node: str
     position: int = 0
@@ -87,11 +87,11 @@ class NodePlacements:
         return tuple(sorted(self._residents.values(), key=lambda one: (one.time, one.namespace)))
 
     def image(self) -> NodeImage:
-        """Return what is tracked, to go on from later."""
+        """Return the placements, to resume from later."""
         return NodeImage(self.node, self.position, self.hash, self.residents)
 
     def take(self, position: int, payload: bytes) -> bool:
-        """Take the record at the next position; return whether anything on the node changed.
+        """Apply the record at the next position; return whether a placement of the node changed.
 
         Raises Lost when it does not follow from the one before, and NewerSchema.
         """
@@ -119,7 +119,7 @@ class NodePlacements:
         elif isinstance(event, Unplaced):
             self._end(event.namespace, event.key, event.uid)
         elif isinstance(event, Released):
-            # The end of an update says nothing of the pod.
+            # The end of an update does not end the pod.
             if event.base in (OBJECT, CREATION):
                 self._end(event.namespace, event.key, event.uid)
         elif isinstance(event, Committed | Observed):
@@ -145,14 +145,14 @@ class NodePlacements:
             del self._residents[namespace, key]
 
     def _succeed(self, namespace: str, key: str, uid: str) -> None:
-        """Another pod has the name now: the one before is gone."""
+        """Remove the earlier pod of a name that another pod has now."""
         found = self._residents.get((namespace, key))
         if found is not None and found.uid != uid:
             del self._residents[namespace, key]
 
 
 def image_of(state: State, node: str) -> NodeImage:
-    """Return what a ledger's state says of a node, to go on from."""
+    """Return a node's placements in a ledger's state, to resume from."""
     return NodeImage(node, state.position, state.hash, tuple(_residents(state, node)))
 
 

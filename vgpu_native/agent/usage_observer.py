@@ -1,4 +1,4 @@
-"""Observing: what every container of the node uses of its cards, read every few seconds."""
+"""The usage of cards by each container of the node, read every few seconds."""
 
 import asyncio
 import time
@@ -34,11 +34,12 @@ class LimitedContainer(msgspec.Struct, frozen=True):
 
 
 class ContainerUse(msgspec.Struct, frozen=True):
-    """What a container uses of one of its cards: bytes, and seconds for which it kept it busy.
+    """The usage of one card by a container: bytes, and seconds for which it kept the card busy.
 
     `index` is the card's place among the container's. Without a limit, `memory_limit` is 0 bytes
-    and `cores_limit` 100 percent. `busy` is the percentage of the time since the look before.
-    `seen` are the bytes that the driver sees its whole pod use of the card, None when not known.
+    and `cores_limit` 100 percent. `busy` is the percentage of the time since the last reading.
+    `seen` are the bytes that the whole pod uses of the card according to the driver, None if
+    unknown.
     """
 
     namespace: str
@@ -57,10 +58,10 @@ class ContainerUse(msgspec.Struct, frozen=True):
 
 
 class UsageObservation(msgspec.Struct, frozen=True):
-    """What was found at one look. `broken` says which regions cannot be read, and why.
+    """The result of one reading. `broken` maps files that cannot be read to the reason.
 
-    `within` names, by limits page and with the generation that was read, the cards of which a pod
-    uses no more than its limits are now.
+    `within` lists, by limits page and with the generation that was read, the cards of which a pod
+    uses no more than its present limits.
     """
 
     uses: tuple[ContainerUse, ...] = ()
@@ -73,17 +74,17 @@ class UsageObservation(msgspec.Struct, frozen=True):
 
 
 def limited_container(allocation: Allocation, page: Path, region: Path) -> LimitedContainer | None:
-    """Return what a container holds; None for one that is not under limits, or not known."""
+    """Return the container of an allocation; None if it is unlimited or not known for sure."""
     if not allocation.tied or not allocation.limited or allocation.owner is None:
         return None
     return LimitedContainer(allocation.owner, page, region / "region")
 
 
 class UsageObserver:
-    """Looks at regions and at the driver, and compares the two."""
+    """Reads regions and driver, and compares the two."""
 
     def __init__(self, driver: NvmlDriver, cgroups: Cgroups, *, comparer: BypassDetector) -> None:
-        """Nothing has been seen yet."""
+        """Begin without a reading."""
         self._driver, self._cgroups, self._comparer = driver, cgroups, comparer
         self._busy: dict[tuple[Path, str], int] = {}
         self._looked = 0.0
@@ -93,7 +94,7 @@ class UsageObserver:
     async def look(
         self, holders: Sequence[LimitedContainer], cards: Iterable[str]
     ) -> UsageObservation:
-        """Return what containers and cards do now."""
+        """Return the present usage of containers and cards."""
         before = await asyncio.to_thread(_read_all, holders)
         asked = tuple(cards)
         loads, seen = await self._driven(asked)
@@ -121,7 +122,7 @@ class UsageObserver:
         )
 
     async def _driven(self, cards: tuple[str, ...]) -> tuple[dict[str, Load], "_Seen"]:
-        """Return what the driver sees. A card that does not answer makes no other unseen."""
+        """Return the driver's readings. A card that does not answer hides no other."""
         loads: dict[str, Load] = {}
         seen = _Seen()
         blind = []
@@ -145,7 +146,7 @@ class UsageObserver:
         self._blind = reason
 
     def _say_broken(self, holders: Sequence[LimitedContainer], broken: dict[str, str]) -> None:
-        """Name whose files cannot be read, each once until it can be read again."""
+        """Log containers whose files cannot be read, each once until it can be read again."""
         for held in holders:
             for path in {str(held.page), str(held.region)} & (broken.keys() - self._broken):
                 _log.warning(
@@ -171,7 +172,7 @@ class UsageObserver:
                 where = (held.region, device.uuid)
                 spent = region.busy_of(device.uuid) if region is not None else 0
                 busy[where] = spent
-                # Nobody who was not there at the look before was busy since.
+                # A container that was absent at the last reading counts as idle until now.
                 worked = max(spent - self._busy.get(where, spent), 0) / NANOSECONDS
                 yield ContainerUse(
                     held.owner.namespace,
@@ -192,7 +193,7 @@ class UsageObserver:
 
 
 class _Seen:
-    """What the driver sees of pods, on the cards that it tells of."""
+    """The driver's readings of pods, on the cards that answered."""
 
     def __init__(self) -> None:
         self.cards: set[str] = set()
@@ -208,7 +209,7 @@ class _Seen:
         self._pods[uid, card] = DriverUsage(uid, card, known.memory + memory, known.processes + 1)
 
     def of(self, uid: str, card: str) -> int | None:
-        """Return the bytes that a pod uses of a card, None where the driver does not tell."""
+        """Return the bytes that a pod uses of a card, None without a reading of the card."""
         if card not in self.cards:
             return None
         found = self._pods.get((uid, card))
@@ -241,11 +242,11 @@ def _read_all(holders: Sequence[LimitedContainer]) -> _Read:
 def _said(
     holders: Sequence[LimitedContainer], before: _Read, after: _Read
 ) -> dict[tuple[str, str], int]:
-    """Return what pods say they use, by uid and card: the larger of two readings of each region.
+    """Return the reported usage, by uid and card: the larger of two readings of each region.
 
-    A container without a region, or with one that cannot be read, claims that it uses nothing. A
-    claim beyond the container's limits does not count. The library gives no more, so such a region
-    was written by another program, to hide what is used past the library.
+    A container without a readable region counts as using nothing. A claim beyond the container's
+    limits does not count, because the library gives no more: another program wrote such a region
+    to hide a bypass.
     """
     found: dict[tuple[str, str], int] = {}
     for held in holders:
@@ -261,7 +262,7 @@ def _said(
 def _within(
     holders: Sequence[LimitedContainer], read: _Read, seen: _Seen
 ) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Return the cards, by limits page, of which the driver sees a pod use its limits at most."""
+    """Return by limits page the cards of which, by the driver, a pod uses at most its limits."""
     limits: Counter[tuple[str, str]] = Counter()
     pages = [(held, read.limits[held.page]) for held in holders if held.page in read.limits]
     for held, page in pages:
@@ -283,8 +284,9 @@ def _within(
 def _alone(
     holders: Sequence[LimitedContainer], overhead: Mapping[tuple[str, str], int]
 ) -> dict[str, dict[str, int]]:
-    """Return the overhead by limits page, of pods with one container: of others it is not known
-    which of them has it.
+    """Return the overhead by limits page, for pods with one container.
+
+    For other pods the container that has the overhead is unknown.
     """
     pods: dict[str, list[LimitedContainer]] = {}
     for held in holders:

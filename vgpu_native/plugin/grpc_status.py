@@ -6,7 +6,7 @@ from typing import Final
 
 import grpc
 
-from ledger.kube.requests.container_demand import shown
+from ledger.kube.api.quoting import shown
 
 IDS_SHOWN: Final = 8
 

@@ -16,7 +16,7 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.qualified_names import qualified
 from ledger.core.model.traits import Traits
 from ledger.kube.api.objects import ObjectMeta, OwnerReference
-from ledger.kube.requests.container_demand import shown
+from ledger.kube.api.quoting import shown
 from webhook.api.admission_review import (
     NAME_CHARACTERS_MAX,
     AdmissionRequest,

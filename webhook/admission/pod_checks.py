@@ -10,7 +10,8 @@ from typing import Final
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, Pod, PodSpec
-from ledger.kube.requests.container_demand import needs_cards, shown
+from ledger.kube.api.quoting import shown
+from ledger.kube.requests.container_demand import needs_cards
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import invalid_device_request
 from ledger.kube.requests.pod_demand import Demand

@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from ledger.core.model.denials import Denial
-from ledger.kube.requests.container_demand import shown
+from ledger.kube.api.quoting import shown
 from ledger.log.ledger import Ledger
 from webhook.admission import protected_annotations
 from webhook.admission.attempts import Attempts

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from ledger.kube.requests.container_demand import shown
+from ledger.kube.api.quoting import shown
 from webhook.context.recent_counts import RecentCounts
 
 QUESTIONS_MAX: Final = 4

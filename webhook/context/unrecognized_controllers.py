@@ -6,7 +6,7 @@ objects is charged twice; so the names are kept here, for readiness and a metric
 an ownerReference, so the memory is bounded and the rarest makes room.
 """
 
-from ledger.kube.requests.container_demand import shown
+from ledger.kube.api.quoting import shown
 from webhook.context.recent_counts import RecentCounts
 
 

@@ -11,7 +11,7 @@ from ledger.core.model.amounts import Amounts, most_of, without_zeros
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import Traits
 from ledger.kube.api.objects import Workload
-from ledger.kube.requests.container_demand import shown
+from ledger.kube.api.quoting import shown
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.pod_traits import RecordedLabels, bounded_traits, traits_of_template

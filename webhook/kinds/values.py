@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.requests.container_demand import shown
+from ledger.kube.api.quoting import shown
 
 Json = Any
 """Any value of a JSON document."""

@@ -1,8 +1,7 @@
-"""The ports of a cluster: what this service needs to know from, and writes to, an API server.
+"""The ports of a cluster: the reads, watches and writes that gpuledger needs of an API server.
 
-The real adapter, behind all of them, is `ledger.kube.cluster.kubernetes_cluster`; tests and the
-simulation drive settlement with models of an API server. The ports are small, so that a model
-stands for no more than what its user calls.
+`ledger.kube.cluster.kubernetes_cluster` implements all of them; tests and the simulation use
+models of an API server. The ports are small, so that a model implements only what its user calls.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -34,13 +33,13 @@ class Changed(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """A bookmark: every change up to `version` has been told."""
+    """A bookmark: every change up to `version` has been delivered."""
 
     version: int
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """Nothing can be told for the moment, for this reason; the watch goes on trying.
+    """The watch is interrupted, for this reason; it goes on trying.
 
     `absent` when the API server does not serve the resource. If it can be proved that none of its
     objects exist then, a `Listed` without objects follows.
@@ -68,14 +67,14 @@ class WatchedCluster(Protocol):
         ...
 
     def watch_pods(self) -> AsyncGenerator[Change[Pod], None]:
-        """Tell all pods, then their changes in order of versions, without end.
+        """Yield all pods, then their changes in order of versions, without end.
 
         Begins with a `Listed`; another one follows whenever the history was lost.
         """
         ...
 
     def watch_quotas(self) -> AsyncGenerator[Change[ResourceQuota], None]:
-        """Tell all ResourceQuotas, then their changes, like `watch_pods`."""
+        """Yield all ResourceQuotas, then their changes, like `watch_pods`."""
         ...
 
 
@@ -83,7 +82,7 @@ class Workloads(Protocol):
     """Objects of any kind. Every call has a deadline of its own."""
 
     async def served(self) -> tuple[Resource, ...]:
-        """Return what can be listed and watched, each in the version that the server prefers.
+        """Return the resources that can be listed and watched, in the server's preferred versions.
 
         Raises ClusterError.
         """
@@ -104,47 +103,47 @@ class Workloads(Protocol):
         ...
 
     def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all objects, then their changes, like `WatchedCluster.watch_pods`.
+        """Yield all objects, then their changes, like `WatchedCluster.watch_pods`.
 
-        While the resource is not served, tells so once (`Interrupted.absent`), proves if it can
-        that no object is left (an empty `Listed`), and looks for it every now and then.
+        While the resource is not served, yields one `Interrupted` with `absent`, then an empty
+        `Listed` if it can be proved that no object is left, and tries again from time to time.
         """
         ...
 
     def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all namespaces, then their changes."""
+        """Yield all namespaces, then their changes."""
         ...
 
 
 class FilteredWatches(Protocol):
-    """Watching much and remembering little of it."""
+    """Watches that keep only a part of each object."""
 
     def watch_kept(
         self, resource: Resource, keep: Callable[[Workload], K]
     ) -> AsyncGenerator[Change[K], None]:
-        """Tell like `Workloads.watch_objects`, but only what `keep` makes of each object.
+        """Yield like `Workloads.watch_objects`, with the result of `keep` for each object.
 
-        It is applied while a list is read, so that the list is never in memory in full. `keep`
+        `keep` is applied while a list is read, so that the list is never in memory in full. It
         must not raise.
         """
         ...
 
 
 class PolicyWatches(Protocol):
-    """A cluster whose namespaces may be under policies."""
+    """A cluster whose namespaces may have LedgerPolicies."""
 
     def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all LedgerPolicies and their changes, like `Workloads.watch_objects`.
+        """Yield all LedgerPolicies and their changes, like `Workloads.watch_objects`.
 
-        Their definition may be missing, which is told like that of any other kind.
+        A missing definition is reported as for any other kind.
         """
         ...
 
 
 class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What is told of a pod to whoever describes it.
+    """An event of a pod, as `kubectl describe pod` shows it.
 
-    `reason` is a CamelCase word, `note` a sentence; `action` says what was tried.
+    `reason` is a CamelCase word, `note` a sentence; `action` names what was tried.
     """
 
     namespace: str
@@ -157,7 +156,7 @@ class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusWrites(Protocol):
-    """What is written. All may raise ClusterError: Conflict, NotFound and Forbidden among them."""
+    """Writes of settlement. All may raise ClusterError, such as VersionConflict or NotFound."""
 
     async def patch_quota_status(
         self, namespace: str, name: str, used: dict[str, str], version: int
@@ -173,7 +172,7 @@ class StatusWrites(Protocol):
         ...
 
     async def create_quota(self, namespace: str, name: str, hard: Quantities) -> bool:
-        """Create a ResourceQuota; False when there is one of that name, which stays as it is."""
+        """Create a ResourceQuota; return False, and change nothing, when the name is taken."""
         ...
 
     async def remove_gate(self, namespace: str, name: str, gate: str, version: int) -> None:
@@ -189,9 +188,9 @@ class StatusWrites(Protocol):
 
 
 class PodBinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's binding to a node, with what is to be merged into the pod in the same write.
+    """A pod's binding to a node, with annotations and labels merged into the pod in the same write.
 
-    It holds for the pod of this uid only and, unless `version` is empty, of this resourceVersion.
+    The preconditions are the pod's uid and, unless `version` is empty, its resourceVersion.
     """
 
     namespace: str
@@ -204,18 +203,18 @@ class PodBinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeWatches(Protocol):
-    """The nodes of a cluster, to be followed."""
+    """The watch of a cluster's nodes."""
 
     def watch_nodes(self) -> AsyncGenerator[Change[ApiNode], None]:
-        """Tell all nodes, then their changes, like `WatchedCluster.watch_pods`."""
+        """Yield all nodes, then their changes, like `WatchedCluster.watch_pods`."""
         ...
 
 
 class BindingApi(Protocol):
-    """What placing pods writes. Every call has a deadline of its own and may raise ClusterError.
+    """Reads and writes of the binding of pods. Every call has its own deadline.
 
-    Of a write that was refused (Conflict, NotFound, Forbidden, Rejected) nothing is stored. After
-    Unavailable, a time-out or a failure of the server, it may be stored or not, or come to be.
+    All may raise ClusterError. After VersionConflict, NotFound, Forbidden or Rejected nothing is
+    stored. After ClusterUnavailable, which covers time-outs, the write may be stored, or still be.
     """
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
@@ -238,7 +237,7 @@ class BindingApi(Protocol):
     ) -> None:
         """Set labels of a pod; others stay. Raises Conflict unless the pod is at `version`.
 
-        Success does not prove that anything changed: admission may take the labels away.
+        Success does not prove a change, because admission may remove the labels.
         """
         ...
 
@@ -257,7 +256,7 @@ class BindingApi(Protocol):
 
 
 class AllocationApi(BindingApi, Protocol):
-    """What is written of cards that pods have; what is said of `BindingApi` holds here too."""
+    """Writes of the cards that pods have; the promises of `BindingApi` hold here too."""
 
     async def patch_pod_annotations(
         self, namespace: str, name: str, changes: Mapping[str, str], version: str
@@ -267,7 +266,7 @@ class AllocationApi(BindingApi, Protocol):
 
 
 class EvictionApi(Protocol):
-    """What making room reads and writes; what is said of `BindingApi` holds here too."""
+    """Reads and writes of preemption; the promises of `BindingApi` hold here too."""
 
     async def list_pods_on(self, node: str) -> Listed[Pod]:
         """List the pods that are bound to a node, linearizably."""

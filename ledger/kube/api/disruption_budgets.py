@@ -1,7 +1,7 @@
-"""PodDisruptionBudgets: how many pods of a kind may be evicted now.
+"""PodDisruptionBudgets: how many pods of a selection may be evicted now.
 
-The API server keeps them; who chooses whom to evict reads them first, so that it does not choose
-what will be refused.
+The API server maintains them. A component that selects victims reads them first, so that it
+selects no pod whose eviction the API server would reject.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from ledger.kube.api.selectors import LabelRequirement, LabelSelector
 
 
 class BudgetSpec(msgspec.Struct, frozen=True, gc=False):
-    """Which pods of its namespace a budget is about: none without a selector."""
+    """The pods of its namespace that a budget covers: none without a selector."""
 
     selector: LabelSelector | None = None
 

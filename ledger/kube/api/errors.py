@@ -1,12 +1,12 @@
-"""What can go wrong at the API server, named for callers rather than for HTTP."""
+"""Errors of requests to the API server, named for callers rather than for HTTP."""
 
 
 class ClusterError(Exception):
-    """The cluster did not answer what was asked; the message names the address and the reason."""
+    """The cluster did not serve the request; the message names the address and the reason."""
 
 
 class ClusterUnavailable(ClusterError):
-    """No answer in time, a broken connection, an overloaded server: worth another try."""
+    """No answer in time, a broken connection, an overloaded server: try again."""
 
 
 class Gone(ClusterError):
@@ -22,11 +22,11 @@ class NotFound(ClusterError):
 
 
 class NotServed(NotFound):
-    """There is no such API: the answer (404) names no object that it misses."""
+    """There is no such API: the answer (404) names no missing object."""
 
 
 class VersionConflict(ClusterError):
-    """The object is at another version than the one the write was meant for (409): read again."""
+    """The object is at another version than the write's precondition (409): read again."""
 
 
 class AlreadyExists(VersionConflict):
@@ -38,7 +38,7 @@ class BudgetExhausted(ClusterError):
 
 
 class Rejected(ClusterError):
-    """The request itself is refused (any other 4xx); `status` is the HTTP status."""
+    """The request itself is invalid or denied (any other 4xx); `status` is the HTTP status."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -46,14 +46,14 @@ class Rejected(ClusterError):
 
 
 class Malformed(ClusterError):
-    """An answer that is not what the Kubernetes API promises."""
+    """An answer that does not follow the Kubernetes API."""
 
 
 class NoCredentials(Forbidden):
-    """Nothing usable is where the credentials are read from; `problem` names it, and why."""
+    """A source has no usable credentials; `problem` names the source and the reason."""
 
     def __init__(self, source: str, reason: str) -> None:
-        """Keep the problem; the message has the remedy of the services as well."""
+        """Store the problem; the message adds the remedy of the services."""
         self.problem = f"no credentials from {source}: {reason}"
         super().__init__(
             f"{self.problem}; pass a readable file with --kubeconfig, or --no-kubernetes"

@@ -1,4 +1,4 @@
-"""From what the API server answers to a request that fails, to the error that is raised."""
+"""Maps the API server's answer to a failed request to the error that is raised."""
 
 from typing import Final
 
@@ -29,15 +29,15 @@ _CLASSES: Final[dict[int, type[ClusterError]]] = {
 }
 
 _BUDGET: Final = "DisruptionBudget"
-"""The cause by which the refusal of an eviction differs from that of an overloaded server."""
+"""The cause that distinguishes a rejected eviction from an overloaded server (both are 429)."""
 
 _statuses: Final = msgspec.json.Decoder(ApiStatus)
 
 
 def error_of(what: str, status: int, reason: str | None, body: bytes) -> ClusterError:
-    """Return the error for an HTTP status that is no success.
+    """Return the error for an HTTP status that is not a success.
 
-    `what` names the request; `reason` is HTTP's, for answers whose body says nothing readable.
+    `what` names the request; `reason` is HTTP's, used when the body does not decode.
     """
     said = _status(body)
     message = f"{what} answered {status}: {said.message or reason or 'no reason given'}"

@@ -1,8 +1,8 @@
 """Kubernetes objects as far as the ledger reads them, decoded from JSON bytes.
 
-Only the fields that some rule needs are named; the decoder skips everything else without building
-it, which is what makes reading a review or a list of 100 k pods cheap. Absent and null are the
-same where the API server may send either.
+Only the fields that a rule needs are named. The decoder skips all others without building them,
+so that a review or a list of 100 k pods is cheap to read. Absent and null are the same where the
+API server may send either.
 """
 
 from datetime import datetime
@@ -57,9 +57,9 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def version(self) -> int:
-        """Return the resourceVersion as the integer it is, 0 when the object has none yet.
+        """Return the resourceVersion as an integer, 0 when the object has none yet.
 
-        Raises ValueError when it is none below 10^18, which no API server of Kubernetes sends.
+        Raises ValueError unless it is a number below 10^18, as every Kubernetes API server sends.
         """
         text = self.resource_version
         if not text:
@@ -77,7 +77,7 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
 
 
 class SecurityContext(msgspec.Struct, frozen=True, gc=False):
-    """What a container may do on its node."""
+    """The privileges of a container on its node."""
 
     privileged: bool | None = None
 
@@ -96,11 +96,11 @@ class Container(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class AnySelector(msgspec.Struct, frozen=True, gc=False):
-    """A label selector of which it matters only that it is there."""
+    """A label selector whose content is not read: only its presence counts."""
 
 
 class AffinityTerm(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Pods to be near to or away from; without namespaces or a selector, of the own namespace."""
+    """Pods to run near or away from; without namespaces or a selector, of the pod's namespace."""
 
     namespaces: list[str] | None = None
     namespace_selector: AnySelector | None = None
@@ -124,7 +124,7 @@ class PodAffinity(msgspec.Struct, frozen=True, gc=False):
 
 
 class Affinity(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Which other pods a pod is to run near to or away from."""
+    """The other pods that a pod is to run near or away from."""
 
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
@@ -137,7 +137,7 @@ class SchedulingGate(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What a pod is to run. `active_deadline_seconds` counts seconds from its start."""
+    """The desired state of a pod. `active_deadline_seconds` counts seconds from its start."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -155,7 +155,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class Running(msgspec.Struct, frozen=True, gc=False):
-    """A container runs, of which it matters only that it does."""
+    """A running container; the fields of this state are not read."""
 
 
 class Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -165,14 +165,14 @@ class Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class ContainerState(msgspec.Struct, frozen=True, gc=False):
-    """How a container is; it waits when it neither runs nor has ended."""
+    """The state of a container; it is waiting when it neither runs nor has ended."""
 
     running: Running | None = None
     terminated: Terminated | None = None
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """How far a container has come; `started` when its startup probe has passed."""
+    """The status of a container; `started` when its startup probe has passed."""
 
     name: str = ""
     started: bool | None = None
@@ -190,14 +190,14 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """How far a pod has come: Pending, Running, Succeeded, Failed or Unknown."""
+    """The status of a pod; `phase` is Pending, Running, Succeeded, Failed or Unknown."""
 
     phase: str = ""
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 
     def has_ended(self) -> bool:
-        """Return whether none of the pod's containers runs any more, or ever will."""
+        """Return whether all containers of the pod have ended for good."""
         return self.phase in ("Succeeded", "Failed")
 
 
@@ -210,7 +210,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
 
 class Workload(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """An object of any kind that makes pods; `webhook.kinds` knows what its fields mean."""
+    """An object of any kind that makes pods; `webhook.kinds` describes its fields."""
 
     api_version: str = ""
     kind: str = ""
@@ -249,7 +249,7 @@ class ResourceQuotaSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class ResourceQuotaStatus(msgspec.Struct, frozen=True, gc=False):
-    """What a quota is said to be used, by quota key."""
+    """The published usage of a quota, by quota key."""
 
     used: Quantities | None = None
 
@@ -263,14 +263,14 @@ class ResourceQuota(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeCondition(msgspec.Struct, frozen=True, gc=False):
-    """One thing that is said of a node, such as Ready: True, False or Unknown."""
+    """One condition of a node, such as Ready: True, False or Unknown."""
 
     type: str = ""
     status: str = ""
 
 
 class NodeStatus(msgspec.Struct, frozen=True, gc=False):
-    """What a node has to offer, and how it is."""
+    """The allocatable resources of a node, and its conditions."""
 
     allocatable: Quantities | None = None
     conditions: list[NodeCondition] | None = None
@@ -283,7 +283,7 @@ class ApiNode(msgspec.Struct, frozen=True, gc=False):
     status: NodeStatus = NodeStatus()
 
     def is_ready(self) -> bool:
-        """Return whether the node's kubelet says that it is ready, and said so lately."""
+        """Return whether the node's Ready condition is True: its kubelet reports, and recently."""
         conditions = self.status.conditions or ()
         return any(one.type == "Ready" and one.status == "True" for one in conditions)
 
@@ -324,7 +324,7 @@ class WatchEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Bookmark(msgspec.Struct, frozen=True, gc=False):
-    """What a BOOKMARK carries: nothing but how far the watch has come."""
+    """The object of a BOOKMARK: only the version that the watch has reached."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -337,14 +337,14 @@ class StatusCause(msgspec.Struct, frozen=True, gc=False):
 
 
 class StatusDetails(msgspec.Struct, frozen=True, gc=False):
-    """What a `ApiStatus` is about; `name` is empty when it is about no object."""
+    """The subject of an `ApiStatus`; `name` is empty when the subject is not an object."""
 
     name: str = ""
     causes: list[StatusCause] | None = None
 
 
 class ApiStatus(msgspec.Struct, frozen=True, gc=False):
-    """The API server's answer to what failed, alone or inside an ERROR of a watch."""
+    """The API server's answer to a failed request, alone or inside an ERROR of a watch."""
 
     code: int = 0
     reason: str = ""

@@ -1,13 +1,13 @@
-"""The scheduling gate that keeps a pod waiting until the ledger has reserved what it asks for."""
+"""The scheduling gate that keeps a pod pending until the ledger has reserved its demand."""
 
 from typing import Final
 
 from ledger.kube.api.objects import PodSpec
 
 GATE: Final = "gpuledger.io/quota"
-"""Set by the mutating webhook where pods wait for room, removed when there is room."""
+"""Set by the mutating webhook where pods wait for quota, removed when the quota allows them."""
 
 
 def is_gated(spec: PodSpec) -> bool:
-    """Return whether a pod still waits for room."""
+    """Return whether a pod still waits for quota."""
     return any(gate.name == GATE for gate in spec.scheduling_gates or ())

@@ -1,4 +1,4 @@
-"""Resources of an API: what a kind is called in paths, in keys and in manifests."""
+"""Resources of an API: the names of a kind in paths, in keys and in manifests."""
 
 from functools import cached_property
 from typing import Final
@@ -29,7 +29,7 @@ class Resource(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def api_version(self) -> str:
-        """What manifests and ownerReferences call group and version: `apps/v1`, `v1`."""
+        """Group and version as in manifests and ownerReferences: `apps/v1`, `v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def collection(self, namespace: str = "") -> str:

@@ -1,9 +1,9 @@
-"""Selectors: scopes and label selectors of Kubernetes as the conditions the ledger selects by.
+"""Selectors: scopes and label selectors of Kubernetes as conditions of the ledger.
 
-The API server refuses selectors that make no sense, a schema of a custom resource may not. A
-condition that cannot be understood is left out, with a warning: its quota then counts more than
-was meant, which shows at once as a refusal that names the quota. Read the other way it would count
-nothing, and a limit that silently does not hold is what this ledger is there to prevent.
+The API server rejects invalid selectors; the schema of a custom resource may not. An invalid
+condition is left out, with a warning. Its quota then counts more objects than intended, which a
+denial that names the quota shows at once. The other reading would count nothing, and the limit
+would silently not hold.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ import msgspec
 from ledger.core.model import traits
 from ledger.core.model.traits import OPERATORS, Requirement, Selection
 from ledger.kube.api.objects import ScopeRequirement, ScopeSelector
-from ledger.kube.requests.container_demand import shown
+from ledger.kube.api.quoting import shown
 
 _SCOPES: Final = {
     "Terminating": Requirement(traits.TERMINATING, "Exists"),
@@ -27,7 +27,7 @@ _PRIORITY_CLASS: Final = "PriorityClass"
 _NOT_OF_PODS: Final = "VolumeAttributesClass"
 
 Warn = Callable[[str], None]
-"""Takes a sentence for whoever wrote the selector."""
+"""Receives a sentence for the author of the selector."""
 
 
 class LabelRequirement(msgspec.Struct, frozen=True, gc=False):
@@ -46,7 +46,7 @@ class LabelSelector(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 def of_labels(selector: LabelSelector | None, field: str, warn: Warn) -> Selection:
-    """Return the conditions of a label selector; `field` is where it stands."""
+    """Return the conditions of a label selector; `field` is its path in the object."""
     if selector is None:
         return ()
     labels = selector.match_labels or {}
@@ -91,7 +91,7 @@ def _exists(scope: str) -> ScopeRequirement:
 
 
 def _scope(scope: str, operator: str, values: Sequence[str] | None) -> Requirement | str:
-    """Return the condition of one scope, or what is wrong with it."""
+    """Return the condition of one scope, or its problem."""
     if scope == _PRIORITY_CLASS:
         problem = _problem(operator, values)
         return problem or Requirement(traits.PRIORITY, operator, tuple(values or ()))
@@ -104,7 +104,7 @@ def _scope(scope: str, operator: str, values: Sequence[str] | None) -> Requireme
 
 
 def _problem(operator: str, values: Sequence[str] | None) -> str:
-    """Return what is wrong with an operator and its values, or nothing."""
+    """Return the problem of an operator and its values, "" without one."""
     if operator not in OPERATORS:
         return f"the operator {shown(operator)!r} is none of {', '.join(OPERATORS)}"
     takes_values = operator in ("In", "NotIn")

@@ -14,10 +14,10 @@ from msgspec import structs
 
 from ledger.core.decide.card_checks import SHARES_MAX
 from ledger.core.model.cards import HAMI, OWN, Card
+from ledger.kube.api.quoting import shown
 from ledger.kube.hami import annotation_names, link_scores, node_devices
 from ledger.kube.hami.link_scores import BadScores, PairScores
 from ledger.kube.hami.node_devices import BadCards
-from ledger.kube.requests.container_demand import shown
 
 _KEEPERS: Final = (HAMI, OWN)
 _WHAT_TO_DO: Final = "What was known of the node's cards is kept: restart the device plugin there"

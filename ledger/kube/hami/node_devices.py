@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Meta
 
 from ledger.core.model.cards import Card, Profile
+from ledger.kube.api.quoting import shown
 from ledger.kube.hami.int32 import INT32_MAX, INT32_MIN, int32_of
-from ledger.kube.requests.container_demand import shown
 
 TEXT_MAX: Final = 262_144
 """Longest text that is read; the API server allows no more for all annotations of an object."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ledger.core.model.cards import Parts, Share
+from ledger.kube.api.quoting import shown
 from ledger.kube.hami.int32 import INT32_MAX, int32_of
 from ledger.kube.hami.node_devices import TEXT_MAX
-from ledger.kube.requests.container_demand import shown
 
 _SLOT_END: Final = ";"
 _CARD_END: Final = ":"

@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.kube.api.objects import Quantities
+from ledger.kube.api.quoting import shown
 from ledger.kube.api.selectors import Warn
 from ledger.kube.requests import quantities
-from ledger.kube.requests.container_demand import shown
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.quantities import (
     BinarySuffix,

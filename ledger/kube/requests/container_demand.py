@@ -5,13 +5,13 @@ percentage, a count alone is the whole card. What HAMi would clamp or ignore is 
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 import msgspec
 
 from ledger.core.model.amounts import Amounts, most_of
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, Quantities, Resources
+from ledger.kube.api.quoting import shown
 from ledger.kube.requests import quantities
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.quantities import (
@@ -23,8 +23,6 @@ from ledger.kube.requests.quantities import (
     TooLong,
 )
 from ledger.kube.vendors.vendors import WHOLE, Vendor
-
-_SHOWN_MAX: Final = 64
 
 
 class InvalidRequest(Exception):
@@ -134,12 +132,6 @@ def managed_of(resources: Resources | None, rules: DemandRules) -> Amounts:
         if request is not None:
             found[f"requests.{name}"] = found[name] = _native(name, request)
     return found
-
-
-def shown(value: str | int) -> str:
-    """Return a value as it is quoted in messages, cut when it is absurdly long."""
-    text = str(value)
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 
 def _first(name: str, *given: Quantities | None) -> str | int | None:

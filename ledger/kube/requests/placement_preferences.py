@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.requests.container_demand import shown
+from ledger.kube.api.quoting import shown
 from ledger.kube.requests.device_requests import CARD_POLICIES, NODE_POLICIES, Weights
 from ledger.kube.requests.device_selectors import items_of
 

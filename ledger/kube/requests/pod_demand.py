@@ -9,8 +9,9 @@ import msgspec
 from ledger.core.model.amounts import Amounts, largest, most_of, plus, without_zeros
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, Pod, PodSpec, Resources
+from ledger.kube.api.quoting import shown
 from ledger.kube.requests.card_sizes import with_accepted_sizes
-from ledger.kube.requests.container_demand import InvalidRequest, cards_of, managed_of, shown
+from ledger.kube.requests.container_demand import InvalidRequest, cards_of, managed_of
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_types import NONE, NamedTypes, types_named
 

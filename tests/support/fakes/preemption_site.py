@@ -17,10 +17,10 @@ from support.harness.extender_harness import (
 from extender.preemption import preemptor
 from ledger.core.model import commands
 from ledger.core.model.cards import PreemptionClaim
+from ledger.kube.api.cluster_ports import Listed
 from ledger.kube.api.disruption_budgets import Budget, BudgetSpec, BudgetStatus
 from ledger.kube.api.errors import VersionConflict
 from ledger.kube.api.objects import ObjectMeta, Pod
-from ledger.kube.api.ports import Listed
 from ledger.kube.api.selectors import LabelSelector
 from ledger.log.memory_log import MemoryStore
 

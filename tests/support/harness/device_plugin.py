@@ -12,7 +12,7 @@ from support.fakes.kubelet import Asked, Kubelet, kubelet_in
 from ledger.core.model.cards import Card, Share
 from vgpu_native.plugin.allocation import garbage
 from vgpu_native.plugin.allocation.allocation_store import Allocation
-from vgpu_native.plugin.allocation.response import MARK
+from vgpu_native.plugin.answer_names import MARK
 from vgpu_native.plugin.kubelet.generated import deviceplugin_pb2 as api
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.plugin_settings import PluginSettings

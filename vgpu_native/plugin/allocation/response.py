@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ledger.core.model.cards import Share
+from vgpu_native.plugin.answer_names import LIMITS_AT, MARK, VISIBLE
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import (
     CDIDevice,
     ContainerAllocateResponse,
@@ -12,16 +13,9 @@ from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import (
 )
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
-MARK: Final = "gpuledger.io/allocation"
-"""The annotation of an answer that names its allocation."""
-
 KIND: Final = "gpuledger.io/gpu"
 """Vendor and class of our CDI devices."""
 
-VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
-"""The variable by which NVIDIA's container runtime is told the cards."""
-
-LIMITS_AT: Final = "/etc/gpuledger/limits"
 REGION_AT: Final = "/run/gpuledger"
 PRELOAD_AT: Final = "/etc/ld.so.preload"
 

@@ -7,10 +7,10 @@ from typing import Final
 
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Quantities
+from ledger.kube.api.quoting import shown
 from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS
 from ledger.kube.quotas import hard_limits, resource_quota, universe_quota
 from ledger.kube.quotas.hard_limits import InvalidQuantity
-from ledger.kube.requests.container_demand import shown
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import (

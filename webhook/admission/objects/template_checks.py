@@ -2,7 +2,7 @@
 
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Workload
-from ledger.kube.requests.container_demand import shown
+from ledger.kube.api.quoting import shown
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.admission import pod_checks
 from webhook.admission.protected_annotations import changed_protected_field, protected_field_denial

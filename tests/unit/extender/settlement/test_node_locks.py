@@ -7,13 +7,13 @@ from support.harness.card_settlement import card_world, settling_cards
 
 from extender.settlement import node_locks
 from ledger.kube.api.errors import Rejected
-from ledger.kube.hami import annotation_names, node_lock
+from ledger.kube.hami import annotation_names, lock_annotation
 
 
 async def test_lock_of_a_deleted_pod_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
     async with card_world() as one, settling_cards(one):
-        one.add_node("n1", LOCK=node_lock.write("red", "gone", one.clock()))
+        one.add_node("n1", LOCK=lock_annotation.write("red", "gone", one.clock()))
         await one.until(lambda: bool(one.nodes.writes))
         (name, changes, _) = one.nodes.writes[0]
         assert (name, changes) == ("n1", {annotation_names.LOCK: None})
@@ -31,7 +31,7 @@ async def test_lock_is_cleared_when_another_lock_cannot_be(monkeypatch: pytest.M
 
         monkeypatch.setattr(one.nodes, "patch_node_annotations", refuse_first)
         for name in ("n1", "n2"):
-            one.add_node(name, LOCK=node_lock.write("red", "gone", one.clock()))
+            one.add_node(name, LOCK=lock_annotation.write("red", "gone", one.clock()))
         await one.until(lambda: bool(one.nodes.writes))
         assert one.nodes.writes[0][0] == "n2"
 
@@ -40,7 +40,7 @@ async def test_lock_of_an_existing_pod_stays(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
     async with card_world() as one, settling_cards(one):
         one.add_pod("p")
-        one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
+        one.add_node("n1", LOCK=lock_annotation.write("red", "p", one.clock()))
         await one.until(lambda: len(one.nodes.pod_reads) > 2)
         assert one.nodes.writes == []
 
@@ -49,6 +49,6 @@ async def test_lock_of_a_pod_on_another_node_is_cleared(monkeypatch: pytest.Monk
     monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
     async with card_world() as one, settling_cards(one):
         one.add_pod("p", node="n2")
-        one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
+        one.add_node("n1", LOCK=lock_annotation.write("red", "p", one.clock()))
         await one.until(lambda: bool(one.nodes.writes))
         assert one.nodes.writes[0][:2] == ("n1", {annotation_names.LOCK: None})

@@ -15,7 +15,7 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.events import Cause
 from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.objects import Pod
-from ledger.kube.hami import annotation_names, node_lock
+from ledger.kube.hami import annotation_names, lock_annotation
 
 ON_0 = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)
 ON_1 = (Part("main", Phase.APP, (Share("GPU-1", 1000, 10),)),)
@@ -282,7 +282,7 @@ async def test_what_a_read_shows_undoes_no_placement_that_was_made_during_it(mon
 
 async def test_who_is_not_bound_gives_back_the_lock_of_the_node_too():
     async with card_world(settle_seconds=0.4) as one, settling_cards(one):
-        one.add_node("n1", LOCK=node_lock.write("red", "p", one.clock()))
+        one.add_node("n1", LOCK=lock_annotation.write("red", "p", one.clock()))
         await one.settles_nodes("n1")
         uid = one.add_pod("p")
         await one.until(lambda: one.entry("p") is not None)

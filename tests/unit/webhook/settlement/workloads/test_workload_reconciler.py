@@ -32,9 +32,9 @@ from support.harness.settlement import (
 from ledger.core.model.commands import Observe
 from ledger.core.model.events import Cause
 from ledger.core.model.state import State
+from ledger.kube.api.cluster_ports import Listed
 from ledger.kube.api.errors import NotServed
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.ports import Listed
 from ledger.log.ledger import Accepted
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.invalid_objects import InvalidObjects

@@ -1,0 +1,12 @@
+"""Names in an answer to `Allocate` by which the checkpoint's reader recognises its parts."""
+
+from typing import Final
+
+MARK: Final = "gpuledger.io/allocation"
+"""The annotation of an answer that names its allocation."""
+
+VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
+"""The variable that names the cards to NVIDIA's container runtime."""
+
+LIMITS_AT: Final = "/etc/gpuledger/limits"
+"""The path of the limits page in the container."""
