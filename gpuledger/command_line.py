@@ -1,4 +1,4 @@
-"""The app: every command of `gpuledger`, put together from its families."""
+"""The Typer app of `gpuledger` with all its commands."""
 
 import typer
 

@@ -60,7 +60,7 @@ async def _take(
 
 
 async def _copied(settings: Settings) -> State:
-    """Return a copy of the ledger's state; before there is a ledger, of what it begins with."""
+    """Return a copy of the ledger's state, or of its initial state if there is no ledger yet."""
     try:
         async with open_log(settings) as found, writer_on(settings, found) as writer:
             return snapshots.decode(snapshots.encode(writer.state))
@@ -73,7 +73,7 @@ async def _copied(settings: Settings) -> State:
 def with_accounts(
     settings: Settings, done: ImportReport, found: HamiAccounts | ImportProblem
 ) -> ImportReport:
-    """Return an import with HAMi's accounts, or with why these are not known."""
+    """Return an import with HAMi's accounts, or with the reason why they are unknown."""
     if isinstance(found, ImportProblem):
         return structs.replace(done, problems=(*done.problems, found))
     trusted = service_parts.trusted_identities(settings)
@@ -88,14 +88,14 @@ def with_accounts(
 
 
 def _line(name: str, before: Sequence[str], more: Sequence[str]) -> str:
-    """Return a setting with what it has and more, "" without more."""
-    # A text of JSON is one of TOML, too.
+    """Return a line for a setting with present and further values, "" without further ones."""
+    # A JSON string is a TOML string, too.
     named = [msgspec.json.encode(one).decode() for one in dict.fromkeys((*before, *more))]
     return f"{name} = [{', '.join(named)}]" if more else ""
 
 
 async def _accounts(client: ApiClient) -> HamiAccounts | ImportProblem:
-    """Return HAMi's accounts, or why they cannot be known."""
+    """Return HAMi's accounts, or the reason why they are unknown."""
     try:
         return await hami_accounts.find_accounts(client)
     except (ClusterError, ConnectionError) as error:

@@ -1,4 +1,6 @@
-"""Quotas by hand: limits read as a ResourceQuota's, written by a writer of the command's own."""
+"""Quotas set by a command: limits in the form of a ResourceQuota, recorded by a writer of the
+command.
+"""
 
 import re
 from collections.abc import Sequence
@@ -33,8 +35,8 @@ class QuotaChange(msgspec.Struct, frozen=True):
 def parse_limits(texts: Sequence[str], settings: Settings) -> dict[str, int]:
     """Read `KEY=QUANTITY` texts as the hard limits of a ResourceQuota.
 
-    What would only earn a warning in a cluster, where the object exists already, is refused here.
-    Raises CommandError naming the text.
+    Limits that only cause a warning on an existing object in a cluster are refused here. Raises
+    CommandError naming the text.
     """
     given: dict[str, str] = {}
     for text in texts:
@@ -52,7 +54,7 @@ def parse_limits(texts: Sequence[str], settings: Settings) -> dict[str, int]:
     if not limits:
         raise CommandError(
             Exit.USAGE,
-            "0 means unlimited by the setting zero_is_unlimited, so nothing would be limited;"
+            "0 means unlimited by the setting zero_is_unlimited, so the quota would have no limit;"
             " use `gpuledger quota delete`",
         )
     return limits
@@ -107,8 +109,9 @@ async def _write(
 
 
 def _check(state: State, settings: Settings, command: SetLimits | CloseAccount) -> None:
-    """Refuse what a watched cluster would undo, and to delete what is not there. Raises
-    CommandError."""
+    """Refuse changes that a watched cluster would revert, and deletions of unknown quotas. Raises
+    CommandError.
+    """
     if settings.cluster in state.clusters:
         raise CommandError(
             Exit.DENIED,
@@ -118,7 +121,7 @@ def _check(state: State, settings: Settings, command: SetLimits | CloseAccount) 
     if isinstance(command, CloseAccount) and command.account not in state.accounts:
         raise CommandError(
             Exit.NOT_FOUND,
-            f"there is no quota {command.account}; `gpuledger quota list` shows what there is",
+            f"there is no quota {command.account}; `gpuledger quota list` lists the quotas",
         )
 
 

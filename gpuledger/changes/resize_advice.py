@@ -1,6 +1,6 @@
-"""How much of a card a container could be given, where a resize is denied.
+"""Advice for a denied resize: the amounts of a card that the container could get.
 
-The amounts are found by deciding, so that what is advised passes the card and every quota together.
+The amounts are found by trial decisions, so advised amounts fit the card and every quota.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ _UNITS: Final = {cards.MEMORY: "MiB", cards.CORES: "% of the cores"}
 
 
 class ResizeTrial(msgspec.Struct, frozen=True):
-    """The amounts that a container would have of each card, and a maker of other resizes.
+    """The requested amounts of each card for a container, and a function for other resizes.
 
-    `amounts` are by `cards.MEMORY` (MiB) and `cards.CORES` (percent), as far as they were given;
-    `command` returns the resize with such amounts, and with what the container has of the others.
+    `amounts` are by `cards.MEMORY` (MiB) and `cards.CORES` (percent), if they were given; `command`
+    returns the resize with given amounts, and the present ones for the others.
     """
 
     container: str
@@ -33,10 +33,10 @@ class ResizeTrial(msgspec.Struct, frozen=True):
 
 
 def advice(state: State, asked: ResizeTrial) -> str:
-    """Return how much would fit, now and with no other pod on the cards, without a full stop."""
+    """Return a sentence without full stop: the amounts that fit now and without other pods."""
     found = [text for one in asked.amounts if (text := _most(state, asked, one))]
     if not found:
-        return "There is room by now: ask again"
+        return "There is room now: try again"
     never = not _fits_cards(state, asked.placed, asked.command(asked.amounts))
     return f"{'It can never fit:' if never else 'Ask for'} {', and '.join(found)}"
 
@@ -74,7 +74,7 @@ def _limit(state: State, placed: Placement, which: str) -> int:
 
 
 def _largest(state: State, asked: ResizeTrial, which: str, high: int) -> int:
-    """Return the largest amount up to `high` that would be let in, 0 when none would."""
+    """Return the largest amount up to `high` that would be admitted, 0 for none."""
     low = 0
     while low < high:
         middle = (low + high + 1) // 2
@@ -86,7 +86,7 @@ def _largest(state: State, asked: ResizeTrial, which: str, high: int) -> int:
 
 
 def _leave(state: State, placed: Placement) -> None:
-    """Take every other pod off the cards of a placement. The caller takes that back."""
+    """Remove every other pod from the cards of a placement. The caller reverts this."""
     mine = cards.uuids(placed.parts).keys()
     for namespace, key in tuple(state.residents[placed.node]):
         other = state.namespaces[namespace].placed[key]
@@ -95,7 +95,7 @@ def _leave(state: State, placed: Placement) -> None:
 
 
 def _fits_cards(state: State, placed: Placement, command: Resize) -> bool:
-    """Return whether the resized pod would have room on its cards if nothing else were there."""
+    """Return whether the resized pod would fit on its cards without other pods."""
     booked = cards.booked(command.parts, initialised=placed.initialised)
     return all(
         amount <= state.limit[line]

@@ -1,4 +1,4 @@
-"""Resizing from a command: other amounts of the cards that a pod has, for one of its containers."""
+"""Resize by a command: changes the amounts of a container on the cards of its pod."""
 
 import msgspec
 
@@ -45,7 +45,7 @@ class CardChange(msgspec.Struct, frozen=True):
 class ResizeResult(msgspec.Struct, frozen=True):
     """The changes of a resize, whether it was written, and the position of its record.
 
-    After a dry run, `position` is the one that the decision was made at.
+    After a dry run, `position` is that of the decision.
     """
 
     namespace: str
@@ -75,7 +75,7 @@ async def resize(settings: Settings, wanted: ResizeRequest, *, dry_run: bool) ->
 def _denied(
     state: State, denial: Denial, settings: Settings, wanted: ResizeRequest, placed: Placement
 ) -> CommandError:
-    """Return how a resize ends that was denied."""
+    """Return the error of a denied resize."""
     rules = service_parts.demand_rules(settings)
     given = {cards.MEMORY: wanted.memory, cards.CORES: wanted.cores}
 
@@ -90,7 +90,7 @@ def _denied(
 
 
 def resized(parts: Parts, wanted: ResizeRequest) -> Parts:
-    """Return the parts with what is wanted of each card of the container."""
+    """Return the parts with the wanted amounts of each card of the container."""
     return tuple(
         _part(part, wanted) if part.container == wanted.container else part for part in parts
     )
@@ -109,14 +109,13 @@ def _part(part: Part, wanted: ResizeRequest) -> Part:
 
 
 def _placed(state: State, cluster: str, wanted: ResizeRequest) -> Placement:
-    """Return where the pod is placed. Raises CommandError when it, or the container, has no
-    card."""
+    """Return the pod's placement. Raises CommandError when the pod or the container has no card."""
     placed = state.placement(qualified(cluster, wanted.namespace), f"{PODS}{wanted.pod}")
     if placed is None or not placed.node:
         raise CommandError(
             Exit.NOT_FOUND,
             f"pod {wanted.pod} of namespace {wanted.namespace} in cluster {cluster} has no card;"
-            " `gpuledger cards --pods` shows who has some",
+            " `gpuledger cards --pods` lists the pods with cards",
         )
     having = [part.container for part in placed.parts if part.shares]
     if wanted.container not in having:
@@ -130,7 +129,7 @@ def _placed(state: State, cluster: str, wanted: ResizeRequest) -> Placement:
 
 
 def refuse_instances(parts: Parts, wanted: ResizeRequest) -> None:
-    """Raise CommandError when the container has an instance of a card that is cut (MIG)."""
+    """Raise CommandError when the container has a MIG instance."""
     for part in parts:
         for share in part.shares:
             if part.container == wanted.container and share.profile:
@@ -145,7 +144,7 @@ def refuse_instances(parts: Parts, wanted: ResizeRequest) -> None:
 def _command(
     state: State, cluster: str, wanted: ResizeRequest, placed: Placement, rules: DemandRules
 ) -> Resize:
-    """Return the command, with all that the pod is to be charged for its cards."""
+    """Return the command, with the whole demand of the pod on its cards."""
     namespace, key = qualified(cluster, wanted.namespace), f"{PODS}{wanted.pod}"
     parts = resized(placed.parts, wanted)
     charge = state.namespaces[namespace].entries[key].charge

@@ -1,4 +1,4 @@
-"""Settles an object from a command, by the outcome that the operator names."""
+"""Settles an object by a command, with the outcome that the operator gives."""
 
 import msgspec
 

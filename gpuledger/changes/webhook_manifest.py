@@ -1,4 +1,4 @@
-"""Registering by hand: the webhook configurations as text."""
+"""The webhook configurations as text, for a registration by hand."""
 
 import re
 from pathlib import Path
@@ -18,10 +18,10 @@ _URL: Final = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")
 
 
 def render_manifest(settings: Settings, url: str, service: str, authority: str) -> str:
-    """Return the configurations for a base URL, or for a Service of the own namespace.
+    """Return the configurations for a base URL, or for a Service of the service's namespace.
 
-    `authority` names the PEM file of the CA; empty means the one that the service has made for
-    itself. Raises CommandError when neither or both are given, or the CA cannot be read.
+    `authority` names the PEM file of the CA; empty means the CA that the service has created.
+    Raises CommandError when neither or both are given, or the CA cannot be read.
     """
     if bool(url) == bool(service):
         raise CommandError(Exit.USAGE, "give one of --url and --service")
@@ -44,12 +44,12 @@ def _check(url: str, service: str) -> None:
         raise CommandError(
             Exit.USAGE,
             f"--url {url!r} is not https://HOST[:PORT][/PATH], such as"
-            " https://gpuledger.example:8443: the API server takes nothing else",
+            " https://gpuledger.example:8443: the API server accepts no other form",
         )
 
 
 def _port(url: str) -> bool:
-    """Return whether a URL names no port, or one that there is."""
+    """Return whether a URL has a valid port or none."""
     try:
         return urlsplit(url).port != 0
     except ValueError:

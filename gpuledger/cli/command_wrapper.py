@@ -1,8 +1,8 @@
-"""Registering commands: a function becomes a command of the Typer app.
+"""Registration of commands: makes a function a command of the Typer app.
 
-The settings that a command takes become its options, generated from their documentation, so that
-every command finds its ledger the same way: defaults, then the settings file, then the environment,
-then the command line. Expected errors become one line on standard error and an exit code.
+The settings of a command become its options, generated from their documentation. So every command
+locates its ledger the same way: defaults, settings file, environment, command line. Expected errors
+become one line on standard error and an exit code.
 
 Modules of commands are imported for every `--help`, so they import what they need in their bodies.
 """
@@ -21,14 +21,15 @@ from ledger.runtime.settings import setting_sources, setting_texts
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 Body = Callable[..., Coroutine[Any, Any, None] | None]
-"""What a command does, as a coroutine function or one that has a loop of its own: the first
-argument is the `LoadedSettings` settings, the others are its own options."""
+"""The body of a command: a coroutine function, or a function that runs an event loop. The first
+argument is the `LoadedSettings`, the others are the command's own options.
+"""
 
 LEDGER: Final = ("store_dir", "nats", "shard")
 """The settings that locate the ledger."""
 
 TERMINATED: Final = 128 + signal.SIGTERM
-"""The exit status of a command that SIGTERM ended, as shells count it."""
+"""The exit status of a command that SIGTERM ended, as in shells."""
 
 _CONFIG: Final = inspect.Parameter(
     "config",
@@ -47,7 +48,7 @@ _CONFIG: Final = inspect.Parameter(
 
 
 class ExplainedCommand(typer.core.TyperCommand):
-    """A command whose errors of options name the value that was given."""
+    """A command whose option errors contain the given value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options as Typer does. Raises BadParameter with the value and the remedy."""
@@ -59,7 +60,7 @@ class ExplainedCommand(typer.core.TyperCommand):
 
 
 def _with_value(error: typer.BadParameter) -> str:
-    """Return an option's error with the value, which typer leaves out."""
+    """Return an option's error with the value, which typer omits."""
     message = error.message.removeprefix("Value error, ")
     problems: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
     if not problems or not message.startswith("Input "):
@@ -91,9 +92,9 @@ def command(
     retired: Sequence[str] = (),
     name: str | None = None,
 ) -> Callable[[Body], Body]:
-    """Register a function as a command of a group, with examples and the settings it takes.
+    """Register a function as a command of a group, with examples and its settings.
 
-    `retired` are settings of earlier versions that it accepts: its help does not show them.
+    `retired` are accepted settings of earlier versions, without help.
     """
 
     def register(body: Body) -> Body:
@@ -106,7 +107,7 @@ def command(
 
 
 def epilog(*examples: str) -> str:
-    """Return the end of a command's help; Click keeps the lines of a paragraph that starts so."""
+    """Return the end of a command's help; the mark makes Click keep its lines."""
     return "\n".join(("\b", "Examples:", *(f"  {example}" for example in examples)))
 
 
@@ -127,7 +128,7 @@ def _entry(body: Body, takes: tuple[str, ...], retired: tuple[str, ...]) -> Call
 
 
 def _option(name: str) -> inspect.Parameter:
-    """Return a setting as an option; texts are checked where all sources are."""
+    """Return a setting as an option; its text is checked together with all other sources."""
     documented = next(one for one in setting_texts.documentation() if one.name == name)
     kind: Any = str
     metavar: str | None = name.rpartition("_")[2].upper()
@@ -150,7 +151,7 @@ def _option(name: str) -> inspect.Parameter:
 
 
 def _retired_option(name: str) -> inspect.Parameter:
-    """Return an option that no help shows: a setting of an earlier version."""
+    """Return a hidden option for a setting of an earlier version."""
     option = typer.Option(
         setting_texts.option_of(name), hidden=True, help="A setting of an earlier version: ignored."
     )
@@ -173,7 +174,7 @@ def _text(given: object) -> object:
 
 
 async def _until_terminated(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work. SIGTERM cancels it, so that no server and no file stays; a second one kills."""
+    """Do the work. SIGTERM cancels it, so servers and files are removed; a second one kills."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
 
     def end() -> None:

@@ -1,4 +1,4 @@
-"""Failures: which errors of the parts below a command may end with, and by which exit code.
+"""Expected errors of commands, with exit codes and remedies.
 
 Any other error is a defect of gpuledger and shows its traceback.
 """
@@ -27,7 +27,8 @@ _REACH: Final = (
 _REMEDIES: Final[dict[type[Exception], str]] = {
     Unauthorized: (
         "check the credentials: the settings nats_user and nats_password, nats_login_file or"
-        " nats_creds (GPULEDGER_NATS_USER and so on), and what the servers let that user do"
+        " nats_creds (GPULEDGER_NATS_USER and so on), and the permissions of that user on the"
+        " servers"
     ),
     Untrusted: (
         "check the CA (nats_ca or GPULEDGER_NATS_CA), and that the servers' certificate is of that"
@@ -35,14 +36,14 @@ _REMEDIES: Final[dict[type[Exception], str]] = {
     ),
     Unreachable: _REACH,
 }
-"""Remedies for errors of the connection; the first that fits counts."""
+"""Remedies for connection errors; the first matching type applies."""
 
 _OF_NUMBER: Final = {
     errno.ENOSPC: "make room on the disk",
-    errno.EDQUOT: "make room, or have the disk quota raised",
-    errno.EACCES: "check who owns it and its rights",
+    errno.EDQUOT: "make room, or raise the disk quota",
+    errno.EACCES: "check its owner and permissions",
     errno.EPERM: "check who owns it and its rights",
-    errno.EROFS: "name a place that can be written",
+    errno.EROFS: "name a writable place",
     errno.ENOENT: "check the path",
     errno.ENOTDIR: "check the path: a part of it is a file",
     errno.EISDIR: "name a file, not a directory",
@@ -66,11 +67,11 @@ _STATUS: Final[dict[type[Exception], Exit]] = {
     ClusterNameTaken: Exit.DENIED,
     OSError: Exit.FAILED,
 }
-"""From the special to the general: the first that fits counts."""
+"""From the special to the general: the first matching type applies."""
 
 
 def command_error_for(error: Exception) -> CommandError | None:
-    """Return how a command ends that met an error, None when the error is a defect."""
+    """Return the error that ends a command, None if the given error is a defect."""
     if isinstance(error, ExceptionGroup):
         return command_error_for(error.exceptions[0])
     if isinstance(error, CommandError):

@@ -1,4 +1,4 @@
-"""Exit codes: what a script may rely on when a command ends.
+"""Exit codes of commands, for scripts.
 
 They are public and never change their meaning. Standard error contains the failure, the address or
 field and the remedy; standard output contains data only.
@@ -11,18 +11,18 @@ from ledger.core.model.denials import Denial, Reason, sentence
 
 
 class Exit(IntEnum):
-    """How a command ended."""
+    """The result of a command."""
 
     OK = 0
-    """Done, or what was checked holds."""
+    """Done, or the check passed."""
     FAILED = 1
-    """Failed, or what was checked does not hold."""
+    """Failed, or the check did not pass."""
     USAGE = 2
-    """The command line, a setting or an input file is wrong; nothing was done."""
+    """The command line, a setting or an input file is invalid; nothing was done."""
     NOT_FOUND = 3
     """There is no such ledger, quota, object or position."""
     DENIED = 4
-    """The ledger refuses: it would not fit, or is not permitted."""
+    """The ledger denies the request: it does not fit, or is not permitted."""
     UNREACHABLE = 5
     """The log cannot be reached."""
     NOT_READY = 6
@@ -30,10 +30,10 @@ class Exit(IntEnum):
 
 
 class CommandError(Exception):
-    """A command ends here, with an exit code and a sentence for standard error."""
+    """Ends a command with an exit code and a sentence for standard error."""
 
     def __init__(self, status: Exit, message: str) -> None:
-        """Keep the exit code and the sentence."""
+        """Store the exit code and the sentence."""
         super().__init__(message)
         self.status: Final = status
 
@@ -48,5 +48,5 @@ _OF_REASON: Final = {
 
 
 def denied_error(denial: Denial) -> CommandError:
-    """Return how a command ends that the ledger has refused."""
+    """Return the error of a command that the ledger has denied."""
     return CommandError(_OF_REASON.get(denial.reason, Exit.DENIED), sentence(denial))

@@ -1,4 +1,4 @@
-"""Manifests: the file that a command is given, or standard input, as JSON."""
+"""Manifests: reads a given file, or standard input, as JSON."""
 
 import sys
 from pathlib import Path
@@ -18,8 +18,7 @@ def name_of(file: str) -> str:
 
 
 def read(file: str, bytes_max: int) -> bytes:
-    """Return the object of a file as JSON; YAML is turned into it. Raises CommandError naming the
-    file."""
+    """Return a file's object as JSON; YAML is converted. Raises CommandError naming the file."""
     name = name_of(file)
     content = _content(file, bytes_max)
     if not content.strip():
@@ -69,7 +68,7 @@ def _decoded(content: bytes, name: str) -> tuple[object, bytes]:
     documents = [one for one in yaml.safe_load_all(content) if one is not None]
     if len(documents) > 1:
         raise CommandError(
-            Exit.USAGE, f"{name} holds {len(documents)} documents: give one, they are split by ---"
+            Exit.USAGE, f"{name} holds {len(documents)} documents, separated by ---: give one"
         )
     found = documents[0] if documents else None
     return found, msgspec.json.encode(found)
@@ -102,10 +101,11 @@ def _explained(error: yaml.YAMLError) -> str:
 
 
 def _refuse_aliases(content: bytes, name: str) -> None:
-    """Refuse what some hundred bytes of YAML can make gigabytes of. Raises CommandError,
-    YAMLError."""
+    """Refuse aliases, by which some hundred bytes of YAML can become gigabytes. Raises
+    CommandError, YAMLError.
+    """
     for event in yaml.parse(content, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             raise CommandError(
-                Exit.USAGE, f"{name}: write *{event.anchor} out, aliases are not read"
+                Exit.USAGE, f"{name}: write *{event.anchor} out; aliases are not supported"
             )

@@ -1,8 +1,8 @@
-"""Output: rows as a table, as JSON or as YAML, on standard output and nowhere else.
+"""Output: rows as a table, JSON or YAML on standard output.
 
-A table is plain columns with upper-case headers when it goes into a pipe, so that `awk` and `grep`
-work on it, and drawn by Rich on a terminal. JSON and YAML are a list of objects, or one object
-where a command answers one thing; amounts are integers in the unit of their resource.
+In a pipe a table has plain columns with upper-case headers, for `awk` and `grep`; on a terminal
+Rich draws it. JSON and YAML are a list of objects, or one object for a command with one result;
+amounts are integers in the unit of their resource.
 """
 
 import os
@@ -15,11 +15,11 @@ import msgspec
 import typer
 
 GAP: Final = "   "
-"""Between two columns, as kubectl has it."""
+"""Separator of columns, as in kubectl."""
 
 
 class Format(StrEnum):
-    """How a command prints what it found."""
+    """The format of a command's output."""
 
     TABLE = "table"
     JSON = "json"
@@ -29,7 +29,7 @@ class Format(StrEnum):
 Output = Annotated[
     Format, typer.Option("--output", "-o", help="How to print.", metavar="table|json|yaml")
 ]
-"""The option that every command with data has."""
+"""The option of every command with data."""
 
 
 class TableColumn(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class TableColumn(msgspec.Struct, frozen=True):
     cell: Callable[[Any], str]
     number: bool = False
     width: int = 0
-    """At least so wide; needed where lines are printed before all of them are known."""
+    """Least width, for lines that are printed before all rows are available."""
 
 
 def text(header: str, name: str) -> TableColumn:
@@ -88,7 +88,7 @@ def show_one(found: Any, columns: Sequence[TableColumn], output: Format) -> None
 
 
 class RowStream:
-    """Rows printed as they come: JSON as one object per line, YAML as a list, or a table."""
+    """A stream of rows: JSON as one object per line, YAML as a list, or a table."""
 
     def __init__(self, columns: Sequence[TableColumn], output: Format) -> None:
         """Prepare; a table's header is printed with the first row."""
@@ -163,7 +163,7 @@ def _cells(row: Any, columns: Sequence[TableColumn]) -> list[str]:
 
 
 def _harmless(cell: str) -> str:
-    """Escape what is not printable: a user's name may not forge a line or steer a terminal."""
+    """Escape unprintable characters, so that names cannot forge lines or control a terminal."""
     if cell.isprintable():
         return cell
     return "".join(

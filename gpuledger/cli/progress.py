@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on standard error where that is a terminal, nothing in a pipe."""
+"""Progress of long work: a bar on standard error if that is a terminal."""
 
 import sys
 import time
@@ -10,11 +10,11 @@ Progress = Callable[[int, int], None]
 """Called with `(done, total)`."""
 
 REDRAW_SECONDS: Final = 0.1
-"""How often at most the bar is drawn again; the work may report a million times."""
+"""Shortest time between two drawings of the bar; the work may report a million times."""
 
 
 def ignore(_done: int, _total: int) -> None:
-    """Show nothing."""
+    """Ignore the progress."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The options of time, which all commands share: positions of the log, or times."""
+"""Time options of all commands: positions of the log, or times."""
 
 from typing import Annotated, Final
 
@@ -9,10 +9,12 @@ EXAMPLE: Final = "2026-01-31T12:00:00Z"
 
 
 def _not_empty(context: typer.Context, given: typer.CallbackParam, value: str) -> str:
-    """Return the value; an empty one on the command line is a mistake. Raises BadParameter."""
+    """Return the value; an empty one on the command line is an error. Raises BadParameter."""
     source = context.get_parameter_source(given.name or "")
     if not value and source is not None and source.name == "COMMANDLINE":
-        raise typer.BadParameter(f"'' is no {FORMAT}: give one such as {EXAMPLE}, or leave it out")
+        raise typer.BadParameter(
+            f"'' is not a valid {FORMAT}: give one such as {EXAMPLE}, or leave it out"
+        )
     return value
 
 
@@ -48,5 +50,5 @@ _BEFORE: Final = {"from": "since", "to": "until"}
 
 
 def today(option: str) -> str:
-    """Return how an option of an earlier version is called now, others as they are."""
+    """Return the present name of an option of an earlier version, or the given name."""
     return _BEFORE.get(option, option)

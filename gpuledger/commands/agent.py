@@ -1,4 +1,4 @@
-"""`gpuledger agent`: one node's part of the ledger."""
+"""`gpuledger agent`: the agent of one node."""
 
 from typing import Annotated, Final
 
@@ -28,7 +28,7 @@ Name = Annotated[
 ]
 Listen = Annotated[
     str,
-    typer.Option("--listen", metavar="HOST:PORT", help="Where probes and metrics are answered."),
+    typer.Option("--listen", metavar="HOST:PORT", help="HOST:PORT for probes and metrics."),
 ]
 State = Annotated[
     str,
@@ -42,44 +42,42 @@ Kubelet = Annotated[
     str, typer.Option("--kubelet-dir", metavar="DIR", help="Directory of the kubelet's sockets.")
 ]
 Library = Annotated[
-    str, typer.Option("--library", metavar="FILE", help="libvgpu.so, as the host has it.")
+    str, typer.Option("--library", metavar="FILE", help="Path of libvgpu.so on the host.")
 ]
 Slots = Annotated[
     int, typer.Option("--slots", metavar="N", help="Containers that may share a card.")
 ]
 Memory = Annotated[
     int,
-    typer.Option("--memory-scaling", metavar="PERCENT", help="Promise so much of cards' memory."),
+    typer.Option("--memory-scaling", metavar="PERCENT", help="Memory that pods may get."),
 ]
 Cores = Annotated[
-    int, typer.Option("--cores-scaling", metavar="PERCENT", help="Promise so much of cards' time.")
+    int, typer.Option("--cores-scaling", metavar="PERCENT", help="Time that pods may get.")
 ]
 FormOf = Annotated[
     str,
     typer.Option(
-        "--form", metavar="json|colons", help="How cards are announced; colons for HAMi to 2.7."
+        "--form", metavar="json|colons", help="Format of cards; colons for HAMi up to 2.7."
     ),
 ]
 BypassOf = Annotated[
     str,
-    typer.Option(
-        "--bypass", metavar="report|evict", help="Action on pods that allocate past limits."
-    ),
+    typer.Option("--bypass", metavar="report|evict", help="Action on pods that bypass limits."),
 ]
 WrongCardsOf = Annotated[
     str,
     typer.Option(
         "--wrong-cards",
         metavar="report|evict",
-        help="Action on pods that got another pod's cards.",
+        help="Action on pods with another pod's cards.",
     ),
 ]
 Slack = Annotated[
     int,
-    typer.Option("--slack", metavar="MIB", help="Memory that a process may use uncounted."),
+    typer.Option("--slack", metavar="MIB", help="Uncounted memory allowed for a process."),
 ]
 Look = Annotated[
-    float, typer.Option("--look", metavar="SECONDS", help="How often containers are looked at.")
+    float, typer.Option("--look", metavar="SECONDS", help="Interval of checking containers.")
 ]
 PluginOf = Annotated[
     bool, typer.Option("--plugin/--no-plugin", help="Hand cards out to the kubelet.")
@@ -89,28 +87,22 @@ Announce = Annotated[
 ]
 Overhead = Annotated[
     bool,
-    typer.Option(
-        "--overhead/--no-overhead", help="Hold contexts and code against memory limits, too."
-    ),
+    typer.Option("--overhead/--no-overhead", help="Count contexts and code as memory, too."),
 ]
-Cdi = Annotated[
-    bool, typer.Option("--cdi/--no-cdi", help="Answer with CDI devices, not with mounts.")
-]
+Cdi = Annotated[bool, typer.Option("--cdi/--no-cdi", help="Use CDI devices instead of mounts.")]
 CdiDir = Annotated[
-    str, typer.Option("--cdi-dir", metavar="DIR", help="Where CDI devices are described.")
+    str, typer.Option("--cdi-dir", metavar="DIR", help="Directory of CDI device descriptions.")
 ]
 Whole = Annotated[
     bool,
     typer.Option(
         "--limit-whole-cards/--no-limit-whole-cards",
-        help="Limit containers that have their cards alone, too.",
+        help="Limit containers with exclusive cards, too.",
     ),
 ]
 MayDisable = Annotated[
     bool,
-    typer.Option(
-        "--may-disable/--no-may-disable", help="Let a container's environment switch limits off."
-    ),
+    typer.Option("--may-disable/--no-may-disable", help="Let containers switch limits off."),
 ]
 CoresOff = Annotated[
     bool, typer.Option("--cores-off/--no-cores-off", help="Do not limit the time of cards.")
@@ -155,10 +147,9 @@ def agent(  # noqa: PLR0913 - every option is one
 ) -> None:
     """Run a node's agent: cards, limits and metrics.
 
-    It hands out the cards that the ledger has placed pods on, applies the ledger's limits to
-    running containers, announces the node's cards and their health, and shows what
-    containers use. It reads the log and never writes it. Ends cleanly on SIGTERM; containers go
-    on with their limits.
+    It hands out cards by the ledger's placements, applies the ledger's limits to running
+    containers, announces the node's cards and their health, and reports the usage of containers. It
+    only reads the log. It ends cleanly on SIGTERM, and containers keep their limits.
     """
     options = dict(locals())
     del options["loaded"]
@@ -175,6 +166,6 @@ def _run(loaded: LoadedSettings, options: dict[str, object]) -> None:
         from gpuledger.node.agent_process import main
         from gpuledger.node.agent_settings import AgentSettings, checked
     except ModuleNotFoundError as error:
-        remedy = "install what nodes need: pip install 'gpuledger[node]'"
+        remedy = "install the packages for nodes: pip install 'gpuledger[node]'"
         raise CommandError(Exit.FAILED, f"{error}; {remedy}") from error
     main(loaded.settings, checked(msgspec.convert(options, AgentSettings)))

@@ -1,4 +1,4 @@
-"""`gpuledger extender`: the service for a scheduler alone."""
+"""`gpuledger extender`: the service without webhooks, for a scheduler."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from ledger.runtime.settings.setting_sources import RETIRED, LoadedSettings
 from ledger.runtime.settings.settings import NAMES
 
 _OF_ADMISSION: Final = ("register_webhook", "extender")
-"""Settings that this command decides itself."""
+"""Settings that this command sets itself."""
 
 
 def register(app: typer.Typer) -> None:
@@ -26,8 +26,8 @@ def register(app: typer.Typer) -> None:
 def extender(loaded: LoadedSettings) -> None:
     """Run the scheduler extender without the webhooks.
 
-    It is `gpuledger serve`, on the same log, that answers no reviews and registers nothing: run it
-    beside each kube-scheduler, as many as you like. It places pods and settles as any replica does.
+    It is `gpuledger serve` on the same log, without reviews and registration. Run one beside each
+    kube-scheduler. It places pods and settles as any replica.
     """
     from gpuledger.server.run_service import main_extender
 

@@ -1,4 +1,4 @@
-"""`gpuledger node`: what the containers of a node use, from its agent."""
+"""`gpuledger node`: shows the usage of a node's containers, from its agent."""
 
 from typing import Annotated, Any, Final
 
@@ -9,7 +9,7 @@ from gpuledger.cli.output import Format, Output, TableColumn, number, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
-    "Look at one node, by its agent.",
+    "Show one node, from its agent.",
     "gpuledger node top",
 )
 
@@ -47,19 +47,19 @@ COLUMNS: Final = (
 async def top(
     loaded: LoadedSettings,
     agent: Annotated[
-        str, typer.Option("--agent", metavar="URL", help="Where the node's agent answers.")
+        str, typer.Option("--agent", metavar="URL", help="URL of the node's agent.")
     ] = "http://127.0.0.1:9394",
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=0.2, help="How often to look.")
+        float, typer.Option("--every", metavar="SECONDS", min=0.2, help="Interval of the requests.")
     ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show once, and end.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show what the containers of a node use, live.
+    """Show the live usage of a node's containers.
 
-    MEMORY is used/limit in MiB as the container counts it, SEEN what the driver sees its pod use;
-    BUSY is used/limit in percent of the card's time. With -o json, with --once, or into a pipe, it
-    looks once.
+    MEMORY is used/limit in MiB by the container's count, SEEN the pod's memory by the driver's
+    count. BUSY is used/limit in percent of the card's time. With -o json, with --once, or into a
+    pipe, it shows the usage once.
     """
     from gpuledger.node.node_top import watch
 

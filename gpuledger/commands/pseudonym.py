@@ -1,4 +1,4 @@
-"""`gpuledger pseudonym`: the pseudonym that the log holds for a user's name."""
+"""`gpuledger pseudonym`: prints the pseudonym of a user's name in the log."""
 
 from typing import Annotated
 
@@ -22,9 +22,10 @@ def pseudonym(
     loaded: LoadedSettings,
     user: Annotated[str, typer.Argument(metavar="USER", help="User name at the API server.")],
 ) -> None:
-    """Print what the log holds in the place of a user's name.
+    """Print the pseudonym of a user's name in the log.
 
-    Needs the key that the service has. With an older key, it finds what was recorded under that.
+    The command needs the key of the service. With an older key, it prints the pseudonym of that
+    key.
     """
     from gpuledger.cli.exit_codes import CommandError, Exit
     from gpuledger.wiring.pseudonym_key import recorded_names
@@ -34,7 +35,7 @@ def pseudonym(
     if not loaded.settings.pseudonym_key_file:
         raise CommandError(
             Exit.USAGE,
-            "pseudonym_key_file is not set: the log holds names as they are; name the key's file"
-            " with --pseudonym-key-file if the service has one",
+            "pseudonym_key_file is not set: the log has real names; name the key's file with"
+            " --pseudonym-key-file if the service has one",
         )
     typer.echo(recorded_names(loaded.settings)(user))

@@ -1,4 +1,4 @@
-"""`gpuledger scheduler`: what a kube-scheduler is configured with."""
+"""`gpuledger scheduler`: shows configuration for a kube-scheduler."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from gpuledger.cli.command_wrapper import command, group
 from gpuledger.cli.output import Format, Output, show_object, show_rows, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
-app = group("Show what a kube-scheduler is configured with.")
+app = group("Show configuration for a kube-scheduler.")
 
 _RESOURCES = (text("RESOURCE", "name"),)
 
@@ -19,11 +19,11 @@ _RESOURCES = (text("RESOURCE", "name"),)
     takes=("vendors", "vendors_file"),
 )
 def resources(loaded: LoadedSettings, output: Output = Format.YAML) -> None:
-    """Print the resources that kube-scheduler leaves alone.
+    """Print the resources that kube-scheduler ignores.
 
-    They are the managedResources of the extender in a KubeSchedulerConfiguration: all resources
-    of the vendors in the settings whose cards the extender places. A pod that requests a resource
-    that is missing there stays Pending.
+    They are the managedResources of the extender in a KubeSchedulerConfiguration: all resources of
+    the vendors in the settings whose cards the extender places. A pod with a resource that is
+    missing there stays Pending.
     """
     from gpuledger.wiring import service_parts
     from ledger.kube.hami.managed_resources import managed_resources

@@ -1,4 +1,4 @@
-"""`gpuledger serve`: the service itself. Every setting is an option of it."""
+"""`gpuledger serve`: the service. Every setting is an option."""
 
 from typing import Annotated
 
@@ -31,10 +31,10 @@ def serve(
 ) -> None:
     """Run the ledger's service.
 
-    Log, webhooks, settlement, projection and the API to read it are one process with its helpers.
+    Log, webhooks, settlement, projection and its API are one process with helpers.
 
-    Without NATS servers in the settings it starts its own. Ends cleanly on SIGTERM within 10 s.
-    These options are stronger than GPULEDGER_ variables of the environment, and those than the
+    Without NATS servers in the settings it starts an embedded one. It ends cleanly on SIGTERM
+    within 10 s. Options override GPULEDGER_ variables of the environment, and these override the
     TOML file.
     """
     if print_config:

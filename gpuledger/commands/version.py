@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _print_version(asked: bool) -> None:
-    """Print the version and end, where that was asked for."""
+    """Print the version and end, if requested."""
     if asked:
         from gpuledger.version import VERSION
 
@@ -31,7 +31,7 @@ def option(
         ),
     ] = False,
 ) -> None:
-    """Take the options before a command."""
+    """Read the options before a command."""
 
 
 def version(output: Output = Format.TABLE) -> None:

@@ -9,7 +9,7 @@ from gpuledger.cli.output import Format, Output, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
-    "The library that limits what containers use of cards.",
+    "The library that limits containers on cards.",
     "gpuledger vgpu selftest",
 )
 
@@ -36,9 +36,9 @@ def selftest(
 ) -> None:
     """Check on a node whether the library works.
 
-    It is preloaded into a process that allocates up to a limit and beyond. Ends with 0 when
-    everything holds, with 1 when something does not, and with 6 when something could not be
-    checked, for want of a driver or a card, and the rest holds.
+    The library is preloaded into a process that allocates up to a limit and beyond. Exits with 0 if
+    all checks pass, with 1 if one fails, and with 6 if one could not run without a driver or a card
+    and the rest pass.
     """
     from gpuledger.node.self_test import main
 

@@ -8,7 +8,7 @@ from gpuledger.cli.command_wrapper import command, group
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
-    "Show how the API server reaches the ledger.",
+    "Show the webhook configurations for the API server.",
     "gpuledger webhook print --url https://gpuledger.example:8443",
 )
 
@@ -42,13 +42,14 @@ async def print_(
     authority: Annotated[
         str,
         typer.Option(
-            "--ca", metavar="FILE", help="CA of the service, PEM; else the one made in the store."
+            "--ca", metavar="FILE", help="CA of the service, PEM; default: that of the store."
         ),
     ] = "",
 ) -> None:
     """Print both webhook configurations as YAML, for kubectl.
 
-    Give --url or --service. `gpuledger serve --register-webhook URL` writes the same ones itself.
+    Give --url or --service. `gpuledger serve --register-webhook URL` registers the same
+    configurations.
     """
     from gpuledger.changes import webhook_manifest
 

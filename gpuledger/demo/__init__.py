@@ -1,6 +1,6 @@
 """The demo: the life of a ledger from the first quota to an audit, with a crash in the middle.
 
-It uses the product as a user does: the service is a process of its own, reviews travel over
-HTTPS as an API server sends them, everything else is a command. It keeps its own books of what it
-was answered, and everything that it claims is checked against them.
+It uses the product as a user does: the service is a separate process, reviews are sent over HTTPS
+as by an API server, and all other steps are commands. The demo records all answers, and checks each
+of its claims against them.
 """

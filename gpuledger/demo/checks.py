@@ -1,7 +1,6 @@
-"""Claims: each is checked and returns the sentence that may then be printed, or raises Broken.
+"""Checks of the demo's claims: each returns the sentence to print, or raises FailedClaim.
 
-They compare the answers that clients got with the state of the ledger, and are independent of how
-either came about.
+They compare the answers of clients with the state of the ledger.
 """
 
 from collections import Counter
@@ -91,7 +90,7 @@ def nothing_invented(
     cut_off = {one.creation.uid for one in unanswered if one.asked}
     held = {one.uid for one in state.holds}
     if invented := held - known - cut_off:
-        raise FailedClaim("nobody holds anything without having asked", f"uids {sorted(invented)}")
+        raise FailedClaim("every charged pod was requested", f"uids {sorted(invented)}")
     stored = len(held & cut_off)
     return f"and nothing else, but {stored} of the {len(cut_off)} that were cut off at the decision"
 
@@ -114,14 +113,14 @@ def charged_once(state: ObservedState, pods: Collection[Creation]) -> str:
     expected = {(one.namespace, one.key) for one in pods}
     holders = {(one.namespace, one.key) for one in state.holders}
     if holders != expected:
-        raise FailedClaim("who holds something is who was admitted", _differing(holders, expected))
+        raise FailedClaim("the holders are the admitted pods", _differing(holders, expected))
     for row in state.usage:
         resource = row.resource.partition(".")[2]
         mine = [one.amounts for one in state.holders if one.namespace == row.namespace]
         total = sum(amounts.get(resource, 0) for amounts in mine)
         if total != row.used:
             raise FailedClaim(
-                f"used {row.resource} of {row.namespace} is what its holders have",
+                f"used {row.resource} of {row.namespace} is the sum of its holders",
                 f"used {row.used}, but they have {total}",
             )
     return f"used is exactly what {len(expected)} pods hold, each charged once"
@@ -145,7 +144,7 @@ def audit_lists_all(lines: Lines, namespace: str, allowed: Collection[Creation])
     missing = [one for one in mine if one.uid not in reserved]
     if missing or not mine:
         raise FailedClaim(f"the audit lists all of {namespace}", f"without {_names(missing)}")
-    return f"{len(lines)} events tell of all {len(mine)} acknowledged reservations of {namespace}"
+    return f"{len(lines)} events include all {len(mine)} acknowledged reservations of {namespace}"
 
 
 def log_is_intact(report: dict[str, Any], position: int) -> str:

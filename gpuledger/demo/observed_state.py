@@ -1,4 +1,4 @@
-"""The books of a service: usage, holders and holds when it runs, its projection after a kill."""
+"""The state of the demo's service: usage, holders and holds, and its projection after a kill."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ from projections.store.digest import Digest, digest
 from projections.store.readers import Readers
 
 CAUGHT_UP_SECONDS: Final = 30.0
-"""How long the projection may take until it shows the end of the log."""
+"""Deadline of the projection for reaching the end of the log."""
 
 ROWS_MAX: Final = 5_000
 
@@ -29,7 +29,7 @@ Row = TypeVar("Row", Usage, HolderCharge, OpenHold)
 
 
 class ObservedState(msgspec.Struct, frozen=True):
-    """Usage, holders and holds as of a position at or after the log's end when it was asked."""
+    """Usage, holders and holds as of a position at or after the log's end at the request."""
 
     position: int
     usage: list[Usage]
@@ -38,7 +38,7 @@ class ObservedState(msgspec.Struct, frozen=True):
 
 
 async def read(service: DemoService) -> ObservedState:
-    """Read the books. Raises FailedClaim when they do not reach the log's end in time."""
+    """Read the state. Raises FailedClaim if the projection does not reach the log's end."""
     deadline = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
     connector = aiohttp.TCPConnector(ssl=service.tls())
     async with aiohttp.ClientSession(service.url, connector=connector, timeout=deadline) as session:
@@ -71,7 +71,7 @@ async def _shown(session: aiohttp.ClientSession, position: int) -> None:
 
 
 async def _projected(session: aiohttp.ClientSession) -> int:
-    """Return how far the projection is, 0 before there is one."""
+    """Return the position of the projection, 0 before it exists."""
     async with session.get("/v1/usage") as answer:
         return int(answer.headers.get(_HEAD, 0))
 
@@ -83,7 +83,7 @@ async def _rows(session: aiohttp.ClientSession, what: str, kind: type[Row]) -> l
 
 
 QUIET_SECONDS: Final = 15.0
-"""How long a process of the killed service may still have the projection."""
+"""Longest time for which a process of the killed service may hold the projection."""
 
 
 async def digest_left_behind(store: Path) -> Digest:

@@ -1,6 +1,6 @@
-"""The service as a process: started, awaited, killed, stopped; and every other command beside it.
+"""The demo's service as a process, and all other commands.
 
-Settings of the environment do not reach any of them, so that a demo never meets a real ledger.
+They do not get settings of the environment, so a demo never uses a real ledger.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from gpuledger.demo.demo_error import FailedClaim
 from gpuledger.wiring import store_layout
 
 READY_SECONDS: Final = 60.0
-"""How long the service may take until it is ready, on a machine that does much else."""
+"""Deadline of readiness, also on a busy machine."""
 
 STOP_SECONDS: Final = 15.0
 COMMAND_SECONDS: Final = 90.0

@@ -1,4 +1,6 @@
-"""The agent over HTTP: probes, metrics, and what containers do for `gpuledger node top`."""
+"""The agent's HTTP application: probes, metrics, and the usage of containers for `gpuledger node
+top`.
+"""
 
 import asyncio
 from typing import Final
@@ -44,7 +46,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class AgentApp:
-    """The agent's HTTP side."""
+    """The agent's HTTP application."""
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class AgentApp:
         exported: AgentCollector,
         limiter: LimitsWriter,
     ) -> None:
-        """Serve what these parts know."""
+        """Serve the data of these parts."""
         self._settings, self._health = settings, health
         self._follower, self._inventory = follower, inventory
         self._exported, self._limiter = exported, limiter
@@ -74,7 +76,7 @@ class AgentApp:
     def add_checks(
         self, plugin: DevicePluginServer | None, announcer: NodeAnnotator | None
     ) -> None:
-        """Add what readiness is about."""
+        """Add the checks of readiness."""
         follower, inventory, limiter = self._follower, self._inventory, self._limiter
         self._health.add("ledger", lambda: (not follower.trouble, follower.trouble))
         self._health.add("cards", lambda: (not inventory.trouble, inventory.trouble))
@@ -114,7 +116,7 @@ class _ProcessCollector(Collector):
         self._follower = follower
 
     def collect(self) -> list[Metric]:
-        """Return it."""
+        """Return the metrics."""
         build = GaugeMetricFamily(
             "gpuledger_build_info", "1, labelled with the version that runs.", labels=("version",)
         )
@@ -142,18 +144,18 @@ class _RequestCollector(Collector):
         self._plugin = plugin
 
     def collect(self) -> list[Metric]:
-        """Return it."""
+        """Return the metrics."""
         return [
             GaugeMetricFamily(
                 "gpuledger_allocate_waiting_seconds",
-                "For how long the kubelet has been waiting for an answer; 0 when it is not.",
+                "Time for which the kubelet has been waiting for an answer; 0 without a call.",
                 value=self._plugin.waited_seconds,
             )
         ]
 
 
 def _plain(view: NodeView) -> dict[str, object]:
-    """Return a view as objects: cards are arrays in the log, but not for people."""
+    """Return a view as objects, also of cards, which are arrays in the log."""
     cards = [
         {"uuid": one.uuid, "index": one.index, "type": one.type, "memory": one.memory}
         | {"slots": one.slots, "healthy": one.healthy}
@@ -167,4 +169,4 @@ def _told(ill: dict[str, str]) -> str:
 
 
 def _unregistered(plugin: DevicePluginServer) -> str:
-    return "" if plugin.registered else "the kubelet does not listen to the device plugin (yet)"
+    return "" if plugin.registered else "the device plugin is not registered with the kubelet (yet)"

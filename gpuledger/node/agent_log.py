@@ -1,4 +1,4 @@
-"""The log as the agent finds it: on given servers, or beside a service that runs on this machine.
+"""The agent's connection to the log: on given servers, or of a service on this machine.
 
 An agent never starts a server. Beside a service, it connects to the address that the service's
 file contains, and reconnects when that changes.
@@ -23,14 +23,14 @@ INBOX: Final = "_AGENTS"
 """Prefix of the subjects of answers to agents, the only ones that nats.conf lets them read."""
 
 LOOK_SECONDS: Final = 1.0
-"""How often it is checked that the service's server is still where it was."""
+"""Interval at which the address of the service's server is checked."""
 
 
 class AgentLog:
-    """Connects to the log; `watch` closes a connection that leads nowhere any more."""
+    """Connects to the log; `watch` closes a connection to a former address."""
 
     def __init__(self, settings: Settings) -> None:
-        """Find the log of these settings."""
+        """Use the log of these settings."""
         self._settings = settings
         self._log: JetStreamLog | None = None
         self._address: ServerAddress | None = None
@@ -41,7 +41,9 @@ class AgentLog:
         return self._log
 
     async def watch(self) -> None:
-        """Close the connection whenever the service's server is somewhere else, until cancelled."""
+        """Close the connection when the address of the service's server has changed, until
+        cancelled.
+        """
         while not self._settings.nats:
             await asyncio.sleep(LOOK_SECONDS)
             if self._log is not None and self._found() not in (None, self._address):

@@ -1,8 +1,8 @@
 """`gpuledger agent`: one node's part of the ledger, wired into one process.
 
-The device plugin hands cards out as the ledger has placed pods, limits pages follow the log, the
-Node announces its cards, and what containers use is read and exported. Each part goes on while
-another has trouble: a log that is lost stops no container, and a driver that hangs no limits.
+The device plugin hands out cards by the ledger's placements, limits pages follow the log, the Node
+announces its cards, and the usage of containers is exported. Each part continues while another
+fails: a lost log stops no container, and a hanging driver removes no limits.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ async def agent(
 
 
 def _prepare(state: Path) -> None:
-    """Make the state directory, and see that files can be made there. Raises CommandError."""
+    """Create the state directory, and check that it is writable. Raises CommandError."""
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o755)
         with tempfile.TemporaryFile(dir=state):
@@ -88,7 +88,7 @@ def _prepare(state: Path) -> None:
         raise CommandError(
             Exit.FAILED,
             f"--state-dir {str(state)!r}: {error.strerror or error}: name a directory in which the"
-            " agent can make files, or let it; in the cluster that is the volume `state` of"
+            " agent can create files, or permit it; in the cluster that is the volume `state` of"
             " deploy/agent/daemonset.yaml",
         ) from error
 
@@ -96,11 +96,11 @@ def _prepare(state: Path) -> None:
 async def _wired(
     settings: Settings, own: AgentSettings, stack: AsyncExitStack
 ) -> tuple[AgentApp, Health, list[Coroutine[Any, Any, None]]]:
-    """Make all parts; return the HTTP side, its health, and what runs in the background."""
+    """Create all parts; return the HTTP application, its health, and the background work."""
     cluster = await _cluster(settings, own.name, stack)
     nvml = NvmlLibrary()
     driver = NvmlDriver(nvml)
-    # A driver that hangs would hold up the end, too.
+    # A hanging driver would also block the end.
     stack.callback(lambda: None if driver.is_asking else nvml.close())
     stack.callback(driver.close)
     inventory = CardInventory(driver, own.offer())

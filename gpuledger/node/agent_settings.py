@@ -1,4 +1,4 @@
-"""Settings of `gpuledger agent`, beside the shared ones of ledger and cluster."""
+"""Settings of `gpuledger agent`, in addition to the shared ones of ledger and cluster."""
 
 import re
 import socket
@@ -24,7 +24,7 @@ LIBRARY: Final = "/usr/local/gpuledger/libvgpu.so"
 CDI_DIR: Final = "/var/run/cdi"
 SLOTS_MAX: Final = 256
 PERCENT_MAX: Final = 1_000
-"""The ledger takes a card that is promised more than ten times for a mistake."""
+"""The ledger rejects a card with a scale of more than ten times."""
 PRELOAD_BREAKS: Final = re.compile(r"[\s:#$]")
 """Characters that end a path in /etc/ld.so.preload, or are replaced there."""
 
@@ -34,7 +34,7 @@ WRONG_CARDS: Final[dict[str, MisallocationPolicy]] = {"report": "report", "evict
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about one node. Scaling in percent, `slack` in MiB, `look` in seconds."""
+    """The settings of one node. Scaling is in percent, `slack` in MiB, `look` in seconds."""
 
     node: str = ""
     listen: str = LISTEN
@@ -65,16 +65,16 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> Path:
-        """Where the agent keeps what has to outlive it."""
+        """Directory of data that outlives the agent."""
         return Path(self.state_dir)
 
     @property
     def slack_bytes(self) -> int:
-        """Bytes that a process may use beside those that it counts."""
+        """Uncounted bytes that a process may use."""
         return self.slack * MEBIBYTE
 
     def offer(self) -> CardOffer:
-        """Return the amounts offered of each card."""
+        """Return the offered amounts of each card."""
         return CardOffer(self.slots, self.memory_scaling, self.cores_scaling)
 
     def plugin_settings(self) -> PluginSettings:
@@ -98,7 +98,7 @@ _LISTEN: Final = re.compile(HOST_PORT_PATTERN)
 
 
 def checked(settings: AgentSettings) -> AgentSettings:
-    """Return settings that can be used. Raises CommandError naming the first option that cannot."""
+    """Return valid settings. Raises CommandError naming the first invalid option."""
     for option, value, least, most in (
         ("--slots", settings.slots, 1, SLOTS_MAX),
         ("--memory-scaling", settings.memory_scaling, 1, PERCENT_MAX),

@@ -1,4 +1,4 @@
-"""Watching a node: asks its agent, and shows the answer on a terminal until interrupted."""
+"""Shows the answers of a node's agent on a terminal until interrupted."""
 
 import asyncio
 import sys
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class AgentAnswer(msgspec.Struct, frozen=True):
-    """The fields of an agent's answer that are shown."""
+    """The shown fields of an agent's answer."""
 
     node: str
     position: int
@@ -41,7 +41,7 @@ class AgentAnswer(msgspec.Struct, frozen=True):
 async def watch(
     agent: str, every: float, output: Format, columns: Sequence[TableColumn], *, once: bool
 ) -> None:
-    """Show what an agent answers, once, or every so many seconds. Raises CommandError."""
+    """Show an agent's answer, once or at an interval. Raises CommandError."""
     async with aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS)
     ) as session:
@@ -54,7 +54,7 @@ async def watch(
             await _live(session, agent, every, columns)
 
 
-_NOTHING: Final = "No container of this node is under limits."
+_NOTHING: Final = "No container of this node has limits."
 
 
 async def _live(
@@ -79,7 +79,7 @@ def _reason(error: Exception) -> str:
 
 
 def _checked(agent: str) -> str:
-    """Return the URL of an agent. Raises CommandError for what is none."""
+    """Return the URL of an agent. Raises CommandError for an invalid URL."""
     try:
         parts = urlsplit(agent)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
@@ -104,8 +104,8 @@ async def _asked(session: aiohttp.ClientSession, agent: str) -> bytes:
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise CommandError(
             Exit.UNREACHABLE,
-            f"{url}: {_reason(error)}; start `gpuledger agent` on the node, or"
-            " say with --agent where it answers",
+            f"{url}: {_reason(error)}; start `gpuledger agent` on the node, or give its URL with"
+            " --agent",
         ) from error
 
 
@@ -118,9 +118,7 @@ def _decoded(agent: str, body: bytes, form: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=form)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise CommandError(
-            Exit.FAILED, f"{agent} does not answer as a node's agent: {error}"
-        ) from error
+        raise CommandError(Exit.FAILED, f"{agent} is not a node's agent: {error}") from error
 
 
 def _table(view: AgentAnswer, columns: Sequence[TableColumn]) -> Table:

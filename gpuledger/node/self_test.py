@@ -1,7 +1,7 @@
-"""Selftest: whether libvgpu.so loads on this machine and limits what a process allocates.
+"""Self-test: checks that libvgpu.so loads on this machine and limits allocations.
 
-Everything happens in processes of their own, with deadlines: a library that crashes or hangs is a
-finding, not the end of the check.
+Each check runs in a separate process with a deadline, so a crash or hang of the library is a
+result.
 """
 
 import os
@@ -21,7 +21,7 @@ from gpuledger.cli.exit_codes import Exit
 from gpuledger.cli.output import Format, TableColumn, show_rows
 
 SECONDS: Final = 60.0
-"""How long one check may take; a first context on a large card takes some."""
+"""Deadline of one check; the first context on a large card takes some seconds."""
 
 LIMIT_MIB: Final = 256
 EXPORTS: Final = ("dlsym", "cuMemAlloc_v2", "cuGetProcAddress_v2", "nvmlDeviceGetMemoryInfo")
@@ -88,7 +88,7 @@ class Result(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One check: what it found, and in `detail` what that means."""
+    """One check: its result, with an explanation in `detail`."""
 
     name: str
     result: Result
@@ -96,7 +96,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def main(library: str, driver: str, output: Format, columns: Sequence[TableColumn]) -> None:
-    """Print all checks. Raises typer.Exit with what they amount to."""
+    """Print all checks. Raises typer.Exit with their exit code."""
     found = list(checks(Path(library), driver))
     show_rows(found, columns, output, "Nothing was checked.")
     raise typer.Exit(status_of(found))
@@ -111,13 +111,13 @@ def status_of(found: Sequence[Check]) -> Exit:
 
 
 def checks(library: Path, driver: str) -> Iterator[Check]:
-    """Yield the checks' results; after one that fails, the checks that need it are left out."""
+    """Yield the results of the checks; a failed check omits those that depend on it."""
     library = library.absolute()
     if not library.is_file():
         yield Check(
             "library",
             Result.FAILS,
-            f"{library} is no file: build it with `make native`, or name it with --library",
+            f"{library} is not a file: build it with `make native`, or name it with --library",
         )
         return
     with _loadable(library) as path:
@@ -130,9 +130,9 @@ def checks(library: Path, driver: str) -> Iterator[Check]:
 
 @contextmanager
 def _loadable(library: Path) -> Iterator[Path]:
-    """Give a path of a library that the loader takes as it is, a link to it if need be.
+    """Yield a path of the library that LD_PRELOAD accepts, if necessary a link to it.
 
-    In LD_PRELOAD a path ends at a space or a colon, and what follows a dollar may be replaced.
+    In LD_PRELOAD a path ends at a space or a colon, and the text after a dollar may be replaced.
     """
     if not set(str(library)) & set(" :$"):
         yield library
@@ -149,11 +149,11 @@ def _loading(library: Path) -> Check:
 
 
 def _silent(library: Path) -> Check:
-    """Check that a process without CUDA does not notice the library."""
+    """Check that the library has no effect on a process without CUDA."""
     status, text = _run(["/bin/true"], {"LD_PRELOAD": str(library)})
     if status or text:
-        return Check("silent", Result.FAILS, f"/bin/true ends with {status} and says {text!r}")
-    return Check("silent", Result.HOLDS, "a process without CUDA does not notice it")
+        return Check("silent", Result.FAILS, f"/bin/true ends with {status} and prints {text!r}")
+    return Check("silent", Result.HOLDS, "no effect on a process without CUDA")
 
 
 def _limiting(library: Path, driver: str) -> Check:

@@ -1,4 +1,4 @@
-"""Cards from a command: every card of a node or of all, and who is on it, at a moment."""
+"""Cards for commands: every card of one node or of all, and its pods, at a moment."""
 
 from collections.abc import Iterator
 
@@ -29,8 +29,7 @@ class CardRow(msgspec.Struct, frozen=True):
 async def list_cards(
     settings: Settings, node: str, cluster: str, at: str, *, pods: bool
 ) -> list[CardUsage]:
-    """Return the cards of nodes of a name, of all when it is empty, in order. Raises
-    CommandError."""
+    """Return the cards of the nodes of a name, or of all nodes, in order. Raises CommandError."""
     async with viewing(settings, at) as (view, position):
         rows = await paged(
             lambda size, after: cards(

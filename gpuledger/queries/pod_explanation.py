@@ -1,4 +1,4 @@
-"""Explaining from a command: the validating webhook's own judgement, on a log that is only read."""
+"""Explanations for commands: the validating webhook's decision, on a log that is only read."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ from webhook.api.admission_review import BadReview
 from webhook.context.cluster_context import ClusterContext
 
 CLUSTERS_SHOWN_MAX: Final = 8
-"""Known clusters that an error names."""
+"""Most known clusters in an error."""
 
 
 async def explain(
@@ -66,8 +66,7 @@ async def explain_to(
     namespace: str | None,
     username: str = "",
 ) -> Explanation:
-    """Explain what a ledger would answer to a review or a manifest. Raises BadReview,
-    CommandError."""
+    """Explain a ledger's answer to a review or a manifest. Raises BadReview, CommandError."""
     admission = service_parts.admission_settings(settings)
     validating = ValidatingWebhook(ledger, settings=admission, context=context)
     try:

@@ -1,7 +1,7 @@
-"""Fitting from a command: on which nodes the pods of a manifest would be placed, and why not.
+"""Fit for commands: the nodes on which the pods of a manifest fit, and the reasons for the others.
 
-The extender's own choice, on an inventory of the log as it is or was, with the service's settings;
-and the validating webhook's own judgement for the quotas.
+It is the extender's choice on the cards of the log at a moment, with the service's settings, and
+the validating webhook's decision for the quotas.
 """
 
 from collections.abc import Iterator
@@ -43,10 +43,10 @@ from webhook.kinds.templates import templates_of
 from webhook.kinds.values import InvalidObject
 
 EMPTIED_MAX: Final = 32
-"""Nodes on which pods are looked for that could leave; in order of their names."""
+"""Most nodes, by name, on which pods for eviction are searched."""
 
 NODES_NAMED_MAX: Final = 5
-"""Nodes that a change names."""
+"""Most nodes that a change names."""
 
 
 class CardPart(msgspec.Struct, frozen=True):
@@ -59,10 +59,10 @@ class CardPart(msgspec.Struct, frozen=True):
 
 
 class NodeFit(msgspec.Struct, frozen=True):
-    """Whether the pod fits on a node, with the score that the scheduler gets, 0 to 10.
+    """Whether the pod fits on a node, with the score sent to the scheduler, 0 to 10.
 
-    `taken` are the cards that it would have; `reason` is why it has none, and `evict` which pods
-    could leave for it, where that was looked for and helps.
+    `taken` are the cards that it would have. `reason` is the reason why it does not fit, and
+    `evict` are pods whose eviction would help, if that was searched.
     """
 
     node: str
@@ -78,7 +78,7 @@ class FittingChange(msgspec.Struct, frozen=True):
     """One change with which the pod would fit on `nodes`, of which the first are named.
 
     `what` is memory (MiB), percentage, cores, cards, types, uuids, numa, unused or evict; `now` and
-    `then` are 0 where the change is not one of an amount.
+    `then` are 0 for changes without an amount.
     """
 
     what: str
@@ -89,7 +89,9 @@ class FittingChange(msgspec.Struct, frozen=True):
 
 
 class PodFit(msgspec.Struct, frozen=True):
-    """A pod of the manifest: its name or the field of its template, nodes, and what would help."""
+    """A pod of the manifest: its name or the field of its template, its nodes, and changes that
+    would help.
+    """
 
     pod: str
     fits: bool
@@ -143,8 +145,7 @@ async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> 
 
 
 def _pods(body: bytes, namespace: str, catalog: KindCatalog) -> Iterator[tuple[str, Pod]]:
-    """Yield the pods that a manifest makes, with a name for each. Raises BadReview,
-    CommandError."""
+    """Yield the pods of a manifest, with a name for each. Raises BadReview, CommandError."""
     try:
         manifest = msgspec.json.decode(body, type=_Manifest)
         if manifest.kind == "Pod":
@@ -156,7 +157,9 @@ def _pods(body: bytes, namespace: str, catalog: KindCatalog) -> Iterator[tuple[s
         raise bad_review(error, "$") from error
     kind = catalog.of_owner(manifest.api_version, manifest.kind)
     if kind is None:
-        raise BadReview("$.kind", f"{manifest.kind[:64]!r} makes no pods: give what makes some")
+        raise BadReview(
+            "$.kind", f"{manifest.kind[:64]!r} creates no pods: give an object that creates pods"
+        )
     try:
         for template in templates_of(kind, workload):
             yield template.field, _within(template.pod, namespace)
@@ -169,7 +172,7 @@ def _within(pod: Pod, namespace: str) -> Pod:
 
 
 class _FitTrial:
-    """Tries pods on the cards of a cluster, as they are in the log."""
+    """Tries pods on the cards of a cluster in the log."""
 
     def __init__(self, cluster: str, recalled: PastLedger, *, preferences: FitPreferences) -> None:
         self._cluster, self._state, self._preferences = cluster, recalled.state, preferences
@@ -181,14 +184,14 @@ class _FitTrial:
         self._rows = np.array(rows, np.int64)
 
     def fit(self, name: str, pod: Pod, rules: DemandRules) -> PodFit:
-        """Return where a pod fits. Raises CommandError when what it wants cannot be understood."""
+        """Return the fit of a pod. Raises CommandError for an invalid request."""
         devices = device_request_of(pod, rules)
         if isinstance(devices, Denial):
             raise denied_error(devices)
         devices = devices.among(annotation_names.VENDOR_ANNOTATIONS)
         if not devices.wants_cards():
             return PodFit(name, True, [], [])
-        # Written down, so that what is asked for otherwise can be about a policy of the settings.
+        # Explicit, so that a change can also be about a policy of the settings.
         policies = devices.card_policies or self._preferences.card_policies
         devices = structs.replace(devices, card_policies=policies)
         one = request_for(pod, devices, self._cluster)
@@ -231,7 +234,7 @@ class _FitTrial:
         return node_draining.victims(self._fit, one, node, there)
 
     def _evictions(self, nodes: list[NodeFit]) -> Iterator[FittingChange]:
-        """Yield the eviction of the fewest pods, and of these of the least memory."""
+        """Yield the eviction of the fewest pods, with the least memory among equals."""
         helped = [node for node in nodes if node.evict]
         if not helped:
             return
@@ -285,8 +288,8 @@ _WORDS: Final = {
     "cards": "ask for at most {then} cards in a container instead of {now}",
     "types": "accept cards of any type",
     "uuids": "accept cards of any uuid",
-    "numa": "do not ask for cards of one NUMA node",
-    "unused": "do not ask for unused cards",
+    "numa": "do not request cards of one NUMA node",
+    "unused": "do not request unused cards",
 }
 
 

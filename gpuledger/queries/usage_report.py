@@ -14,8 +14,7 @@ from projections.text.selector_text import reach_in_words, selection_in_words
 
 
 async def usage_lines(settings: Settings, scope: QueryScope, at: str, quota: str) -> list[Usage]:
-    """Return every line of the quotas of a name, of all quotas when it is empty. Raises
-    CommandError."""
+    """Return every line of the quotas of a name, or of all quotas. Raises CommandError."""
     async with viewing(settings, at) as (view, position):
         return await paged(
             lambda size, after: usage(view, position, scope, limit=size, quota=quota, after=after)
@@ -38,7 +37,7 @@ class QuotaLimit(msgspec.Struct, frozen=True):
     """One limit of a quota, in the unit of its resource.
 
     `covers` and `selects` are texts about the namespaces that the quota covers and the objects it
-    counts there; they are empty when that is its own namespace, and all objects.
+    counts there; they are empty for a quota of all objects of its namespace.
     """
 
     cluster: str

@@ -1,7 +1,7 @@
 """Counts the recorded reservations that another limit would have refused.
 
-The postings of the log are counted again. A refused reservation is not counted, nor are its later
-events; its repetitions in the record are not tried again.
+The postings of the log are counted again. A refused reservation and its later events are not
+counted, and its recorded repetitions are not tried again.
 """
 
 from collections import Counter
@@ -26,9 +26,9 @@ class TriedLimit(msgspec.Struct, frozen=True):
 
 
 class LimitResult(msgspec.Struct, frozen=True):
-    """The result of a limit: of the reservations that asked for its resource, those refused.
+    """The result of a limit: the refused ones of the reservations that requested its resource.
 
-    `before` is the used amount at the beginning, `peak` the most afterwards.
+    `before` is the used amount at the beginning, `peak` the largest afterwards.
     """
 
     account: str
@@ -41,14 +41,14 @@ class LimitResult(msgspec.Struct, frozen=True):
 
 
 class LimitTrial:
-    """Counts reservations under other limits, from a state on.
+    """Counts reservations under other limits, from a given state.
 
     `refused` are the uids of objects that would not have been created, and of the pods of such
     workloads.
     """
 
     def __init__(self, limits: tuple[TriedLimit, ...], state: State) -> None:
-        """Begin with what is used in a state."""
+        """Begin with the used amounts of a state."""
         self.refused: set[str] = set()
         self._refused_keys: set[Key] = set()
         self._limits = limits
@@ -86,7 +86,7 @@ class LimitTrial:
         ]
 
     def _deltas(self, state: State, item: Item) -> dict[int, int]:
-        """Return the change of each limit's use by an event."""
+        """Return the change of each limit's used amount by an event."""
         found: dict[int, int] = {}
         for at in range(0, len(item.postings), 3):
             which = self._of.get(state.names[item.postings[at]])
@@ -109,12 +109,12 @@ class LimitTrial:
             self._post(key, at, delta, counts=not (over or theirs))
 
     def _inherit(self, event: Reserved | Observed) -> None:
-        """Refuse what a workload would have made that would not be there."""
+        """Refuse the pods of a workload that would not have been created."""
         if (event.namespace, event.root) in self._refused_keys:
             self.refused.add(event.uid)
 
     def _created(self, event: Reserved, key: Key, *, refused: bool) -> None:
-        """Note whether the object of a key exists, by its newest attempt."""
+        """Record whether the object of a key exists, by its newest attempt."""
         if refused:
             self.refused.add(event.uid)
             self._refused_keys.add(key)
@@ -125,7 +125,7 @@ class LimitTrial:
         return delta > 0 and self._used[at] + delta > self._limits[at].limit
 
     def _post(self, key: Key, at: int, delta: int, *, counts: bool) -> None:
-        """Add what is counted; what falls was never counted as far as the key was refused it."""
+        """Add changes of counted amounts; a decrease of refused amounts was never counted."""
         if delta > 0 and not counts:
             self._never[key, at] += delta
             return

@@ -38,10 +38,10 @@ from projections.projector.state_at import state_at
 from projections.queries.as_of import Moment, microseconds, rfc3339
 
 DAY: Final = timedelta(days=1)
-"""How far back the arrivals of a question go that names no beginning."""
+"""Default range of arrivals, for a question without a beginning."""
 
 ARRIVALS_MAX: Final = 1_000_000
-"""Most arrivals that are replayed; a question about more has to name less time."""
+"""Most arrivals of a replay; a question about more must have a shorter range."""
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,7 +52,7 @@ class WhatIfQuestion(msgspec.Struct, frozen=True):
     """A question: the range of the log, and the changes.
 
     `nodes` are `+COUNT=NODE`, `without` names of nodes, and `limits` `NAMESPACE/QUOTA:KEY=AMOUNT`
-    or `QUOTA:KEY=AMOUNT`. With `keep_types` pods are held to the type of card that they had.
+    or `QUOTA:KEY=AMOUNT`. With `keep_types` pods stay on the type of card that they had.
     """
 
     since: str = ""
@@ -66,7 +66,7 @@ class WhatIfQuestion(msgspec.Struct, frozen=True):
 class Scenario(msgspec.Struct, frozen=True):
     """The outcome of the arrivals: `recorded`, `replayed` with the present settings, or `what-if`.
 
-    `not_created` are those among them that another limit would have refused before.
+    `not_created` of them would have been refused by another limit.
     """
 
     name: str
@@ -77,8 +77,8 @@ class Scenario(msgspec.Struct, frozen=True):
 class WhatIfReport(msgspec.Struct, frozen=True):
     """The scenarios of the positions `first` to `last` of the log.
 
-    `arrivals` got cards in that time or had some when it began; `unbound` more pods got some and
-    were then not bound.
+    `arrivals` pods got cards in that time or had cards at its beginning; `unbound` more pods got
+    cards and were not bound.
     """
 
     first: int
@@ -92,7 +92,7 @@ class WhatIfReport(msgspec.Struct, frozen=True):
 
 
 class _LogRange(msgspec.Struct):
-    """The range that was read, by positions and times, and its counters."""
+    """The range of the log by positions and times, and its counters."""
 
     first: int
     last: int
@@ -105,9 +105,9 @@ class _LogRange(msgspec.Struct):
 async def run_scenarios(
     before: Settings, settings: Settings, question: WhatIfQuestion
 ) -> WhatIfReport:
-    """Answer a question, with other settings than before.
+    """Answer a question, for settings that replace those before.
 
-    Raises CommandError, and what finding and reading the log raises.
+    Raises CommandError, and the errors of opening and reading the log.
     """
     ordered(question.since, question.until)
     usual, other = _preferences(before), _preferences(settings)
@@ -152,7 +152,7 @@ def _scenarios(
 async def _read(
     found: OpenLog, cluster: str, question: WhatIfQuestion, limits: tuple[TriedLimit, ...]
 ) -> _LogRange:
-    """Read the stretch of the log that is asked about. Raises CommandError, Lost, Unreachable."""
+    """Read the range of the log that the question names. Raises CommandError, Lost, Unreachable."""
     log = found.log
     end = (await log.extent()).last
     last = await position_of(log, moment_of(question.until), end)
@@ -177,7 +177,7 @@ async def _read(
 
 
 async def _follow(log: Log, state: State, read: _LogRange, progress: Progress) -> None:
-    """Fold the records of a stretch and count along."""
+    """Fold and count the records of a range."""
     async for batch in log.read(read.first, read.last):
         for entry in batch:
             record = records.fold(state, entry.position, entry.payload)
@@ -188,8 +188,7 @@ async def _follow(log: Log, state: State, read: _LogRange, progress: Progress) -
 
 
 async def _since(log: Log, text: str, last: int) -> Moment:
-    """Return the first position of the stretch, or the time at which it begins. Raises
-    CommandError."""
+    """Return the first position of the range, or the time of its beginning. Raises CommandError."""
     moment = moment_of(text)
     if isinstance(moment, int) or not last:
         return max(1, moment) if isinstance(moment, int) else 1
@@ -207,21 +206,21 @@ def _time_of(text: str) -> int:
 
 
 def _nothing_from(since: str, last: int) -> CommandError:
-    """Return the error for a range that would end before it begins."""
+    """Return the error for a range that ends before it begins."""
     return CommandError(
         Exit.USAGE, f"--since {since} is after position {last}: give an earlier one"
     )
 
 
 def _check_counted(state: State, limits: tuple[TriedLimit, ...]) -> None:
-    """Raise CommandError for a limit on what no quota has counted."""
+    """Raise CommandError for a limit on a resource that no quota counts."""
     known = set(state.names)
     for one in limits:
         if (one.account, one.resource) not in known:
             raise CommandError(
                 Exit.NOT_FOUND,
                 f"nothing counts {one.resource} on {one.account}, so what was asked of it is not"
-                " known; `gpuledger quota list` shows what is counted",
+                " known; `gpuledger quota list` lists the counted resources",
             )
 
 
@@ -290,6 +289,6 @@ def _cards_of(fleet: Fleet, node: str) -> dict[str, Card]:
     if node not in fleet:
         raise CommandError(
             Exit.NOT_FOUND,
-            f"node {node} had no cards in that time; `gpuledger cards` shows who has",
+            f"node {node} had no cards in that time; `gpuledger cards` lists nodes with cards",
         )
     return fleet[node]

@@ -1,4 +1,4 @@
-"""The service's side towards a cluster: settlement, registration, and token reviews."""
+"""The cluster's part of the service: settlement, registration, and token reviews."""
 
 import asyncio
 import contextlib
@@ -84,9 +84,10 @@ class ClusterSide:
         return found
 
     async def run(self, authority: bytes, *, reviews: bool = True) -> None:
-        """Follow, settle and keep registered until cancelled. Raises ClusterNameTaken.
+        """Watch and settle the cluster and keep the registration until cancelled. Raises
+        ClusterNameTaken.
 
-        Without `reviews` this replica answers none, and leaves registrations alone.
+        Without `reviews` this replica answers no reviews and does not change registrations.
         """
         async with asyncio.TaskGroup() as tasks:
             if self.context.informers is not None:
@@ -106,7 +107,7 @@ class ClusterSide:
         await self._client.close()
 
     async def _identify(self) -> None:
-        """Ask for the own user name until it is known: what this service binds it may annotate."""
+        """Read the service's user name until that succeeds: that user may annotate bound pods."""
         while True:
             try:
                 self.context.identity = await own_name(self._client)
@@ -118,9 +119,10 @@ class ClusterSide:
                 return
 
     async def _register(self, authority: bytes) -> None:
-        """Write both webhook configurations where that is wanted; keep their conditions narrow.
+        """Write both webhook configurations if the settings require it; keep their conditions
+        narrow.
 
-        Not before the cluster has its name: reviews would come to a service that cannot answer.
+        This waits for the cluster's registration, because the service cannot answer reviews before.
         """
         await self.settlement.registered.wait()
         if self._settings.register_webhook:
@@ -135,7 +137,7 @@ class ClusterSide:
             tasks.create_task(selected.run())
 
     async def _write_registration(self, authority: bytes) -> None:
-        """Write both webhook configurations; try again until it works."""
+        """Write both webhook configurations; retry until it succeeds."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._identified.wait(), IDENTIFIED_SECONDS)
         address = webhook_configurations.WebhookAddress(self._settings.register_webhook, authority)

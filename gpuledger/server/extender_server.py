@@ -1,4 +1,4 @@
-"""The service's side towards a scheduler: its extender, and the cards that it answers from."""
+"""The scheduler's part of the service: its extender and the inventory of cards."""
 
 import asyncio
 from collections.abc import Callable
@@ -58,7 +58,7 @@ class ExtenderServer:
         return app.routes(self._extender, self._settings.extender_bytes_max, self._took)
 
     def check(self) -> tuple[bool, str]:
-        """Return whether the cards are known, for readiness."""
+        """Return whether the cards are loaded, for readiness."""
         loaded = self.inventory.loaded
         return loaded, "" if loaded else "the cards of the nodes have not been read from the log"
 

@@ -1,11 +1,11 @@
 """The follower: a process beside the service that keeps projection and snapshots up to date.
 
-It folds the same log in a process of its own, because SQLite and the encoding of a large state
-would hold the event loop of the one that answers reviews. It also scrubs the log.
+It folds the same log in a separate process, because SQLite and the encoding of a large state would
+block the event loop that answers reviews. It also scrubs the log.
 
 Started by `gpuledger.server.follower_supervisor`, it reads its instructions as one line of JSON
-from standard input and ends when standard input does, so it never outlives the service. It prints
-its messages to the service as lines of JSON.
+from standard input. It ends with standard input, so it never outlives the service. It prints its
+messages to the service as lines of JSON.
 """
 
 import asyncio
@@ -32,28 +32,28 @@ from projections.projector.projector import Projector
 from projections.store.store_writer import Store, StoreError
 
 SNAPSHOT_SECONDS: Final = 10.0
-"""Shortest time between two snapshots, however many events there are."""
+"""Shortest time between two snapshots, for any number of events."""
 
 LOCK_SECONDS: Final = 30.0
-"""How long another writer of the projection is waited for."""
+"""Longest wait for another writer of the projection."""
 
 NICENESS: Final = 10
-"""How far this process steps back from the one that answers reviews."""
+"""Niceness of this process, so that the one that answers reviews has priority."""
 
 END_SECONDS: Final = 1.0
-"""How long closing the log may take; the log may be gone already."""
+"""Deadline of closing the log, which may be unreachable."""
 
 SCRUB_SECONDS: Final = 24 * 3600.0
-"""How often the whole log is read again."""
+"""Interval of reading the whole log."""
 
 GATHER_SECONDS: Final = 0.05
-"""How long more is waited for after few events: a transaction of many costs little more."""
+"""Wait for further events after few, because a transaction of many costs little more."""
 
 GATHERED_EVENTS: Final = 500
-"""After so many there is no waiting."""
+"""Number of events after which the follower does not wait."""
 
 FILE_SECONDS: Final = 2.0
-"""How often it is checked that the projection's file is still the one that was opened."""
+"""Interval of checking that the projection's file is still the opened one."""
 
 _log: Final = structlog.get_logger("gpuledger.server.follower")
 
@@ -68,7 +68,7 @@ class FollowerInstructions(msgspec.Struct, frozen=True):
 class FollowerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message of the follower to the service; one field is set.
 
-    A log that is not intact, up to where it was scrubbed, or the position of a new snapshot.
+    It is the problem of a lost log, the position of a finished scrub, or that of a new snapshot.
     """
 
     lost: str = ""
@@ -129,10 +129,10 @@ async def _project(log: Log, store: Store, snapshot_events: int) -> None:
 
 
 async def _stay(path: Path) -> None:
-    """Raise StoreError when the projection's file was deleted or replaced below us.
+    """Raise StoreError when the projection's file was deleted or replaced.
 
-    No reader opens the old file any longer; the supervisor starts this process again, which builds
-    a new one.
+    Readers no longer open the old file. The supervisor restarts this process, which builds a new
+    one.
     """
     opened = _file_at(path)
     while _file_at(path) == opened:  # noqa: ASYNC110 (no event exists)
@@ -173,16 +173,16 @@ async def _run() -> None:
     following.cancel()
     _, late = await asyncio.wait({following}, timeout=END_SECONDS)
     if late:
-        # SQLite's file is intact at any moment, and the next follower waits for this one's lock.
+        # SQLite's file is intact at any moment, and the next follower waits for the lock.
         os._exit(0)
 
 
 def main() -> None:
-    """Run as a process of its own."""
-    # A signal to the whole group is for the service, which then closes our standard input.
+    """Run as a separate process."""
+    # The service handles a signal to the whole group, and closes our standard input.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    # Answers come first: what is read may be a moment older while reviews need the processor.
+    # Reviews have priority; the projection may be older while they need the processor.
     os.nice(NICENESS)
     gc_tuning.collect_less_often()
     asyncio.run(_run())

@@ -1,4 +1,4 @@
-"""Child processes of the service: started, listened to, started again when they end."""
+"""Supervisor of the follower: starts it, receives its messages, and restarts it."""
 
 import asyncio
 import contextlib
@@ -15,16 +15,16 @@ from ledger.tasks.backoff import Backoff
 AGAIN_SECONDS: Final = 1.0
 AGAIN_SECONDS_MAX: Final = 30.0
 STEADY_SECONDS: Final = 60.0
-"""A child that ran for longer is started again after the short pause."""
+"""A child that ran for longer is restarted after the short pause."""
 
 END_SECONDS: Final = 3.0
-"""How long a child may take to end after its standard input was closed."""
+"""Deadline for the end of a child after its standard input was closed."""
 
 _log: Final = structlog.get_logger("gpuledger")
 
 
 class FollowerSupervisor:
-    """Keeps one follower process running; `restarts` counts how often it had to be started again.
+    """Keeps one follower process running; `restarts` counts its restarts.
 
     `on_message` is called with every message of the process.
     """
@@ -51,7 +51,7 @@ class FollowerSupervisor:
             await backoff.wait()
 
     async def _run_once(self) -> bool:
-        """Run one process to its end; True when it ended because the log is not intact."""
+        """Run one process to its end; return True if it ended because the log is not intact."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gpuledger.server.follower"),
             stdin=asyncio.subprocess.PIPE,
@@ -72,7 +72,7 @@ class FollowerSupervisor:
         return lost
 
     def _decode_line(self, line: bytes) -> bool:
-        """Pass on a message of the follower; True when the log is not intact."""
+        """Pass on a message of the follower; return True if the log is not intact."""
         try:
             message = msgspec.json.decode(line, type=FollowerMessage)
         except msgspec.MsgspecError:
@@ -83,7 +83,7 @@ class FollowerSupervisor:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a child by closing its standard input, and by force when that is not enough."""
+    """End a child by closing its standard input, and kill it after a deadline."""
     assert process.stdin is not None
     process.stdin.close()
     try:

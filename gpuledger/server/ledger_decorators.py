@@ -34,7 +34,7 @@ APPLIED_SECONDS: Final = 10.0
 
 
 class RegisteredClusterLedger:
-    """Passes commands on when the name of the cluster is registered; denies them before."""
+    """Passes commands on once the name of the cluster is registered; denies them before."""
 
     def __init__(self, ledger: Ledger, cluster: str, *, is_registered: Callable[[], bool]) -> None:
         """Decorate `ledger` for the cluster of this name."""
@@ -54,8 +54,8 @@ class RegisteredClusterLedger:
 class ReadYourWritesLedger:
     """Returns an answer when `view` has applied it.
 
-    The preferred writer may be another replica, whose records this one applies a moment later. A
-    deletion observed within that moment would look like one of an object that was never charged.
+    The preferred writer may be another replica, whose records this one applies a moment later.
+    Until then, a deletion would look like that of an object without a charge.
     """
 
     def __init__(self, ledger: Ledger, view: StateView) -> None:

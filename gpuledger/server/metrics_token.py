@@ -1,4 +1,4 @@
-"""The token of `metrics_token_file`, which reads metrics where no cluster reviews tokens."""
+"""The token of `metrics_token_file`, for reading metrics without token reviews of a cluster."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +13,10 @@ _BYTES_READ: Final = 4096
 
 
 def token_reader(settings: Settings) -> Callable[[], str]:
-    """Return a reader of the token: the file's text, "" where no file is set.
+    """Return a function that reads the token: the file's text, "" without a file.
 
-    The file is read at each use, so it can be replaced at any time; while it cannot be used, there
-    is not a token. Raises CommandError where it cannot be used at the start.
+    The file is read at each use, so it can be replaced at any time. An unusable file is the same as
+    none. Raises CommandError for an unusable file at the start.
     """
     if not settings.metrics_token_file:
         return str

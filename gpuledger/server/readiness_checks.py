@@ -1,4 +1,4 @@
-"""The checks of /readyz: each returns whether it passes, and a reason."""
+"""The checks of /readyz: each returns whether it passes, and its reason."""
 
 import time
 from typing import Final
@@ -12,7 +12,7 @@ from ledger.runtime.tls.reloading_context import Tls
 from webhook.context.cluster_context import ClusterContext
 
 LOG_FULL_ALARM: Final = 0.7
-"""Share of its maximum size from which the log is reported as filling up."""
+"""Part of its maximum size at which the log is reported as filling up."""
 
 CERTIFICATE_ALARM_SECONDS: Final = 7 * 24 * 3600
 
@@ -31,7 +31,7 @@ class ReadinessChecks:
         certificates: Tls | None,
         reviews: bool,
     ) -> None:
-        """Check these parts; without `reviews` none are answered."""
+        """Check these parts; without `reviews` this replica answers no reviews."""
         self._settings, self._replica, self._cluster_side = settings, replica, cluster_side
         self._context, self._extender = context, extender
         self._certificates, self._reviews = certificates, reviews
@@ -65,22 +65,22 @@ class ReadinessChecks:
         full = f"the log is {share:.0%} full"
         if not writer.capacity.reaches_reserve(0):
             return True, f"{full}: raise log_bytes_max before it refuses to admit"
-        return True, f"{full}: nothing new is admitted (LogFull) until log_bytes_max is raised"
+        return True, f"{full}: no new object is admitted (LogFull) until log_bytes_max is raised"
 
     def _check_durability(self) -> tuple[bool, str]:
         found = self._replica.durability
         if found is None:
-            return not self._settings.production, "not looked at yet"
+            return not self._settings.production, "not checked yet"
         return not (found.problems and self._settings.production), "; ".join(found.problems)
 
     def _check_authentication(self) -> tuple[bool, str]:
         missing = []
         if self._reviews and not self._settings.client_ca:
-            missing.append("no client_ca: anybody who reaches the port can send reviews")
+            missing.append("no client_ca: any client that reaches the port can send reviews")
         if self._cluster_side is None:
             missing.append("no cluster: /v1 answers loopback only")
         if self._settings.plain_http:
-            missing.append("plain_http: requests and tokens travel in the clear")
+            missing.append("plain_http: requests and tokens are not encrypted")
         return not (missing and self._settings.production), "; ".join(missing)
 
     def _check_certificate(self) -> tuple[bool, str]:
@@ -111,7 +111,7 @@ class ReadinessChecks:
         )
 
     def _check_context(self) -> tuple[bool, str]:
-        """Reviews read through what is not known, so this only warns."""
+        """Only warn, because reviews read unknown objects from the API server."""
         assert self._cluster_side is not None
         unheard = [*self._cluster_side.settlement.warnings(), *self._cluster_side.cards.warnings()]
         return True, "; ".join([*self._context.problems(), *unheard])

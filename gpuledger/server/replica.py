@@ -1,7 +1,7 @@
 """One replica's ledger: opens the log, and runs the writer, the leases and the follower.
 
-It is a `Ledger` from the start of the process on: while the log is not open or cannot be reached,
-it denies commands as unavailable. A lost log stops the ledger for good; the service stays up and
+It is a `Ledger` from the start of the process. While the log is not open or cannot be reached, it
+denies commands as unavailable. A lost log stops the ledger for good; the service stays up and
 reports it. `ledger_decorators.py` lists the ledgers before and behind it.
 """
 
@@ -41,7 +41,7 @@ from ledger.runtime.settings.settings import Settings
 
 CONNECT_AGAIN_SECONDS: Final = 0.5
 DURABILITY_SECONDS: Final = 60.0
-"""How often the store is asked again what its acknowledgements are worth."""
+"""Interval of checking the durability of acknowledgements."""
 
 _FATAL: Final = (Lost, NewerSchema, ConfigurationDrift, Captured)
 _log: Final = structlog.get_logger("gpuledger")
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class SnapshotMark(NamedTuple):
-    """The newest snapshot of this replica: its position, and when it was taken in Unix time."""
+    """The newest snapshot of this replica: its position, and its Unix time."""
 
     position: int
     taken: float
@@ -61,7 +61,7 @@ class LedgerReplica:
     def __init__(
         self, settings: Settings, servers: service_parts.LogServers, *, observer: WriterObserver
     ) -> None:
-        """Prepare; `run` does the work."""
+        """Prepare the replica; `run` opens the log."""
         self.problem: str | None = "the log has not been opened yet"
         self.stopped: str | None = None
         self.durability: Durability | None = None
@@ -87,7 +87,7 @@ class LedgerReplica:
         return self._writer
 
     def subscribe(self, callback: Callable[[Record], None]) -> None:
-        """Call back after every record that was applied from now on."""
+        """Call `callback` after every record that is applied from now on."""
         self._callbacks.append(callback)
 
     def is_active(self) -> bool:
@@ -97,7 +97,7 @@ class LedgerReplica:
         )
 
     def unavailable_reason(self) -> str | None:
-        """Return why nothing can be decided now, None when all is well."""
+        """Return the reason why the ledger cannot decide now, None if it can."""
         writer = self._writer
         if self.stopped is not None:
             return self.stopped
@@ -167,12 +167,12 @@ class LedgerReplica:
             await writer.open(known)
 
         await self._retry(attempt)
-        # The state lives as long as this process: no later collection has to look at it again.
+        # The state lives as long as this process, so later collections need not examine it.
         gc_tuning.freeze_existing()
 
     @contextlib.asynccontextmanager
     async def _preferred(self, log: JetStreamLog, writer: Writer) -> AsyncIterator[None]:
-        """Bid to be the preferred writer, and exchange commands with the one that is."""
+        """Run for preferred writer, and exchange commands with the preferred writer."""
         connection, names = log.connection, log.names
         name, replicas = writer.name, self._settings.replicas
         owner = Lease(connection, names, writer=name, replicas=replicas)
@@ -194,7 +194,7 @@ class LedgerReplica:
             await owner.stop()
 
     async def _retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try until it works; only what can pass by itself is tried again."""
+        """Retry until it succeeds; fatal errors are raised."""
         while True:
             try:
                 return await attempt()
@@ -206,7 +206,9 @@ class LedgerReplica:
             await asyncio.sleep(CONNECT_AGAIN_SECONDS)
 
     async def _note_heads(self, writer: Writer) -> None:
-        """Keep the head file at most a moment behind; a full disk costs the witness alone."""
+        """Keep the head file current within `NOTE_SECONDS`; a full disk only costs the head
+        witness.
+        """
         file = HeadFile(Path(self._settings.store_dir) / service_parts.HEAD)
         noted = -1
         try:

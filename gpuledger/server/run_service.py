@@ -1,8 +1,8 @@
-"""`gpuledger serve`: log, webhooks, settlement and read side, wired into one process.
+"""`gpuledger serve`: log, webhooks, settlement and projection, wired into one process.
 
-The order matters. The port is bound first, so that a taken one ends the start before anything else
-is touched. HTTP is served from then on, answering that the ledger is unavailable until the log is
-open. At the end readiness falls, requests in flight are answered, and only then the log is let go.
+The order matters. The port is bound first, so a port in use ends the start before other changes.
+HTTP is served from then on, and the ledger is unavailable until the log is open. At the end
+readiness fails first, then requests in flight are answered, then the log is closed.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ from ledger.runtime.writer_metrics import WriterMetrics
 TLS_DIRECTORY: Final = "tls"
 
 OTHER_FILES: Final = 512
-"""File descriptors for all but the connections of clients."""
+"""File descriptors other than those of client connections."""
 
 OTHERS_OF_ONE: Final = 0.25
-"""Share of the connections without a certificate that one address may have."""
+"""Part of the connections without a certificate that one address may have."""
 
 Work = Coroutine[Any, Any, None]
 
@@ -59,11 +59,11 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT; `started` is called with the base URL once HTTP is served.
 
-    Without `admission`, reviews are not answered. `ignored` are settings of earlier versions that
-    were given: one warning names each.
+    Without `admission`, reviews are not answered. `ignored` are given settings of earlier versions;
+    a warning names each.
 
-    Raises serving.ListenError, CertificateError, what starting the embedded server raises, and
-    ClusterNameTaken.
+    Raises ListenError, CertificateError, ClusterNameTaken, and the errors of starting the embedded
+    server.
     """
     log_setup.configure(settings.log_level, settings.log_format)
     for one in ignored:
@@ -83,10 +83,12 @@ async def serve(
 
 
 def _log_counted_vendors(settings: Settings) -> None:
-    """Log which vendors' cards are charged and never placed. Raises as wiring.demand_rules."""
+    """Log the vendors whose cards are charged and never placed. Raises as `demand_rules`."""
     vendors = counted_only(service_parts.demand_rules(settings).vendors)
     if vendors:
-        reason = "nodes announce a number of these cards, so kube-scheduler chooses the node alone"
+        reason = (
+            "nodes announce only a number of these cards, so kube-scheduler alone chooses the node"
+        )
         _log.info("vendors_counted_only", vendors=list(vendors), reason=reason)
 
 
@@ -197,7 +199,7 @@ async def _unready(health: Health, stop: asyncio.Event) -> None:
 
 
 def _tls(settings: Settings, listener: Listener) -> Tls | None:
-    """Load, or make, what to serve with; None for plain HTTP. Raises CertificateError."""
+    """Load or create the server's certificate; None for plain HTTP. Raises CertificateError."""
     if settings.plain_http:
         return None
     if settings.tls_cert:
@@ -208,7 +210,7 @@ def _tls(settings: Settings, listener: Listener) -> Tls | None:
 
 
 def _accepting(settings: Settings, telemetry: Telemetry) -> AcceptorSettings:
-    """Return how connections are accepted.
+    """Return the bounds of connections.
 
     Without a client CA the server cannot distinguish the API server from other clients, so all
     clients share one bound.
@@ -227,7 +229,7 @@ def _accepting(settings: Settings, telemetry: Telemetry) -> AcceptorSettings:
 
 
 def _raise_descriptors(settings: Settings) -> None:
-    """Let this process have a file descriptor for each connection, as far as it may."""
+    """Raise the limit of file descriptors to one for each connection, as far as permitted."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = settings.connections_max + settings.connections_uncertified_max
     wanted = connections + HANDSHAKES_MAX + OTHER_FILES
@@ -244,7 +246,7 @@ def _is_trusted(settings: Settings, name: str | None) -> bool:
 
 
 def _authority(settings: Settings, certificates: Tls | None) -> bytes:
-    """Return the CA that the API server has to trust, PEM; empty for given certificates."""
+    """Return the CA for the API server, PEM; empty for given certificates."""
     made = Path(settings.store_dir) / TLS_DIRECTORY / "ca.crt"
     if certificates is None or settings.tls_cert or not made.exists():
         return b""
@@ -272,14 +274,14 @@ def main(settings: Settings, ignored: Sequence[SettingProblem] = ()) -> None:
 
 
 def main_extender(settings: Settings, ignored: Sequence[SettingProblem] = ()) -> None:
-    """Serve a scheduler alone, in an event loop of its own. Raises CommandError as `main`."""
+    """Serve a scheduler without reviews, in a new event loop. Raises CommandError as `main`."""
     check_store(settings)
     settings = msgspec.structs.replace(settings, extender=True, register_webhook="")
     uvloop.run(serve(settings, lambda url: _show(settings, url), admission=False, ignored=ignored))
 
 
 def _show(settings: Settings, url: str) -> None:
-    """Print addresses and commands for a user at a console; machines read the line `serving`."""
+    """Print addresses and commands on a console; programs read the log line `serving`."""
     if settings.log_format != "console":
         return
     store = Path(settings.store_dir)

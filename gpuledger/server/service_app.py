@@ -47,11 +47,11 @@ from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_review import BadReview
 
 EXPLAINED_MAX: Final = 4
-"""Questions of the largest size that may be in memory at once, apart from what reviews take."""
+"""Number of explain requests of the largest size in memory at once, apart from reviews."""
 
 
 class ServiceApp:
-    """Everything that is served over HTTP. `app` is the ASGI application."""
+    """The HTTP application of the service; `app` is the ASGI application."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ServiceApp:
         certificates: Tls | None,
         reviews: bool = True,
     ) -> None:
-        """Wire it; without `reviews` none are answered."""
+        """Connect the parts; without `reviews` this replica answers no reviews."""
         self._settings, self._replica, self._cluster_side = settings, replica, cluster_side
         self._telemetry = telemetry
         self._readers = Readers(Path(settings.store_dir) / service_parts.PROJECTION)
@@ -108,7 +108,7 @@ class ServiceApp:
         self._telemetry.read("connections_handshakes", partial(acceptor.count, HANDSHAKES))
 
     async def close(self) -> None:
-        """Let go of the projection."""
+        """Close the projection."""
         await self._readers.close()
 
     def _guarded(self, app: ASGIApp) -> ASGIApp:
@@ -141,7 +141,7 @@ class ServiceApp:
         return extender_server
 
     async def _explain(self, request: Request) -> Response:
-        """Answer what a review or a Pod would be answered, without reserving anything."""
+        """Return the answer to a review or a Pod, without a reservation."""
         with self._explaining.holding() as held:
             try:
                 explanation = await self._explained(request, held)

@@ -1,4 +1,4 @@
-"""Metrics of one replica beside those of its writer: gauges that a scrape reads."""
+"""Metrics of one replica other than those of its writer: gauges that a scrape reads."""
 
 from collections import Counter
 
@@ -74,7 +74,7 @@ class ServiceMetrics:
         return max(0, self._replica.state.position - self._usage.position)
 
     def _on_record(self, record: Record) -> None:
-        """Count how holds end, from the events themselves."""
+        """Count the ends of holds by their events."""
         released: Counter[str] = Counter()
         for item in record.items:
             event = item.event

@@ -44,7 +44,7 @@ class ArchiveWriter:
             raise FileExistsError(f"{path} exists already; name another file")
         if not path.parent.is_dir():
             raise FileNotFoundError(
-                f"{path}: {path.parent} is no directory; make it, or name another"
+                f"{path}: {path.parent} is not a directory; create it, or name another"
             )
         self._path = path
         self._scratch = path.with_name(path.name + ".part")

@@ -1,13 +1,12 @@
-"""Opens the log that a command means, beside a service or without one, and a writer on it.
+"""Opens the log of a command, with or without a running service, and a writer on it.
 
 With `nats` set, the log is on those servers. Otherwise it is the embedded one of the store
 directory: a running service writes the address of its server to a file there; without a service
-the command starts the server for as long as it needs it. The lock on the store decides which of
-the two it is, so that there are never two servers on one store.
+the command starts the server until it ends. The lock on the store decides between the two, so there
+are never two servers on one store.
 
-Any process may write: a writer decides on the state at the end of the log, and the log refuses it
-where another writer appended first. So a command beside a running service breaks none of its
-promises.
+Any process may write: a writer decides on the state at the end of the log, and the log refuses a
+record if another writer appended first. So a command is safe beside a running service.
 """
 
 import asyncio

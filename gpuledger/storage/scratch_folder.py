@@ -1,8 +1,8 @@
-"""Scratch folders: where a command builds a file, and which nothing of it outlives for long.
+"""Scratch folders, in which a command builds a file.
 
-A folder is removed with the block that made it, also when the command is ended by a signal that it
-can see. What a killed command left is removed by the next that makes one: each folder is locked by
-its process, so that one without a lock belongs to a process that has ended.
+A folder is removed at the end of its block, also after a signal that the command can handle. The
+next command with a scratch folder removes those of killed commands: each process locks its folder,
+so a folder without a lock belongs to an ended process.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""`gpuledger backup` and `gpuledger restore`: the whole log in one file, and back."""
+"""`gpuledger backup` and `gpuledger restore`: copy the whole log to a file and back."""
 
 from typing import Annotated
 
@@ -26,10 +26,11 @@ def register(app: typer.Typer) -> None:
 async def backup(loaded: LoadedSettings, file: File, output: Output = Format.TABLE) -> None:
     """Write the log to one file.
 
-    The file must not exist yet. Every record is verified on the way.
+    The file must not exist.
 
-    It holds every record up to the end of the log at the start of the backup; the service may
-    run meanwhile. Keep the printed RECORDS:HASH elsewhere: `audit verify --expect` takes it.
+    The command verifies every record. The backup has every record up to the end of the log at its
+    start; the service may run meanwhile. Store the printed RECORDS:HASH elsewhere, for `audit
+    verify --expect`.
     """
     from gpuledger.storage import backup
 
@@ -41,8 +42,8 @@ async def restore(loaded: LoadedSettings, file: File, output: Output = Format.TA
 
     Positions and hashes are the same as before.
 
-    The store directory must be empty or not exist, and the log must not exist on the servers. A
-    restore that was interrupted leaves a store that refuses to serve: empty it and begin again.
+    The store directory must be empty or not exist, and the log must not exist on the servers. An
+    interrupted restore leaves an unusable store: empty it and start again.
     """
     from gpuledger.storage import backup
 

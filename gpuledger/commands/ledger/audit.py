@@ -46,19 +46,19 @@ async def verify(
         typer.Option(
             "--expect",
             metavar="POSITION:HASH",
-            help="A head that was kept elsewhere and must be in the log.",
+            help="A head that was stored elsewhere and must be in the log.",
         ),
     ] = "",
     output: Output = Format.TABLE,
 ) -> None:
     """Check the whole log.
 
-    Replays it and checks that no position is missing, every record's hash, the chain, every
-    balance, and that stored snapshots are what the replay gives.
+    The command replays the log. It checks positions, hashes, the chain and every balance, and
+    compares stored snapshots with the replay.
 
-    Without --expect, the last head that this store has seen must be in the log. A writer of both
-    log and store can only be detected by a head stored elsewhere. Exits
-    with 1 when anything is wrong.
+    Without --expect, the last head that this store has seen must be in the log. Only a head stored
+    elsewhere reveals changes by a user who can write both log and store. Exits with 1 for any
+    problem.
     """
     from gpuledger.cli.exit_codes import Exit
     from gpuledger.storage import audit_runs
@@ -89,9 +89,9 @@ async def replay(
 ) -> None:
     """List the log's events with actor, cause and time.
 
-    With the balances after every event.
+    The list has the balances after every event.
 
-    Every record is verified on the way. JSON is one object per line.
+    The command verifies every record. JSON is one object per line.
     """
     from gpuledger.storage import audit_runs
 

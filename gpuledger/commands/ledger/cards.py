@@ -11,7 +11,7 @@ from gpuledger.commands.ledger.usage import Cluster
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 UNSCALED: Final = 100
-"""The scale, in percent, of a limit that is what the card has."""
+"""The scale, in percent, of a limit that equals the card's own amount."""
 
 _PLACE = (
     text("CLUSTER", "cluster"),
@@ -22,7 +22,7 @@ _PLACE = (
 
 
 def _of(used: str, limit: str) -> TableColumn:
-    """Return a column with what is used of a limit."""
+    """Return a column with used amount and limit."""
     return TableColumn(
         used.removeprefix("used_").upper(),
         lambda row: f"{getattr(row, used)}/{getattr(row, limit)}",
@@ -83,15 +83,15 @@ async def cards(
     node: Annotated[str, typer.Argument(metavar="NODE", help="Only the cards of this node.")] = "",
     cluster: Cluster = "",
     at: At = "",
-    pods: Annotated[bool, typer.Option("--pods", help="Show who is on each card.")] = False,
+    pods: Annotated[bool, typer.Option("--pods", help="Show the pods on each card.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show the cards of nodes, and what of them is promised.
+    """Show the cards of nodes and their usage.
 
     Columns with two numbers show used/limit: memory in MiB, cores in percent of a card, slots in
     containers. SCALED shows limits in percent of the card's own amounts. HEALTH is ok, unhealthy
-    or cordoned; lost when the node no longer announces the card, gone when the node is gone, while
-    pods hold it. KEEPER hands the card out.
+    or cordoned; lost when the node no longer announces the card, gone when the node no longer
+    exists, while pods hold it. KEEPER is the device plugin that hands the card out.
 
     With --pods, one line per pod on a card; an empty card has one line.
     """

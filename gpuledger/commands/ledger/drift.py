@@ -30,14 +30,14 @@ async def drift(
     limit: Limit = 1_000,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show where the ledger had to be corrected, newest first.
+    """Show the corrections of the ledger, newest first.
 
-    unreserved: seen without having been let in; the webhook was bypassed, or the object is older
-    than the ledger. late: seen after its admission had been given up. deleted, finished: gone
-    without an observed deletion, found by a comparison with a full list.
+    unreserved: the object exists without a reservation, because the webhook was bypassed or the
+    object is older than the ledger. late: the object appeared after its hold had ended. deleted,
+    finished: the object ended without an observed deletion, and a full list showed that.
 
-    OVER names the quotas that are over their limit because of it. The ledger is right again after
-    each of these, so the exit code is 0 whether there are any or not.
+    OVER names the quotas that exceed their limits because of the correction. The ledger is correct
+    again after each of these, so the exit code is always 0.
     """
     from gpuledger.storage.views import ordered, times, viewing
     from projections.queries.drift_report import drift as ask
@@ -59,7 +59,7 @@ async def drift(
             err=True,
         )
     if more is not None:
-        typer.echo("There are older ones: raise --limit.", err=True)
+        typer.echo("Older ones exist: raise --limit.", err=True)
 
 
 def _over(row: Any) -> str:

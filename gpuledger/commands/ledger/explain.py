@@ -1,4 +1,4 @@
-"""`gpuledger explain`: the decision a request would get, without making it."""
+"""`gpuledger explain`: shows the decision about a request without making it."""
 
 from typing import Annotated
 
@@ -28,7 +28,7 @@ async def explain(
             "--file",
             "-f",
             metavar="FILE",
-            help="AdmissionReview, Pod or workload, JSON or YAML; - reads it.",
+            help="AdmissionReview, Pod or workload, JSON or YAML; - is standard input.",
         ),
     ],
     namespace: Annotated[
@@ -37,18 +37,18 @@ async def explain(
             "--namespace",
             "-n",
             metavar="NAMESPACE",
-            help="Of an object that names none; default if neither does.",
+            help="For an object without a namespace; otherwise default.",
         ),
     ] = None,
     username: Annotated[
-        str, typer.Option("--as", metavar="USER", help="User who would create it.")
+        str, typer.Option("--as", metavar="USER", help="User that would create it.")
     ] = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Show whether an object would be admitted, and why not.
+    """Show whether an object would be admitted, or the denial.
 
-    The same decision as the validating webhook's, with the settings given here; nothing is
-    reserved. Exits with 4 when the answer is no.
+    The decision is that of the validating webhook with the given settings; nothing is reserved.
+    Exits with 4 for a denial.
     """
     from gpuledger.cli.exit_codes import CommandError, Exit
     from gpuledger.queries import pod_explanation

@@ -1,4 +1,4 @@
-"""`gpuledger fit`: where a pod would be placed, and what keeps it from there."""
+"""`gpuledger fit`: shows the nodes on which a pod fits, and the reasons for the others."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -29,7 +29,7 @@ PREFERENCES: Final = (
     "weight_memory",
     "node_score",
 )
-"""The settings of the order of nodes and cards."""
+"""The settings that order nodes and cards."""
 
 
 def _taken(row: Any) -> str:
@@ -78,7 +78,10 @@ async def fit(
     file: Annotated[
         str,
         typer.Option(
-            "--file", "-f", metavar="FILE", help="Pod or workload, JSON or YAML; - reads it."
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="Pod or workload, JSON or YAML; - is standard input.",
         ),
     ],
     namespace: Annotated[
@@ -87,26 +90,25 @@ async def fit(
             "--namespace",
             "-n",
             metavar="NAMESPACE",
-            help="Of an object that names none; default if neither does.",
+            help="For an object without a namespace; otherwise default.",
         ),
     ] = None,
     at: At = "",
     cards: Annotated[
-        bool, typer.Option("--cards", help="Show every card with what is free of it.")
+        bool, typer.Option("--cards", help="Show every card with its free amounts.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show where a pod fits, and on other nodes why not.
+    """Show the nodes on which a pod fits, with all reasons.
 
-    The extender's own choice with the settings given here, and the webhook's own judgement for the
-    quotas; nothing is reserved. SCORE is the score sent to the scheduler, 10 for the best node. Of
+    The choice is that of the extender with the given settings, and the quota decision that of the
+    webhook; nothing is reserved. SCORE is the score sent to the scheduler, 10 for the best node. Of
     a workload, one pod of each template is tried.
 
-    Where it fits nowhere, what would help: fewest pods to evict, and single changes of what it
-    asks for. Priorities and disruption budgets of those pods are not looked at. With --cards, one
-    line per card: what is free in MiB, percent and containers, and how much it is SHORT of.
-
-    Exits with 4 when it fits nowhere, or a quota refuses it.
+    If it fits on no node, the command lists remedies: the fewest pods to evict, and single changes
+    of its request. It ignores priorities and disruption budgets of those pods. With --cards, each
+    line is a card: its free amounts in MiB, percent and containers, and the amount that is SHORT.
+    Exits with 4 if the pod fits on no node or a quota denies it.
     """
     from gpuledger.cli.exit_codes import CommandError, Exit
     from gpuledger.queries import pod_fit
@@ -117,7 +119,7 @@ async def fit(
     else:
         show_object(found, output)
     if not found.allowed:
-        raise CommandError(Exit.DENIED, "a quota would refuse it; nothing was changed")
+        raise CommandError(Exit.DENIED, "a quota would deny it; nothing was changed")
     if not found.fits:
         raise CommandError(Exit.DENIED, "it fits on no node; nothing was changed")
 
@@ -131,11 +133,11 @@ def _show(found: "FitReport", *, cards: bool) -> None:
 
 
 def _show_pod(pod: "PodFit", *, cards: bool) -> None:
-    nothing = "It asks for no cards." if pod.fits else "No node has announced cards."
+    nothing = "It requests no cards." if pod.fits else "No node has announced cards."
     if cards:
         rows = [(node.node, card) for node in pod.nodes for card in node.cards]
         show_rows(rows, _CARDS, Format.TABLE, nothing)
     else:
         show_rows(pod.nodes, _NODES, Format.TABLE, nothing)
     for number_, change in enumerate(pod.changes):
-        typer.echo(f"{'or ' if number_ else 'What would help: '}{change.text}", err=True)
+        typer.echo(f"{'or ' if number_ else 'Changes that would help: '}{change.text}", err=True)

@@ -36,7 +36,7 @@ _TAKES = (
 
 
 def _pair(header: str, name: str) -> TableColumn:
-    """Return a column with what the ledger has of a card, and HAMi."""
+    """Return a column with the amounts of a card in the ledger and in HAMi."""
     return TableColumn(
         header,
         lambda row: f"{getattr(row, f'used_{name}')}/{getattr(row, f'hami_{name}')}",
@@ -45,8 +45,8 @@ def _pair(header: str, name: str) -> TableColumn:
 
 
 _WHY = {
-    "trusted_identities": "The webhooks refuse what HAMi writes until the settings have this line:",
-    "card_schedulers": "The webhooks take HAMi's scheduler for one without cards until they have:",
+    "trusted_identities": "The webhooks refuse HAMi's annotations until the settings have:",
+    "card_schedulers": "The webhooks ignore HAMi's scheduler until the settings have:",
 }
 """Consequences of leaving out a setting that an import advises."""
 
@@ -75,12 +75,12 @@ async def hami(
 ) -> None:
     """Take over cards and pods from HAMi.
 
-    Imports the cards that nodes announce and the pods that HAMi has placed on them. Reads both once
-    through the API server. Shows for every card what the ledger counts and what HAMi does. A
-    service that settles the cluster does the same by itself and goes on doing it.
+    Imports the cards that nodes announce and the pods that HAMi has placed on them. The command
+    reads both once through the API server. It shows the amounts of every card in the ledger and in
+    HAMi. A service that settles the cluster does the same continuously.
 
-    Finds HAMi's accounts in any release and namespace, and prints the settings by which the
-    webhooks let them write. Exits with 1 when something was not understood.
+    It finds HAMi's accounts in any release and namespace, and prints the settings with which the
+    webhooks trust them. Exits with 1 if a node or pod was not understood.
     """
     from gpuledger.changes.hami_takeover import import_hami
     from gpuledger.cli.exit_codes import Exit
@@ -111,7 +111,7 @@ def _tell(found: "ImportReport") -> None:
 
 
 def account_lines(accounts: "HamiAccounts", settings: Sequence[str]) -> list[str]:
-    """Return in sentences which accounts HAMi has, and what to write into the settings."""
+    """Return sentences with HAMi's accounts and the necessary settings."""
     found = [f"HAMi writes as {one.user} ({one.workload})." for one in accounts.proven]
     if not found:
         found = [
@@ -125,10 +125,10 @@ def account_lines(accounts: "HamiAccounts", settings: Sequence[str]) -> list[str
         found.append(f"Not HAMi's, without these rights: {accounts.unproven_more} more accounts.")
     if accounts.unasked:
         found.append(
-            f"Not asked about: {accounts.unasked} more accounts of workloads that look like HAMi's."
+            f"Not checked: {accounts.unasked} more accounts of workloads similar to HAMi's."
         )
     for line in settings:
         found += [_WHY[line.partition(" ")[0]], line]
     if accounts.proven and not settings:
-        found.append("The webhooks let these accounts write.")
+        found.append("The webhooks trust these accounts.")
     return found

@@ -1,4 +1,4 @@
-"""`gpuledger projection`: the read side's file, built again and compared with the log."""
+"""`gpuledger projection`: rebuilds the projection and compares it with the log."""
 
 import typer
 
@@ -8,7 +8,7 @@ from gpuledger.cli.time_options import At
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
-    "Build, digest and compare the projection.",
+    "Rebuild, digest and compare the projection.",
     "gpuledger projection digest",
     "gpuledger projection rebuild",
 )
@@ -23,9 +23,9 @@ _COMPARISON = (
 
 @command(app, "gpuledger projection digest", "gpuledger projection digest --at 1200 -o json")
 async def digest(loaded: LoadedSettings, at: At = "", output: Output = Format.TABLE) -> None:
-    """Print one hash over everything the log amounts to.
+    """Print one hash over the whole projection.
 
-    It is equal wherever the log is the same: live, killed and continued, or rebuilt.
+    All projections of one log have the same hash: live, killed and continued, or rebuilt.
     """
     from gpuledger.storage.views import viewing
     from projections.store.digest import digest as ask
@@ -41,10 +41,10 @@ async def rebuild(
     at: At = "",
     output: Output = Format.TABLE,
 ) -> None:
-    """Build the projection file again from the log.
+    """Rebuild the projection file from the log.
 
-    The service must not run. The old file is replaced when the new one is complete. Denials are no
-    part of the log; the service brings them back when it runs again.
+    The service must not run. The new file replaces the old one when it is complete. Denials are not
+    part of the log; the service restores them when it runs again.
     """
     from gpuledger.storage import rebuild
 
@@ -53,7 +53,7 @@ async def rebuild(
 
 @command(app, "gpuledger projection compare", "gpuledger projection compare --at 1200 -o json")
 async def compare(loaded: LoadedSettings, at: At = "", output: Output = Format.TABLE) -> None:
-    """Compare the projection with one built from the log.
+    """Compare the projection with a new one from the log.
 
     Exits with 1 when they differ.
     """

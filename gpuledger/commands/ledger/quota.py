@@ -50,12 +50,12 @@ async def set_(
 ) -> None:
     """Set all limits of a quota.
 
-    Keys that are not named no longer limit anything.
+    Keys that are not given have no limit.
 
     Keys and quantities are those of a ResourceQuota: limits.RESOURCE or requests.RESOURCE, whole
-    numbers, 0 to block. Memory of cards is in the unit that pods ask in: the setting
-    memory_factor is applied to it, once, as it is to requests. `gpuledger usage` then shows MiB.
-    Lowering a limit below the used amount evicts no pod.
+    numbers, 0 to block. Memory of cards is in the unit of pod requests: the setting memory_factor
+    is applied once, as for requests. `gpuledger usage` then shows MiB. Lowering a limit below the
+    used amount evicts no pod.
     """
     from gpuledger.changes import quota_changes
 
@@ -74,7 +74,8 @@ async def list_(
 ) -> None:
     """List the quotas and their limits.
 
-    COVERS shows which namespaces a quota over many covers, SELECTS which objects a quota counts.
+    COVERS shows the namespaces of a quota over several namespaces, SELECTS the objects that a quota
+    counts.
     """
     from gpuledger.queries.usage_report import quota_limits
 
@@ -87,7 +88,7 @@ async def delete(
 ) -> None:
     """Delete a quota.
 
-    It no longer limits anything; who holds what stays known.
+    Its limits end; the ledger keeps the charges of its holders.
     """
     from gpuledger.changes import quota_changes
 

@@ -1,4 +1,4 @@
-"""`gpuledger resize`: other amounts of the cards that a running pod has."""
+"""`gpuledger resize`: changes the amounts of a running pod on its cards."""
 
 from typing import Annotated
 
@@ -60,10 +60,10 @@ async def resize(
     ] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Give a container more or less of the cards it has.
+    """Give a container more or less of its cards.
 
-    Decided on the card's free amounts and the namespace's quotas together, and written to the
-    ledger. The new amounts replace those of the pod's spec until the pod ends; the pod keeps its
+    The card's free amounts and the namespace's quotas decide together, and the ledger records the
+    change. The new amounts replace those of the pod's spec until the pod ends; the pod keeps its
     cards. Exits with 4 when there is no room.
     """
     from gpuledger.changes import resize_placement

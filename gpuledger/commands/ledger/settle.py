@@ -1,4 +1,4 @@
-"""`gpuledger settle`: settles an object by hand, where no cluster is watched."""
+"""`gpuledger settle`: settles an object by hand, for ledgers without a watched cluster."""
 
 from typing import Annotated
 
@@ -37,9 +37,9 @@ async def settle(
 ) -> None:
     """Record the outcome of an object, by its uid.
 
-    persisted commits its hold, absent releases its hold, deleted releases all that it is charged.
-    `gpuledger holds` and `gpuledger holders` list the uids. A watched cluster settles by itself;
-    there, this is for emergencies, and the next recount corrects what is wrong.
+    persisted commits its hold, absent releases its hold, deleted releases its whole charge.
+    `gpuledger holds` and `gpuledger holders` list the uids. The service settles a watched cluster.
+    There this command is for emergencies, and the next recount corrects errors.
     """
     from gpuledger.changes import settle_object
     from gpuledger.cli.exit_codes import CommandError, Exit

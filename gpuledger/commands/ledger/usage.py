@@ -25,7 +25,7 @@ class BreakdownOption(StrEnum):
     NAMESPACE = "namespace"
 
 
-Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Print at most so many.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Most rows to print.")]
 
 _PLACE = (text("CLUSTER", "cluster"), text("NAMESPACE", "namespace"))
 
@@ -183,9 +183,9 @@ async def denials(
     limit: Limit = 100,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show who was denied what and why, newest first.
+    """Show denied requests and their reasons, newest first.
 
-    Denials are kept for some weeks only (setting denials_days).
+    Denials are stored for some weeks (setting denials_days).
     """
     from gpuledger.storage.views import ordered, times, viewing
     from projections.queries.denial_history import denials as ask
@@ -198,7 +198,7 @@ async def denials(
         rows, more = await ask(view, scope, limit=limit, since=begin, until=end)
     show_rows(rows, _DENIALS, output, "No denials found.")
     if more:
-        typer.echo("There are older ones: raise --limit.", err=True)
+        typer.echo("Older ones exist: raise --limit.", err=True)
 
 
 def _reason(row: Any) -> str:

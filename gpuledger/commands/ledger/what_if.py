@@ -25,9 +25,7 @@ _LIMITS = (
 
 Nodes = Annotated[
     list[str] | None,
-    typer.Option(
-        "--nodes", metavar="+COUNT=NODE", help="Add so many copies of a node; repeatable."
-    ),
+    typer.Option("--nodes", metavar="+COUNT=NODE", help="Add copies of a node; repeatable."),
 ]
 Without = Annotated[
     list[str] | None,
@@ -38,11 +36,11 @@ Limits = Annotated[
     typer.Option(
         "--limit",
         metavar="[NAMESPACE/]QUOTA:KEY=AMOUNT",
-        help="Have another limit in a quota; without a namespace, a universe quota.",
+        help="Change a limit of a quota; without a namespace, of a universe quota.",
     ),
 ]
 KeepTypes = Annotated[
-    bool, typer.Option("--keep-types", help="Hold pods to the type of card that they had.")
+    bool, typer.Option("--keep-types", help="Keep pods on the type of card that they had.")
 ]
 
 
@@ -70,11 +68,11 @@ async def what_if(
 ) -> None:
     """Replay recorded arrivals with other nodes or rules.
 
-    Pods that got cards in a range of the log arrive again in the same order and stay as long as
-    they did. RECORDED is the record; REPLAYED lets the extender choose with the settings of the
-    file and the environment; WHAT-IF with those of the command line, on the nodes and under the
-    limits given. Without --since, the stretch is the 24 hours before its end. All have every node
-    that was there in that time, for all of it.
+    Pods that got cards in a range of the log arrive again in the same order and stay for the same
+    time. RECORDED is the record; REPLAYED lets the extender choose with the settings of the file
+    and the environment; WHAT-IF with those of the command line, on the nodes and under the limits
+    given. Without --since, the stretch is the 24 hours before its end. All have every node that was
+    there in that time, for all of it.
 
     Limits of the replay: it leaves out pods that never got cards, because the log has no end for
     them. Pods arrive when they were placed, not when they were created. Their requests are read
@@ -102,7 +100,7 @@ async def what_if(
 def _show(found: "WhatIfReport") -> None:
     typer.echo(f"From {found.since} to {found.until}: {found.arrivals} arrivals.", err=True)
     if found.unbound:
-        typer.echo(f"{found.unbound} more got cards and were then not bound.", err=True)
+        typer.echo(f"{found.unbound} more got cards and were not bound.", err=True)
     columns = [
         TableColumn("", lambda row: row[0]),
         *(
@@ -117,7 +115,7 @@ def _show(found: "WhatIfReport") -> None:
 
 
 def _lines(scenarios: "list[Scenario]") -> list[tuple[str, list[str]]]:
-    """Return a line for each number, with what it is in each scenario."""
+    """Return a line for each number, with its value in each scenario."""
     outcomes = [one.outcome for one in scenarios]
     reasons = dict.fromkeys(reason for one in outcomes for reason in one.reasons)
     return [
@@ -146,6 +144,6 @@ def _used(name: str, uses: list[Any]) -> list[tuple[str, list[str]]]:
 
 
 def _part(amount: float, use: Any) -> str:
-    """Write an amount with the part of all that it is."""
+    """Write an amount with its percentage of the total."""
     shown = str(amount) if isinstance(amount, int) else f"{amount:.1f}"
     return f"{shown} ({amount / use.limit:.0%})" if use.limit else shown

@@ -50,7 +50,7 @@ def test_the_remedy_is_printed_and_the_status_is_a_denial(store: Path) -> None:
     shown = gpuledger("fit", "-f", "-", stdin=pod(8_002), store=store)
     assert shown.status == 4
     assert shown.out.splitlines()[1].split()[:3] == ["n1", "no", "0"]
-    assert "What would help: evict x/busy (8000 MiB) from n1" in shown.err
+    assert "Changes that would help: evict x/busy (8000 MiB) from n1" in shown.err
     assert "or ask for at most 8000 MiB of each card instead of 8002" in shown.err
 
 

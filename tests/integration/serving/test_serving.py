@@ -44,7 +44,9 @@ def test_an_ipv6_address_is_written_with_brackets() -> None:
 def test_a_taken_port_is_a_clear_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(http_server.ListenError, match=f"listen = {address}: the port is taken"):
+        with pytest.raises(
+            http_server.ListenError, match=f"listen = {address}: the port is in use"
+        ):
             http_server.bind(address)
 
 

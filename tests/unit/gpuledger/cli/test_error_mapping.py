@@ -22,8 +22,8 @@ def ended(error: Exception) -> CommandError:
     ("number", "remedy"),
     [
         (errno.ENOSPC, "make room"),
-        (errno.EACCES, "check who owns it"),
-        (errno.EROFS, "a place that can be written"),
+        (errno.EACCES, "check its owner"),
+        (errno.EROFS, "a writable place"),
         (errno.ENOTDIR, "a part of it is a file"),
     ],
 )

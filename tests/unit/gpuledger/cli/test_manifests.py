@@ -44,7 +44,7 @@ def test_one_object_is_read_however_it_is_written(content: bytes, tmp_path: Path
         (b"- a\n- b\n", "holds a list of 2: give one object"),
         (b'[{"kind": "Pod"}]', "holds a list of 1"),
         (b"kind: PodList\nitems: [1, 2, 3]\n", "holds a PodList of 3"),
-        (POD.encode() + b"---\n" + POD.encode(), "holds 2 documents: give one"),
+        (POD.encode() + b"---\n" + POD.encode(), "holds 2 documents, separated by ---: give one"),
         (b"some words", "holds no object, but plain text"),
         (b"5", "holds no object"),
         (b"a: b: c\n", "line 1, column 5: mapping values are not allowed here"),

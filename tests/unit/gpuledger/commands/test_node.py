@@ -71,7 +71,7 @@ async def test_a_node_is_shown_as_the_agent_tells_it(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "said"), [(404, "", "answers 404"), (200, "{}", "does not answer as")]
+    ("status", "body", "said"), [(404, "", "answers 404"), (200, "{}", "is not a node's agent")]
 )
 async def test_who_is_no_agent_is_told(status: int, body: str, said: str) -> None:
     async with answering(status, body) as url:
@@ -83,7 +83,7 @@ async def test_who_is_no_agent_is_told(status: int, body: str, said: str) -> Non
 @pytest.mark.parametrize("body", ["hello", "[" * 100_000])
 async def test_who_is_no_agent_is_told_to_programs_too(body: str) -> None:
     async with answering(200, body) as url:
-        with pytest.raises(CommandError, match="does not answer as") as stop:
+        with pytest.raises(CommandError, match="is not a node's agent") as stop:
             await node_top.watch(url, 1.0, Format.JSON, COLUMNS, once=True)
     assert stop.value.status is Exit.FAILED
 

@@ -48,7 +48,7 @@ def test_an_import_prints_the_whole_setting_with_what_it_has_already() -> None:
         f"HAMi writes as {SCHEDULER.user} (Deployment gpu/scheduler).",
         f"HAMi writes as {PLUGIN.user} (DaemonSet gpu/plugin).",
         f"Not HAMi's: {COPY.user} (Deployment team/copy) may not patch all pods and nodes.",
-        "The webhooks refuse what HAMi writes until the settings have this line:",
+        "The webhooks refuse HAMi's annotations until the settings have:",
         line,
     ]
 
@@ -60,7 +60,7 @@ def test_an_import_names_a_scheduler_of_another_name() -> None:
     found = with_accounts(trusted, NOTHING, HamiAccounts((replace(SCHEDULER, scheduler="theirs"),)))
     assert found.settings == ('card_schedulers = ["mine", "theirs"]',)
     assert account_lines(HamiAccounts((SCHEDULER,)), found.settings)[1:] == [
-        "The webhooks take HAMi's scheduler for one without cards until they have:",
+        "The webhooks ignore HAMi's scheduler until the settings have:",
         *found.settings,
     ]
 
@@ -70,7 +70,7 @@ def test_an_import_prints_no_setting_where_all_are_trusted() -> None:
     found = with_accounts(Settings(), NOTHING, HamiAccounts((usual,)))
     assert found.settings == ()
     assert account_lines(found.accounts or HamiAccounts(), ())[-1] == (
-        "The webhooks let these accounts write."
+        "The webhooks trust these accounts."
     )
 
 
@@ -79,7 +79,7 @@ def test_an_import_says_what_it_did_not_look_at() -> None:
     assert said == [
         "No HAMi was found: no Deployment or DaemonSet with its labels or image has its rights.",
         "Not HAMi's, without these rights: 3 more accounts.",
-        "Not asked about: 7 more accounts of workloads that look like HAMi's.",
+        "Not checked: 7 more accounts of workloads similar to HAMi's.",
     ]
 
 
