@@ -1,4 +1,4 @@
-"""What installs agents is valid, and agrees with the service, the log and the agent itself."""
+"""The manifests of agents are valid and agree with the service, the log and the agent."""
 
 from typing import Final
 
@@ -46,7 +46,7 @@ def test_everything_in_the_folder_is_applied() -> None:
     assert {path.name for path in EVICT.path.iterdir()} == {"access.yaml", "kustomization.yaml"}
 
 
-def test_the_agent_reads_the_log_of_the_service_as_somebody_else() -> None:
+def test_agent_reads_the_log_as_another_user_than_the_service() -> None:
     environment = {"GPULEDGER_NATS_PASSWORD": "secret"}
     agent = setting_sources.load({}, environment, str(AGENT.path / "agent.toml")).settings
     service = setting_sources.load({}, {}, str(DEPLOY / "gpuledger.toml")).settings
@@ -100,7 +100,7 @@ def test_nodes_read_no_secret_of_the_service() -> None:
     assert source["valueFrom"] == {"secretKeyRef": {"name": NAME, "key": "password"}}
 
 
-def test_what_concerns_nodes_is_in_their_namespace_and_the_log_hears_it() -> None:
+def test_agent_objects_are_in_their_namespace_and_reach_the_log() -> None:
     spaces = {one["metadata"].get("namespace", SPACE) for one in AGENT.manifests}
     assert spaces == {SPACE, "gpuledger-system"}
     policy = AGENT.found("NetworkPolicy/gpuledger-nats-agents")
@@ -142,7 +142,7 @@ def test_the_agent_is_confined_to_what_it_needs() -> None:
     assert verbs == {"get", "patch", "create"}
 
 
-def test_only_what_mounts_slots_is_privileged_and_it_ends_before_the_agent_starts() -> None:
+def test_only_the_init_container_that_mounts_slots_is_privileged() -> None:
     library, slots = pod()["spec"]["initContainers"]
     assert slots["securityContext"]["privileged"]
     assert "restartPolicy" not in slots
@@ -155,7 +155,7 @@ def test_only_what_mounts_slots_is_privileged_and_it_ends_before_the_agent_start
     assert state["mountPropagation"] == "HostToContainer"
 
 
-def test_only_who_is_told_to_evict_may() -> None:
+def test_only_agents_that_evict_may_evict() -> None:
     def who_may(manifests: list[Manifest]) -> list[str]:
         rules = [(one, rule) for one in manifests for rule in one.get("rules", ())]
         return [name_of(one) for one, rule in rules if "pods/eviction" in rule["resources"]]
@@ -177,7 +177,7 @@ def test_every_policy_is_bound_and_about_the_agents_account(manifests: list[Mani
         assert f'"system:serviceaccount:{SPACE}:{NAME}"' in condition["expression"]
 
 
-def test_only_namespaces_that_are_named_so_read_what_agents_show() -> None:
+def test_only_labelled_namespaces_reach_agents() -> None:
     policy = AGENT.found(f"NetworkPolicy/{NAME}")
     assert policy["metadata"]["namespace"] == SPACE
     assert (

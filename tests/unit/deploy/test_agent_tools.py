@@ -1,4 +1,4 @@
-"""What people type in an agent's pod finds there what it needs, without options."""
+"""Commands in an agent's pod work without options."""
 
 import inspect
 from pathlib import Path

@@ -57,7 +57,7 @@ def test_every_package_is_sent_to_the_build() -> None:
     assert {f"!{one}" for one in (*wanted, *PROJECT["project"]["license-files"])} <= set(ignored)
 
 
-def test_the_image_runs_as_nobody_in_particular() -> None:
+def test_image_runs_as_an_unprivileged_user() -> None:
     lines = DOCKERFILE.read_text().splitlines()
     last = len(lines) - lines[::-1].index("FROM python:3.11-slim")
     assert "USER 65532:65532" in lines[last:]

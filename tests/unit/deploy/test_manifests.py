@@ -38,7 +38,7 @@ PREEMPTION: Final = DEPLOY / "preemption"
 """Applied by itself, where pods are evicted for others; see test_scheduler_manifests."""
 
 NETWORK: Final = DEPLOY / "network"
-"""Applied by itself, with addresses of one's own."""
+"""Applied separately, with the user's addresses."""
 
 FILES: Final = sorted(
     path
@@ -48,7 +48,7 @@ FILES: Final = sorted(
 )
 KINDS: Final = sorted((ROOT / "webhook" / "kinds" / "builtin").glob("*.yaml"))
 OWN_SECONDS: Final = 3
-"""What the service takes at its end beside draining; see `DRAIN_SECONDS`."""
+"""Time of the service's end besides draining; see `DRAIN_SECONDS`."""
 
 GIB: Final = 1024**3
 
@@ -80,9 +80,9 @@ WORKLOADS: Final = (SERVICE, LOG)
 
 @pytest.fixture
 def settings() -> Settings:
-    """What the service would be started with: the shipped file, and the Deployment's environment.
+    """Return the settings of the shipped file and of the Deployment's environment.
 
-    A variable that is no setting is an error of the loading itself.
+    Loading fails for a variable that is not a setting.
     """
     container = container_of(SERVICE)
     environment = {one["name"]: one.get("value", "secret") for one in container["env"]}
@@ -278,7 +278,7 @@ def granted() -> dict[tuple[str, str], set[str]]:
 
 
 @pytest.mark.parametrize("file", KINDS, ids=lambda file: file.stem)
-def test_the_service_may_read_every_kind_that_it_knows(file: Path) -> None:
+def test_service_may_read_every_built_in_kind(file: Path) -> None:
     [kind] = documents(file)
     assert granted()[kind["group"], kind["resource"]] == {"get", "list", "watch"}
 
@@ -303,7 +303,7 @@ def test_no_rule_grants_everything_of_anything() -> None:
             assert "delete" not in words
 
 
-def test_every_setting_of_the_shipped_file_says_what_it_is_for() -> None:
+def test_every_setting_of_the_shipped_file_has_a_comment() -> None:
     text = (DEPLOY / "gpuledger.toml").read_text()
     assert set(tomllib.loads(text)) <= set(Settings.__struct_fields__)
     assert text.count("\n# ") > 5

@@ -1,4 +1,4 @@
-"""What installs a scheduler is valid, and agrees with what installs the service."""
+"""The manifests of the scheduler are valid and agree with those of the service."""
 
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,7 @@ def told(file: str) -> str:
 
 @pytest.fixture
 def configuration() -> Manifest:
-    """What kube-scheduler is told."""
+    """The configuration of kube-scheduler."""
     read: Manifest = yaml.safe_load(told("scheduler.yaml"))
     return read
 
@@ -43,7 +43,7 @@ def settings_in(path: Path) -> Settings:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """What the extender is told."""
+    """The settings of the extender."""
     file = tmp_path / "extender.toml"
     file.write_text(told("extender.toml"))
     return settings_in(file)
@@ -120,7 +120,7 @@ def test_the_scheduler_looks_at_every_node_and_leaves_cards_alone(
 
 
 def printed(*options: str) -> Manifest:
-    """Return what the command prints for a scheduler's configuration."""
+    """Return the command's output for a scheduler's configuration."""
     shown = CliRunner().invoke(build(), ["scheduler", "resources", *options])
     assert shown.exit_code == 0, shown.output
     read: Manifest = yaml.safe_load(shown.stdout)

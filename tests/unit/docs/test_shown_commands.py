@@ -1,4 +1,4 @@
-"""What the pages tell their readers to type is understood: nothing of it is run here."""
+"""The commands of the pages are valid; none is run here."""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""The page about universe quotas tells what the core decides, in two clusters."""
+"""The page about universe quotas agrees with the core's decisions, in two clusters."""
 
 import re
 from pathlib import Path
@@ -60,13 +60,13 @@ def used(state: State) -> int:
     return state.used[line]
 
 
-def test_the_denial_is_what_the_page_says() -> None:
+def test_denial_equals_the_text_of_the_page() -> None:
     denial = decide(as_the_page_begins(), deployment("east/speech", "third", 64_000))
     assert isinstance(denial, Denial)
     assert sentence(denial) == marked("denied", "text")
 
 
-def test_a_label_moves_usage_as_the_page_says() -> None:
+def test_label_moves_usage_as_in_the_page() -> None:
     state = as_the_page_begins()
     assert used(state) == 112_000
     apply(state, described("west/other", RESEARCH))

@@ -1,4 +1,4 @@
-"""What the pages about workloads work out by hand is what the core decides.
+"""The examples of the pages about workloads agree with the core's decisions.
 
 A page marks its examples by comments: `workload: NAME` before an object, `envelope: NAME` before
 amounts, and `denied: STEPS` before the denial that the last step ends in. The first step
@@ -131,13 +131,15 @@ def found_in(pattern: re.Pattern[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("page", "name", "amounts"), found_in(ENVELOPE))
-def test_an_envelope_is_what_the_page_says(page: Path, name: str, amounts: str) -> None:
+def test_envelope_equals_the_amounts_of_the_page(page: Path, name: str, amounts: str) -> None:
     written = {key: int(amount) for key, amount in re.findall(r"`([^`]+)`\s(\d+)", amounts)}
     assert written == Example(page).envelope(name)
 
 
 @pytest.mark.parametrize(("page", "steps", "text"), found_in(DENIED))
-def test_a_denial_is_what_the_page_says(page: Path, steps: str, text: str) -> None:
+def test_denial_of_a_workload_equals_the_text_of_the_page(
+    page: Path, steps: str, text: str
+) -> None:
     denial = Example(page).story(steps)
     assert denial is not None
     assert text == sentence(denial)

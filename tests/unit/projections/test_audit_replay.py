@@ -1,4 +1,4 @@
-"""Audit: the log told event by event, and the log checked from end to end."""
+"""Audit: the log listed event by event, and verified from end to end."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def state_at(position: int) -> State:
     return state
 
 
-async def test_every_event_is_told_once_and_in_order() -> None:
+async def test_every_event_is_listed_once_in_order() -> None:
     lines = await told(log_of(PAYLOADS))
     expected = [
         (position, type(item.event).__name__)
@@ -38,7 +38,7 @@ async def test_every_event_is_told_once_and_in_order() -> None:
     assert [(line["position"], line["type"]) for line in lines] == expected
 
 
-async def test_the_last_balance_told_of_an_account_is_its_balance() -> None:
+async def test_last_listed_balance_of_an_account_is_its_balance() -> None:
     state, balances = state_at(len(PAYLOADS)), {}
     for line in await told(log_of(PAYLOADS)):
         if line["account"]:
@@ -59,14 +59,14 @@ async def test_a_line_has_what_auditors_ask_for() -> None:
     assert line["cause"]
 
 
-async def test_a_namespace_is_told_without_the_others() -> None:
+async def test_namespace_is_listed_without_the_others() -> None:
     everything = await told(log_of(PAYLOADS))
     red = await told(log_of(PAYLOADS), QueryScope("red"))
     assert red == [line for line in everything if line["namespace"] == "red"]
     assert await told(log_of(PAYLOADS), QueryScope("red", "c2")) == []
 
 
-async def test_positions_and_times_bound_what_is_told() -> None:
+async def test_positions_and_times_bound_the_listed_events() -> None:
     everything = await told(log_of(PAYLOADS))
     wanted = [line for line in everything if 10 <= line["position"] <= 20]
     assert await told(log_of(PAYLOADS), first=10, last=20) == wanted
@@ -103,7 +103,7 @@ async def test_a_changed_record_is_named() -> None:
     assert "position 5" in str(report.problem)
 
 
-async def test_a_record_sealed_anew_is_named() -> None:
+async def test_record_that_was_sealed_again_is_named() -> None:
     payloads = list(PAYLOADS)
     record, _ = records.decode(payloads[4])
     forged = records.Record(5, record.time + 1, "x", "n", record.previous, 1, record.items)

@@ -66,7 +66,7 @@ async def test_a_root_without_pods_is_charged_its_envelope(path: Path) -> None:
     assert found["pods/alone"].envelope == {}
 
 
-async def test_a_root_is_charged_the_larger_of_its_envelope_and_of_what_its_pods_take(
+async def test_root_is_charged_the_larger_of_envelope_and_pods(
     path: Path,
 ) -> None:
     async with viewing(path) as view:
@@ -113,7 +113,7 @@ async def test_pages_of_the_pods_of_one_root_are_the_whole(path: Path) -> None:
     assert pages == ["pods/web-1", "pods/web-2", "pods/web-3"]
 
 
-async def test_a_hold_tells_which_root_it_will_draw_from(path: Path) -> None:
+async def test_hold_has_the_root_from_which_it_will_draw(path: Path) -> None:
     async with viewing(path) as view:
         rows, _ = await holds(view, 4, EVERYTHING, limit=10)
     assert {one.key: one.root for one in rows} == {"pods/alone": "", "pods/web-2": WEB}

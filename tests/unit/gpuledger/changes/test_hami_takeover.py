@@ -1,4 +1,4 @@
-"""What an import would bring can be looked at before there is a ledger, and makes none."""
+"""A dry import works without a ledger and creates none."""
 
 from pathlib import Path
 

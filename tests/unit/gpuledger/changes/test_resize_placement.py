@@ -1,4 +1,4 @@
-"""What a resize makes of a pod's containers."""
+"""The effect of a resize on a pod's containers."""
 
 import pytest
 

@@ -44,7 +44,7 @@ def test_an_error_of_the_operating_system_names_the_file_and_the_remedy(
         (Untrusted("NATS at x: no connection"), "check the CA"),
     ],
 )
-def test_who_cannot_connect_is_told_what_to_check(error: Exception, remedy: str) -> None:
+def test_connection_error_has_a_remedy(error: Exception, remedy: str) -> None:
     stop = ended(error)
     assert stop.status is Exit.UNREACHABLE
     assert remedy in str(stop)
@@ -58,7 +58,7 @@ def test_numbers_of_errors_and_lines_of_libraries_are_left_out() -> None:
     assert "no connection; Name or service not known;" in str(ended(Unreachable(inner)))
 
 
-def test_an_error_without_words_says_at_least_what_it_is() -> None:
+def test_error_without_a_message_has_at_least_its_kind() -> None:
     assert plainly(TimeoutError()) == "TimeoutError"
     assert "too long" in str(ended(TimeoutError()))
 

@@ -1,4 +1,4 @@
-"""Every command says what it does and shows how it is used."""
+"""Every command has a description and examples."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -72,7 +72,7 @@ def test_help_has_a_summary_that_fits_a_line_and_examples(
 
 
 @pytest.mark.parametrize(("path", "command"), ALL, ids=[" ".join(path) for path, _ in ALL])
-def test_every_option_and_argument_says_what_it_is(
+def test_every_option_and_argument_has_a_help_text(
     path: tuple[str, ...], command: typer.core.TyperCommand
 ) -> None:
     for parameter in command.params:

@@ -1,4 +1,4 @@
-"""Files that commands are given: one object as JSON or YAML, or a sentence that says why not."""
+"""Files given to commands: one object as JSON or YAML, or an error."""
 
 import io
 import json
@@ -56,7 +56,7 @@ def test_one_object_is_read_however_it_is_written(content: bytes, tmp_path: Path
         (b"x" * 20_000, "more than 10000 bytes"),
     ],
 )
-def test_what_is_no_single_object_is_refused_in_one_line(
+def test_file_without_a_single_object_is_refused_in_one_line(
     content: bytes, said: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "pod.yaml"

@@ -19,7 +19,7 @@ APP = build()
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with files that are no use to any command."""
+    """A directory with files that no command can use."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_text("kind: Pod\n")
     (tmp_path / "empty").touch()
@@ -114,7 +114,7 @@ def test_the_version_is_an_option_too() -> None:
         ("fit -f binary", "binary is neither JSON nor YAML"),
     ],
 )
-def test_wrong_usage_is_told_with_what_to_write(line: str, said: str) -> None:
+def test_wrong_usage_is_reported_with_its_remedy(line: str, said: str) -> None:
     found = run(line)
     assert (found.exit_code, found.stdout) == (Exit.USAGE, "")
     assert said in " ".join(found.stderr.split())
@@ -164,7 +164,7 @@ def test_names_of_options_of_time_before_are_understood() -> None:
 
 
 @pytest.mark.parametrize("line", ["--help", "version", "usage --help"])
-def test_a_full_disk_is_no_traceback(line: str) -> None:
+def test_full_disk_prints_no_traceback(line: str) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "gpuledger", *line.split()],

@@ -10,7 +10,7 @@ from gpuledger.cli.output import Format, RowStream, amounts, flag, number, show_
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What is printed."""
+    """The output."""
 
     name: str
     used: int

@@ -64,7 +64,7 @@ async def test_a_node_is_shown_as_a_table(capsys: pytest.CaptureFixture[str]) ->
     assert line.split() == ["team", "p", "main", "GPU-0", "7/100", "-", "12/30", "2"]
 
 
-async def test_a_node_is_shown_as_the_agent_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_node_is_shown_as_its_agent_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
     async with answering(200, json.dumps(VIEW)) as url:
         await node_top.watch(url, 1.0, Format.JSON, COLUMNS, once=False)
     assert json.loads(capsys.readouterr().out) == VIEW
@@ -73,7 +73,7 @@ async def test_a_node_is_shown_as_the_agent_tells_it(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("status", "body", "said"), [(404, "", "answers 404"), (200, "{}", "is not a node's agent")]
 )
-async def test_who_is_no_agent_is_told(status: int, body: str, said: str) -> None:
+async def test_other_program_than_an_agent_is_reported(status: int, body: str, said: str) -> None:
     async with answering(status, body) as url:
         with pytest.raises(CommandError, match=said) as stop:
             await node_top.watch(url, 1.0, Format.TABLE, COLUMNS, once=True)
@@ -81,7 +81,7 @@ async def test_who_is_no_agent_is_told(status: int, body: str, said: str) -> Non
 
 
 @pytest.mark.parametrize("body", ["hello", "[" * 100_000])
-async def test_who_is_no_agent_is_told_to_programs_too(body: str) -> None:
+async def test_other_program_than_an_agent_is_reported_with_json(body: str) -> None:
     async with answering(200, body) as url:
         with pytest.raises(CommandError, match="is not a node's agent") as stop:
             await node_top.watch(url, 1.0, Format.JSON, COLUMNS, once=True)
@@ -114,7 +114,7 @@ async def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch)
         ("http://[::", Exit.USAGE),
     ],
 )
-async def test_an_agent_that_is_not_there_is_told(agent: str, status: Exit) -> None:
+async def test_absent_agent_is_reported(agent: str, status: Exit) -> None:
     with pytest.raises(CommandError, match="--agent") as stop:
         await node_top.watch(agent, 1.0, Format.TABLE, COLUMNS, once=True)
     assert stop.value.status is status
@@ -139,7 +139,7 @@ def test_a_library_that_is_not_there_fails() -> None:
     assert "make native" in check.detail
 
 
-def test_a_file_that_is_no_library_fails(tmp_path: Path) -> None:
+def test_selftest_fails_for_a_file_that_is_not_a_library(tmp_path: Path) -> None:
     (tmp_path / "libvgpu.so").write_bytes(b"\x7fELF")
     (tmp_path / "libvgpu.so").chmod(stat.S_IRWXU)
     [check] = self_test.checks(tmp_path / "libvgpu.so", "libcuda.so.1")
@@ -175,7 +175,7 @@ def test_without_a_driver_limits_are_unchecked() -> None:
 
 
 def test_a_library_that_limits_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver in the place of the library, so that nothing stands between."""
+    """The driver instead of the library, so that no limit applies."""
     driver = built() / "stub" / "libcuda.so.1"
     monkeypatch.setattr(self_test, "EXPORTS", ("cuMemAlloc_v2",))
     found = {one.name: one for one in self_test.checks(driver, str(driver))}

@@ -58,7 +58,7 @@ UNANSWERED = answer("d", CreationOutcome.UNANSWERED, asked=True)
 
 
 def broken(check: Any, *arguments: Any) -> str:
-    """Return what a claim says that has to break."""
+    """Return the message of a claim that must fail."""
     with pytest.raises(FailedClaim) as caught:
         check(*arguments)
     return str(caught.value)
@@ -155,6 +155,6 @@ def test_a_log_that_is_not_intact_or_ends_early_is_found() -> None:
     )
 
 
-def test_another_exit_status_than_zero_is_no_clean_end() -> None:
+def test_end_is_clean_only_with_exit_status_zero() -> None:
     assert checks.ended_cleanly(0)
     assert "-9" in broken(checks.ended_cleanly, -9)

@@ -59,7 +59,7 @@ def test_a_generated_name_is_unknown_until_the_validating_review() -> None:
     assert "uid" not in request["object"]["metadata"]
 
 
-def test_a_repeated_request_keeps_a_given_name_and_generates_others_anew() -> None:
+def test_repeated_request_keeps_a_given_name_and_generates_others() -> None:
     requests = CreationFactory(RECORDINGS)
     for creation in requests.make(len(RECORDINGS), ["research"]):
         again = requests.again(creation)

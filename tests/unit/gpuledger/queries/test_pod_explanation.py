@@ -1,4 +1,4 @@
-"""What the command `explain` reads before it asks the ledger."""
+"""The input of the command `explain`."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
         ("!!python/object/apply:os.system [id]", "neither JSON nor YAML"),
     ],
 )
-async def test_yaml_that_is_no_manifest_is_refused_by_its_file(
+async def test_yaml_without_a_manifest_is_refused_with_its_file(
     content: str, said: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "pod.yaml"

@@ -86,7 +86,7 @@ async def test_nodes_that_fit_come_first_with_the_cards_that_would_be_taken(fit:
     assert one.changes == []
 
 
-async def test_cards_say_what_is_free_and_how_much_is_missing(fit: Fitting) -> None:
+async def test_cards_have_free_and_missing_amounts(fit: Fitting) -> None:
     found = await fit(pod(gpu=1, memory=8_002))
     (one,) = found.pods
     of_n1 = next(node for node in one.nodes if node.node == "n1")
@@ -97,7 +97,7 @@ async def test_cards_say_what_is_free_and_how_much_is_missing(fit: Fitting) -> N
     assert not found.fits
 
 
-async def test_the_fewest_pods_that_could_leave_and_the_least_change_are_told(fit: Fitting) -> None:
+async def test_fewest_victims_and_least_change_are_reported(fit: Fitting) -> None:
     (one,) = (await fit(pod(gpu=1, memory=8_002))).pods
     texts = [change.text for change in one.changes]
     assert texts == [
@@ -106,7 +106,7 @@ async def test_the_fewest_pods_that_could_leave_and_the_least_change_are_told(fi
     ]
 
 
-async def test_several_pods_leave_where_one_is_not_enough_and_none_in_vain(fit: Fitting) -> None:
+async def test_several_victims_are_chosen_only_when_one_is_not_enough(fit: Fitting) -> None:
     (one,) = (await fit(pod(gpu=2, memory=10_000))).pods
     of_n1 = next(node for node in one.nodes if node.node == "n1")
     assert {victim.pod for victim in of_n1.evict} == {"small", "large"}
@@ -114,7 +114,7 @@ async def test_several_pods_leave_where_one_is_not_enough_and_none_in_vain(fit: 
     assert kinds == {"evict": (0, 0), "memory": (10_000, 7_000)}
 
 
-async def test_the_largest_amount_that_fits_is_told(fit: Fitting) -> None:
+async def test_largest_fitting_amount_is_reported(fit: Fitting) -> None:
     """Of all nodes, n2 has 4,000 MiB and 10 % left, and n1 has enough cores for no less memory."""
     (one,) = (await fit(pod({"nvidia.com/use-gputype": "T4"}, gpu=1, memory=1_000, cores=45))).pods
     assert {change.what: change.then for change in one.changes}["cores"] == 10
@@ -143,7 +143,7 @@ async def test_another_type_is_a_change_where_it_helps(fit: Fitting) -> None:
     assert "accept cards of any type: it would fit on n1" in texts
 
 
-async def test_who_asks_for_a_whole_card_hears_what_part_of_one_is_free(fit: Fitting) -> None:
+async def test_request_for_a_whole_card_reports_the_free_part_of_one(fit: Fitting) -> None:
     found = await fit(pod(gpu=1), worst_card_memory=16_000)
     changes = {change.what: change for change in found.pods[0].changes}
     assert changes["percentage"].then == 50
@@ -214,6 +214,6 @@ async def test_what_makes_no_pods_is_refused_by_its_file(
     assert stopped.value.status is Exit.USAGE
 
 
-async def test_what_cannot_be_understood_is_told_with_its_field(fit: Fitting) -> None:
+async def test_invalid_request_is_reported_with_its_field(fit: Fitting) -> None:
     with pytest.raises(CommandError, match="scheduler-policy"):
         await fit(pod({"hami.io/gpu-scheduler-policy": "best"}, gpu=1, memory=1))

@@ -1,4 +1,4 @@
-"""What the follower tells, and what the replica makes of it."""
+"""Messages of the follower, and their effect on the replica."""
 
 import time
 

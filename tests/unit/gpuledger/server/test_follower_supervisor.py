@@ -12,7 +12,7 @@ from gpuledger.wiring import service_parts
 from ledger.runtime.settings.settings import Settings
 
 
-async def test_a_follower_that_ran_steadily_is_started_again_after_the_short_pause(
+async def test_follower_restarts_after_the_short_pause_when_it_ran_steadily(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(follower_supervisor, "AGAIN_SECONDS", 0.001)

@@ -1,4 +1,4 @@
-"""What readiness says of settlement, which fails silently if nobody looks."""
+"""Readiness reports settlement, whose failure has no other effect at first."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,9 @@ from gpuledger.server.readiness_checks import ReadinessChecks
 @pytest.mark.parametrize(
     ("owner", "warned"), [("host-1-abc", False), (None, True)], ids=["held", "lapsed"]
 )
-def test_a_cluster_that_nobody_settles_is_warned_of(owner: str | None, warned: bool) -> None:
+def test_readiness_warns_when_no_replica_settles_the_cluster(
+    owner: str | None, warned: bool
+) -> None:
     parts: Any = SimpleNamespace(
         _replica=SimpleNamespace(settler=SimpleNamespace(owner=owner)),
         _settings=SimpleNamespace(cluster="east-1"),

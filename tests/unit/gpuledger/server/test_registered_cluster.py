@@ -1,4 +1,4 @@
-"""What a service does before its cluster is known under its name."""
+"""The service before its cluster is registered by its name."""
 
 import asyncio
 from typing import Any
@@ -75,7 +75,7 @@ async def test_webhooks_are_registered_for_a_cluster_that_has_its_name(registere
         one = service(writer)
         task = asyncio.create_task(one.run(b""))
         async with asyncio.timeout(30):
-            while not registered:  # noqa: ASYNC110 - told by a list
+            while not registered:  # noqa: ASYNC110 - a list has no event
                 await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -83,7 +83,7 @@ async def test_webhooks_are_registered_for_a_cluster_that_has_its_name(registere
         assert isinstance(await one.ledger.submit(RESERVE), Accepted)
 
 
-async def test_a_cluster_under_the_name_of_another_registers_no_webhook_and_charges_nothing(
+async def test_cluster_with_a_taken_name_registers_and_charges_nothing(
     registered,
 ):
     async with running(MemoryStore()) as writer:

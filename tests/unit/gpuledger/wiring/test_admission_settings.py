@@ -56,7 +56,7 @@ def test_further_identities_stand_beside_the_usual_ones() -> None:
     assert found.controllers == (*usual.controllers, "ada", "system:serviceaccount:a:b")
 
 
-def test_an_identity_for_a_kind_that_nobody_knows_stops_the_start() -> None:
+def test_identity_for_an_unknown_kind_stops_the_start() -> None:
     with pytest.raises(CommandError, match=r"widgets\.example\.com is not a known kind") as stopped:
         service_parts.kind_catalog(Settings(controller_identities=("widgets.example.com=ada",)))
     assert stopped.value.status is Exit.USAGE

@@ -39,7 +39,7 @@ def test_factor_and_defaults_are_nvidias_alone() -> None:
         ({"default_count": 2}, "defaultCount"),
     ],
 )
-def test_factor_and_defaults_are_refused_beside_an_entry_that_replaces_nvidia(
+def test_nvidia_settings_are_refused_when_a_file_replaces_nvidia(
     tmp_path: Path, setting: dict[str, int], field: str
 ) -> None:
     path = tmp_path / "vendors.yaml"
@@ -50,7 +50,7 @@ def test_factor_and_defaults_are_refused_beside_an_entry_that_replaces_nvidia(
     service_parts.demand_rules(Settings(vendors_file=str(path), **setting))  # type: ignore[arg-type]
 
 
-def test_a_priority_is_no_resource_that_is_charged(tmp_path: Path) -> None:
+def test_priority_is_not_a_charged_resource(tmp_path: Path) -> None:
     """A scheduler would look for none of them on nodes."""
     path = tmp_path / "vendors.yaml"
     path.write_text("- {name: acme, count: acme.example/npu, priority: nvidia.com/gpu}\n")
@@ -90,7 +90,7 @@ def test_what_cannot_be_used_ends_the_start_with_what_to_write(
     assert stopped.value.status is Exit.USAGE
 
 
-def test_the_webhooks_are_asked_about_every_resource_of_cards_and_what_is_managed_besides() -> None:
+def test_webhooks_review_all_card_and_managed_resources() -> None:
     settings = Settings(vendors=("nvidia", "biren"), managed_resources=("cpu", "nvidia.com/gpu"))
     assert service_parts.reviewed_resources(settings) == (
         *NVIDIA.names(),

@@ -1,4 +1,4 @@
-"""Who is trusted by the settings, and what an import advises about HAMi's accounts."""
+"""Trusted identities of the settings, and an import's advice about HAMi's accounts."""
 
 import tomllib
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_an_import_prints_no_setting_where_all_are_trusted() -> None:
     )
 
 
-def test_an_import_says_what_it_did_not_look_at() -> None:
+def test_import_reports_unchecked_accounts() -> None:
     said = account_lines(HamiAccounts(unproven_more=3, unasked=7), ())
     assert said == [
         "No HAMi was found: no Deployment or DaemonSet with its labels or image has its rights.",
@@ -83,7 +83,7 @@ def test_an_import_says_what_it_did_not_look_at() -> None:
     ]
 
 
-def test_an_import_that_may_not_look_for_accounts_says_so() -> None:
+def test_import_reports_when_it_may_not_list_accounts() -> None:
     problem = ImportProblem("accounts", "of HAMi", "403")
     found = with_accounts(Settings(), NOTHING, problem)
     assert (found.problems, found.accounts, found.settings) == ((problem,), None, ())

@@ -1,4 +1,4 @@
-"""What tests of tables of public names have in common."""
+"""Fixtures of the tests of public names."""
 
 from pathlib import Path
 

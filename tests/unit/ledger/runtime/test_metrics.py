@@ -116,7 +116,7 @@ async def test_collectors_of_others_are_refreshed_and_exposed() -> None:
     assert "gpuledger_quota_used 1.0" in (await scrape(metrics, refresh=[usage.refresh])).text
 
 
-async def test_the_many_lines_of_others_hold_up_nobody() -> None:
+async def test_other_collectors_do_not_block_the_event_loop() -> None:
     asked_in: list[threading.Thread] = []
 
     class Usage(Collector):
@@ -149,7 +149,7 @@ async def test_the_format_is_the_one_asked_for(accept: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_every_metric_is_set_by_somebody(metric: Metric, product: str) -> None:
+def test_every_metric_is_set(metric: Metric, product: str) -> None:
     assert f'"{metric.name}"' in product
 
 

@@ -20,7 +20,7 @@ ACCOUNT = "quota/c1/red/main"
 
 
 def story() -> list[bytes]:
-    """Limits; three pods reserved; one persisted; one deleted; two that nobody asked for.
+    """Limits; three pods reserved; one persisted; one deleted; two without a reservation.
 
     A record and a second for each.
     """
@@ -78,7 +78,7 @@ async def test_usage_is_a_list_of_lines_with_the_numbers_of_a_quota(
     ]
 
 
-async def test_answers_tell_as_of_which_record_they_are(client: httpx2.AsyncClient) -> None:
+async def test_answers_have_the_position_of_their_record(client: httpx2.AsyncClient) -> None:
     now = await client.get("/v1/usage")
     assert now.headers["Gpuledger-Position"] == now.headers["Gpuledger-Head"] == "5"
     then = await client.get("/v1/usage", params={"at": "2"})
@@ -110,7 +110,7 @@ async def test_before_the_first_record_there_is_nothing(client: httpx2.AsyncClie
     assert await get(client, "/v1/holders", at="0") == []
 
 
-async def test_a_cluster_or_namespace_that_nobody_named_has_nothing(
+async def test_unknown_cluster_or_namespace_has_no_rows(
     client: httpx2.AsyncClient,
 ) -> None:
     assert await get(client, "/v1/usage", namespace="green") == []
@@ -119,7 +119,7 @@ async def test_a_cluster_or_namespace_that_nobody_named_has_nothing(
     assert await get(client, "/v1/events", namespace="green") == []
 
 
-async def test_holders_tell_what_is_committed_and_what_is_only_reserved(
+async def test_holders_distinguish_committed_and_reserved_amounts(
     client: httpx2.AsyncClient,
 ) -> None:
     holders = await get(client, "/v1/holders", namespace="red", at="3")
@@ -139,7 +139,7 @@ async def test_holds_are_the_attempts_that_are_not_settled(client: httpx2.AsyncC
     ]
 
 
-async def test_events_tell_who_did_what_and_why(client: httpx2.AsyncClient) -> None:
+async def test_events_have_actor_type_and_cause(client: httpx2.AsyncClient) -> None:
     events = await get(client, "/v1/events", namespace="red")
     assert [(one["position"], one["type"], one["key"]) for one in events] == [
         (1, "LimitSet", ACCOUNT),
@@ -180,12 +180,12 @@ async def test_usage_of_one_quota_and_by_cluster_or_namespace(client: httpx2.Asy
     assert await get(client, "/v1/usage", by="cluster") == []
 
 
-async def test_pods_of_a_root_that_nobody_named_are_none(client: httpx2.AsyncClient) -> None:
+async def test_unknown_root_has_no_pods(client: httpx2.AsyncClient) -> None:
     assert len(await get(client, "/v1/holders", namespace="red", pods="true")) == 2
     assert await get(client, "/v1/holders", root="deployments.apps/web") == []
 
 
-async def test_corrections_are_told_with_where_to_go_on(client: httpx2.AsyncClient) -> None:
+async def test_corrections_have_the_place_of_the_next_page(client: httpx2.AsyncClient) -> None:
     whole = await get(client, "/v1/drift", namespace="blue")
     assert [(one["position"], one["key"], one["cause"]) for one in whole] == [
         (5, "pods/p9", "unreserved"),
@@ -250,7 +250,7 @@ async def test_what_cannot_be_understood_is_refused_by_name(
     assert error["message"]
 
 
-async def test_without_a_projection_the_answer_is_unavailable_and_says_what_to_do(
+async def test_answer_has_a_remedy_when_no_projection_exists(
     tmp_path: Path,
 ) -> None:
     readers = Readers(tmp_path / "ledger.sqlite")

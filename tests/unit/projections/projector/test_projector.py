@@ -99,7 +99,7 @@ async def _follow_along(
         await task
 
 
-async def test_denials_are_kept_newest_first_and_are_no_part_of_the_digest(tmp_path: Path) -> None:
+async def test_denials_are_newest_first_and_not_in_the_digest(tmp_path: Path) -> None:
     path, payloads = tmp_path / "ledger.sqlite", random_payloads(4, 30)
     log = log_of(payloads)
     await project(path, log)

@@ -7,7 +7,7 @@ import pytest
 from projections.queries.as_of import InvalidMoment, parse
 
 
-def test_a_position_and_a_time_are_told_apart() -> None:
+def test_position_and_time_are_distinguished() -> None:
     assert parse("20260131") == 20260131
     assert parse("2026-01-31T12:00:00Z") == datetime(2026, 1, 31, 12, tzinfo=UTC)
     assert parse("2026-01-31") == datetime(2026, 1, 31, tzinfo=UTC)

@@ -76,7 +76,7 @@ async def get(client: httpx2.AsyncClient, **query: str) -> Any:
     return answer.json()
 
 
-async def test_a_card_tells_what_it_bears_and_what_of_that_is_promised(
+async def test_card_has_limits_and_used_amounts(
     client: httpx2.AsyncClient,
 ) -> None:
     (card,) = [one for one in await get(client, at="2") if one["uuid"] == "GPU-a"]
@@ -193,7 +193,7 @@ async def test_small_pages_of_cards_together_are_the_whole(client: httpx2.AsyncC
     assert len(pages) == 4
 
 
-async def test_cards_are_no_quotas(path: Path) -> None:
+async def test_cards_are_not_listed_as_quotas(path: Path) -> None:
     async with viewing(path) as view:
         lines, more = await usage(view, 2, EVERYTHING, limit=1)
     assert ([one.quota for one in lines], more) == (["main"], "")

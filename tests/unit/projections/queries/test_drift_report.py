@@ -1,4 +1,4 @@
-"""Drift: which events are corrections, and what is told of them."""
+"""Drift: the events that are corrections, and their rows."""
 
 from pathlib import Path
 
@@ -69,7 +69,7 @@ async def told(path: Path, scope: QueryScope = EVERYTHING, since: int = 0) -> li
     return rows
 
 
-async def test_corrections_are_told_newest_first_and_nothing_else_is(path: Path) -> None:
+async def test_only_corrections_are_listed_newest_first(path: Path) -> None:
     assert [(one.position, one.key, one.cause) for one in await told(path)] == [
         (9, "pods/asked", "deleted"),
         (8, "pods/other", "unreserved"),
@@ -78,7 +78,7 @@ async def test_corrections_are_told_newest_first_and_nothing_else_is(path: Path)
     ]
 
 
-async def test_a_correction_tells_what_it_brought_over_which_limit(path: Path) -> None:
+async def test_correction_has_the_lines_over_their_limits(path: Path) -> None:
     released, elsewhere, late, bypassed = await told(path)
     assert bypassed.over == [ExceededLine(ACCOUNT, f"limits.{GPU}", 5, 3)]
     assert late.over == [ExceededLine(ACCOUNT, f"limits.{GPU}", 5, 3)]
@@ -105,7 +105,7 @@ async def test_small_pages_together_are_the_whole(path: Path) -> None:
     assert pages == await told(path)
 
 
-async def test_the_metric_counts_what_is_told(path: Path) -> None:
+async def test_metric_counts_the_listed_corrections(path: Path) -> None:
     state, counted = State(), list[tuple[int | str, ...]]()
     policies = Policies(NamespacePolicy(), Namespaces(None))
     for position, payload in enumerate(payloads(), start=1):
@@ -123,7 +123,7 @@ def test_the_actor_of_a_comparison_is_the_one_that_settlement_names() -> None:
     assert RECOUNT == RECOUNTED
 
 
-async def test_who_made_objects_that_count_beside_their_owner_is_told(tmp_path: Path) -> None:
+async def test_users_of_objects_charged_beside_their_owner_are_listed(tmp_path: Path) -> None:
     state, path = State(), tmp_path / "barred.sqlite"
     made = [("a", "red", "ops"), ("b", "red", "ops"), ("c", "blue", "ada"), ("d", "red", "")]
     step: list[AnyCommand] = [

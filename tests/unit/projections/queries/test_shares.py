@@ -113,7 +113,7 @@ async def test_without_a_name_the_quotas_over_many_namespaces_are_broken_down(pa
     assert (own.namespace, own.used) == ("red", 1)
 
 
-async def test_nothing_outside_the_scope_is_told(path: Path) -> None:
+async def test_nothing_outside_the_scope_is_listed(path: Path) -> None:
     rows = await read(path, 5, UsageBreakdown.CLUSTER, "all", QueryScope("red", "c1"))
     assert [(one.cluster, one.used) for one in rows] == [("c1", 1)]
 

@@ -30,7 +30,7 @@ async def test_a_file_of_another_schema_is_built_again(tmp_path: Path) -> None:
     assert await digest_of(path) == before
 
 
-async def test_somebody_elses_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+async def test_foreign_database_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "other.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE precious (x)")
@@ -44,7 +44,7 @@ async def test_somebody_elses_database_is_refused_and_left_alone(tmp_path: Path)
     connection.close()
 
 
-async def test_a_file_that_is_no_database_is_named_with_a_remedy(tmp_path: Path) -> None:
+async def test_file_without_a_database_is_named_with_a_remedy(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(b"not a database at all" * 100)
     with pytest.raises(StoreError, match=r"ledger\.sqlite.*delete the file"):
@@ -69,7 +69,7 @@ async def test_a_file_that_is_damaged_further_in_is_named_with_a_remedy(tmp_path
                 await transaction.execute("DELETE FROM records")
 
 
-async def test_reading_before_there_is_a_projection_says_how_to_get_one(tmp_path: Path) -> None:
+async def test_reading_without_a_projection_has_a_remedy(tmp_path: Path) -> None:
     async with Readers(tmp_path / "ledger.sqlite") as readers:
         with pytest.raises(StoreError, match=r"no projection at .*gpuledger serve"):
             async with readers.view():

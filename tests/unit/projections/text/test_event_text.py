@@ -97,19 +97,17 @@ def limit(reach: Reach | None, *selects: Requirement) -> events.LimitSet:
         (events.Raised(*POD, forced=True), "not refused, by policy"),
     ],
 )
-def test_a_note_says_in_words_what_the_other_fields_leave_open(
-    event: events.AnyEvent, note: str
-) -> None:
+def test_note_has_the_data_that_no_other_field_has(event: events.AnyEvent, note: str) -> None:
     assert describe(event).note == note
 
 
-def test_an_event_tells_its_root_and_its_traits() -> None:
+def test_event_has_its_root_and_traits() -> None:
     told = describe(events.Reserved(*POD, root="jobs.batch/j", traits=("app=a",)))
     assert (told.root, told.traits) == ("jobs.batch/j", ("app=a",))
     assert describe(events.Reserved(*POD, root=BARRED)).root == ""
 
 
-def test_what_is_said_of_a_namespace_is_its_own_history_and_of_a_cluster_is_not() -> None:
+def test_history_of_a_namespace_excludes_events_of_its_cluster() -> None:
     of_namespace = describe(events.Described("c1/red", "tier=gold"))
     assert (of_namespace.cluster, of_namespace.namespace) == ("c1", "red")
     of_cluster = describe(events.Described("c1", "tier=gold"))

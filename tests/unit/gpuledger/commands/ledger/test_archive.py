@@ -94,7 +94,7 @@ def test_a_damaged_backup_restores_nothing(path: Path, tmp_path: Path) -> None:
     assert not store.exists()
 
 
-def test_a_backup_of_what_is_no_log_restores_nothing(path: Path, tmp_path: Path) -> None:
+def test_archive_without_a_log_restores_nothing(path: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     result = CliRunner().invoke(build(), ["restore", str(path), f"--store-dir={store}"])
     assert result.exit_code == Exit.FAILED

@@ -1,4 +1,4 @@
-"""What would have become of recorded arrivals, on other nodes and by other rules."""
+"""The outcome of recorded arrivals on other nodes and by other rules."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -63,7 +63,7 @@ HISTORY: list[list[commands.AnyCommand]] = [
         ended("p0"),
     ],
 ]
-"""What happened at each hour."""
+"""The events of each hour."""
 
 
 @pytest.fixture
@@ -247,7 +247,7 @@ async def test_a_whole_card_stays_one(ask: Asking) -> None:
     assert (other.placed, other.cards.peak) == (3, 2)
 
 
-async def test_a_log_without_records_has_nothing_to_tell(ask: Asking) -> None:
+async def test_log_without_records_has_no_scenarios(ask: Asking) -> None:
     answer = await ask([])
     assert (answer.arrivals, answer.scenarios[0].outcome.placed) == (0, 0)
 

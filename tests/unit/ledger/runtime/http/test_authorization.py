@@ -16,7 +16,7 @@ Question = tuple[str, str, str, str]
 
 
 class Reviewer:
-    """Knows some tokens, and what their users may."""
+    """Accepts some tokens, with the rights of their users."""
 
     def __init__(self, tokens: dict[str, str], granted: set[Question]) -> None:
         self.tokens = tokens
@@ -93,7 +93,7 @@ async def test_a_web_page_that_points_its_own_name_at_loopback_is_refused(host: 
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8443"])
-async def test_a_stranger_that_names_loopback_as_host_is_refused(host: str) -> None:
+async def test_remote_client_with_loopback_as_host_is_refused(host: str) -> None:
     answer = await ask(TokenGuard(None), "/v1/holders", peer="203.0.113.9", host=host)
     assert answer.status_code == 403
 
@@ -124,7 +124,7 @@ async def test_a_tenant_reads_its_own_holders(reviewer: Reviewer) -> None:
         "/v1/holders/of/blue?namespace=blue",
     ],
 )
-async def test_a_tenant_does_not_read_what_is_not_its_own(reviewer: Reviewer, path: str) -> None:
+async def test_tenant_reads_only_its_own_data(reviewer: Reviewer, path: str) -> None:
     answer = await ask(TokenGuard(reviewer), path, "t-red")
     assert answer.status_code == 403
     assert "you may not list" in msgspec.json.decode(answer.content)["error"]["message"]
@@ -293,7 +293,7 @@ async def test_the_review_of_a_token_that_is_not_valid_is_remembered(reviewer: R
     assert await guard.refusal("t-new", "list", "holders", "red") is None
 
 
-async def test_a_token_that_was_revoked_works_no_longer_than_a_grant_is_remembered(
+async def test_revoked_token_works_until_its_cached_grant_expires(
     reviewer: Reviewer,
 ) -> None:
     clock = Clock()

@@ -49,7 +49,7 @@ async def test_bodies_count_until_their_request_is_answered() -> None:
     budget, answered = BodyBudget(10 * KIB), asyncio.Event()
     task = asyncio.create_task(read(budget, Sender(b"a" * KIB, b"b" * KIB), answered))
     async with asyncio.timeout(DEADLINE_SECONDS):
-        while budget.bytes < 2 * KIB:  # noqa: ASYNC110 (nothing tells)
+        while budget.bytes < 2 * KIB:  # noqa: ASYNC110 (no event exists)
             await asyncio.sleep(0)
         answered.set()
         assert await task == b"a" * KIB + b"b" * KIB

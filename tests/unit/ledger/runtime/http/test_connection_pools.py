@@ -1,4 +1,4 @@
-"""Who loses his place in a full pool of connections."""
+"""The connection that a full pool replaces."""
 
 from ledger.runtime.http.connection_pools import Pool, address_of
 
@@ -44,7 +44,7 @@ def test_the_least_used_goes_first() -> None:
     assert names(pool) == {"a0", "a2", "new"}
 
 
-def test_who_opens_many_loses_his_own() -> None:
+def test_address_with_many_connections_loses_its_own() -> None:
     pool: Pool[Member] = Pool(10)
     filled(pool, quiet=2)
     for number in range(100):
@@ -96,7 +96,7 @@ def test_who_leaves_makes_room_once() -> None:
     assert names(pool) == {"a1", "b0"}
 
 
-def test_what_was_dropped_is_no_member_when_it_is_used_or_leaves() -> None:
+def test_dropped_connection_is_ignored_when_it_is_used_or_leaves() -> None:
     pool: Pool[Member] = Pool(1)
     first = filled(pool, a=1)["a"][0]
     pool.add("a", Member("a1"))

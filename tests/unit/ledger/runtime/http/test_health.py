@@ -87,7 +87,7 @@ def test_a_check_is_added_once(health: Health) -> None:
         health.add("log", lambda: (True, ""))
 
 
-async def test_findings_are_told_when_they_change_and_not_again() -> None:
+async def test_check_results_are_reported_once_when_they_change() -> None:
     health, told, reason = Health(), list[Any](), ["slow"]
     health.add("disk", lambda: (True, reason[0]))
     telling = asyncio.create_task(health.report_changes(told.append, every_seconds=0.001))

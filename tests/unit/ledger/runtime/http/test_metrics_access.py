@@ -1,4 +1,4 @@
-"""Who may read what shows all tenants: metrics, and the reasons of readiness."""
+"""Access to data of all tenants: metrics, and the reasons of readiness."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ SHOWN = [METRICS, f"{METRICS}?a=b", *VERBOSE]
 
 
 class Reviewer:
-    """Knows a scraper and a tenant."""
+    """Accepts the tokens of a scraper and a tenant."""
 
     async def review(self, token: str) -> str | None:
         return {"t-scraper": "scraper", "t-red": "red"}.get(token)
@@ -64,7 +64,7 @@ async def ask(
 
 
 @pytest.mark.parametrize("path", SHOWN)
-async def test_strangers_do_not_read_what_shows_all_tenants(path: str) -> None:
+async def test_unauthenticated_clients_do_not_read_data_of_all_tenants(path: str) -> None:
     answer = await ask(guarded(), path)
     assert answer.status_code == 401
     assert TENANT not in answer.text
@@ -73,7 +73,7 @@ async def test_strangers_do_not_read_what_shows_all_tenants(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", SHOWN)
-async def test_a_tenant_does_not_read_what_shows_all_tenants(path: str) -> None:
+async def test_tenant_does_not_read_data_of_all_tenants(path: str) -> None:
     answer = await ask(guarded(), path, "t-red")
     assert answer.status_code == 403
     assert "you may not get the path /metrics" in answer.text
@@ -99,7 +99,7 @@ async def test_no_token_is_not_the_token_of_a_missing_file() -> None:
 
 
 @pytest.mark.parametrize("path", SHOWN)
-async def test_loopback_reads_both_and_a_page_that_points_its_name_there_does_not(
+async def test_loopback_reads_both_unless_the_host_header_has_another_name(
     path: str,
 ) -> None:
     app = guarded(guard=TokenGuard(None))
@@ -126,7 +126,7 @@ async def test_a_certificate_that_may_send_reviews_reads_both(
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/livez", "/healthz", "/readyz?exclude=other"])
-async def test_probes_are_open_and_say_which_check_it_is_and_not_why(path: str) -> None:
+async def test_open_probes_name_failing_checks_without_reasons(path: str) -> None:
     answer = await ask(guarded(), path)
     assert answer.status_code == 200
     assert '"name":"log","ok":true' in answer.text

@@ -1,4 +1,4 @@
-"""Only processes of this machine place pods, where nobody says whose certificates may."""
+"""Only processes of this machine place pods when no client CA is set."""
 
 import httpx2
 import pytest

@@ -18,7 +18,7 @@ def problems(
 
 
 @pytest.mark.parametrize("name", settings.NAMES)
-def test_every_setting_is_read_by_somebody(name: str, product: str) -> None:
+def test_every_setting_is_read(name: str, product: str) -> None:
     assert f"settings.{name}" in product
 
 
@@ -105,7 +105,7 @@ def test_every_name_that_a_user_can_have_is_trusted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["system:serviceaccount:a:b", "my scheduler", "a/b"])
-def test_a_card_scheduler_that_is_no_schedulers_name_is_refused(name: str) -> None:
+def test_invalid_scheduler_name_is_refused(name: str) -> None:
     [reported] = problems({"card_schedulers": f"my-scheduler,{name}"})
     assert "schedulerName" in reported
 
@@ -151,7 +151,7 @@ def test_a_misspelt_key_of_the_file_is_refused_with_the_nearest_name(tmp_path: P
     assert "did you mean memory_factor?" in reported
 
 
-def test_a_setting_of_an_earlier_version_is_ignored_and_named_with_its_source(
+def test_setting_of_an_earlier_version_is_ignored_and_reported(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "gpuledger.toml"
@@ -170,7 +170,7 @@ def test_a_setting_of_an_earlier_version_is_ignored_and_named_with_its_source(
     assert setting_sources.load({}, {}).ignored == ()
 
 
-def test_variables_that_kubernetes_sets_for_a_service_of_our_name_are_no_settings() -> None:
+def test_variables_of_a_service_named_gpuledger_are_ignored() -> None:
     links = {
         "GPULEDGER_SERVICE_HOST": "10.96.0.7",
         "GPULEDGER_SERVICE_PORT": "443",
@@ -212,7 +212,7 @@ def test_secrets_are_masked_in_the_description() -> None:
     assert "hunter2" not in str(described)
 
 
-def test_the_description_says_where_each_value_came_from() -> None:
+def test_description_has_the_source_of_each_value() -> None:
     described = setting_sources.load({"shard": "blue"}, {}).describe()
     assert ("shard", '"blue"', "command line") in described
     assert ("cluster", '"local"', "default") in described

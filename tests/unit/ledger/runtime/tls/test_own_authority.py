@@ -58,7 +58,7 @@ def test_a_second_start_keeps_everything(directory: Path) -> None:
     assert {path: path.read_bytes() for path in directory.iterdir()} == before
 
 
-def test_the_certificate_is_made_anew_thirty_days_before_it_ends(directory: Path) -> None:
+def test_certificate_is_renewed_thirty_days_before_its_end(directory: Path) -> None:
     first = own_authority.ensure(directory, [], NOW)
     authority = Path(first.authority).read_bytes()
     before = serial(first)
@@ -67,7 +67,7 @@ def test_the_certificate_is_made_anew_thirty_days_before_it_ends(directory: Path
     assert Path(renewed.authority).read_bytes() == authority
 
 
-def test_an_expired_certificate_of_our_own_is_made_anew(directory: Path) -> None:
+def test_own_expired_certificate_is_renewed(directory: Path) -> None:
     own_authority.ensure(directory, [], NOW)
     later = NOW + timedelta(days=400)
     files = own_authority.ensure(directory, [], later)
@@ -79,7 +79,7 @@ def test_a_name_that_is_missing_makes_a_new_certificate(directory: Path) -> None
     assert serial(own_authority.ensure(directory, ["new.example"], NOW)) != before
 
 
-def test_a_certificate_of_another_ca_is_made_anew(directory: Path, tmp_path: Path) -> None:
+def test_certificate_of_another_ca_is_renewed(directory: Path, tmp_path: Path) -> None:
     own_authority.ensure(directory, [], NOW)
     other = own_authority.ensure(tmp_path / "other", [], NOW)
     (directory / "server.pem").write_bytes(Path(other.certificate).read_bytes())
@@ -159,7 +159,7 @@ def test_given_files_that_are_not_there_are_refused(tmp_path: Path) -> None:
         own_authority.given(missing, missing, NOW)
 
 
-def test_the_end_of_a_certificate_is_told_in_unix_time(directory: Path) -> None:
+def test_end_of_a_certificate_is_in_unix_time(directory: Path) -> None:
     files = own_authority.ensure(directory, [], NOW)
     end = own_authority.expires_at(Path(files.certificate))
     assert end == (NOW + timedelta(days=90)).timestamp()
