@@ -44,7 +44,7 @@ CATCH_UP_SECONDS: Final = 0.05
 BEHIND_RECORDS: Final = 20_000
 """Who is further behind than this begins with a snapshot, where there is a newer one."""
 
-_logger: Final = structlog.get_logger("gpuledger.node.agent_process")
+_log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 Connect = Callable[[], Awaitable[Log]]
 """Connects to the log. Raises Unreachable."""
@@ -56,7 +56,7 @@ class LogFollower:
     `trouble` says why nothing is followed, and is empty while all is well.
     """
 
-    def __init__(self, node: str, connect: Connect, file: Path) -> None:
+    def __init__(self, node: str, connect: Connect, *, file: Path) -> None:
         """`node` is qualified by its cluster; `file` keeps what is known. Raises OSError."""
         self.trouble = "the log has not been opened yet"
         self._connect, self._file = connect, file
@@ -131,11 +131,11 @@ class LogFollower:
                 self._log, self._silent = None, False
                 await log.close()
         except (Lost, NewerSchema) as error:
-            self._report("log_not_followed", str(error))
+            self._report(str(error), is_other_log=True)
             # Who has seen nothing yet may be earlier than the log.
             return LOST_RETRY_SECONDS if self._tracker.position else RETRY_SECONDS
         except (LogError, TimeoutError) as error:
-            self._report("log_unreachable", str(error) or "the log does not answer in time")
+            self._report(str(error) or "the log does not answer in time")
         return RETRY_SECONDS
 
     async def _follow(self, log: Log) -> None:
@@ -175,7 +175,7 @@ class LogFollower:
             return None
         if last is None:
             self._silent = True
-            self._report("log_unreachable", reason)
+            self._report(reason)
         elif self._silent:
             self._silent = False
             self._tell(last)
@@ -216,14 +216,16 @@ class LogFollower:
             return
         if self.trouble:
             self.trouble = ""
-            _logger.info("log_followed", position=self._tracker.position)
+            _log.info("log_followed", position=self._tracker.position)
         if not self._is_current:
             self._is_current = True
             self._changes.tell()
 
-    def _report(self, event: str, reason: str) -> None:
-        if reason != self.trouble:
-            _logger.warning(event, reason=reason)
+    def _report(self, reason: str, *, is_other_log: bool = False) -> None:
+        if reason != self.trouble and is_other_log:
+            _log.warning("log_not_followed", reason=reason)
+        elif reason != self.trouble:
+            _log.warning("log_unreachable", reason=reason)
         self.trouble = reason
 
     def _change(self) -> None:
@@ -247,7 +249,7 @@ class LogFollower:
             write_whole(self._file, msgspec.msgpack.encode(image))
             self._kept_position = image.position
         except OSError as error:
-            _logger.warning("placements_not_kept", reason=str(error))
+            _log.warning("placements_not_kept", reason=str(error))
 
 
 def _kept(file: Path, node: str) -> NodeImage:
@@ -256,11 +258,11 @@ def _kept(file: Path, node: str) -> NodeImage:
         try:
             image = msgspec.msgpack.decode(file.read_bytes(), type=NodeImage)
         except msgspec.MsgspecError as error:
-            _logger.warning("placements_not_readable", file=str(file), reason=str(error))
+            _log.warning("placements_not_readable", file=str(file), reason=str(error))
         else:
             if image.node == node:
                 return image
-            _logger.warning("placements_of_another_node", file=str(file), node=image.node)
+            _log.warning("placements_of_another_node", file=str(file), node=image.node)
     return NodeImage(node)
 
 
@@ -269,7 +271,7 @@ async def _snapshot(log: Log, tracker: NodePlacements) -> NodeImage | None:
     try:
         stored = await log.load_snapshots()
     except LogError as error:
-        _logger.info("no_snapshot", reason=str(error))
+        _log.info("no_snapshot", reason=str(error))
         return None
     for snapshot in stored:
         if snapshot.position <= tracker.position:
