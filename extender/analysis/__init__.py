@@ -1,1 +1,1 @@
-"""Offline questions about placement: what-if replays, relaxations and draining."""
+"""Offline questions about placement: what-if replays, and what would let a pod fit."""

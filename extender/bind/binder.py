@@ -15,7 +15,7 @@ import structlog
 from extender.bind.binding_attempt import BindingOutcome, BindingState, BindingWriter
 from extender.bind.binding_fence import BindingFence
 from extender.bind.event_recorder import BINDING_FAILED, BINDING_SUCCEED, EventRecorder
-from extender.bind.hami_node_lock import HamiNodeLock
+from extender.bind.node_lock_for_bind import HamiNodeLock
 from extender.bind.placement_service import Origin, PlacementResult, PlacementService, placement_of
 from extender.inventory.inventory_loading import until_loaded
 from extender.scheduler_api.extender_ports import ExtenderPorts
@@ -31,7 +31,7 @@ from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.cluster_ports import BindingApi
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
-from ledger.kube.hami.placement_annotations import annotations_of, labels_of
+from ledger.kube.hami.binding_annotations import annotations_of, labels_of
 from ledger.log.state_change_signal import StateChangeSignal
 
 BIND_TRIES_MAX: Final = 3

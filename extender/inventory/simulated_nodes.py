@@ -14,7 +14,7 @@ from ledger.core.evolve.evolver import evolve
 from ledger.core.model.commands import RegisterCards
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.kube.hami.node_annotations import read_announcement
+from ledger.kube.hami.node_announcement import read_announcement
 
 
 def simulated_inventory(cluster: str, nodes: Iterable[NodeMeta]) -> ClusterInventory:

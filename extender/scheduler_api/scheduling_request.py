@@ -13,7 +13,7 @@ import msgspec
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import VERSION_DIGITS_MAX, Pod
 from ledger.kube.api.resources import PODS
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import device_request_of
 from ledger.kube.requests.device_requests import PodDeviceRequest
@@ -104,7 +104,7 @@ class SchedulingRequests:
         if isinstance(devices, Denial):
             return devices
         # Nodes announce no cards of the other vendors: the scheduler itself counts those.
-        devices = devices.among(annotation_names.VENDOR_ANNOTATIONS)
+        devices = devices.among(annotation_keys.VENDOR_ANNOTATIONS)
         request = request_for(pod, devices, self._cluster, rules)
         self.newest[request.uid] = request
         return request

@@ -19,7 +19,7 @@ from ledger.core.model.events import AnyEvent, Resized
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError, ClusterUnavailable, NotFound, VersionConflict
 from ledger.kube.api.objects import Pod
-from ledger.kube.hami.placement_annotations import allocated
+from ledger.kube.hami.binding_annotations import allocated
 
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 30.0

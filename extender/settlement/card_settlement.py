@@ -8,15 +8,15 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, Protocol
 
-from extender.settlement import node_locks
+from extender.settlement import stale_node_locks
 from extender.settlement.allocation_annotations import AllocationAnnotations
 from extender.settlement.card_session import CardSettings, CardSettlementSession
 from extender.settlement.node_informer import NodeInformer
-from extender.settlement.node_locks import NodeLockCleaner
 from extender.settlement.node_reader import NodeRules
 from extender.settlement.node_registration import ANNOUNCED_BYTES_PER_SECOND, NodeRegistration
 from extender.settlement.placement_reconciler import PlacementReconciler
 from extender.settlement.preemption_claim_expiry import ClaimExpiry
+from extender.settlement.stale_node_locks import NodeLockCleaner
 from extender.settlement.unbound_placements import UnboundPlacements
 from ledger.kube.api import cluster_ports
 from ledger.kube.api.cluster_ports import Change, Listed
@@ -62,7 +62,9 @@ class CardSettlementTasks:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.registering.run())
                 tasks.create_task(self.unbound.find())
-                tasks.create_task(run_periodically(node_locks.LOOK_SECONDS, self._locks.settle))
+                tasks.create_task(
+                    run_periodically(stale_node_locks.LOOK_SECONDS, self._locks.settle)
+                )
                 for action in (
                     self.placements.look_again,
                     self.unbound.settle,

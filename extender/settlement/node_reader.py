@@ -11,9 +11,9 @@ from extender.settlement.overcommit import CardScaling, scaled_cards
 from ledger.core.model import cards
 from ledger.core.model.cards import HAMI, OWN, Card
 from ledger.kube.api.objects import ApiNode
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 from ledger.kube.hami.handshake import handshake_alive
-from ledger.kube.hami.node_annotations import NodeAnnouncement, read_announcement
+from ledger.kube.hami.node_announcement import NodeAnnouncement, read_announcement
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
 
 _NVIDIA: Final = NVIDIA.name
@@ -32,7 +32,7 @@ class NodeReading(msgspec.Struct, frozen=True):
 
     `allocatable` is the number of devices of each vendor that the kubelet can allocate, without
     vendors that the kubelet does not list. `lock` is HAMi's, see
-    `ledger.kube.hami.lock_annotation`.
+    `ledger.kube.hami.node_lock_annotation`.
     """
 
     name: str
@@ -63,8 +63,8 @@ def read(node: ApiNode, rules: NodeRules) -> NodeReading:
         found,
         node.is_ready(),
         _allocatable(node.status.allocatable or {}, rules.vendors),
-        annotations.get(annotation_names.HANDSHAKE),
-        annotations.get(annotation_names.LOCK),
+        annotations.get(annotation_keys.HANDSHAKE),
+        annotations.get(annotation_keys.LOCK),
     )
 
 

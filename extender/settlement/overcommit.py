@@ -12,10 +12,10 @@ import msgspec
 from msgspec import structs
 
 from ledger.core.model.cards import MIG, WHOLE, Card
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 
-MEMORY: Final = annotation_names.MEMORY_SCALING
-CORES: Final = annotation_names.CORES_SCALING
+MEMORY: Final = annotation_keys.MEMORY_SCALING
+CORES: Final = annotation_keys.CORES_SCALING
 
 PERCENT_MAX: Final = 1_000
 """Largest percentage: a card that is overcommitted more than ten times is a mistake."""

@@ -11,13 +11,13 @@ from ledger.core.evolve import envelope_charges
 from ledger.core.model.cards import Parts, Phase, Stage
 from ledger.core.model.qualified_names import qualified
 from ledger.kube.api.objects import ContainerStatus, Pod
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 from ledger.kube.hami.placement_reader import parts_of, phased
 from ledger.kube.hami.pod_devices import BadDeviceList
 from ledger.kube.requests.demand_rules import DemandRules
 
 _ALLOCATED: Final = frozenset(
-    words.allocated for words in annotation_names.VENDOR_ANNOTATIONS.values()
+    words.allocated for words in annotation_keys.VENDOR_ANNOTATIONS.values()
 )
 
 
@@ -68,10 +68,10 @@ def read(pod: Pod, cluster: str, rules: DemandRules) -> PodReading:
 def _given(pod: Pod, rules: DemandRules) -> tuple[Parts | None, str]:
     """Return the parts in the annotations, and why they cannot be used."""
     annotations = pod.metadata.annotations or {}
-    node = annotations.get(annotation_names.NODE, "")
+    node = annotations.get(annotation_keys.NODE, "")
     if pod.spec.node_name and node and node != pod.spec.node_name:
         return None, (
-            f"annotation {annotation_names.NODE} is {node}, but the pod runs on"
+            f"annotation {annotation_keys.NODE} is {node}, but the pod runs on"
             f" {pod.spec.node_name}: its"
             " cards are those of an earlier choice"
         )
@@ -85,8 +85,8 @@ def _stage(pod: Pod) -> Stage:
     """Return the stage of a pod; its cards are handed out at the latest when a container runs."""
     if not pod.spec.node_name:
         return Stage.PROPOSED
-    phase = (pod.metadata.annotations or {}).get(annotation_names.BIND_PHASE)
-    if phase == annotation_names.SUCCESS or pod.status.phase == "Running" or pod.status.has_ended():
+    phase = (pod.metadata.annotations or {}).get(annotation_keys.BIND_PHASE)
+    if phase == annotation_keys.SUCCESS or pod.status.phase == "Running" or pod.status.has_ended():
         return Stage.ALLOCATED
     return Stage.ALLOCATED if any(one.has_begun() for one in _statuses(pod)) else Stage.BOUND
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from extender.settlement.card_session import SETTLED, CardSettlementSession
-from extender.settlement.node_locks import NodeLockCleaner
+from extender.settlement.stale_node_locks import NodeLockCleaner
 from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.cards import Placement, Stage
 from ledger.core.model.commands import Advance, Unplace

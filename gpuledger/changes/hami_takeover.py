@@ -11,7 +11,7 @@ from extender.settlement.hami_import import ACTOR, HamiImporter, ImportProblem, 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.open_log import open_log, submit, writer_on
 from gpuledger.storage.store_projection import show_written
-from gpuledger.wiring import card_settlement_parts, service_parts
+from gpuledger.wiring import card_settlement_from_settings, service_parts
 from ledger.core import snapshots
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
@@ -26,7 +26,7 @@ from ledger.kube.cluster.hami_accounts import HamiAccounts
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.log.writer.writer import Writer
 from ledger.runtime.settings.settings import Settings
-from webhook.settlement import observation, pod_observation
+from webhook.settlement import observation_commands, pod_observation
 
 Decide = Callable[[AnyCommand], Awaitable[Denial | None]]
 
@@ -132,9 +132,9 @@ def _importing(settings: Settings, state: Callable[[], State], decided: Decide) 
         entry = state().entry(seen.namespace, seen.key)
         if entry is not None and entry.holds_uid(seen.uid):
             return None
-        return await decided(observation.command_for(seen, ACTOR))
+        return await decided(observation_commands.command_for(seen, ACTOR))
 
-    node_rules = card_settlement_parts.node_rules(settings)
+    node_rules = card_settlement_from_settings.node_rules(settings)
     return HamiImporter(
         settings.cluster,
         rules=rules,

@@ -10,8 +10,8 @@ from cryptography import x509
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import service_parts, store_layout
 from ledger.runtime.settings.settings import Settings
-from webhook.registration import webhook_configurations
-from webhook.registration.webhook_configurations import ServiceReference, WebhookAddress
+from webhook.configurations import webhook_configurations
+from webhook.configurations.webhook_configurations import ServiceReference, WebhookAddress
 
 _SERVICE: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _URL: Final = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")

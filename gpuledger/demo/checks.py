@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from gpuledger.demo.demo_error import FailedClaim
-from gpuledger.demo.observed_state import ObservedState
 from gpuledger.demo.recordings import Creation
+from gpuledger.demo.service_state import ObservedState
 from gpuledger.demo.traffic import CreationOutcome, ReviewAnswer
 from ledger.core.model.denials import Reason
 from projections.store.digest import Digest

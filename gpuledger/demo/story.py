@@ -12,12 +12,12 @@ import aiohttp
 import msgspec
 
 from gpuledger.cli.progress import bar
-from gpuledger.demo import checks, narration, observed_state, recordings, traffic
+from gpuledger.demo import checks, narration, recordings, service_state, traffic
 from gpuledger.demo.demo_error import FailedClaim
 from gpuledger.demo.narration import Narrator
-from gpuledger.demo.observed_state import digest_left_behind
 from gpuledger.demo.recordings import Creation
 from gpuledger.demo.service import DemoService
+from gpuledger.demo.service_state import digest_left_behind
 from gpuledger.demo.traffic import CreationOutcome, ReviewAnswer
 from ledger.core.model.denials import Reason
 from ledger.log.embedded.store_lock import StoreBusy
@@ -98,7 +98,7 @@ class Story:
             answers = await self._send(pods)
             self._out.claim(checks.all_requests_answered(answers))
             self._out.claim(checks.denials_are_right(answers))
-            self._out.claim(checks.within_limits(await observed_state.read(self._service)))
+            self._out.claim(checks.within_limits(await service_state.read(self._service)))
             await self._show_usage()
 
     async def _deny(self) -> None:
@@ -129,7 +129,7 @@ class Story:
     async def _start_again(self, cut_off: list[ReviewAnswer]) -> None:
         with self._out.step("Start it again"):
             await self._service.start()
-            found = await observed_state.read(self._service)
+            found = await service_state.read(self._service)
             self._out.claim(checks.nothing_lost(found, self._allowed()))
             self._out.claim(checks.nothing_invented(found, self._allowed(), cut_off))
             self._out.claim(checks.within_limits(found))
@@ -141,7 +141,7 @@ class Story:
         with self._out.step(f"Repeat the {len(pods)} requests without an answer, as clients do"):
             answers = await self._send(pods)
             self._out.claim(checks.all_requests_answered(answers))
-            found = await observed_state.read(self._service)
+            found = await service_state.read(self._service)
             self._out.claim(checks.charged_once(found, self._allowed()))
             self._out.claim(checks.within_limits(found))
             await self._show_usage()

@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from extender.analysis import card_verdicts, node_draining, relaxations
+from extender.analysis import card_verdicts, fit_suggestions, node_draining
 from extender.analysis.card_verdicts import CardVerdict
+from extender.analysis.fit_suggestions import Relaxation
 from extender.analysis.node_draining import Victim
-from extender.analysis.relaxations import Relaxation
 from extender.fit.failed_nodes import reasons_of
 from extender.fit.fit_nodes import FitResult, chosen_parts, priorities
 from extender.fit.inventory_fit import FitPreferences, InventoryFit
@@ -31,7 +31,7 @@ from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.kube.api.objects import Pod, Workload
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import device_request_of
 from ledger.kube.requests.device_requests import PodDeviceRequest
@@ -188,7 +188,7 @@ class _FitTrial:
         devices = device_request_of(pod, rules)
         if isinstance(devices, Denial):
             raise denied_error(devices)
-        devices = devices.among(annotation_names.VENDOR_ANNOTATIONS)
+        devices = devices.among(annotation_keys.VENDOR_ANNOTATIONS)
         if not devices.wants_cards():
             return PodFit(name, True, [], [])
         # Explicit, so that a change can also be about a policy of the settings.
@@ -248,7 +248,7 @@ class _FitTrial:
         def fitting(devices: PodDeviceRequest) -> FitResult:
             return self._fit.fits(structs.replace(one, devices=devices), self._rows)
 
-        for found in relaxations.relaxations_of(
+        for found in fit_suggestions.relaxations_of(
             one.devices, lambda devices: fitting(devices).feasible
         ):
             places = np.nonzero(fitting(found.request).feasible)[0].tolist()

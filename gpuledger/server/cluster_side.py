@@ -10,7 +10,7 @@ import structlog
 
 from gpuledger.server import ledger_decorators
 from gpuledger.server.replica import LedgerReplica
-from gpuledger.wiring import card_settlement_parts, service_parts
+from gpuledger.wiring import card_settlement_from_settings, service_parts
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.client.access_review import KubernetesReviewer
 from ledger.kube.client.api_client import ApiClient
@@ -19,10 +19,10 @@ from ledger.kube.cluster import hami_accounts
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.runtime.counter_protocol import Count
 from ledger.runtime.settings.settings import Settings
+from webhook.configurations import webhook_configurations
+from webhook.configurations.label_conditions import SelectedLabels
+from webhook.configurations.mutating_conditions import MutatingCondition
 from webhook.context.refused_hami_accounts import RefusedHamiAccounts
-from webhook.registration import webhook_configurations
-from webhook.registration.mutating_conditions import MutatingCondition
-from webhook.registration.selected_labels import SelectedLabels
 from webhook.settlement.settlement_session import Site
 from webhook.settlement_controller import Settlement
 
@@ -51,7 +51,9 @@ class ClusterSide:
         may_allocate = functools.partial(hami_accounts.may_allocate, self.reviewer)
         self.context = service_parts.cluster_context(settings, replica, cluster)
         self.context.refused_hami_accounts = RefusedHamiAccounts(may_allocate)
-        self.cards = card_settlement_parts.card_settlement(settings, replica, cluster, count)
+        self.cards = card_settlement_from_settings.card_settlement(
+            settings, replica, cluster, count
+        )
         ledgers = ledger_decorators.decorated(
             replica, settings.cluster, is_registered=self._is_registered
         )

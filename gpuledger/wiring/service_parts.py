@@ -14,7 +14,7 @@ import msgspec
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import store_layout
 from gpuledger.wiring.pseudonym_key import recorded_names
-from ledger.kube.requests import gpu_types, place_traits
+from ledger.kube.requests import gpu_types, namespace_traits
 from ledger.kube.requests.card_sizes import CardSizes
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors import vendor_files, vendors
@@ -28,11 +28,11 @@ from ledger.runtime import addresses
 from ledger.runtime.settings.settings import Settings
 from webhook.api.admission_settings import HAMI_IDENTITIES, AdmissionSettings
 from webhook.api.card_schedulers import CardSchedulers
+from webhook.configurations.webhook_configurations import ReviewScope
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.context_informers import ContextSource
 from webhook.context.policies import NamespacePolicy
 from webhook.kinds.catalog import KindCatalog, KindError
-from webhook.registration.webhook_configurations import ReviewScope
 from webhook.settlement.settlement_session import SettlementSettings
 
 PROJECTION = store_layout.PROJECTION
@@ -305,7 +305,7 @@ def settlement_settings(settings: Settings) -> SettlementSettings:
         rules=demand_rules(settings),
         settle_seconds=settings.settle_seconds,
         zero_is_unlimited=settings.zero_is_unlimited,
-        cluster_traits=place_traits.of_cluster(settings.cluster, settings.region, labels),
+        cluster_traits=namespace_traits.of_cluster(settings.cluster, settings.region, labels),
         universe_authority=settings.universe_authority,
         write_quota_status=settings.write_quota_status,
     )

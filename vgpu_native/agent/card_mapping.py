@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from ledger.core.model.cards import OWN, WHOLE, Card
-from ledger.kube.hami import annotation_names, link_scores, node_devices
+from ledger.kube.hami import annotation_keys, link_scores, node_devices
 from ledger.kube.hami.link_scores import PairScores
 from vgpu_native.nvml.nvml_port import Gpu
 from vgpu_native.shared.limits_page import MEBIBYTE
@@ -21,7 +21,7 @@ MODE: Final = "hami-core"
 
 _MAKER: Final = "NVIDIA"
 _SEPARATORS: Final = str.maketrans({",": " ", ":": " ", ";": " "})
-_WORDS: Final = annotation_names.VENDOR_ANNOTATIONS["nvidia"]
+_WORDS: Final = annotation_keys.VENDOR_ANNOTATIONS["nvidia"]
 
 AnnouncementForm = Literal["json", "colons"]
 
@@ -62,11 +62,11 @@ def annotations(
     """Return the annotations by which a node announces its cards; None stands for none."""
     write = node_devices.announcement if form == "json" else node_devices.colon_announcement
     return {
-        annotation_names.KEEPER: OWN,
+        annotation_keys.KEEPER: OWN,
         _WORDS.register: write(cards),
-        annotation_names.PAIR_SCORES: link_scores.announcement(scores) if scores else None,
-        annotation_names.MEMORY_SCALING: _percent(offer.memory_scaling),
-        annotation_names.CORES_SCALING: _percent(offer.cores_scaling),
+        annotation_keys.PAIR_SCORES: link_scores.announcement(scores) if scores else None,
+        annotation_keys.MEMORY_SCALING: _percent(offer.memory_scaling),
+        annotation_keys.CORES_SCALING: _percent(offer.cores_scaling),
     }
 
 

@@ -9,7 +9,7 @@ import structlog
 
 from ledger.kube.api.errors import ClusterError, VersionConflict
 from ledger.kube.api.objects import ApiNode
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 from vgpu_native.agent.card_inventory import CardInventory
 from vgpu_native.agent.card_mapping import AnnouncementForm, CardOffer, annotations, answer, changes
 
@@ -78,8 +78,8 @@ class NodeAnnotator:
             return False
         found = node.metadata.annotations or {}
         wanted = annotations(self._inventory.cards, self._inventory.scores, self._offer, self._form)
-        reply = answer(found.get(annotation_names.HANDSHAKE), datetime.now(UTC))
-        missing = changes(wanted | ({annotation_names.HANDSHAKE: reply} if reply else {}), found)
+        reply = answer(found.get(annotation_keys.HANDSHAKE), datetime.now(UTC))
+        missing = changes(wanted | ({annotation_keys.HANDSHAKE: reply} if reply else {}), found)
         if missing:
             version = node.metadata.resource_version
             await self._cluster.patch_node_annotations(self._node, missing, version)

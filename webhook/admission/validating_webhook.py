@@ -18,8 +18,8 @@ import structlog
 from ledger.core.model.denials import Denial
 from ledger.kube.api.quoting import shown
 from ledger.log.ledger import Ledger
-from webhook.admission import protected_annotations
-from webhook.admission.attempts import Attempts
+from webhook.admission import reserved_annotations
+from webhook.admission.attempt_identity import Attempts
 from webhook.admission.objects import quota_lint
 from webhook.admission.objects.pod_admission import WRITES, PodAdmission
 from webhook.admission.objects.scale_admission import ScaleAdmission
@@ -89,7 +89,7 @@ class ValidatingWebhook:
         Raises BadReview.
         """
         trusted, own = self._settings.trusted, self.context.identity
-        field = protected_annotations.forbidden_field(request, (*trusted, own) if own else trusted)
+        field = reserved_annotations.forbidden_field(request, (*trusted, own) if own else trusted)
         if field:
             return Verdict(await self._field_denial(request, field, until))
         kind = None
@@ -116,9 +116,9 @@ class ValidatingWebhook:
         """Return why a reserved field may not be written; note who resembles a HAMi."""
         user = request.user_info.username
         accounts = self.context.refused_hami_accounts
-        resembles = protected_annotations.resembles_hami(request, field)
+        resembles = reserved_annotations.resembles_hami(request, field)
         may = resembles and await accounts.note(user, read_deadline(until))
-        return protected_annotations.protected_field_denial(field, shown(user), may_allocate=may)
+        return reserved_annotations.protected_field_denial(field, shown(user), may_allocate=may)
 
     async def _decide_workload(
         self, request: AdmissionRequest, kind: WorkloadKind, policy: NamespacePolicy, until: float

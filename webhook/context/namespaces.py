@@ -10,7 +10,7 @@ from ledger.kube.api.cluster_ports import Change, Changed, Listed, Reached, Work
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload
 from ledger.kube.api.resources import NAMESPACES
-from ledger.kube.requests import place_traits
+from ledger.kube.requests import namespace_traits
 
 Labels = Mapping[str, str]
 
@@ -39,7 +39,7 @@ class Namespaces:
     def traits_of(self, name: str) -> str | None:
         """Return the traits of a namespace as `Describe` takes them, None when not known."""
         labels = self._labels.get(name)
-        return None if labels is None else place_traits.of_namespace(name, labels)
+        return None if labels is None else namespace_traits.of_namespace(name, labels)
 
     def take(self, change: Change[Workload]) -> tuple[str, ...]:
         """Apply a change from the watch; return the namespaces whose labels changed."""

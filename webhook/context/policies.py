@@ -19,7 +19,7 @@ from ledger.kube.api import selectors
 from ledger.kube.api.cluster_ports import Change, Changed, Listed, Reached
 from ledger.kube.api.objects import Quantities, Workload
 from ledger.kube.api.selectors import LabelSelector
-from ledger.kube.requests import place_traits
+from ledger.kube.requests import namespace_traits
 from webhook.api.admission_review import UserInfo
 from webhook.context.namespaces import Namespaces, read_deadline
 from webhook.kinds.envelope import Surge
@@ -187,7 +187,7 @@ class Policies:
 
     def _select(self, namespace: str) -> NamespacePolicy:
         labels = self._namespaces.labels_of(namespace)
-        text = place_traits.of_namespace(namespace, labels)
+        text = namespace_traits.of_namespace(namespace, labels)
         for one in sorted(self._ranked.values(), key=lambda one: one.rank):
             if traits.matches(one.selects, (text,)):
                 return one.policy

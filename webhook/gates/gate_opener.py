@@ -29,7 +29,7 @@ from ledger.tasks.backoff import Backoff
 from ledger.tasks.periodic import run_periodically
 from webhook.gates.gate_queue import GateQueue, WaitingPod
 from webhook.gates.waiting_events import Obstacle, PodWait, WaitingEvents
-from webhook.settlement.observation import ObservedObject, is_reserved
+from webhook.settlement.observation_commands import ObservedObject, is_reserved
 from webhook.settlement.settlement_session import WATCHED, SettlementSession
 
 TRIES_MAX: Final = 64

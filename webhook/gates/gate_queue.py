@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from webhook.gates.waiting_events import Obstacle
-from webhook.settlement.observation import ObservedObject
+from webhook.settlement.observation_commands import ObservedObject
 
 SLOW_SECONDS: Final = 30.0
 """Time after which a pod is tried again although none of its accounts has changed."""

@@ -9,14 +9,14 @@ from ledger.kube.api.resources import UNIVERSE_QUOTAS
 from ledger.kube.watch.informers import Informers
 from ledger.tasks.periodic import run_periodically
 from webhook.quotas import (
-    cluster_labels,
     default_quotas,
+    namespace_label_sync,
     resource_quota_status,
     universe_quota_status,
 )
-from webhook.quotas.cluster_labels import NAMESPACES, ClusterLabels
 from webhook.quotas.default_quotas import DefaultQuotas
 from webhook.quotas.ignored_universe_quotas import IgnoredUniverseQuotas
+from webhook.quotas.namespace_label_sync import NAMESPACES, ClusterLabels
 from webhook.quotas.quota_warnings import QuotaWarnings
 from webhook.quotas.resource_quota_status import ResourceQuotaStatusWriter
 from webhook.quotas.resource_quotas import QUOTAS, ResourceQuotaAccounts
@@ -56,7 +56,7 @@ class QuotaTasks:
         tasks.create_task(follow(QUOTAS, session.cluster.watch_quotas, self._take_quota))
         tasks.create_task(self._cluster_labels.send_cluster())
         tasks.create_task(
-            run_periodically(cluster_labels.SEND_SECONDS, self._cluster_labels.send_cluster)
+            run_periodically(namespace_label_sync.SEND_SECONDS, self._cluster_labels.send_cluster)
         )
         tasks.create_task(
             follow(NAMESPACES, session.cluster.watch_namespaces, self._take_namespace)

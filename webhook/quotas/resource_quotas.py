@@ -10,7 +10,7 @@ from ledger.kube.api.objects import ResourceQuota
 from ledger.kube.quotas.resource_quota import limits_of
 from ledger.tasks.periodic import CooperativeYield
 from webhook.quotas.quota_warnings import QuotaWarnings
-from webhook.quotas.reported_limits import has_limits
+from webhook.quotas.unchanged_limits import has_limits
 from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 QUOTAS: Final = "quotas"

@@ -14,7 +14,7 @@ from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import Workload
 from ledger.kube.quotas.universe_quota import UniverseLimits, limits_of_universe, spec_of
 from webhook.quotas.quota_warnings import QuotaWarnings
-from webhook.quotas.reported_limits import has_limits
+from webhook.quotas.unchanged_limits import has_limits
 from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 UNIVERSE: Final = "universe quotas"

@@ -18,7 +18,7 @@ from ledger.core.model.commands import AnyCommand
 from ledger.kube.api.errors import ClusterError, ClusterUnavailable
 from ledger.tasks.backoff import Backoff
 from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
-from webhook.settlement.observation import (
+from webhook.settlement.observation_commands import (
     Attempt,
     ObservedObject,
     command_if_changed,

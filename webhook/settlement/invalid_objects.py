@@ -4,7 +4,7 @@ from typing import Final
 
 import structlog
 
-from webhook.settlement.observation import ObservedObject
+from webhook.settlement.observation_commands import ObservedObject
 
 _log: Final = structlog.get_logger("webhook")
 

@@ -11,7 +11,7 @@ from ledger.kube.api.pod_gates import is_gated
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
 from ledger.kube.requests.pod_traits import recorded_traits
-from webhook.settlement.observation import ObservedObject
+from webhook.settlement.observation_commands import ObservedObject
 
 POD_KEYS: Final = "pods/"
 """Prefix of the keys of pods."""

@@ -10,18 +10,18 @@ from ledger.core.model.qualified_names import local_name, qualified
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import Pod
 from ledger.tasks.periodic import CooperativeYield
-from webhook.settlement import recount
+from webhook.settlement import full_list_recount
 from webhook.settlement.absence_proof import ListResult
 from webhook.settlement.attempt_ages import AttemptAges
+from webhook.settlement.full_list_recount import Present
 from webhook.settlement.invalid_objects import InvalidObjects
-from webhook.settlement.observation import (
+from webhook.settlement.observation_commands import (
     ObservedObject,
     command_for,
     command_if_changed,
     with_promised_demand,
 )
 from webhook.settlement.pod_observation import POD_KEYS, observe_counted_pod, observe_ended_pod
-from webhook.settlement.recount import Present
 from webhook.settlement.root_lookup import (
     LIST_READ_SECONDS,
     RECOUNT_READ_SECONDS,
@@ -187,7 +187,7 @@ class PodReconciler:
         self._invalid_objects.clear(POD_KEYS)
         present = await self._send_present(listed.objects)
         await self._release_missing(present, listed.version)
-        await recount.start_open_attempt_ages(self._session, self._ages, POD_KEYS)
+        await full_list_recount.start_open_attempt_ages(self._session, self._ages, POD_KEYS)
         await self._session.commands.flush()
 
     async def _send_present(self, pods: list[Pod]) -> Present:
@@ -206,4 +206,4 @@ class PodReconciler:
 
     async def _release_missing(self, present: Present, version: int) -> None:
         """Release the pods that the ledger counts and a list at `version` does not hold."""
-        await recount.release_missing(self._session, POD_KEYS, present, version)
+        await full_list_recount.release_missing(self._session, POD_KEYS, present, version)

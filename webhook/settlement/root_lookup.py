@@ -13,7 +13,7 @@ from ledger.core.model.commands import BARRED
 from ledger.core.model.events import Cause
 from ledger.kube.api.objects import ObjectMeta
 from webhook.context.owner_chain import OwningRoot
-from webhook.settlement.observation import ObservedObject
+from webhook.settlement.observation_commands import ObservedObject
 from webhook.settlement.settlement_session import SettlementSession
 from webhook.settlement.workloads.workload_observation import ObservedWorkload
 

@@ -11,10 +11,10 @@ from webhook.kinds.schema import WorkloadKind
 from webhook.settlement.absence_proof import AbsenceProver, ObjectLister
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.drift_counter import DriftCounter
+from webhook.settlement.full_list_recount import start_open_attempt_ages
 from webhook.settlement.invalid_objects import InvalidObjects
 from webhook.settlement.pod_reconciler import PODS, PodGates, PodListener, PodReconciler
 from webhook.settlement.recheck_queue import RecheckQueue
-from webhook.settlement.recount import start_open_attempt_ages
 from webhook.settlement.settlement_session import SettlementSession
 from webhook.settlement.workloads.charging_modes import ChargingModes
 from webhook.settlement.workloads.workload_informers import WorkloadInformers

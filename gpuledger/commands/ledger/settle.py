@@ -41,7 +41,7 @@ async def settle(
     `gpuledger holds` and `gpuledger holders` list the uids. The service settles a watched cluster.
     There this command is for emergencies, and the next recount corrects errors.
     """
-    from gpuledger.changes import settle_object
+    from gpuledger.changes import settle_by_outcome
     from gpuledger.cli.exit_codes import CommandError, Exit
 
     if not uid.strip():
@@ -49,4 +49,4 @@ async def settle(
             Exit.USAGE, "UID is empty; `gpuledger holds` and `gpuledger holders` list uids"
         )
 
-    show_one(await settle_object.settle(loaded.settings, fate, uid), _SETTLED, output)
+    show_one(await settle_by_outcome.settle(loaded.settings, fate, uid), _SETTLED, output)

@@ -8,7 +8,7 @@ import msgspec
 from ledger.kube.api.cluster_ports import PodEvent
 from ledger.kube.api.resources import EVENTS, PODS
 from ledger.kube.client.api_client import ApiClient
-from ledger.kube.client.writes import send
+from ledger.kube.client.quota_and_gate_writes import send
 
 INSTANCE_MAX: Final = 128
 """Longest name of an instance that the API server takes."""

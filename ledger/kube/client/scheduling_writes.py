@@ -12,7 +12,7 @@ from typing import Final
 from ledger.kube.api.cluster_ports import PodBinding
 from ledger.kube.api.resources import NODES, PODS
 from ledger.kube.client.api_client import ApiClient
-from ledger.kube.client.writes import MERGE, send
+from ledger.kube.client.quota_and_gate_writes import MERGE, send
 
 EVICTION: Final = "policy/v1"
 """The group and version of evictions."""

@@ -23,7 +23,7 @@ from ledger.kube.api.objects import (
     Workload,
 )
 from ledger.kube.api.resources import Resource
-from ledger.kube.client import pod_events, scheduling_writes, writes
+from ledger.kube.client import pod_events, quota_and_gate_writes, scheduling_writes
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.watch import discovery, list_watch, optional_resources
 from ledger.kube.watch.list_watch import CollectionSource, watch_backoff, whole
@@ -140,19 +140,19 @@ class KubernetesCluster:
         self, namespace: str, name: str, used: dict[str, str], version: int
     ) -> None:
         """Write a ResourceQuota's usage. Raises ClusterError, ValueError."""
-        await writes.patch_quota_status(self._client, namespace, name, used, version)
+        await quota_and_gate_writes.patch_quota_status(self._client, namespace, name, used, version)
 
     async def patch_universe_status(self, name: str, status: dict[str, Any]) -> None:
         """Write a UniverseResourceQuota's status. Raises ClusterError."""
-        await writes.patch_universe_status(self._client, name, status)
+        await quota_and_gate_writes.patch_universe_status(self._client, name, status)
 
     async def create_quota(self, namespace: str, name: str, hard: Quantities) -> bool:
         """Create a ResourceQuota unless there is one. Raises ClusterError."""
-        return await writes.create_quota(self._client, namespace, name, hard)
+        return await quota_and_gate_writes.create_quota(self._client, namespace, name, hard)
 
     async def remove_gate(self, namespace: str, name: str, gate: str, version: int) -> None:
         """Remove a pod's scheduling gate. Raises ClusterError."""
-        await writes.remove_gate(self._client, namespace, name, gate, version)
+        await quota_and_gate_writes.remove_gate(self._client, namespace, name, gate, version)
 
     async def bind(self, binding: PodBinding) -> None:
         """Bind a pod to a node. Raises ClusterError."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 from ledger.kube.vendors.vendors import Vendor
 
 
@@ -23,7 +23,7 @@ class ManagedResource(msgspec.Struct, frozen=True, rename="camel"):
 
 def is_placed(vendor: Vendor) -> bool:
     """Return whether nodes announce single cards of a vendor, so that pods are placed on them."""
-    return vendor.name in annotation_names.VENDOR_ANNOTATIONS
+    return vendor.name in annotation_keys.VENDOR_ANNOTATIONS
 
 
 def counted_only(vendors: Iterable[Vendor]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from ledger.core.model.cards import Part, Parts, Phase, Share
 from ledger.kube.api.objects import Container, Pod
-from ledger.kube.hami import annotation_names, mig_instances, pod_devices
+from ledger.kube.hami import annotation_keys, mig_instances, pod_devices
 from ledger.kube.hami.pod_devices import BadDeviceList, Slots
 from ledger.kube.vendors.vendors import BUILT_IN, Vendor
 
@@ -41,7 +41,7 @@ def parts_of(
     containers = phased(pod)
     shares: list[list[Share]] = [[] for _ in containers]
     for vendor in vendors:
-        words = annotation_names.VENDOR_ANNOTATIONS.get(vendor.name)
+        words = annotation_keys.VENDOR_ANNOTATIONS.get(vendor.name)
         if words is None or words.allocated not in annotations:
             continue
         slots = _slots(annotations, vendor.name, words.allocated)
@@ -58,8 +58,8 @@ def parts_of(
 def _slots(annotations: Mapping[str, str], vendor: str, key: str) -> Slots:
     try:
         slots = pod_devices.read(annotations[key])
-        if vendor == _NVIDIA and annotations.get(annotation_names.INSTANCES):
-            key = annotation_names.INSTANCES
+        if vendor == _NVIDIA and annotations.get(annotation_keys.INSTANCES):
+            key = annotation_keys.INSTANCES
             mig_instances.cut(slots, annotations[key])
     except BadDeviceList as error:
         raise BadDeviceList(f"annotation {key}: {error}") from error

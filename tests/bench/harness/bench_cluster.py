@@ -18,8 +18,12 @@ from tests.bench.harness.results import Skipped
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.polling import eventually
+from webhook.configurations.webhook_configurations import (
+    ReviewScope,
+    WebhookAddress,
+    configurations,
+)
 from webhook.kinds.catalog import KindCatalog
-from webhook.registration.webhook_configurations import ReviewScope, WebhookAddress, configurations
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 EFFECTIVE_SECONDS: Final = 30.0

@@ -18,9 +18,9 @@ from tests.e2e.conftest import _connected
 from tests.e2e.harness.cluster import Answer, Cluster, Manifest
 from tests.e2e.harness.controlplane import ControlPlane
 from tests.e2e.harness.polling import eventually
+from webhook.configurations.kind_conditions import conditions
 from webhook.kinds.expressions import KindExpression
 from webhook.kinds.schema import WorkloadKind
-from webhook.registration.kind_conditions import conditions
 
 pytestmark = pytest.mark.e2e
 

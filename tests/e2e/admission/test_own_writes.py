@@ -17,7 +17,7 @@ from ledger.kube.api.cluster_ports import PodBinding, PodEvent
 from ledger.kube.api.pod_gates import GATE
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
-from ledger.kube.hami import annotation_names, lock_annotation
+from ledger.kube.hami import annotation_keys, node_lock_annotation
 from ledger.kube.hami.fence_label import LABEL
 from tests.e2e.conftest import _connected
 from tests.e2e.harness.cluster import Answer, Cluster, Manifest
@@ -50,13 +50,13 @@ from tests.e2e.objects.forged_writes import (
     posted,
     quota,
 )
-from webhook.registration import webhook_configurations
+from webhook.configurations import webhook_configurations
 
 pytestmark = pytest.mark.e2e
 
 ROOT: Final = Path(__file__).parents[3]
 EFFECTIVE_SECONDS: Final = 60.0
-ALLOCATED: Final = annotation_names.VENDOR_ANNOTATIONS["nvidia"].allocated
+ALLOCATED: Final = annotation_keys.VENDOR_ANNOTATIONS["nvidia"].allocated
 FOREIGN: Final = "example.com/gate"
 
 
@@ -231,14 +231,14 @@ async def test_everything_that_the_service_writes_is_accepted(
 ) -> None:
     port = KubernetesCluster(client)
     bound, told = await uid_of(admin, "bound"), await uid_of(admin, "p")
-    names = {annotation_names.NODE: "n1"}
+    names = {annotation_keys.NODE: "n1"}
     notes = names | {ALLOCATED: "x"}
     of_pod = {"namespace": "team", "name": "bound", "uid": bound}
     binding = PodBinding(**of_pod, node="n1", annotations=notes, labels=names)
     event_of = PodEvent(
         namespace="team", name="p", uid=told, reason="Preempted", note="a note", action="Tell"
     )
-    lock_text = lock_annotation.write("team", "a" * 200, datetime.now(UTC))
+    lock_text = node_lock_annotation.write("team", "a" * 200, datetime.now(UTC))
     gated = await version_of(admin, f"{TEAM}/pods/own")
     counted = await version_of(admin, f"{TEAM}/resourcequotas/q")
     seen = await version_of(admin, f"{TEAM}/pods/seen")
@@ -249,8 +249,8 @@ async def test_everything_that_the_service_writes_is_accepted(
             port.label_pod("team", "fenced", {LABEL: "2"}, str(fenced)),
             port.bind(binding),
             port.patch_pod_annotations("team", "seen", {ALLOCATED: "x"}, str(seen)),
-            port.patch_node_annotations("n1", {annotation_names.LOCK: lock_text}),
-            port.patch_node_annotations("n1", {annotation_names.LOCK: None}),
+            port.patch_node_annotations("n1", {annotation_keys.LOCK: lock_text}),
+            port.patch_node_annotations("n1", {annotation_keys.LOCK: None}),
             port.create_quota("team", "gpuledger-default", {KEY: "4", "pods": "999"}),
             port.patch_quota_status("team", "q", {KEY: "1"}, counted),
             port.patch_universe_status("u", {"used": {}}),

@@ -32,9 +32,9 @@ from tests.e2e.harness.review_recorder import (
     setting,
 )
 from tests.e2e.objects.pods import pod
+from webhook.configurations import webhook_configurations
+from webhook.configurations.webhook_configurations import ReviewScope, WebhookAddress
 from webhook.kinds.catalog import KindCatalog
-from webhook.registration import webhook_configurations
-from webhook.registration.webhook_configurations import ReviewScope, WebhookAddress
 
 __all__ = ["plane", "setting"]
 

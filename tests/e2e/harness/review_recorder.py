@@ -16,9 +16,9 @@ from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.pods import pod
+from webhook.configurations import webhook_configurations
+from webhook.configurations.webhook_configurations import ReviewScope, WebhookAddress
 from webhook.kinds.catalog import KindCatalog
-from webhook.registration import webhook_configurations
-from webhook.registration.webhook_configurations import ReviewScope, WebhookAddress
 
 RESOURCES: Final = ("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores")
 EXEMPT: Final = ("kube-system", "exempt")

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ledger.kube.api.pod_gates import GATE
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 from ledger.kube.hami.fence_label import LABEL
 from tests.e2e.harness.cluster import Manifest
+from webhook.configurations import webhook_configurations
 from webhook.kinds.catalog import KindCatalog
-from webhook.registration import webhook_configurations
 
 SPACE: Final = "gpuledger-system"
 NAME: Final = "gpuledger"
@@ -111,7 +111,7 @@ def gates(*names: str) -> Manifest:
 
 
 def lock(text: str) -> Manifest:
-    return {"metadata": {"annotations": {annotation_names.LOCK: text}}}
+    return {"metadata": {"annotations": {annotation_keys.LOCK: text}}}
 
 
 def used(amounts: dict[str, str]) -> Manifest:
@@ -148,7 +148,7 @@ FORGED: Final[dict[str, tuple[str, str, Manifest]]] = {
     "node selector": patched(P, {"spec": {"nodeSelector": {"pool": "x"}}}),
     "foreign gate": patched(P, gates(GATE)),
     "label that a Service selects": patched(P, {"metadata": {"labels": {"app": "bank"}}}),
-    "label of HAMi's": patched(P, {"metadata": {"labels": {annotation_names.NODE: "n1"}}}),
+    "label of HAMi's": patched(P, {"metadata": {"labels": {annotation_keys.NODE: "n1"}}}),
     "label of its own that is no fence": patched(
         P, {"metadata": {"labels": {"gpuledger.io/other": "y"}}}
     ),
@@ -160,7 +160,7 @@ FORGED: Final[dict[str, tuple[str, str, Manifest]]] = {
         P, {"metadata": {"annotations": {"hami.io/vgpu-devices-to-allocate": "x"}}}
     ),
     "node of a pod's cards": patched(
-        P, {"metadata": {"annotations": {annotation_names.NODE: "n2"}}}
+        P, {"metadata": {"annotations": {annotation_keys.NODE: "n2"}}}
     ),
     "finalizer on a pod": patched(P, HELD),
     "owner of a pod": patched(P, {"metadata": {"ownerReferences": [OWNER]}}),

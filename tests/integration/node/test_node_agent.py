@@ -21,7 +21,7 @@ from support.harness.agent_site import CARD, LATER_UID, NODE, UID, AgentSite
 from support.harness.native_library import built
 from support.servers.nats_servers import NatsServer, settings_for
 
-from ledger.kube.hami import node_annotations
+from ledger.kube.hami import node_announcement
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.writer.writer import Writer
 from vgpu_native.shared import limits_page
@@ -283,7 +283,9 @@ async def test_a_failed_card_is_reported_to_kubelet_and_ledger_within_seconds(
 
 
 def healthy(site: AgentSite) -> list[bool]:
-    return [card.healthy for card in node_annotations.read_announcement(site.api.annotations).cards]
+    return [
+        card.healthy for card in node_announcement.read_announcement(site.api.annotations).cards
+    ]
 
 
 def break_card(site: AgentSite) -> None:

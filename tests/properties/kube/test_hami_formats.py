@@ -10,11 +10,11 @@ from support.builders.colon_cards import announcement_in_colons
 
 from ledger.core.model.cards import Card, Part, Phase, Profile, Share
 from ledger.kube.api.objects import Container, Pod, PodSpec
-from ledger.kube.hami import annotation_names, lock_annotation
+from ledger.kube.hami import annotation_keys, node_lock_annotation
+from ledger.kube.hami.binding_annotations import annotations_of
 from ledger.kube.hami.handshake import handshake_alive
-from ledger.kube.hami.node_annotations import read_announcement
+from ledger.kube.hami.node_announcement import read_announcement
 from ledger.kube.hami.node_devices import announcement
-from ledger.kube.hami.placement_annotations import annotations_of
 from ledger.kube.hami.placement_reader import parts_of
 from ledger.kube.hami.pod_devices import BadDeviceList
 
@@ -43,7 +43,7 @@ CARDS = st.lists(
         memory=INT32,
         cores=INT32,
         slots=INT32,
-        vendor=st.sampled_from(sorted(annotation_names.VENDOR_ANNOTATIONS)),
+        vendor=st.sampled_from(sorted(annotation_keys.VENDOR_ANNOTATIONS)),
         numa=INT32,
         mode=WORDS,
         healthy=st.booleans(),
@@ -58,10 +58,10 @@ CARDS = st.lists(
 @given(CARDS, st.randoms())
 def test_cards_are_read_as_announced_in_any_order(cards, random) -> None:
     random.shuffle(cards)
-    annotations = {annotation_names.CORDON: ", ".join(card.uuid for card in cards if card.cordoned)}
+    annotations = {annotation_keys.CORDON: ", ".join(card.uuid for card in cards if card.cordoned)}
     for vendor in {card.vendor for card in cards}:
         theirs = [card for card in cards if card.vendor == vendor]
-        annotations[annotation_names.VENDOR_ANNOTATIONS[vendor].register] = announcement(theirs)
+        annotations[annotation_keys.VENDOR_ANNOTATIONS[vendor].register] = announcement(theirs)
     found = read_announcement(annotations)
     assert not found.problem
     assert found.cards == tuple(sorted(cards, key=lambda one: (one.vendor, one.index, one.uuid)))
@@ -75,7 +75,7 @@ def test_the_older_form_carries_all_but_profiles(cards) -> None:
     ]
     text = announcement_in_colons(plain)
     found = read_announcement(
-        {annotation_names.VENDOR_ANNOTATIONS["nvidia"].register: text} if plain else {}
+        {annotation_keys.VENDOR_ANNOTATIONS["nvidia"].register: text} if plain else {}
     )
     assert not found.problem
     assert found.cards == tuple(sorted(plain, key=lambda one: (one.index, one.uuid)))
@@ -88,7 +88,7 @@ def placed(draw) -> tuple[tuple[Part, ...], list[Card]]:
         msgspec.structs.replace(card, vendor=draw(st.sampled_from(("nvidia", "amd", "hygon"))))
         for card in draw(CARDS)
     ]
-    by_vendor = list(annotation_names.VENDOR_ANNOTATIONS).index
+    by_vendor = list(annotation_keys.VENDOR_ANNOTATIONS).index
     phases = sorted(draw(st.lists(st.booleans(), min_size=1, max_size=5)))
     parts = []
     for number, app in enumerate(phases):
@@ -160,12 +160,12 @@ TEXTS = st.text(max_size=60) | JSONS | LISTS
 
 @given(TEXTS, TEXTS, TEXTS)
 def test_any_text_of_a_node_is_cards_or_a_problem(text, scores, cordon) -> None:
-    for words in annotation_names.VENDOR_ANNOTATIONS.values():
+    for words in annotation_keys.VENDOR_ANNOTATIONS.values():
         found = read_announcement(
             {
                 words.register: text,
-                annotation_names.PAIR_SCORES: scores,
-                annotation_names.CORDON: cordon,
+                annotation_keys.PAIR_SCORES: scores,
+                annotation_keys.CORDON: cordon,
             }
         )
         assert not (found.cards and found.problem)
@@ -176,8 +176,8 @@ def test_any_text_of_a_node_is_cards_or_a_problem(text, scores, cordon) -> None:
 def test_any_text_of_a_pod_is_parts_or_the_named_error(text, instances) -> None:
     spec = PodSpec(containers=[Container("one"), Container("two")])
     annotations = {
-        annotation_names.VENDOR_ANNOTATIONS["nvidia"].allocated: text,
-        annotation_names.INSTANCES: instances,
+        annotation_keys.VENDOR_ANNOTATIONS["nvidia"].allocated: text,
+        annotation_keys.INSTANCES: instances,
     }
     with suppress(BadDeviceList):
         parts = parts_of(annotations, Pod(spec=spec))
@@ -187,7 +187,7 @@ def test_any_text_of_a_pod_is_parts_or_the_named_error(text, instances) -> None:
 @given(TEXTS | st.datetimes().map(lambda time: f"{time.isoformat()}Z,a,b"))
 def test_any_lock_and_any_handshake_is_parsed_or_ignored(text) -> None:
     now = datetime(2026, 3, 1, tzinfo=UTC)
-    lock = lock_annotation.read(text)
+    lock = node_lock_annotation.read(text)
     if lock is not None:
         assert lock.expired(now) in (True, False)
     assert handshake_alive(f"Requesting_{text}", now, 0) in (True, False)

@@ -23,7 +23,7 @@ from simulation.model import kinds
 from simulation.model.apiserver import Conflict, Name, at, counts
 from simulation.model.operations import Create, Delete, Ending, Status, Update
 from simulation.model.settings import USERS, demand
-from webhook.admission.protected_annotations import STAMP
+from webhook.admission.reserved_annotations import STAMP
 
 GENERATED_TRIES: Final = 8
 """How often the API server tries a generated name."""

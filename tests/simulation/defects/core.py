@@ -28,7 +28,7 @@ from simulation.defects.holds import DEFECTS_OF_HOLDS
 from simulation.defects.planting import Defect, Put, planting
 from simulation.defects.workloads import DEFECTS_OF_ROOTS
 from simulation.world import replica
-from webhook.settlement import observation
+from webhook.settlement import observation_commands
 from webhook.settlement.absence_proof import AbsenceProver
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.pod_reconciler import PodReconciler
@@ -184,7 +184,7 @@ def _recount_overrules_news(put: Put) -> None:
         del version
         return entry.committed is not None and entry.committed.uid == uid
 
-    put(observation, "_existed", existed)
+    put(observation_commands, "_existed", existed)
 
 
 def _gaps_forgotten(put: Put) -> None:

@@ -11,8 +11,8 @@ from ledger.core.model.denials import Decision, Denial
 from ledger.core.model.state import Namespace, State
 from ledger.kube.api.objects import ObjectMeta
 from simulation.defects.planting import Defect, Put
-from webhook.admission.attempts import Attempts, with_controller_as_owner
-from webhook.admission.protected_annotations import STAMP
+from webhook.admission.attempt_identity import Attempts, with_controller_as_owner
+from webhook.admission.reserved_annotations import STAMP
 
 _COPY: Final = "copy:"
 """How the owner of what carries a copied annotation begins, where the first defect is planted."""

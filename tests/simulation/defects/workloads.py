@@ -12,11 +12,11 @@ from ledger.core.model.amounts import plus
 from ledger.core.model.state import Entry, Namespace, State
 from ledger.kube.api.objects import Workload
 from simulation.defects.planting import Defect, Put
-from webhook.admission import attempts
+from webhook.admission import attempt_identity
 from webhook.admission.objects import scale_admission
 from webhook.admission.objects.scale_admission import ScaleAdmission
 from webhook.context.owner_digest import cached_workload
-from webhook.settlement import observation
+from webhook.settlement import observation_commands
 from webhook.settlement.root_lookup import RootLookup
 
 
@@ -44,7 +44,7 @@ def _envelope_stays(put: Put) -> None:
 
 
 def _anybody_draws(put: Put) -> None:
-    put(attempts, "is_controller", lambda *_: True)
+    put(attempt_identity, "is_controller", lambda *_: True)
 
 
 def _barred_until_seen(put: Put) -> None:
@@ -80,7 +80,7 @@ def _opened_uncovered(put: Put) -> None:
 
 def _status_raises(put: Put) -> None:
     put(observe, "_lowered", lambda _, command: command)
-    put(observation, "_is_as", _is_the_same)
+    put(observation_commands, "_is_as", _is_the_same)
 
 
 def _is_the_same(stored: Any, seen: Any) -> bool:

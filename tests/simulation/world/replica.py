@@ -17,7 +17,7 @@ from ledger.core import snapshots
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.kube.requests import place_traits
+from ledger.kube.requests import namespace_traits
 from ledger.kube.watch import failed_objects
 from ledger.log.jetstream.streams import StreamNames
 from ledger.log.ledger import Accepted
@@ -193,7 +193,7 @@ class Replica:
             rules=RULES,
             settle_seconds=SETTLE_SECONDS,
             recount_seconds=self._plan.recount,
-            cluster_traits=place_traits.of_cluster(where, self.cluster.region, None),
+            cluster_traits=namespace_traits.of_cluster(where, self.cluster.region, None),
             universe_authority=where == CLUSTERS[0],
             write_quota_status=True,
         )

@@ -10,7 +10,7 @@ from support.harness.native_library import machine
 from ledger.core.model import commands
 from ledger.core.model.accounts import quota
 from ledger.core.model.cards import OWN, Part, Parts, Phase, Share
-from ledger.kube.hami import node_annotations
+from ledger.kube.hami import node_announcement
 from ledger.log.ledger import Accepted
 from ledger.log.writer.writer import Writer
 
@@ -38,7 +38,7 @@ class AgentSite:
 
     async def place(self, memory: int = 100) -> None:
         """Let the ledger know what the node announces, and place a pod there."""
-        found = node_annotations.read_announcement(self.api.annotations)
+        found = node_announcement.read_announcement(self.api.annotations)
         assert found.keeper == OWN
         assert not found.problem
         await self.do(
@@ -51,7 +51,7 @@ class AgentSite:
 
     async def place_later(self) -> None:
         """Place another pod, on another card."""
-        found = node_annotations.read_announcement(self.api.annotations).cards
+        found = node_announcement.read_announcement(self.api.annotations).cards
         other = (Part("main", Phase.APP, (Share(found[1].uuid, 100, 50),)),)
         await self.do(
             commands.Reserve(SPACE, LATER, LATER_UID, {"nvidia.com/gpu": 1}),

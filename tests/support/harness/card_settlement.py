@@ -23,15 +23,15 @@ from ledger.core.model.commands import Place
 from ledger.kube.api.cluster_ports import Change
 from ledger.kube.api.errors import ClusterError, NotFound, VersionConflict
 from ledger.kube.api.objects import ApiNode, Pod
-from ledger.kube.hami import annotation_names
-from ledger.kube.hami.placement_annotations import annotations_of
+from ledger.kube.hami import annotation_keys
+from ledger.kube.hami.binding_annotations import annotations_of
 from ledger.log.ledger import Accepted
 from ledger.log.memory_log import MemoryStore
 from ledger.log.writer.writer import Writer
 from webhook.settlement.settlement_session import SettlementSettings
 
-REGISTER = annotation_names.VENDOR_ANNOTATIONS["nvidia"].register
-ALLOCATED = annotation_names.VENDOR_ANNOTATIONS["nvidia"].allocated
+REGISTER = annotation_keys.VENDOR_ANNOTATIONS["nvidia"].register
+ALLOCATED = annotation_keys.VENDOR_ANNOTATIONS["nvidia"].allocated
 NAMESPACE = f"{CLUSTER}/red"
 
 
@@ -47,7 +47,7 @@ def card_text(count: int = 2, **fields: Any) -> str:
 
 def node_body(name: str, *, text: str | None = None, ready: bool = True, **annotations: str):
     """Return a node that announces `text`; annotations are named by their key in `hami`."""
-    given = {getattr(annotation_names, key): value for key, value in annotations.items()}
+    given = {getattr(annotation_keys, key): value for key, value in annotations.items()}
     announcing = {REGISTER: card_text() if text is None else text}
     return {
         "metadata": {"name": name, "annotations": given | (announcing if text != "" else {})},

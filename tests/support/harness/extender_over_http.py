@@ -24,13 +24,13 @@ from ledger.core.model.accounts import quota
 from ledger.core.model.cards import OWN
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Pod
-from ledger.kube.hami import annotation_names
-from ledger.kube.hami.node_annotations import read_announcement
+from ledger.kube.hami import annotation_keys
+from ledger.kube.hami.node_announcement import read_announcement
 from ledger.kube.requests.pod_demand import demand_of
 
 BODY_MAX: Final = 2_000_000
 SPACE: Final = f"{CLUSTER}/{NAMESPACE}"
-WORDS: Final = annotation_names.VENDOR_ANNOTATIONS["nvidia"]
+WORDS: Final = annotation_keys.VENDOR_ANNOTATIONS["nvidia"]
 
 Limits = Mapping[str, Any]
 
@@ -80,7 +80,7 @@ class HttpExtender:
 
     async def announce(self, node: str, register: str, **annotations: str) -> None:
         """Let a node announce its cards; further annotations are named by their key in `hami`."""
-        more = {getattr(annotation_names, key): text for key, text in annotations.items()}
+        more = {getattr(annotation_keys, key): text for key, text in annotations.items()}
         told = read_announcement({WORDS.register: register, **more}, OWN)
         assert not told.problem, told.problem
         command = commands.RegisterCards(f"{CLUSTER}/{node}", told.keeper, told.cards)

@@ -14,7 +14,7 @@ from support.harness.replicas import running
 from ledger.core.model import accounts, commands
 from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.state import Entry, State
-from ledger.kube.requests import place_traits
+from ledger.kube.requests import namespace_traits
 from ledger.kube.requests.card_sizes import CardSizes
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch import failed_objects
@@ -162,7 +162,7 @@ async def full_world(
     """Make a world with traits, universe quotas and statuses; settlement does not run yet."""
     usual: dict[str, Any] = {
         "rules": RULES,
-        "cluster_traits": place_traits.of_cluster(CLUSTER, "", None),
+        "cluster_traits": namespace_traits.of_cluster(CLUSTER, "", None),
         "universe_authority": True,
         "write_quota_status": True,
     }

@@ -12,7 +12,7 @@ from ledger.core.model import commands
 from ledger.core.model.cards import OWN
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Pod
-from ledger.kube.hami.node_annotations import read_announcement
+from ledger.kube.hami.node_announcement import read_announcement
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
 from ledger.kube.vendors.vendors import select_vendors

@@ -20,8 +20,8 @@ from ledger.runtime.http.health import Health
 from ledger.runtime.http.http_server import DRAIN_SECONDS
 from ledger.runtime.settings import setting_sources
 from ledger.runtime.settings.settings import Settings
+from webhook.configurations import webhook_configurations
 from webhook.gates import waiting_events
-from webhook.registration import webhook_configurations
 
 ROOT: Final = Path(__file__).parents[3]
 SEPARATELY: Final = {"alerts.yaml", "kustomization.yaml"}

@@ -13,7 +13,7 @@ from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.qualified_names import local_name
 from ledger.core.model.state import State
 from ledger.kube.quotas.universe_quota import limits_of_universe, spec_of
-from ledger.kube.requests import place_traits
+from ledger.kube.requests import namespace_traits
 from ledger.kube.requests.demand_rules import DemandRules
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "universe.md").read_text()
@@ -34,7 +34,7 @@ def deployment(namespace: str, name: str, memory: int) -> Reserve:
 
 
 def described(namespace: str, labels: dict[str, str]) -> Describe:
-    return Describe(namespace, place_traits.of_namespace(local_name(namespace), labels))
+    return Describe(namespace, namespace_traits.of_namespace(local_name(namespace), labels))
 
 
 def as_the_page_begins() -> State:
@@ -43,7 +43,7 @@ def as_the_page_begins() -> State:
     read = limits_of_universe(spec, DemandRules())
     state = State()
     commands: list[AnyCommand] = [
-        *(Describe(one, place_traits.of_cluster(one, "eu", None)) for one in ("west", "east")),
+        *(Describe(one, namespace_traits.of_cluster(one, "eu", None)) for one in ("west", "east")),
         SetLimits(ACCOUNT, (), read.limits, reach=read.reach, selects=read.selects),
         described("west/vision", RESEARCH),
         described("east/speech", RESEARCH),

@@ -9,9 +9,9 @@ from typing import Final
 from mutating import Mutator
 
 from ledger.core.model.denials import Denial
-from ledger.kube.hami import annotation_names, lock_annotation, pod_devices
+from ledger.kube.hami import annotation_keys, node_lock_annotation, pod_devices
 from ledger.kube.hami.handshake import handshake_alive
-from ledger.kube.hami.node_annotations import read_announcement
+from ledger.kube.hami.node_announcement import read_announcement
 from ledger.kube.hami.pod_devices import BadDeviceList
 from ledger.kube.requests import placement_preferences
 
@@ -24,8 +24,8 @@ def cards(text: str) -> None:
     """Read the cards of a node."""
     found = read_announcement(
         {
-            annotation_names.VENDOR_ANNOTATIONS["nvidia"].register: text,
-            annotation_names.PAIR_SCORES: text,
+            annotation_keys.VENDOR_ANNOTATIONS["nvidia"].register: text,
+            annotation_keys.PAIR_SCORES: text,
         }
     )
     assert not (found.problem and found.cards), "a list with a problem has no cards"
@@ -46,7 +46,7 @@ def device_list(text: str) -> None:
 
 def lock(text: str) -> None:
     """Read the lock of a node, and its handshake."""
-    found = lock_annotation.read(text)
+    found = node_lock_annotation.read(text)
     if found is not None:
         found.expired(NOW)
     handshake_alive(text, NOW, 1)

@@ -31,7 +31,7 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.pod_traits import recorded_traits
 from webhook.admission import pod_checks
-from webhook.admission.attempts import (
+from webhook.admission.attempt_identity import (
     Attempts,
     Ownership,
     base_observation,
@@ -40,9 +40,9 @@ from webhook.admission.attempts import (
     with_controller_as_owner,
     wrong_creator_denial,
 )
-from webhook.admission.protected_annotations import STAMP
 from webhook.admission.quota_selection import QuotaSelection, TraitsChange
 from webhook.admission.reservation import ReservationClient, ReservationRequest
+from webhook.admission.reserved_annotations import STAMP
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import WARNING_CHARACTERS_MAX, AdmissionRequest, required_pod
 from webhook.api.admission_settings import AdmissionSettings

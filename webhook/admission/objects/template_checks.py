@@ -5,7 +5,7 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.api.quoting import shown
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.admission import pod_checks
-from webhook.admission.protected_annotations import changed_protected_field, protected_field_denial
+from webhook.admission.reserved_annotations import changed_protected_field, protected_field_denial
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.kinds.schema import WorkloadKind
 from webhook.kinds.templates import Template, templates_of

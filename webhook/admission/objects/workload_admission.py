@@ -13,7 +13,7 @@ from ledger.core.model import amounts
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
 from ledger.kube.api.objects import Workload
-from webhook.admission.attempts import (
+from webhook.admission.attempt_identity import (
     Attempts,
     base_observation,
     forged_owner_denial,

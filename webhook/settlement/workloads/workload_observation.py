@@ -13,7 +13,7 @@ from ledger.kube.api.objects import ObjectMeta, OwnerReference, Workload
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.kinds.envelope import Surge, envelope_of
 from webhook.kinds.schema import WorkloadKind
-from webhook.settlement.observation import ObservedObject
+from webhook.settlement.observation_commands import ObservedObject
 
 
 class ChargingMode(msgspec.Struct, frozen=True):

@@ -20,17 +20,17 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.api.resources import Resource
 from ledger.tasks.periodic import CooperativeYield
 from webhook.kinds.schema import WorkloadKind
-from webhook.settlement import recount
+from webhook.settlement import full_list_recount
 from webhook.settlement.absence_proof import ListResult
 from webhook.settlement.attempt_ages import AttemptAges
+from webhook.settlement.full_list_recount import Present
 from webhook.settlement.invalid_objects import InvalidObjects
-from webhook.settlement.observation import (
+from webhook.settlement.observation_commands import (
     ObservedObject,
     command_for,
     command_if_changed,
     with_promised_demand,
 )
-from webhook.settlement.recount import Present
 from webhook.settlement.root_lookup import (
     LIST_READ_SECONDS,
     RECOUNT_READ_SECONDS,
@@ -188,8 +188,8 @@ class WorkloadReconciler:
         await self._session.catch_up()
         self._invalid_objects.clear(self.prefix)
         present = await self._send_present(listed.objects)
-        await recount.release_missing(self._session, self.prefix, present, listed.version)
-        await recount.start_open_attempt_ages(self._session, self._ages, self.prefix)
+        await full_list_recount.release_missing(self._session, self.prefix, present, listed.version)
+        await full_list_recount.start_open_attempt_ages(self._session, self._ages, self.prefix)
         await self._session.commands.flush()
 
     async def _send_present(self, objects: list[ObservedWorkload]) -> Present:

@@ -22,7 +22,7 @@ from ledger.kube.api.errors import (
     Rejected,
     VersionConflict,
 )
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 from ledger.log.memory_log import MemoryStore
 
 
@@ -64,7 +64,7 @@ async def test_a_resize_is_written_into_the_annotation_and_nothing_else_is():
         after = one.server.objects["pods", "red", "p"]["metadata"]["annotations"]
         assert after == before | {ALLOCATED: "GPU-0,NVIDIA,500,10:;"}
         assert (
-            after[annotation_names.VENDOR_ANNOTATIONS["nvidia"].to_allocate]
+            after[annotation_keys.VENDOR_ANNOTATIONS["nvidia"].to_allocate]
             == "GPU-0,NVIDIA,1000,10:;"
         )
         assert annotated(one, "q") == "GPU-0,NVIDIA,1000,10:;"

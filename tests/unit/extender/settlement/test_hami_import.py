@@ -17,8 +17,8 @@ from ledger.core.model.cards import Part, Phase, Share
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.kube.api.objects import ApiNode, Pod
-from ledger.kube.hami import annotation_names
-from webhook.settlement.observation import command_for
+from ledger.kube.hami import annotation_keys
+from webhook.settlement.observation_commands import command_for
 from webhook.settlement.pod_observation import observe_pod
 
 NOW = 1_800_000_000
@@ -71,7 +71,7 @@ def node(name: str, **fields) -> ApiNode:
 def pod(name: str, given: str, on: str = "n1", **more) -> Pod:
     body = pod_body(name)
     body["metadata"] |= {"namespace": "red", "uid": f"uid-{name}", "resourceVersion": "9"}
-    body["metadata"]["annotations"] = {annotation_names.NODE: on, ALLOCATED: given}
+    body["metadata"]["annotations"] = {annotation_keys.NODE: on, ALLOCATED: given}
     body["spec"]["nodeName"] = on
     return msgspec.convert(body | more, Pod)
 

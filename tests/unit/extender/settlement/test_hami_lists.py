@@ -7,7 +7,7 @@ from support.harness.settlement import CLUSTER
 
 from ledger.core.model.accounts import card
 from ledger.core.model.cards import Part, Phase, Share
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 
 ON_0 = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)
 
@@ -28,7 +28,7 @@ async def test_a_list_without_a_node_counts_where_the_pod_is_bound():
         await ready(one)
         one.add_pod("p", node="n1")
         given = one.given(ON_0, "n1")
-        del given[annotation_names.NODE]
+        del given[annotation_keys.NODE]
         one.server.update("pods", "red", "p", metadata={"annotations": given})
         await one.until(lambda: one.placed("p") is not None)
         assert used(one) == (1000, 10, 1)

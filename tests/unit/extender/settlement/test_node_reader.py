@@ -7,7 +7,7 @@ import pytest
 
 from extender.settlement.node_reader import NodeRules, cards_of, read
 from ledger.kube.api.objects import ApiNode
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 from ledger.kube.vendors.vendors import select_vendors
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -18,7 +18,7 @@ RULES = NodeRules(vendors=select_vendors(["nvidia", "hygon"]))
 def health(vendor: str, handshake: str, allocatable: dict[str, str]) -> list[bool]:
     """Return how the cards of a node of one vendor are."""
     annotations = {
-        annotation_names.VENDOR_ANNOTATIONS[vendor].register: "card-1,4,100,100,T,0,true:",
+        annotation_keys.VENDOR_ANNOTATIONS[vendor].register: "card-1,4,100,100,T,0,true:",
         handshake: OLD,
     }
     body = {

@@ -15,7 +15,7 @@ from ledger.core.model.accounts import card
 from ledger.core.model.cards import HAMI, OWN, Part, Phase, Share
 from ledger.core.model.commands import RegisterCards
 from ledger.core.model.denials import Denial
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 
 GIVEN = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)
 
@@ -127,7 +127,7 @@ async def test_an_announcement_that_cannot_be_read_leaves_everything_as_it_was()
         await one.settles_nodes("n1", "n2")
         assert one.registered("n1") == before
         assert "n1" in one.cards.warnings()[0]
-        assert annotation_names.VENDOR_ANNOTATIONS["nvidia"].register in one.cards.warnings()[0]
+        assert annotation_keys.VENDOR_ANNOTATIONS["nvidia"].register in one.cards.warnings()[0]
 
 
 async def test_without_their_announcement_cards_stay_and_are_not_healthy():

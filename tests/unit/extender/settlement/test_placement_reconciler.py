@@ -15,7 +15,7 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.events import Cause
 from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.objects import Pod
-from ledger.kube.hami import annotation_names, lock_annotation
+from ledger.kube.hami import annotation_keys, node_lock_annotation
 
 ON_0 = (Part("main", Phase.APP, (Share("GPU-0", 1000, 10),)),)
 ON_1 = (Part("main", Phase.APP, (Share("GPU-1", 1000, 10),)),)
@@ -139,7 +139,7 @@ async def test_the_end_of_a_pod_gives_its_cards_back():
         assert used(one, "GPU-0") == (0, 0, 0)
 
 
-@pytest.mark.parametrize("phase", [annotation_names.SUCCESS, ""])
+@pytest.mark.parametrize("phase", [annotation_keys.SUCCESS, ""])
 async def test_a_placement_of_ours_comes_further_as_its_pod_does(phase):
     async with card_world() as one, settling_cards(one):
         await ready(one)
@@ -155,7 +155,7 @@ async def test_a_placement_of_ours_comes_further_as_its_pod_does(phase):
         )
         await one.until(lambda: one.placed("p").stage == Stage.BOUND)
         if phase:
-            given = one.given(ON_0, "n1") | {annotation_names.BIND_PHASE: phase}
+            given = one.given(ON_0, "n1") | {annotation_keys.BIND_PHASE: phase}
             one.server.update("pods", "red", "p", metadata={"annotations": given})
         else:
             one.server.update("pods", "red", "p", status={"phase": "Running"})
@@ -282,13 +282,13 @@ async def test_what_a_read_shows_undoes_no_placement_that_was_made_during_it(mon
 
 async def test_who_is_not_bound_gives_back_the_lock_of_the_node_too():
     async with card_world(settle_seconds=0.4) as one, settling_cards(one):
-        one.add_node("n1", LOCK=lock_annotation.write("red", "p", one.clock()))
+        one.add_node("n1", LOCK=node_lock_annotation.write("red", "p", one.clock()))
         await one.settles_nodes("n1")
         uid = one.add_pod("p")
         await one.until(lambda: one.entry("p") is not None)
         await one.place("p", uid, "n1", ON_0)
         await one.until(lambda: bool(one.nodes.writes))
-        assert one.nodes.writes[0][:2] == ("n1", {annotation_names.LOCK: None})
+        assert one.nodes.writes[0][:2] == ("n1", {annotation_keys.LOCK: None})
         await one.until(lambda: one.placed("p") is None)
 
 
@@ -358,9 +358,7 @@ async def test_invalid_list_of_cards_is_reported_and_charges_nothing():
         one.add_pod("q", node="n1", parts=ON_0)
         one.add_node("n2", text=card_text(1))
         body = {
-            "metadata": {
-                "annotations": {ALLOCATED: "GPU-0,NVIDIA,x:;", annotation_names.NODE: "n1"}
-            }
+            "metadata": {"annotations": {ALLOCATED: "GPU-0,NVIDIA,x:;", annotation_keys.NODE: "n1"}}
         }
         one.server.create(
             "pods",

@@ -7,7 +7,7 @@ import pytest
 from gpuledger.changes import hami_takeover
 from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
 from ledger.kube.cluster.hami_accounts import HamiAccounts
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 from ledger.runtime.settings.settings import Settings
 
 CARD = (
@@ -20,7 +20,7 @@ async def test_a_dry_run_shows_cards_before_there_is_a_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def read(_: Settings) -> tuple[str, list[ApiNode], list[Pod], HamiAccounts]:
-        register = {annotation_names.VENDOR_ANNOTATIONS["nvidia"].register: CARD}
+        register = {annotation_keys.VENDOR_ANNOTATIONS["nvidia"].register: CARD}
         return (
             "uid",
             [ApiNode(metadata=ObjectMeta(name="n1", annotations=register))],

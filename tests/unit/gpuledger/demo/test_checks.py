@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from gpuledger.demo import checks
 from gpuledger.demo.demo_error import FailedClaim
-from gpuledger.demo.observed_state import ObservedState
 from gpuledger.demo.recordings import Creation, RecordedCreation
+from gpuledger.demo.service_state import ObservedState
 from gpuledger.demo.traffic import CreationOutcome, ReviewAnswer
 from projections.queries.holders import HolderCharge, OpenHold
 from projections.queries.quota_usage import Usage

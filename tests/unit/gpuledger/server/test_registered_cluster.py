@@ -15,7 +15,7 @@ from ledger.log.ledger import Accepted
 from ledger.log.memory_log import MemoryStore
 from ledger.log.writer.writer import Writer
 from ledger.runtime.settings.settings import Settings
-from webhook.registration import webhook_configurations
+from webhook.configurations import webhook_configurations
 from webhook.settlement_controller import ClusterNameTaken
 
 NAME = "east-1"

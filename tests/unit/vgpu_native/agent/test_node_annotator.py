@@ -10,7 +10,7 @@ from support.fakes.fake_nvml import GIB, FakeNvml, gpu
 from ledger.core.model.cards import OWN
 from ledger.kube.api.errors import ClusterUnavailable, VersionConflict
 from ledger.kube.api.objects import ApiNode, ObjectMeta
-from ledger.kube.hami import annotation_names, node_annotations
+from ledger.kube.hami import annotation_keys, node_announcement
 from vgpu_native.agent import node_annotator
 from vgpu_native.agent.card_inventory import CardInventory
 from vgpu_native.agent.card_mapping import (
@@ -82,7 +82,7 @@ def test_the_ledger_reads_what_is_announced(form: AnnouncementForm) -> None:
     )
     scores = {("GPU-0", "GPU-1"): 60, ("GPU-1", "GPU-0"): 60}
     said = annotations(cards, scores, CardOffer(memory_scaling=150), form)
-    found = node_annotations.read_announcement(
+    found = node_announcement.read_announcement(
         {key: text for key, text in said.items() if text is not None}
     )
     assert (found.problem, found.warning, found.keeper) == ("", "", OWN)
@@ -90,8 +90,8 @@ def test_the_ledger_reads_what_is_announced(form: AnnouncementForm) -> None:
     assert [card.type for card in cards] == ["NVIDIA-Tesla T4 16G", "NVIDIA H200"]
     assert [card.healthy for card in cards] == [True, False]
     assert found.scores == scores
-    assert said[annotation_names.MEMORY_SCALING] == "150"
-    assert said[annotation_names.CORES_SCALING] is None
+    assert said[annotation_keys.MEMORY_SCALING] == "150"
+    assert said[annotation_keys.CORES_SCALING] is None
 
 
 def test_a_card_in_mig_mode_is_not_offered() -> None:
@@ -106,7 +106,7 @@ def test_a_question_is_answered_and_an_answer_is_not() -> None:
 
 async def test_only_what_is_not_said_yet_is_written(inventory: CardInventory) -> None:
     node = ModelNode()
-    node.annotations = {annotation_names.CORES_SCALING: "200", "another": "stays"}
+    node.annotations = {annotation_keys.CORES_SCALING: "200", "another": "stays"}
     announcer = NodeAnnotator(
         node, "n0", inventory=inventory, offer=CardOffer(slots=4), form="json"
     )
@@ -115,15 +115,15 @@ async def test_only_what_is_not_said_yet_is_written(inventory: CardInventory) ->
     assert not await announcer.announce()
     [written] = node.writes
     assert set(written) == {
-        annotation_names.KEEPER,
+        annotation_keys.KEEPER,
         "hami.io/node-nvidia-register",
-        annotation_names.CORES_SCALING,
+        annotation_keys.CORES_SCALING,
     }
     assert node.annotations["another"] == "stays"
-    assert annotation_names.CORES_SCALING not in node.annotations
-    node.annotations[annotation_names.HANDSHAKE] = "Requesting_2026-01-31 11:59:00"
+    assert annotation_keys.CORES_SCALING not in node.annotations
+    node.annotations[annotation_keys.HANDSHAKE] = "Requesting_2026-01-31 11:59:00"
     assert await announcer.announce()
-    assert set(node.writes[1]) == {annotation_names.HANDSHAKE}
+    assert set(node.writes[1]) == {annotation_keys.HANDSHAKE}
 
 
 async def test_nothing_is_said_before_it_is_known(inventory: CardInventory, nvml: FakeNvml) -> None:
@@ -158,7 +158,7 @@ async def test_an_ill_card_is_announced_within_a_moment(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    found = node_annotations.read_announcement(node.annotations)
+    found = node_announcement.read_announcement(node.annotations)
     assert [card.healthy for card in found.cards] == [True, False]
 
 

@@ -19,7 +19,11 @@ from ledger.core.model.traits import Reach, Requirement
 from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import CardSize, DemandRules
 from ledger.log.ledger import Accepted
-from webhook.settlement.observation import ObservedObject, command_if_changed, with_promised_demand
+from webhook.settlement.observation_commands import (
+    ObservedObject,
+    command_if_changed,
+    with_promised_demand,
+)
 from webhook.settlement.pod_observation import observe_pod
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"

@@ -12,9 +12,9 @@ from ledger.core.model.commands import Describe, Observe, SetLimits
 from ledger.core.model.traits import NAME, Reach, Requirement
 from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.resources import NAMESPACES, UNIVERSE_QUOTAS
-from ledger.kube.requests import place_traits
+from ledger.kube.requests import namespace_traits
 from ledger.tasks import periodic
-from webhook.quotas import cluster_labels, ignored_universe_quotas, universe_quota_status
+from webhook.quotas import ignored_universe_quotas, namespace_label_sync, universe_quota_status
 from webhook.quotas.usage_by_namespace import UsageByNamespace
 
 GPUS = "limits.nvidia.com/gpu"
@@ -98,8 +98,8 @@ async def test_quota_covers_namespaces_as_soon_as_their_labels_change():
 
 
 async def test_cluster_labels_of_an_older_replica_are_replaced(monkeypatch):
-    monkeypatch.setattr(cluster_labels, "SEND_SECONDS", 0.1)
-    traits = place_traits.of_cluster(CLUSTER, "eu", None)
+    monkeypatch.setattr(namespace_label_sync, "SEND_SECONDS", 0.1)
+    traits = namespace_traits.of_cluster(CLUSTER, "eu", None)
     async with full_world(cluster_traits=traits) as one, settling(one):
         await one.until(lambda: one.state.described.get(CLUSTER) == traits)
         await one.writer.submit(Describe(CLUSTER, f"!name={CLUSTER}"))
@@ -107,7 +107,7 @@ async def test_cluster_labels_of_an_older_replica_are_replaced(monkeypatch):
 
 
 async def test_cluster_and_namespace_labels_are_sent_once():
-    traits = place_traits.of_cluster(CLUSTER, "eu", {"tier": "prod"})
+    traits = namespace_traits.of_cluster(CLUSTER, "eu", {"tier": "prod"})
     async with full_world(cluster_traits=traits) as one:
         namespace(one, "red", team="a")
         async with settling(one):

@@ -11,7 +11,7 @@ from ledger.core.model.commands import CREATE, Observe, Reserve
 from ledger.kube.api.errors import Forbidden
 from webhook.settlement.absence_proof import AbsenceProver
 from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
-from webhook.settlement.recount import start_open_attempt_ages
+from webhook.settlement.full_list_recount import start_open_attempt_ages
 from webhook.settlement.settlement_session import (
     RECOUNTED,
     WATCHED,

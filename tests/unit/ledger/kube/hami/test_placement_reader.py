@@ -8,13 +8,13 @@ import pytest
 
 from ledger.core.model.cards import Part, Phase, Share
 from ledger.kube.api.objects import Pod
-from ledger.kube.hami import annotation_names, pod_devices
+from ledger.kube.hami import annotation_keys, pod_devices
 from ledger.kube.hami.node_devices import TEXT_MAX
 from ledger.kube.hami.placement_reader import parts_of
 from ledger.kube.hami.pod_devices import BadDeviceList
 from ledger.kube.vendors.vendors import BUILT_IN, Vendor
 
-GIVEN = annotation_names.VENDOR_ANNOTATIONS["nvidia"].allocated
+GIVEN = annotation_keys.VENDOR_ANNOTATIONS["nvidia"].allocated
 GPU = {"nvidia.com/gpu": "1"}
 DCU = {"hygon.com/dcunum": "1"}
 
@@ -123,7 +123,7 @@ def test_a_list_that_cannot_be_read_is_refused_with_its_annotation_and_place(
 
 
 def test_a_share_of_all_cores_is_exclusive_in_the_makers_own_unit() -> None:
-    ascend = annotation_names.VENDOR_ANNOTATIONS["ascend-910b4"].allocated
+    ascend = annotation_keys.VENDOR_ANNOTATIONS["ascend-910b4"].allocated
     spec = pod(container("main"))
     whole = given("GPU-a,NVIDIA,1,100:GPU-b,NVIDIA,1,99:;", spec, **{ascend: "npu,W,1,100:;"})
     assert whole == {
@@ -136,7 +136,7 @@ def test_a_share_of_all_cores_is_exclusive_in_the_makers_own_unit() -> None:
 
 
 def test_each_makers_list_has_slots_of_its_own() -> None:
-    dcu = annotation_names.VENDOR_ANNOTATIONS["hygon"].allocated
+    dcu = annotation_keys.VENDOR_ANNOTATIONS["hygon"].allocated
     spec = pod(container("one", GPU), container("two", DCU), container("three"))
     assert given("GPU-a,NVIDIA,4000,30:;", spec, **{dcu: "DCU-1,DCU,5,6:;"}) == {
         "one": (A,),
@@ -171,7 +171,7 @@ def instance(container: int = 1, device: int = 0, **fields: Any) -> dict[str, An
 
 
 def cut(*found: dict[str, Any], text: str = ";GPU-a,NVIDIA,4000,100:;;") -> Any:
-    return given(text, **{annotation_names.INSTANCES: json.dumps(found)})
+    return given(text, **{annotation_keys.INSTANCES: json.dumps(found)})
 
 
 def test_instances_of_cards_that_are_cut_are_at_their_slices() -> None:
@@ -186,8 +186,8 @@ def test_instances_are_found_where_empty_slots_were_lost() -> None:
 
 def test_instances_are_of_the_cards_of_one_maker_only() -> None:
     others = {
-        annotation_names.VENDOR_ANNOTATIONS["hygon"].allocated: ";DCU-1,DCU,5,6:;;",
-        annotation_names.INSTANCES: json.dumps([instance()]),
+        annotation_keys.VENDOR_ANNOTATIONS["hygon"].allocated: ";DCU-1,DCU,5,6:;;",
+        annotation_keys.INSTANCES: json.dumps([instance()]),
     }
     found = given(";GPU-a,NVIDIA,4000,100:;;", **others)
     assert found is not None
@@ -217,7 +217,7 @@ def test_instances_that_contradict_the_list_or_themselves_are_refused(
 ) -> None:
     with pytest.raises(BadDeviceList, match=wrong) as caught:
         cut(*found)
-    assert str(caught.value).startswith(f"annotation {annotation_names.INSTANCES}: ")
+    assert str(caught.value).startswith(f"annotation {annotation_keys.INSTANCES}: ")
 
 
 @pytest.mark.parametrize(
@@ -229,8 +229,8 @@ def test_instances_that_contradict_the_list_or_themselves_are_refused(
     ],
 )
 def test_instances_that_cannot_be_read_are_refused(text: str, wrong: str) -> None:
-    with pytest.raises(BadDeviceList, match=f"{annotation_names.INSTANCES}: .*{wrong}"):
-        given(";GPU-a,NVIDIA,4000,100:;;", **{annotation_names.INSTANCES: text})
+    with pytest.raises(BadDeviceList, match=f"{annotation_keys.INSTANCES}: .*{wrong}"):
+        given(";GPU-a,NVIDIA,4000,100:;;", **{annotation_keys.INSTANCES: text})
 
 
 def test_a_list_is_written_with_a_slot_for_every_container() -> None:

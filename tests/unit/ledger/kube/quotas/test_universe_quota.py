@@ -15,7 +15,7 @@ from ledger.kube.quotas.universe_quota import (
     lint_universe,
     spec_of,
 )
-from ledger.kube.requests import place_traits
+from ledger.kube.requests import namespace_traits
 from ledger.kube.requests.demand_rules import DemandRules
 
 DEFINITION = Path(__file__).parents[5] / "deploy" / "crds" / "universeresourcequotas.yaml"
@@ -48,14 +48,14 @@ def test_the_reach_selects_places_as_they_are_described() -> None:
         clusterSelector={"matchLabels": {"tier": "1"}},
         namespaceSelector={"matchExpressions": [{"key": "env", "operator": "Exists"}]},
     ).reach
-    inside = place_traits.of_cluster("east-1", "eu", {"tier": "1"})
+    inside = namespace_traits.of_cluster("east-1", "eu", {"tier": "1"})
     assert traits.matches(reach.clusters, (inside,))
     assert not traits.matches(
-        reach.clusters, (place_traits.of_cluster("east-1", "us", {"tier": "1"}),)
+        reach.clusters, (namespace_traits.of_cluster("east-1", "us", {"tier": "1"}),)
     )
-    assert not traits.matches(reach.clusters, (place_traits.of_cluster("east-1", "eu", None),))
-    assert traits.matches(reach.namespaces, (place_traits.of_namespace("a", {"env": "prod"}),))
-    assert not traits.matches(reach.namespaces, (place_traits.of_namespace("a", None),))
+    assert not traits.matches(reach.clusters, (namespace_traits.of_cluster("east-1", "eu", None),))
+    assert traits.matches(reach.namespaces, (namespace_traits.of_namespace("a", {"env": "prod"}),))
+    assert not traits.matches(reach.namespaces, (namespace_traits.of_namespace("a", None),))
 
 
 def test_scopes_and_labels_of_objects_are_conditions_that_must_all_hold() -> None:

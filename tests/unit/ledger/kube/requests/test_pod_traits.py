@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ledger.kube.api.objects import ObjectMeta, Pod
-from ledger.kube.requests import place_traits
+from ledger.kube.requests import namespace_traits
 from ledger.kube.requests.pod_traits import (
     RECORDED_MAX,
     VOLATILE,
@@ -165,15 +165,16 @@ def test_a_priority_class_that_no_pod_could_have_is_no_trait_of_a_template(name:
 
 
 def test_a_namespace_has_its_name_and_its_labels() -> None:
-    assert place_traits.of_namespace("team-a", {"env": "prod"}) == "!name=team-a,env=prod"
-    assert place_traits.of_namespace("team-a", None) == "!name=team-a"
+    assert namespace_traits.of_namespace("team-a", {"env": "prod"}) == "!name=team-a,env=prod"
+    assert namespace_traits.of_namespace("team-a", None) == "!name=team-a"
 
 
 def test_a_cluster_has_its_name_its_region_and_its_labels() -> None:
     assert (
-        place_traits.of_cluster("east-1", "eu", {"tier": "1"}) == "!name=east-1,!region=eu,tier=1"
+        namespace_traits.of_cluster("east-1", "eu", {"tier": "1"})
+        == "!name=east-1,!region=eu,tier=1"
     )
-    assert place_traits.of_cluster("east-1", "", {}) == "!name=east-1"
+    assert namespace_traits.of_cluster("east-1", "", {}) == "!name=east-1"
 
 
 def test_only_labels_that_are_selected_by_are_recorded() -> None:
@@ -198,6 +199,6 @@ def test_labels_beyond_what_fits_are_a_digest_that_tells_them_apart() -> None:
 
 def test_a_place_with_too_many_labels_keeps_its_name() -> None:
     many = {f"k{number}": "x" * 63 for number in range(1_000)}
-    text = place_traits.of_namespace("team", many)
+    text = namespace_traits.of_namespace("team", many)
     assert text.startswith("!name=team,!unread=")
     assert len(text) < 100

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from webhook.configurations import resource_request_cel
 from webhook.kinds.schema import PodSet, WorkloadKind
-from webhook.registration import resource_request_cel
 
 
 def conditions(kind: WorkloadKind, resources: Sequence[str]) -> list[dict[str, Any]]:

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.kinds.catalog import KindCatalog
-from webhook.registration import webhook_configurations
-from webhook.registration.webhook_configurations import (
+from webhook.configurations import webhook_configurations
+from webhook.configurations.webhook_configurations import (
     ReviewScope,
     ServiceReference,
     WebhookAddress,
 )
+from webhook.kinds.catalog import KindCatalog
 
 RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpumem")
 CATALOG = KindCatalog.load()

@@ -15,7 +15,7 @@ from support.builders.admission_reviews import (
     update,
 )
 
-from webhook.admission.protected_annotations import STAMP
+from webhook.admission.reserved_annotations import STAMP
 from webhook.api.admission_settings import HAMI_IDENTITIES
 from webhook.context.refused_hami_accounts import RefusedHamiAccounts
 

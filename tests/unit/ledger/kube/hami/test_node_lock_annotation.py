@@ -4,17 +4,17 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from ledger.kube.hami import lock_annotation
-from ledger.kube.hami.lock_annotation import EXPIRES_AFTER, NodeLock
+from ledger.kube.hami import node_lock_annotation
+from ledger.kube.hami.node_lock_annotation import EXPIRES_AFTER, NodeLock
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
 def test_a_lock_is_read_as_it_was_written() -> None:
-    text = lock_annotation.write("team", "train-0", NOW + timedelta(milliseconds=400))
+    text = node_lock_annotation.write("team", "train-0", NOW + timedelta(milliseconds=400))
     assert text == "2026-03-01T12:00:00+00:00,team,train-0"
-    assert lock_annotation.read(text) == NodeLock(NOW, "team", "train-0")
+    assert node_lock_annotation.read(text) == NodeLock(NOW, "team", "train-0")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_lock_is_read_as_it_was_written() -> None:
 def test_locks_of_every_release_are_read_and_anything_else_is_none(
     text: str | None, lock: NodeLock | None
 ) -> None:
-    assert lock_annotation.read(text) == lock
+    assert node_lock_annotation.read(text) == lock
 
 
 def test_a_lock_is_one_pods_and_an_old_one_is_nobodys() -> None:

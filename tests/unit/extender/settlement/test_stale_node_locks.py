@@ -5,22 +5,22 @@ from typing import Any
 import pytest
 from support.harness.card_settlement import card_world, settling_cards
 
-from extender.settlement import node_locks
+from extender.settlement import stale_node_locks
 from ledger.kube.api.errors import Rejected
-from ledger.kube.hami import annotation_names, lock_annotation
+from ledger.kube.hami import annotation_keys, node_lock_annotation
 
 
 async def test_lock_of_a_deleted_pod_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(stale_node_locks, "LOOK_SECONDS", 0.02)
     async with card_world() as one, settling_cards(one):
-        one.add_node("n1", LOCK=lock_annotation.write("red", "gone", one.clock()))
+        one.add_node("n1", LOCK=node_lock_annotation.write("red", "gone", one.clock()))
         await one.until(lambda: bool(one.nodes.writes))
         (name, changes, _) = one.nodes.writes[0]
-        assert (name, changes) == ("n1", {annotation_names.LOCK: None})
+        assert (name, changes) == ("n1", {annotation_keys.LOCK: None})
 
 
 async def test_lock_is_cleared_when_another_lock_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(stale_node_locks, "LOOK_SECONDS", 0.02)
     async with card_world() as one, settling_cards(one):
         clear = one.nodes.patch_node_annotations
 
@@ -31,24 +31,24 @@ async def test_lock_is_cleared_when_another_lock_cannot_be(monkeypatch: pytest.M
 
         monkeypatch.setattr(one.nodes, "patch_node_annotations", refuse_first)
         for name in ("n1", "n2"):
-            one.add_node(name, LOCK=lock_annotation.write("red", "gone", one.clock()))
+            one.add_node(name, LOCK=node_lock_annotation.write("red", "gone", one.clock()))
         await one.until(lambda: bool(one.nodes.writes))
         assert one.nodes.writes[0][0] == "n2"
 
 
 async def test_lock_of_an_existing_pod_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(stale_node_locks, "LOOK_SECONDS", 0.02)
     async with card_world() as one, settling_cards(one):
         one.add_pod("p")
-        one.add_node("n1", LOCK=lock_annotation.write("red", "p", one.clock()))
+        one.add_node("n1", LOCK=node_lock_annotation.write("red", "p", one.clock()))
         await one.until(lambda: len(one.nodes.pod_reads) > 2)
         assert one.nodes.writes == []
 
 
 async def test_lock_of_a_pod_on_another_node_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_locks, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(stale_node_locks, "LOOK_SECONDS", 0.02)
     async with card_world() as one, settling_cards(one):
         one.add_pod("p", node="n2")
-        one.add_node("n1", LOCK=lock_annotation.write("red", "p", one.clock()))
+        one.add_node("n1", LOCK=node_lock_annotation.write("red", "p", one.clock()))
         await one.until(lambda: bool(one.nodes.writes))
-        assert one.nodes.writes[0][:2] == ("n1", {annotation_names.LOCK: None})
+        assert one.nodes.writes[0][:2] == ("n1", {annotation_keys.LOCK: None})

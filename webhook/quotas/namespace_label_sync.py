@@ -10,7 +10,7 @@ from ledger.core.model.commands import Describe
 from ledger.core.model.qualified_names import qualified
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import ObjectMeta, Workload
-from ledger.kube.requests import place_traits
+from ledger.kube.requests import namespace_traits
 from ledger.tasks.periodic import CooperativeYield
 from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
 
@@ -73,4 +73,4 @@ class ClusterLabels:
 
 
 def _traits(meta: ObjectMeta) -> str:
-    return place_traits.of_namespace(meta.name, meta.labels)
+    return namespace_traits.of_namespace(meta.name, meta.labels)

@@ -11,8 +11,8 @@ import pytest
 from ledger.kube.api.errors import ClusterUnavailable, Forbidden, NotFound
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.requests.pod_traits import RecordedLabels
-from webhook.registration import pod_conditions, selected_labels
-from webhook.registration.selected_labels import SelectedLabels
+from webhook.configurations import label_conditions, pod_conditions
+from webhook.configurations.label_conditions import SelectedLabels
 
 
 class Cluster(ApiClient):
@@ -42,7 +42,7 @@ class Cluster(ApiClient):
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selected_labels, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(label_conditions, "LOOK_SECONDS", 0.001)
 
 
 @contextlib.asynccontextmanager
@@ -69,7 +69,7 @@ async def test_condition_is_written_once_for_each_change_of_labels() -> None:
 async def test_condition_is_written_again_after_a_period(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(selected_labels, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(label_conditions, "AGAIN_SECONDS", 0.01)
     cluster = Cluster()
     async with running(cluster):
         await cluster.has(3)
@@ -79,7 +79,7 @@ async def test_condition_is_written_again_after_a_period(
 async def test_condition_is_retried_when_it_could_not_be_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(selected_labels, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(label_conditions, "RETRY_SECONDS", 0.01)
     cluster = Cluster()
     cluster.refusal = ClusterUnavailable("busy")
     async with running(cluster):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ledger.core.model.cards import Card, Parts
-from ledger.kube.hami import annotation_names, mig_instances, pod_devices
+from ledger.kube.hami import annotation_keys, mig_instances, pod_devices
 
 LABEL_MAX: Final = 63
 """Longest value of a label."""
@@ -23,18 +23,18 @@ def annotations_of(parts: Parts, node: str, cards: Iterable[Card], now: float) -
     """
     seconds = str(int(now))
     found = {
-        annotation_names.NODE: node,
-        annotation_names.TIME: seconds,
-        annotation_names.BIND_TIME: seconds,
-        annotation_names.BIND_PHASE: annotation_names.ALLOCATING,
+        annotation_keys.NODE: node,
+        annotation_keys.TIME: seconds,
+        annotation_keys.BIND_TIME: seconds,
+        annotation_keys.BIND_PHASE: annotation_keys.ALLOCATING,
     }
     slots = pod_devices.slots_of(parts, {card.uuid: card.vendor for card in cards})
     for vendor, of_vendor in slots.items():
-        words = annotation_names.VENDOR_ANNOTATIONS[vendor]
+        words = annotation_keys.VENDOR_ANNOTATIONS[vendor]
         text = pod_devices.write(of_vendor, words.word)
         found |= {words.to_allocate: text, words.allocated: text}
     cut = mig_instances.write(slots.get(_NVIDIA, []))
-    return found | {annotation_names.INSTANCES: cut} if cut else found
+    return found | {annotation_keys.INSTANCES: cut} if cut else found
 
 
 def allocated(parts: Parts, cards: Iterable[Card]) -> dict[str, str]:
@@ -42,7 +42,7 @@ def allocated(parts: Parts, cards: Iterable[Card]) -> dict[str, str]:
 
     What the node has yet to hand out is not among them. Raises ValueError as `annotations_of`.
     """
-    words = annotation_names.VENDOR_ANNOTATIONS
+    words = annotation_keys.VENDOR_ANNOTATIONS
     slots = pod_devices.slots_of(parts, {card.uuid: card.vendor for card in cards})
     return {
         words[vendor].allocated: pod_devices.write(of_vendor, words[vendor].word)
@@ -56,4 +56,4 @@ def labels_of(node: str) -> dict[str, str]:
     HAMi's monitoring finds pods by it. A name too long for a label is left out, because a Binding
     with it would be refused; the annotation has it all the same.
     """
-    return {annotation_names.NODE: node} if len(node) <= LABEL_MAX else {}
+    return {annotation_keys.NODE: node} if len(node) <= LABEL_MAX else {}

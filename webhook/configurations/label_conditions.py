@@ -18,7 +18,7 @@ import structlog
 from ledger.kube.api.errors import ClusterError, NotFound
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.requests.pod_traits import RecordedLabels
-from webhook.registration import pod_conditions
+from webhook.configurations import pod_conditions
 
 WEBHOOK: Final = "pods.validate.gpuledger.io"
 PATH: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"

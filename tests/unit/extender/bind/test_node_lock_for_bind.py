@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from extender.bind.hami_node_lock import HamiNodeLock
+from extender.bind.node_lock_for_bind import HamiNodeLock
 from ledger.kube.api.errors import VersionConflict
 from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
-from ledger.kube.hami import annotation_names
+from ledger.kube.hami import annotation_keys
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 OURS = "2026-03-01T12:00:00+00:00,team,ours"
@@ -28,14 +28,14 @@ class OneNode:
         return pod(name) if (namespace, name) in {("team", "ours"), ("team", "theirs")} else None
 
     async def get_node(self, name: str) -> ApiNode | None:
-        annotations = {annotation_names.LOCK: self.lock} if self.lock is not None else None
+        annotations = {annotation_keys.LOCK: self.lock} if self.lock is not None else None
         return ApiNode(ObjectMeta(name="n1", resource_version="7", annotations=annotations))
 
     async def patch_node_annotations(self, name, changes, version="") -> None:
         assert (name, version) == ("n1", "7")
         if self.changed:
             raise VersionConflict("changed")
-        self.lock = changes[annotation_names.LOCK]
+        self.lock = changes[annotation_keys.LOCK]
 
 
 def locking(cluster: OneNode) -> HamiNodeLock:

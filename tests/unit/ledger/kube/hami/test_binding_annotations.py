@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ledger.core.model.cards import Card, Part, Phase, Share
-from ledger.kube.hami.placement_annotations import annotations_of, labels_of
+from ledger.kube.hami.binding_annotations import annotations_of, labels_of
 
 CARDS = (
     Card("GPU-a", 0, "NVIDIA A10", 24_576, 100, 10),

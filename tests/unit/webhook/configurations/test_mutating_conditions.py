@@ -14,10 +14,10 @@ from ledger.kube.client.api_client import ApiClient
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import select_vendors
 from webhook.api.card_schedulers import CardSchedulers
+from webhook.configurations import mutating_conditions
+from webhook.configurations.mutating_conditions import MutatingCondition, condition
 from webhook.context.namespaces import Namespaces
 from webhook.context.policies import NamespacePolicy, Policies
-from webhook.registration import mutating_conditions
-from webhook.registration.mutating_conditions import MutatingCondition, condition
 
 
 class Cluster(ApiClient):

@@ -16,8 +16,8 @@ from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.cards import Stage
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError, ClusterUnavailable
-from ledger.kube.hami import annotation_names, lock_annotation
-from ledger.kube.hami.lock_annotation import NodeLock
+from ledger.kube.hami import annotation_keys, node_lock_annotation
+from ledger.kube.hami.node_lock_annotation import NodeLock
 
 LOOK_SECONDS: Final = 10.0
 """How often locks are checked."""
@@ -35,7 +35,7 @@ class NodeLockCleaner:
     async def settle(self) -> None:
         """Check every lock, except those of placements that are being handed out."""
         for reading in [one for one in self._nodes.known.values() if one.lock]:
-            lock = lock_annotation.read(reading.lock)
+            lock = node_lock_annotation.read(reading.lock)
             if lock is None or not lock.pod or self._is_needed(reading, lock):
                 continue
             try:
@@ -49,7 +49,7 @@ class NodeLockCleaner:
     async def release(self, node: str, namespace: str, name: str) -> None:
         """Clear the lock of a qualified node if it is for this pod; later, if that fails."""
         reading = self._nodes.known.get(local_name(node))
-        lock = lock_annotation.read(reading.lock) if reading is not None else None
+        lock = node_lock_annotation.read(reading.lock) if reading is not None else None
         if reading is None or lock is None or not lock.is_of(namespace, name):
             return
         try:
@@ -77,7 +77,7 @@ class NodeLockCleaner:
 
     async def _clear(self, reading: NodeReading) -> None:
         """Clear the lock unless the node has changed meanwhile. Raises ClusterError."""
-        changes = {annotation_names.LOCK: None}
+        changes = {annotation_keys.LOCK: None}
         await self._session.cluster.patch_node_annotations(
             reading.name, changes, str(reading.version)
         )

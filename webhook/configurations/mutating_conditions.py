@@ -23,8 +23,8 @@ from ledger.kube.client.api_client import ApiClient
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import WHOLE, Vendor
 from webhook.api.card_schedulers import DEFAULT, CardSchedulers
+from webhook.configurations import resource_request_cel
 from webhook.context.policies import Policies
-from webhook.registration import resource_request_cel
 
 CONDITION: Final = "has-something-to-write"
 """Name of the match condition that is replaced."""

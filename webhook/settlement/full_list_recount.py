@@ -4,7 +4,7 @@ import asyncio
 
 from ledger.tasks.periodic import CooperativeYield
 from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
-from webhook.settlement.observation import end_missing
+from webhook.settlement.observation_commands import end_missing
 from webhook.settlement.settlement_session import RECOUNTED, SettlementSession
 
 Present = dict[tuple[str, str], str]

@@ -15,7 +15,7 @@ from msgspec import structs
 from ledger.core.decide.card_checks import SHARES_MAX
 from ledger.core.model.cards import HAMI, OWN, Card
 from ledger.kube.api.quoting import shown
-from ledger.kube.hami import annotation_names, link_scores, node_devices
+from ledger.kube.hami import annotation_keys, link_scores, node_devices
 from ledger.kube.hami.link_scores import BadScores, PairScores
 from ledger.kube.hami.node_devices import BadCards
 
@@ -42,17 +42,17 @@ class NodeAnnouncement(msgspec.Struct, frozen=True):
 
 def read_announcement(annotations: Mapping[str, str], keeper: str = HAMI) -> NodeAnnouncement:
     """Return what the annotations of a Node announce; its keeper is `keeper` unless they say."""
-    keeper = annotations.get(annotation_names.KEEPER, keeper)
+    keeper = annotations.get(annotation_keys.KEEPER, keeper)
     if keeper not in _KEEPERS:
         return NodeAnnouncement(problem=_unknown_keeper(keeper))
     found: list[Card] = []
     vendors = tuple(
         name
-        for name, words in annotation_names.VENDOR_ANNOTATIONS.items()
+        for name, words in annotation_keys.VENDOR_ANNOTATIONS.items()
         if words.register in annotations
     )
     for vendor in vendors:
-        register = annotation_names.VENDOR_ANNOTATIONS[vendor].register
+        register = annotation_keys.VENDOR_ANNOTATIONS[vendor].register
         try:
             found += node_devices.read(annotations[register], vendor)
         except BadCards as error:
@@ -68,7 +68,7 @@ def read_announcement(annotations: Mapping[str, str], keeper: str = HAMI) -> Nod
 
 def _in_order(found: list[Card], annotations: Mapping[str, str]) -> tuple[Card, ...]:
     """Return the cards in an order of their own, those that are closed as such."""
-    closed = {uuid.strip() for uuid in annotations.get(annotation_names.CORDON, "").split(",")}
+    closed = {uuid.strip() for uuid in annotations.get(annotation_keys.CORDON, "").split(",")}
     return tuple(
         structs.replace(card, cordoned=True) if card.uuid in closed else card
         for card in sorted(found, key=lambda card: (card.vendor, card.index, card.uuid))
@@ -87,7 +87,7 @@ def _at_odds(found: list[Card]) -> str:
 
 def _scores(annotations: Mapping[str, str]) -> tuple[PairScores, str]:
     """Return the scores of pairs, and what is wrong with them."""
-    text = annotations.get(annotation_names.PAIR_SCORES)
+    text = annotations.get(annotation_keys.PAIR_SCORES)
     if not text:
         return {}, ""
     try:
@@ -95,7 +95,7 @@ def _scores(annotations: Mapping[str, str]) -> tuple[PairScores, str]:
     except BadScores as error:
         return (
             {},
-            f"annotation {annotation_names.PAIR_SCORES}: {error}. Links between cards do not count",
+            f"annotation {annotation_keys.PAIR_SCORES}: {error}. Links between cards do not count",
         )
 
 
@@ -105,7 +105,7 @@ def _unreadable(annotation: str, error: BadCards) -> str:
 
 def _unknown_keeper(keeper: str) -> str:
     return (
-        f"annotation {annotation_names.KEEPER}: {shown(keeper)!r} is none of"
+        f"annotation {annotation_keys.KEEPER}: {shown(keeper)!r} is none of"
         f" {', '.join(_KEEPERS)}. What was"
         " known of the node's cards is kept: write who hands its cards out, or remove it"
     )

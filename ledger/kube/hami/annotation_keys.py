@@ -20,7 +20,7 @@ CORDON: Final = "hami.io/device-cordon"
 HANDSHAKE: Final = "hami.io/node-handshake"
 """On a Node: whether somebody answers for its NVIDIA cards, see `handshake`."""
 LOCK: Final = "hami.io/mutex.lock"
-"""On a Node: the pod that is being handed cards, see `lock_annotation`."""
+"""On a Node: the pod that is being handed cards, see `node_lock_annotation`."""
 PAIR_SCORES: Final = "hami.io/node-nvidia-score"
 """On a Node: how well each two of its cards are linked, see `link_scores`."""
 

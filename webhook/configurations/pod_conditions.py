@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ledger.kube.hami.fence_label import LABEL
-from webhook.registration import resource_request_cel
+from webhook.configurations import resource_request_cel
 
 _ALLOCATION_PREFIXES: Final = ("gpuledger.io/", "hami.io/")
 _NODE_LABEL: Final = "hami.io/vgpu-node"

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from ledger.kube.api.cluster_ports import BindingApi
 from ledger.kube.api.errors import VersionConflict
 from ledger.kube.api.objects import ApiNode, Pod
-from ledger.kube.hami import annotation_names, lock_annotation
-from ledger.kube.hami.lock_annotation import NodeLock
+from ledger.kube.hami import annotation_keys, node_lock_annotation
+from ledger.kube.hami.node_lock_annotation import NodeLock
 
 
 class HamiNodeLock:
@@ -30,7 +30,9 @@ class HamiNodeLock:
         node = await self._cluster.get_node(name)
         if node is None:
             return f"node {name} does not exist"
-        held = lock_annotation.read((node.metadata.annotations or {}).get(annotation_names.LOCK))
+        held = node_lock_annotation.read(
+            (node.metadata.annotations or {}).get(annotation_keys.LOCK)
+        )
         if held is not None and await self._holds(held, pod):
             return f"node {name} is locked for {held.namespace}/{held.pod}"
         try:
@@ -44,11 +46,13 @@ class HamiNodeLock:
         node = await self._cluster.get_node(name)
         if node is None:
             return
-        held = lock_annotation.read((node.metadata.annotations or {}).get(annotation_names.LOCK))
+        held = node_lock_annotation.read(
+            (node.metadata.annotations or {}).get(annotation_keys.LOCK)
+        )
         if held is None or not held.is_of(pod.metadata.namespace, pod.metadata.name):
             return
         version = node.metadata.resource_version
-        await self._cluster.patch_node_annotations(name, {annotation_names.LOCK: None}, version)
+        await self._cluster.patch_node_annotations(name, {annotation_keys.LOCK: None}, version)
 
     async def _holds(self, held: NodeLock, pod: Pod) -> bool:
         """Return whether another pod, which still exists, holds a lock that has not expired.
@@ -64,10 +68,10 @@ class HamiNodeLock:
 
     async def _take(self, node: ApiNode, pod: Pod) -> None:
         meta = pod.metadata
-        text = lock_annotation.write(meta.namespace, meta.name, self._time())
+        text = node_lock_annotation.write(meta.namespace, meta.name, self._time())
         version = node.metadata.resource_version
         await self._cluster.patch_node_annotations(
-            node.metadata.name, {annotation_names.LOCK: text}, version
+            node.metadata.name, {annotation_keys.LOCK: text}, version
         )
 
     def _time(self) -> datetime:

@@ -3,7 +3,7 @@
 The validating webhook of pods and workloads fails closed, because a quota that fails open enforces
 nothing. Its timeout is the longest of the API server's, because the log may need seconds to elect a
 leader. The mutating webhook fails open and quickly, because the validating one reviews its result;
-`webhook.registration.mutating_conditions` selects its pods. It leaves pods and namespaces with
+`webhook.configurations.mutating_conditions` selects its pods. It leaves pods and namespaces with
 HAMi's label `hami.io/webhook: ignore` unchanged; they are charged all the same.
 
 Scales fail open, because no condition can select those of charged workloads, and the pods that
@@ -22,10 +22,10 @@ from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resourc
 from ledger.kube.client.api_client import ApiClient
 from webhook.api.admission_review import MUTATE_PATH, VALIDATE_PATH
 from webhook.api.card_schedulers import IGNORING, IGNORING_LABEL
+from webhook.configurations import kind_conditions as kinds_matching
+from webhook.configurations import mutating_conditions, pod_conditions
 from webhook.kinds.catalog import KindCatalog
 from webhook.kinds.schema import WorkloadKind
-from webhook.registration import kind_conditions as kinds_matching
-from webhook.registration import mutating_conditions, pod_conditions
 
 NAME: Final = "gpuledger"
 """Name of both configurations, and the field manager under which they are written."""

@@ -7,14 +7,14 @@ import pytest
 
 from ledger.core.decide.card_checks import SHARES_MAX
 from ledger.core.model.cards import HAMI, OWN, Card, Profile
-from ledger.kube.hami import annotation_names
-from ledger.kube.hami.node_annotations import NodeAnnouncement, read_announcement
+from ledger.kube.hami import annotation_keys
+from ledger.kube.hami.node_announcement import NodeAnnouncement, read_announcement
 from ledger.kube.hami.node_devices import TEXT_MAX, announcement
 from ledger.kube.vendors.vendors import BUILT_IN
 
-NVIDIA = annotation_names.VENDOR_ANNOTATIONS["nvidia"].register
-AMD = annotation_names.VENDOR_ANNOTATIONS["amd"].register
-HYGON = annotation_names.VENDOR_ANNOTATIONS["hygon"].register
+NVIDIA = annotation_keys.VENDOR_ANNOTATIONS["nvidia"].register
+AMD = annotation_keys.VENDOR_ANNOTATIONS["amd"].register
+HYGON = annotation_keys.VENDOR_ANNOTATIONS["hygon"].register
 
 A = Card("GPU-a", 0, "NVIDIA A10", 24_576, 100, 10, mode="hami-core")
 B = Card("GPU-b", 1, "NVIDIA A10", 24_576, 100, 10, numa=1, mode="hami-core")
@@ -127,17 +127,17 @@ def test_cards_of_several_makers_are_told_apart() -> None:
 
 
 def test_every_maker_whose_cards_have_words_is_known_as_a_vendor() -> None:
-    assert set(annotation_names.VENDOR_ANNOTATIONS) <= {vendor.name for vendor in BUILT_IN}
-    assert len({words.register for words in annotation_names.VENDOR_ANNOTATIONS.values()}) == len(
-        annotation_names.VENDOR_ANNOTATIONS
+    assert set(annotation_keys.VENDOR_ANNOTATIONS) <= {vendor.name for vendor in BUILT_IN}
+    assert len({words.register for words in annotation_keys.VENDOR_ANNOTATIONS.values()}) == len(
+        annotation_keys.VENDOR_ANNOTATIONS
     )
-    assert len({words.allocated for words in annotation_names.VENDOR_ANNOTATIONS.values()}) == len(
-        annotation_names.VENDOR_ANNOTATIONS
+    assert len({words.allocated for words in annotation_keys.VENDOR_ANNOTATIONS.values()}) == len(
+        annotation_keys.VENDOR_ANNOTATIONS
     )
 
 
 def test_cards_are_cordoned_by_uuid_whatever_blanks_and_commas_there_are() -> None:
-    found = read(listed(), listed(id="GPU-b"), **{annotation_names.CORDON: " GPU-b ,, GPU-gone,"})
+    found = read(listed(), listed(id="GPU-b"), **{annotation_keys.CORDON: " GPU-b ,, GPU-gone,"})
     assert [(card.uuid, card.cordoned) for card in found.cards] == [
         ("GPU-a", False),
         ("GPU-b", True),
@@ -147,11 +147,11 @@ def test_cards_are_cordoned_by_uuid_whatever_blanks_and_commas_there_are() -> No
 def test_the_keeper_is_who_the_node_says_else_who_the_setting_says() -> None:
     assert read(listed()).keeper == HAMI
     assert read_announcement({NVIDIA: "[]"}, keeper=OWN).keeper == OWN
-    assert read_announcement({annotation_names.KEEPER: "gpuledger"}).keeper == OWN
-    assert read_announcement({annotation_names.KEEPER: "hami"}, keeper=OWN).keeper == HAMI
+    assert read_announcement({annotation_keys.KEEPER: "gpuledger"}).keeper == OWN
+    assert read_announcement({annotation_keys.KEEPER: "hami"}, keeper=OWN).keeper == HAMI
     assert (
         "'me' is none of hami, gpuledger"
-        in read_announcement({annotation_names.KEEPER: "me"}).problem
+        in read_announcement({annotation_keys.KEEPER: "me"}).problem
     )
 
 
@@ -227,7 +227,7 @@ def test_scores_of_pairs_count_both_ways_and_the_smaller_where_they_differ() -> 
         '[{"uuid":"a","score":{"b":60,"c":10,"a":1}},'
         '{"uuid":"b","score":{"a":20,"c":5}},{"uuid":"c","score":{"b":7}}]'
     )
-    assert read(listed(), **{annotation_names.PAIR_SCORES: text}).scores == {
+    assert read(listed(), **{annotation_keys.PAIR_SCORES: text}).scores == {
         ("a", "b"): 20,
         ("b", "a"): 20,
         ("a", "c"): 10,
@@ -247,8 +247,8 @@ def test_scores_of_pairs_count_both_ways_and_the_smaller_where_they_differ() -> 
     ],
 )
 def test_scores_that_cannot_be_read_cost_no_card(text: str, wrong: str) -> None:
-    found = read(listed(), **{annotation_names.PAIR_SCORES: text})
+    found = read(listed(), **{annotation_keys.PAIR_SCORES: text})
     assert [card.uuid for card in found.cards] == ["GPU-a"]
     assert (found.scores, found.problem) == ({}, "")
-    assert annotation_names.PAIR_SCORES in found.warning
+    assert annotation_keys.PAIR_SCORES in found.warning
     assert wrong in found.warning

@@ -10,7 +10,7 @@ from ledger.core.model.commands import End, Observe, Refute
 from ledger.core.model.state import Entry, Hold, Object
 from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.settlement.observation import (
+from webhook.settlement.observation_commands import (
     ObservedObject,
     command_if_changed,
     end_missing,
