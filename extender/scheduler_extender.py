@@ -16,10 +16,10 @@ from extender.bind.event_recorder import EventRecorder
 from extender.bind.placement_service import FENCE_SECONDS, PlacementService
 from extender.fit.inventory_fit import FitPreferences, InventoryFit, QuotaHeadroom
 from extender.inventory.assumed_placements import AssumedPlacements
-from extender.inventory.inventory import ClusterInventory
+from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.inventory_loading import until_loaded
-from extender.preemption.preemption_executor import PreemptionExecutor
-from extender.preemption.preemptor import Preemptor
+from extender.preemption.preemption_queue import Preemptor
+from extender.preemption.victim_eviction import PreemptionExecutor
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_api.extender_wire import BindingArgs, BindingResult, ExtenderUnavailable
 from extender.scheduler_api.scheduling_request import SchedulingRequests

@@ -17,10 +17,10 @@ from extender.fit import card_filters
 from extender.fit.fit_nodes import FitResult, chosen_parts, fit
 from extender.fit.fit_question import FitQuestion
 from extender.fit.inventory_fit import FitPreferences
-from extender.inventory.arrays import Arrays
-from extender.inventory.inventory import ClusterInventory
-from extender.inventory.overlay import Overlay
-from extender.inventory.rows import slices_of
+from extender.inventory.card_arrays import Arrays
+from extender.inventory.card_rows import slices_of
+from extender.inventory.cluster_inventory import ClusterInventory
+from extender.inventory.usage_overlay import Overlay
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model.cards import OWN, Booking, Parts, Placement, booked, exclusive_on

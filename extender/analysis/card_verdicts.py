@@ -7,7 +7,7 @@ import msgspec
 
 from extender.fit import card_filters
 from extender.fit.fit_nodes import FitResult
-from extender.inventory.arrays import Arrays
+from extender.inventory.card_arrays import Arrays
 from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Reason
 from ledger.kube.requests.device_requests import PodDeviceRequest

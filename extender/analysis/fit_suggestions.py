@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from extender.inventory.arrays import Booleans
+from extender.inventory.card_arrays import Booleans
 from ledger.kube.requests.device_requests import DeviceRequest, DeviceSelector, PodDeviceRequest
 
 Fitting = Callable[[PodDeviceRequest], Booleans]

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from extender.fit.after_eviction import fits_after
+from extender.fit.fit_after_eviction import fits_after
 from extender.fit.inventory_fit import InventoryFit
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.evolve.placements import bookings_of

@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from extender.fit import card_filters, mig, scores, topology
+from extender.fit import card_and_node_scores, card_filters, mig_instance_choice, topology
+from extender.fit.card_and_node_scores import CardCandidates
 from extender.fit.card_filters import CardAmounts, Codes, DeviceCriteria
 from extender.fit.card_window import CardLoads, CardWindow
 from extender.fit.fit_question import NO_BOUND, UNUSED_ONLY, FitQuestion
 from extender.fit.node_score_expression import Floats
-from extender.fit.scores import CardCandidates
-from extender.inventory.arrays import Booleans, Integers
+from extender.inventory.card_arrays import Booleans, Integers
 from ledger.kube.requests.device_requests import ContainerDeviceRequests, DeviceRequest
 
 
@@ -220,7 +220,9 @@ class _DeviceChoice:
         if self.fitting is None:
             self.fitting = codes == card_filters.FITS
         offer = CardCandidates(self.cards, load, wanted, self.fitting, self.request.count)
-        keys = scores.policy_keys(offer, self.question.card_policies, self.question.weights)
+        keys = card_and_node_scores.policy_keys(
+            offer, self.question.card_policies, self.question.weights
+        )
         if self.container.prefer is not None:
             keys = [(~self.container.prefer).astype(np.float64), *keys]
         return codes, wanted, keys
@@ -260,7 +262,7 @@ class _DeviceChoice:
 
     def _step(self, wanted: CardAmounts, rows: Integers, columns: Integers) -> ChoiceStep:
         shape = self.cards.shape
-        instance = np.full(len(rows), mig.NONE)
+        instance = np.full(len(rows), mig_instance_choice.NONE)
         if wanted.room is not None:
             instance = wanted.room.number[rows, columns]
         return ChoiceStep(

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from extender.fit import mig
+from extender.fit import mig_instance_choice
 from extender.fit.card_window import CardLoads, CardWindow
-from extender.fit.mig import InstanceChoice
-from extender.inventory.arrays import Booleans, Integers
+from extender.fit.mig_instance_choice import InstanceChoice
+from extender.inventory.card_arrays import Booleans, Integers
 from ledger.core.decide.card_checks import SHARES_MAX
 from ledger.core.model.cards import MIG
 from ledger.core.model.denials import Reason
@@ -118,7 +118,7 @@ def amounts_of(cards: CardWindow, load: CardLoads, request: DeviceRequest) -> Ca
         memory = np.full((1, 1), request.memory)
     if not cards.any_cut:
         return CardAmounts(memory, np.full((1, 1), request.cores), None)
-    room = mig.choose_instances(cards, load, request, memory)
+    room = mig_instance_choice.choose_instances(cards, load, request, memory)
     return CardAmounts(room.memory, room.cores, room)
 
 
@@ -185,7 +185,7 @@ def _of_amounts(
         spent = (load.cores >= cards.cores) & (cards.cores > 0) & (wanted.cores == 0)
         yield _NO_CORES_LEFT, spent
     if wanted.room is not None:
-        yield _NO_INSTANCE, cards.cut & (wanted.room.number == mig.NONE)
+        yield _NO_INSTANCE, cards.cut & (wanted.room.number == mig_instance_choice.NONE)
 
 
 def _of_vendor(cards: CardWindow, vendor: str) -> Booleans:

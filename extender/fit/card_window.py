@@ -5,7 +5,7 @@ from typing import Protocol, Self
 import msgspec
 import numpy as np
 
-from extender.inventory.arrays import Arrays, Booleans, Integers, Slices
+from extender.inventory.card_arrays import Arrays, Booleans, Integers, Slices
 from ledger.core.model.cards import MIG
 
 Window = slice | Integers

@@ -12,13 +12,13 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from extender.fit import card_choice, mig, scores
+from extender.fit import card_and_node_scores, card_choice, mig_instance_choice
 from extender.fit.card_choice import ChoiceStep, ContainerCards, ContainerFit
 from extender.fit.card_filters import Codes
 from extender.fit.card_window import CardLoads, CardWindow, OverlayArrays, Window
 from extender.fit.fit_question import NO_BOUND, UNUSED_ONLY, FitQuestion
 from extender.fit.node_score_expression import Floats
-from extender.inventory.arrays import Arrays, Booleans, Integers
+from extender.inventory.card_arrays import Arrays, Booleans, Integers
 from ledger.core.model.cards import Part, Parts, Phase, Share
 from ledger.kube.requests.device_requests import PodDeviceRequest
 
@@ -90,7 +90,7 @@ def fit(arrays: Arrays, overlay: OverlayArrays, question: FitQuestion) -> FitRes
 
 def priorities(fits: FitResult) -> Integers:
     """Return scores for kube-scheduler: 10 for the best node, 0 for infeasible nodes."""
-    return scores.scaled(fits.score, fits.feasible)
+    return card_and_node_scores.scaled(fits.score, fits.feasible)
 
 
 def chosen_parts(fits: FitResult, place: int, arrays: Arrays, request: PodDeviceRequest) -> Parts:
@@ -131,9 +131,9 @@ def _share(step: ChoiceStep, place: int, arrays: Arrays, row: int) -> Share:
     column, memory = int(step.columns[place]), int(step.memory[place])
     cores, uuid = int(step.cores[place]), arrays.uuids[row][column]
     number = int(step.instance[place])
-    if number == mig.NONE:
+    if number == mig_instance_choice.NONE:
         return Share(uuid, memory, cores, step.exclusive)
-    instance = mig.instance_of_card(arrays, row, column, number)
+    instance = mig_instance_choice.instance_of_card(arrays, row, column, number)
     name = instance.profile.name
     return Share(uuid, memory, cores, step.exclusive, name, instance.start, instance.size)
 
@@ -145,7 +145,9 @@ def _answer(
     cards = CardWindow(arrays, window)
     before = CardLoads.of(arrays, overlay, window)
     walk = _walk(cards, before, question)
-    score = scores.nodes(cards, before, walk.peak, question.node_policy, question.node_score)
+    score = card_and_node_scores.nodes(
+        cards, before, walk.peak, question.node_policy, question.node_score
+    )
     return _Answer(
         walk.ok & cards.registered,
         score,

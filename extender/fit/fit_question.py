@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from extender.fit.node_score_expression import NodeScore
-from extender.inventory.arrays import Integers
+from extender.inventory.card_arrays import Integers
 from ledger.kube.requests.device_requests import PodDeviceRequest, Weights
 
 NO_BOUND: Final = -1

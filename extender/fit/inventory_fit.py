@@ -14,10 +14,10 @@ from extender.fit.failed_nodes import reason_of
 from extender.fit.fit_nodes import FitResult, chosen_parts, fit
 from extender.fit.fit_question import NO_BOUND, UNUSED_ONLY, FitQuestion
 from extender.fit.node_score_expression import NodeScore
-from extender.inventory.arrays import Booleans, Integers
-from extender.inventory.inventory import ClusterInventory
-from extender.inventory.overlay import Overlay
+from extender.inventory.card_arrays import Booleans, Integers
+from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.simulated_nodes import simulated_inventory
+from extender.inventory.usage_overlay import Overlay
 from extender.scheduler_api.extender_wire import NodeMeta
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.decide.object_headroom import most

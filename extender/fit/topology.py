@@ -14,7 +14,7 @@ import numpy as np
 
 from extender.fit.card_window import CardWindow, rows_with_any
 from extender.fit.node_score_expression import Floats
-from extender.inventory.arrays import Booleans, Integers
+from extender.inventory.card_arrays import Booleans, Integers
 
 SETS_MAX: Final = 1_024
 """Most sets that are compared for one container: 4 of 12 cards are 495, 8 of 16 are 12,870."""

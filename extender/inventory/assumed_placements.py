@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from extender.inventory.inventory import ClusterInventory
+from extender.inventory.cluster_inventory import ClusterInventory
 from extender.scheduler_api.extender_ports import Publish
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.model.amounts import AMOUNT_MAX

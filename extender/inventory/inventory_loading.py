@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from extender.inventory.inventory import ClusterInventory
+from extender.inventory.cluster_inventory import ClusterInventory
 from extender.scheduler_api.extender_wire import ExtenderUnavailable
 
 READY_SECONDS: Final = 5.0

@@ -6,8 +6,8 @@ in full. The cards that such a node announces are registered in a temporary stat
 
 from collections.abc import Iterable
 
-from extender.inventory.inventory import ClusterInventory
-from extender.inventory.overlay import Overlay
+from extender.inventory.cluster_inventory import ClusterInventory
+from extender.inventory.usage_overlay import Overlay
 from extender.scheduler_api.extender_wire import NodeMeta
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve

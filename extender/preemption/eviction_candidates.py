@@ -7,7 +7,7 @@ the API server.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from extender.preemption.victims import Candidate, Subject
+from extender.preemption.victim_choice import Candidate, Subject
 from extender.scheduler_api.extender_ports import PreemptionCluster
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.decide.card_checks import residents

@@ -7,15 +7,15 @@ The cheapest node has the least important victims; then the fewest; then the you
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from extender.fit import after_eviction
+from extender.fit import fit_after_eviction
 from extender.fit.inventory_fit import InventoryFit
-from extender.preemption import victims
+from extender.preemption import victim_choice
 from extender.preemption.eviction_candidates import (
     DisruptionBudgets,
     EvictionCandidates,
     eviction_candidates,
 )
-from extender.preemption.victims import Candidate, EvictionCost, Subject
+from extender.preemption.victim_choice import Candidate, EvictionCost, Subject
 from extender.scheduler_api.extender_ports import PreemptionCluster
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.model.cards import Parts
@@ -35,7 +35,7 @@ class PreemptionPlan(NamedTuple):
 
     def cost(self) -> EvictionCost:
         """Return the cost of the evictions."""
-        return victims.eviction_cost(self.evicted)
+        return victim_choice.eviction_cost(self.evicted)
 
     def subjects(self) -> tuple[Subject, ...]:
         """Return all victims, those that a budget protects first.
@@ -75,13 +75,13 @@ def _plan(
 
     def cards(leaving: Sequence[Candidate]) -> Parts | None:
         placed = [*gone, *(one.placed for one in leaving)]
-        return after_eviction.cards_after(fit, request, node, placed)
+        return fit_after_eviction.cards_after(fit, request, node, placed)
 
     def fits(leaving: Sequence[Candidate]) -> bool:
         return cards(leaving) is not None
 
     with fit.inventory.overlay.without_assumed():
-        evicted = victims.choose(there.candidates, there.allowed, fits)
+        evicted = victim_choice.choose(there.candidates, there.allowed, fits)
         parts = cards(evicted) if evicted is not None else None
     if evicted is None or parts is None:
         return None

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from extender.settlement import placement_commands, pod_reader
-from extender.settlement.card_session import CardSettlementSession
+from extender.settlement.card_settlement_session import CardSettlementSession
 from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.cards import Placement
 from ledger.core.model.events import AnyEvent, Resized

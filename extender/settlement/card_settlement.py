@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from extender.settlement import stale_node_locks
 from extender.settlement.allocation_annotations import AllocationAnnotations
-from extender.settlement.card_session import CardSettings, CardSettlementSession
+from extender.settlement.card_settlement_session import CardSettings, CardSettlementSession
 from extender.settlement.node_informer import NodeInformer
 from extender.settlement.node_reader import NodeRules
 from extender.settlement.node_registration import ANNOUNCED_BYTES_PER_SECOND, NodeRegistration

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from extender.settlement import node_reader
-from extender.settlement.card_session import SETTLED, CardSettlementSession
+from extender.settlement.card_settlement_session import SETTLED, CardSettlementSession
 from extender.settlement.node_informer import NodeInformer
 from ledger.core.model import cards
 from ledger.core.model.commands import RegisterCards, RemoveNode

@@ -6,7 +6,7 @@ drift. For a bound pod that another scheduler placed, the annotation is the trut
 
 from collections.abc import Sequence
 
-from extender.settlement.card_session import SETTLED
+from extender.settlement.card_settlement_session import SETTLED
 from extender.settlement.pod_reader import PodReading
 from ledger.core.model import cards
 from ledger.core.model.amounts import Amounts

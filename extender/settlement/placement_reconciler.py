@@ -7,7 +7,7 @@ import structlog
 
 from extender.settlement import placement_commands, pod_reader
 from extender.settlement.allocation_annotations import AllocationAnnotations
-from extender.settlement.card_session import SETTLED, CardSettlementSession
+from extender.settlement.card_settlement_session import SETTLED, CardSettlementSession
 from extender.settlement.pod_reader import PodReading
 from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.cards import Placement

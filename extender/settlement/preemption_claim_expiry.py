@@ -2,7 +2,7 @@
 
 import asyncio
 
-from extender.settlement.card_session import SETTLED, CardSettlementSession
+from extender.settlement.card_settlement_session import SETTLED, CardSettlementSession
 from ledger.core.model.cards import PreemptionClaim
 from ledger.core.model.commands import Withdraw
 from ledger.core.model.events import Cause

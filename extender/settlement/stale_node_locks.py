@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from extender.settlement.card_session import CardSettlementSession
+from extender.settlement.card_settlement_session import CardSettlementSession
 from extender.settlement.node_informer import NodeInformer
 from extender.settlement.node_reader import NodeReading
 from ledger.core.evolve.envelope_charges import PODS

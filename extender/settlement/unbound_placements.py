@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from extender.settlement.card_session import SETTLED, CardSettlementSession
+from extender.settlement.card_settlement_session import SETTLED, CardSettlementSession
 from extender.settlement.stale_node_locks import NodeLockCleaner
 from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.cards import Placement, Stage

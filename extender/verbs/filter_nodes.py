@@ -19,10 +19,10 @@ from extender.fit.failed_nodes import reasons_of, resolvable
 from extender.fit.fit_nodes import FitResult, chosen_parts
 from extender.fit.inventory_fit import UNKNOWN, InventoryFit
 from extender.fit.node_score_expression import Floats
-from extender.inventory.arrays import Booleans, Integers
 from extender.inventory.assumed_placements import ASSUMED_SECONDS, AssumedPlacements
+from extender.inventory.card_arrays import Booleans, Integers
 from extender.inventory.inventory_loading import until_loaded
-from extender.preemption.preemptor import Preemptor
+from extender.preemption.preemption_queue import Preemptor
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_api.extender_wire import (
     ExtenderArgs,

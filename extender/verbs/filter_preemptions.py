@@ -7,7 +7,7 @@ in the ledger.
 
 from collections.abc import Callable
 
-from extender.fit.after_eviction import fits_after
+from extender.fit.fit_after_eviction import fits_after
 from extender.fit.inventory_fit import InventoryFit
 from extender.inventory.inventory_loading import until_loaded
 from extender.scheduler_api.extender_ports import ExtenderPorts

@@ -11,11 +11,11 @@ from typing import Final
 
 import numpy as np
 
+from extender.fit.card_and_node_scores import scaled
 from extender.fit.fit_nodes import chosen_parts
 from extender.fit.inventory_fit import InventoryFit
-from extender.fit.scores import scaled
-from extender.inventory.arrays import Booleans, Integers
 from extender.inventory.assumed_placements import ASSUMED_SECONDS, AssumedPlacements
+from extender.inventory.card_arrays import Booleans, Integers
 from extender.inventory.inventory_loading import until_loaded
 from extender.scheduler_api.extender_wire import SCORE_MAX, ExtenderArgs, HostPriority
 from extender.scheduler_api.scheduling_request import BoundedCache, SchedulingRequests

@@ -31,13 +31,13 @@ from ledger.runtime.settings.settings import Settings
 from vgpu_native.agent.bypass_detection import BypassDetector
 from vgpu_native.agent.bypass_reports import BypassReporter
 from vgpu_native.agent.card_inventory import CardInventory
-from vgpu_native.agent.cgroups import ProcCgroups
 from vgpu_native.agent.limits_writer import LimitsWriter
 from vgpu_native.agent.log_follower import LogFollower
 from vgpu_native.agent.misallocation_reports import MisallocationReporter
 from vgpu_native.agent.node_agent import NodeAgent
 from vgpu_native.agent.node_annotator import NodeAnnotator
 from vgpu_native.agent.node_metrics import AgentCollector
+from vgpu_native.agent.pod_cgroups import ProcCgroups
 from vgpu_native.agent.usage_observer import UsageObserver
 from vgpu_native.nvml.nvml_library import NvmlLibrary
 from vgpu_native.nvml.nvml_port import NvmlDriver

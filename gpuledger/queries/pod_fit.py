@@ -18,8 +18,8 @@ from extender.analysis.node_draining import Victim
 from extender.fit.failed_nodes import reasons_of
 from extender.fit.fit_nodes import FitResult, chosen_parts, priorities
 from extender.fit.inventory_fit import FitPreferences, InventoryFit
-from extender.inventory.inventory import ClusterInventory
-from extender.inventory.overlay import Overlay
+from extender.inventory.cluster_inventory import ClusterInventory
+from extender.inventory.usage_overlay import Overlay
 from extender.scheduler_api.scheduling_request import SchedulingRequest, request_for
 from gpuledger.cli import manifests
 from gpuledger.cli.exit_codes import CommandError, Exit, denied_error

@@ -7,8 +7,8 @@ from typing import Final
 from starlette.routing import Route
 
 from extender import app
-from extender.inventory.inventory import ClusterInventory
-from extender.inventory.overlay import Overlay
+from extender.inventory.cluster_inventory import ClusterInventory
+from extender.inventory.usage_overlay import Overlay
 from extender.scheduler_api.extender_ports import ExtenderPorts, PreemptionCluster
 from extender.scheduler_extender import Extender
 from gpuledger.server.replica import LedgerReplica

@@ -3,8 +3,8 @@
 import time
 
 from extender.settlement import overcommit
-from extender.settlement.card_session import CardSettings
 from extender.settlement.card_settlement import CardCluster, CardSettlement
+from extender.settlement.card_settlement_session import CardSettings
 from extender.settlement.node_reader import NodeRules
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import service_parts

@@ -13,7 +13,7 @@ import structlog
 
 from ledger.core.model.cards import Card
 from ledger.kube.hami.link_scores import PairScores
-from vgpu_native.agent.card_mapping import CardOffer, cards_of
+from vgpu_native.agent.card_announcement import CardOffer, cards_of
 from vgpu_native.nvml.nvml_port import Gpu, NvmlDriver, NvmlError, Xid
 from vgpu_native.shared.change_counter import ChangeCounter
 

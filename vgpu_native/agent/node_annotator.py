@@ -10,8 +10,14 @@ import structlog
 from ledger.kube.api.errors import ClusterError, VersionConflict
 from ledger.kube.api.objects import ApiNode
 from ledger.kube.hami import annotation_keys
+from vgpu_native.agent.card_announcement import (
+    AnnouncementForm,
+    CardOffer,
+    annotations,
+    answer,
+    changes,
+)
 from vgpu_native.agent.card_inventory import CardInventory
-from vgpu_native.agent.card_mapping import AnnouncementForm, CardOffer, annotations, answer, changes
 
 LOOK_SECONDS: Final = 30.0
 """Interval between readings of the Node without a change of cards: its annotations may differ."""

@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from vgpu_native.agent.bypass_detection import Bypass, BypassDetector, DriverUsage, ReportedUsage
-from vgpu_native.agent.cgroups import Cgroups
+from vgpu_native.agent.pod_cgroups import Cgroups
 from vgpu_native.nvml.nvml_port import Load, NvmlDriver, NvmlError
 from vgpu_native.plugin.allocation.allocation_store import Allocation, ContainerOwner
 from vgpu_native.shared import usage_region

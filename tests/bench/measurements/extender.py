@@ -19,8 +19,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from extender.app import routes
-from extender.inventory.inventory import ClusterInventory
-from extender.inventory.overlay import Overlay
+from extender.inventory.cluster_inventory import ClusterInventory
+from extender.inventory.usage_overlay import Overlay
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_extender import Extender
 from ledger.core.model.commands import AnyCommand

@@ -9,8 +9,8 @@ import numpy as np
 
 from extender.fit.failed_nodes import reasons_of
 from extender.fit.fit_nodes import FitQuestion, fit, priorities
-from extender.inventory.arrays import Arrays
-from extender.inventory.overlay import Overlay
+from extender.inventory.card_arrays import Arrays
+from extender.inventory.usage_overlay import Overlay
 from ledger.core.model.cards import Phase
 from ledger.kube.requests.device_requests import (
     ContainerDeviceRequests,

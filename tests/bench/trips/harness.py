@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 from support.builders.cluster_contexts import cluster_context
 
 from extender import app as extender_app
-from extender.inventory.inventory import ClusterInventory
-from extender.inventory.overlay import Overlay
+from extender.inventory.cluster_inventory import ClusterInventory
+from extender.inventory.usage_overlay import Overlay
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_extender import Extender
 from ledger.core.model import accounts

@@ -18,7 +18,7 @@ from support.fakes.kubelet import Asked, Kubelet, NotStarted, Rejected
 from support.harness.device_plugin import FakePlacements, Node, card, container, settings_in, share
 
 from ledger.core.model.cards import Share
-from vgpu_native.plugin.answer_names import MARK
+from vgpu_native.plugin.allocate_response_names import MARK
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 

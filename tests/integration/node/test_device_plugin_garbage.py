@@ -19,12 +19,12 @@ from support.harness.device_plugin import (
     share,
 )
 
-from vgpu_native.plugin.allocation import allocation_store, garbage
+from vgpu_native.plugin.allocation import allocation_store, garbage_collection
 
 
 @pytest.fixture(autouse=True)
 def _nobody_is_too_young(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(garbage, "YOUNG_MICROSECONDS", -1)
+    monkeypatch.setattr(garbage_collection, "YOUNG_MICROSECONDS", -1)
 
 
 async def test_what_the_kubelet_no_longer_has_is_removed_and_nothing_else(

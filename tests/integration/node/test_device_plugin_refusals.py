@@ -11,7 +11,7 @@ from support.fakes.kubelet import NotStarted, Rejected
 from support.harness.device_plugin import CARDS, ONE, container, node_in, share
 
 from ledger.core.model.cards import Share
-from vgpu_native.plugin.allocation import allocation_store, garbage
+from vgpu_native.plugin.allocation import allocation_store, garbage_collection
 from vgpu_native.plugin.kubelet.generated import deviceplugin_pb2 as api
 
 
@@ -71,7 +71,7 @@ async def test_a_disk_that_is_full_is_an_error_and_no_answer(
             with pytest.raises(Rejected, match=r"INTERNAL.*Allocate: .*No space left"):
                 await node.kubelet.admit("team", "a", "a-uid", ONE)
         assert not node.plugin.allocations.all()
-        monkeypatch.setattr(garbage, "YOUNG_MICROSECONDS", -1_000_000)
+        monkeypatch.setattr(garbage_collection, "YOUNG_MICROSECONDS", -1_000_000)
         node.kubelet.write_checkpoint()
         assert await node.collect() == 1
         assert not list((node.settings.state_dir / "allocations").iterdir())

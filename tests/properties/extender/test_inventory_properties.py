@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from support.builders.decide_and_fold import record
 from support.generators.card_commands import random_life
 
-from extender.inventory.arrays import INTEGERS
-from extender.inventory.inventory import ClusterInventory
-from extender.inventory.overlay import Overlay
+from extender.inventory.card_arrays import INTEGERS
+from extender.inventory.cluster_inventory import ClusterInventory
+from extender.inventory.usage_overlay import Overlay
 from ledger.core.model.state import State
 from ledger.log import records
 

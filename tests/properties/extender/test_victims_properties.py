@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.preemption.victims import Candidate, choose
+from extender.preemption.victim_choice import Candidate, choose
 from ledger.core.model.cards import Part, Phase, Placement, Share
 
 CARDS = 3

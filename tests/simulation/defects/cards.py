@@ -9,9 +9,9 @@ from extender.bind import binder, binding_attempt
 from extender.bind.binder import Binder
 from extender.bind.binding_attempt import BindingOutcome, BindingState, BindingWriter
 from extender.fit import card_filters
-from extender.inventory.overlay import Overlay
+from extender.inventory.usage_overlay import Overlay
 from extender.settlement import placement_commands
-from extender.settlement.card_session import SETTLED
+from extender.settlement.card_settlement_session import SETTLED
 from extender.settlement.placement_reconciler import PlacementReconciler
 from extender.settlement.unbound_placements import UnboundPlacements
 from ledger.core.decide import card_checks, decider, preempt

@@ -7,12 +7,12 @@ from typing import Final
 import msgspec
 
 from extender.fit.inventory_fit import FitPreferences
-from extender.inventory.inventory import ClusterInventory
-from extender.inventory.overlay import Overlay
+from extender.inventory.cluster_inventory import ClusterInventory
+from extender.inventory.usage_overlay import Overlay
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_extender import Extender, ExtenderSettings
-from extender.settlement.card_session import CardSettings
 from extender.settlement.card_settlement import CardSettlement
+from extender.settlement.card_settlement_session import CardSettings
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer

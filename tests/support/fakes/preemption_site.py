@@ -14,7 +14,7 @@ from support.harness.extender_harness import (
     pod,
 )
 
-from extender.preemption import preemptor
+from extender.preemption import preemption_queue
 from ledger.core.model import commands
 from ledger.core.model.cards import PreemptionClaim
 from ledger.kube.api.cluster_ports import Listed
@@ -24,7 +24,7 @@ from ledger.kube.api.objects import ObjectMeta, Pod
 from ledger.kube.api.selectors import LabelSelector
 from ledger.log.memory_log import MemoryStore
 
-SPACE, BACKOFF = f"{CLUSTER}/{NAMESPACE}", vars(preemptor)["Backoff"]
+SPACE, BACKOFF = f"{CLUSTER}/{NAMESPACE}", vars(preemption_queue)["Backoff"]
 CARD = 16_000
 
 
@@ -87,7 +87,7 @@ class Site:
         before = len(self.outcomes())
         assert not await self.found.places(one, *(nodes or ("n1",)))
         outcome = await self.outcome_after(before)
-        self.found.ahead += preemptor.PAUSE_SECONDS_MAX
+        self.found.ahead += preemption_queue.PAUSE_SECONDS_MAX
         return outcome
 
     async def outcome_after(self, before: int) -> str:
@@ -104,7 +104,7 @@ class Site:
             while outcome not in self.outcomes():
                 self.found.has_counted.clear()
                 await self.found.has_counted.wait()
-                self.found.ahead += preemptor.PAUSE_SECONDS_MAX
+                self.found.ahead += preemption_queue.PAUSE_SECONDS_MAX
 
     def outcomes(self) -> list[str]:
         counted = self.found.counted

@@ -14,8 +14,8 @@ from support.fakes.full_cluster import FullCluster
 from support.harness.replicas import running
 from support.harness.settlement import CLUSTER, RULES, World, settling
 
-from extender.settlement.card_session import CardSettings
 from extender.settlement.card_settlement import CardSettlement
+from extender.settlement.card_settlement_session import CardSettings
 from extender.settlement.node_reader import NodeRules
 from ledger.core.model import cards
 from ledger.core.model.cards import Parts, Placement

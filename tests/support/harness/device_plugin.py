@@ -10,9 +10,9 @@ import msgspec
 from support.fakes.kubelet import Asked, Kubelet, kubelet_in
 
 from ledger.core.model.cards import Card, Share
-from vgpu_native.plugin.allocation import garbage
+from vgpu_native.plugin.allocate_response_names import MARK
+from vgpu_native.plugin.allocation import garbage_collection
 from vgpu_native.plugin.allocation.allocation_store import Allocation
-from vgpu_native.plugin.answer_names import MARK
 from vgpu_native.plugin.kubelet.generated import deviceplugin_pb2 as api
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.plugin_settings import PluginSettings
@@ -113,7 +113,7 @@ class Node:
     async def collect(self) -> int:
         """Remove unused records; return of how many containers they were."""
         plugin = self.plugin
-        return await garbage.collect(plugin.allocations, plugin._kubelet, self.settings)
+        return await garbage_collection.collect(plugin.allocations, plugin._kubelet, self.settings)
 
 
 def settings_in(directory: Path, **told: Any) -> PluginSettings:

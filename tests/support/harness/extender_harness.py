@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from support.harness.replicas import running
 
-from extender.inventory.inventory import ClusterInventory
-from extender.inventory.overlay import Overlay
+from extender.inventory.cluster_inventory import ClusterInventory
+from extender.inventory.usage_overlay import Overlay
 from extender.scheduler_api.extender_ports import ExtenderPorts, Publish
 from extender.scheduler_api.extender_wire import BindingArgs, ExtenderArgs, NodeMeta
 from extender.scheduler_extender import Extender, ExtenderSettings

@@ -6,10 +6,10 @@ from support.oracles.card_offers import Answer, OneCard, OneNode, Terms
 from extender.fit.failed_nodes import reason_of, resolvable
 from extender.fit.fit_nodes import FitQuestion, FitResult, chosen_parts, fit
 from extender.fit.node_score_expression import NodeScore
-from extender.inventory import rows
-from extender.inventory.arrays import Arrays
-from extender.inventory.overlay import Overlay
-from extender.inventory.rows import CardColumn
+from extender.inventory import card_rows
+from extender.inventory.card_arrays import Arrays
+from extender.inventory.card_rows import CardColumn
+from extender.inventory.usage_overlay import Overlay
 from ledger.core.model.cards import Card
 from ledger.kube.requests.device_requests import PodDeviceRequest
 
@@ -20,12 +20,12 @@ def arrays_of(nodes: list[OneNode]) -> Arrays:
     for row, node in enumerate(nodes):
         columns = [CardColumn(card.uuid, (0, 0, 0), _card(card)) for card in node.cards]
         used = {one.uuid: (one.used_memory, one.used_cores, one.used_slots) for one in node.cards}
-        rows.write(arrays, row, columns, used)
+        card_rows.write(arrays, row, columns, used)
         for column, card in enumerate(node.cards):
             arrays.alone[row, column] = card.alone
             arrays.slices[row, column] = sum(1 << one for one in card.taken)
         if node.pairs:
-            rows.write_scores(arrays, row, node.pairs)
+            card_rows.write_scores(arrays, row, node.pairs)
     return arrays
 
 

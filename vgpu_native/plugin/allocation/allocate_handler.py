@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from vgpu_native.plugin.allocation import response
+from vgpu_native.plugin.allocation import allocate_response
 from vgpu_native.plugin.allocation.allocate_wait_budget import AllocateWaitBudget, WaitingCall
 from vgpu_native.plugin.allocation.allocation_limits import closed, is_limited
 from vgpu_native.plugin.allocation.allocation_store import Allocation, AllocationStore, owner_of
@@ -55,7 +55,7 @@ class AllocateHandler:
             # Whose it is, is decided at the start: there is nothing to guess, nor to wait for.
             allocation = self._allocations.make(ids, cdi=True)
             self._allocations.put(allocation)
-            return response.cdi_answer(allocation.token)
+            return allocate_response.cdi_answer(allocation.token)
         # Between a choice and its record nothing is awaited: of two questions at once, the second
         # finds the first one's answer.
         return self._answer(ids, await self._chosen(len(ids)))
@@ -121,10 +121,10 @@ class AllocateHandler:
         limited = allocation.limited
         page = self._allocations.page(allocation)
         region = self._allocations.region(allocation)
-        return response.plain_answer(
+        return allocate_response.plain_answer(
             allocation.token,
-            response.environment(allocation.cards, shares, settings, limited=limited),
-            response.mounts(page, region, settings, limited=limited),
+            allocate_response.environment(allocation.cards, shares, settings, limited=limited),
+            allocate_response.mounts(page, region, settings, limited=limited),
         )
 
     def _record(self, ids: Sequence[str], container: PlacedContainer) -> Allocation:

@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 import structlog
 
-from vgpu_native.plugin.allocation.region_slots import RegionSlots, slot_in
-from vgpu_native.plugin.allocation.safe_removal import remove_tree
+from vgpu_native.plugin.allocation.directory_removal import remove_tree
+from vgpu_native.plugin.allocation.region_file_systems import RegionSlots, slot_in
 from vgpu_native.plugin.grpc_status import failed_precondition
-from vgpu_native.plugin.kubelet.checkpoint import CheckpointEntry
+from vgpu_native.plugin.kubelet.kubelet_checkpoint import CheckpointEntry
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.shared.atomic_file import sync_directory, write_whole
 from vgpu_native.shared.change_counter import ChangeCounter

@@ -15,7 +15,7 @@ from vgpu_native.plugin.allocation.allocation_store import (
     is_fresh,
     owner_of,
 )
-from vgpu_native.plugin.kubelet.checkpoint import CheckpointEntry
+from vgpu_native.plugin.kubelet.kubelet_checkpoint import CheckpointEntry
 from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
 from vgpu_native.plugin.kubelet.pod_resources import DeviceHolder
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
-from vgpu_native.plugin.allocation import cdi, response
+from vgpu_native.plugin.allocation import allocate_response, cdi_specification
 from vgpu_native.plugin.allocation.allocation_limits import is_limited, limits_of
 from vgpu_native.plugin.allocation.allocation_store import (
     Allocation,
@@ -15,7 +15,7 @@ from vgpu_native.plugin.allocation.allocation_store import (
     is_plain_file,
     owner_of,
 )
-from vgpu_native.plugin.allocation.region_slots import slot_in
+from vgpu_native.plugin.allocation.region_file_systems import slot_in
 from vgpu_native.plugin.grpc_status import failed_precondition, unavailable
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.plugin_settings import PluginSettings
@@ -104,7 +104,9 @@ def _describe(
     settings: PluginSettings,
 ) -> None:
     limited = allocation.limited
-    variables = response.environment(allocation.cards, container.shares, settings, limited=limited)
+    variables = allocate_response.environment(
+        allocation.cards, container.shares, settings, limited=limited
+    )
     page, region = allocations.page(allocation), allocations.region(allocation)
-    mounted = response.mounts(page, region, settings, limited=limited)
-    cdi.write(settings.cdi_dir, allocation.token, variables, mounted)
+    mounted = allocate_response.mounts(page, region, settings, limited=limited)
+    cdi_specification.write(settings.cdi_dir, allocation.token, variables, mounted)

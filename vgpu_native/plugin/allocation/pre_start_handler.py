@@ -7,7 +7,7 @@ from typing import Final
 from vgpu_native.plugin.allocation.allocation_store import Allocation, AllocationStore
 from vgpu_native.plugin.allocation.pre_start_assignment import assign
 from vgpu_native.plugin.grpc_status import RejectedCall, failed_precondition, shown_ids, unavailable
-from vgpu_native.plugin.kubelet.checkpoint import CheckpointEntry
+from vgpu_native.plugin.kubelet.kubelet_checkpoint import CheckpointEntry
 from vgpu_native.plugin.kubelet.kubelet_state import KubeletState, with_ids
 from vgpu_native.plugin.kubelet.pod_resources import DeviceHolder
 from vgpu_native.plugin.placement_source import PlacedContainer, PlacementSource

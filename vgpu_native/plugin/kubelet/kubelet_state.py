@@ -7,8 +7,8 @@ from typing import Final
 
 import structlog
 
-from vgpu_native.plugin.kubelet import checkpoint, pod_resources
-from vgpu_native.plugin.kubelet.checkpoint import BadCheckpoint, CheckpointEntry
+from vgpu_native.plugin.kubelet import kubelet_checkpoint, pod_resources
+from vgpu_native.plugin.kubelet.kubelet_checkpoint import BadCheckpoint, CheckpointEntry
 from vgpu_native.plugin.kubelet.pod_resources import DeviceHolder, KubeletSilent
 from vgpu_native.plugin.placement_source import PlacedContainer, PlacementSource
 from vgpu_native.plugin.plugin_settings import PluginSettings
@@ -36,15 +36,15 @@ class KubeletState:
         """
         path = self._settings.checkpoint
         for _ in range(READS_MAX):
-            before = checkpoint.version(path)
+            before = kubelet_checkpoint.version(path)
             found = await self._read(path)
-            if checkpoint.version(path) == before:
+            if kubelet_checkpoint.version(path) == before:
                 break
         return found
 
     async def _read(self, path: Path) -> tuple[CheckpointEntry, ...] | None:
         try:
-            return await asyncio.to_thread(checkpoint.read, path, self._settings.resource)
+            return await asyncio.to_thread(kubelet_checkpoint.read, path, self._settings.resource)
         except BadCheckpoint as error:
             if self._is_new("checkpoint", str(error)):
                 _log.warning("checkpoint_not_read", error=str(error))

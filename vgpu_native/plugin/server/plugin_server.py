@@ -16,9 +16,9 @@ import structlog
 from vgpu_native.plugin.advertised_devices import AdvertisedDevices
 from vgpu_native.plugin.allocation.allocate_handler import AllocateHandler
 from vgpu_native.plugin.allocation.allocation_store import AllocationStore
-from vgpu_native.plugin.allocation.garbage import collect
+from vgpu_native.plugin.allocation.garbage_collection import collect
 from vgpu_native.plugin.allocation.pre_start_handler import PreStartHandler
-from vgpu_native.plugin.allocation.region_slots import RegionSlots
+from vgpu_native.plugin.allocation.region_file_systems import RegionSlots
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2_grpc import (
     add_DevicePluginServicer_to_server,
 )

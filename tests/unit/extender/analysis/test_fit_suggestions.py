@@ -7,8 +7,8 @@ from support.builders.card_nodes import NODE, TEAM, after, card, place, pod, reg
 
 from extender.analysis.node_draining import victims
 from extender.fit.inventory_fit import FitPreferences, InventoryFit
-from extender.inventory.inventory import ClusterInventory
-from extender.inventory.overlay import Overlay
+from extender.inventory.cluster_inventory import ClusterInventory
+from extender.inventory.usage_overlay import Overlay
 from extender.scheduler_api.scheduling_request import request_for
 from ledger.core.model.cards import Phase
 from ledger.kube.api.objects import Pod

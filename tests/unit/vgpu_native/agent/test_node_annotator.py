@@ -12,14 +12,14 @@ from ledger.kube.api.errors import ClusterUnavailable, VersionConflict
 from ledger.kube.api.objects import ApiNode, ObjectMeta
 from ledger.kube.hami import annotation_keys, node_announcement
 from vgpu_native.agent import node_annotator
-from vgpu_native.agent.card_inventory import CardInventory
-from vgpu_native.agent.card_mapping import (
+from vgpu_native.agent.card_announcement import (
     AnnouncementForm,
     CardOffer,
     annotations,
     answer,
     cards_of,
 )
+from vgpu_native.agent.card_inventory import CardInventory
 from vgpu_native.agent.node_annotator import NodeAnnotator
 from vgpu_native.nvml.nvml_port import Gpu, NvmlDriver, Xid
 

@@ -20,11 +20,11 @@ from vgpu_native.agent.bypass_detection import (
     ReportedUsage,
 )
 from vgpu_native.agent.bypass_reports import BypassReporter
+from vgpu_native.agent.card_announcement import CardOffer
 from vgpu_native.agent.card_inventory import CardInventory
-from vgpu_native.agent.card_mapping import CardOffer
-from vgpu_native.agent.cgroups import ProcCgroups, pod_in
 from vgpu_native.agent.limits_writer import LimitsWriter
 from vgpu_native.agent.node_metrics import AgentCollector
+from vgpu_native.agent.pod_cgroups import ProcCgroups, pod_in
 from vgpu_native.agent.usage_observer import LimitedContainer, UsageObserver
 from vgpu_native.nvml.nvml_port import DriverProcess, NvmlDriver
 from vgpu_native.plugin.allocation.allocation_store import ContainerOwner

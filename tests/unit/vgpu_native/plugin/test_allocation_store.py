@@ -10,8 +10,8 @@ import pytest
 from support.harness.device_plugin import CARDS, card, container, settings_in, share
 
 from vgpu_native.plugin.advertised_devices import AdvertisedDevices
+from vgpu_native.plugin.allocation import allocate_response, cdi_specification
 from vgpu_native.plugin.allocation import allocation_store as kept
-from vgpu_native.plugin.allocation import cdi, response
 from vgpu_native.plugin.allocation.allocation_store import AllocationStore, owner_of
 from vgpu_native.plugin.grpc_status import RejectedCall
 from vgpu_native.shared.atomic_file import write_whole
@@ -80,18 +80,18 @@ def test_a_file_that_cannot_be_written_whole_is_what_it_was(
 def test_a_cdi_specification_says_all_that_an_answer_would(tmp_path: Path) -> None:
     settings = settings_in(tmp_path, oversubscribe=True, cores_off=True, log_level=3)
     one = container("a", share(1, 5, 20), share(0, 7, 30))
-    variables = response.environment(one.cards, one.shares, settings, limited=True)
-    cdi.write(
+    variables = allocate_response.environment(one.cards, one.shares, settings, limited=True)
+    cdi_specification.write(
         settings.cdi_dir,
         "a1",
         variables,
-        response.mounts(tmp_path / "limits", tmp_path / "region", settings, limited=True),
+        allocate_response.mounts(tmp_path / "limits", tmp_path / "region", settings, limited=True),
     )
     found = json.loads((settings.cdi_dir / "gpuledger.io-gpu-a1.json").read_text())
     assert (found["cdiVersion"], found["kind"]) == ("0.5.0", "gpuledger.io/gpu")
     ((name, edits),) = [(it["name"], it["containerEdits"]) for it in found["devices"]]
     assert name == "a1"
-    assert response.cdi_answer("a1").cdi_devices[0].name == "gpuledger.io/gpu=a1"
+    assert allocate_response.cdi_answer("a1").cdi_devices[0].name == "gpuledger.io/gpu=a1"
     assert sorted(edits["env"]) == [
         "CUDA_DEVICE_MEMORY_LIMIT_0=5m",
         "CUDA_DEVICE_MEMORY_LIMIT_1=7m",

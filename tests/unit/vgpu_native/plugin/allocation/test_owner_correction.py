@@ -9,7 +9,7 @@ from support.harness.device_plugin import FakePlacements, container, settings_in
 from vgpu_native.plugin.allocation import allocation_store as kept
 from vgpu_native.plugin.allocation import owner_correction
 from vgpu_native.plugin.allocation.allocation_store import Allocation, AllocationStore, owner_of
-from vgpu_native.plugin.kubelet.checkpoint import CheckpointEntry
+from vgpu_native.plugin.kubelet.kubelet_checkpoint import CheckpointEntry
 from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
 from vgpu_native.plugin.kubelet.pod_resources import DeviceHolder
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from support.harness.device_plugin import FakePlacements, settings_in
 
-from vgpu_native.plugin.kubelet import checkpoint
-from vgpu_native.plugin.kubelet.checkpoint import CheckpointEntry
+from vgpu_native.plugin.kubelet import kubelet_checkpoint
+from vgpu_native.plugin.kubelet.kubelet_checkpoint import CheckpointEntry
 from vgpu_native.plugin.kubelet.kubelet_state import READS_MAX, KubeletState
 
 SECONDS = 30.0
@@ -34,14 +34,14 @@ def write(path: Path, uid: str) -> None:
 
 def reading(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Path], None]) -> None:
     """Let something happen after a checkpoint was read, and before that is known."""
-    read = checkpoint.read
+    read = kubelet_checkpoint.read
 
     def slow(path: Path, resource: str) -> tuple[CheckpointEntry, ...]:
         found = read(path, resource)
         meanwhile(path)
         return found
 
-    monkeypatch.setattr(checkpoint, "read", slow)
+    monkeypatch.setattr(kubelet_checkpoint, "read", slow)
 
 
 async def test_others_go_on_while_a_checkpoint_is_read(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ledger.core.model.cards import Share
-from vgpu_native.plugin.answer_names import LIMITS_AT, MARK, VISIBLE
+from vgpu_native.plugin.allocate_response_names import LIMITS_AT, MARK, VISIBLE
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import (
     CDIDevice,
     ContainerAllocateResponse,

@@ -11,11 +11,11 @@ from typing import Any, Final
 import structlog
 from msgspec import structs
 
-from extender.inventory import rows
-from extender.inventory.arrays import Arrays
-from extender.inventory.overlay import Overlay
-from extender.inventory.preemption_claims import claimed_bookings
-from extender.inventory.rows import CardColumn, PairScores
+from extender.inventory import card_rows
+from extender.inventory.card_arrays import Arrays
+from extender.inventory.card_rows import CardColumn, PairScores
+from extender.inventory.claim_bookings import claimed_bookings
+from extender.inventory.usage_overlay import Overlay
 from ledger.core.evolve.evolver import Postings
 from ledger.core.evolve.placements import claim_of
 from ledger.core.model import cards, events
@@ -123,7 +123,7 @@ class ClusterInventory:
         else:
             self._pairs.pop(node, None)
         if node in self.rows:
-            rows.write_scores(self.arrays, self.rows[node], pairs)
+            card_rows.write_scores(self.arrays, self.rows[node], pairs)
 
     def _try(self, state: State, record: Record) -> str:
         """Apply a record; return how it contradicts the inventory, empty if it does not."""
@@ -156,10 +156,9 @@ class ClusterInventory:
     def _load_node(self, state: State, name: str, node: cards.NodeCards) -> None:
         known = self._open(name)
         known.gone = node.gone
-        columns = rows.in_order((card, state.card_lines[name, card.uuid]) for card in node.cards)
-        columns += [
-            CardColumn(one.uuid, state.card_lines[name, one.uuid], None) for one in node.lost
-        ]
+        lines = state.card_lines
+        columns = card_rows.in_order((card, lines[name, card.uuid]) for card in node.cards)
+        columns += [CardColumn(one.uuid, lines[name, one.uuid], None) for one in node.lost]
         used = {column.uuid: tuple(state.used[line] for line in column.lines) for column in columns}
         self._lay_out(known, node.keeper, columns, used)
         for namespace, key in state.residents[name]:
@@ -172,7 +171,7 @@ class ClusterInventory:
             return
         known = self._open(event.node)
         known.gone = False
-        columns = rows.in_order(zip(event.cards, event.lines, strict=True))
+        columns = card_rows.in_order(zip(event.cards, event.lines, strict=True))
         self._change(known, event.keeper, columns)
 
     def _removed(self, event: events.NodeRemoved, _: State) -> None:
@@ -289,14 +288,14 @@ class ClusterInventory:
                 self._spots.pop(line, None)
         self._grow(self.arrays.rows, len(columns))
         if known.columns:
-            rows.clear(self.arrays, row)
+            card_rows.clear(self.arrays, row)
         known.columns = columns
-        rows.write(self.arrays, row, columns, used)
+        card_rows.write(self.arrays, row, columns, used)
         for at, column in enumerate(columns):
             for which, line in enumerate(column.lines):
                 self._spots[line] = row, at, which
         self.arrays.keepers[row] = keeper
-        rows.write_scores(self.arrays, row, self._pairs.get(self.names[row], {}))
+        card_rows.write_scores(self.arrays, row, self._pairs.get(self.names[row], {}))
         for placed in known.residents.values():
             self._count(known, placed, 1)
         self._cut(known)
@@ -341,8 +340,8 @@ class ClusterInventory:
         for at, column in enumerate(known.columns):
             if not column.is_cut:
                 continue
-            unknown = any(rows.lies_anywhere(placed, column.uuid) for placed in residents)
-            bits = rows.ALL_SLICES if unknown else rows.slices_of(residents, column.uuid)
+            unknown = any(card_rows.lies_anywhere(placed, column.uuid) for placed in residents)
+            bits = card_rows.ALL_SLICES if unknown else card_rows.slices_of(residents, column.uuid)
             self.arrays.slices[known.row, at] = bits
 
     def _claim(self, name: str, claim: PreemptionClaim) -> None:

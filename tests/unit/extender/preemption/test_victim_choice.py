@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from extender.preemption.victims import Candidate, choose, eviction_cost
+from extender.preemption.victim_choice import Candidate, choose, eviction_cost
 from ledger.core.model.cards import Part, Phase, Placement, Share
 
 

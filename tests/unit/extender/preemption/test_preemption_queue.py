@@ -22,7 +22,7 @@ from support.harness.extender_harness import (
     replica,
 )
 
-from extender.preemption import preemptor
+from extender.preemption import preemption_queue
 from extender.verbs import filter_wait
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
@@ -228,7 +228,7 @@ async def test_a_pod_that_fits_and_is_asked_about_again_is_tried_at_once(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(BACKOFF, "lengthen", lambda one: setattr(one, "seconds", 600.0))
-    monkeypatch.setattr(preemptor, "PAUSE_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(preemption_queue, "PAUSE_SECONDS_MAX", 0.0)
     await site.running("low", 0, gpu=1, gpumem=CARD)
     guessed = await site.waiting("guessed", 0, **WHOLE)
     high = await site.waiting("high", 5, **WHOLE)
@@ -281,14 +281,14 @@ async def test_room_is_made_without_being_asked_again_once_a_budget_allows_it(si
 async def test_a_pod_that_the_scheduler_asks_no_more_about_is_given_up(site: Site):
     await site.running("low", 9, gpu=2, gpumem=CARD)
     assert await site.asked(await site.waiting("high", 5, **WHOLE)) == "nowhere"
-    site.found.ahead += preemptor.ASKED_SECONDS
+    site.found.ahead += preemption_queue.ASKED_SECONDS
     assert await site.outcome_after(1) == "given up"
 
 
 async def test_nodes_are_looked_at_some_at_a_time_until_all_were(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(preemptor, "NODES_MAX", 1)
+    monkeypatch.setattr(preemption_queue, "NODES_MAX", 1)
     await site.running("high", 9, gpu=2, gpumem=CARD)
     await site.found.register("n2", cards("GPU-2"))
     await site.running("low", 0, **WHOLE)
@@ -299,7 +299,7 @@ async def test_nodes_are_looked_at_some_at_a_time_until_all_were(
 
 
 async def test_no_more_pods_than_the_bound_wait(site: Site, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(preemptor, "PENDING_MAX", 1)
+    monkeypatch.setattr(preemption_queue, "PENDING_MAX", 1)
     await site.running("low", 9, gpu=2, gpumem=CARD)
     one, other = [await site.waiting(name, 5, **WHOLE) for name in ("one", "other")]
     assert await site.asked(one) == "nowhere"

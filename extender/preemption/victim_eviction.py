@@ -15,7 +15,7 @@ from extender.bind.placement_service import ACTOR, CATCH_UP_SECONDS
 from extender.fit.inventory_fit import UNKNOWN, InventoryFit
 from extender.preemption.eviction_candidates import is_leaving, priority_of
 from extender.preemption.preemption_plan import preemption_plans
-from extender.preemption.victims import Subject
+from extender.preemption.victim_choice import Subject
 from extender.scheduler_api.extender_ports import ExtenderPorts, PreemptionCluster
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.model.cards import Parts, PreemptionClaim

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from support.builders.decide_and_fold import record
 
-from extender.inventory.inventory import ClusterInventory
-from extender.inventory.overlay import Overlay
+from extender.inventory.cluster_inventory import ClusterInventory
+from extender.inventory.usage_overlay import Overlay
 from ledger.core.model import cards, commands
 from ledger.core.model.cards import Card, Part, Phase, Profile, Share
 from ledger.core.model.commands import AnyCommand

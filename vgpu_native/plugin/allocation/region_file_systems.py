@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from vgpu_native.plugin.allocation.safe_removal import empty_tree
+from vgpu_native.plugin.allocation.directory_removal import empty_tree
 
 BYTES_MAX: Final = 8 * 1024**2
 """A larger file system is no slot: something else is mounted there."""

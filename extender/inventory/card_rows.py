@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from extender.inventory.arrays import BOOLEANS, INTEGERS, Arrays
+from extender.inventory.card_arrays import BOOLEANS, INTEGERS, Arrays
 from ledger.core.model import cards
 from ledger.core.model.cards import Card, Phase, Placement
 

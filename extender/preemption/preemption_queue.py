@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from extender.preemption.preemption_executor import FITS, PreemptionExecutor, PreemptionOutcome
+from extender.preemption.victim_eviction import FITS, PreemptionExecutor, PreemptionOutcome
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.kube.api.errors import ClusterError
 from ledger.runtime.counter_protocol import Count

@@ -16,7 +16,7 @@ from support.builders.manifests import DEPLOY, documents
 from ledger.core.model.cards import Share
 from vgpu_native.plugin.allocation.allocation_store import AllocationStore
 from vgpu_native.plugin.allocation.pre_start_assignment import assign
-from vgpu_native.plugin.allocation.region_slots import RegionSlots, slot_in
+from vgpu_native.plugin.allocation.region_file_systems import RegionSlots, slot_in
 from vgpu_native.plugin.grpc_status import RejectedCall
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.plugin_settings import PluginSettings
@@ -36,7 +36,7 @@ import os, sys
 from pathlib import Path
 from vgpu_native.plugin.allocation.allocation_store import AllocationStore
 from vgpu_native.plugin.grpc_status import RejectedCall
-from vgpu_native.plugin.allocation.region_slots import RegionSlots, slot_in
+from vgpu_native.plugin.allocation.region_file_systems import RegionSlots, slot_in
 
 state = Path(sys.argv[1])
 slots = RegionSlots(state / "slots")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from vgpu_native.plugin.allocation.response import KIND, HostMount
+from vgpu_native.plugin.allocation.allocate_response import KIND, HostMount
 from vgpu_native.shared.atomic_file import write_whole
 
 VERSION: Final = "0.5.0"

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 
 from extender.fit.card_window import CardLoads, CardWindow, rows_with_any
-from extender.inventory.arrays import Arrays, Integers, Slices
-from extender.inventory.rows import SLICES_MAX
+from extender.inventory.card_arrays import Arrays, Integers, Slices
+from extender.inventory.card_rows import SLICES_MAX
 from ledger.core.model.cards import Profile
 from ledger.kube.requests.device_requests import DeviceRequest
 from ledger.kube.vendors.vendors import WHOLE

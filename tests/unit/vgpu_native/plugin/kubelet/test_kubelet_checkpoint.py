@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpu_native.plugin.allocation import response
-from vgpu_native.plugin.kubelet import checkpoint
-from vgpu_native.plugin.kubelet.checkpoint import BadCheckpoint, CheckpointEntry
+from vgpu_native.plugin.allocation import allocate_response
+from vgpu_native.plugin.kubelet import kubelet_checkpoint
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import ContainerAllocateResponse
+from vgpu_native.plugin.kubelet.kubelet_checkpoint import BadCheckpoint, CheckpointEntry
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
 TOKEN = "a" + "0123456789abcdef01234567"
@@ -37,11 +37,11 @@ def written(path: Path, answer: ContainerAllocateResponse, ids: Any, **told: Any
 def plain(token: str = TOKEN) -> ContainerAllocateResponse:
     """Return an answer as it is given to who has limits on two cards."""
     settings = PluginSettings()
-    variables = response.environment(("A", "B"), (), settings, limited=True)
-    mounted = response.mounts(
+    variables = allocate_response.environment(("A", "B"), (), settings, limited=True)
+    mounted = allocate_response.mounts(
         Path("/state/x/limits"), Path("/state/x/region"), settings, limited=True
     )
-    return response.plain_answer(token, variables, mounted)
+    return allocate_response.plain_answer(token, variables, mounted)
 
 
 @pytest.mark.parametrize(
@@ -49,16 +49,16 @@ def plain(token: str = TOKEN) -> ContainerAllocateResponse:
 )
 def test_it_says_who_has_what_and_what_was_answered(tmp_path: Path, ids: Any) -> None:
     path = written(tmp_path / "checkpoint", plain(), ids)
-    (found,) = checkpoint.read(path, RESOURCE)
+    (found,) = kubelet_checkpoint.read(path, RESOURCE)
     assert found == CheckpointEntry(
         "uid", "main", frozenset({"A-0", "B-0"}), TOKEN, ("A", "B"), limited=True, cdi=False
     )
-    assert checkpoint.read(path, "other.com/gpu") == ()
+    assert kubelet_checkpoint.read(path, "other.com/gpu") == ()
 
 
 def test_it_says_which_answers_name_cdi_devices(tmp_path: Path) -> None:
-    path = written(tmp_path / "checkpoint", response.cdi_answer(TOKEN), {"-1": ["A-0"]})
-    (found,) = checkpoint.read(path, RESOURCE)
+    path = written(tmp_path / "checkpoint", allocate_response.cdi_answer(TOKEN), {"-1": ["A-0"]})
+    (found,) = kubelet_checkpoint.read(path, RESOURCE)
     assert (found.cards, found.limited, found.cdi) == ((), False, True)
 
 
@@ -67,7 +67,7 @@ def test_it_says_which_answers_name_cdi_devices(tmp_path: Path) -> None:
 )
 def test_a_mark_that_is_not_ours_is_none(tmp_path: Path, token: str) -> None:
     path = written(tmp_path / "checkpoint", plain(token), {"-1": ["A-0"]})
-    assert checkpoint.read(path, RESOURCE)[0].token == ""
+    assert kubelet_checkpoint.read(path, RESOURCE)[0].token == ""
 
 
 @pytest.mark.parametrize(
@@ -86,19 +86,19 @@ def test_what_kubelets_do_not_write_is_bad(tmp_path: Path, content: bytes) -> No
     path = tmp_path / "checkpoint"
     path.write_bytes(content)
     with pytest.raises(BadCheckpoint, match=str(path)):
-        checkpoint.read(path, RESOURCE)
+        kubelet_checkpoint.read(path, RESOURCE)
 
 
 def test_no_file_a_directory_and_an_endless_file_are_bad(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(BadCheckpoint, match="No such file"):
-        checkpoint.read(tmp_path / "none", RESOURCE)
+        kubelet_checkpoint.read(tmp_path / "none", RESOURCE)
     with pytest.raises(BadCheckpoint, match="directory"):
-        checkpoint.read(tmp_path, RESOURCE)
-    monkeypatch.setattr(checkpoint, "BYTES_MAX", 100)
+        kubelet_checkpoint.read(tmp_path, RESOURCE)
+    monkeypatch.setattr(kubelet_checkpoint, "BYTES_MAX", 100)
     with pytest.raises(BadCheckpoint, match="more than 100 bytes"):
-        checkpoint.read(Path("/dev/zero"), RESOURCE)
+        kubelet_checkpoint.read(Path("/dev/zero"), RESOURCE)
 
 
 @given(content=st.binary(max_size=200), place=st.integers(0, 400), cut=st.integers(0, 500))
@@ -109,5 +109,5 @@ def test_bytes_that_were_changed_anywhere_are_read_or_bad(
     good = written(path, plain(), {"-1": ["A-0"]}).read_bytes()
     path.write_bytes(good[:place] + content + good[place + cut :])
     with contextlib.suppress(BadCheckpoint):
-        for entry in checkpoint.read(path, RESOURCE):
+        for entry in kubelet_checkpoint.read(path, RESOURCE):
             assert "/" not in entry.token

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from google.protobuf.message import DecodeError
 
-from vgpu_native.plugin.answer_names import LIMITS_AT, MARK, VISIBLE
+from vgpu_native.plugin.allocate_response_names import LIMITS_AT, MARK, VISIBLE
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import ContainerAllocateResponse
 
 BYTES_MAX: Final = 64 * 1024**2

@@ -7,8 +7,8 @@ import numpy as np
 
 from extender.fit.fit_nodes import chosen_parts
 from extender.fit.inventory_fit import InventoryFit
-from extender.inventory.arrays import Arrays
-from extender.inventory.rows import ALL_SLICES, slices_of
+from extender.inventory.card_arrays import Arrays
+from extender.inventory.card_rows import ALL_SLICES, slices_of
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.evolve.placements import bookings_of
 from ledger.core.model.cards import Parts, Placement, exclusive_on

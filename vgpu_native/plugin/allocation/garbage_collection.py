@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from vgpu_native.plugin.allocation import cdi
+from vgpu_native.plugin.allocation import cdi_specification
 from vgpu_native.plugin.allocation.allocation_store import Allocation, AllocationStore
 from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
 from vgpu_native.plugin.plugin_settings import PluginSettings
@@ -64,7 +64,7 @@ def _is_forgotten(one: Allocation, known: Set[Key], kubelet: KubeletState) -> bo
 def _dropped(allocations: AllocationStore, one: Allocation, settings: PluginSettings) -> list[Path]:
     """Forget an allocation, and return the directory that is to be removed."""
     try:
-        cdi.remove(settings.cdi_dir, one.token)
+        cdi_specification.remove(settings.cdi_dir, one.token)
         allocations.drop(one)
     except OSError as error:
         _log.warning("allocation_not_dropped", token=one.token, error=str(error))

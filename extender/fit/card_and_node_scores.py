@@ -14,7 +14,7 @@ from extender.fit import topology
 from extender.fit.card_filters import CardAmounts, count_by_row
 from extender.fit.card_window import CardLoads, CardWindow
 from extender.fit.node_score_expression import Floats, NodeScore
-from extender.inventory.arrays import Booleans, Integers
+from extender.inventory.card_arrays import Booleans, Integers
 from extender.scheduler_api.extender_wire import SCORE_MAX
 from ledger.kube.requests.device_requests import Weights
 

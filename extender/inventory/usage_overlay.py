@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from extender.inventory.arrays import COLUMNS_FIRST, ROWS_FIRST, Integers
+from extender.inventory.card_arrays import COLUMNS_FIRST, ROWS_FIRST, Integers
 from ledger.core.model.cards import Booking
 
 ASSUMED_MAX: Final = 1_000

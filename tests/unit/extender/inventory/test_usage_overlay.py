@@ -1,6 +1,6 @@
 """Assumed placements count once, are bounded, and expire."""
 
-from extender.inventory.overlay import ASSUMED_MAX, Overlay
+from extender.inventory.usage_overlay import ASSUMED_MAX, Overlay
 from ledger.core.model.cards import Booking
 
 ONE = {2: Booking(10, 20, 1)}
