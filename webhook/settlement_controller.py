@@ -15,7 +15,7 @@ from ledger.core.model.commands import RegisterCluster
 from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.watch.informers import Informers
-from ledger.log.command_queue import CommandQueue
+from ledger.log.command_delivery import CommandQueue
 from ledger.log.ledger import Ledger, StateView
 from ledger.log.records import Record
 from ledger.runtime.counter_protocol import Count

@@ -13,7 +13,7 @@ import msgspec
 from extender.fit.fit_after_eviction import fits_after
 from extender.fit.inventory_fit import InventoryFit
 from extender.scheduler_api.scheduling_request import SchedulingRequest
-from ledger.core.evolve.placements import bookings_of
+from ledger.core.evolve.placement_events import bookings_of
 from ledger.core.model.cards import Placement
 from ledger.core.model.qualified_names import local_name
 

@@ -10,7 +10,7 @@ from extender.fit.inventory_fit import InventoryFit
 from extender.inventory.card_arrays import Arrays
 from extender.inventory.card_rows import ALL_SLICES, slices_of
 from extender.scheduler_api.scheduling_request import SchedulingRequest
-from ledger.core.evolve.placements import bookings_of
+from ledger.core.evolve.placement_events import bookings_of
 from ledger.core.model.cards import Parts, Placement, exclusive_on
 
 

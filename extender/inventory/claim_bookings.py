@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ledger.core.evolve.placements import bookings_of
+from ledger.core.evolve.placement_events import bookings_of
 from ledger.core.model.cards import Booking, Bookings, Placement, PreemptionClaim, booked
 
 

@@ -17,7 +17,7 @@ from extender.inventory.card_rows import CardColumn, PairScores
 from extender.inventory.claim_bookings import claimed_bookings
 from extender.inventory.usage_overlay import Overlay
 from ledger.core.evolve.evolver import Postings
-from ledger.core.evolve.placements import claim_of
+from ledger.core.evolve.placement_events import claim_of
 from ledger.core.model import cards, events
 from ledger.core.model.cards import Placement, PreemptionClaim, Stage
 from ledger.core.model.state import State

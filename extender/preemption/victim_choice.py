@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ledger.core.evolve.placements import bookings_of
+from ledger.core.evolve.placement_events import bookings_of
 from ledger.core.model.cards import Placement
 
 Subject = tuple[str, str, str]

@@ -22,7 +22,7 @@ from ledger.kube.api import cluster_ports
 from ledger.kube.api.cluster_ports import Change, Listed
 from ledger.kube.api.objects import Pod
 from ledger.kube.watch.failed_objects import FailedObjects
-from ledger.log.command_queue import CommandQueue
+from ledger.log.command_delivery import CommandQueue
 from ledger.log.ledger import StateView
 from ledger.log.records import Record
 from ledger.runtime.counter_protocol import Count, uncounted

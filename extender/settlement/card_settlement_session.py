@@ -10,7 +10,7 @@ from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import Entry
 from ledger.kube.api.cluster_ports import AllocationApi
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.log.command_queue import CommandQueue
+from ledger.log.command_delivery import CommandQueue
 from ledger.log.ledger import StateView
 from ledger.runtime.counter_protocol import Count, uncounted
 

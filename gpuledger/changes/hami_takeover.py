@@ -12,7 +12,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.open_log import open_log, submit, writer_on
 from gpuledger.storage.store_projection import show_written
 from gpuledger.wiring import card_settlement_from_settings, service_parts
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model.commands import AnyCommand, RegisterCluster
@@ -63,7 +63,7 @@ async def _copied(settings: Settings) -> State:
     """Return a copy of the ledger's state, or of its initial state if there is no ledger yet."""
     try:
         async with open_log(settings) as found, writer_on(settings, found) as writer:
-            return snapshots.decode(snapshots.encode(writer.state))
+            return snapshot_format.decode(snapshot_format.encode(writer.state))
     except CommandError as stop:
         if stop.status is not Exit.NOT_FOUND:
             raise

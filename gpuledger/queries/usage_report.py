@@ -5,11 +5,11 @@ import msgspec
 from gpuledger.storage.views import paged, viewing
 from ledger.core.model import accounts
 from ledger.runtime.settings.settings import Settings
-from projections.queries import shares as sharing
+from projections.queries import universe_shares as sharing
 from projections.queries.quota_usage import Usage, usage
 from projections.queries.scopes import QueryScope
 from projections.queries.selections import EVERYTHING, AccountSelection, selections
-from projections.queries.shares import UsageBreakdown, UsageShare
+from projections.queries.universe_shares import UsageBreakdown, UsageShare
 from projections.text.selector_text import reach_in_words, selection_in_words
 
 

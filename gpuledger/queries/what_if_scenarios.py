@@ -35,7 +35,7 @@ from ledger.log import records
 from ledger.log.log_port import Log, Lost
 from ledger.runtime.settings.settings import Settings
 from projections.projector.state_at import state_at
-from projections.queries.as_of import Moment, microseconds, rfc3339
+from projections.queries.moments import Moment, microseconds, rfc3339
 
 DAY: Final = timedelta(days=1)
 """Default range of arrivals, for a question without a beginning."""

@@ -21,7 +21,7 @@ import structlog
 from gpuledger.storage import scratch_folder
 from gpuledger.storage.store_projection import projecting
 from gpuledger.wiring import service_parts
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.log.log_port import Log, Lost, Snapshot
 from ledger.log.records import NewerSchema
 from ledger.log.recovery.scrub import scrub
@@ -120,7 +120,7 @@ async def _project(log: Log, store: Store, snapshot_events: int) -> None:
         more = await projector.project(batch)
         events += more
         if events >= snapshot_events and loop.time() - saved_at >= SNAPSHOT_SECONDS:
-            payload = snapshots.encode(projector.state)
+            payload = snapshot_format.encode(projector.state)
             await log.save_snapshot(Snapshot(projector.position, payload))
             _send(FollowerMessage(snapshot=projector.position))
             events, saved_at = 0, loop.time()

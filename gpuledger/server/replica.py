@@ -25,12 +25,12 @@ from ledger.core.model.state import State
 from ledger.log import system_denials
 from ledger.log.jetstream.domains import Captured
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.jetstream.streams import ConfigurationDrift
+from ledger.log.jetstream.shard_streams import ConfigurationDrift
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.log_port import Durability, LogError, Lost
 from ledger.log.peers.append_notices import AppendNotifier
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
-from ledger.log.peers.gossip import Hints
+from ledger.log.peers.hint_broadcast import Hints
 from ledger.log.peers.lease import Lease
 from ledger.log.records import NewerSchema, Record
 from ledger.log.recovery.head_witness import NOTE_SECONDS, HeadFile

@@ -11,8 +11,8 @@ from gpuledger.storage.views import ordered
 from gpuledger.storage.witnesses import witnesses
 from ledger.log.log_port import Lost
 from ledger.runtime.settings.settings import Settings
-from projections import audit_replay
-from projections.audit_replay import AuditReport, ExpectedHead, Line
+from projections import log_audit
+from projections.log_audit import AuditReport, ExpectedHead, Line
 from projections.queries.scopes import QueryScope
 
 
@@ -25,7 +25,7 @@ async def verify(settings: Settings, expect: str) -> AuditReport:
     try:
         async with open_log(settings, as_it_is=True) as found:
             with bar("verifying") as progress:
-                report = await audit_replay.verify(found.log, wanted, on_progress=progress)
+                report = await log_audit.verify(found.log, wanted, on_progress=progress)
     except Lost as error:
         return AuditReport(False, 0, 0, str(error))
     if report.ok and found.drift:
@@ -45,7 +45,7 @@ async def replay(
         for moment in (begin, end):
             await position_of(found.log, moment if isinstance(moment, int) else None, extent)
         with bar("replaying") as progress:
-            lines = audit_replay.audit_lines(
+            lines = log_audit.audit_lines(
                 found.log, scope, first=begin, last=end, on_progress=progress
             )
             async with aclosing(lines):

@@ -19,7 +19,7 @@ from ledger.log.log_port import Log, Lost
 from ledger.log.records import NewerSchema
 from ledger.log.recovery.head_witness import HeadFile, LogHead
 from ledger.runtime.settings.settings import Settings
-from projections import audit_replay
+from projections import log_audit
 
 
 class BackupSummary(msgspec.Struct, frozen=True):
@@ -111,9 +111,9 @@ async def _refill(found: OpenLog, path: Path, head: LogHead) -> None:
         for position, payload in enumerate(_records(path), start=1):
             await found.log.append(payload, position - 1)
             progress(position, head.position)
-    expected = audit_replay.ExpectedHead(head.position, head.hash) if head.position else None
+    expected = log_audit.ExpectedHead(head.position, head.hash) if head.position else None
     with bar("verifying") as progress:
-        report = await audit_replay.verify(found.log, expected, on_progress=progress)
+        report = await log_audit.verify(found.log, expected, on_progress=progress)
     if not report.ok:
         raise CommandError(
             Exit.FAILED, f"the restored log is not the one of {path}: {report.problem}"

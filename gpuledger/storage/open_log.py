@@ -30,7 +30,7 @@ from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.embedded.server_files import ServerAddress, ServerFiles
 from ledger.log.embedded.store_lock import StoreBusy
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.jetstream.streams import ConfigurationDrift
+from ledger.log.jetstream.shard_streams import ConfigurationDrift
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.log_port import Lost, Unreachable
 from ledger.log.recovery.head_witness import HeadFile, LogHead

@@ -19,7 +19,7 @@ from ledger.log.log_port import Log, Lost
 from ledger.log.records import Record
 from ledger.runtime.settings.settings import Settings
 from projections.projector.state_at import state_at
-from projections.queries.as_of import Moment, microseconds
+from projections.queries.moments import Moment, microseconds
 
 
 class PastLedger:

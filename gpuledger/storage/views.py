@@ -15,8 +15,8 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.open_log import check_store
 from gpuledger.storage.store_projection import ensure, projection_of
 from ledger.runtime.settings.settings import Settings
-from projections.queries import as_of
-from projections.queries.as_of import InvalidMoment, Moment
+from projections.queries import moments
+from projections.queries.moments import InvalidMoment, Moment
 from projections.store.readers import ProjectionView, Readers
 
 PAGE_ROWS: Final = 1_000
@@ -58,7 +58,7 @@ async def paged(ask: Callable[[int, str], Awaitable[tuple[list[Row], str]]]) -> 
 def moment_of(text: str) -> Moment | None:
     """Read a moment from the command line, None when it is not given. Raises CommandError."""
     try:
-        return as_of.parse(text) if text else None
+        return moments.parse(text) if text else None
     except InvalidMoment as error:
         raise CommandError(Exit.USAGE, str(error)) from error
 
@@ -112,13 +112,13 @@ async def times(view: ProjectionView, since: str, until: str) -> tuple[int, int]
     for a reversed range.
     """
     first, last = ordered(since, until)
-    begin, end = 0, as_of.LAST
+    begin, end = 0, moments.LAST
     if first is not None:
         begin = await _begun(view, first)
     if isinstance(last, datetime):
-        end = as_of.microseconds(last)
+        end = moments.microseconds(last)
     elif last is not None and await _resolved(view, last) < view.head.position:
-        end = await as_of.time_of(view, last + 1) - 1
+        end = await moments.time_of(view, last + 1) - 1
     if since and until and begin > end:
         raise reversed_range(since, until)
     return begin, end
@@ -127,12 +127,12 @@ async def times(view: ProjectionView, since: str, until: str) -> tuple[int, int]
 async def _begun(view: ProjectionView, moment: Moment) -> int:
     """Return when a moment was, in µs of Unix time. Raises CommandError for an unknown position."""
     if isinstance(moment, datetime):
-        return as_of.microseconds(moment)
-    return await as_of.time_of(view, await _resolved(view, moment)) if moment else 0
+        return moments.microseconds(moment)
+    return await moments.time_of(view, await _resolved(view, moment)) if moment else 0
 
 
 async def _resolved(view: ProjectionView, moment: Moment | None) -> int:
     try:
-        return await as_of.resolve(view, moment)
+        return await moments.resolve(view, moment)
     except InvalidMoment as error:
         raise CommandError(Exit.NOT_FOUND, str(error)) from error

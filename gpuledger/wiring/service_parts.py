@@ -20,8 +20,8 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors import vendor_files, vendors
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.jetstream.connection import Access
-from ledger.log.jetstream.consumer import STALE_LEADER_SECONDS
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
+from ledger.log.jetstream.push_consumer import STALE_LEADER_SECONDS
 from ledger.log.ledger import StateView
 from ledger.log.writer.writer_settings import WriterSettings
 from ledger.runtime import addresses

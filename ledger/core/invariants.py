@@ -8,9 +8,9 @@ import itertools
 from collections.abc import Iterator
 
 from ledger.core.decide import card_checks
-from ledger.core.evolve.account_namespaces import reached
 from ledger.core.evolve.envelope_charges import NOTHING, drawn_from, entry_of, terms, units
-from ledger.core.evolve.placements import account_of, bookings_of
+from ledger.core.evolve.placement_events import account_of, bookings_of
+from ledger.core.evolve.quota_coverage import reached
 from ledger.core.model import accounts, cards
 from ledger.core.model.accounts import AccountKind
 from ledger.core.model.amounts import plus, without_zeros

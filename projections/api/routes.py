@@ -14,16 +14,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from projections.api import parameters
-from projections.api.parameters import InvalidParameter
-from projections.queries.account_history import START, history
-from projections.queries.as_of import InvalidMoment, microseconds, resolve, rfc3339
+from projections.api import query_parameters
+from projections.api.query_parameters import InvalidParameter
 from projections.queries.card_usage import cards
 from projections.queries.denial_history import denials
 from projections.queries.drift_report import drift
+from projections.queries.event_history import START, history
 from projections.queries.holders import holders, holds
+from projections.queries.moments import InvalidMoment, microseconds, resolve, rfc3339
 from projections.queries.quota_usage import usage
-from projections.queries.shares import UsageBreakdown, shares
+from projections.queries.universe_shares import UsageBreakdown, shares
 from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import StoreError
 
@@ -96,7 +96,7 @@ def _refuse(status: int, message: str, **details: str) -> Response:
 
 async def _position(view: ProjectionView, request: Request, name: str) -> int:
     try:
-        return await resolve(view, parameters.moment(request.query_params, name))
+        return await resolve(view, query_parameters.moment(request.query_params, name))
     except InvalidMoment as error:
         raise InvalidParameter(name, request.query_params[name], message=str(error)) from error
 
@@ -104,9 +104,9 @@ async def _position(view: ProjectionView, request: Request, name: str) -> int:
 async def _usage(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     position = await _position(view, request, "at")
-    scope, limit = parameters.scope(query), parameters.limit(query)
-    quota, after = parameters.text(query, "quota"), parameters.text(query, "after")
-    by = parameters.choice(query, "by", UsageBreakdown)
+    scope, limit = query_parameters.scope(query), query_parameters.limit(query)
+    quota, after = query_parameters.text(query, "quota"), query_parameters.text(query, "after")
+    by = query_parameters.choice(query, "by", UsageBreakdown)
     if by is not None:
         answer = shares(view, position, scope, by, limit=limit, quota=quota, after=after)
         return position, *await answer
@@ -116,9 +116,9 @@ async def _usage(view: ProjectionView, request: Request) -> Answer:
 async def _holders(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     position = await _position(view, request, "at")
-    scope, limit = parameters.scope(query), parameters.limit(query)
-    after, root = parameters.text(query, "after"), parameters.text(query, "root")
-    pods = parameters.flag(query, "pods")
+    scope, limit = query_parameters.scope(query), query_parameters.limit(query)
+    after, root = query_parameters.text(query, "after"), query_parameters.text(query, "root")
+    pods = query_parameters.flag(query, "pods")
     rows, more = await holders(
         view, position, scope, limit=limit, after=after, pods=pods, root=root
     )
@@ -128,23 +128,23 @@ async def _holders(view: ProjectionView, request: Request) -> Answer:
 async def _holds(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     position = await _position(view, request, "at")
-    scope, limit = parameters.scope(query), parameters.limit(query)
-    after = parameters.text(query, "after")
+    scope, limit = query_parameters.scope(query), query_parameters.limit(query)
+    after = query_parameters.text(query, "after")
     return position, *await holds(view, position, scope, limit=limit, after=after)
 
 
 async def _cards(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
-    namespace = parameters.text(query, "namespace")
+    namespace = query_parameters.text(query, "namespace")
     if namespace:
         # A client that may read one namespace only would get the pods of all namespaces.
         raise InvalidParameter(
             "namespace", namespace, message="cards belong to no namespace: leave it out"
         )
     position = await _position(view, request, "at")
-    cluster, node = parameters.text(query, "cluster"), parameters.text(query, "node")
-    after, pods = parameters.text(query, "after"), parameters.flag(query, "pods")
-    limit = parameters.limit(query)
+    cluster, node = query_parameters.text(query, "cluster"), query_parameters.text(query, "node")
+    after, pods = query_parameters.text(query, "after"), query_parameters.flag(query, "pods")
+    limit = query_parameters.limit(query)
     rows, more = await cards(
         view, position, limit=limit, cluster=cluster, node=node, after=after, pods=pods
     )
@@ -155,15 +155,15 @@ async def _events(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     first = await _first(view, request)
     last = await _position(view, request, "to")
-    after = parameters.place(query, "after") or START
-    scope, limit = parameters.scope(query), parameters.limit(query)
+    after = query_parameters.place(query, "after") or START
+    scope, limit = query_parameters.scope(query), query_parameters.limit(query)
     rows, more = await history(view, first, last, scope, limit=limit, after=after)
     return last, rows, f"{more[0]}.{more[1]}" if more is not None else ""
 
 
 async def _first(view: ProjectionView, request: Request) -> int:
     """Return the first position of `from`: the given one, or the first one since a time."""
-    moment = parameters.moment(request.query_params, "from")
+    moment = query_parameters.moment(request.query_params, "from")
     if moment is None:
         return 1
     if isinstance(moment, int):
@@ -176,16 +176,16 @@ async def _first(view: ProjectionView, request: Request) -> int:
 
 async def _denials(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
-    before = parameters.number(query, "before", 0, _DENIALS_MAX)
-    since = parameters.time(query, "from")
-    scope, limit = parameters.scope(query), parameters.limit(query)
+    before = query_parameters.number(query, "before", 0, _DENIALS_MAX)
+    since = query_parameters.time(query, "from")
+    scope, limit = query_parameters.scope(query), query_parameters.limit(query)
     rows, more = await denials(view, scope, limit=limit, since=since, before=before)
     return view.head.position, rows, str(more) if more else ""
 
 
 async def _drift(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
-    before, since = parameters.place(query, "before"), parameters.time(query, "from")
-    scope, limit = parameters.scope(query), parameters.limit(query)
+    before, since = query_parameters.place(query, "before"), query_parameters.time(query, "from")
+    scope, limit = query_parameters.scope(query), query_parameters.limit(query)
     rows, more = await drift(view, scope, limit=limit, since=since, before=before)
     return view.head.position, rows, f"{more[0]}.{more[1]}" if more is not None else ""

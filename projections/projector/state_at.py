@@ -1,6 +1,6 @@
 """The state at a position: from the newest usable snapshot and the records after it."""
 
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.log_port import Log
@@ -25,8 +25,8 @@ async def _from_snapshot(log: Log, position: int) -> State:
         if snapshot.position > position:
             continue
         try:
-            state = snapshots.decode(snapshot.payload)
-        except snapshots.InvalidSnapshot:
+            state = snapshot_format.decode(snapshot.payload)
+        except snapshot_format.InvalidSnapshot:
             continue
         payload = await log.get(state.position)
         if payload is not None and records.decode(payload)[1] == state.hash:

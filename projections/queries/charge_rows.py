@@ -9,7 +9,7 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.events import OBJECT
 from ledger.core.model.traits import Traits
 from projections.queries.scopes import NumberedNamespace
-from projections.store.intervals import forks_around
+from projections.store.interval_index import forks_around
 from projections.store.readers import ProjectionView
 
 _ROWS_AT_ONCE: Final = 1_000

@@ -6,7 +6,7 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.qualified_names import split_qualified
 from ledger.log.writer import denial_log
-from projections.queries.as_of import LAST, rfc3339
+from projections.queries.moments import LAST, rfc3339
 from projections.queries.scopes import QueryScope
 from projections.store.readers import ProjectionView
 

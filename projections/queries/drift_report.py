@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.amounts import Amounts
-from projections.queries.as_of import LAST, rfc3339
+from projections.queries.moments import LAST, rfc3339
 from projections.queries.scopes import QueryScope, line_names
 from projections.store.readers import ProjectionView
 

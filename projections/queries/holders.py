@@ -9,10 +9,8 @@ import msgspec
 from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.amounts import Amounts, minus
 from ledger.core.model.commands import BARRED, CREATE
-from projections.queries.as_of import rfc3339
 from projections.queries.charge_rows import ChargeRow, charge_rows
-from projections.queries.scopes import NumberedNamespace, QueryScope, namespaces
-from projections.queries.units import (
+from projections.queries.charged_units import (
     DrawnAmounts,
     KeyCharge,
     by_key,
@@ -21,6 +19,8 @@ from projections.queries.units import (
     key_charges,
     unit_of,
 )
+from projections.queries.moments import rfc3339
+from projections.queries.scopes import NumberedNamespace, QueryScope, namespaces
 from projections.store.readers import ProjectionView
 
 _NOTHING: Final[Amounts] = {}

@@ -4,11 +4,11 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.evolve.placements import bookings_of
+from ledger.core.evolve.placement_events import bookings_of
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import Parts, Placement, Stage, exclusive_on
-from projections.queries.as_of import rfc3339
-from projections.store.intervals import forks_around
+from projections.queries.moments import rfc3339
+from projections.store.interval_index import forks_around
 from projections.store.readers import ProjectionView
 
 STAGES: Final = {

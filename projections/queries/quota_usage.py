@@ -9,7 +9,7 @@ import msgspec
 
 from ledger.core.model import accounts
 from ledger.core.model.accounts import AccountKind
-from projections.queries.completeness import incomplete
+from projections.queries.incomplete_quotas import incomplete
 from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.store.readers import ProjectionView
 

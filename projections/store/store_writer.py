@@ -17,7 +17,7 @@ from typing import Final, Self
 import aiosqlite
 import msgspec
 
-from projections.store.intervals import fork
+from projections.store.interval_index import fork
 
 APPLICATION: Final = 0x67707564
 """SQLite's application_id of a projection file."""

@@ -8,8 +8,8 @@ import msgspec
 from ledger.core.model import events
 from ledger.core.model.state import Account
 from ledger.core.model.traits import Reach, Selection, numbered
-from projections.tables.changes import RecordChange
 from projections.tables.name_numbers import NameNumbers
+from projections.tables.record_changes import RecordChange
 
 _NO_ACCOUNT: Final = Account((), {})
 _EVERYTHING: Final[tuple[Reach | None, Selection, bool]] = (None, (), False)

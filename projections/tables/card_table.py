@@ -5,11 +5,11 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from ledger.core.evolve.placements import account_of
+from ledger.core.evolve.placement_events import account_of
 from ledger.core.model.cards import Card, NodeCards
 from ledger.core.model.qualified_names import split_qualified
-from projections.tables.changes import RecordChange
 from projections.tables.name_numbers import NameNumbers
+from projections.tables.record_changes import RecordChange
 
 ANNOUNCED: Final = "announced"
 """The node announces the card."""

@@ -8,10 +8,10 @@ import msgspec
 from ledger.core.model.events import OBJECT
 from ledger.core.model.state import Entry, Hold, Object
 from ledger.core.model.traits import recorded_up_to
-from projections.store.intervals import fork
-from projections.tables.changes import RecordChange
+from projections.store.interval_index import fork
 from projections.tables.name_numbers import NameNumbers
-from projections.tables.table import check_closed
+from projections.tables.record_changes import RecordChange
+from projections.tables.table_protocol import check_closed
 
 COMMITTED: Final = "committed"
 """The hold ended because its object was observed."""

@@ -10,7 +10,7 @@ from typing import Final
 from ledger.core.evolve import envelope_charges
 from ledger.core.evolve.envelope_charges import ChargeTerm
 from ledger.core.model.state import Namespace, Plan, SelectingPlan, State
-from projections.tables.changes import RecordChange, committed_at
+from projections.tables.record_changes import RecordChange, committed_at
 
 
 class CommittedTotals:

@@ -5,10 +5,10 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from projections.store.intervals import fork
-from projections.tables.changes import RecordChange, RootDraw, draw_at
+from projections.store.interval_index import fork
 from projections.tables.name_numbers import NameNumbers
-from projections.tables.table import check_closed
+from projections.tables.record_changes import RecordChange, RootDraw, draw_at
+from projections.tables.table_protocol import check_closed
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 

@@ -14,8 +14,8 @@ from ledger.core.evolve.evolver import Postings
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.events import OBJECT, AnyEvent, Cause, Observed, Released
 from ledger.core.model.state import Hold, Object, State
-from projections.tables.changes import RecordChange
 from projections.tables.name_numbers import NameNumbers
+from projections.tables.record_changes import RecordChange
 
 RECOUNT: Final = "recount"
 """The actor of what follows from comparing everything with a list, see

@@ -6,10 +6,10 @@ import aiosqlite
 import msgspec
 
 from ledger.core.model.cards import Placement
-from projections.store.intervals import fork
-from projections.tables.changes import RecordChange
+from projections.store.interval_index import fork
 from projections.tables.name_numbers import NameNumbers
-from projections.tables.table import check_closed
+from projections.tables.record_changes import RecordChange
+from projections.tables.table_protocol import check_closed
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 

@@ -11,7 +11,7 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import BARRED
 from ledger.core.model.qualified_names import cluster_of, split_qualified
 from ledger.core.model.traits import Traits
-from projections.tables.history_table import namespace_of
+from projections.tables.event_tables import namespace_of
 from projections.text.card_text import cards_in_words
 from projections.text.selector_text import account_in_words, text_in_words
 

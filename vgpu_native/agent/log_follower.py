@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model.cards import Stage
 from ledger.log.log_port import Log, LogError, Lost, Unreachable
 from ledger.log.records import NewerSchema
@@ -277,8 +277,8 @@ async def _snapshot(log: Log, tracker: NodePlacements) -> NodeImage | None:
         if snapshot.position <= tracker.position:
             return None
         try:
-            state = await asyncio.to_thread(snapshots.decode, snapshot.payload)
-        except snapshots.InvalidSnapshot:
+            state = await asyncio.to_thread(snapshot_format.decode, snapshot.payload)
+        except snapshot_format.InvalidSnapshot:
             continue
         head = LogHead(state.position, state.hash.hex(), "a stored snapshot")
         if await head_witness.holds_record(log, head):

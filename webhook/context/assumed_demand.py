@@ -5,7 +5,7 @@ larger card is added, unchanged objects that are read again would be charged mor
 their quotas allow. They keep the promised amounts until they are placed on cards.
 """
 
-from ledger.core.evolve.placements import standing
+from ledger.core.evolve.placement_events import standing
 from ledger.core.model.amounts import Amounts, covers, largest, without_zeros
 from ledger.core.model.state import State
 

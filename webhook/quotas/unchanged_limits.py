@@ -1,6 +1,6 @@
 """The ledger's limits of an account, compared with those of a command."""
 
-from ledger.core.evolve.account_namespaces import unnumbered
+from ledger.core.evolve.quota_coverage import unnumbered
 from ledger.core.model.commands import SetLimits
 from ledger.core.model.state import State
 

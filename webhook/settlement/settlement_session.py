@@ -21,7 +21,7 @@ from ledger.kube.api.cluster_ports import (
 )
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch.failed_objects import FailedObjects
-from ledger.log.command_queue import CommandQueue
+from ledger.log.command_delivery import CommandQueue
 from ledger.log.ledger import StateView
 from ledger.runtime.counter_protocol import Count
 from webhook.context.cluster_context import ClusterContext

@@ -19,7 +19,7 @@ Cluster = Annotated[
 
 
 class BreakdownOption(StrEnum):
-    """The values of `projections.queries.shares.UsageBreakdown`, without its import."""
+    """The values of `projections.queries.universe_shares.UsageBreakdown`, without its import."""
 
     CLUSTER = "cluster"
     NAMESPACE = "namespace"
@@ -162,7 +162,7 @@ async def history(
     Quotas over many namespaces are part of the whole history only, not of a namespace's.
     """
     from gpuledger.storage.views import ordered, stretch, viewing
-    from projections.queries.account_history import history as ask
+    from projections.queries.event_history import history as ask
     from projections.queries.scopes import QueryScope
 
     ordered(since, until)

@@ -9,10 +9,10 @@ try of the same request, or by proof that it was never written. Existing objects
 from collections.abc import Callable
 from typing import Any, Final
 
-from ledger.core.decide import nodes, place, preempt
-from ledger.core.decide.observe import observe
+from ledger.core.decide import announced_cards, claim_for_preemptor, place_pod
+from ledger.core.decide.observe_object import observe
 from ledger.core.decide.reserve import reserve
-from ledger.core.evolve import account_namespaces, envelope_charges
+from ledger.core.evolve import envelope_charges, quota_coverage
 from ledger.core.model import accounts, commands, events
 from ledger.core.model.denials import Decision, Denial, Reason
 from ledger.core.model.state import Account, Hold, State
@@ -73,7 +73,7 @@ def _set_limits(state: State, command: commands.SetLimits) -> Decision:
     account = state.accounts.get(command.account)
     covers = () if command.reach is not None else tuple(sorted(set(command.covers)))
     known = account.lines if account is not None else {}
-    new = account_namespaces.unnumbered(state, command.selects)
+    new = quota_coverage.unnumbered(state, command.selects)
     if account is not None:
         if 0 < command.version < account.version:
             return []
@@ -151,12 +151,12 @@ _DECIDE: Final[dict[type, Callable[[State, Any], Decision]]] = {
     commands.CloseAccount: _close_account,
     commands.RegisterCluster: _register_cluster,
     commands.Describe: _describe,
-    commands.RegisterCards: nodes.register_cards,
-    commands.RemoveNode: nodes.remove_node,
-    commands.Place: place.place,
-    commands.Advance: place.advance,
-    commands.Unplace: place.unplace,
-    commands.Resize: place.resize,
-    commands.MakeRoom: preempt.make_room,
-    commands.Withdraw: preempt.withdraw,
+    commands.RegisterCards: announced_cards.register_cards,
+    commands.RemoveNode: announced_cards.remove_node,
+    commands.Place: place_pod.place,
+    commands.Advance: place_pod.advance,
+    commands.Unplace: place_pod.unplace,
+    commands.Resize: place_pod.resize,
+    commands.MakeRoom: claim_for_preemptor.make_room,
+    commands.Withdraw: claim_for_preemptor.withdraw,
 }

@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.decide import capacity
-from ledger.core.decide.capacity import Short
-from ledger.core.evolve import account_namespaces, envelope_charges, placements
+from ledger.core.decide import room_check
+from ledger.core.decide.room_check import Short
+from ledger.core.evolve import envelope_charges, placement_events, quota_coverage
 from ledger.core.model import amounts, commands, display_names, events, traits
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Decision, Denial, Reason
@@ -29,7 +29,7 @@ def reserve(state: State, command: commands.Reserve) -> Decision:
     if not state.reaching:
         return [_reserved(command)]
     with state.trying():
-        return _decided(state, account_namespaces.open_namespace(state, command.namespace), command)
+        return _decided(state, quota_coverage.open_namespace(state, command.namespace), command)
 
 
 def _decided(state: State, space: Namespace, command: commands.Reserve) -> Decision:
@@ -118,9 +118,9 @@ def _no_room(state: State, space: Namespace, command: commands.Reserve) -> Denia
 
     def lacking(where: Namespace, demand: Amounts) -> dict[int, int]:
         tried = _standing(where, msgspec.structs.replace(command, demand=demand))
-        return {one.line: capacity.over_by(state, one) for one in _short(state, where, tried)}
+        return {one.line: room_check.over_by(state, one) for one in _short(state, where, tried)}
 
-    return capacity.no_room(state, space, short, command, lacking)
+    return room_check.no_room(state, space, short, command, lacking)
 
 
 def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Short]:
@@ -136,16 +136,16 @@ def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Sh
     # A hold is raised also without a demand, because quotas may select its new traits.
     event = _reserved(command) if hold is None else _raised(hold, command)
     if not _is_simple(space, entry, command):
-        return capacity.attempted(state, event, command)
+        return room_check.attempted(state, event, command)
     before = _NOTHING if entry is None else entry.charge
-    return capacity.beyond_limits(state, space, before, amounts.largest(before, event.demand))
+    return room_check.beyond_limits(state, space, before, amounts.largest(before, event.demand))
 
 
 def _standing(space: Namespace, command: commands.Reserve) -> commands.Reserve:
     """Return the command with the demand that a placed pod is charged."""
     if command.key not in space.placed:
         return command
-    demand = placements.standing(space, command.key, command.uid, command.demand)
+    demand = placement_events.standing(space, command.key, command.uid, command.demand)
     return msgspec.structs.replace(command, demand=demand)
 
 

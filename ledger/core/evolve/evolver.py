@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from ledger.core.evolve import account_namespaces, placements
+from ledger.core.evolve import placement_events, quota_coverage
 from ledger.core.evolve.envelope_charges import (
     EMPTY,
     FALLING,
@@ -69,7 +69,7 @@ def evolve(state: State, event: events.AnyEvent, time: int) -> Postings:
 def _reserved(state: State, event: events.Reserved, time: int) -> Postings:
     space = state.namespaces.get(event.namespace)
     if space is None:
-        space = account_namespaces.open_namespace(state, event.namespace)
+        space = quota_coverage.open_namespace(state, event.namespace)
     hold = Hold(
         event.uid,
         event.base,
@@ -168,7 +168,7 @@ def _committed(state: State, event: events.Committed, time: int) -> Postings:
 def _observed(state: State, event: events.Observed, time: int) -> Postings:
     space = state.namespaces.get(event.namespace)
     if space is None:
-        space = account_namespaces.open_namespace(state, event.namespace)
+        space = quota_coverage.open_namespace(state, event.namespace)
     entry = space.entries.get(event.key, EMPTY)
     holds, held = entry.holds, NOTHING
     if event.base != events.NO_HOLD:
@@ -230,23 +230,23 @@ def _released(state: State, event: events.Released, time: int) -> Postings:
         _remember(state, event.uid, Ended(event.cause, event.version))
     after = entry_of(committed, holds)
     postings = replace(state, space, event.key, entry, after, FALLING)
-    vacated = placements.vacate(state, space, (event.namespace, event.key))
-    return account_namespaces.in_order(postings, vacated) if vacated else postings
+    vacated = placement_events.vacate(state, space, (event.namespace, event.key))
+    return quota_coverage.in_order(postings, vacated) if vacated else postings
 
 
 def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
     before = state.accounts.get(event.account)
     for line in event.lines:
-        account_namespaces.set_line(state, event.account, line)
+        quota_coverage.set_line(state, event.account, line)
     lines = {line.key: line.number for line in event.lines}
     covers = event.covers
     if event.reach is not None:
-        covers = account_namespaces.reached(state, event.reach)
+        covers = quota_coverage.reached(state, event.reach)
     after = Account(covers, lines, event.version, event.reach, event.selects, event.asked_only)
-    account_namespaces.put_account(state, event.account, after)
-    others = [one for one in account_namespaces.number(state, event.labels) if one != event.account]
+    quota_coverage.put_account(state, event.account, after)
+    others = [one for one in quota_coverage.number(state, event.labels) if one != event.account]
     if before is not None and before.selects:
-        account_namespaces.forget_labels(state)
+        quota_coverage.forget_labels(state)
     old_lines = set(before.lines.values()) if before else set()
     is_elsewhere = (
         before is None
@@ -257,13 +257,11 @@ def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
     new_lines = set(lines.values()) - (set() if is_elsewhere else old_lines)
     closed = old_lines - set(lines.values())
     if new_lines or closed or is_elsewhere:
-        account_namespaces.cover(
-            state, event.account, {*covers, *(before.covers if before else ())}
-        )
-    ended = account_namespaces.close(state, sorted(closed))
-    counted = [account_namespaces.count_again(state, one) for one in others]
-    return account_namespaces.in_order(
-        ended, account_namespaces.recount(state, covers, sorted(new_lines)), *counted
+        quota_coverage.cover(state, event.account, {*covers, *(before.covers if before else ())})
+    ended = quota_coverage.close(state, sorted(closed))
+    counted = [quota_coverage.count_again(state, one) for one in others]
+    return quota_coverage.in_order(
+        ended, quota_coverage.recount(state, covers, sorted(new_lines)), *counted
     )
 
 
@@ -271,11 +269,11 @@ def _account_closed(state: State, event: events.AccountClosed, time: int) -> Pos
     account = state.accounts.get(event.account)
     if account is None:
         raise InvariantError(f"{event.account} is not open")
-    account_namespaces.drop_account(state, event.account)
+    quota_coverage.drop_account(state, event.account)
     if account.selects:
-        account_namespaces.forget_labels(state)
-    account_namespaces.cover(state, event.account, account.covers)
-    return account_namespaces.close(state, sorted(account.lines.values()))
+        quota_coverage.forget_labels(state)
+    quota_coverage.cover(state, event.account, account.covers)
+    return quota_coverage.close(state, sorted(account.lines.values()))
 
 
 def _described(state: State, event: events.Described, time: int) -> Postings:
@@ -287,10 +285,10 @@ def _described(state: State, event: events.Described, time: int) -> Postings:
     if event.traits and event.version:
         put(state, state.described_at, event.subject, event.version)
     if "/" in event.subject:
-        account_namespaces.open_namespace(state, event.subject)
-        return account_namespaces.reassign(state, [event.subject])
+        quota_coverage.open_namespace(state, event.subject)
+        return quota_coverage.reassign(state, [event.subject])
     mine = f"{event.subject}/"
-    return account_namespaces.reassign(
+    return quota_coverage.reassign(
         state, [name for name in state.namespaces if name.startswith(mine)]
     )
 
@@ -310,14 +308,14 @@ _APPLY: Final[dict[type, Callable[[State, Any, int], Postings]]] = {
     events.AccountClosed: _account_closed,
     events.ClusterRegistered: _cluster_registered,
     events.Described: _described,
-    events.CardsRegistered: placements.cards_registered,
-    events.NodeRemoved: placements.node_removed,
-    events.Placed: placements.placed,
-    events.Advanced: placements.advanced,
-    events.Unplaced: placements.unplaced,
-    events.Resized: placements.resized,
-    events.Claimed: placements.claimed,
-    events.Withdrawn: placements.withdrawn,
+    events.CardsRegistered: placement_events.cards_registered,
+    events.NodeRemoved: placement_events.node_removed,
+    events.Placed: placement_events.placed,
+    events.Advanced: placement_events.advanced,
+    events.Unplaced: placement_events.unplaced,
+    events.Resized: placement_events.resized,
+    events.Claimed: placement_events.claimed,
+    events.Withdrawn: placement_events.withdrawn,
 }
 
 

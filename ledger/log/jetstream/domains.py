@@ -11,7 +11,7 @@ import msgspec
 
 from ledger.log.jetstream.connection import NatsConnection
 from ledger.log.jetstream.nats_errors import ApiError, NoResponders
-from ledger.log.jetstream.streams import StreamNames
+from ledger.log.jetstream.shard_streams import StreamNames
 from ledger.log.log_port import LogError
 
 _NOT_ENABLED: Final = (10039, 10076)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ledger.log.jetstream import server_monitoring
-from ledger.log.jetstream.streams import StreamConfig
+from ledger.log.jetstream.shard_streams import StreamConfig
 from ledger.log.log_port import Durability
 
 SERVER_VERSION_MIN: Final = (2, 15)

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from ledger.log.jetstream import streams
+from ledger.log.jetstream import shard_streams
 from ledger.log.jetstream.connection import NatsConnection
 from ledger.log.jetstream.nats_errors import ApiError, ApiProblem
-from ledger.log.jetstream.streams import StreamConfig
+from ledger.log.jetstream.shard_streams import StreamConfig
 from ledger.log.log_port import Extent, LogError, Lost, Unreachable
 
 STREAM_NOT_FOUND: Final = 10059
@@ -137,7 +137,7 @@ async def ensure(connection: NatsConnection, wanted: StreamConfig, *, create: bo
             problem = f"stream {wanted.name} cannot be created: {_explained(error)}"
             raise Unreachable(problem) from error
         found = await configuration(connection, wanted.name)
-    streams.compare(wanted, found)
+    shard_streams.compare(wanted, found)
 
 
 async def adjust(connection: NatsConnection, wanted: StreamConfig) -> dict[str, int]:
@@ -146,7 +146,7 @@ async def adjust(connection: NatsConnection, wanted: StreamConfig) -> dict[str, 
     Raises Lost when it is missing, ApiError when the server refuses, Unreachable.
     """
     answer = await _info_answer(connection, wanted.name)
-    changes = streams.adjustments(wanted, _infos.decode(answer).config)
+    changes = shard_streams.adjustments(wanted, _infos.decode(answer).config)
     if changes:
         # All fields have to be sent, because the server replaces a missing one by its default.
         whole = msgspec.json.decode(answer)["config"]

@@ -15,19 +15,19 @@ import msgspec
 import structlog
 
 from ledger.log.jetstream import (
-    consumer,
     domains,
     durability,
     jetstream_api,
-    message_reader,
+    push_consumer,
     server_monitoring,
+    shard_streams,
+    single_message_reader,
     snapshot_chunks,
-    streams,
 )
 from ledger.log.jetstream.connection import Access, NatsConnection
-from ledger.log.jetstream.consumer import Stream
 from ledger.log.jetstream.nats_errors import ApiError, ApiProblem
-from ledger.log.jetstream.streams import (
+from ledger.log.jetstream.push_consumer import Stream
+from ledger.log.jetstream.shard_streams import (
     HEADERS_BYTES_MAX,
     SNAPSHOTS_SHARE,
     StreamConfig,
@@ -204,20 +204,20 @@ class JetStreamLog:
         """
         if position > (await self.extent()).last:
             return None
-        async with aclosing(consumer.read(self._log, position, position)) as batches:
+        async with aclosing(push_consumer.read(self._log, position, position)) as batches:
             return (await anext(batches))[0].payload
 
     def read(self, first: int, last: int) -> AsyncIterator[Sequence[LogEntry]]:
         """Yield records `first` … `last`."""
         if not self.settings.consumers:
-            return message_reader.read(self._log, first, last)
-        return consumer.read(self._log, first, last)
+            return single_message_reader.read(self._log, first, last)
+        return push_consumer.read(self._log, first, last)
 
     def follow(self, first: int) -> AsyncIterator[Sequence[LogEntry]]:
         """Yield records from `first` on, without end."""
         if not self.settings.consumers:
-            return message_reader.follow(self._log, first, self.names.news_subject)
-        return consumer.follow(self._log, first)
+            return single_message_reader.follow(self._log, first, self.names.news_subject)
+        return push_consumer.follow(self._log, first)
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
         """Store a snapshot in pieces, its manifest last, and drop all but the newest two.
@@ -249,7 +249,7 @@ class JetStreamLog:
 
     def follow_denials(self, first: int) -> AsyncIterator[Sequence[LogEntry]]:
         """Yield denials from `first` on; a younger stream of denials is read from its start."""
-        return consumer.follow(self._denials, first)
+        return push_consumer.follow(self._denials, first)
 
     async def durability(self) -> Durability:
         """Return the durability of acknowledged records, by the servers' configuration."""
@@ -271,9 +271,9 @@ class JetStreamLog:
         settings, names = self.settings, self.names
         replicas, days = settings.replicas, settings.denials_days
         return (
-            streams.log_stream(names, replicas, settings.max_bytes),
-            streams.snapshot_stream(names, replicas, settings.max_bytes // SNAPSHOTS_SHARE),
-            streams.denials_stream(names, replicas, settings.denials_max_bytes, days),
+            shard_streams.log_stream(names, replicas, settings.max_bytes),
+            shard_streams.snapshot_stream(names, replicas, settings.max_bytes // SNAPSHOTS_SHARE),
+            shard_streams.denials_stream(names, replicas, settings.denials_max_bytes, days),
         )
 
     async def _keep(self, subject: str, payload: bytes) -> int:

@@ -11,7 +11,7 @@ from typing import Final
 from nats.aio.msg import Msg
 
 from ledger.log.jetstream.connection import NatsConnection
-from ledger.log.jetstream.streams import StreamNames
+from ledger.log.jetstream.shard_streams import StreamNames
 from ledger.log.log_port import LogError
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer

@@ -32,7 +32,7 @@ from ledger.core.model.commands import (
 from ledger.core.model.denials import Denial, Reason
 from ledger.log import system_denials
 from ledger.log.jetstream.connection import NatsConnection
-from ledger.log.jetstream.streams import StreamNames
+from ledger.log.jetstream.shard_streams import StreamNames
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.log_port import LogError
 

@@ -20,7 +20,7 @@ import structlog
 from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.connection import NatsConnection
 from ledger.log.jetstream.jetstream_api import Stored
-from ledger.log.jetstream.streams import StreamNames, owner_stream, settler_stream
+from ledger.log.jetstream.shard_streams import StreamNames, owner_stream, settler_stream
 from ledger.log.log_port import LogError, Lost, Unreachable
 
 RELEASE_SECONDS: Final = 1

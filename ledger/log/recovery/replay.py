@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.log_port import Log, Lost, Snapshot
@@ -70,8 +70,8 @@ async def _from_snapshot(log: Log, stored: Sequence[Snapshot], last: int) -> Sta
     """Return the newest stored state that belongs to this log, or the empty one."""
     for snapshot in stored:
         try:
-            state = snapshots.decode(snapshot.payload)
-        except snapshots.InvalidSnapshot:
+            state = snapshot_format.decode(snapshot.payload)
+        except snapshot_format.InvalidSnapshot:
             continue
         head = LogHead(state.position, state.hash.hex(), "a stored snapshot")
         if state.position > last:

@@ -18,9 +18,9 @@ from ledger.log.recovery.replay import catch_up
 from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning
 from projections.projector.projector import Projector
-from projections.queries.account_history import history
-from projections.queries.as_of import parse, resolve
+from projections.queries.event_history import history
 from projections.queries.holders import holders
+from projections.queries.moments import parse, resolve
 from projections.queries.quota_usage import usage
 from projections.queries.scopes import QueryScope
 from projections.store.readers import ProjectionView, Readers

@@ -22,7 +22,7 @@ from ledger.kube.api.cluster_ports import Listed
 from ledger.kube.api.resources import Resource
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
-from ledger.log.command_queue import CommandQueue
+from ledger.log.command_delivery import CommandQueue
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning

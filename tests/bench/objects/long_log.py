@@ -9,7 +9,7 @@ from typing import Final
 
 from support.builders.decide_and_fold import record
 
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model import accounts, commands
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.state import State
@@ -45,7 +45,7 @@ async def prepare(store: str, quotas: int, holds: int, events: int) -> dict[str,
         found["holds_at"] = state.position
         lives = _lives(quotas)
         stored += await _append(log, state, islice(lives, int(events * 0.98) - stored))
-        await log.save_snapshot(Snapshot(state.position, snapshots.encode(state)))
+        await log.save_snapshot(Snapshot(state.position, snapshot_format.encode(state)))
         stored += await _append(log, state, islice(lives, events - stored))
     return {**found, "last": state.position, "events": stored, "lines": len(state.names)}
 

@@ -16,7 +16,7 @@ from support.harness.command_line import COMMAND, SECONDS, Ended, environment, g
 
 from gpuledger.storage.open_log import open_log, writer_on
 from ledger.core.model.commands import Reserve
-from ledger.log.jetstream import streams
+from ledger.log.jetstream import shard_streams
 from ledger.log.ledger import Accepted
 from ledger.runtime.settings.settings import Settings
 
@@ -230,7 +230,7 @@ def test_a_log_with_another_configuration_is_audited_and_not_written(copy: Path)
 
 async def _loosen(path: Path) -> None:
     async with open_log(Settings(store_dir=str(path))) as found:
-        wanted = streams.log_stream(found.log.names, 1, 16 * 1024**3)
+        wanted = shard_streams.log_stream(found.log.names, 1, 16 * 1024**3)
         loose = msgspec.structs.replace(wanted, discard="old")
         await found.log.connection.api(f"STREAM.UPDATE.{wanted.name}", loose)
 

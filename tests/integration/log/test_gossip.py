@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from support.servers.nats_servers import NatsServer, settings_for
 
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.peers.gossip import HINT_BYTES_MAX, HINTS_MAX, Hints
+from ledger.log.peers.hint_broadcast import HINT_BYTES_MAX, HINTS_MAX, Hints
 
 pytestmark = pytest.mark.integration
 

@@ -10,10 +10,10 @@ import pytest
 from support.servers.nats_servers import NatsServer, settings_for
 from support.servers.ports import free_port
 
-from ledger.log.jetstream import consumer, jetstream_api
+from ledger.log.jetstream import jetstream_api, push_consumer
 from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.jetstream.streams import ConfigurationDrift, log_stream
+from ledger.log.jetstream.shard_streams import ConfigurationDrift, log_stream
 from ledger.log.log_port import Ambiguous, LogError, PositionTaken, Snapshot, Unreachable
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -106,7 +106,7 @@ class Appender:
 async def contents(log: JetStreamLog) -> dict[int, bytes]:
     """Read the whole log."""
     last = (await log.extent()).last
-    async with aclosing(consumer.read(log._log, 1, last)) as batches:
+    async with aclosing(push_consumer.read(log._log, 1, last)) as batches:
         return {entry.position: entry.payload async for batch in batches for entry in batch}
 
 
@@ -138,7 +138,7 @@ async def test_a_follower_lives_through_the_loss_of_a_leader(cluster: list[NatsS
     seen: list[int] = []
 
     async def follow(count: int) -> None:
-        async with aclosing(consumer.follow(log._log, 1)) as batches:
+        async with aclosing(push_consumer.follow(log._log, 1)) as batches:
             async for batch in batches:
                 seen.extend(entry.position for entry in batch)
                 if seen[-1] >= count:

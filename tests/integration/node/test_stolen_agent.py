@@ -27,7 +27,7 @@ from support.servers.shipped_nats import (
 
 from gpuledger.node.agent_log import INBOX
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.jetstream.streams import HEADERS_BYTES_MAX
+from ledger.log.jetstream.shard_streams import HEADERS_BYTES_MAX
 from ledger.log.log_port import Ambiguous, LogEntry, Snapshot, Unreachable
 from ledger.log.peers.lease import Lease
 from ledger.log.records import RECORD_BYTES_MAX

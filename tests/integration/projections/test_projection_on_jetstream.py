@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from support.harness.projection_harness import digest_of, log_of, project, random_payloads
 
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.log_port import Snapshot
-from projections.audit_replay import ExpectedHead, audit_lines, verify
+from projections.log_audit import ExpectedHead, audit_lines, verify
 from projections.projector import projector
 from projections.store.store_writer import Store
 
@@ -50,7 +50,7 @@ async def test_live_and_continued_and_rebuilt_projections_agree(
         await jetstream_log.append(payload, position)
         records.fold(state, position + 1, payload)
     await follow_to(jetstream_log, live, half)
-    await jetstream_log.save_snapshot(Snapshot(half, snapshots.encode(state)))
+    await jetstream_log.save_snapshot(Snapshot(half, snapshot_format.encode(state)))
     for position, payload in enumerate(PAYLOADS[half:], half):
         await jetstream_log.append(payload, position)
     await follow_to(jetstream_log, live, len(PAYLOADS))

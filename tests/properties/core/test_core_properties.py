@@ -9,7 +9,7 @@ from support.builders.decide_and_fold import apply, record, used_of
 from support.generators.random_commands import random_command, random_commands
 from support.oracles.charging_oracle import ChargingOracle
 
-from ledger.core import invariants, snapshots
+from ledger.core import invariants, snapshot_format
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import InvariantError, evolve
 from ledger.core.model import commands, events
@@ -55,7 +55,7 @@ def test_only_truth_and_lowered_limits_go_over_a_limit(seed: int) -> None:
 @given(seeds)
 def test_folding_live_from_zero_and_from_any_snapshot_gives_the_same_bytes(seed: int) -> None:
     source = random.Random(seed)
-    live, payloads, images = State(), list[bytes](), [snapshots.encode(State())]
+    live, payloads, images = State(), list[bytes](), [snapshot_format.encode(State())]
     script = random_commands(seed, 80)
     while script:
         size = source.randint(1, 7)
@@ -63,12 +63,12 @@ def test_folding_live_from_zero_and_from_any_snapshot_gives_the_same_bytes(seed:
         script = script[size:]
         if payload is not None:
             payloads.append(payload)
-            images.append(snapshots.encode(live))
+            images.append(snapshot_format.encode(live))
     start = source.randrange(len(images))
-    for state in (State(), snapshots.decode(images[start])):
+    for state in (State(), snapshot_format.decode(images[start])):
         for position in range(state.position + 1, len(payloads) + 1):
             records.fold(state, position, payloads[position - 1])
-            assert snapshots.encode(state) == images[position]
+            assert snapshot_format.encode(state) == images[position]
         assert state.hash == live.hash
 
 
@@ -76,11 +76,11 @@ def test_folding_live_from_zero_and_from_any_snapshot_gives_the_same_bytes(seed:
 def test_taking_back_a_group_restores_the_state_to_the_byte(seed: int) -> None:
     state = State()
     apply(state, *random_commands(seed, 40))
-    before = snapshots.encode(state)
+    before = snapshot_format.encode(state)
     state.journal = []
     apply(state, *random_commands(seed + 1, 40))
     state.undo()
-    assert snapshots.encode(state) == before
+    assert snapshot_format.encode(state) == before
     assert list(invariants.violations(state)) == []
 
 

@@ -15,7 +15,7 @@ from support.builders.quota_commands import tell
 from support.generators.random_commands import random_commands
 from support.oracles.denial_text_reader import Advice, Line, advice_of, lines_of
 
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model.accounts import AccountKind, kind, parts, resource_of
@@ -68,9 +68,9 @@ def _checked(seed: int) -> Iterator[str]:
         if isinstance(command, Reserve) and not command.forced:
             denial = refused(state, command)
             if denial is not None:
-                before = snapshots.encode(state)
+                before = snapshot_format.encode(state)
                 yield from _look_at(state, command, denial)
-                assert snapshots.encode(state) == before
+                assert snapshot_format.encode(state) == before
         tell(state, command)
 
 
@@ -208,7 +208,7 @@ def _look_at_released(
 @contextmanager
 def emptied(state: State, command: Reserve) -> Iterator[State]:
     """Return a state that all objects have left but the one that asks and what it draws from."""
-    alone = snapshots.decode(snapshots.encode(state))
+    alone = snapshot_format.decode(snapshot_format.encode(state))
     own = _kept(state, command)
     for namespace, space in list(alone.namespaces.items()):
         for key, entry in list(space.entries.items()):

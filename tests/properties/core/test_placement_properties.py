@@ -10,7 +10,7 @@ from support.builders.decide_and_fold import apply, record, used_of
 from support.generators.card_commands import random_life
 from support.oracles.card_oracle import CardOracle
 
-from ledger.core import invariants, snapshots
+from ledger.core import invariants, snapshot_format
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import InvariantError, evolve
 from ledger.core.model import accounts, cards, events
@@ -77,17 +77,17 @@ def test_a_placement_command_twice_charges_nothing_the_second_time(seed: int) ->
 
 @given(seeds)
 def test_folding_live_from_zero_and_from_a_snapshot_gives_the_same_bytes(seed: int) -> None:
-    live, payloads, images = State(), list[bytes](), [snapshots.encode(State())]
+    live, payloads, images = State(), list[bytes](), [snapshot_format.encode(State())]
     for command in random_life(seed, 60, live):
         payload = record(live, [command], time=len(payloads))
         if payload is not None:
             payloads.append(payload)
-            images.append(snapshots.encode(live))
+            images.append(snapshot_format.encode(live))
     for start in (0, len(payloads) // 2):
-        state = snapshots.decode(images[start])
+        state = snapshot_format.decode(images[start])
         for position in range(start + 1, len(payloads) + 1):
             records.fold(state, position, payloads[position - 1])
-            assert snapshots.encode(state) == images[position]
+            assert snapshot_format.encode(state) == images[position]
         assert state.residents == live.residents
 
 
@@ -95,12 +95,12 @@ def test_folding_live_from_zero_and_from_a_snapshot_gives_the_same_bytes(seed: i
 def test_taking_commands_back_restores_the_state_to_the_byte(seed: int) -> None:
     state = State()
     apply(state, *random_life(seed, 40, state))
-    before, residents = snapshots.encode(state), {**state.residents}
+    before, residents = snapshot_format.encode(state), {**state.residents}
     state.journal = []
     for command in random_life(seed + 1, 40, state):
         apply(state, command)
     state.undo()
-    assert snapshots.encode(state) == before
+    assert snapshot_format.encode(state) == before
     assert {name: dict(found) for name, found in state.residents.items()} == residents
 
 
@@ -117,13 +117,16 @@ GUARDS: dict[str, tuple[str, Callable[..., Any]]] = {
     "one pod at a time": ("ledger.core.decide.card_checks.busy", _nothing),
     "health and instances": ("ledger.core.decide.card_checks._unusable", _nothing),
     "who has a card alone": ("ledger.core.decide.card_checks.in_the_way", _nothing),
-    "room on cards": ("ledger.core.decide.place._if_cards_have_room", lambda _, event: [event]),
-    "room": ("ledger.core.decide.place._if_there_is_room", lambda _, event, *__: [event]),
-    "the end of a pod": ("ledger.core.evolve.placements.vacate", lambda *_: []),
-    "the end of init containers": ("ledger.core.evolve.placements.booked", _whole),
-    "what stands": ("ledger.core.evolve.placements.standing", lambda _, __, ___, demand: demand),
+    "room on cards": ("ledger.core.decide.place_pod._if_cards_have_room", lambda _, event: [event]),
+    "room": ("ledger.core.decide.place_pod._if_there_is_room", lambda _, event, *__: [event]),
+    "the end of a pod": ("ledger.core.evolve.placement_events.vacate", lambda *_: []),
+    "the end of init containers": ("ledger.core.evolve.placement_events.booked", _whole),
+    "what stands": (
+        "ledger.core.evolve.placement_events.standing",
+        lambda _, __, ___, demand: demand,
+    ),
     "an envelope that is less": (
-        "ledger.core.evolve.placements._lowered",
+        "ledger.core.evolve.placement_events._lowered",
         lambda _, __, known, *___: known,
     ),
     "an earlier pod of the name": ("ledger.core.decide.card_checks.followed", _nothing),

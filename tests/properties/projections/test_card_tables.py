@@ -12,7 +12,7 @@ from support.generators.placement_records import placement_payloads
 from support.harness.projection_harness import log_of, project, viewing
 
 from ledger.core.decide import card_checks
-from ledger.core.evolve.placements import account_of, bookings_of
+from ledger.core.evolve.placement_events import account_of, bookings_of
 from ledger.core.model import accounts
 from ledger.core.model.accounts import AccountKind
 from ledger.core.model.cards import exclusive_on

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.generators.placement_records import placement_payloads
 from support.harness.projection_harness import digest_of, log_of, project, random_payloads, viewing
 
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model import accounts
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.events import OBJECT
@@ -24,7 +24,7 @@ from ledger.log.log_port import Snapshot
 from projections.queries.holders import holders, holds
 from projections.queries.quota_usage import usage
 from projections.queries.scopes import EVERYTHING
-from projections.queries.shares import UsageBreakdown, UsageShare, shares
+from projections.queries.universe_shares import UsageBreakdown, UsageShare, shares
 
 SEEDS = st.integers(0, 2**32)
 SOURCES = st.sampled_from((random_payloads, placement_payloads))
@@ -249,7 +249,7 @@ def _snapshot(payloads: list[bytes], position: int) -> Snapshot:
     state = State()
     for number, payload in enumerate(payloads[:position], 1):
         records.fold(state, number, payload)
-    return Snapshot(position, snapshots.encode(state))
+    return Snapshot(position, snapshot_format.encode(state))
 
 
 def _account(cluster: str, namespace: str, name: str) -> str:

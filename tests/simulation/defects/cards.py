@@ -14,8 +14,8 @@ from extender.settlement import placement_commands
 from extender.settlement.card_settlement_session import SETTLED
 from extender.settlement.placement_reconciler import PlacementReconciler
 from extender.settlement.unbound_placements import UnboundPlacements
-from ledger.core.decide import card_checks, decider, preempt
-from ledger.core.evolve import placements
+from ledger.core.decide import card_checks, claim_for_preemptor, decider
+from ledger.core.evolve import placement_events
 from ledger.core.model import commands, events
 from ledger.core.model.cards import uuids
 from ledger.core.model.denials import Denial
@@ -99,7 +99,7 @@ def _node_never_busy(put: Put) -> None:
 
 
 def _claim_ignored(put: Put) -> None:
-    put(preempt, "kept", lambda *_: {})
+    put(claim_for_preemptor, "kept", lambda *_: {})
     put(card_checks, "kept_alone", lambda *_: None)
     put(Overlay, "keep", lambda *_: None)
 
@@ -133,7 +133,7 @@ def _freed(state: State, node: str, left: set[str]) -> Iterator[events.Unplaced]
 
 
 def _end_keeps_cards(put: Put) -> None:
-    put(placements, "vacate", lambda *_: [])
+    put(placement_events, "vacate", lambda *_: [])
 
 
 def _fence_without_proof(put: Put) -> None:

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from gpuledger.server.ledger_decorators import ReadYourWritesLedger
-from ledger.core import snapshots
-from ledger.core.decide import decider, observe, reserve
+from ledger.core import snapshot_format
+from ledger.core.decide import decider, observe_object, reserve
 from ledger.core.evolve import envelope_charges
 from ledger.core.model import commands, events
 from ledger.core.model import state as core_state
@@ -74,9 +74,9 @@ def _answer_first(put: Put) -> None:
 
 def _snapshot_off_by_one(put: Put) -> None:
     def take(state: State) -> Snapshot:
-        shifted = snapshots.decode(snapshots.encode(state))
+        shifted = snapshot_format.decode(snapshot_format.encode(state))
         shifted.position += 1
-        return Snapshot(shifted.position, snapshots.encode(shifted))
+        return Snapshot(shifted.position, snapshot_format.encode(shifted))
 
     put(replica, "take_snapshot", take)
 
@@ -95,12 +95,12 @@ def _lost_tail_unnoticed(put: Put) -> None:
 
 
 def _commit_keeps_the_hold(put: Put) -> None:
-    honest = observe._committed
-    put(observe, "_committed", lambda command, _: honest(command, []))
+    honest = observe_object._committed
+    put(observe_object, "_committed", lambda command, _: honest(command, []))
 
 
 def _fence_without_commit(put: Put) -> None:
-    honest = observe._committed
+    honest = observe_object._committed
 
     def committed(command: commands.Observe, ending: list[Any]) -> list[events.AnyEvent]:
         if not any(hold.base for hold in ending):
@@ -111,7 +111,7 @@ def _fence_without_commit(put: Put) -> None:
             for hold in ending
         ]
 
-    put(observe, "_committed", committed)
+    put(observe_object, "_committed", committed)
 
 
 def _unclear_means_stored(put: Put) -> None:
@@ -143,7 +143,7 @@ def _deletion_releases_nothing(put: Put) -> None:
 
 
 def _late_truth_dropped(put: Put) -> None:
-    honest = observe.observe
+    honest = observe_object.observe
 
     def drop_late_truth(state: State, command: commands.Observe) -> Any:
         return [] if command.uid in state.ended else honest(state, command)

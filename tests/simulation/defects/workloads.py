@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from ledger.core import invariants
-from ledger.core.decide import decider, observe
-from ledger.core.evolve import account_namespaces, envelope_charges, evolver
+from ledger.core.decide import decider, observe_object
+from ledger.core.evolve import envelope_charges, evolver, quota_coverage
 from ledger.core.evolve.envelope_charges import ChargeTerm, drawn_from
 from ledger.core.model import commands, events
 from ledger.core.model import state as core_state
@@ -29,7 +29,7 @@ def _envelope_and_pods_add_up(put: Put) -> None:
             return honest(space, unit)
         return [ChargeTerm(entry.traits, plus(entry.charge, draw.charge))]
 
-    for module in (envelope_charges, account_namespaces, invariants):
+    for module in (envelope_charges, quota_coverage, invariants):
         put(module, "terms", terms)
 
 
@@ -52,20 +52,20 @@ def _barred_until_seen(put: Put) -> None:
 
 
 def _one_account_skipped(put: Put) -> None:
-    honest = account_namespaces.plans
+    honest = quota_coverage.plans
 
     def plans(known: Any, covering: Any, labels: Any) -> Any:
         names = tuple(covering)
         return honest(known, names[:-1] if len(names) > 1 else names, labels)
 
-    put(account_namespaces, "plans", plans)
+    put(quota_coverage, "plans", plans)
 
 
 def _labels_move_nothing(put: Put) -> None:
     def described(state: State, event: events.Described, _: int) -> envelope_charges.Postings:
         core_state.put(state, state.described, event.subject, event.traits)
         if "/" in event.subject:
-            account_namespaces.open_namespace(state, event.subject)
+            quota_coverage.open_namespace(state, event.subject)
         return []
 
     put(evolver, "_APPLY", {**evolver._APPLY, events.Described: described})
@@ -75,11 +75,11 @@ def _opened_uncovered(put: Put) -> None:
     def open_namespace(state: State, name: str) -> Namespace:
         return state.namespaces.setdefault(name, Namespace())
 
-    put(account_namespaces, "open_namespace", open_namespace)
+    put(quota_coverage, "open_namespace", open_namespace)
 
 
 def _status_raises(put: Put) -> None:
-    put(observe, "_lowered", lambda _, command: command)
+    put(observe_object, "_lowered", lambda _, command: command)
     put(observation_commands, "_is_as", _is_the_same)
 
 

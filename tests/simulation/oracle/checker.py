@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from ledger.core import invariants, snapshots
+from ledger.core import invariants, snapshot_format
 from ledger.core.decide import decider
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model import commands
@@ -60,7 +60,7 @@ class Checker:
         self._books = QuotaEventOracle()
         self._living = LivePods()
         self._placed_before: dict[Place, PlacedCards] = {}
-        self._images = [snapshots.encode(self.state)]
+        self._images = [snapshot_format.encode(self.state)]
         self._payloads: list[bytes] = []
 
     def attend(self, server: SimulatedApiServer) -> None:
@@ -87,7 +87,7 @@ class Checker:
             self.fail("the log folds from zero", str(error))
             return
         self.state.seal(position, digest, record.time)
-        self._images.append(snapshots.encode(self.state))
+        self._images.append(snapshot_format.encode(self.state))
         self._note(f"record {position} by {record.writer}: {_summary(record)}")
         for problem in invariants.violations(self.state):
             self.fail("the state is consistent", problem)
@@ -113,7 +113,7 @@ class Checker:
         """Compare a replica's state, at the end of a record, with the fold from zero."""
         if state.position >= len(self._images):
             self.fail("a replica knows stored records only", f"{replica} is at {state.position}")
-        elif snapshots.encode(state) != self._images[state.position]:
+        elif snapshot_format.encode(state) != self._images[state.position]:
             self.fail(
                 "every fold gives the same state",
                 f"{replica} differs from the fold from zero at position {state.position}",
@@ -172,7 +172,7 @@ class Checker:
 
     def _since(self, position: int) -> Iterator[State]:
         """Yield the state at a position and after every event since then: one that changes."""
-        state = snapshots.decode(self._images[position])
+        state = snapshot_format.decode(self._images[position])
         yield state
         for payload in self._payloads[position:]:
             record, digest = records.check(state, state.position + 1, payload)

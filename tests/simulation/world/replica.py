@@ -13,13 +13,13 @@ import msgspec
 from support.builders.cluster_contexts import cluster_context
 
 from gpuledger.server.ledger_decorators import ReadYourWritesLedger
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.kube.requests import namespace_traits
 from ledger.kube.watch import failed_objects
-from ledger.log.jetstream.streams import StreamNames
+from ledger.log.jetstream.shard_streams import StreamNames
 from ledger.log.ledger import Accepted
 from ledger.log.log_port import LogError, Lost, Snapshot
 from ledger.log.memory_log import MemoryStore
@@ -290,7 +290,7 @@ class _CheckedAnswers(WriterObserver):
 
 def take_snapshot(state: State) -> Snapshot:
     """Return a snapshot of a state at the end of a record."""
-    return Snapshot(state.position, snapshots.encode(state))
+    return Snapshot(state.position, snapshot_format.encode(state))
 
 
 async def _response(handler: Handler, body: bytes, until: float) -> AdmissionResponse:

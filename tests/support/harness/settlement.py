@@ -18,7 +18,7 @@ from ledger.kube.requests import namespace_traits
 from ledger.kube.requests.card_sizes import CardSizes
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch import failed_objects
-from ledger.log.command_queue import CommandQueue
+from ledger.log.command_delivery import CommandQueue
 from ledger.log.ledger import Accepted, Ledger
 from ledger.log.memory_log import MemoryStore
 from ledger.log.records import Record

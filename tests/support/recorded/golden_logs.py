@@ -22,7 +22,7 @@ from support.harness.projection_harness import SECOND, START, digest_of, log_of,
 
 from gpuledger.storage import archive_file
 from gpuledger.storage.archive_file import ArchiveHeader, ArchiveWriter
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model import accounts, commands
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import HAMI, OWN, Card, Part, Parts, Phase, Profile, Share, Stage
@@ -67,7 +67,7 @@ async def amounts_to(payloads: list[bytes]) -> Expected:
     return Expected(
         state.position,
         state.hash.hex(),
-        hashlib.sha256(snapshots.encode(state)).hexdigest(),
+        hashlib.sha256(snapshot_format.encode(state)).hexdigest(),
         digest,
         dict(sorted(events.items())),
     )

@@ -10,7 +10,7 @@ from support.servers.nats_servers import settings_for
 from support.servers.shipped_nats import AGENT_PASSWORD, PASSWORD, SERVERS, ShippedServer
 
 from gpuledger.node.agent_log import INBOX
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model.accounts import quota
 from ledger.core.model.commands import SetLimits
 from ledger.core.model.state import State
@@ -67,5 +67,5 @@ async def filled(servers: list[ShippedServer]) -> JetStreamLog:
         payload = record(state, [SetLimits(quota("c1", "t", "q"), ("c1/t",), limits)])
         assert payload is not None
         await log.append(payload, 0)
-        await log.save_snapshot(Snapshot(1, snapshots.encode(state)))
+        await log.save_snapshot(Snapshot(1, snapshot_format.encode(state)))
     return log

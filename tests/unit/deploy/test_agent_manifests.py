@@ -12,7 +12,7 @@ from gpuledger.command_line import build
 from gpuledger.node.agent_log import INBOX
 from gpuledger.node.agent_settings import AgentSettings
 from gpuledger.version import VERSION
-from ledger.log.jetstream.streams import StreamNames
+from ledger.log.jetstream.shard_streams import StreamNames
 from ledger.runtime.settings import setting_sources
 from vgpu_native.plugin.plugin_settings import PluginSettings
 

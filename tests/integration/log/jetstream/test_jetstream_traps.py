@@ -10,7 +10,7 @@ import pytest
 from nats.aio.msg import Msg
 from support.servers.nats_servers import NatsServer, settings_for
 
-from ledger.log.jetstream import consumer, streams
+from ledger.log.jetstream import push_consumer, shard_streams
 from ledger.log.jetstream.jetstream_log import JetStreamLog, _refusal
 from ledger.log.jetstream.nats_errors import ApiProblem
 from ledger.log.log_port import (
@@ -79,7 +79,7 @@ async def test_an_acknowledgement_of_another_position_is_noticed(
 async def unprotected(server: NatsServer, shard: str) -> JetStreamLog:
     """A log of three records whose stream lets an administrator remove some."""
     log = await JetStreamLog.connect(settings_for(server, shard))
-    wanted = streams.log_stream(log.names, 1, log.settings.max_bytes)
+    wanted = shard_streams.log_stream(log.names, 1, log.settings.max_bytes)
     weak = msgspec.structs.replace(wanted, deny_delete=False, deny_purge=False)
     await log.connection.api(f"STREAM.CREATE.{wanted.name}", weak)
     for expected in range(3):
@@ -92,7 +92,7 @@ async def test_a_record_missing_in_the_middle_is_noticed(
 ) -> None:
     log = await unprotected(nats_server, shard)
     await log.connection.api(f"STREAM.MSG.DELETE.LEDGER-{shard}", {"seq": 2})
-    async with contextlib.aclosing(consumer.read(log._log, 1, 3)) as batches:
+    async with contextlib.aclosing(push_consumer.read(log._log, 1, 3)) as batches:
         with pytest.raises(Lost, match="position 2: the record is missing"):
             [batch async for batch in batches]
     await log.close()
@@ -103,7 +103,10 @@ async def test_records_missing_at_the_beginning_are_noticed(
 ) -> None:
     log = await unprotected(nats_server, shard)
     await log.connection.api(f"STREAM.PURGE.LEDGER-{shard}", {"seq": 4})
-    async with asyncio.timeout(10), contextlib.aclosing(consumer.follow(log._log, 1)) as batches:
+    async with (
+        asyncio.timeout(10),
+        contextlib.aclosing(push_consumer.follow(log._log, 1)) as batches,
+    ):
         with pytest.raises(Lost, match="begins at 4, position 1 is missing"):
             await anext(batches)
     await log.close()
@@ -145,7 +148,7 @@ async def test_acknowledged_records_survive_the_servers_death(own_server: NatsSe
         own_server.kill()
         await own_server.start()
         await reached(log, last)
-    async with contextlib.aclosing(consumer.read(log._log, 1, last)) as batches:
+    async with contextlib.aclosing(push_consumer.read(log._log, 1, last)) as batches:
         found = [entry.payload async for batch in batches for entry in batch]
     assert found == [f"{position}".encode() for position in range(1, last + 1)]
     await log.close()
@@ -166,7 +169,10 @@ async def test_a_follower_goes_on_where_it_was_after_a_restart(own_server: NatsS
     log = await JetStreamLog.connect(settings_for(own_server, deadline=2.0))
     await log.open(create=True)
     await log.append(b"1", 0)
-    async with asyncio.timeout(30), contextlib.aclosing(consumer.follow(log._log, 1)) as batches:
+    async with (
+        asyncio.timeout(30),
+        contextlib.aclosing(push_consumer.follow(log._log, 1)) as batches,
+    ):
         assert [entry.payload for entry in await anext(batches)] == [b"1"]
         own_server.kill()
         await own_server.start()
@@ -181,7 +187,10 @@ async def test_a_follower_stops_when_the_store_was_lost_below_it(own_server: Nat
     await log.open(create=True)
     for expected in range(5):
         await log.append(b"x", expected)
-    async with asyncio.timeout(30), contextlib.aclosing(consumer.follow(log._log, 1)) as batches:
+    async with (
+        asyncio.timeout(30),
+        contextlib.aclosing(push_consumer.follow(log._log, 1)) as batches,
+    ):
         await anext(batches)
         own_server.kill()
         own_server.lose_store()
@@ -227,7 +236,7 @@ async def test_a_slow_reader_holds_the_server_back_and_misses_nothing(
     payload = b"x" * 400_000
     for _ in range(120):
         last = await jetstream_log.append(payload, last)
-    async with contextlib.aclosing(consumer.read(jetstream_log._log, 1, last)) as batches:
+    async with contextlib.aclosing(push_consumer.read(jetstream_log._log, 1, last)) as batches:
         count = len(await anext(batches))
         assert await settled_backlog(jetstream_log, shard) > 0
         async for batch in batches:

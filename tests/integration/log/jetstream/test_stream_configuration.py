@@ -8,11 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 from support.servers.nats_servers import NatsServer, settings_for
 
-from ledger.log.jetstream import streams
+from ledger.log.jetstream import shard_streams
 from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.nats_errors import ApiError
-from ledger.log.jetstream.streams import ConfigurationDrift
+from ledger.log.jetstream.shard_streams import ConfigurationDrift
 from ledger.log.log_port import (
     Ambiguous,
     Full,
@@ -72,7 +72,7 @@ async def test_a_stream_with_another_configuration_is_refused(
     nats_server: NatsServer, shard: str, change: dict[str, object]
 ) -> None:
     log = await JetStreamLog.connect(settings_for(nats_server, shard))
-    wanted = streams.log_stream(log.names, 1, log.settings.max_bytes)
+    wanted = shard_streams.log_stream(log.names, 1, log.settings.max_bytes)
     made = msgspec.to_builtins(wanted) | change
     await log.connection.api(f"STREAM.CREATE.{wanted.name}", made)
     with pytest.raises(ConfigurationDrift, match=f"{next(iter(change))} is "):

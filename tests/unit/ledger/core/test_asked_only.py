@@ -2,7 +2,7 @@
 
 from support.builders.quota_commands import KEY, NAMESPACE, kinds, mib, tell
 
-from ledger.core import invariants, snapshots
+from ledger.core import invariants, snapshot_format
 from ledger.core.model import accounts, commands
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
@@ -36,7 +36,7 @@ def pod(number: int, amount: int = 1) -> commands.Reserve:
 def used(state: State) -> tuple[int, int]:
     """Return the amounts of the own and the shared account, after a check of all invariants."""
     assert list(invariants.violations(state)) == []
-    copy = snapshots.decode(snapshots.encode(state))
+    copy = snapshot_format.decode(snapshot_format.encode(state))
     assert (copy.used, copy.accounts) == (state.used, state.accounts)
     assert list(invariants.violations(copy)) == []
     own, shared = (state.accounts[account].lines[KEY] for account in (OWN, SHARED))

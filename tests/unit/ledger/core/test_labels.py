@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from support.builders.quota_commands import KEY, mib, tell
 
-from ledger.core import invariants, snapshots
+from ledger.core import invariants, snapshot_format
 from ledger.core.model import accounts, commands, traits
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
@@ -96,13 +96,13 @@ def test_recorded_labels_decide_the_selection(texts: tuple[str, ...]) -> None:
 def test_numbers_of_labels_are_in_snapshots_and_go_with_what_is_taken_back() -> None:
     state = State()
     observe(state, "p", 1)
-    before = snapshots.encode(state)
+    before = snapshot_format.encode(state)
     state.journal = []
     limit(state, ONE, TEAM)
     state.undo()
     state.journal = None
-    assert snapshots.encode(state) == before
+    assert snapshot_format.encode(state) == before
     limit(state, ONE, TEAM)
-    again = snapshots.decode(snapshots.encode(state))
+    again = snapshot_format.decode(snapshot_format.encode(state))
     assert again.labels == state.labels
     assert again.namespaces["c1/a"].selected == state.namespaces["c1/a"].selected

@@ -23,7 +23,7 @@ from support.builders.card_nodes import (
 )
 from support.builders.decide_and_fold import apply
 
-from ledger.core import invariants, snapshots
+from ledger.core import invariants, snapshot_format
 from ledger.core.model import commands
 from ledger.core.model.accounts import quota
 from ledger.core.model.cards import Stage
@@ -216,13 +216,13 @@ def test_amounts_of_cards_survive_a_snapshot() -> None:
     state = _ledger(240)
     do(state, *_root(240), pod("a", 80, root=WEB), pod("b", 80, root=WEB))
     do(state, place("a", share(0, 40), stands={MEMORY: 40}), place("b", share(1, 50)), unplace("a"))
-    image = snapshots.encode(state)
-    restored = snapshots.decode(image)
-    assert snapshots.encode(restored) == image
+    image = snapshot_format.encode(state)
+    restored = snapshot_format.decode(image)
+    assert snapshot_format.encode(restored) == image
     for one in (state, restored):
         do(one, seen("a", 5, 80, root=WEB), unplace("b"))
         do(one, place("a", share(1, 60), stands={MEMORY: 60}))
-    assert snapshots.encode(restored) == snapshots.encode(state)
+    assert snapshot_format.encode(restored) == snapshot_format.encode(state)
     assert restored.nodes.keys() == {NODE}
 
 

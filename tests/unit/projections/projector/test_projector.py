@@ -8,7 +8,7 @@ import pytest
 from support.generators.placement_records import placement_payloads
 from support.harness.projection_harness import digest_of, log_of, project, random_payloads, viewing
 
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.state import State
 from ledger.log import records
@@ -19,7 +19,7 @@ from projections.projector import denial_projector, projector
 from projections.queries.denial_history import denials
 from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.store.store_writer import Store
-from projections.tables.table import DamagedProjection
+from projections.tables.table_protocol import DamagedProjection
 
 
 async def test_a_log_that_lost_its_tail_stops_the_projector(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ async def test_snapshots_newer_than_the_file_are_left_for_later(tmp_path: Path) 
     await project(path, log, 5)
     for position, payload in enumerate(payloads[:12], 1):
         records.fold(state, position, payload)
-    await log.save_snapshot(Snapshot(12, snapshots.encode(state)))
+    await log.save_snapshot(Snapshot(12, snapshot_format.encode(state)))
     await project(path, log)
     assert (await digest_of(path)).position == len(payloads)
 

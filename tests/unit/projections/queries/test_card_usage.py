@@ -17,9 +17,9 @@ from ledger.core.model.state import State
 from projections.api import usage_metrics
 from projections.api.routes import routes
 from projections.api.usage_metrics import UsageCollector
+from projections.queries.charged_units import key_charges
 from projections.queries.quota_usage import usage
 from projections.queries.scopes import EVERYTHING, namespaces
-from projections.queries.units import key_charges
 from projections.store.readers import Readers
 
 GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.builders.decide_and_fold import record
 
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Parts, Phase, Share
 from ledger.core.model.state import State
@@ -192,7 +192,7 @@ async def test_what_is_kept_is_taken_between_two_records(
 async def test_a_snapshot_saves_reading_everything(ledger: Ledger, tmp_path: Path) -> None:
     ledger.place()
     log = await ledger.connect()
-    await log.save_snapshot(Snapshot(ledger.state.position, snapshots.encode(ledger.state)))
+    await log.save_snapshot(Snapshot(ledger.state.position, snapshot_format.encode(ledger.state)))
     ledger.store.records[0] = b"nobody reads this"
     async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
         await until(lambda: not follower.trouble)

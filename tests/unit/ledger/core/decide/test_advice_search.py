@@ -3,7 +3,7 @@
 import pytest
 from support.builders.quota_commands import tell
 
-from ledger.core.decide import capacity
+from ledger.core.decide import room_check
 from ledger.core.model import accounts
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import Observe, Reserve, SetLimits
@@ -24,13 +24,13 @@ def of_each(amount: int) -> Amounts:
 
 def tried(monkeypatch: pytest.MonkeyPatch, state: State, command: Reserve) -> tuple[str, int]:
     """Return the text of a denial, and how many demands were tried for it."""
-    tries, attempted = [], capacity.attempted
+    tries, attempted = [], room_check.attempted
 
-    def counted(*args) -> list[capacity.Short]:
+    def counted(*args) -> list[room_check.Short]:
         tries.append(args)
         return attempted(*args)
 
-    monkeypatch.setattr(capacity, "attempted", counted)
+    monkeypatch.setattr(room_check, "attempted", counted)
     denial = tell(state, command)
     assert isinstance(denial, Denial), denial
     return sentence(denial), len(tries)

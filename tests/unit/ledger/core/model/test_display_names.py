@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from support.builders.quota_commands import tell
 
-from ledger.core.decide import capacity
+from ledger.core.decide import room_check
 from ledger.core.model import accounts
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import Asker, Observe, Reserve, SetLimits
@@ -220,7 +220,7 @@ def test_denial_names_a_bounded_number_of_lines() -> None:
     denial = ask(state, "pods/p", {GPU: 30})
     assert denial is not None
     assert len(denial.shortages) == 20, "whoever waits has to know every account"
-    assert text(denial).count(" would need ") == capacity.SENTENCES_MAX
+    assert text(denial).count(" would need ") == room_check.SENTENCES_MAX
     assert "Other limits have no room either." in text(denial)
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ledger.log.jetstream import durability, server_monitoring, streams
-from ledger.log.jetstream.streams import StreamNames
+from ledger.log.jetstream import durability, server_monitoring, shard_streams
+from ledger.log.jetstream.shard_streams import StreamNames
 
-ONE = streams.log_stream(StreamNames("main"), 1, 1_000)
-THREE = streams.log_stream(StreamNames("main"), 3, 1_000)
+ONE = shard_streams.log_stream(StreamNames("main"), 1, 1_000)
+THREE = shard_streams.log_stream(StreamNames("main"), 3, 1_000)
 URLS = ("http://a:8222", "http://b:8222")
 
 
@@ -24,7 +24,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool | None]:
 
 async def problems(
     version: tuple[int, int, int] = (2, 15, 1),
-    config: streams.StreamConfig = THREE,
+    config: shard_streams.StreamConfig = THREE,
     urls: tuple[str, ...] = URLS,
     production: bool = True,
 ) -> tuple[str, ...]:
@@ -75,5 +75,5 @@ async def test_one_replica_is_a_problem_in_production_only() -> None:
 
 @pytest.mark.usefixtures("answers")
 async def test_acknowledging_before_writing_is_a_problem() -> None:
-    lazy = streams.StreamConfig("LEDGER-main", [], num_replicas=3, persist_mode="async")
+    lazy = shard_streams.StreamConfig("LEDGER-main", [], num_replicas=3, persist_mode="async")
     assert "persist_mode" in (await problems(config=lazy))[0]

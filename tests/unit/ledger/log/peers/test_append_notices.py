@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledger.log.jetstream.streams import StreamNames
+from ledger.log.jetstream.shard_streams import StreamNames
 from ledger.log.log_port import Unreachable
 from ledger.log.peers.append_notices import AppendNotifier
 

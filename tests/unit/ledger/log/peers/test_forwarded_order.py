@@ -6,7 +6,7 @@ import pytest
 
 from ledger.core.model import accounts, cards, commands, events
 from ledger.core.model.commands import AnyCommand
-from ledger.log.jetstream.streams import StreamNames
+from ledger.log.jetstream.shard_streams import StreamNames
 from ledger.log.ledger import Accepted
 from ledger.log.log_port import Unreachable
 from ledger.log.peers.forwarding import ForwardingLedger

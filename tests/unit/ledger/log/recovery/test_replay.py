@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from support.builders.decide_and_fold import record
 
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model import commands
 from ledger.core.model.state import State
 from ledger.log.log_port import Extent, Lost, Snapshot
@@ -21,7 +21,7 @@ def written(store: MemoryStore, state: State, number: int) -> Snapshot:
     payload = record(state, reserved(number))
     assert payload is not None
     store.store(payload, state.position - 1)
-    return Snapshot(state.position, snapshots.encode(state))
+    return Snapshot(state.position, snapshot_format.encode(state))
 
 
 class Busy(MemoryLog):

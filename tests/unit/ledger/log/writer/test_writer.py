@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from support.harness.replicas import QUICK, running
 
-from ledger.core import invariants, snapshots
+from ledger.core import invariants, snapshot_format
 from ledger.core.decide import decider
 from ledger.core.model import accounts, commands, events
 from ledger.core.model.denials import Denial, Reason
@@ -385,7 +385,7 @@ async def test_a_stopped_writer_leaves_the_state_as_the_log_has_it() -> None:
         task = asyncio.create_task(second.submit(reserve(1)))
         await asyncio.sleep(0.01)
     assert isinstance(await task, Denial)
-    assert snapshots.encode(second.state) == snapshots.encode(folded(store))
+    assert snapshot_format.encode(second.state) == snapshot_format.encode(folded(store))
 
 
 @pytest.mark.parametrize("size_max", [600, 1_500])

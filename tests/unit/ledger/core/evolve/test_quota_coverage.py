@@ -3,7 +3,7 @@
 import pytest
 from support.builders.quota_commands import KEY, kinds, mib, tell
 
-from ledger.core import invariants, snapshots
+from ledger.core import invariants, snapshot_format
 from ledger.core.model import accounts, commands, traits
 from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.core.model.state import State
@@ -113,7 +113,7 @@ def test_an_older_description_does_not_undo_a_newer_one() -> None:
     assert tell(state, commands.Describe("c1/a", "!name=a", version=6)) == []
     assert tell(state, commands.Describe("c1/a", "!name=a")) == []
     assert state.used == [60]
-    again = snapshots.decode(snapshots.encode(state))
+    again = snapshot_format.decode(snapshot_format.encode(state))
     assert tell(again, commands.Describe("c1/a", "!name=a", version=6)) == []
     assert kinds(tell(again, commands.Describe("c1/a", "!name=a", version=8))) == ["Described"]
     assert again.used == [0]
@@ -143,11 +143,11 @@ def test_snapshot_has_every_namespace_that_a_quota_may_reach() -> None:
     tell(live, commands.Describe("c1/a", "!name=a,tier=gold"))
     tell(live, pod("c1/b", "p", 60))
     tell(live, commands.End("c1/b", "pods/p", "uid-p", 0, "deleted"))
-    restored = snapshots.decode(snapshots.encode(live))
+    restored = snapshot_format.decode(snapshot_format.encode(live))
     for state in (live, restored):
         tell(state, commands.SetLimits(ALL, (), {KEY: 100}, reach=Reach()))
         assert state.accounts[ALL].covers == ("c1/a", "c1/b")
-    assert snapshots.encode(restored) == snapshots.encode(live)
+    assert snapshot_format.encode(restored) == snapshot_format.encode(live)
 
 
 def test_a_cluster_that_moves_takes_its_namespaces_along() -> None:
@@ -252,7 +252,7 @@ def test_what_is_taken_back_reaches_nothing() -> None:
 
 
 def test_a_restored_account_still_reaches_new_namespaces() -> None:
-    state = snapshots.decode(snapshots.encode(limited(100, Reach())))
+    state = snapshot_format.decode(snapshot_format.encode(limited(100, Reach())))
     tell(state, pod("c1/a", "p", 60))
     assert state.used == [60]
     assert list(invariants.violations(state)) == []

@@ -26,7 +26,7 @@ from support.builders.card_nodes import (
 )
 from support.builders.decide_and_fold import apply
 
-from ledger.core import invariants, snapshots
+from ledger.core import invariants, snapshot_format
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import InvariantError, evolve
 from ledger.core.model import cards, commands, events
@@ -162,9 +162,11 @@ def test_a_snapshot_has_the_version_of_a_placement_and_no_bytes_for_none() -> No
         after(register(card(0)), pod("a"), place("a", share(), version=version))
         for version in (7, 0)
     )
-    assert placement(snapshots.decode(snapshots.encode(promised)), "a").version == 7
-    assert placement(snapshots.decode(snapshots.encode(other)), "a") == placement(other, "a")
-    image = msgspec.msgpack.decode(msgspec.msgpack.decode(snapshots.encode(other))[2])
+    assert placement(snapshot_format.decode(snapshot_format.encode(promised)), "a").version == 7
+    assert placement(snapshot_format.decode(snapshot_format.encode(other)), "a") == placement(
+        other, "a"
+    )
+    image = msgspec.msgpack.decode(msgspec.msgpack.decode(snapshot_format.encode(other))[2])
     [[written]] = [list(keys.values()) for keys in image[13].values()]
     assert len(written) == len(msgspec.structs.fields(cards.Placement)) - 1
 

@@ -17,7 +17,7 @@ from support.builders.card_nodes import (
 )
 from support.builders.decide_and_fold import apply
 
-from ledger.core import invariants, snapshots
+from ledger.core import invariants, snapshot_format
 from ledger.core.model import accounts, cards, commands
 from ledger.core.model.state import State
 
@@ -131,9 +131,9 @@ def test_cards_that_no_node_can_have_are_refused(wrong) -> None:
 def test_a_state_with_lost_cards_and_gone_nodes_survives_a_snapshot() -> None:
     state = after(register(card(0), card(1)), pod("a"), place("a", share(0), share(1)))
     do(state, register(card(1)), commands.RemoveNode(NODE))
-    image = snapshots.encode(state)
-    restored = snapshots.decode(image)
-    assert snapshots.encode(restored) == image
+    image = snapshot_format.encode(state)
+    restored = snapshot_format.decode(image)
+    assert snapshot_format.encode(restored) == image
     assert restored.residents == state.residents
     do(restored, register(card(0), card(1)))
     assert (on_card(restored, 0), on_card(restored, 1)) == ((10, 0, 1), (10, 0, 1))

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import aiosqlite
 
-from projections.tables.changes import RecordChange
+from projections.tables.record_changes import RecordChange
 
 
 class Table(Protocol):

@@ -9,9 +9,9 @@ import msgspec
 
 from ledger.core.model import accounts
 from ledger.core.model.traits import Selection, matches
+from projections.queries.charged_units import Unit, units
 from projections.queries.scopes import NumberedNamespace, QueryScope
 from projections.queries.selections import EVERYTHING, selections
-from projections.queries.units import Unit, units
 from projections.store.readers import ProjectionView
 
 

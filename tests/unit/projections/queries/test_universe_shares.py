@@ -12,7 +12,7 @@ from ledger.core.model.state import State
 from ledger.core.model.traits import Reach, Requirement
 from projections.queries.quota_usage import usage
 from projections.queries.scopes import EVERYTHING, QueryScope
-from projections.queries.shares import UsageBreakdown, UsageShare, shares
+from projections.queries.universe_shares import UsageBreakdown, UsageShare, shares
 
 GPU = "nvidia.com/gpu"
 KEY = f"limits.{GPU}"

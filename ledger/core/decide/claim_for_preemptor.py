@@ -1,7 +1,7 @@
 """Preemption claims: cards that are kept for a preemptor while its victims are evicted."""
 
 from ledger.core.decide import card_checks
-from ledger.core.evolve.placements import bookings_of, claim_of
+from ledger.core.evolve.placement_events import bookings_of, claim_of
 from ledger.core.model import commands, events
 from ledger.core.model.cards import (
     MIG,

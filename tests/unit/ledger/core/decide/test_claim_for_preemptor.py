@@ -23,7 +23,7 @@ from support.builders.card_nodes import (
 )
 from support.builders.decide_and_fold import apply
 
-from ledger.core import invariants, snapshots
+from ledger.core import invariants, snapshot_format
 from ledger.core.model import commands
 from ledger.core.model.cards import MIG, Parts
 from ledger.core.model.state import State
@@ -164,9 +164,9 @@ def test_claim_is_withdrawn_only_for_its_own_pod() -> None:
 def test_a_claim_outlasts_its_pod_being_seen_and_a_snapshot() -> None:
     state = after(register(card(0)), pod("high"), pod("c"), _make_room(app(share(0, 35))))
     do(state, seen("high"))
-    image = snapshots.encode(state)
-    restored = snapshots.decode(image)
-    assert snapshots.encode(restored) == image
+    image = snapshot_format.encode(state)
+    restored = snapshot_format.decode(image)
+    assert snapshot_format.encode(restored) == image
     assert refused(restored, place("c", share(0, 6))) == "CardClaimed"
     assert list(invariants.violations(restored)) == []
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.traits import Numbered, needs
-from projections.store.intervals import forks_around
+from projections.store.interval_index import forks_around
 from projections.store.readers import ProjectionView
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model.events import (
     AccountClosed,
     AnyEvent,
@@ -24,7 +24,7 @@ from ledger.log import records
 from ledger.log.log_port import Log, Lost, Snapshot
 from ledger.log.records import Item, NewerSchema, Record
 from projections.projector.state_at import state_at
-from projections.queries.as_of import Moment, microseconds, rfc3339
+from projections.queries.moments import Moment, microseconds, rfc3339
 from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.text.event_text import Description, describe, postings
 
@@ -167,7 +167,7 @@ def _compare(state: State, stored: list[Snapshot], expect: ExpectedHead | None) 
             " expected: this is another log, or its history was rewritten"
         )
     for snapshot in stored:
-        if snapshot.position == position and snapshots.encode(state) != snapshot.payload:
+        if snapshot.position == position and snapshot_format.encode(state) != snapshot.payload:
             raise Lost(f"position {position}: the stored snapshot differs from what a replay gives")
 
 

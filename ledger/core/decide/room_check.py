@@ -11,7 +11,7 @@ import msgspec
 from ledger.core.decide import advice_text
 from ledger.core.decide.advice_search import Lacking, admissible
 from ledger.core.decide.advice_text import DenialWording
-from ledger.core.evolve import envelope_charges, placements
+from ledger.core.evolve import envelope_charges, placement_events
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model import accounts, commands, display_names, events
 from ledger.core.model.accounts import AccountKind
@@ -117,7 +117,7 @@ def _totals(state: State, namespace: str, key: str) -> dict[int, int]:
     totals = envelope_charges.by_line(space, envelope_charges.touched(space, unit, key))
     placed = space.placed.get(key)
     if placed is not None and placed.node:
-        for uuid, booking in placements.bookings_of(placed).items():
+        for uuid, booking in placement_events.bookings_of(placed).items():
             totals.update(zip(state.card_lines[placed.node, uuid], booking, strict=True))
     return totals
 

@@ -7,8 +7,8 @@ import pytest
 
 from ledger.core.model.commands import CloseAccount, End, Observe, RegisterCards, RemoveNode
 from ledger.core.model.denials import Denial, Reason
-from ledger.log import command_queue
-from ledger.log.command_queue import CommandQueue
+from ledger.log import command_delivery
+from ledger.log.command_delivery import CommandQueue
 from ledger.log.ledger import Accepted
 
 
@@ -40,7 +40,7 @@ def desk() -> Desk:
 
 @pytest.fixture
 async def courier(desk, monkeypatch):
-    monkeypatch.setattr(command_queue, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(command_delivery, "RETRY_SECONDS", 0.001)
     one = CommandQueue(desk)
     task = asyncio.create_task(one.run())
     yield one
@@ -74,7 +74,7 @@ async def test_a_command_that_the_ledger_cannot_accept_is_not_repeated(courier, 
 async def test_a_submission_that_hangs_meets_its_deadline_and_is_repeated(
     courier, desk, monkeypatch
 ):
-    monkeypatch.setattr(command_queue, "SUBMIT_SECONDS", 0.05)
+    monkeypatch.setattr(command_delivery, "SUBMIT_SECONDS", 0.05)
     desk.gate = asyncio.Event()
     await courier.send(seen(1))
     async with asyncio.timeout(5):
@@ -87,7 +87,7 @@ async def test_a_submission_that_hangs_meets_its_deadline_and_is_repeated(
 
 async def test_concurrency_and_queues_are_bounded(courier, desk):
     desk.gate = asyncio.Event()
-    bound = command_queue.WORKERS * (command_queue.WORKER_COMMANDS_MAX + 1)
+    bound = command_delivery.WORKERS * (command_delivery.WORKER_COMMANDS_MAX + 1)
 
     async def send_all() -> None:
         for number in range(2 * bound):
@@ -96,7 +96,7 @@ async def test_concurrency_and_queues_are_bounded(courier, desk):
     sending = asyncio.create_task(send_all())
     done, _ = await asyncio.wait([sending], timeout=0.5)
     assert not done, "whoever sends waits while lanes are full"
-    assert desk.most_at_once <= command_queue.WORKERS
+    assert desk.most_at_once <= command_delivery.WORKERS
     desk.gate.set()
     async with asyncio.timeout(10):
         await sending
@@ -120,7 +120,7 @@ async def test_what_is_on_its_way_is_known_until_it_has_arrived(courier, desk):
 
 async def test_a_command_that_its_sender_gave_up_is_not_waited_for(courier, desk):
     desk.gate = asyncio.Event()
-    for number in range(command_queue.WORKER_COMMANDS_MAX + 1):
+    for number in range(command_delivery.WORKER_COMMANDS_MAX + 1):
         await courier.send(seen(number))
         await asyncio.sleep(0)
     given_up = asyncio.create_task(courier.send(seen(999)))

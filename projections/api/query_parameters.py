@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from starlette.datastructures import QueryParams
 
-from projections.queries.as_of import InvalidMoment, Moment, microseconds, parse
+from projections.queries.moments import InvalidMoment, Moment, microseconds, parse
 from projections.queries.scopes import QueryScope
 
 LIMIT_DEFAULT: Final = 500

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import structs
 
-from ledger.core.evolve import account_namespaces
+from ledger.core.evolve import quota_coverage
 from ledger.core.evolve.envelope_charges import (
     FALLING,
     NOTHING,
@@ -64,8 +64,8 @@ def cards_registered(state: State, event: events.CardsRegistered, time: int) -> 
     for card, numbers in zip(event.cards, event.lines, strict=True):
         name = account_of(event.node, card.uuid)
         for key, number, limit in zip(LINES, numbers, card.limits(), strict=True):
-            account_namespaces.set_line(state, name, Line(number, key, limit))
-        account_namespaces.put_account(
+            quota_coverage.set_line(state, name, Line(number, key, limit))
+        quota_coverage.put_account(
             state, name, Account((), dict(zip(LINES, numbers, strict=True)), event.version)
         )
         put(state, state.card_lines, (event.node, card.uuid), numbers)
@@ -112,7 +112,7 @@ def placed(state: State, event: events.Placed, time: int, rule: int = WITHIN_LIM
     lines = _by_line(state, event.node, bookings)
     _put(state, space, (event.namespace, event.key), before, after)
     on_cards = post_lines(state, _NOTHING_BOOKED, lines, rule, _NO_LINES)
-    return account_namespaces.in_order(quotas, on_cards) if quotas else on_cards
+    return quota_coverage.in_order(quotas, on_cards) if quotas else on_cards
 
 
 def advanced(state: State, event: events.Advanced, time: int) -> Postings:
@@ -129,7 +129,7 @@ def advanced(state: State, event: events.Advanced, time: int) -> Postings:
     quotas = _stand(state, space, event, entry, FALLING)
     put(state, space.placed, event.key, after)
     cards = _book(state, before.node, bookings_of(before), bookings_of(after), FALLING)
-    return account_namespaces.in_order(quotas, cards)
+    return quota_coverage.in_order(quotas, cards)
 
 
 def resized(state: State, event: events.Resized, time: int, rule: int = WITHIN_LIMITS) -> Postings:
@@ -140,7 +140,7 @@ def resized(state: State, event: events.Resized, time: int, rule: int = WITHIN_L
     quotas = _stand(state, space, event, entry, rule)
     put(state, space.placed, event.key, after)
     cards = _book(state, before.node, bookings_of(before), bookings_of(after), rule)
-    return account_namespaces.in_order(quotas, cards)
+    return quota_coverage.in_order(quotas, cards)
 
 
 def unplaced(state: State, event: events.Unplaced, time: int) -> Postings:
@@ -207,9 +207,9 @@ def _lose(state: State, node: str, gone: list[Card] | tuple[Card, ...]) -> tuple
         if any(state.used[line] for line in numbers):
             held.append(card)
         else:
-            account_namespaces.drop_account(state, account_of(node, card.uuid))
+            quota_coverage.drop_account(state, account_of(node, card.uuid))
             drop(state, state.card_lines, (node, card.uuid))
-        account_namespaces.set_limits(state, numbers, 0)
+        quota_coverage.set_limits(state, numbers, 0)
     return tuple(held)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.evolve import envelope_charges, placements
+from ledger.core.evolve import envelope_charges, placement_events
 from ledger.core.model import amounts, commands, events, traits
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.state import Ended, Entry, Hold, Object, State
@@ -29,7 +29,7 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
         command = msgspec.structs.replace(command, root=commands.BARRED)
     space = state.namespaces[command.namespace]
     if command.key in space.placed:
-        demand = placements.standing(space, command.key, command.uid, command.demand)
+        demand = placement_events.standing(space, command.key, command.uid, command.demand)
         command = msgspec.structs.replace(command, demand=demand)
     stored = entry.committed
     if stored is not None:

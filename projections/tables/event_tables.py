@@ -8,8 +8,8 @@ import msgspec
 from ledger.core.model import accounts, events
 from ledger.core.model.qualified_names import qualified
 from ledger.log.records import Item
-from projections.tables.changes import KEYED, PLACING, RecordChange
 from projections.tables.name_numbers import NameNumbers
+from projections.tables.record_changes import KEYED, PLACING, RecordChange
 
 _encoder: Final = msgspec.msgpack.Encoder()
 

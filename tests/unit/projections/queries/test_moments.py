@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from projections.queries.as_of import InvalidMoment, parse
+from projections.queries.moments import InvalidMoment, parse
 
 
 def test_position_and_time_are_distinguished() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.store.intervals import fork, forks_around
+from projections.store.interval_index import fork, forks_around
 
 POSITIONS = st.integers(1, 2**40)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ledger.core.evolve import envelope_charges
 from ledger.core.evolve.envelope_charges import ChargeTerm
-from ledger.core.evolve.placements import account_of
+from ledger.core.evolve.placement_events import account_of
 from ledger.core.model import events
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import Card, NodeCards, Placement

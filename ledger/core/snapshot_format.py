@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.evolve.account_namespaces import plans
 from ledger.core.evolve.envelope_charges import NOTHING, drawn_from, entry_of
-from ledger.core.evolve.placements import account_of
+from ledger.core.evolve.placement_events import account_of
+from ledger.core.evolve.quota_coverage import plans
 from ledger.core.model.amounts import plus
 from ledger.core.model.cards import CORES, MEMORY, SLOTS, NodeCards, Placement, PreemptionClaim
 from ledger.core.model.state import Account, Draw, Ended, Entry, Hold, Namespace, Object, State

@@ -8,7 +8,7 @@ import msgspec
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.traits import Traits
 from ledger.log.records import Item
-from projections.queries.as_of import rfc3339
+from projections.queries.moments import rfc3339
 from projections.queries.scopes import EVERYTHING, QueryScope, line_names, namespaces
 from projections.store.readers import ProjectionView
 from projections.text.event_text import Posting, describe, postings

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.decide import advice_text, capacity, card_checks, preempt
+from ledger.core.decide import advice_text, card_checks, claim_for_preemptor, room_check
 from ledger.core.decide.advice_text import DenialWording
-from ledger.core.decide.capacity import Short
-from ledger.core.evolve import placements
+from ledger.core.decide.room_check import Short
+from ledger.core.evolve import placement_events
 from ledger.core.evolve.envelope_charges import TRUTH, Postings
 from ledger.core.model import cards, commands, events
 from ledger.core.model.accounts import AccountKind, kind
@@ -56,7 +56,7 @@ def place(state: State, command: commands.Place) -> Decision:
     if not event.stands:
         return _if_cards_have_room(state, event)
     return _if_there_is_room(
-        state, event, command.node, lambda: placements.placed(state, event, state.time, TRUTH)
+        state, event, command.node, lambda: placement_events.placed(state, event, state.time, TRUTH)
     )
 
 
@@ -121,7 +121,7 @@ def resize(state: State, command: commands.Resize) -> Decision:
         command.namespace, command.key, command.uid, command.parts, stands, command.actor
     )
     return _if_there_is_room(
-        state, event, placed.node, lambda: placements.resized(state, event, state.time, TRUTH)
+        state, event, placed.node, lambda: placement_events.resized(state, event, state.time, TRUTH)
     )
 
 
@@ -157,7 +157,11 @@ def _standing(state: State, command: commands.Place) -> Amounts:
 
 def _if_cards_have_room(state: State, event: events.Placed) -> Decision:
     """Return an event that adds nothing to quotas, or a denial when a card lacks the room."""
-    held = preempt.kept(state, event.node, event.namespace, event.key) if state.claims else {}
+    held = (
+        claim_for_preemptor.kept(state, event.node, event.namespace, event.key)
+        if state.claims
+        else {}
+    )
     short = [
         Short(line, amount, state.used[line], amount, 0)
         for uuid, booking in cards.booked(event.parts).items()
@@ -176,10 +180,10 @@ def _if_there_is_room(
     attempt: Callable[[], Postings],
 ) -> Decision:
     """Return the event, or a denial when its postings would bring a line over its limit."""
-    held = preempt.kept(state, node, event.namespace, event.key) if state.claims else {}
+    held = claim_for_preemptor.kept(state, node, event.namespace, event.key) if state.claims else {}
     place = event.namespace, event.key
     with state.trying():
-        short = capacity.over_limits(state, place, attempt(), held)
+        short = room_check.over_limits(state, place, attempt(), held)
     if not short:
         return [event]
     return _no_room(state, short, DenialWording(*place), resizing=isinstance(event, events.Resized))
@@ -187,7 +191,7 @@ def _if_there_is_room(
 
 def _no_room(state: State, short: list[Short], asking: DenialWording, *, resizing: bool) -> Denial:
     """Return the denial; it names claims of other pods when only they take the room."""
-    lines = capacity.ranked_shortages(state, short, asking, ())
+    lines = room_check.ranked_shortages(state, short, asking, ())
     real = tuple(one for one in lines if one.short > 0)
     if not real:
         return card_checks.refused(
@@ -195,7 +199,7 @@ def _no_room(state: State, short: list[Short], asking: DenialWording, *, resizin
             f"{lines[0].message}; the rest is kept for a pod that others are evicted for",
         )
     of_quotas = kind(real[0].account) is not AccountKind.CARD
-    denial = capacity.denial_of(state, state.namespaces[asking.namespace], real, own_holders=True)
+    denial = room_check.denial_of(state, state.namespaces[asking.namespace], real, own_holders=True)
     if not of_quotas:
         denial = msgspec.structs.replace(denial, holders=(), holders_more=0)
     return msgspec.structs.replace(

@@ -15,7 +15,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from ledger.log.jetstream.connection import NatsConnection
-from ledger.log.jetstream.streams import StreamNames
+from ledger.log.jetstream.shard_streams import StreamNames
 from ledger.log.log_port import LogError
 
 HINTS_MAX: Final = 256

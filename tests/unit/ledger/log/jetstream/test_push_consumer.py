@@ -5,7 +5,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from ledger.log.jetstream.connection import Access, NatsConnection
-from ledger.log.jetstream.consumer import Stream, _Consumer
+from ledger.log.jetstream.push_consumer import Stream, _Consumer
 from ledger.log.log_port import LogEntry, Lost
 
 

@@ -4,8 +4,8 @@ A consumer delivers to a subject of its maker's choice, and goes on doing so whe
 gone. So agents of nodes may not make one, and request each record. They receive append notices of
 new records, and request the extent from time to time, because notices can be lost.
 
-Promises: as those of `ledger.log.jetstream.consumer`. At most `WINDOW` requests are under way at
-once.
+Promises: as those of `ledger.log.jetstream.push_consumer`. At most `WINDOW` requests are under
+way at once.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Final
 from nats.aio.msg import Msg
 
 from ledger.log.jetstream import jetstream_api
-from ledger.log.jetstream.consumer import RETRY_SECONDS, Stream, confirmed, must_exist
+from ledger.log.jetstream.push_consumer import RETRY_SECONDS, Stream, confirmed, must_exist
 from ledger.log.log_port import LogEntry, Unreachable
 
 WINDOW: Final = 32

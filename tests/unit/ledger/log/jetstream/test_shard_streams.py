@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from ledger.log.jetstream import streams
-from ledger.log.jetstream.streams import ConfigurationDrift, StreamNames
+from ledger.log.jetstream import shard_streams
+from ledger.log.jetstream.shard_streams import ConfigurationDrift, StreamNames
 
-LOG = streams.log_stream(StreamNames("main"), 3, 1_000)
+LOG = shard_streams.log_stream(StreamNames("main"), 3, 1_000)
 
 
 def test_log_stream_has_the_designed_configuration() -> None:
@@ -18,18 +18,18 @@ def test_log_stream_has_the_designed_configuration() -> None:
 
 
 def test_the_wanted_configuration_agrees_with_itself() -> None:
-    streams.compare(LOG, LOG)
+    shard_streams.compare(LOG, LOG)
 
 
 @pytest.mark.parametrize("change", [{"num_replicas": 5}, {"max_bytes": 9}, {"first_seq": 1}])
 def test_harmless_difference_is_not_a_drift(change: dict[str, int]) -> None:
-    streams.compare(LOG, msgspec.structs.replace(LOG, **change))
+    shard_streams.compare(LOG, msgspec.structs.replace(LOG, **change))
 
 
 def test_every_difference_is_named_with_both_values() -> None:
     found = msgspec.structs.replace(LOG, discard="old", num_replicas=1, max_age=5)
     with pytest.raises(ConfigurationDrift) as drift:
-        streams.compare(LOG, found)
+        shard_streams.compare(LOG, found)
     assert "stream LEDGER-main: discard is 'old', wanted 'new'" in str(drift.value)
     assert "max_age is 5, wanted 0" in str(drift.value)
     assert "num_replicas is 1, wanted 3" in str(drift.value)
@@ -47,28 +47,30 @@ def test_every_difference_is_named_with_both_values() -> None:
 )
 def test_what_would_fill_or_unbound_the_log_is_drift(change: dict[str, object]) -> None:
     with pytest.raises(ConfigurationDrift, match=next(iter(change))):
-        streams.compare(LOG, msgspec.structs.replace(LOG, **change))
+        shard_streams.compare(LOG, msgspec.structs.replace(LOG, **change))
 
 
 def test_a_size_is_raised_and_never_lowered_and_an_age_follows_the_setting() -> None:
-    assert streams.adjustments(LOG, LOG) == {}
-    assert streams.adjustments(LOG, msgspec.structs.replace(LOG, max_bytes=999)) == {
+    assert shard_streams.adjustments(LOG, LOG) == {}
+    assert shard_streams.adjustments(LOG, msgspec.structs.replace(LOG, max_bytes=999)) == {
         "max_bytes": 1_000
     }
-    assert streams.adjustments(LOG, msgspec.structs.replace(LOG, max_bytes=1_001)) == {}
-    month, week = (streams.denials_stream(StreamNames("main"), 1, 1, days) for days in (30, 7))
-    streams.compare(week, month)
-    assert streams.adjustments(week, month) == {"max_age": 7 * 24 * 3600 * 10**9}
+    assert shard_streams.adjustments(LOG, msgspec.structs.replace(LOG, max_bytes=1_001)) == {}
+    month, week = (
+        shard_streams.denials_stream(StreamNames("main"), 1, 1, days) for days in (30, 7)
+    )
+    shard_streams.compare(week, month)
+    assert shard_streams.adjustments(week, month) == {"max_age": 7 * 24 * 3600 * 10**9}
 
 
 def test_every_stream_is_bounded_in_bytes_and_in_consumers() -> None:
     names = StreamNames("main")
     for made in (
         LOG,
-        streams.snapshot_stream(names, 3, 500),
-        streams.denials_stream(names, 3, 1, 30),
-        streams.owner_stream(names, 3),
-        streams.settler_stream(names, 3),
+        shard_streams.snapshot_stream(names, 3, 500),
+        shard_streams.denials_stream(names, 3, 1, 30),
+        shard_streams.owner_stream(names, 3),
+        shard_streams.settler_stream(names, 3),
     ):
         assert made.max_bytes > 0, made.name
         assert made.max_consumers > 0, made.name
@@ -76,20 +78,20 @@ def test_every_stream_is_bounded_in_bytes_and_in_consumers() -> None:
 
 def test_a_stream_of_before_is_taken_as_it_is_and_given_a_bound() -> None:
     names = StreamNames("main")
-    wanted = streams.snapshot_stream(names, 1, 500)
+    wanted = shard_streams.snapshot_stream(names, 1, 500)
     before = msgspec.structs.replace(wanted, max_bytes=-1, max_consumers=-1)
-    streams.compare(wanted, before)
-    assert streams.adjustments(wanted, before) == {"max_bytes": 500}
+    shard_streams.compare(wanted, before)
+    assert shard_streams.adjustments(wanted, before) == {"max_bytes": 500}
 
 
 def test_no_two_streams_of_a_shard_share_a_subject() -> None:
     names = StreamNames("main")
     made = [
-        streams.log_stream(names, 1, 1),
-        streams.snapshot_stream(names, 1, 1),
-        streams.denials_stream(names, 1, 1, 30),
-        streams.owner_stream(names, 1),
-        streams.settler_stream(names, 1),
+        shard_streams.log_stream(names, 1, 1),
+        shard_streams.snapshot_stream(names, 1, 1),
+        shard_streams.denials_stream(names, 1, 1, 30),
+        shard_streams.owner_stream(names, 1),
+        shard_streams.settler_stream(names, 1),
     ]
     subjects = [subject for stream in made for subject in stream.subjects]
     assert len(subjects) == len(set(subjects)) == 6

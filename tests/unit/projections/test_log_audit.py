@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from support.harness.projection_harness import SECOND, START, log_of, random_payloads
 
-from ledger.core import snapshots
+from ledger.core import snapshot_format
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.log_port import Snapshot
 from ledger.log.memory_log import MemoryLog
-from projections.audit_replay import ExpectedHead, audit_lines, verify
-from projections.queries.as_of import parse, rfc3339
+from projections.log_audit import ExpectedHead, audit_lines, verify
+from projections.queries.moments import parse, rfc3339
 from projections.queries.scopes import EVERYTHING, QueryScope
 
 PAYLOADS = random_payloads(6, 240)
@@ -81,7 +81,7 @@ async def test_positions_and_times_bound_the_listed_events() -> None:
 
 async def test_a_sound_log_is_verified_with_its_snapshots_and_an_expected_head() -> None:
     log, seen = log_of(PAYLOADS), []
-    await log.save_snapshot(Snapshot(12, snapshots.encode(state_at(12))))
+    await log.save_snapshot(Snapshot(12, snapshot_format.encode(state_at(12))))
     report = await verify(
         log, ExpectedHead(9, state_at(9).hash.hex()), on_progress=lambda *now: seen.append(now)
     )
@@ -130,7 +130,9 @@ async def test_a_lost_tail_is_known_by_an_expected_head() -> None:
 
 async def test_a_lost_tail_is_known_by_a_snapshot() -> None:
     cut = log_of(PAYLOADS[:-2])
-    await cut.save_snapshot(Snapshot(len(PAYLOADS), snapshots.encode(state_at(len(PAYLOADS)))))
+    await cut.save_snapshot(
+        Snapshot(len(PAYLOADS), snapshot_format.encode(state_at(len(PAYLOADS))))
+    )
     assert "its tail is missing" in str((await verify(cut)).problem)
 
 
@@ -144,7 +146,7 @@ async def test_a_snapshot_that_a_replay_does_not_give_is_named() -> None:
     state = state_at(12)
     state.used[0] += 1
     log = log_of(PAYLOADS)
-    await log.save_snapshot(Snapshot(12, snapshots.encode(state)))
+    await log.save_snapshot(Snapshot(12, snapshot_format.encode(state)))
     report = await verify(log)
     assert not report.ok
     assert "position 12: the stored snapshot differs" in str(report.problem)

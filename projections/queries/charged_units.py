@@ -15,7 +15,7 @@ from ledger.core.model.events import OBJECT
 from ledger.core.model.traits import Traits, united
 from projections.queries.charge_rows import ChargeRow, charge_rows
 from projections.queries.scopes import NumberedNamespace
-from projections.store.intervals import forks_around
+from projections.store.interval_index import forks_around
 from projections.store.readers import ProjectionView
 
 _NOTHING: Final[Amounts] = {}
