@@ -1,20 +1,17 @@
-"""Scheduling gates: pods that exceed a quota wait, and are admitted when accounts free amounts.
+"""Gate opener: reserves for pods behind the scheduling gate, and removes their gates.
 
 Where a policy requires it, a pod that exceeds a quota is created behind a scheduling gate and
-charged nothing. The gate of the oldest pod of a namespace is removed first, once the ledger has
-reserved its demand. A pod that can never fit does not block those behind it. Namespaces take turns,
-so that none waits for the queue of another.
+charged nothing. Its gate is removed once the ledger has reserved its demand. `gate_queue` decides
+which pod is tried next.
 """
 
 import asyncio
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
 import structlog
 
-from ledger.core.model import events
 from ledger.core.model.commands import Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.qualified_names import local_name
@@ -27,8 +24,8 @@ from ledger.log.ledger import Ledger
 from ledger.log.records import Record
 from ledger.tasks.backoff import Backoff
 from ledger.tasks.periodic import run_periodically
-from webhook.gates.gate_queue import GateQueue, WaitingPod
-from webhook.gates.waiting_events import Obstacle, PodWait, WaitingEvents
+from webhook.gates.gate_queue import GateQueue, GateQueues, WaitingPod
+from webhook.gates.waiting_events import PodWait, WaitingEvents
 from webhook.settlement.observation_commands import ObservedObject, is_reserved
 from webhook.settlement.settlement_session import WATCHED, SettlementSession
 
@@ -57,7 +54,7 @@ class GateOpener:
         self._ledger = ledger
         self._cluster = session.cluster
         self._policies = session.context.policies
-        self._queues: dict[str, GateQueue] = {}
+        self._queues = GateQueues()
         self._queued = PodEventQueue(session.cluster, "settlement", count=session.count)
         self._events = WaitingEvents(self._queued, self._waits)
         self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
@@ -65,19 +62,18 @@ class GateOpener:
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Begin to remove gates, and to write the events of waiting pods."""
         tick = self._session.tick_seconds
-        tasks.create_task(run_periodically(tick, self.settle))
+        tasks.create_task(run_periodically(tick, self.admit_waiting))
         tasks.create_task(run_periodically(tick, self.write_events))
         tasks.create_task(self._queued.run())
 
     @property
     def waiting(self) -> int:
         """The number of waiting pods."""
-        return sum(len(queue.pods) for queue in self._queues.values())
+        return len(self._queues)
 
     def waiting_seconds_max(self) -> float:
         """Return the age of the oldest waiting pod in seconds, 0 if none waits."""
-        pods = (one for queue in self._queues.values() for one in queue.pods.values())
-        oldest = min((one.created for one in pods), default=None)
+        oldest = self._queues.oldest()
         if oldest is None:
             return 0.0
         return max(0.0, self._session.now() / 1e6 - oldest.timestamp())
@@ -90,8 +86,7 @@ class GateOpener:
         demand = demand_of(pod, self._session.context.rules)
         unknown = demand.unknown if isinstance(demand, Demand) else ""
         created = pod.metadata.creation_timestamp or _NO_TIMESTAMP
-        queue = self._queues.setdefault(seen.namespace, GateQueue())
-        queue.pods[seen.uid] = WaitingPod(seen, created, unknown)
+        self._queues.add(WaitingPod(seen, created, unknown))
         self._events.note((seen.namespace, seen.uid), asyncio.get_running_loop().time())
 
     def relist(self) -> None:
@@ -100,46 +95,22 @@ class GateOpener:
 
     def follow(self, record: Record) -> None:
         """Wake the namespaces that wait for accounts that a record changes."""
-        asleep = [queue for queue in self._queues.values() if queue.accounts]
-        if not asleep:
-            return
-        changed = self._freed(record)
-        for queue in asleep:
-            if not queue.accounts.isdisjoint(changed):
-                queue.wake()
+        self._queues.wake(record, self._session.view.state)
 
     async def write_events(self) -> None:
         """Queue the events that are due."""
         self._events.write(asyncio.get_running_loop().time())
 
-    async def settle(self) -> None:
+    async def admit_waiting(self) -> None:
         """Admit pods until all namespaces sleep, `TRIES_MAX` is reached, or a reservation fails."""
         if not self._backoff.is_over():
             return
-        for queue, one in islice(self._turns(), TRIES_MAX):
+        clock = asyncio.get_running_loop().time
+        for queue, one in islice(self._queues.turns(clock), TRIES_MAX):
             if not await self._admit(queue, one):
                 self._backoff.failed()
                 return
         self._backoff.reset()
-
-    def _turns(self) -> Iterator[tuple[GateQueue, WaitingPod]]:
-        """Yield the next pod of one namespace after the other, while any has one.
-
-        A namespace goes to the end before its turn, so the next round begins with those that had
-        no turn in this one, also if this one ends early.
-        """
-        clock, has_more = asyncio.get_running_loop().time, True
-        while has_more:
-            has_more = False
-            for namespace in list(self._queues):
-                queue = self._queues.pop(namespace, None)
-                if queue is None:
-                    continue  # forgotten since this turn began
-                self._queues[namespace] = queue
-                one = queue.first(clock())
-                if one is not None:
-                    has_more = True
-                    yield queue, one
 
     async def _admit(self, queue: GateQueue, one: WaitingPod) -> bool:
         """Reserve for a pod and remove its gate; return whether to continue with other pods."""
@@ -148,7 +119,11 @@ class GateOpener:
         if seen.demand and not is_reserved(entry, seen):
             denial = await self._reserve(queue, one)
             if denial is not None:
-                return self._refused(queue, one, denial)
+                if denial.reason in _UNDECIDED:
+                    return False
+                obstacle = queue.keep_waiting(one, denial, asyncio.get_running_loop().time())
+                self._events.note_obstacle((seen.namespace, seen.uid), obstacle)
+                return True
         return await self._open(queue, one)
 
     async def _reserve(self, queue: GateQueue, one: WaitingPod) -> Denial | None:
@@ -182,21 +157,6 @@ class GateOpener:
             return Denial(Reason.LEDGER_UNAVAILABLE, "no answer in time", transient=True)
         return answer if isinstance(answer, Denial) else None
 
-    def _refused(self, queue: GateQueue, one: WaitingPod, denial: Denial) -> bool:
-        """Keep a pod waiting; return whether to continue with other pods."""
-        if denial.reason in _UNDECIDED:
-            return False
-        now = asyncio.get_running_loop().time()
-        accounts = frozenset(shortage.account for shortage in denial.shortages)
-        seen, obstacle = one.seen, Obstacle.of(denial)
-        queue.obstacles[seen.uid] = obstacle
-        self._events.note_obstacle((seen.namespace, seen.uid), obstacle)
-        if denial.transient:
-            queue.sleep(one, now, accounts)
-        else:
-            queue.set_aside(one, now, accounts)
-        return True
-
     async def _open(self, queue: GateQueue, one: WaitingPod) -> bool:
         """Remove a pod's gate; return whether to continue with other pods."""
         queue.pods.pop(one.seen.uid, None)
@@ -214,28 +174,13 @@ class GateOpener:
         queue.refused.discard(one.seen.uid)
         return True
 
-    def _freed(self, record: Record) -> set[str]:
-        """Return the accounts of which a record frees an amount or changes the limits."""
-        names, freed = self._session.view.state.names, set[str]()
-        for item in record.items:
-            if isinstance(item.event, events.LimitSet | events.AccountClosed):
-                freed.add(item.event.account)
-            for index in range(0, len(item.postings), 3):
-                if item.postings[index + 1] < 0:
-                    freed.add(names[item.postings[index]][0])
-        return freed
-
     def _forget(self, namespace: str, uid: str) -> None:
         self._events.forget((namespace, uid))
-        queue = self._queues.get(namespace)
-        if queue is not None:
-            queue.forget(uid)
-            if not queue.pods:
-                del self._queues[namespace]
+        self._queues.forget(namespace, uid)
 
     def _waits(self, namespace: str, uid: str) -> PodWait | None:
         """Return the wait of a pod for its event, None if it no longer waits."""
-        queue = self._queues.get(namespace)
+        queue = self._queues.of(namespace)
         one = queue.pods.get(uid) if queue is not None else None
         if queue is None or one is None:
             return None

@@ -1,10 +1,20 @@
-"""The queue of one namespace: pods behind the scheduling gate, in the order of their turns."""
+"""Gate queues: which pod behind the scheduling gate is tried next.
 
+The oldest pod of a namespace is tried first. If its denial may pass, the namespace sleeps, so that
+no younger pod takes what the oldest waits for. A pod that can never fit is set aside, and does not
+block those behind it. Namespaces take turns, so that none waits for the queue of another.
+"""
+
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
+from ledger.core.model import events
+from ledger.core.model.denials import Denial
+from ledger.core.model.state import State
+from ledger.log.records import Record
 from webhook.gates.waiting_events import Obstacle
 from webhook.settlement.observation_commands import ObservedObject
 
@@ -65,19 +75,102 @@ class GateQueue:
         self.obstacles.pop(uid, None)
         self.pods.pop(uid, None)
 
-    def sleep(self, one: WaitingPod, now: float, accounts: frozenset[str]) -> None:
-        """Try no pod until one of these accounts changes, or for `SLOW_SECONDS`."""
-        self.blocking = one
-        self.asleep_until = now + SLOW_SECONDS
-        self.accounts |= accounts
+    def keep_waiting(self, one: WaitingPod, denial: Denial, now: float) -> Obstacle:
+        """Return why a denied pod waits, and decide what its denial means for those behind it.
 
-    def set_aside(self, one: WaitingPod, now: float, accounts: frozenset[str]) -> None:
-        """Skip this pod until one of these accounts changes, or for `SLOW_SECONDS`."""
-        self.hopeless[one.seen.uid] = now + SLOW_SECONDS
-        self.accounts |= accounts
+        Until a short account changes, or for `SLOW_SECONDS`, no pod of the namespace is tried if
+        the denial is transient; else only this pod is set aside.
+        """
+        obstacle = Obstacle.of(denial)
+        self.obstacles[one.seen.uid] = obstacle
+        self.accounts |= {shortage.account for shortage in denial.shortages}
+        if denial.transient:
+            self.blocking = one
+            self.asleep_until = now + SLOW_SECONDS
+        else:
+            self.hopeless[one.seen.uid] = now + SLOW_SECONDS
+        return obstacle
 
     def wake(self) -> None:
         """Try all pods again, because an account has changed."""
         self.blocking = None
         self.asleep_until, self.accounts = 0.0, frozenset()
         self.hopeless.clear()
+
+
+class GateQueues:
+    """The queues of all namespaces, by qualified namespace, in the order of their turns."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, GateQueue] = {}
+
+    def __len__(self) -> int:
+        """Return the number of waiting pods."""
+        return sum(len(queue.pods) for queue in self._queues.values())
+
+    def of(self, namespace: str) -> GateQueue | None:
+        """Return the queue of a namespace, None if no pod of it waits."""
+        return self._queues.get(namespace)
+
+    def oldest(self) -> datetime | None:
+        """Return when the oldest waiting pod was created, None if none waits."""
+        pods = (one for queue in self._queues.values() for one in queue.pods.values())
+        return min((one.created for one in pods), default=None)
+
+    def add(self, one: WaitingPod) -> None:
+        """Add a waiting pod, or replace what was known of it."""
+        queue = self._queues.setdefault(one.seen.namespace, GateQueue())
+        queue.pods[one.seen.uid] = one
+
+    def forget(self, namespace: str, uid: str) -> None:
+        """Forget a pod that no longer waits."""
+        queue = self._queues.get(namespace)
+        if queue is not None:
+            queue.forget(uid)
+            if not queue.pods:
+                del self._queues[namespace]
+
+    def clear(self) -> None:
+        """Forget all pods."""
+        self._queues.clear()
+
+    def turns(self, clock: Callable[[], float]) -> Iterator[tuple[GateQueue, WaitingPod]]:
+        """Yield the next pod of one namespace after the other, while any has one.
+
+        `clock` returns the loop time. A namespace goes to the end before its turn, so the next
+        round begins with those that had no turn in this one, also if this one ends early.
+        """
+        has_more = True
+        while has_more:
+            has_more = False
+            for namespace in list(self._queues):
+                queue = self._queues.pop(namespace, None)
+                if queue is None:
+                    continue  # forgotten since this turn began
+                self._queues[namespace] = queue
+                one = queue.first(clock())
+                if one is not None:
+                    has_more = True
+                    yield queue, one
+
+    def wake(self, record: Record, state: State) -> None:
+        """Wake the namespaces that wait for accounts that a record changes."""
+        asleep = [queue for queue in self._queues.values() if queue.accounts]
+        if not asleep:
+            return
+        changed = _changed_accounts(record, state)
+        for queue in asleep:
+            if not queue.accounts.isdisjoint(changed):
+                queue.wake()
+
+
+def _changed_accounts(record: Record, state: State) -> set[str]:
+    """Return the accounts of which a record frees an amount or changes the limits."""
+    changed = set[str]()
+    for item in record.items:
+        if isinstance(item.event, events.LimitSet | events.AccountClosed):
+            changed.add(item.event.account)
+        for index in range(0, len(item.postings), 3):
+            if item.postings[index + 1] < 0:
+                changed.add(state.names[item.postings[index]][0])
+    return changed
