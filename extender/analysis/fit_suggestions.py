@@ -1,23 +1,67 @@
-"""Relaxations: the smallest changes of a device request with which a pod fits somewhere.
+"""Fit suggestions: what would let a pod fit that fits on no node.
 
-One thing is changed at a time. The largest amount that fits is searched by bisection. A smaller
-amount nearly always fits, too, but may lead to other cards, so each answer has been tried.
+Either the fewest pods to evict from one node, or a single change of the device request.
+
+Eviction: on each node a single pod that suffices is searched first. Then pods leave one by one, the
+smallest first, and those that are not needed stay. So every pod of the answer is needed, but
+another answer may have fewer pods. Priorities and disruption budgets are ignored, because they are
+not in the ledger.
+
+Change: one thing is changed at a time. The largest amount that fits is searched by bisection. A
+smaller amount nearly always fits, too, but may lead to other cards, so each answer has been tried.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 from msgspec import structs
 
+from extender.fit.fit_after_eviction import fits_after
+from extender.fit.inventory_fit import InventoryFit
 from extender.inventory.card_arrays import Booleans
+from extender.scheduler_api.scheduling_request import SchedulingRequest
+from ledger.core.evolve.placement_events import bookings_of
+from ledger.core.model.cards import Placement
+from ledger.core.model.qualified_names import local_name
 from ledger.kube.requests.device_requests import DeviceRequest, DeviceSelector, PodDeviceRequest
+
+NODES_NAMED_MAX: Final = 5
+"""Nodes that a suggestion names."""
+
+TRIED_MAX: Final = 256
+"""Most pods of one node that are tried."""
+
+Residents = Mapping[tuple[str, str], Placement]
+"""The pods of one node, by namespace and key."""
 
 Fitting = Callable[[PodDeviceRequest], Booleans]
 """Returns the nodes on which a request fits."""
 
 
-class Relaxation(msgspec.Struct, frozen=True):
+class FitSuggestion(msgspec.Struct, frozen=True):
+    """One change with which the pod would fit on `nodes`, of which the first are named.
+
+    `what` is memory (MiB), percentage, cores, cards, types, uuids, numa, unused or evict; `now` and
+    `then` are 0 where the change is not one of an amount.
+    """
+
+    what: str
+    now: int
+    then: int
+    nodes: list[str]
+    text: str
+
+
+class EvictedPod(msgspec.Struct, frozen=True):
+    """A pod that would leave, and how many MiB of the node's cards it has."""
+
+    namespace: str
+    pod: str
+    memory: int
+
+
+class _Relaxation(msgspec.Struct, frozen=True):
     """A change of a request, and the request with it; `now` and `then` are amounts or 0.
 
     `memory` is MiB, `percentage` percent of the memory and `cores` percent of each card, `cards`
@@ -41,8 +85,90 @@ class _Amount(msgspec.Struct, frozen=True):
     capped: Callable[[DeviceRequest, int], DeviceRequest]
 
 
-def relaxations_of(request: PodDeviceRequest, fitting: Fitting) -> Iterator[Relaxation]:
-    """Yield each single change with which a pod fits that fits nowhere, with the largest amount."""
+def fewest_evictions(
+    evictions: Mapping[str, Sequence[EvictedPod]],
+) -> FitSuggestion | None:
+    """Return the eviction of the fewest pods, and of these of the least memory.
+
+    `evictions` are the pods of each node that leave enough room, empty where none do. Returns None
+    if no node has such pods.
+    """
+    helpful = [node for node, pods in evictions.items() if pods]
+    if not helpful:
+        return None
+    best = min(
+        helpful,
+        key=lambda node: (
+            len(evictions[node]),
+            sum(one.memory for one in evictions[node]),
+            node,
+        ),
+    )
+    pods = ", ".join(f"{one.namespace}/{one.pod} ({one.memory} MiB)" for one in evictions[best])
+    return FitSuggestion("evict", 0, 0, [best], f"evict {pods} from {best}")
+
+
+def evictions_on(
+    fit: InventoryFit, request: SchedulingRequest, node: str, there: Residents
+) -> list[EvictedPod]:
+    """Return pods of a node that leave enough room for another one; empty if none suffice."""
+    ordered = sorted(there, key=lambda place: (_memory(there[place]), place))[:TRIED_MAX]
+    return [
+        EvictedPod(local_name(namespace), key.partition("/")[2], _memory(there[namespace, key]))
+        for namespace, key in _leaving(fit, request, node, there, ordered)
+    ]
+
+
+def _leaving(
+    fit: InventoryFit,
+    request: SchedulingRequest,
+    node: str,
+    there: Residents,
+    ordered: Sequence[tuple[str, str]],
+) -> list[tuple[str, str]]:
+    def suffice(places: Sequence[tuple[str, str]]) -> bool:
+        return fits_after(fit, request, node, [there[place] for place in places])
+
+    if not suffice(ordered):
+        return []
+    for place in ordered:
+        if suffice([place]):
+            return [place]
+    leaving: list[tuple[str, str]] = []
+    for place in ordered:
+        leaving.append(place)
+        if suffice(leaving):
+            break
+    for place in reversed(leaving[:-1]):
+        without = [one for one in leaving if one != place]
+        if suffice(without):
+            leaving = without
+    return leaving
+
+
+def _memory(placed: Placement) -> int:
+    return sum(booking.memory for booking in bookings_of(placed).values())
+
+
+def single_changes(
+    request: PodDeviceRequest, fitting: Fitting, nodes: Sequence[str]
+) -> Iterator[FitSuggestion]:
+    """Yield each single change of a request that fits nowhere, with the largest amount that fits.
+
+    `nodes` are the names of the nodes for which `fitting` answers, in its order.
+    """
+    for found in _relaxations(request, fitting):
+        places = fitting(found.request).nonzero()[0].tolist()
+        named = [nodes[place] for place in places[:NODES_NAMED_MAX]]
+        change = _WORDS[found.what].format(now=found.now, then=found.then)
+        text = f"{change}: it would fit on {', '.join(named)}"
+        more = len(places) - len(named)
+        yield FitSuggestion(
+            found.what, found.now, found.then, named, f"{text} and {more} more" if more else text
+        )
+
+
+def _relaxations(request: PodDeviceRequest, fitting: Fitting) -> Iterator[_Relaxation]:
     for amount in _AMOUNTS:
         found = _largest(request, amount, fitting)
         if found is not None:
@@ -50,10 +176,10 @@ def relaxations_of(request: PodDeviceRequest, fitting: Fitting) -> Iterator[Rela
     for what, change in _CONDITIONS.items():
         other = change(request)
         if other != request and fitting(other).any():
-            yield Relaxation(what, 0, 0, other)
+            yield _Relaxation(what, 0, 0, other)
 
 
-def _largest(request: PodDeviceRequest, amount: _Amount, fitting: Fitting) -> Relaxation | None:
+def _largest(request: PodDeviceRequest, amount: _Amount, fitting: Fitting) -> _Relaxation | None:
     """Return the largest amount with which the pod fits; None when the least is too much."""
     now = max((amount.of(card) for one in request.wishes for card in one.cards), default=0)
     low, high = amount.least, now - 1
@@ -65,7 +191,7 @@ def _largest(request: PodDeviceRequest, amount: _Amount, fitting: Fitting) -> Re
             low = middle
         else:
             high = middle - 1
-    return Relaxation(amount.what, now, low, _capped(request, amount, low))
+    return _Relaxation(amount.what, now, low, _capped(request, amount, low))
 
 
 def _capped(request: PodDeviceRequest, amount: _Amount, most: int) -> PodDeviceRequest:
@@ -145,4 +271,15 @@ _CONDITIONS: Final[dict[str, Callable[[PodDeviceRequest], PodDeviceRequest]]] = 
     "uuids": _any_uuid,
     "numa": _any_numa,
     "unused": _also_used,
+}
+
+_WORDS: Final = {
+    "memory": "ask for at most {then} MiB of each card instead of {now}",
+    "percentage": "ask for at most {then} % of each card instead of {now} %",
+    "cores": "ask for at most {then} % of the cores of each card instead of {now} %",
+    "cards": "ask for at most {then} cards in a container instead of {now}",
+    "types": "accept cards of any type",
+    "uuids": "accept cards of any uuid",
+    "numa": "do not request cards of one NUMA node",
+    "unused": "do not request unused cards",
 }

@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from extender.analysis import card_verdicts, fit_suggestions, node_draining
+from extender.analysis import card_verdicts, fit_suggestions
 from extender.analysis.card_verdicts import CardVerdict
-from extender.analysis.fit_suggestions import Relaxation
-from extender.analysis.node_draining import Victim
+from extender.analysis.fit_suggestions import EvictedPod, FitSuggestion
 from extender.fit.failed_nodes import reasons_of
 from extender.fit.fit_nodes import FitResult, chosen_parts, priorities
 from extender.fit.inventory_fit import FitPreferences, InventoryFit
+from extender.inventory.card_arrays import Booleans
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.usage_overlay import Overlay
 from extender.scheduler_api.scheduling_request import SchedulingRequest, request_for
@@ -45,9 +45,6 @@ from webhook.kinds.values import InvalidObject
 EMPTIED_MAX: Final = 32
 """Most nodes, by name, on which pods for eviction are searched."""
 
-NODES_NAMED_MAX: Final = 5
-"""Most nodes that a change names."""
-
 
 class CardPart(msgspec.Struct, frozen=True):
     """A card that a container would have: MiB and percent of it."""
@@ -71,21 +68,7 @@ class NodeFit(msgspec.Struct, frozen=True):
     reason: str
     taken: list[CardPart]
     cards: list[CardVerdict]
-    evict: list[Victim]
-
-
-class FittingChange(msgspec.Struct, frozen=True):
-    """One change with which the pod would fit on `nodes`, of which the first are named.
-
-    `what` is memory (MiB), percentage, cores, cards, types, uuids, numa, unused or evict; `now` and
-    `then` are 0 for changes without an amount.
-    """
-
-    what: str
-    now: int
-    then: int
-    nodes: list[str]
-    text: str
+    evict: list[EvictedPod]
 
 
 class PodFit(msgspec.Struct, frozen=True):
@@ -96,7 +79,7 @@ class PodFit(msgspec.Struct, frozen=True):
     pod: str
     fits: bool
     nodes: list[NodeFit]
-    changes: list[FittingChange]
+    changes: list[FitSuggestion]
 
 
 class FitReport(msgspec.Struct, frozen=True):
@@ -199,7 +182,7 @@ class _FitTrial:
         nodes = self._nodes(one, fits)
         if fits.feasible.any():
             return PodFit(name, True, nodes, [])
-        return PodFit(name, False, nodes, [*self._evictions(nodes), *self._changes(one)])
+        return PodFit(name, False, nodes, list(self._suggestions(one, nodes)))
 
     def _nodes(self, one: SchedulingRequest, fits: FitResult) -> list[NodeFit]:
         """Return all nodes, the best ones first."""
@@ -216,7 +199,7 @@ class _FitTrial:
                     reasons[place],
                     list(_card_parts(parts)),
                     card_verdicts.verdicts(fits, place, self._inventory.arrays, one.devices, parts),
-                    self._victims(one, name) if place in hopeful else [],
+                    self._evictions(one, name) if place in hopeful else [],
                 )
             )
         scored = dict(zip(self._names, fits.score.tolist(), strict=True))
@@ -229,39 +212,19 @@ class _FitTrial:
             return ()
         return chosen_parts(fits, place, self._inventory.arrays, one.devices)
 
-    def _victims(self, one: SchedulingRequest, node: str) -> list[Victim]:
+    def _evictions(self, one: SchedulingRequest, node: str) -> list[EvictedPod]:
         there = _residents(self._state, f"{self._cluster}/{node}")
-        return node_draining.victims(self._fit, one, node, there)
+        return fit_suggestions.evictions_on(self._fit, one, node, there)
 
-    def _evictions(self, nodes: list[NodeFit]) -> Iterator[FittingChange]:
-        """Yield the eviction of the fewest pods, with the least memory among equals."""
-        helped = [node for node in nodes if node.evict]
-        if not helped:
-            return
-        best = min(helped, key=lambda node: (len(node.evict), _memory(node), node.node))
-        pods = ", ".join(f"{one.namespace}/{one.pod} ({one.memory} MiB)" for one in best.evict)
-        yield FittingChange("evict", 0, 0, [best.node], f"evict {pods} from {best.node}")
+    def _suggestions(self, one: SchedulingRequest, nodes: list[NodeFit]) -> Iterator[FitSuggestion]:
+        eviction = fit_suggestions.fewest_evictions({node.node: node.evict for node in nodes})
+        if eviction is not None:
+            yield eviction
 
-    def _changes(self, one: SchedulingRequest) -> Iterator[FittingChange]:
-        """Yield changes of the pod's request with which it would fit."""
+        def fitting(devices: PodDeviceRequest) -> Booleans:
+            return self._fit.fits(structs.replace(one, devices=devices), self._rows).feasible
 
-        def fitting(devices: PodDeviceRequest) -> FitResult:
-            return self._fit.fits(structs.replace(one, devices=devices), self._rows)
-
-        for found in fit_suggestions.relaxations_of(
-            one.devices, lambda devices: fitting(devices).feasible
-        ):
-            places = np.nonzero(fitting(found.request).feasible)[0].tolist()
-            nodes = [self._names[place] for place in places[:NODES_NAMED_MAX]]
-            text = f"{_worded(found)}: it would fit on {', '.join(nodes)}"
-            more = len(places) - len(nodes)
-            yield FittingChange(
-                found.what,
-                found.now,
-                found.then,
-                nodes,
-                f"{text} and {more} more" if more else text,
-            )
+        yield from fit_suggestions.single_changes(one.devices, fitting, self._names)
 
 
 def _card_parts(parts: Parts) -> Iterator[CardPart]:
@@ -270,28 +233,8 @@ def _card_parts(parts: Parts) -> Iterator[CardPart]:
             yield CardPart(part.container, share.uuid, share.memory, share.cores)
 
 
-def _memory(node: NodeFit) -> int:
-    return sum(one.memory for one in node.evict)
-
-
-def _residents(state: State, node: str) -> node_draining.Residents:
+def _residents(state: State, node: str) -> fit_suggestions.Residents:
     return {
         (namespace, key): state.namespaces[namespace].placed[key]
         for namespace, key in state.residents[node]
     }
-
-
-_WORDS: Final = {
-    "memory": "ask for at most {then} MiB of each card instead of {now}",
-    "percentage": "ask for at most {then} % of each card instead of {now} %",
-    "cores": "ask for at most {then} % of the cores of each card instead of {now} %",
-    "cards": "ask for at most {then} cards in a container instead of {now}",
-    "types": "accept cards of any type",
-    "uuids": "accept cards of any uuid",
-    "numa": "do not request cards of one NUMA node",
-    "unused": "do not request unused cards",
-}
-
-
-def _worded(found: Relaxation) -> str:
-    return _WORDS[found.what].format(now=found.now, then=found.then)

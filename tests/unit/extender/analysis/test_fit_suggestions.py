@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.builders.card_nodes import NODE, TEAM, after, card, place, pod, register, share
 
-from extender.analysis.node_draining import victims
+from extender.analysis.fit_suggestions import evictions_on
 from extender.fit.inventory_fit import FitPreferences, InventoryFit
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.usage_overlay import Overlay
@@ -21,7 +21,7 @@ from ledger.kube.requests.device_requests import (
 
 
 def leaving(memory: int, *held: tuple[int, int], uuids: tuple[str, ...] = ()) -> list[str]:
-    """Return the victims among pods with `(card, MiB)` on two cards of 40 MiB."""
+    """Return the evicted ones among pods with `(card, MiB)` on two cards of 40 MiB."""
     steps: list[Any] = [register(card(0), card(1))]
     for number, (on, amount) in enumerate(held):
         steps += [pod(f"p{number}"), place(f"p{number}", share(on, amount))]
@@ -33,7 +33,7 @@ def leaving(memory: int, *held: tuple[int, int], uuids: tuple[str, ...] = ()) ->
     wish = PodDeviceRequest((ContainerDeviceRequests("main", Phase.APP, (wanted,)),))
     there = {place: state.namespaces[TEAM].placed[place[1]] for place in state.residents[NODE]}
     fit = InventoryFit(inventory, FitPreferences(), clock=lambda: 0.0)
-    return [one.pod for one in victims(fit, request_for(Pod(), wish, "c1"), "n1", there)]
+    return [one.pod for one in evictions_on(fit, request_for(Pod(), wish, "c1"), "n1", there)]
 
 
 @pytest.mark.parametrize(
