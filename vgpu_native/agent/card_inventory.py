@@ -126,7 +126,7 @@ class CardInventory:
         cards = cards_of(self._gpus.values(), self._offer, ill)
         if cards != self._cards:
             self._cards = cards
-            self.changes.tell()
+            self.changes.increment()
 
     def _report(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:

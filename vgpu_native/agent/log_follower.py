@@ -219,7 +219,7 @@ class LogFollower:
             _log.info("log_followed", position=self._tracker.position)
         if not self._is_current:
             self._is_current = True
-            self._changes.tell()
+            self._changes.increment()
 
     def _report(self, reason: str, *, is_other_log: bool = False) -> None:
         if reason != self.trouble and is_other_log:
@@ -230,7 +230,7 @@ class LogFollower:
 
     def _change(self) -> None:
         self._containers = _containers(self._tracker.residents)
-        self._changes.tell()
+        self._changes.increment()
 
     async def _keep_noting(self) -> None:
         try:

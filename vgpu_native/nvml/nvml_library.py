@@ -18,8 +18,8 @@ NVLINK: Final = 100
 """The score of one NVLink."""
 
 MILLISECONDS: Final = 1_000
-NO_WHERE: Final = 2**64 - 1
-"""In the place of a process's bytes: the driver does not know them."""
+NO_MEMORY_VALUE: Final = 2**64 - 1
+"""The value of a process's bytes that the driver returns if they are not available."""
 
 _BY_PATH: Final = {
     pynvml.NVML_TOPOLOGY_INTERNAL: 60,
@@ -29,20 +29,20 @@ _BY_PATH: Final = {
     pynvml.NVML_TOPOLOGY_NODE: 20,
     pynvml.NVML_TOPOLOGY_SYSTEM: 10,
 }
-"""HAMi's scores for what lies between two cards."""
+"""HAMi's scores by the path between two cards."""
 
 _PCI: Final = Path("/sys/bus/pci/devices")
 
 
 class NvmlLibrary:
-    """`Nvml` by the driver's own library. Calls may come from two threads."""
+    """`Nvml` on the driver's own library. Two threads may call it."""
 
     def __init__(self) -> None:
         """Load nothing yet."""
         self._starting = threading.Lock()
         self._started = False
         self._events: Any = None
-        # By uuid. NVML's own search for one may fail over a card that fell off its bus.
+        # By uuid, because NVML's own search may fail if any card fell off its bus.
         self._handles: dict[str, Any] = {}
 
     def gpus(self) -> tuple[Gpu, ...]:
@@ -53,12 +53,12 @@ class NvmlLibrary:
             return tuple(gpu for gpu, _ in found)
 
     def load(self, uuid: str) -> Load:
-        """Return how a card is used now. Raises NvmlError."""
+        """Return the current load of a card. Raises NvmlError."""
         with self._calling(f"card {uuid}"):
             handle = self._handle(uuid)
             used = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
             busy = memory_busy = 0
-            # A card that is cut into instances does not tell.
+            # A MIG card does not report utilization.
             with suppress(pynvml.NVMLError_NotSupported):
                 rates = pynvml.nvmlDeviceGetUtilizationRates(handle)
                 busy, memory_busy = int(rates.gpu), int(rates.memory)
@@ -74,12 +74,12 @@ class NvmlLibrary:
                 *_graphics(handle),
             ):
                 memory = one.usedGpuMemory
-                known = memory is not None and memory != NO_WHERE
+                known = memory is not None and memory != NO_MEMORY_VALUE
                 found[int(one.pid)] = max(found.get(int(one.pid), 0), int(memory) if known else 0)
             return tuple(DriverProcess(pid, memory) for pid, memory in sorted(found.items()))
 
     def scores(self) -> dict[tuple[str, str], int]:
-        """Return how well each two cards are linked. Raises NvmlError."""
+        """Return the link score of each pair of cards. Raises NvmlError."""
         with self._calling("the links between cards"):
             handles = {one.uuid: self._handle(one.uuid) for one in self.gpus()}
             return {
@@ -90,18 +90,18 @@ class NvmlLibrary:
             }
 
     def xid(self, seconds: float) -> Xid | None:
-        """Wait for an error of any card; None when there is none for so long. Raises NvmlError."""
+        """Return the next error of any card; None after `seconds` without one. Raises NvmlError."""
         with self._calling("errors of cards"):
             if self._events is None:
                 self._events = _subscribed()
             try:
-                told = pynvml.nvmlEventSetWait_v2(self._events, int(seconds * MILLISECONDS))
+                event = pynvml.nvmlEventSetWait_v2(self._events, int(seconds * MILLISECONDS))
             except pynvml.NVMLError_Timeout:
                 return None
-            return Xid(self._uuid_of(told.device), int(told.eventData))
+            return Xid(self._uuid_of(event.device), int(event.eventData))
 
     def close(self) -> None:
-        """Let go of the library."""
+        """Free the events and shut the library down."""
         with suppress(pynvml.NVMLError):
             if self._events is not None:
                 pynvml.nvmlEventSetFree(self._events)
@@ -116,7 +116,7 @@ class NvmlLibrary:
         return self._handles.get(uuid) or pynvml.nvmlDeviceGetHandleByUUID(uuid)
 
     def _uuid_of(self, handle: Any) -> str:
-        """Return a card's uuid, empty when nobody knows it: a card that is lost does not tell."""
+        """Return a card's uuid; empty if it was never read and the card is lost."""
         for uuid, known in list(self._handles.items()):
             if _address(known) == _address(handle):
                 return uuid
@@ -126,7 +126,7 @@ class NvmlLibrary:
 
     @contextmanager
     def _calling(self, what: str) -> Iterator[None]:
-        """Make NVML's errors ours; after one that a new start may mend, NVML is started again."""
+        """Raise NVML's errors as NvmlError; restart NVML after errors that a restart may fix."""
         try:
             self._start()
             yield
@@ -159,11 +159,11 @@ def _must_work(start: Callable[[], None]) -> None:
 
 
 def _gpus(count: int) -> list[tuple[Gpu, Any]]:
-    """Return the cards that answer, and NVML's handles of them.
+    """Return the cards that respond, with NVML's handles.
 
-    One that fell off its bus takes no other with it.
+    A card that fell off its bus does not hide the others.
     """
-    found, silent = [], None
+    found, failure = [], None
     for index in range(count):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -171,9 +171,9 @@ def _gpus(count: int) -> list[tuple[Gpu, Any]]:
         except (pynvml.NVMLError_Uninitialized, pynvml.NVMLError_DriverNotLoaded):
             raise
         except pynvml.NVMLError as error:
-            silent = error
-    if silent is not None and not found:
-        raise silent
+            failure = error
+    if failure is not None and not found:
+        raise failure
     return found
 
 
@@ -184,18 +184,18 @@ def _gpu(index: int, handle: Any) -> Gpu:
         _text(pynvml.nvmlDeviceGetName(handle)),
         int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
         _numa(handle),
-        _is_cut(handle),
+        _has_mig(handle),
     )
 
 
-def _is_cut(handle: Any) -> bool:
+def _has_mig(handle: Any) -> bool:
     with suppress(pynvml.NVMLError, AttributeError):
         return bool(pynvml.nvmlDeviceGetMigMode(handle)[0])
     return False
 
 
 def _numa(handle: Any) -> int:
-    """Return the NUMA node of a card as the kernel knows it, 0 when it does not."""
+    """Return the NUMA node of a card from sysfs; 0 if the kernel has none."""
     with suppress(pynvml.NVMLError, AttributeError, OSError, ValueError):
         bus = _text(pynvml.nvmlDeviceGetPciInfo(handle).busId).lower()
         # NVML writes the domain in eight digits, the kernel in four.
@@ -220,7 +220,7 @@ def _score(left: Any, right: Any) -> int:
 
 
 def _links(left: Any, right: Any) -> int:
-    """Count the NVLinks that lead from one card straight to another."""
+    """Return the number of direct NVLinks from one card to another."""
     found = 0
     with suppress(pynvml.NVMLError, AttributeError):
         other = _text(pynvml.nvmlDeviceGetPciInfo(right).busId)
@@ -232,12 +232,12 @@ def _links(left: Any, right: Any) -> int:
 
 
 def _subscribed() -> Any:
-    """Return a set of the errors of all cards that tell them."""
+    """Return an event set for the errors of all cards that report errors."""
     events = pynvml.nvmlEventSetCreate()
     try:
         _subscribe(events)
     except BaseException:
-        # It is tried again and again: each set that is left takes a descriptor for good.
+        # The caller retries, and each set that is not freed leaks a descriptor.
         with suppress(pynvml.NVMLError):
             pynvml.nvmlEventSetFree(events)
         raise

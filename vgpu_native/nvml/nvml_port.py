@@ -1,6 +1,6 @@
-"""NVML as the agent needs it: a port, and what may go wrong behind it.
+"""NVML port: the calls that the agent needs, their types, and their error.
 
-The calls block, as the driver does; `NvmlDriver` makes them in threads of its own, with deadlines.
+The calls block, as the driver does. `NvmlDriver` runs them in its own threads, with deadlines.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ import msgspec
 from vgpu_native.nvml.worker_thread import WorkerThread
 
 CALL_SECONDS: Final = 10.0
-"""How long NVML may take for an answer; a driver that hangs takes for ever."""
+"""Deadline of an NVML call; a hung driver never returns."""
 
 T = TypeVar("T")
 
 
 class NvmlError(Exception):
-    """NVML cannot be used, or refused; the text says which call, and what to do about it."""
+    """NVML is not usable or a call failed; the message names the call and the remedy."""
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """A physical card: `memory` in bytes, `numa` 0 where it is not known.
+    """A physical card: `memory` in bytes, `numa` 0 if unknown.
 
-    `cut` says that it is in MIG mode.
+    `cut` is set if the card is in MIG mode.
     """
 
     uuid: str
@@ -37,7 +37,7 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """How a card is used: bytes, and percent of the last moment that it and its memory worked."""
+    """The load of a card: bytes in use, and percent of time its cores and memory were busy."""
 
     memory: int
     busy: int
@@ -45,28 +45,28 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class DriverProcess(msgspec.Struct, frozen=True):
-    """A process that uses a card, by its pid on the host, and the bytes it uses."""
+    """A process that uses a card: its pid on the host, and the bytes it uses."""
 
     pid: int
     memory: int
 
 
 class Xid(msgspec.Struct, frozen=True):
-    """An error that the driver tells: which card, empty when that is not known, and the number."""
+    """An error that the driver reports: the card's uuid, empty if unknown, and the number."""
 
     uuid: str
     number: int
 
 
 class Nvml(Protocol):
-    """What a node's cards are and do. Every call blocks and may raise NvmlError."""
+    """The cards of a node and their load. Every call blocks and may raise NvmlError."""
 
     def gpus(self) -> tuple[Gpu, ...]:
         """Return the cards, in the order of their indexes."""
         ...
 
     def load(self, uuid: str) -> Load:
-        """Return how a card is used now."""
+        """Return the current load of a card."""
         ...
 
     def processes(self, uuid: str) -> tuple[DriverProcess, ...]:
@@ -74,34 +74,34 @@ class Nvml(Protocol):
         ...
 
     def scores(self) -> dict[tuple[str, str], int]:
-        """Return how well each two cards are linked, as `ledger.kube.hami.link_scores` says it."""
+        """Return the link score of each pair of cards, on `ledger.kube.hami.link_scores`' scale."""
         ...
 
     def xid(self, seconds: float) -> Xid | None:
-        """Wait for an error of any card; None when there is none for so long."""
+        """Return the next error of any card; None after `seconds` without one."""
         ...
 
 
 class NvmlDriver:
-    """NVML behind threads, so that a driver that hangs holds up nothing else.
+    """NVML behind threads, so that a hung driver blocks only its own calls.
 
-    Events are waited for in a thread, and all else is asked for in another, one after the other.
+    One thread waits for events. A second thread runs all other calls, one after the other.
     """
 
     def __init__(self, nvml: Nvml, seconds: float = CALL_SECONDS) -> None:
-        """Ask `nvml`, for so many seconds at most."""
+        """Call `nvml` with a deadline of `seconds`."""
         self.nvml, self._seconds = nvml, seconds
-        self._asking, self._listening = WorkerThread("nvml"), WorkerThread("nvml-events")
+        self._calls, self._events = WorkerThread("nvml"), WorkerThread("nvml-events")
         self._pending: asyncio.Future[object] | None = None
 
     async def ask(self, call: Callable[..., T], *given: object) -> T:
-        """Return what a call of the port returns. Raises NvmlError, also when it takes too long.
+        """Return the result of a call of the port. Raises NvmlError, also after the deadline.
 
-        While a call that took too long has not ended, all others fail at once.
+        While a call runs beyond its deadline, all other calls fail at once.
         """
         if self._pending is not None and not self._pending.done():
             raise NvmlError("NVML has not answered for long: see whether the driver hangs (dmesg)")
-        found = asyncio.wrap_future(self._asking.submit(functools.partial(call, *given)))
+        found = asyncio.wrap_future(self._calls.submit(functools.partial(call, *given)))
         try:
             return await asyncio.wait_for(asyncio.shield(found), self._seconds)
         except TimeoutError:
@@ -112,21 +112,21 @@ class NvmlDriver:
     async def xid(self, seconds: float) -> Xid | None:
         """Wait for an error of any card. Raises NvmlError."""
         call = functools.partial(self.nvml.xid, seconds)
-        found: Xid | None = await asyncio.wrap_future(self._listening.submit(call))
+        found: Xid | None = await asyncio.wrap_future(self._events.submit(call))
         return found
 
     def close(self) -> None:
-        """Let the threads end; one that hangs is not waited for."""
-        for one in (self._asking, self._listening):
+        """Stop the threads after their pending calls, without waiting for them."""
+        for one in (self._calls, self._events):
             one.close()
 
     @property
     def is_asking(self) -> bool:
-        """Whether a call has not returned yet; it may never."""
-        return self._asking.is_busy
+        """Whether a call has not returned yet; it may never return."""
+        return self._calls.is_busy
 
 
 def _forget_error(future: "asyncio.Future[T]") -> None:
-    """Look at the error of a call whose caller was told already."""
+    """Retrieve the error of a call whose caller already got a timeout."""
     if not future.cancelled():
         future.exception()

@@ -1,6 +1,6 @@
-"""Lanes: threads for calls that may never return; the process ends without them.
+"""Worker thread: runs calls that may never return and does not delay the end of the process.
 
-The threads of `concurrent.futures` are waited for when a process ends, whatever they do.
+The threads of `concurrent.futures` do delay it, because the interpreter joins them at exit.
 """
 
 import threading
@@ -11,10 +11,10 @@ from typing import Any
 
 
 class WorkerThread:
-    """One thread, which makes calls one after the other."""
+    """One daemon thread, which runs calls one after the other."""
 
     def __init__(self, name: str) -> None:
-        """Start it."""
+        """Start the thread."""
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._last: Future[Any] | None = None
         threading.Thread(target=self._work, name=name, daemon=True).start()
@@ -25,23 +25,23 @@ class WorkerThread:
         return self._last is not None and not self._last.done()
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
-        """Make a call after those before."""
+        """Queue a call; return the future of its result."""
         self._last = found = Future[Any]()
         self._calls.put((found, call))
         return found
 
     def close(self) -> None:
-        """Let the thread end after the calls that it has."""
+        """Stop the thread after its queued calls."""
         self._calls.put(None)
 
     def _work(self) -> None:
-        while (asked := self._calls.get()) is not None:
-            future, call = asked
+        while (queued := self._calls.get()) is not None:
+            future, call = queued
             if not future.set_running_or_notify_cancel():
                 continue
             try:
                 found = call()
-            except BaseException as error:  # noqa: BLE001 - it is told to who asked
+            except BaseException as error:  # noqa: BLE001 - the future carries it to the caller
                 future.set_exception(error)
             else:
                 future.set_result(found)

@@ -1,26 +1,27 @@
-"""The kubelet's device plugin: advertises slots of cards, and ties answers to containers.
+"""The kubelet's device plugin: advertises slots of cards and assigns responses to containers.
 
-What the kubelet does, read in its source (releases 1.26 to 1.35 agree), and what follows from it:
+The plugin relies on this behaviour of the kubelet, read in the source of releases 1.26 to 1.35:
 
-* `Allocate` names device ids and no pod, and has **no deadline**: the kubelet admits pods one after
-  the other and waits in its main loop. So an answer must come soon, and a pod whose `Allocate`
-  fails is rejected for good (`UnexpectedAdmissionError`); whoever controls it makes another.
-* When an answer has arrived, the kubelet notes in memory, by the pod's uid and the container's
-  name, the ids **and the answer itself**, writes both to its checkpoint before it goes on to the
-  next container, and shows them in the pod-resources API. That API leaves out init containers that
-  are no sidecars, and tells pods by name only; the checkpoint has every container, and uids. So
-  who was answered is known when the next `Allocate` comes, and no lock is held meanwhile.
-* An app container is given the ids of its pod's init containers again. Ids tell pods apart, but not
-  the containers of one pod; what does is a mark in the answer, which the checkpoint keeps.
+* `Allocate` names device ids but no pod, and has **no deadline**. The kubelet admits pods one after
+  the other and waits in its main loop. So the plugin must respond soon. A pod whose `Allocate`
+  fails is rejected for good (`UnexpectedAdmissionError`); its controller creates another pod.
+* The kubelet stores each response in memory with the ids, by the pod's uid and the container's
+  name. It writes ids **and response** to its checkpoint before it continues with the next
+  container, and lists the ids in the pod-resources API. That API omits init containers that are
+  not sidecars, and identifies pods by name only. The checkpoint has every container, and uids. So
+  the plugin can read at the next `Allocate` which container got the last response. It holds no
+  lock between the calls.
+* An app container receives the ids of its pod's init containers again. So ids identify a pod, but
+  not a container of it. A mark in the response does, because the checkpoint keeps the response.
 * `PreStartContainer` precedes every start, with a deadline of 30 s. When it fails, the container
-  waits (`CreateContainerConfigError`) and is tried again, **with the same ids and answer**:
-  `Allocate` is not repeated. So limits can be put right until the start, as they are in a file
-  behind a mount, but cards that are in the answer cannot. An answer that only names a CDI device
-  can be filled in at the start, and is never wrong.
-* Variables of an answer come before those of the pod's spec, and its mounts before the pod's
-  volumes: of two of one name or path, the pod's holds. What a CDI device adds, the runtime adds
-  last, and that holds. So tenants who would rather choose for themselves need the setting `cdi`, or
-  an admission policy that refuses pods with these names and paths.
-* A kubelet that starts removes all sockets from its directory, and has forgotten all plugins. Until
-  one registers again, containers restart without `PreStartContainer`, with the answers of before.
+  waits (`CreateContainerConfigError`) and the kubelet tries again **with the same ids and
+  response**; it does not repeat `Allocate`. So the plugin can correct limits until the start,
+  because they are in a mounted file, but not the cards in the response. A response that only names
+  a CDI device is filled in at the start, and so is never wrong.
+* Of two variables with one name, or two mounts with one path, the pod's own wins over that of the
+  response. The runtime applies a CDI device last, so the device wins over the pod. To keep tenants
+  from choosing cards, use the setting `cdi`, or an admission policy that refuses pods with these
+  names and paths.
+* A starting kubelet removes all sockets from its directory and forgets all plugins. Until the
+  plugin registers again, containers restart without `PreStartContainer`, with the old responses.
 """

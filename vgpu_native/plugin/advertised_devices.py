@@ -1,4 +1,4 @@
-"""Devices: the slots of this node's cards, as the kubelet counts them."""
+"""Advertised devices: the slots of this node's cards, as the kubelet counts them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -16,27 +16,27 @@ HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
 
 ID_MAX: Final = 63
-"""Most characters of a device's id."""
+"""Maximum length of a device id, in characters."""
 
 
 def device_id(uuid: str, slot: int) -> str:
-    """Return the id of a slot of a card, from 0."""
+    """Return the device id of a card's slot; slots count from 0."""
     return f"{uuid}-{slot}"
 
 
 def card_of(device: str) -> str:
-    """Return the uuid of the card that an id is a slot of."""
+    """Return the uuid of the card of a device id."""
     return device.rpartition("-")[0]
 
 
 class AdvertisedDevices:
-    """The cards that are advertised. The agent says which; the kubelet is told of each change."""
+    """The cards that the plugin advertises. The agent sets them; the kubelet gets each change."""
 
     def __init__(self, *, numa: bool = False) -> None:
-        """Begin without cards; with `numa` the kubelet is told where they are."""
+        """Start without cards; with `numa`, advertise each card's NUMA node."""
         self._numa = numa
         self._cards: tuple[Card, ...] = ()
-        self._known: frozenset[str] = frozenset()
+        self._ids: frozenset[str] = frozenset()
         self.changes = ChangeCounter()
 
     @property
@@ -46,26 +46,26 @@ class AdvertisedDevices:
 
     @property
     def known(self) -> bool:
-        """Whether it is known which cards there are. Who registers before has none."""
+        """Whether the agent has set the cards. A plugin that registers earlier advertises none."""
         return self.changes.version > 0
 
     def replace(self, cards: Iterable[Card]) -> None:
         """Advertise these cards. Raises ValueError for a uuid that is too long for an id."""
-        found = tuple(sorted(cards, key=lambda card: (card.index, card.uuid)))
-        known = {device_id(card.uuid, slot) for card in found for slot in range(card.slots)}
-        for one in known:
+        ordered = tuple(sorted(cards, key=lambda card: (card.index, card.uuid)))
+        ids = {device_id(card.uuid, slot) for card in ordered for slot in range(card.slots)}
+        for one in ids:
             if len(one) > ID_MAX:
                 raise ValueError(f"device id {one!r} has more than {ID_MAX} characters")
-        if found != self._cards:
-            self._cards, self._known = found, frozenset(known)
-            self.changes.tell()
+        if ordered != self._cards:
+            self._cards, self._ids = ordered, frozenset(ids)
+            self.changes.increment()
 
     def unknown(self, devices: Iterable[str]) -> list[str]:
-        """Return those ids that are no slots of our cards."""
-        return [one for one in devices if one not in self._known]
+        """Return the ids that are not slots of the advertised cards."""
+        return [one for one in devices if one not in self._ids]
 
     def listed(self) -> ListAndWatchResponse:
-        """Return all slots. A cordoned card takes nobody new, but whom it has may restart."""
+        """Return all slots, also those of cordoned cards: their containers may restart."""
         return ListAndWatchResponse(devices=self._slots())
 
     def _slots(self) -> Sequence[Device]:

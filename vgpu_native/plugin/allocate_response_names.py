@@ -1,9 +1,9 @@
-"""Names in an answer to `Allocate` by which the checkpoint's reader recognises its parts."""
+"""Names in a response to `Allocate`, by which the checkpoint's reader recognises its parts."""
 
 from typing import Final
 
 MARK: Final = "gpuledger.io/allocation"
-"""The annotation of an answer that names its allocation."""
+"""The annotation of a response that names its allocation."""
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 """The variable that names the cards to NVIDIA's container runtime."""

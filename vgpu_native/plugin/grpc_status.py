@@ -1,4 +1,4 @@
-"""Refusals: what the kubelet is answered instead, as a gRPC status."""
+"""gRPC status of calls that the plugin rejects."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -12,30 +12,30 @@ IDS_SHOWN: Final = 8
 
 
 class RejectedCall(Exception):
-    """A call is answered by a status; the text names the field, its value and the remedy."""
+    """A call ends with a status; the message names the field, its value and the remedy."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
-        """Refuse with a code of gRPC."""
+        """Reject with a gRPC status code."""
         super().__init__(message)
         self.code = code
 
 
 def bad_request(message: str) -> RejectedCall:
-    """Return the refusal of a call that the kubelet would have to make otherwise."""
+    """Return the rejection of a malformed call."""
     return RejectedCall(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
 def unavailable(message: str) -> RejectedCall:
-    """Return the refusal of a call that may succeed when it is made again."""
+    """Return the rejection of a call that may succeed when the kubelet repeats it."""
     return RejectedCall(grpc.StatusCode.UNAVAILABLE, message)
 
 
 def failed_precondition(message: str) -> RejectedCall:
-    """Return the refusal of a call that somebody has to do something about."""
+    """Return the rejection of a call that fails until an operator or a controller acts."""
     return RejectedCall(grpc.StatusCode.FAILED_PRECONDITION, message)
 
 
 def shown_ids(ids: Iterable[str]) -> str:
-    """Return ids as a status and a log show them: a caller may send any number, of any length."""
+    """Return ids for a status or a log, shortened: a caller may send any number of any length."""
     first = [shown(one) for one in islice(ids, IDS_SHOWN + 1)]
     return ", ".join(first[:IDS_SHOWN] + ["…"] * (len(first) > IDS_SHOWN))

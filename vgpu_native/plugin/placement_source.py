@@ -1,6 +1,6 @@
-"""What the plugin is told by the ledger: which containers were placed on this node, on what cards.
+"""Placement source: the port by which the plugin reads the containers placed on this node.
 
-This is a port. The agent implements it from the log; tests do with lists.
+The agent implements it from the log; tests implement it with lists.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from ledger.core.model.cards import Share
 
 
 class PlacedContainer(msgspec.Struct, frozen=True):
-    """A container that was placed on this node and takes cards of it.
+    """A container that was placed on cards of this node.
 
-    `namespace` is the pod's as Kubernetes knows it, `order` the container's place in the order in
-    which the kubelet allocates those of one pod: init containers and sidecars as in the spec, then
-    app containers. `time` is that of the placement, µs of Unix time. `allocated` says that the
-    ledger knows its cards to be handed out already.
+    `namespace` is the pod's namespace in Kubernetes. `order` is the container's index in the order
+    in which the kubelet allocates the containers of a pod: init containers and sidecars as in the
+    spec, then app containers. `time` is the time of the placement in µs of Unix time. `allocated`
+    is set when the ledger has a record that the container received its cards.
     """
 
     namespace: str
@@ -31,40 +31,40 @@ class PlacedContainer(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return what tells it from all others: its pod's uid and its name."""
+        """Return the unique key of the container: its pod's uid and its name."""
         return self.uid, self.name
 
     @property
     def cards(self) -> tuple[str, ...]:
-        """Return the uuids of its cards, in the order in which it sees them."""
+        """Return the uuids of its cards, in the container's device order."""
         return tuple(share.uuid for share in self.shares)
 
     @property
     def exclusive(self) -> bool:
-        """Return whether it has all its cards for itself."""
+        """Return whether it shares none of its cards."""
         return bool(self.shares) and all(share.exclusive for share in self.shares)
 
     def __str__(self) -> str:
-        """Name it for people."""
+        """Return a description for logs and errors."""
         return f"container {self.name} of pod {self.namespace}/{self.pod} ({self.uid})"
 
 
 class PlacementSource(Protocol):
-    """Who was placed on this node. Answers come from memory and never fail."""
+    """The containers placed on this node. Reads come from memory and never fail."""
 
     @property
     def version(self) -> int:
         """A number that differs after every change."""
 
     def containers(self) -> Sequence[PlacedContainer]:
-        """Return all containers with cards of pods that have not ended, in any order."""
+        """Return all containers with cards whose pods have not ended, in any order."""
 
     async def wait(self, version: int) -> None:
-        """Return when the version is another than this one; it may be so already."""
+        """Return as soon as the version differs from this one."""
 
     @property
     def trouble(self) -> str:
-        """Why not all may be known that the ledger holds; empty while it is."""
+        """Why placements may be missing; empty while the source is up to date."""
 
     async def caught_up(self) -> None:
-        """Return when all is known that the ledger held at the call, however long that takes."""
+        """Return once all placements that the ledger held at the call are read; has no deadline."""

@@ -1,4 +1,4 @@
-"""What the plugin can be told."""
+"""Plugin settings: names, paths, switches and durations of the device plugin."""
 
 from pathlib import Path
 
@@ -15,18 +15,18 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str = "gpuledger.sock"
     """The name of the plugin's socket in `plugins_dir`."""
     state_dir: Path = Path("/var/lib/gpuledger")
-    """Where allocations are kept, with what is mounted into containers."""
+    """The directory of allocations and of the files that containers mount."""
     library: Path = Path("/usr/local/gpuledger/libvgpu.so")
 
     cdi: bool = False
-    """Answer with the name of a CDI device in place of environment and mounts."""
+    """Respond with the name of a CDI device instead of environment and mounts."""
     cdi_dir: Path = Path("/var/run/cdi")
     limit_whole_cards: bool = False
-    """Put containers under limits, too, that have all their cards for themselves."""
+    """Also limit containers that share none of their cards."""
     numa: bool = False
-    """Tell the kubelet to which NUMA node each card belongs."""
+    """Advertise the NUMA node of each card."""
     oversubscribe: bool = False
-    """Cards are promised beyond what they have: give memory as managed memory."""
+    """Overcommit card memory: allocate it as managed memory."""
     may_disable: bool = False
     """A container's own environment may switch its limits off."""
     cores_off: bool = False
@@ -35,17 +35,17 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`LIBCUDA_LOG_LEVEL` of containers."""
 
     allocate_seconds: float = 5.0
-    """How long `Allocate` waits for a placement that the ledger does not have."""
+    """How long `Allocate` waits for a placement that is missing from the ledger."""
     outage_seconds: float = 25.0
-    """How long in a row `Allocate` waits for a ledger that is out of reach.
+    """How long consecutive calls of `Allocate` wait together for a ledger that is out of reach.
 
-    A kubelet sets no deadline, but acts on no pod meanwhile; one that may set a deadline in times
-    to come would choose 30 s.
+    The kubelet sets no deadline, but handles no pod during the call. The bound is below 30 s, the
+    deadline of the kubelet's other call.
     """
     verify_seconds: float = 10.0
     """How long `PreStartContainer` waits for kubelet and ledger; the kubelet gives it 30 s."""
     look_seconds: float = 1.0
-    """How often the kubelet's sockets are looked at."""
+    """How often the plugin checks the kubelet's sockets."""
 
     @property
     def socket(self) -> Path:
@@ -59,10 +59,10 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def checkpoint(self) -> Path:
-        """Return the path of the file in which the kubelet notes who has which devices."""
+        """Return the path of the file in which the kubelet stores the devices of containers."""
         return self.plugins_dir / "kubelet_internal_checkpoint"
 
     @property
     def preload(self) -> Path:
-        """Return the path of what containers see as `/etc/ld.so.preload`."""
+        """Return the path of the file that containers see as `/etc/ld.so.preload`."""
         return self.state_dir / "ld.so.preload"

@@ -1,4 +1,4 @@
-"""Storing: files that are there whole or not at all, also after a power cut."""
+"""Atomic files: complete or absent, also after a power cut."""
 
 import os
 import secrets

@@ -1,6 +1,6 @@
-"""Words: reading and writing the fields of a layout as integers and texts.
+"""Binary fields: read and write the fields of a layout as integers and texts.
 
-All fields are little-endian, as every machine is that a GPU of NVIDIA is in.
+All fields are little-endian, because every machine with an NVIDIA GPU is.
 """
 
 import struct
@@ -12,36 +12,36 @@ _CODES: Final = {4: "<I", 8: "<Q"}
 
 
 class RecordFields:
-    """Fields of a record of a layout that begins at `base` of some bytes."""
+    """The fields of a layout's record that begins at offset `base` of some bytes."""
 
     def __init__(self, content: bytes, base: int = 0) -> None:
-        """Look at bytes, which must be long enough for every field that is asked for."""
+        """Read from bytes, which must be long enough for every field that is read."""
         self._content, self._base = content, base
 
     def number(self, field: Field, index: int = 0, *, signed: bool = False) -> int:
-        """Return the value of a field of 4 or 8 bytes, or one of its values."""
+        """Return one value of a field with values of 4 or 8 bytes."""
         code = _CODES[field.width].lower() if signed else _CODES[field.width]
         found: int = struct.unpack_from(code, self._content, self._base + place(field, index))[0]
         return found
 
     def numbers(self, field: Field) -> tuple[int, ...]:
-        """Return all values of a field of 8 bytes that follow one another, at once."""
+        """Return all values of a field of contiguous 8-byte values, at once."""
         start = self._base + place(field)
         return struct.unpack_from(f"<{field.count}Q", self._content, start)
 
     def text(self, field: Field, index: int = 0) -> str:
-        """Return a text that a zero ends, empty where it is no visible ASCII."""
+        """Return a zero-terminated text; empty if it is not visible ASCII."""
         start = self._base + place(field, index)
         found = self._content[start : start + field.width].split(b"\0", 1)[0]
         return found.decode() if all(33 <= one <= 126 for one in found) else ""
 
     def at(self, field: Field, index: int) -> "RecordFields":
-        """Return the record that is one of a field's values."""
+        """Return one of a field's values as a record."""
         return RecordFields(self._content, self._base + place(field, index))
 
 
 def place(field: Field, index: int = 0) -> int:
-    """Return where one of a field's values begins. Raises IndexError beyond the last."""
+    """Return the offset of one of a field's values. Raises IndexError beyond the last."""
     if not 0 <= index < field.count:
         raise IndexError(f"field {field.name} has {field.count} values, not one at {index}")
     return field.offset + (field.step or field.width) * index
@@ -53,7 +53,7 @@ def put_number(content: bytearray, field: Field, number: int, index: int = 0) ->
 
 
 def put_text(content: bytearray, field: Field, text: str, index: int = 0) -> None:
-    """Write a text and the zero that ends it. Raises ValueError when it has no room."""
+    """Write a text and its terminating zero. Raises ValueError if it does not fit."""
     found = text.encode("ascii")
     if len(found) >= field.width:
         raise ValueError(

@@ -1,28 +1,28 @@
-"""Changes: a number that goes up, for which others wait."""
+"""Change counter: a rising version that tasks can wait for."""
 
 import asyncio
 
 
 class ChangeCounter:
-    """Counts what changes, and wakes whoever waits for the next change. Of one event loop."""
+    """Counts changes and wakes the tasks that wait for the next one. For one event loop."""
 
     def __init__(self) -> None:
         """Begin at zero."""
         self._version = 0
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     @property
     def version(self) -> int:
-        """How many changes there were."""
+        """The number of changes so far."""
         return self._version
 
-    def tell(self) -> None:
-        """Count a change."""
+    def increment(self) -> None:
+        """Count a change and wake the waiting tasks."""
         self._version += 1
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def wait(self, version: int) -> None:
-        """Return when the version is another than this one; it may be so already."""
+        """Return as soon as the version differs from this one."""
         while self._version == version:
-            await self._news.wait()
+            await self._changed.wait()

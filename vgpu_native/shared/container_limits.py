@@ -1,4 +1,4 @@
-"""Container limits: what the ledger's shares of a container amount to on its limits page."""
+"""Container limits: the ledger's shares of a container, as limits for its limits page."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ from vgpu_native.shared.limits_page import MEBIBYTE, ContainerLimits, DeviceLimi
 
 
 def limits_of(shares: Sequence[Share], flags: int = 0) -> ContainerLimits:
-    """Return the limits of a container with these shares, in the order in which it sees its cards.
+    """Return the limits of a container with these shares, in the container's device order.
 
-    A share without memory or cores is not limited in them, as with HAMi. Cores beyond a whole card,
-    which a scaled card can have, are all of it.
+    A share without memory or cores is not limited in them, as with HAMi. A scaled card can have
+    shares of more than 100 percent; their limit is the whole card.
     """
     return ContainerLimits(
         tuple(

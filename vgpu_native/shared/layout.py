@@ -1,12 +1,12 @@
-"""Layout: the two files that the library, the agent and tests share, described once.
+"""Layout: the single description of the two files that the library, the agent and tests share.
 
-The **limits page** is written by the node agent and read by the library, which maps it read-only.
-The **region** holds what each process of a container uses. Tenants can write it, so that nothing in
-it is believed without a look. `tools/generate_layout.py` writes the same numbers as a C header.
+The node agent writes the **limits page**; the library maps it read-only. The **usage region** holds
+the usage of each process of a container. Tenants can write it, so readers check every value.
+`tools/generate_layout.py` writes the same numbers as a C header.
 
-Every field is little-endian and naturally aligned. A field that processes write while others read
-is one word of eight bytes, stored and loaded whole: there is nothing to lock, and a process that is
-killed leaves no half-written word.
+Every field is little-endian and naturally aligned. A field with concurrent readers and writers is
+one word of eight bytes, loaded and stored atomically. So the files need no lock, and a killed
+process leaves no half-written word.
 """
 
 from typing import Final
@@ -20,16 +20,16 @@ SLOTS_MAX: Final = 256
 """Processes of one container that use a device at the same time."""
 
 UUID_BYTES: Final = 48
-"""Room for `GPU-` or `MIG-` and a uuid as text, ended by a zero."""
+"""Bytes for `GPU-` or `MIG-` and a uuid as text, with a terminating zero."""
 
 NO_LIMIT: Final = 2**64 - 1
-"""In the place of bytes: there is no limit."""
+"""The value of a limit in bytes that means no limit."""
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One field: where it begins, the width of its values in bytes, and how many there are.
+    """One field: its offset, the width of a value in bytes, and the number of values.
 
-    Between the values lie `step` bytes; without it they follow one another.
+    Values begin `step` bytes apart; with 0 they are contiguous.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> int:
-        """Return where the next field may begin."""
+        """Return the offset behind the field."""
         return self.offset + (self.step or self.width) * (self.count - 1) + self.width
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """A record of so many bytes, and its fields in order."""
+    """A record of `size` bytes, and its fields in order."""
 
     name: str
     size: int
@@ -75,17 +75,17 @@ LIMITS: Final = Layout(
         Field("version", 4, 4),
         Field("size", 8, 4),
         Field("devices", 12, 4),
-        # Goes up by one after every change, so that whoever looks can tell that there was one.
+        # Rises by one after every change, so that readers can detect a change.
         Field("generation", 16, 8),
         Field("flags", 24, 8),
         Field("uuid", 64, UUID_BYTES, DEVICES_MAX),
-        # Bytes; NO_LIMIT where there is none.
+        # Bytes, or NO_LIMIT.
         Field("memory", 1024, 8, DEVICES_MAX),
-        # Percent of the device's time, 100 where there is no limit.
+        # Percent of the device's time; 100 means no limit.
         Field("cores", 1152, 8, DEVICES_MAX),
-        # Bytes that processes use beyond what the library counts, seen by the agent.
+        # Bytes that processes use and the library does not count, as measured by the agent.
         Field("overhead", 1280, 8, DEVICES_MAX),
-        # Bytes of the limit before it was lowered, while more than the new one is in use; else 0.
+        # Bytes of the previous, higher limit while usage exceeds the new limit; else 0.
         Field("granted", 1408, 8, DEVICES_MAX),
     ),
 )
@@ -94,13 +94,13 @@ MAY_DISABLE: Final = 1
 """Flag: the container's own environment may switch limits off."""
 
 OVERSUBSCRIBE: Final = 2
-"""Flag: memory beyond the card is given as managed memory."""
+"""Flag: the library allocates memory beyond the card's size as managed memory."""
 
 CORES_OFF: Final = 4
-"""Flag: the limit of time is not enforced (`CoreLimitSwitch`, `GPU_CORE_UTILIZATION_POLICY`)."""
+"""Flag: no enforcement of the time limit (`CoreLimitSwitch`, `GPU_CORE_UTILIZATION_POLICY`)."""
 
 OWNER_DIED: Final = 0x4000_0000
-"""In the owner of a slot: the kernel saw that thread end."""
+"""The bit of a slot's owner that the kernel sets when the owning thread ends."""
 
 OWNER_THREAD: Final = 0x3FFF_FFFF
 """The bits of a slot's owner that name a thread."""
@@ -110,7 +110,7 @@ USES_SIZE: Final = SLOTS_MAX * 8
 USES: Final = Layout(
     "uses",
     USES_SIZE,
-    # By slot, side by side: whoever reserves adds up those of all slots.
+    # By slot, contiguous, because each reservation sums the values of all slots.
     (Field("slot", 0, 8, SLOTS_MAX),),
 )
 
@@ -120,12 +120,12 @@ SLOT: Final = Layout(
     "slot",
     SLOT_SIZE,
     (
-        # Nanoseconds for which the process kept the device busy, ever.
+        # Nanoseconds for which the process kept the device busy, since its start.
         Field("busy", 0, 8, DEVICES_MAX),
-        # A robust futex: the thread that owns the slot, and OWNER_DIED once the kernel has seen it
-        # end. What a slot without a living owner says counts no more. 0: never owned.
+        # A robust futex: the id of the owning thread, with OWNER_DIED set by the kernel when the
+        # thread ends. Readers ignore a slot without a living owner. 0: never owned.
         Field("owner", 128, 4),
-        # For people who look; nothing is decided by it.
+        # For diagnosis only; no decision depends on it.
         Field("pid", 192, 8),
         Field("attached", 200, 8),
     ),
@@ -137,15 +137,15 @@ BUDGET: Final = Layout(
     "budget",
     BUDGET_SIZE,
     (
-        # CLOCK_MONOTONIC nanoseconds up to which the container's share of the device is used: what
-        # it uses moves this forward by use / share. Time passes, so that nothing need be refilled;
-        # work may begin while this is not ahead of the clock, and it never lags by more than one
-        # burst.
+        # CLOCK_MONOTONIC nanoseconds up to which the container has used its share of the device.
+        # Usage advances the value by usage / share. Work may begin while the value is not ahead of
+        # the clock. The value never lags the clock by more than one burst. It needs no refill,
+        # because the clock advances.
         Field("used_until", 0, 8),
-        # Nanoseconds for which all its processes kept the device busy, ever, as far as measured.
+        # Measured nanoseconds for which the container's processes kept the device busy, in total.
         Field("spent", 8, 8),
-        # CLOCK_MONOTONIC nanoseconds until which no further process goes on that has waited long,
-        # while the share is used.
+        # CLOCK_MONOTONIC nanoseconds until which no further long-waiting process may continue
+        # while the share is used up.
         Field("let_on", 16, 8),
     ),
 )
@@ -163,17 +163,17 @@ REGION: Final = Layout(
         Field("size", 8, 4),
         Field("slots", 12, 4),
         Field("slot_size", 16, 4),
-        # Upper half: of which boot it is, because no kernel saw the owners of an earlier one end.
-        # Lower half: tells regions at the same path apart.
+        # Upper half: identifies the boot, because the kernel marks no owners of an earlier boot.
+        # Lower half: distinguishes regions at the same path.
         Field("generation", 24, 8),
         # Slots from this one on were never owned; it only rises.
         Field("high", 64, 8),
-        # CLOCK_MONOTONIC nanoseconds until which somebody near the limit asks to be let alone.
+        # CLOCK_MONOTONIC nanoseconds until which a process near the limit keeps others waiting.
         Field("gate", 128, 8),
-        # Devices by the order in which they were met, each once; empty ones follow.
+        # Devices in the order of their first use, each once, followed by empty entries.
         Field("uuid", 256, UUID_BYTES, DEVICES_MAX),
         Field("budget", 1024, BUDGET_SIZE, DEVICES_MAX),
-        # What processes use of each device, in bytes; only a slot's owner writes it while it lives.
+        # Bytes that processes use, by device; only the living owner of a slot writes its value.
         Field("used", USED_AT, USES_SIZE, DEVICES_MAX),
         Field("slot", SLOTS_AT, SLOT_SIZE, SLOTS_MAX),
     ),

@@ -1,9 +1,9 @@
-"""The limits page: the file in which a container's library reads what it may use.
+"""The limits page: the file from which a container's library reads its limits.
 
-A page is made complete under another name and renamed, so that nobody maps half of one. Whoever
-has mapped it sees later changes at once: each is one store of an aligned word of eight bytes, and
-the generation rises after all of them. A reader between two stores sees some new values and some
-old ones, each of which held at some time.
+A page is written under another name and renamed, so that no process maps an incomplete page. A
+process that has mapped the page sees later changes at once. Each change is one store of an aligned
+word of eight bytes, and the generation rises after all of them. A reader between two stores sees
+some new and some old values, each of which was valid at some time.
 """
 
 import mmap
@@ -30,7 +30,7 @@ from vgpu_native.shared.layout import (
 
 MEBIBYTE: Final = 1024**2
 ALL_CORES: Final = 100
-"""Percent of a device's time where there is no limit."""
+"""Percent of a device's time that means no limit."""
 
 WORD: Final = 8
 _READABLE: Final = 0o644
@@ -38,14 +38,14 @@ _NUMBERS: Final = ("memory", "cores", "overhead", "granted")
 
 
 class BadLimitsPage(Exception):
-    """A file is no limits page of this version; the text says which file and why."""
+    """A file is not a limits page of this version; the message names the file and the cause."""
 
 
 class DeviceLimits(msgspec.Struct, frozen=True):
-    """What a container may use of a device: bytes (`NO_LIMIT`: all), percent of its time.
+    """A container's limits of a device: bytes (`NO_LIMIT`: all) and percent of its time.
 
-    `overhead` are bytes that its processes use beyond what the library counts. `granted` are bytes
-    of a limit that was lowered, until no more than the new one is in use; 0 otherwise.
+    `overhead` are bytes that its processes use and the library does not count. `granted` are the
+    bytes of the previous, higher limit until usage is within the new limit; 0 otherwise.
     """
 
     uuid: str
@@ -56,12 +56,12 @@ class DeviceLimits(msgspec.Struct, frozen=True):
 
     @property
     def most(self) -> int:
-        """How many bytes it may use by this limit or by the one before."""
+        """The larger of this limit and the previous limit, in bytes."""
         return max(self.memory, self.granted)
 
 
 class ContainerLimits(msgspec.Struct, frozen=True):
-    """What a page says; `devices` in the order in which the container sees them."""
+    """The content of a limits page; `devices` are in the container's device order."""
 
     devices: tuple[DeviceLimits, ...]
     flags: int = 0
@@ -69,7 +69,7 @@ class ContainerLimits(msgspec.Struct, frozen=True):
 
 
 def encode(limits: ContainerLimits) -> bytes:
-    """Return the content of a page. Raises ValueError naming what has no place in one."""
+    """Return the bytes of a limits page. Raises ValueError naming a value that does not fit."""
     if len(limits.devices) > DEVICES_MAX:
         raise ValueError(f"{len(limits.devices)} devices: a container has {DEVICES_MAX} at most")
     content = bytearray(LIMITS_SIZE)
@@ -90,8 +90,8 @@ def encode(limits: ContainerLimits) -> bytes:
     return bytes(content)
 
 
-def decode(content: bytes, source: str = "the page") -> ContainerLimits:
-    """Return what a page says. Raises BadPage."""
+def decode(content: bytes, source: str = "the limits page") -> ContainerLimits:
+    """Return the limits of a page's bytes. Raises BadLimitsPage."""
     if len(content) != LIMITS_SIZE:
         raise BadLimitsPage(
             f"{source}: {len(content)} bytes are no limits page, which has {LIMITS_SIZE}"
@@ -113,15 +113,15 @@ def decode(content: bytes, source: str = "the page") -> ContainerLimits:
 
 
 def write(path: Path, limits: ContainerLimits) -> None:
-    """Make a page, complete at any moment at which it is there. Raises OSError, ValueError.
+    """Write a limits page atomically. Raises OSError, ValueError.
 
-    A page that is there already is replaced; who has mapped the old one keeps that.
+    The page replaces an existing one. Processes that have mapped the old page keep it.
     """
     write_whole(path, encode(limits), _READABLE)
 
 
 def read(path: Path) -> ContainerLimits:
-    """Return what a page says. Raises BadPage, OSError."""
+    """Return the limits of a page. Raises BadLimitsPage, OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         return decode(os.pread(descriptor, LIMITS_SIZE + 1, 0), str(path))
@@ -130,10 +130,10 @@ def read(path: Path) -> ContainerLimits:
 
 
 class LimitsPage:
-    """A page that is there, mapped, to be changed in place."""
+    """An existing limits page, mapped for changes in place."""
 
     def __init__(self, path: Path) -> None:
-        """Map a page. Raises BadPage, OSError."""
+        """Map a limits page. Raises BadLimitsPage, OSError."""
         self._path = path
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -143,18 +143,18 @@ class LimitsPage:
             self._file = os.fstat(descriptor).st_ino
         finally:
             os.close(descriptor)
-        # A store into words of eight bytes is one store, one into bytes need not be.
+        # A store of an eight-byte word is atomic; a store of bytes need not be.
         self._words = memoryview(self._map).cast("B").cast("Q")
 
     @property
     def limits(self) -> ContainerLimits:
-        """What the page says; nobody else writes it."""
+        """The limits on the page; no other process writes it."""
         return self._limits
 
     def change(self, limits: ContainerLimits) -> bool:
-        """Let the page say something else of the same devices; return whether that is news.
+        """Change the limits of the page's devices; return whether they differ from before.
 
-        Raises ValueError when the devices are not the same, in the same order.
+        Raises ValueError unless the devices are the same, in the same order.
         """
         before = self._limits
         if [one.uuid for one in before.devices] != [one.uuid for one in limits.devices]:
@@ -181,12 +181,12 @@ class LimitsPage:
             return False
 
     def close(self) -> None:
-        """Let go of the page, which stays as it is."""
+        """Unmap the page, which keeps its content."""
         self._words.release()
         self._map.close()
 
     def __enter__(self) -> Self:
-        """Give the page for a block."""
+        """Return the page for a block."""
         return self
 
     def __exit__(
@@ -195,7 +195,7 @@ class LimitsPage:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let go of it."""
+        """Unmap the page."""
         self.close()
 
     def _store(self, field: Field, number: int, index: int = 0) -> None:
@@ -208,7 +208,7 @@ class LimitsPage:
 def flags_of(
     *, may_disable: bool = False, oversubscribe: bool = False, cores_off: bool = False
 ) -> int:
-    """Return the flags of a page."""
+    """Return the flags of a limits page."""
     return (
         layout.MAY_DISABLE * may_disable
         | layout.OVERSUBSCRIBE * oversubscribe
@@ -228,9 +228,9 @@ def _device(words: RecordFields, index: int) -> DeviceLimits:
 
 
 def _check(device: DeviceLimits) -> None:
-    """Raise ValueError naming the field when a number has no place in a word."""
+    """Raise ValueError, naming the field, if a value does not fit the page."""
     if not device.uuid.isascii() or not device.uuid.isprintable() or not device.uuid:
-        raise ValueError(f"uuid {device.uuid!r}: a device is named by visible ASCII")
+        raise ValueError(f"uuid {device.uuid!r}: must be visible ASCII")
     for name, number in _numbers(device):
         if not 0 <= number <= NO_LIMIT:
             raise ValueError(f"{name} {number} of {device.uuid}: not from 0 to {NO_LIMIT}")

@@ -1,10 +1,10 @@
-"""Regions: reading what a container's processes use, out of a file that the container can write.
+"""Usage regions: read a container's usage from a file that the container can write.
 
-Nothing in it is believed. It is read with `pread`, never mapped, so that a file which is cut short
-meanwhile is a short read and no signal. No link is followed, and nothing but a file is opened: a
-container may make devices, and to open one can do something. Sums end at the largest number there
-is instead of going round. What a region says is a claim of the container; how much of it is true
-is for others to compare with what the driver sees.
+The reader trusts no value. It uses `pread` and never maps the file, so that a file truncated during
+the read causes a short read and no signal. It follows no link and opens regular files only, because
+a container may create device nodes, and opening a device can have effects. Sums saturate at the
+largest number instead of wrapping. The values are claims of the container; the agent compares them
+with the driver's values.
 """
 
 import os
@@ -30,7 +30,7 @@ from vgpu_native.shared.layout import (
 )
 
 LARGEST: Final = 2**63 - 1
-"""Where sums end: what is more is a lie anyhow."""
+"""The value at which sums saturate; no device has as much."""
 
 _FINDING: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPENING: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -38,11 +38,11 @@ _ATTEMPTS: Final = 3
 
 
 class BadRegion(Exception):
-    """A file is no region of this version; the text says which file and why."""
+    """A file is not a region of this version; the message names the file and the cause."""
 
 
 class DeviceUse(msgspec.Struct, frozen=True):
-    """What all processes of a container use of a device: bytes now, and nanoseconds ever."""
+    """A container's usage of a device: bytes in use, and busy nanoseconds in total."""
 
     uuid: str
     memory: int
@@ -50,35 +50,35 @@ class DeviceUse(msgspec.Struct, frozen=True):
 
 
 class RegionProcess(msgspec.Struct, frozen=True):
-    """One process that uses devices, by the pid it has in its container, and bytes per device."""
+    """A process that uses devices: its pid in the container, and bytes per device."""
 
     pid: int
     memory: tuple[int, ...]
 
 
 class UsageRegion(msgspec.Struct, frozen=True):
-    """What a region claims. `generation` tells regions at the same path apart."""
+    """The claims of a region. `generation` distinguishes regions at the same path."""
 
     generation: int
     devices: tuple[DeviceUse, ...]
     processes: tuple[RegionProcess, ...]
 
     def memory_of(self, uuid: str) -> int:
-        """Return the bytes that are used of a device."""
+        """Return the bytes in use on a device."""
         return min(sum(one.memory for one in self.devices if one.uuid == uuid), LARGEST)
 
     def busy_of(self, uuid: str) -> int:
-        """Return for how many nanoseconds a device was kept busy."""
+        """Return the busy nanoseconds of a device."""
         return min(sum(one.busy for one in self.devices if one.uuid == uuid), LARGEST)
 
 
 def read(path: Path) -> UsageRegion:
-    """Return what a region claims. Raises BadRegion; FileNotFoundError before there is one."""
+    """Return the claims of a region. Raises BadRegion; FileNotFoundError if there is no file."""
     return decode(_content(path), str(path))
 
 
 def decode(content: bytes, source: str = "the region") -> UsageRegion:
-    """Return what the content of a region claims. Raises BadRegion."""
+    """Return the claims of a region's bytes. Raises BadRegion."""
     if len(content) != REGION_SIZE:
         raise BadRegion(f"{source}: {len(content)} bytes are no region, which has {REGION_SIZE}")
     words = RecordFields(content)
@@ -88,7 +88,7 @@ def decode(content: bytes, source: str = "the region") -> UsageRegion:
     high = min(words.number(REGION["high"]), SLOTS_MAX)
     uuids = _uuids(words)
     living = [at for at in range(high) if _lives(words.at(REGION["slot"], at))]
-    # All of a device at once: whoever fills a region must not make it dear to read.
+    # Read all values of a device at once, so that a full region is not expensive to read.
     columns = [words.at(REGION["used"], at).numbers(USES["slot"]) for at in range(len(uuids))]
     processes = tuple(_process(words, at, columns) for at in living)
     used = [sum(column[at] for at in living) for column in columns]
@@ -101,7 +101,7 @@ def decode(content: bytes, source: str = "the region") -> UsageRegion:
 
 
 def _content(path: Path) -> bytes:
-    """Read a file that may be anything. Raises BadRegion, FileNotFoundError."""
+    """Read a file of any type. Raises BadRegion, FileNotFoundError."""
     try:
         found = os.open(path, _FINDING)
     except FileNotFoundError:
@@ -117,7 +117,7 @@ def _content(path: Path) -> bytes:
 
 
 def _read(found: int, path: Path) -> bytes:
-    """Read what was found, which is opened only if it is a file. Raises BadRegion, OSError."""
+    """Open and read a found path if it is a regular file. Raises BadRegion, OSError."""
     state = os.fstat(found)
     if not stat.S_ISREG(state.st_mode):
         raise BadRegion(f"{path}: it is no file")
@@ -131,7 +131,7 @@ def _read(found: int, path: Path) -> bytes:
 
 
 def _whole(descriptor: int) -> bytes:
-    """Read a region; a file that is cut short meanwhile gives fewer bytes."""
+    """Read a region; a file truncated during the read returns fewer bytes."""
     content = b""
     for _ in range(_ATTEMPTS):
         more = os.pread(descriptor, REGION_SIZE - len(content), len(content))
@@ -142,7 +142,7 @@ def _whole(descriptor: int) -> bytes:
 
 
 def _uuids(words: RecordFields) -> list[str]:
-    """Return the devices that the region names, up to the first that is none."""
+    """Return the region's device uuids, up to the first invalid one."""
     found: list[str] = []
     for index in range(DEVICES_MAX):
         uuid = words.text(REGION["uuid"], index)
@@ -153,7 +153,7 @@ def _uuids(words: RecordFields) -> list[str]:
 
 
 def _lives(slot: RecordFields) -> bool:
-    """Return whether the slot's owner lives, by the word that the kernel keeps."""
+    """Return whether the slot's owner lives, by the futex word that the kernel updates."""
     word = slot.number(SLOT["owner"])
     return bool(word & OWNER_THREAD) and not word & OWNER_DIED
 

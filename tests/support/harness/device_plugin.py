@@ -66,7 +66,7 @@ class FakePlacements:
     def replace(self, *containers: PlacedContainer) -> None:
         """Let these be all."""
         self._containers = list(containers)
-        self._changes.tell()
+        self._changes.increment()
 
     def add(self, *containers: PlacedContainer) -> None:
         """Place these, too."""

@@ -102,7 +102,7 @@ class AllocationStore:
                 found_here.append(found)
         for found in sorted(found_here, key=lambda one: (one.time, one.token)):
             self._known[found.token] = found
-        self.changes.tell()
+        self.changes.increment()
 
     def all(self) -> list[Allocation]:
         """Return all of them, the oldest first."""
@@ -191,13 +191,13 @@ class AllocationStore:
         record = msgspec.json.format(msgspec.json.encode(allocation)) + b"\n"
         write_whole(self.directory(allocation) / "record", record, 0o644)
         self._known[allocation.token] = allocation
-        self.changes.tell()
+        self.changes.increment()
 
     def drop(self, allocation: Allocation) -> None:
         """Forget an allocation; its directory is an orphan then. Raises OSError."""
         (self.directory(allocation) / "record").unlink(missing_ok=True)
         if self._known.pop(allocation.token, None):
-            self.changes.tell()
+            self.changes.increment()
 
     def release(self, directory: Path) -> None:
         """Remove what was left by the container of a directory that is dropped. Raises OSError."""

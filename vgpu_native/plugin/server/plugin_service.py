@@ -60,7 +60,7 @@ class DevicePluginService(DevicePluginServicer):
     def close(self) -> None:
         """End the lists, which would last for ever; other calls may come to their ends."""
         self._closing = True
-        self._devices.changes.tell()
+        self._devices.changes.increment()
 
     async def GetDevicePluginOptions(  # noqa: N802
         self, _request: Empty, _context: Context

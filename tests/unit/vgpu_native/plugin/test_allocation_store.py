@@ -139,11 +139,11 @@ def test_a_uuid_too_long_for_the_kubelet_is_refused_and_the_old_cards_stay() -> 
 async def test_a_change_between_looking_and_waiting_is_not_missed() -> None:
     changes = ChangeCounter()
     version = changes.version
-    changes.tell()
+    changes.increment()
     await asyncio.wait_for(changes.wait(version), 1)
     waiting = [asyncio.create_task(changes.wait(changes.version)) for _ in range(3)]
     await asyncio.sleep(0)
-    changes.tell()
+    changes.increment()
     await asyncio.wait_for(asyncio.gather(*waiting), 1)
 
 
