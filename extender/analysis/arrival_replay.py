@@ -23,7 +23,8 @@ from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.usage_overlay import Overlay
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
-from ledger.core.model.cards import OWN, Booking, Parts, Placement, booked, exclusive_on
+from ledger.core.model.card_bookings import Booking, booked, exclusive_on
+from ledger.core.model.cards import OWN, Parts, Placement
 from ledger.core.model.commands import RegisterCards
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.state import State

@@ -11,7 +11,8 @@ from extender.inventory.card_arrays import Arrays
 from extender.inventory.card_rows import ALL_SLICES, slices_of
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.evolve.placement_events import bookings_of
-from ledger.core.model.cards import Parts, Placement, exclusive_on
+from ledger.core.model.card_bookings import exclusive_on
+from ledger.core.model.cards import Parts, Placement
 
 
 def fits_after(

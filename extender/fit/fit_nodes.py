@@ -2,7 +2,7 @@
 
 Sidecars and app containers run together, so they get cards one after the other. Then each init
 container gets cards beside the sidecars that begin before it, preferably cards that the pod has.
-A pod books on a card the most that runs there at once (`cards.booked`).
+A pod books on a card the most that runs there at once (`card_bookings.booked`).
 """
 
 from collections.abc import Sequence

@@ -20,7 +20,8 @@ from extender.inventory.cluster_inventory import ClusterInventory
 from extender.scheduler_api.extender_ports import Publish
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.model.amounts import AMOUNT_MAX
-from ledger.core.model.cards import Booking, Parts, booked, exclusive_on
+from ledger.core.model.card_bookings import Booking, booked, exclusive_on
+from ledger.core.model.cards import Parts
 from ledger.runtime.counter_protocol import Count, uncounted
 
 ASSUMED_SECONDS: Final = 8.0

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from extender.inventory.card_arrays import BOOLEANS, INTEGERS, Arrays
-from ledger.core.model import cards
+from ledger.core.model import card_bookings, cards
 from ledger.core.model.cards import Card, Phase, Placement
 
 PairScores = Mapping[tuple[str, str], int]
@@ -82,7 +82,8 @@ def slices_of(placements: Iterable[Placement], uuid: str) -> int:
     """Return the slices of a card that placements use, as bits."""
     bits = 0
     for placed in placements:
-        for start, size in cards.instances(placed.parts, uuid, initialised=placed.initialised):
+        lying = card_bookings.instances(placed.parts, uuid, initialised=placed.initialised)
+        for start, size in lying:
             bits |= ((1 << min(size, SLICES_MAX)) - 1) << min(start, SLICES_MAX)
     return bits & ALL_SLICES
 

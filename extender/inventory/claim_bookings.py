@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from ledger.core.evolve.placement_events import bookings_of
-from ledger.core.model.cards import Booking, Bookings, Placement, PreemptionClaim, booked
+from ledger.core.model.card_bookings import Booking, Bookings, booked
+from ledger.core.model.cards import Placement, PreemptionClaim
 
 
 def claimed_bookings(

@@ -18,7 +18,7 @@ from extender.inventory.claim_bookings import claimed_bookings
 from extender.inventory.usage_overlay import Overlay
 from ledger.core.evolve.evolver import Postings
 from ledger.core.evolve.placement_events import claim_of
-from ledger.core.model import cards, events
+from ledger.core.model import card_bookings, cards, events
 from ledger.core.model.cards import Placement, PreemptionClaim, Stage
 from ledger.core.model.state import State
 from ledger.log.records import Record
@@ -320,7 +320,7 @@ class ClusterInventory:
     def _count(self, known: _Node, placed: Placement, sign: int) -> None:
         if placed.stage < Stage.ALLOCATED:
             self.arrays.waiting[known.row] += sign
-        for uuid in cards.exclusive_on(placed.parts, initialised=placed.initialised):
+        for uuid in card_bookings.exclusive_on(placed.parts, initialised=placed.initialised):
             self.arrays.alone[known.row, known.column_of(uuid)] += sign
 
     def _account(self, known: _Node, placed: Placement, sign: int) -> None:
@@ -363,7 +363,7 @@ class ClusterInventory:
                 for uuid, booking in claimed_bookings(claim, known.residents).items()
                 if uuid in at
             }
-            alone = {at[uuid] for uuid in cards.exclusive_on(claim.parts) if uuid in at}
+            alone = {at[uuid] for uuid in card_bookings.exclusive_on(claim.parts) if uuid in at}
             self.overlay.keep(claim.uid, known.row, bookings, alone)
 
     def _forget_if_empty(self, name: str) -> None:

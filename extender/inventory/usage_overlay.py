@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from extender.inventory.card_arrays import COLUMNS_FIRST, ROWS_FIRST, Integers
-from ledger.core.model.cards import Booking
+from ledger.core.model.card_bookings import Booking
 
 ASSUMED_MAX: Final = 1_000
 """Most assumed placements at a time; beyond that, the oldest is forgotten."""

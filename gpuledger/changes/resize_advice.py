@@ -10,7 +10,7 @@ import msgspec
 
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
-from ledger.core.model import cards, events
+from ledger.core.model import card_bookings, cards, events
 from ledger.core.model.cards import Placement
 from ledger.core.model.commands import Resize
 from ledger.core.model.denials import Denial
@@ -96,7 +96,7 @@ def _leave(state: State, placed: Placement) -> None:
 
 def _fits_cards(state: State, placed: Placement, command: Resize) -> bool:
     """Return whether the resized pod would fit on its cards without other pods."""
-    booked = cards.booked(command.parts, initialised=placed.initialised)
+    booked = card_bookings.booked(command.parts, initialised=placed.initialised)
     return all(
         amount <= state.limit[line]
         for uuid, booking in booked.items()

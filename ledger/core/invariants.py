@@ -11,7 +11,7 @@ from ledger.core.decide import card_checks
 from ledger.core.evolve.envelope_charges import NOTHING, drawn_from, entry_of, terms, units
 from ledger.core.evolve.placement_events import account_of, bookings_of
 from ledger.core.evolve.quota_coverage import reached
-from ledger.core.model import accounts, cards
+from ledger.core.model import accounts, card_bookings, cards
 from ledger.core.model.accounts import AccountKind
 from ledger.core.model.amounts import plus, without_zeros
 from ledger.core.model.state import Account, Draw, Namespace, State
@@ -186,7 +186,7 @@ def _nobody_is_in_the_way(state: State) -> Iterator[str]:
         there = [one for one in card_checks.residents(state, node) if not one[2].observed]
         for (_, key, placed), (_, other, beside) in itertools.permutations(there, 2):
             shared = bookings_of(placed).keys() & bookings_of(beside).keys()
-            alone = cards.exclusive_on(placed.parts, initialised=placed.initialised)
+            alone = card_bookings.exclusive_on(placed.parts, initialised=placed.initialised)
             if shared & alone:
                 yield f"{other} is on {sorted(shared & alone)} of {node}, which {key} has alone"
             for uuid in shared:

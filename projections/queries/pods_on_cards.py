@@ -6,7 +6,8 @@ import msgspec
 
 from ledger.core.evolve.placement_events import bookings_of
 from ledger.core.model.amounts import Amounts
-from ledger.core.model.cards import Parts, Placement, Stage, exclusive_on
+from ledger.core.model.card_bookings import exclusive_on
+from ledger.core.model.cards import Parts, Placement, Stage
 from projections.queries.moments import rfc3339
 from projections.store.interval_index import forks_around
 from projections.store.readers import ProjectionView

@@ -7,7 +7,7 @@ at allowed slices and not overlap. Each check returns a denial, None when it pas
 from collections.abc import Container
 from typing import Final
 
-from ledger.core.model import cards
+from ledger.core.model import card_bookings, cards
 from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.core.model.cards import (
     Card,
@@ -201,8 +201,8 @@ def in_the_way(
     for namespace, key, placed in residents(state, name):
         if (namespace, key, placed.uid) in leaving:
             continue
-        taken = cards.booked(placed.parts, initialised=placed.initialised)
-        alone = cards.exclusive_on(placed.parts, initialised=placed.initialised)
+        taken = card_bookings.booked(placed.parts, initialised=placed.initialised)
+        alone = card_bookings.exclusive_on(placed.parts, initialised=placed.initialised)
         for uuid in wanted.uuids.keys() & taken.keys():
             where, who = f"card {uuid} of node {name}", _named(namespace, key, asking)
             if uuid in alone or uuid in wanted.exclusive:
@@ -211,7 +211,7 @@ def in_the_way(
                     f"{who} has {where} alone" if uuid in alone else f"{who} is on {where}",
                     card=uuid,
                 )
-            if _overlaps(_instances(placed, uuid), cards.instances(wanted.parts, uuid)):
+            if _overlaps(_instances(placed, uuid), card_bookings.instances(wanted.parts, uuid)):
                 return refused(
                     Reason.CARD_MIG_INFEASIBLE, f"{who} has these slices of {where}", card=uuid
                 )
@@ -224,7 +224,7 @@ def kept_alone(state: State, command: Place, wanted: PartsSummary) -> Denial | N
         uuid
         for claim in state.claims.get(command.node, ())
         if (claim.namespace, claim.key) != (command.namespace, command.key)
-        for uuid in cards.exclusive_on(claim.parts)
+        for uuid in card_bookings.exclusive_on(claim.parts)
     }
     for uuid in wanted.uuids:
         if uuid in kept:
@@ -300,11 +300,11 @@ def _is_instance(card: Card, share: Share) -> bool:
 
 
 def _instances(placed: Placement, uuid: str) -> set[tuple[int, int]]:
-    return cards.instances(placed.parts, uuid, initialised=placed.initialised)
+    return card_bookings.instances(placed.parts, uuid, initialised=placed.initialised)
 
 
 def _overlaps(there: set[tuple[int, int]], wanted: set[tuple[int, int]]) -> bool:
-    return any(cards.overlap(one, other) for one in there for other in wanted)
+    return any(card_bookings.overlap(one, other) for one in there for other in wanted)
 
 
 def _excludes(share: Share, other: Share) -> bool:
@@ -312,7 +312,7 @@ def _excludes(share: Share, other: Share) -> bool:
         return True
     if not share.profile:
         return False
-    return cards.overlap((share.start, share.size), (other.start, other.size))
+    return card_bookings.overlap((share.start, share.size), (other.start, other.size))
 
 
 def _outline(parts: Parts) -> list[tuple[object, ...]]:

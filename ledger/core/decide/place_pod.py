@@ -15,7 +15,7 @@ from ledger.core.decide.advice_text import DenialWording
 from ledger.core.decide.room_check import Short
 from ledger.core.evolve import placement_events
 from ledger.core.evolve.envelope_charges import TRUTH, Postings
-from ledger.core.model import cards, commands, events
+from ledger.core.model import card_bookings, cards, commands, events
 from ledger.core.model.accounts import AccountKind, kind
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import Placement, Stage
@@ -164,7 +164,7 @@ def _if_cards_have_room(state: State, event: events.Placed) -> Decision:
     )
     short = [
         Short(line, amount, state.used[line], amount, 0)
-        for uuid, booking in cards.booked(event.parts).items()
+        for uuid, booking in card_bookings.booked(event.parts).items()
         for line, amount in zip(state.card_lines[event.node, uuid], booking, strict=True)
         if amount > 0 and state.used[line] + amount + held.get(line, 0) > state.limit[line]
     ]

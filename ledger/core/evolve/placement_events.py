@@ -23,16 +23,8 @@ from ledger.core.evolve.envelope_charges import (
 from ledger.core.model import accounts, events
 from ledger.core.model.accounts import Line
 from ledger.core.model.amounts import Amounts, covers, largest, minus, smallest, without_zeros
-from ledger.core.model.cards import (
-    LINES,
-    Bookings,
-    Card,
-    NodeCards,
-    Placement,
-    PreemptionClaim,
-    Stage,
-    booked,
-)
+from ledger.core.model.card_bookings import Bookings, booked
+from ledger.core.model.cards import LINES, Card, NodeCards, Placement, PreemptionClaim, Stage
 from ledger.core.model.qualified_names import split_qualified
 from ledger.core.model.state import Account, Entry, Namespace, State, drop, put
 

@@ -13,7 +13,7 @@ from support.oracles.card_oracle import CardOracle
 from ledger.core import invariants, snapshot_format
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import InvariantError, evolve
-from ledger.core.model import accounts, cards, events
+from ledger.core.model import accounts, card_bookings, cards, events
 from ledger.core.model.denials import Denial
 from ledger.core.model.qualified_names import split_qualified
 from ledger.core.model.state import State
@@ -108,8 +108,8 @@ def _nothing(*_: Any, **__: Any) -> None:
     return None
 
 
-def _whole(parts: cards.Parts, *, initialised: bool = False) -> cards.Bookings:
-    return cards.booked(parts)
+def _whole(parts: cards.Parts, *, initialised: bool = False) -> card_bookings.Bookings:
+    return card_bookings.booked(parts)
 
 
 GUARDS: dict[str, tuple[str, Callable[..., Any]]] = {

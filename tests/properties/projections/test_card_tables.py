@@ -15,7 +15,7 @@ from ledger.core.decide import card_checks
 from ledger.core.evolve.placement_events import account_of, bookings_of
 from ledger.core.model import accounts
 from ledger.core.model.accounts import AccountKind
-from ledger.core.model.cards import exclusive_on
+from ledger.core.model.card_bookings import exclusive_on
 from ledger.core.model.state import State
 from ledger.log import records
 from projections.queries.card_usage import CardUsage, cards

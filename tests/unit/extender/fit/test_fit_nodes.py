@@ -12,7 +12,8 @@ from support.oracles.card_offers import Answer, OneCard, OneNode, Terms
 from extender.fit.failed_nodes import reasons_of
 from extender.fit.fit_nodes import FitQuestion, fit
 from extender.inventory.usage_overlay import Overlay
-from ledger.core.model.cards import Booking, Part, Parts, Phase, Profile, Share, booked
+from ledger.core.model.card_bookings import Booking, booked
+from ledger.core.model.cards import Part, Parts, Phase, Profile, Share
 from ledger.kube.requests.device_requests import (
     ContainerDeviceRequests,
     DeviceRequest,

@@ -7,7 +7,7 @@ from support.builders.decide_and_fold import record
 
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.usage_overlay import Overlay
-from ledger.core.model import cards, commands
+from ledger.core.model import card_bookings, cards, commands
 from ledger.core.model.cards import Card, Part, Phase, Profile, Share
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.state import State
@@ -187,7 +187,7 @@ def test_more_nodes_and_cards_than_there_is_room_for_make_room(ledger: Ledger) -
 def test_assumed_placement_ends_once_the_pod_is_placed(ledger: Ledger) -> None:
     ledger.apply(_register(_card(0)), _pod("a"))
     row, column = ledger.column("GPU-0")
-    ledger.inventory.overlay.add("a", row, {column: cards.Booking(10, 0, 1)}, until=1e9)
+    ledger.inventory.overlay.add("a", row, {column: card_bookings.Booking(10, 0, 1)}, until=1e9)
     ledger.apply(_place("a", Share("GPU-0", 10, 0)))
     assert not ledger.inventory.overlay.memory.any()
     assert ledger.used("GPU-0") == (10, 0, 1)

@@ -1,7 +1,7 @@
 """Assumed placements count once, are bounded, and expire."""
 
 from extender.inventory.usage_overlay import ASSUMED_MAX, Overlay
-from ledger.core.model.cards import Booking
+from ledger.core.model.card_bookings import Booking
 
 ONE = {2: Booking(10, 20, 1)}
 
