@@ -11,7 +11,7 @@ from native.harness.builds import NATIVE
 @pytest.mark.parametrize(
     "target",
     [
-        "objects/memory/linear.c.o",
+        "objects/memory/linear_memory.c.o",
         "stub/objects/cuda_memory/cuda_array.o",
         "stub/objects/nvml/nvml_device.o",
         "abi/forwards.o",

@@ -19,8 +19,13 @@ FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-pthread", "-fsanitize=add
 PLANTED = [
     ("environment", "core/limits/environment.c", "value > UINT64_MAX >> shift", "false"),
     ("environment", "core/limits/environment.c", "if (at == first) *good = false;", ""),
-    ("region", "core/slots.h", "high < VGPU_SLOTS_MAX ? (unsigned)high : VGPU_SLOTS_MAX", "high"),
-    ("region", "core/region.c", "state.st_size != sizeof(vgpu_region)", "state.st_size < 0"),
+    (
+        "region",
+        "core/process_slots.h",
+        "high < VGPU_SLOTS_MAX ? (unsigned)high : VGPU_SLOTS_MAX",
+        "high",
+    ),
+    ("region", "core/region_file.c", "state.st_size != sizeof(vgpu_region)", "state.st_size < 0"),
 ]
 
 PLANTED_IN_PYTHON = [

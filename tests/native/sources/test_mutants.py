@@ -54,7 +54,7 @@ def test_a_patch_that_no_longer_applies_names_the_lines(tmp_path: Path) -> None:
     done = apply(patch, tmp_path / "src")
     assert done.returncode != 0
     assert "stale.patch no longer applies" in done.stderr
-    assert "core/reserve.c has these lines 0 times, not once" in done.stderr
+    assert "core/memory_limit.c has these lines 0 times, not once" in done.stderr
     assert "uint64_t bytes =" in done.stderr
 
 

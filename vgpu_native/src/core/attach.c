@@ -7,12 +7,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/devices.h"
+#include "core/device_entries.h"
 #include "core/limits/environment.h"
 #include "core/limits/limits_page.h"
-#include "core/process.h"
-#include "core/region.h"
-#include "core/slots.h"
+#include "core/process_state.h"
+#include "core/region_file.h"
+#include "core/process_slots.h"
 #include "util/assert.h"
 #include "util/futex.h"
 #include "vgpu.h"

@@ -2,8 +2,8 @@
  * each with the legacy null stream and with the thread's own; and the pools that they take from. */
 #include "intercept/device_lookup.h"
 #include "intercept/hook.h"
-#include "memory/charge.h"
-#include "memory/pools.h"
+#include "memory/allocation_charge.h"
+#include "memory/memory_pools.h"
 #include "util/cancellation.h"
 
 /* The device of a context, which may not be the current one. */

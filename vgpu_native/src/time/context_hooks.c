@@ -4,10 +4,10 @@
  * is not charged here: the node's agent measures it and adds it to the overhead. */
 #include "intercept/current_context.h"
 #include "intercept/hook.h"
-#include "memory/charge.h"
-#include "memory/graphs.h"
-#include "memory/pools.h"
-#include "time/meter.h"
+#include "memory/allocation_charge.h"
+#include "memory/graph_memory.h"
+#include "memory/memory_pools.h"
+#include "time/launch_meter.h"
 #include "util/cancellation.h"
 #include "util/fork_handlers.h"
 

@@ -1,7 +1,7 @@
 /* Hooks of launches. Each first reads whether any limit of time is set. */
 #include "intercept/hook.h"
-#include "memory/graphs.h"
-#include "time/pace.h"
+#include "memory/graph_memory.h"
+#include "time/launch_pacing.h"
 
 /* Launches of the same code on grids of about the same size have the same cost. */
 static uint64_t kind_of(CUfunction function, uint64_t blocks) {

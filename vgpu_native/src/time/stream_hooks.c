@@ -1,9 +1,9 @@
 /* Hooks of streams. After a synchronisation pools may have given memory back to the card, and a destroyed
  * stream is no longer used to measure launches in others. */
 #include "intercept/hook.h"
-#include "memory/graphs.h"
-#include "memory/pools.h"
-#include "time/meter.h"
+#include "memory/graph_memory.h"
+#include "memory/memory_pools.h"
+#include "time/launch_meter.h"
 
 static CUresult after_wait(CUresult result) {
   if ((vgpu_pools_exist() || vgpu_graphs_have_memory()) && vgpu_enter()) {

@@ -3,8 +3,8 @@
  *
  * A worker holds memory from after the grant until before the release, like a driver's allocation. */
 #include "common.h"
-#include "core/region.h"
-#include "core/slots.h"
+#include "core/region_file.h"
+#include "core/process_slots.h"
 
 enum { WORKERS = 64, BLOCKS = 16 };
 

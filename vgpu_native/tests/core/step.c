@@ -6,7 +6,7 @@
 #include <sys/ptrace.h>
 
 #include "common.h"
-#include "core/slots.h"
+#include "core/process_slots.h"
 
 enum { MOST = 100000 };
 

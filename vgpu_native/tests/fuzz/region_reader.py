@@ -1,6 +1,6 @@
 """Regions as the agent reads them: any content is a region or a BadRegion, at any moment.
 
-Inputs are the changes of `region.c`, made to a region with some processes; now and then a thread
+Inputs are the changes of `fuzz/region.c`, made to a region with some processes; now and then a thread
 goes on changing and cutting the file while it is read.
 """
 

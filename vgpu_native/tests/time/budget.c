@@ -5,7 +5,7 @@
  *
  * The processes are killed at random places. Each counts its charges after them, so that at most one charge
  * per killed process is missing from the counts. */
-#include "time/budget.h"
+#include "time/time_budget.h"
 
 #include <sched.h>
 #include <signal.h>

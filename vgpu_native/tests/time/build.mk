@@ -13,7 +13,7 @@ TIME_NEEDS := $(wildcard tests/time/*.c src/time/*.c) $(INCLUDES)
 $(TIME)/%/budget: $(TIME_NEEDS) $$(call ready_of,$$*)
 	mkdir -p $(@D)
 	$(CC) -iquote $(call sources_of,$*) $(CPPFLAGS) $(CFLAGS) tests/time/budget.c \
-		$(call sources_of,$*)/time/budget.c $(call sources_of,$*)/util/assert.c -o $@
+		$(call sources_of,$*)/time/time_budget.c $(call sources_of,$*)/util/assert.c -o $@
 
 $(TIME)/%/kernel_costs: $(TIME_NEEDS) $$(call ready_of,$$*)
 	mkdir -p $(@D)

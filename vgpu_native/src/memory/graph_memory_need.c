@@ -1,6 +1,6 @@
 /* The memory that a graph needs: the allocations of its nodes, and of the graphs in it. Memory that the
  * graph frees again may be used twice, so this is the most that it can take. */
-#include "memory/graph_need.h"
+#include "memory/graph_memory_need.h"
 
 #include <stdlib.h>
 

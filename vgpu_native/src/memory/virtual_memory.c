@@ -5,7 +5,7 @@
  * the process that created it. Handles of the host's memory are not stored here. */
 #include "intercept/device_lookup.h"
 #include "intercept/hook.h"
-#include "memory/charge.h"
+#include "memory/allocation_charge.h"
 
 #define BATCH 32
 #define STEP (2ULL << 20) /* the smallest granularity of a device's memory */

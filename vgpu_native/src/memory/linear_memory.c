@@ -4,8 +4,8 @@
  * card has no room is allocated as managed memory, which the driver keeps partly in the host. It is
  * charged like all other memory. */
 #include "intercept/hook.h"
-#include "memory/charge.h"
-#include "memory/pools.h"
+#include "memory/allocation_charge.h"
+#include "memory/memory_pools.h"
 #include "util/arithmetic.h"
 
 /* The driver's smallest step. It rounds up further only for blocks of many allocations. */

@@ -1,10 +1,10 @@
-#include "memory/charge.h"
+#include "memory/allocation_charge.h"
 
 #include <errno.h>
 #include <time.h>
 
 #include "intercept/current_context.h"
-#include "memory/pools.h"
+#include "memory/memory_pools.h"
 #include "util/assert.h"
 #include "util/cancellation.h"
 

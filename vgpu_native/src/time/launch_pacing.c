@@ -4,16 +4,16 @@
  *
  * Most launches are paid for with an earlier one of their kind, up to half a millisecond together, and
  * only decrement a counter. After a millisecond of a kind, or of a device, one launch is measured. */
-#include "time/pace.h"
+#include "time/launch_pacing.h"
 
 #include <errno.h>
 #include <time.h>
 
 #include "core/limits/limits_page.h"
-#include "core/process.h"
+#include "core/process_state.h"
 #include "intercept/current_context.h"
 #include "intercept/hook.h"
-#include "time/budget.h"
+#include "time/time_budget.h"
 #include "util/assert.h"
 #include "util/cancellation.h"
 

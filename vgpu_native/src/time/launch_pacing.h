@@ -1,7 +1,7 @@
 /* Pacing of launches: each is charged its estimated cost, and waits while the budget is used up. */
 #pragma once
 
-#include "time/meter.h"
+#include "time/launch_meter.h"
 
 struct vgpu_launch {
   struct vgpu_stream stream;

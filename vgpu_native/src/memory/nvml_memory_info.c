@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "intercept/hook.h"
-#include "memory/mem_info.h"
+#include "memory/memory_info.h"
 
 /* Parse the 16 bytes of `GPU-00000000-0000-0000-0000-000000000000`. False: the text is not a uuid. */
 static bool parse_uuid(const char *text, unsigned char uuid[16]) {

@@ -7,10 +7,10 @@
  * repair after a kill: published bytes count while their process lives. */
 #include <sched.h>
 
-#include "core/contention_gate.h"
-#include "core/devices.h"
-#include "core/process.h"
-#include "core/slots.h"
+#include "core/near_limit_gate.h"
+#include "core/device_entries.h"
+#include "core/process_state.h"
+#include "core/process_slots.h"
 #include "util/arithmetic.h"
 #include "util/assert.h"
 #include "vgpu.h"

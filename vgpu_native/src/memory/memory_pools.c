@@ -1,4 +1,4 @@
-#include "memory/pools.h"
+#include "memory/memory_pools.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * word. glibc's robust mutexes work the same way, but have pointers in memory that every process of the
  * container can write. Unlike a pid, the word stays correct when a number is used again, across pid
  * namespaces, for a stopped process, and for a child that outlives its parent. */
-#include "core/slots.h"
+#include "core/process_slots.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,12 +1,12 @@
 /* Devices and their entries in the region. A device has different ordinals in different processes, but
  * one uuid: its entry is the first place that holds the uuid, or that is still empty. */
-#include "core/devices.h"
+#include "core/device_entries.h"
 
 #include <sched.h>
 #include <string.h>
 
 #include "core/limits/environment.h"
-#include "core/process.h"
+#include "core/process_state.h"
 #include "util/assert.h"
 #include "util/lock_order.h"
 #include "vgpu.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "layout.h"
-#include "time/samples.h"
+#include "time/launch_samples.h"
 
 /* The work of this process on one device. */
 struct vgpu_work {

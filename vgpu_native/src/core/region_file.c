@@ -1,7 +1,7 @@
 /* The file of the region. A reader sees a complete file or none, because it is written under another
  * name and then linked. A region of an earlier boot is replaced, because no kernel marked its dead
  * owners. */
-#include "core/region.h"
+#include "core/region_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

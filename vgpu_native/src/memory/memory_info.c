@@ -1,10 +1,10 @@
 /* The driver's memory information, reduced to the container's share. */
-#include "memory/mem_info.h"
+#include "memory/memory_info.h"
 
 #include "intercept/device_lookup.h"
 #include "intercept/hook.h"
-#include "memory/graphs.h"
-#include "memory/pools.h"
+#include "memory/graph_memory.h"
+#include "memory/memory_pools.h"
 
 struct vgpu_memory_view vgpu_memory_view(int entry, uint64_t free, uint64_t total) {
   struct vgpu_memory_view view = {free, total};

@@ -1,11 +1,11 @@
 /* The state of a sample decides its owner: the launching thread while it is TAKEN, the reader while it is
  * WAITING. Its events are kept for the next measurement in the same context. */
-#include "time/samples.h"
+#include "time/launch_samples.h"
 
 #include <pthread.h>
 #include <string.h>
 
-#include "time/budget.h"
+#include "time/time_budget.h"
 #include "util/assert.h"
 #include "util/lock_order.h"
 

@@ -1,4 +1,4 @@
-#include "core/contention_gate.h"
+#include "core/near_limit_gate.h"
 
 #include <errno.h>
 #include <sched.h>

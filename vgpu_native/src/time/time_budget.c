@@ -1,6 +1,6 @@
 /* A budget is one word: the time up to which the share is used. It needs no refill. Every change is one
  * atomic operation, so that neither a race nor a killed process can corrupt it. */
-#include "time/budget.h"
+#include "time/time_budget.h"
 
 #include <time.h>
 

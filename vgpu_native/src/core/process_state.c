@@ -1,3 +1,3 @@
-#include "core/process.h"
+#include "core/process_state.h"
 
 struct vgpu_process vgpu_process;

@@ -1,6 +1,6 @@
 /* A thread reads the samples that have ended, and corrects the charges of the launches that they stand
  * for. It is started with the first sample, and sleeps while there is none. */
-#include "time/meter.h"
+#include "time/launch_meter.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "intercept/hook.h"
-#include "time/budget.h"
+#include "time/time_budget.h"
 #include "util/assert.h"
 #include "util/futex.h"
 

@@ -1,10 +1,10 @@
-#include "memory/graphs.h"
+#include "memory/graph_memory.h"
 
 #include <stdlib.h>
 
 #include "intercept/hook.h"
-#include "memory/graph_need.h"
-#include "memory/pools.h"
+#include "memory/graph_memory_need.h"
+#include "memory/memory_pools.h"
 #include "util/assert.h"
 #include "util/cancellation.h"
 #include "util/fork_handlers.h"
