@@ -81,7 +81,7 @@ class AgentApp:
         self._health.add("ledger", lambda: (not follower.trouble, follower.trouble))
         self._health.add("cards", lambda: (not inventory.trouble, inventory.trouble))
         self._health.add("limits", lambda: (True, "; ".join(limiter.troubles.values())))
-        self._health.add("health", lambda: (True, _told(inventory.ill)))
+        self._health.add("health", lambda: (True, _health_text(inventory.health.unhealthy)))
         if plugin is not None:
             self._registry.register(_RequestCollector(plugin))
             self._health.add("kubelet", lambda: (plugin.registered, _unregistered(plugin)))
@@ -164,8 +164,8 @@ def _plain(view: NodeView) -> dict[str, object]:
     return msgspec.structs.asdict(view) | {"cards": cards}
 
 
-def _told(ill: dict[str, str]) -> str:
-    return "; ".join(f"card {uuid}: {why}" for uuid, why in ill.items())
+def _health_text(unhealthy: dict[str, str]) -> str:
+    return "; ".join(f"card {uuid}: {why}" for uuid, why in unhealthy.items())
 
 
 def _unregistered(plugin: DevicePluginServer) -> str:

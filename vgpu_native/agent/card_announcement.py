@@ -1,4 +1,4 @@
-"""Cards of the node as the ledger and the annotations of the Node describe them. Pure.
+"""Card announcement: the node's cards, as the ledger and the annotations of the Node have them.
 
 A card is announced with the memory it has. Overcommitment is a percentage beside it, which the
 ledger applies, so that overcommitted memory is never taken for existing memory.
@@ -34,8 +34,10 @@ class CardOffer(msgspec.Struct, frozen=True):
     cores_scaling: int = WHOLE
 
 
-def cards_of(gpus: Iterable[Gpu], offer: CardOffer, ill: Mapping[str, str]) -> tuple[Card, ...]:
-    """Return the cards that can be shared; those in `ill` are not healthy.
+def cards_of(
+    gpus: Iterable[Gpu], offer: CardOffer, unhealthy: Mapping[str, str]
+) -> tuple[Card, ...]:
+    """Return the cards that can be shared; those in `unhealthy` are not healthy.
 
     A card in MIG mode is left out, because the agent makes no instances.
     """
@@ -49,7 +51,7 @@ def cards_of(gpus: Iterable[Gpu], offer: CardOffer, ill: Mapping[str, str]) -> t
             slots=offer.slots,
             numa=one.numa,
             mode=MODE,
-            healthy=one.uuid not in ill,
+            healthy=one.uuid not in unhealthy,
         )
         for one in sorted(gpus, key=lambda gpu: (gpu.index, gpu.uuid))
         if not one.cut

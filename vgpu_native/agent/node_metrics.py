@@ -120,7 +120,7 @@ class AgentCollector(Collector):
             "Errors of cards that the driver told since the start, by number.",
             labels=("node", "device_uuid", "xid"),
         )
-        for (uuid, number), count in list(self._inventory.xids.items())[:LIMIT]:
+        for (uuid, number), count in list(self._inventory.health.xids.items())[:LIMIT]:
             family.add_metric((self._node, uuid, str(number)), count)
         return family
 

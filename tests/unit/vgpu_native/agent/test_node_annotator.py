@@ -162,19 +162,19 @@ async def test_an_ill_card_is_announced_within_a_moment(
     assert [card.healthy for card in found.cards] == [True, False]
 
 
-async def test_errors_of_programs_make_no_card_ill(inventory: CardInventory) -> None:
+async def test_errors_of_programs_leave_cards_healthy(inventory: CardInventory) -> None:
     await inventory.look()
     before = inventory.changes.version
     for number in (13, 31, 43, 45, 68, 109):
-        inventory.hear(Xid("GPU-0", number))
-    assert (inventory.ill, inventory.changes.version) == ({}, before)
-    assert inventory.xids["GPU-0", 31] == 1
+        inventory.record_xid(Xid("GPU-0", number))
+    assert (inventory.health.unhealthy, inventory.changes.version) == ({}, before)
+    assert inventory.health.xids["GPU-0", 31] == 1
 
 
 async def test_an_error_of_no_known_card_is_one_of_all(inventory: CardInventory) -> None:
     await inventory.look()
-    inventory.hear(Xid("", 48))
-    assert set(inventory.ill) == {"GPU-0", "GPU-1"}
+    inventory.record_xid(Xid("", 48))
+    assert set(inventory.health.unhealthy) == {"GPU-0", "GPU-1"}
 
 
 async def test_a_card_that_is_silent_is_ill_until_it_answers_and_one_that_failed_for_good(
@@ -182,15 +182,17 @@ async def test_a_card_that_is_silent_is_ill_until_it_answers_and_one_that_failed
 ) -> None:
     await inventory.look()
     nvml.failing_cards = {"GPU-0": "GPU is lost"}
-    inventory.hear(Xid("GPU-1", 79))
+    inventory.record_xid(Xid("GPU-1", 79))
     await inventory.look()
-    assert inventory.ill == {"GPU-0": "GPU is lost", "GPU-1": "XID 79"}
+    assert inventory.health.unhealthy == {"GPU-0": "GPU is lost", "GPU-1": "XID 79"}
     nvml.failing_cards = {}
     await inventory.look()
-    assert inventory.ill == {"GPU-1": "XID 79"}
+    assert inventory.health.unhealthy == {"GPU-1": "XID 79"}
 
 
-async def test_a_card_that_is_gone_is_kept_as_ill(inventory: CardInventory, nvml: FakeNvml) -> None:
+async def test_card_that_nvml_lists_no_more_stays_unhealthy(
+    inventory: CardInventory, nvml: FakeNvml
+) -> None:
     await inventory.look()
     nvml.listed = (gpu(0),)
     await inventory.look()
@@ -220,12 +222,12 @@ async def test_a_driver_that_hangs_is_not_waited_for(nvml: FakeNvml) -> None:
         await inventory.look()
         await inventory.look()
     assert "not answered for long" in inventory.trouble
-    assert set(inventory.ill) == {"GPU-0", "GPU-1"}
+    assert set(inventory.health.unhealthy) == {"GPU-0", "GPU-1"}
     held.set()
     nvml.gpus = original
     await until(lambda: driver._pending is None or driver._pending.done())
     await inventory.look()
-    assert not inventory.ill
+    assert not inventory.health.unhealthy
     driver.close()
 
 
