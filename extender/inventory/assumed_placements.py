@@ -4,23 +4,18 @@ Between the moment a pod is scored and the moment the ledger has placed it, its 
 extender that scored it assumes where it goes and publishes that to the other extenders, so that
 they do not send their pods to the same cards. Assumed placements only steer filter and prioritize:
 the ledger decides without them.
-
-Any client that may publish on the subject can write anything there, and an extender of another
-version may write something else. A hint that is not an assumed placement is refused as a whole.
 """
 
 import math
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-import structlog
-
+from extender.inventory import assumption_messages
+from extender.inventory.assumption_messages import Assumption, AssumptionReader
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.scheduler_api.extender_ports import Publish
 from extender.scheduler_api.scheduling_request import SchedulingRequest
-from ledger.core.model.amounts import AMOUNT_MAX
-from ledger.core.model.card_bookings import Booking, booked, exclusive_on
+from ledger.core.model.card_bookings import booked, exclusive_on
 from ledger.core.model.cards import Parts
 from ledger.runtime.counter_protocol import Count, uncounted
 
@@ -37,37 +32,6 @@ PLACING_SECONDS: Final = 30.0
 CONTESTED_SECONDS: Final = 2.0
 """How long after another extender placed a pod, or was about to, more of that is expected."""
 
-WARNING_SECONDS: Final = 30.0
-"""Shortest time between two warnings about refused hints."""
-
-_log: Final = structlog.get_logger("extender")
-
-
-class Assumption(msgspec.Struct, frozen=True, array_like=True):
-    """A pod, by its names in the ledger, and its probable bookings on the cards of a node.
-
-    `alone` are the cards that it wants for itself. This is also the form in which extenders publish
-    assumed placements.
-    """
-
-    cluster: str
-    namespace: str
-    key: str
-    uid: str
-    node: str
-    bookings: dict[str, Booking]
-    alone: list[str]
-
-    def __post_init__(self) -> None:
-        """Refuse amounts that no card can have. Raises ValueError."""
-        for uuid, booking in self.bookings.items():
-            if not all(0 <= amount <= AMOUNT_MAX for amount in booking):
-                raise ValueError(f"{tuple(booking)} of card {uuid}")
-
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Assumption)
-
 
 class AssumedPlacements:
     """The assumed placements of the pods of one inventory, kept in its overlay."""
@@ -82,10 +46,10 @@ class AssumedPlacements:
     ) -> None:
         """`publish` sends to the other extenders; `clock` is the time of the loop in seconds."""
         self._inventory, self._clock = inventory, clock
-        self._publish, self._count = publish, count
+        self._publish = publish
+        self._reader = AssumptionReader(clock=clock, count=count)
         self._surprises = inventory.surprises
         self._contested_until = -math.inf
-        self._refused, self._silent_until = 0, -math.inf
 
     def assume(self, request: SchedulingRequest, node: str, parts: Parts, seconds: float) -> None:
         """Assume for so long that a pod is on its way to these cards, and publish that."""
@@ -99,20 +63,16 @@ class AssumedPlacements:
             sorted(exclusive_on(parts)),
         )
         if self._lay_over(assumption, seconds) and self._publish is not None:
-            self._publish(_encoder.encode(assumption))
+            self._publish(assumption_messages.encode(assumption))
 
     def forget(self, request: SchedulingRequest) -> None:
         """Assume nothing about a pod any more; other extenders forget it at its deadline."""
         self._inventory.overlay.drop(request.uid)
 
-    def receive(self, hint: bytes) -> None:
-        """Take over an assumed placement of another extender, unless it is over or impossible."""
-        try:
-            assumption = _decoder.decode(hint)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self._refuse(error)
-            return
-        if assumption.cluster != self._inventory.cluster:
+    def receive(self, message: bytes) -> None:
+        """Take over an assumed placement of another extender, unless it is over or invalid."""
+        assumption = self._reader.read(message)
+        if assumption is None or assumption.cluster != self._inventory.cluster:
             return
         self._contested_until = self._clock() + CONTESTED_SECONDS
         if not self._inventory.has_placed(assumption.namespace, assumption.key, assumption.uid):
@@ -124,14 +84,6 @@ class AssumedPlacements:
             self._surprises = self._inventory.surprises
             self._contested_until = self._clock() + CONTESTED_SECONDS
         return self._clock() < self._contested_until
-
-    def _refuse(self, why: Exception) -> None:
-        """Count a refused hint, and log the number of them from time to time."""
-        self._refused += 1
-        self._count("hints_refused_total")
-        if self._clock() >= self._silent_until:
-            self._silent_until = self._clock() + WARNING_SECONDS
-            _log.warning("hint_refused", refused=self._refused, reason=str(why))
 
     def _lay_over(self, assumption: Assumption, seconds: float) -> bool:
         """Add an assumed placement to the overlay; return whether its node is known."""

@@ -21,8 +21,8 @@ from extender.fit.inventory_fit import FitPreferences
 from extender.inventory.assumed_placements import (
     ASSUMED_SECONDS,
     CONTESTED_SECONDS,
-    WARNING_SECONDS,
 )
+from extender.inventory.assumption_messages import WARNING_SECONDS
 from extender.scheduler_api.extender_wire import ExtenderArgs
 from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model.amounts import AMOUNT_MAX
