@@ -18,8 +18,8 @@ from extender.fit.inventory_fit import FitPreferences, InventoryFit, QuotaHeadro
 from extender.inventory.assumed_placements import AssumedPlacements
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.inventory_loading import until_loaded
-from extender.preemption.preemption_queue import Preemptor
-from extender.preemption.victim_eviction import PreemptionExecutor
+from extender.preemption.preemption_queue import PreemptionQueue
+from extender.preemption.victim_eviction import VictimEvictor
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_api.extender_wire import BindingArgs, BindingResult, ExtenderUnavailable
 from extender.scheduler_api.scheduling_request import SchedulingRequests
@@ -147,10 +147,10 @@ class Extender:
             now=now,
         )
 
-    def _make_preemptor(self) -> Preemptor | None:
+    def _make_preemptor(self) -> PreemptionQueue | None:
         if self._ports.evicting is None or self._recorder is None:
             return None
-        executor = PreemptionExecutor(
+        executor = VictimEvictor(
             self._ports,
             self._ports.evicting,
             fit=self._fit,
@@ -158,4 +158,4 @@ class Extender:
             signal=self._signal,
             clock=self._clock,
         )
-        return Preemptor(executor, clock=self._clock, count=self._ports.count)
+        return PreemptionQueue(executor, clock=self._clock, count=self._ports.count)

@@ -17,10 +17,10 @@ from extender.fit import card_filters
 from extender.fit.fit_nodes import FitResult, chosen_parts, fit
 from extender.fit.fit_question import FitQuestion
 from extender.fit.inventory_fit import FitPreferences
-from extender.inventory.card_arrays import Arrays
+from extender.inventory.card_arrays import CardArrays
 from extender.inventory.card_rows import slices_of
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model.card_bookings import Booking, booked, exclusive_on
@@ -102,8 +102,8 @@ class Replay:
     def __init__(self, fleet: Fleet, *, begin: int, end: int) -> None:
         """Start with empty cards. Raises ValueError with the name of an invalid node."""
         inventory = _inventory(fleet)
-        self.arrays: Arrays = inventory.arrays
-        self.nothing = Overlay(self.arrays.rows, self.arrays.columns)
+        self.arrays: CardArrays = inventory.arrays
+        self.nothing = UsageOverlay(self.arrays.rows, self.arrays.columns)
         self.names = sorted(inventory.rows)
         self.row_of = inventory.rows
         self.rows = np.array([inventory.rows[name] for name in self.names], np.int64)
@@ -261,6 +261,6 @@ def _inventory(fleet: Fleet) -> ClusterInventory:
             raise ValueError(f"node {name}: {decision.message}")
         for event in decision:
             evolve(state, event, 0)
-    inventory = ClusterInventory(_CLUSTER, Overlay())
+    inventory = ClusterInventory(_CLUSTER, UsageOverlay())
     inventory.load(state)
     return inventory

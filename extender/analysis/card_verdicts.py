@@ -7,7 +7,7 @@ import msgspec
 
 from extender.fit import card_filters
 from extender.fit.fit_nodes import FitResult
-from extender.inventory.card_arrays import Arrays
+from extender.inventory.card_arrays import CardArrays
 from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Reason
 from ledger.kube.requests.device_requests import PodDeviceRequest
@@ -38,7 +38,7 @@ class CardVerdict(msgspec.Struct, frozen=True):
 
 
 def verdicts(
-    fits: FitResult, place: int, arrays: Arrays, request: PodDeviceRequest, parts: Parts
+    fits: FitResult, place: int, arrays: CardArrays, request: PodDeviceRequest, parts: Parts
 ) -> list[CardVerdict]:
     """Return the verdicts about the cards of the node at a place of the question's rows."""
     row = int(fits.rows[place])
@@ -53,7 +53,7 @@ def verdicts(
 def _verdict(
     fits: FitResult,
     place: int,
-    arrays: Arrays,
+    arrays: CardArrays,
     column: int,
     request: PodDeviceRequest,
     chosen: set[str],

@@ -5,7 +5,7 @@ from typing import Protocol, Self
 import msgspec
 import numpy as np
 
-from extender.inventory.card_arrays import Arrays, Booleans, Integers, Slices
+from extender.inventory.card_arrays import Booleans, CardArrays, Integers, Slices
 from ledger.core.model.cards import MIG
 
 Window = slice | Integers
@@ -13,7 +13,7 @@ Window = slice | Integers
 
 
 class OverlayArrays(Protocol):
-    """The use that the overlay adds, in the shape of the arrays; see `Arrays` for the units."""
+    """The use that the overlay adds, in the shape of the arrays; see `CardArrays` for the units."""
 
     memory: Integers
     cores: Integers
@@ -27,7 +27,7 @@ class CardWindow:
     `shape` is rows and columns; `registered` marks the rows with any card.
     """
 
-    def __init__(self, arrays: Arrays, window: Window) -> None:
+    def __init__(self, arrays: CardArrays, window: Window) -> None:
         """Look at these rows of the arrays."""
         self.arrays = arrays
         self.window = window
@@ -69,7 +69,7 @@ class CardLoads(msgspec.Struct):
     slices: Slices
 
     @classmethod
-    def of(cls, arrays: Arrays, overlay: OverlayArrays, window: Window) -> Self:
+    def of(cls, arrays: CardArrays, overlay: OverlayArrays, window: Window) -> Self:
         """Return the acknowledged use of each card, plus the use that the overlay adds."""
         return cls(
             arrays.used_memory[window] + overlay.memory[window],

@@ -7,7 +7,7 @@ import numpy as np
 
 from extender.fit.fit_nodes import chosen_parts
 from extender.fit.inventory_fit import InventoryFit
-from extender.inventory.card_arrays import Arrays
+from extender.inventory.card_arrays import CardArrays
 from extender.inventory.card_rows import ALL_SLICES, slices_of
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.evolve.placement_events import bookings_of
@@ -36,7 +36,7 @@ def cards_after(
 
 
 @contextmanager
-def _left(arrays: Arrays, row: int, leaving: Collection[Placement]) -> Iterator[None]:
+def _left(arrays: CardArrays, row: int, leaving: Collection[Placement]) -> Iterator[None]:
     """Let placements have left a row, within the block."""
     touched = [arrays.used_memory, arrays.used_cores, arrays.used_slots, arrays.alone]
     before = [one[row].copy() for one in touched]

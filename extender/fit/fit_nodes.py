@@ -18,7 +18,7 @@ from extender.fit.card_filters import Codes
 from extender.fit.card_window import CardLoads, CardWindow, OverlayArrays, Window
 from extender.fit.fit_question import NO_BOUND, UNUSED_ONLY, FitQuestion
 from extender.fit.node_score_expression import Floats
-from extender.inventory.card_arrays import Arrays, Booleans, Integers
+from extender.inventory.card_arrays import Booleans, CardArrays, Integers
 from ledger.core.model.cards import Part, Parts, Phase, Share
 from ledger.kube.requests.device_requests import PodDeviceRequest
 
@@ -68,7 +68,7 @@ class _Walk(msgspec.Struct):
     peak: CardLoads
 
 
-def fit(arrays: Arrays, overlay: OverlayArrays, question: FitQuestion) -> FitResult:
+def fit(arrays: CardArrays, overlay: OverlayArrays, question: FitQuestion) -> FitResult:
     """Answer a question about cards by their use plus the use in the overlay."""
     window, at = _window_of_rows(question.rows)
     answers = [_answer(arrays, overlay, question, part) for part in _blocks_of_window(window)]
@@ -93,7 +93,9 @@ def priorities(fits: FitResult) -> Integers:
     return card_and_node_scores.scaled(fits.score, fits.feasible)
 
 
-def chosen_parts(fits: FitResult, place: int, arrays: Arrays, request: PodDeviceRequest) -> Parts:
+def chosen_parts(
+    fits: FitResult, place: int, arrays: CardArrays, request: PodDeviceRequest
+) -> Parts:
     """Return the chosen cards of the feasible node at an index of the question's rows."""
     row = int(fits.rows[place])
     shares: list[list[Share]] = [[] for _ in request.wishes]
@@ -127,7 +129,7 @@ def _blocks_of_window(window: Window) -> list[Window]:
     return [slice(at, min(at + BLOCK_ROWS, window.stop)) for at in starts]
 
 
-def _share(step: ChoiceStep, place: int, arrays: Arrays, row: int) -> Share:
+def _share(step: ChoiceStep, place: int, arrays: CardArrays, row: int) -> Share:
     column, memory = int(step.columns[place]), int(step.memory[place])
     cores, uuid = int(step.cores[place]), arrays.uuids[row][column]
     number = int(step.instance[place])
@@ -139,7 +141,7 @@ def _share(step: ChoiceStep, place: int, arrays: Arrays, row: int) -> Share:
 
 
 def _answer(
-    arrays: Arrays, overlay: OverlayArrays, question: FitQuestion, window: Window
+    arrays: CardArrays, overlay: OverlayArrays, question: FitQuestion, window: Window
 ) -> _Answer:
     """Answer about the rows of a window, in its order."""
     cards = CardWindow(arrays, window)
@@ -187,7 +189,7 @@ def _nothing(step: ChoiceStep, rows: int) -> ChoiceStep:
     return step._replace(columns=none, memory=none, cores=none, instance=none)
 
 
-def _fits_alone(arrays: Arrays, question: FitQuestion, rows: Integers) -> Booleans:
+def _fits_alone(arrays: CardArrays, question: FitQuestion, rows: Integers) -> Booleans:
     """Return on which of these nodes the pod would fit if it were alone there.
 
     Its cards do not matter, so no card is preferred.

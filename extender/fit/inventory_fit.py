@@ -17,7 +17,7 @@ from extender.fit.node_score_expression import NodeScore
 from extender.inventory.card_arrays import Booleans, Integers
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.simulated_nodes import simulated_inventory
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from extender.scheduler_api.extender_wire import NodeMeta
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.core.decide.object_headroom import most
@@ -184,7 +184,7 @@ class InventoryFit:
         question, arrays = self.question(request, np.array([row], np.int64)), self.inventory.arrays
         fits = self._answered(request, question)
         if not fits.feasible[0]:
-            fits = fit(arrays, Overlay(arrays.rows, arrays.columns), question)
+            fits = fit(arrays, UsageOverlay(arrays.rows, arrays.columns), question)
         if not fits.feasible[0]:
             return reason_of(fits, 0)
         parts = chosen_parts(fits, 0, arrays, request.devices)

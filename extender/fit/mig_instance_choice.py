@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 
 from extender.fit.card_window import CardLoads, CardWindow, rows_with_any
-from extender.inventory.card_arrays import Arrays, Integers, Slices
+from extender.inventory.card_arrays import CardArrays, Integers, Slices
 from extender.inventory.card_rows import SLICES_MAX
 from ledger.core.model.cards import Profile
 from ledger.kube.requests.device_requests import DeviceRequest
@@ -61,7 +61,7 @@ def _place_of(placement: tuple[int, int]) -> int:
     return -start if size == 1 else start
 
 
-def instance_of_card(arrays: Arrays, row: int, column: int, number: int) -> Instance:
+def instance_of_card(arrays: CardArrays, row: int, column: int, number: int) -> Instance:
     """Return an instance of a card by its number, which is not `NONE`."""
     return _of_number(arrays, int(arrays.table[row, column]))[number]
 
@@ -82,7 +82,7 @@ def choose_instances(
     return found
 
 
-def _of_number(arrays: Arrays, table: int) -> tuple[Instance, ...]:
+def _of_number(arrays: CardArrays, table: int) -> tuple[Instance, ...]:
     return instances_of(cast("tuple[Profile, ...]", arrays.tables[table]))
 
 

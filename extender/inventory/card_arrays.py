@@ -34,7 +34,7 @@ INTEGERS: Final = (
 BOOLEANS: Final = ("present", "usable", "cordoned")
 
 
-class Arrays:
+class CardArrays:
     """Every array has the shape `(rows, columns)`.
 
     `memory` and `used_memory` are MiB, `cores` and `used_cores` percent, `slots` and `used_slots`

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from extender.inventory.card_arrays import BOOLEANS, INTEGERS, Arrays
+from extender.inventory.card_arrays import BOOLEANS, INTEGERS, CardArrays
 from ledger.core.model import card_bookings, cards
 from ledger.core.model.cards import Card, Phase, Placement
 
@@ -41,7 +41,7 @@ def in_order(announced: Iterable[tuple[Card, tuple[int, int, int]]]) -> list[Car
 
 
 def write(
-    arrays: Arrays, row: int, columns: list[CardColumn], used: Mapping[str, tuple[int, ...]]
+    arrays: CardArrays, row: int, columns: list[CardColumn], used: Mapping[str, tuple[int, ...]]
 ) -> None:
     """Write the cards of an empty row, and the use of each by uuid."""
     arrays.uuids[row][: len(columns)] = [column.uuid for column in columns]
@@ -54,7 +54,7 @@ def write(
     _write_cards(arrays, row, [column.card for column in columns if column.card is not None])
 
 
-def clear(arrays: Arrays, row: int) -> None:
+def clear(arrays: CardArrays, row: int) -> None:
     """Empty a row."""
     for name in (*INTEGERS, *BOOLEANS, "slices"):
         getattr(arrays, name)[row] = 0
@@ -64,7 +64,7 @@ def clear(arrays: Arrays, row: int) -> None:
     arrays.scores.pop(row, None)
 
 
-def write_scores(arrays: Arrays, row: int, pairs: PairScores) -> None:
+def write_scores(arrays: CardArrays, row: int, pairs: PairScores) -> None:
     """Write the link scores of a row, none if they are unknown."""
     arrays.scores.pop(row, None)
     if not pairs:
@@ -98,7 +98,7 @@ def lies_anywhere(placed: Placement, uuid: str) -> bool:
     )
 
 
-def _write_cards(arrays: Arrays, row: int, found: list[Card]) -> None:
+def _write_cards(arrays: CardArrays, row: int, found: list[Card]) -> None:
     """Write cards into the first columns of a row, one array at a time."""
     width = len(found)
     arrays.memory[row, :width] = [card.memory for card in found]

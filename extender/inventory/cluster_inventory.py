@@ -12,10 +12,10 @@ import structlog
 from msgspec import structs
 
 from extender.inventory import card_rows
-from extender.inventory.card_arrays import Arrays
+from extender.inventory.card_arrays import CardArrays
 from extender.inventory.card_rows import CardColumn, PairScores
 from extender.inventory.claim_bookings import claimed_bookings
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from ledger.core.evolve.evolver import Postings
 from ledger.core.evolve.placement_events import claim_of
 from ledger.core.model import card_bookings, cards, events
@@ -60,10 +60,10 @@ class ClusterInventory:
     inventory, `surprises` the placements that were not assumed here: other extenders place pods.
     """
 
-    def __init__(self, cluster: str, overlay: Overlay) -> None:
+    def __init__(self, cluster: str, overlay: UsageOverlay) -> None:
         """Start without nodes; `load` reads them."""
         self.cluster, self.overlay = cluster, overlay
-        self.arrays = Arrays()
+        self.arrays = CardArrays()
         self.rows: dict[str, int] = {}
         self.names: list[str] = [""] * self.arrays.rows
         self.position = 0
@@ -146,7 +146,7 @@ class ClusterInventory:
 
     def _reset(self, state: State) -> None:
         """Forget everything except the rows of the existing nodes."""
-        self.arrays = Arrays(self.arrays.rows, self.arrays.columns)
+        self.arrays = CardArrays(self.arrays.rows, self.arrays.columns)
         for at, name in enumerate(self.names):
             self.overlay.clear(at)
             if name and self._prefix + name not in state.nodes:

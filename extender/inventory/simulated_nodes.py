@@ -7,7 +7,7 @@ in full. The cards that such a node announces are registered in a temporary stat
 from collections.abc import Iterable
 
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from extender.scheduler_api.extender_wire import NodeMeta
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
@@ -28,6 +28,6 @@ def simulated_inventory(cluster: str, nodes: Iterable[NodeMeta]) -> ClusterInven
         decision = decide(state, command)
         for event in () if isinstance(decision, Denial) else decision:
             evolve(state, event, 0)
-    inventory = ClusterInventory(cluster, Overlay())
+    inventory = ClusterInventory(cluster, UsageOverlay())
     inventory.load(state)
     return inventory

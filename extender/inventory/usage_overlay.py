@@ -31,7 +31,7 @@ class _Taken(NamedTuple):
     until: float
 
 
-class Overlay:
+class UsageOverlay:
     """Every array has the shape of the arrays that it lies over, `(rows, columns)`.
 
     `memory` is MiB, `cores` percent, `slots` containers, and `alone` counts the pods that want a
@@ -119,7 +119,7 @@ class Overlay:
             self.release(uid)
 
     @contextmanager
-    def without(self, uid: str, now: float) -> Iterator["Overlay"]:
+    def without(self, uid: str, now: float) -> Iterator["UsageOverlay"]:
         """Ignore, within the block, what is assumed and kept for a pod.
 
         Assumed placements whose deadline has come at loop time `now` in seconds are forgotten.
@@ -135,7 +135,7 @@ class Overlay:
                 self._count(taken, 1)
 
     @contextmanager
-    def without_assumed(self) -> Iterator["Overlay"]:
+    def without_assumed(self) -> Iterator["UsageOverlay"]:
         """Ignore all assumed placements within the block, in which none may be added."""
         assumed, following = self._assumed, self._next
         self._assumed, self._next = {}, _NEVER

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from extender.preemption.victim_eviction import FITS, PreemptionExecutor, PreemptionOutcome
+from extender.preemption.victim_eviction import FITS, PreemptionOutcome, VictimEvictor
 from extender.scheduler_api.scheduling_request import SchedulingRequest
 from ledger.kube.api.errors import ClusterError
 from ledger.runtime.counter_protocol import Count
@@ -65,11 +65,11 @@ class _PendingPod(msgspec.Struct):
     fits: bool = False
 
 
-class Preemptor:
+class PreemptionQueue:
     """Preempts for pending pods, as long as `run` runs."""
 
     def __init__(
-        self, executor: PreemptionExecutor, *, clock: Callable[[], float], count: Count
+        self, executor: VictimEvictor, *, clock: Callable[[], float], count: Count
     ) -> None:
         """Start without pending pods; `clock` is the time of the loop in seconds."""
         self._executor, self._clock, self._count = executor, clock, count

@@ -49,7 +49,7 @@ class HeldClaim(NamedTuple):
     victims: tuple[Subject, ...]
 
 
-class PreemptionExecutor:
+class VictimEvictor:
     """Preempts for one pod of a cluster at a time."""
 
     def __init__(

@@ -22,7 +22,7 @@ from extender.fit.node_score_expression import Floats
 from extender.inventory.assumed_placements import ASSUMED_SECONDS, AssumedPlacements
 from extender.inventory.card_arrays import Booleans, Integers
 from extender.inventory.inventory_loading import until_loaded
-from extender.preemption.preemption_queue import Preemptor
+from extender.preemption.preemption_queue import PreemptionQueue
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_api.extender_wire import (
     ExtenderArgs,
@@ -96,7 +96,7 @@ class NodeFilter:
         requests: SchedulingRequests,
         fit: InventoryFit,
         assumed: AssumedPlacements,
-        preemptor: Preemptor | None,
+        preemptor: PreemptionQueue | None,
         recorder: EventRecorder | None,
         signal: StateChangeSignal,
         clock: Callable[[], float],

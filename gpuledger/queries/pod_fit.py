@@ -19,7 +19,7 @@ from extender.fit.fit_nodes import FitResult, chosen_parts, priorities
 from extender.fit.inventory_fit import FitPreferences, InventoryFit
 from extender.inventory.card_arrays import Booleans
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from extender.scheduler_api.scheduling_request import SchedulingRequest, request_for
 from gpuledger.cli import manifests
 from gpuledger.cli.exit_codes import CommandError, Exit, denied_error
@@ -159,7 +159,7 @@ class _FitTrial:
 
     def __init__(self, cluster: str, recalled: PastLedger, *, preferences: FitPreferences) -> None:
         self._cluster, self._state, self._preferences = cluster, recalled.state, preferences
-        self._inventory = ClusterInventory(cluster, Overlay())
+        self._inventory = ClusterInventory(cluster, UsageOverlay())
         self._inventory.load(recalled.state)
         self._fit = InventoryFit(self._inventory, preferences, clock=lambda: 0.0)
         self._names = sorted(self._inventory.rows)

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from extender import app
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from extender.scheduler_api.extender_ports import ExtenderPorts, PreemptionCluster
 from extender.scheduler_extender import Extender
 from gpuledger.server.replica import LedgerReplica
@@ -38,7 +38,7 @@ class ExtenderServer:
         """Decide through a ledger, and bind in a cluster. Raises CommandError for unusable
         settings."""
         self._settings, self._replica, self._telemetry = settings, replica, telemetry
-        self.inventory = ClusterInventory(settings.cluster, Overlay())
+        self.inventory = ClusterInventory(settings.cluster, UsageOverlay())
         replica.subscribe(self._follow)
         evicting = cluster if settings.preemption == "on" else None
         tell = replica.hints.tell

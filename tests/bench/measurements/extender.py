@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from extender.app import routes
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_extender import Extender
 from ledger.core.model.commands import AnyCommand
@@ -100,7 +100,7 @@ class _Plain:
 
 
 def _extender(size: int) -> Extender:
-    inventory = ClusterInventory("local", Overlay(size, CARDS))
+    inventory = ClusterInventory("local", UsageOverlay(size, CARDS))
     inventory.arrays = cluster(size)
     inventory.rows = {f"node-{row}": row for row in range(size)}
     inventory.names = list(inventory.rows)

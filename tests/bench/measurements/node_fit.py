@@ -9,8 +9,8 @@ import numpy as np
 
 from extender.fit.failed_nodes import reasons_of
 from extender.fit.fit_nodes import FitQuestion, fit, priorities
-from extender.inventory.card_arrays import Arrays
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.card_arrays import CardArrays
+from extender.inventory.usage_overlay import UsageOverlay
 from ledger.core.model.cards import Phase
 from ledger.kube.requests.device_requests import (
     ContainerDeviceRequests,
@@ -74,7 +74,7 @@ async def measure(rounds: int) -> dict[str, float]:
     """Return milliseconds by what was measured."""
     found: dict[str, float] = {}
     for size in SIZES:
-        arrays, overlay = cluster(size), Overlay(size, CARDS)
+        arrays, overlay = cluster(size), UsageOverlay(size, CARDS)
         rows = np.random.default_rng(size).permutation(size)
         shapes = {"shared": _SHARED, "whole": _WHOLE, "several": _SEVERAL}
         for name, wish in shapes.items() if size == SIZES[-1] else [("shared", _SHARED)]:
@@ -84,10 +84,10 @@ async def measure(rounds: int) -> dict[str, float]:
     return found | _timed("one node", rounds, _answering(arrays, overlay, one))
 
 
-def cluster(size: int) -> Arrays:
+def cluster(size: int) -> CardArrays:
     """Return nodes whose cards are used by random amounts; some cards are free."""
     random = np.random.default_rng(size)
-    arrays = Arrays(size, CARDS)
+    arrays = CardArrays(size, CARDS)
     arrays.present[:], arrays.usable[:] = True, True
     arrays.memory[:], arrays.cores[:], arrays.slots[:] = _MEMORY, 100, _SLOTS
     arrays.index[:] = np.arange(CARDS)
@@ -102,7 +102,9 @@ def cluster(size: int) -> Arrays:
     return arrays
 
 
-def _answering(arrays: Arrays, overlay: Overlay, question: FitQuestion) -> Callable[[], object]:
+def _answering(
+    arrays: CardArrays, overlay: UsageOverlay, question: FitQuestion
+) -> Callable[[], object]:
     def answer() -> object:
         fits = fit(arrays, overlay, question)
         return reasons_of(fits), priorities(fits)

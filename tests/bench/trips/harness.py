@@ -15,7 +15,7 @@ from support.builders.cluster_contexts import cluster_context
 
 from extender import app as extender_app
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_extender import Extender
 from ledger.core.model import accounts
@@ -121,7 +121,7 @@ async def scheduling(server: ApiServerStub, *pods: str) -> AsyncIterator[Starlet
             await decide(writer, RegisterCards(qualified(CLUSTER, node), OWN, cards))
         for name in pods:
             await reserve(writer, name)
-        inventory = ClusterInventory(CLUSTER, Overlay())
+        inventory = ClusterInventory(CLUSTER, UsageOverlay())
         writer.subscribe(lambda record: inventory.follow(writer.state, record))
         inventory.load(writer.state)
         service = ExtenderPorts(writer, writer, _cluster(server), lambda: _RULES)

@@ -8,7 +8,7 @@ from support.generators.card_commands import random_life
 
 from extender.inventory.card_arrays import INTEGERS
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from ledger.core.model.state import State
 from ledger.log import records
 
@@ -44,14 +44,14 @@ def _cards(inventory: ClusterInventory) -> dict[tuple[str, str], tuple[object, .
 def _differs(seed: int) -> str:
     """Follow a random life; return where that differs from what is loaded, empty if nowhere."""
     state = State()
-    followed = ClusterInventory("c1", Overlay())
+    followed = ClusterInventory("c1", UsageOverlay())
     followed.load(state)
     for command in random_life(seed, 80, state):
         payload = record(state, [command], time=state.position)
         if payload is None:
             continue
         followed.follow(state, records.decode(payload)[0])
-        loaded = ClusterInventory("c1", Overlay())
+        loaded = ClusterInventory("c1", UsageOverlay())
         loaded.load(state)
         used = (getattr(followed.arrays, one) for one in ("alone", *USED))
         if followed.reloads or any(array.min() < 0 for array in used):

@@ -9,7 +9,7 @@ from extender.bind import binder, binding_attempt
 from extender.bind.binder import Binder
 from extender.bind.binding_attempt import BindingOutcome, BindingState, BindingWriter
 from extender.fit import card_filters
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from extender.settlement import placement_commands
 from extender.settlement.card_settlement_session import SETTLED
 from extender.settlement.placement_reconciler import PlacementReconciler
@@ -101,7 +101,7 @@ def _node_never_busy(put: Put) -> None:
 def _claim_ignored(put: Put) -> None:
     put(claim_for_preemptor, "kept", lambda *_: {})
     put(card_checks, "kept_alone", lambda *_: None)
-    put(Overlay, "keep", lambda *_: None)
+    put(UsageOverlay, "keep", lambda *_: None)
 
 
 def _ill_cards_given(put: Put) -> None:

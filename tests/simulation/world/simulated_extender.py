@@ -8,7 +8,7 @@ import msgspec
 
 from extender.fit.inventory_fit import FitPreferences
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_extender import Extender, ExtenderSettings
 from extender.settlement.card_settlement import CardSettlement
@@ -44,7 +44,7 @@ class SimulatedExtender:
     ) -> None:
         """Decide through a ledger; `now` returns µs of Unix time, `number` is the replica's."""
         self._writer = writer
-        self._inventory = ClusterInventory(cluster.name, Overlay())
+        self._inventory = ClusterInventory(cluster.name, UsageOverlay())
         writer.subscribe(self._follow)
         self.settlement = CardSettlement(
             writer, cluster, name=cluster.name, now=now, settings=SETTINGS

@@ -14,7 +14,7 @@ import msgspec
 from support.harness.replicas import running
 
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from extender.scheduler_api.extender_ports import ExtenderPorts, Publish
 from extender.scheduler_api.extender_wire import BindingArgs, ExtenderArgs, NodeMeta
 from extender.scheduler_extender import Extender, ExtenderSettings
@@ -177,7 +177,7 @@ class ExtenderReplica:
         tell: Publish | None = None,
     ) -> None:
         self.writer = writer
-        self.inventory = ClusterInventory(CLUSTER, Overlay())
+        self.inventory = ClusterInventory(CLUSTER, UsageOverlay())
         writer.subscribe(lambda record: self.inventory.follow(writer.state, record))
         self.inventory.load(writer.state)
         self.moved = asyncio.Event()

@@ -7,16 +7,16 @@ from extender.fit.failed_nodes import reason_of, resolvable
 from extender.fit.fit_nodes import FitQuestion, FitResult, chosen_parts, fit
 from extender.fit.node_score_expression import NodeScore
 from extender.inventory import card_rows
-from extender.inventory.card_arrays import Arrays
+from extender.inventory.card_arrays import CardArrays
 from extender.inventory.card_rows import CardColumn
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from ledger.core.model.cards import Card
 from ledger.kube.requests.device_requests import PodDeviceRequest
 
 
-def arrays_of(nodes: list[OneNode]) -> Arrays:
+def arrays_of(nodes: list[OneNode]) -> CardArrays:
     """Write nodes into arrays, one row each, as the inventory does."""
-    arrays = Arrays(max(1, len(nodes)), max([1, *(len(node.cards) for node in nodes)]))
+    arrays = CardArrays(max(1, len(nodes)), max([1, *(len(node.cards) for node in nodes)]))
     for row, node in enumerate(nodes):
         columns = [CardColumn(card.uuid, (0, 0, 0), _card(card)) for card in node.cards]
         used = {one.uuid: (one.used_memory, one.used_cores, one.used_slots) for one in node.cards}
@@ -35,14 +35,14 @@ def asked(
     terms: Terms | None = None,
     order: list[int] | None = None,
     own: NodeScore | None = None,
-) -> tuple[FitResult, Arrays]:
+) -> tuple[FitResult, CardArrays]:
     """Ask about nodes, in the order of their numbers or another."""
     terms, arrays = terms or Terms(), arrays_of(nodes)
     numbers = np.array(range(len(nodes)) if order is None else order, np.int64)
     question = FitQuestion(
         wish, numbers, terms.node_policy, terms.card_policies, terms.weights, terms.room, own
     )
-    return fit(arrays, Overlay(arrays.rows, arrays.columns), question), arrays
+    return fit(arrays, UsageOverlay(arrays.rows, arrays.columns), question), arrays
 
 
 def answers(
@@ -56,7 +56,7 @@ def answers(
     return [_answer(fits, place, arrays, wish) for place in range(len(fits.rows))]
 
 
-def _answer(fits: FitResult, place: int, arrays: Arrays, wish: PodDeviceRequest) -> Answer:
+def _answer(fits: FitResult, place: int, arrays: CardArrays, wish: PodDeviceRequest) -> Answer:
     if fits.feasible[place]:
         return Answer(chosen_parts(fits, place, arrays, wish), float(fits.score[place]))
     return Answer(None, 0.0, reason_of(fits, place), resolvable(fits, place))

@@ -1,7 +1,7 @@
 """Regions as the agent reads them: any content is a region or a BadRegion, at any moment.
 
-Inputs are the changes of `fuzz/region.c`, made to a region with some processes; now and then a thread
-goes on changing and cutting the file while it is read.
+Inputs are the changes of `fuzz/region.c`, made to a region with some processes. Sometimes
+a thread changes and cuts the file while it is read.
 """
 
 import os

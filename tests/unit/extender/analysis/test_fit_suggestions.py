@@ -8,7 +8,7 @@ from support.builders.card_nodes import NODE, TEAM, after, card, place, pod, reg
 from extender.analysis.fit_suggestions import evictions_on
 from extender.fit.inventory_fit import FitPreferences, InventoryFit
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from extender.scheduler_api.scheduling_request import request_for
 from ledger.core.model.cards import Phase
 from ledger.kube.api.objects import Pod
@@ -26,7 +26,7 @@ def leaving(memory: int, *held: tuple[int, int], uuids: tuple[str, ...] = ()) ->
     for number, (on, amount) in enumerate(held):
         steps += [pod(f"p{number}"), place(f"p{number}", share(on, amount))]
     state = after(*steps)
-    inventory = ClusterInventory("c1", Overlay())
+    inventory = ClusterInventory("c1", UsageOverlay())
     inventory.load(state)
     choice = DeviceSelector(use_uuids=uuids)
     wanted = DeviceRequest("nvidia", 1, memory, 0, 0, False, choice)

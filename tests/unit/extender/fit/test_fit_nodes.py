@@ -11,7 +11,7 @@ from support.oracles.card_offers import Answer, OneCard, OneNode, Terms
 
 from extender.fit.failed_nodes import reasons_of
 from extender.fit.fit_nodes import FitQuestion, fit
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from ledger.core.model.card_bookings import Booking, booked
 from ledger.core.model.cards import Part, Parts, Phase, Profile, Share
 from ledger.kube.requests.device_requests import (
@@ -335,7 +335,7 @@ def test_cards_of_several_vendors_are_given_to_one_pod() -> None:
 
 def test_what_is_being_placed_counts_as_used() -> None:
     found = [node(card("a"), card("b", 1))]
-    arrays, overlay = arrays_of(found), Overlay(1, 2)
+    arrays, overlay = arrays_of(found), UsageOverlay(1, 2)
     overlay.add("uid", 0, {0: Booking(8_000, 10, 1)}, {0})
     fits = fit(arrays, overlay, FitQuestion(pod(but(PLAIN, count=2)), np.array([0])))
     assert reasons_of(fits) == [

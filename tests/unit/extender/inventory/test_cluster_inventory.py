@@ -6,7 +6,7 @@ import pytest
 from support.builders.decide_and_fold import record
 
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import Overlay
+from extender.inventory.usage_overlay import UsageOverlay
 from ledger.core.model import card_bookings, cards, commands
 from ledger.core.model.cards import Card, Part, Phase, Profile, Share
 from ledger.core.model.commands import AnyCommand
@@ -50,7 +50,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.state = State()
-        self.inventory = ClusterInventory("c1", Overlay())
+        self.inventory = ClusterInventory("c1", UsageOverlay())
         self.inventory.load(self.state)
 
     def apply(self, *asked: AnyCommand) -> None:
@@ -247,7 +247,7 @@ def test_a_record_that_is_known_already_changes_nothing(ledger: Ledger) -> None:
 
 def test_what_may_still_be_taken_back_is_not_loaded(ledger: Ledger) -> None:
     ledger.apply(_register(_card(0)))
-    inventory = ClusterInventory("c1", Overlay())
+    inventory = ClusterInventory("c1", UsageOverlay())
     ledger.state.journal = []
     ledger.state.journal.append(("anything", "that", "is undone"))
     inventory.load(ledger.state)

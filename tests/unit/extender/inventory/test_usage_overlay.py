@@ -1,18 +1,18 @@
 """Assumed placements count once, are bounded, and expire."""
 
-from extender.inventory.usage_overlay import ASSUMED_MAX, Overlay
+from extender.inventory.usage_overlay import ASSUMED_MAX, UsageOverlay
 from ledger.core.model.card_bookings import Booking
 
 ONE = {2: Booking(10, 20, 1)}
 
 
-def _at(overlay: Overlay, row: int, column: int) -> tuple[int, ...]:
+def _at(overlay: UsageOverlay, row: int, column: int) -> tuple[int, ...]:
     arrays = (overlay.memory, overlay.cores, overlay.slots, overlay.alone)
     return tuple(int(array[row, column]) for array in arrays)
 
 
 def test_assumed_placement_counts_until_it_is_dropped() -> None:
-    overlay = Overlay()
+    overlay = UsageOverlay()
     overlay.add("u1", 3, ONE, {2}, until=10.0)
     assert _at(overlay, 3, 2) == (10, 20, 1, 1)
     overlay.drop("u1")
@@ -21,7 +21,7 @@ def test_assumed_placement_counts_until_it_is_dropped() -> None:
 
 
 def test_second_assumed_placement_of_a_pod_replaces_the_first() -> None:
-    overlay = Overlay()
+    overlay = UsageOverlay()
     overlay.add("u1", 3, ONE, until=10.0)
     overlay.add("u1", 4, ONE, until=10.0)
     assert (_at(overlay, 3, 2), _at(overlay, 4, 2)) == ((0, 0, 0, 0), (10, 20, 1, 0))
@@ -29,7 +29,7 @@ def test_second_assumed_placement_of_a_pod_replaces_the_first() -> None:
 
 
 def test_assumed_placement_ends_at_its_deadline() -> None:
-    overlay = Overlay()
+    overlay = UsageOverlay()
     overlay.add("early", 0, ONE, until=5.0)
     overlay.add("late", 1, ONE, until=9.0)
     overlay.expire(4.9)
@@ -41,7 +41,7 @@ def test_assumed_placement_ends_at_its_deadline() -> None:
 
 
 def test_oldest_assumed_placement_is_forgotten_at_the_bound() -> None:
-    overlay = Overlay()
+    overlay = UsageOverlay()
     for number in range(ASSUMED_MAX + 1):
         overlay.add(f"u{number}", number % 2, ONE, until=10.0)
     assert len(overlay) == ASSUMED_MAX
@@ -49,7 +49,7 @@ def test_oldest_assumed_placement_is_forgotten_at_the_bound() -> None:
 
 
 def test_pod_ignores_its_own_assumed_placement_and_claim() -> None:
-    overlay = Overlay()
+    overlay = UsageOverlay()
     overlay.add("u1", 3, ONE, until=10.0)
     overlay.keep("u1", 3, ONE, {2})
     overlay.add("u2", 3, ONE, until=10.0)
@@ -59,7 +59,7 @@ def test_pod_ignores_its_own_assumed_placement_and_claim() -> None:
 
 
 def test_what_is_kept_for_a_pod_has_no_deadline() -> None:
-    overlay = Overlay()
+    overlay = UsageOverlay()
     overlay.keep("u1", 3, ONE)
     overlay.expire(1e9)
     assert _at(overlay, 3, 2) == (10, 20, 1, 0)
@@ -68,7 +68,7 @@ def test_what_is_kept_for_a_pod_has_no_deadline() -> None:
 
 
 def test_growing_keeps_what_is_taken() -> None:
-    overlay = Overlay(2, 4)
+    overlay = UsageOverlay(2, 4)
     overlay.add("u1", 1, ONE, until=10.0)
     overlay.grow(5, 6)
     assert overlay.memory.shape == (5, 6)
@@ -78,7 +78,7 @@ def test_growing_keeps_what_is_taken() -> None:
 
 
 def test_row_whose_columns_change_has_no_assumed_placements_left() -> None:
-    overlay = Overlay()
+    overlay = UsageOverlay()
     overlay.add("u1", 3, ONE, until=10.0)
     overlay.keep("u2", 3, ONE)
     overlay.add("u3", 4, ONE, until=10.0)
@@ -88,7 +88,7 @@ def test_row_whose_columns_change_has_no_assumed_placements_left() -> None:
 
 
 def test_claim_stays_when_assumed_placements_are_ignored() -> None:
-    overlay = Overlay()
+    overlay = UsageOverlay()
     overlay.add("u1", 3, ONE, {2}, until=5.0)
     overlay.keep("u2", 3, ONE, {2})
     with overlay.without_assumed():
