@@ -8,6 +8,7 @@ position 1. Each item is `[event, postings]`. See docs/reference/log-format.md.
 """
 
 import hashlib
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import msgspec
@@ -69,6 +70,9 @@ class _Mark(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
+encode_item: Final[Callable[[Item], bytes]] = _encoder.encode
+"""Returns the bytes of an item in its record."""
+
 _envelopes: Final = msgspec.msgpack.Decoder(tuple[int, bytes, bytes])
 _records: Final = msgspec.msgpack.Decoder(Record)
 _links: Final = msgspec.msgpack.Decoder(Link)
@@ -80,11 +84,6 @@ def encode(record: Record) -> tuple[bytes, bytes]:
     body = _encoder.encode(record)
     digest = _digest(SCHEMA, body)
     return _encoder.encode((SCHEMA, digest, body)), digest
-
-
-def encode_item(item: Item) -> bytes:
-    """Return the bytes of an item in its record."""
-    return _encoder.encode(item)
 
 
 def decode(payload: bytes) -> tuple[Record, bytes]:

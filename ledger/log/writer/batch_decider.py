@@ -188,7 +188,11 @@ class BatchDecider:
         alone, room = batch.head + sum(sizes), self._capacity.room
         largest = self.record_bytes_max if room is None else min(self.record_bytes_max, room)
         if batch.size - batch.head + alone <= largest:
-            _add(batch, items, sizes)
+            batch.items += items
+            batch.size += sum(sizes)
+            for item, size in zip(items, sizes, strict=True):
+                namespace = getattr(item.event, "namespace", "")
+                batch.namespace_bytes[namespace] = batch.namespace_bytes.get(namespace, 0) + size
             return True
         state.undo(mark)
         return self._too_large(alone) if alone > largest else None
@@ -215,12 +219,3 @@ class BatchDecider:
         self._observer.contradicted(problem)
         _log.error("command_met_a_defect", problem=problem, exc_info=error)
         return system_denials.defective(problem)
-
-
-def _add(batch: Batch, items: list[records.Item], sizes: list[int]) -> None:
-    """Add items of so many bytes to a batch."""
-    batch.items += items
-    batch.size += sum(sizes)
-    for item, size in zip(items, sizes, strict=True):
-        namespace = getattr(item.event, "namespace", "")
-        batch.namespace_bytes[namespace] = batch.namespace_bytes.get(namespace, 0) + size

@@ -11,7 +11,7 @@ time, and no command waits for others to come, so batches grow with load.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -154,9 +154,8 @@ class Writer:
         """Serve until cancelled, stopped, or the log turns out to be lost or too new."""
         keeping = asyncio.create_task(self._denial_log.run())
         try:
-            while self.stopped is None:
-                await self._serve_once()
-            self._answer_all(system_denials.stopped(self.stopped))
+            reason = await self._serve_until_stopped()
+            self._answer_all(system_denials.stopped(reason))
         except (Lost, records.NewerSchema) as error:
             self.stopped = str(error)
             self._answer_all(system_denials.stopped(self.stopped))
@@ -165,17 +164,20 @@ class Writer:
             self.state.undo()
             self._answer_all(system_denials.unavailable("this replica is shutting down"))
 
-    async def _serve_once(self) -> None:
-        try:
-            async with asyncio.timeout(self.settings.refresh_seconds):
-                await self._queued.wait()
-        except TimeoutError:
-            await self._refresh()
-            return
-        if self._refresh_requested:
-            self._refresh_requested = False
-            await self._refresh()
-        await self._serve_queued()
+    async def _serve_until_stopped(self) -> str:
+        """Serve the commands that come, and return the reason for which the writer stopped."""
+        while self.stopped is None:
+            try:
+                async with asyncio.timeout(self.settings.refresh_seconds):
+                    await self._queued.wait()
+            except TimeoutError:
+                await self._refresh()
+                continue
+            if self._refresh_requested:
+                self._refresh_requested = False
+                await self._refresh()
+            await self._serve_queued()
+        return self.stopped
 
     async def _serve_queued(self) -> None:
         """Decide and store the waiting commands, until none is left or the log stores nothing."""
@@ -225,10 +227,9 @@ class Writer:
             self._answer_batch(batch, self.state.position)
             return True
         started = self._stopwatch()
-        if not await self._appender.store(batch.payload, batch.record.position):
+        if not await self._append(batch, batch.record, self._appender.store):
             self._observer.conflicted()
             return await self._start_over()
-        self._seal(batch, batch.record)
         seconds = self._stopwatch() - started
         self._answer_batch(batch, batch.record.position)
         self._observer.batch_stored(len(batch.answers), len(batch.payload), seconds)
@@ -236,13 +237,21 @@ class Writer:
             callback(batch.record)
         return True
 
-    def _seal(self, batch: Batch, record: records.Record) -> None:
-        """Make the state that of a batch's record, which the log has stored."""
+    async def _append(
+        self,
+        batch: Batch,
+        record: records.Record,
+        store: Callable[[bytes, int], Awaitable[bool]],
+    ) -> bool:
+        """Store a batch's record and seal the state with it; False when another is there."""
+        if not await store(batch.payload, record.position):
+            return False
         self.state.seal(record.position, batch.hash, record.time)
         now = asyncio.get_running_loop().time()
         self.capacity.add(record.position, len(batch.payload), batch.namespace_bytes, now)
         if self._outage.unreachable is not None or self._outage.unwritable is not None:
             self._outage.end()
+        return True
 
     async def _start_over(self) -> bool:
         """Undo the batch's events and catch up, so that it is decided again. Returns False."""
@@ -297,7 +306,7 @@ class Writer:
         batch = Batch(self._nonces(), self.name)
         record = batch.seal(self.state, max(self.state.time, self._now()))
         try:
-            if not await self._appender.send(batch.payload, record.position):
+            if not await self._append(batch, record, self._appender.send):
                 await self._catch_up()
                 return
         except Lost:
@@ -306,7 +315,6 @@ class Writer:
             known = "" if isinstance(error, Ambiguous) else str(error)
             self._outage.postpone(known)
             return
-        self._seal(batch, record)
         for callback in self._callbacks:
             callback(record)
 

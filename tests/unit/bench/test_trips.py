@@ -7,12 +7,12 @@ from tests.bench.trips.call_profile import Entry, Figures, Profile, figures, pai
 from tests.bench.trips.trip_report import TITLES
 
 BOUNDS = {
-    "review": 72,
+    "review": 68,
     "mutate": 12,
     "filter": 36,
     "prioritize": 17,
-    "bind": 93,
-    "release": 56,
+    "bind": 89,
+    "release": 52,
     "project": 79,
 }
 """The most moves between files that a trip may take; lower a bound when its trip is shorter."""
