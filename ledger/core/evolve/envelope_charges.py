@@ -233,15 +233,16 @@ def replace(
 ) -> Postings:
     """Replace the entry of a key, and post the difference of the charges."""
     if is_simple(space, key, before, after):
-        _put_entry(state, space, key, after)
+        if after.committed is None and not after.holds:
+            drop(state, space.entries, key)
+        else:
+            put(state, space.entries, key, after)
         return _post(state, space, before.charge, after.charge, rule)
     if drawn_from(after) and not key.startswith(PODS):
         raise InvariantError(f"{key} is a root and draws from {after.root}: no unit would count it")
     changed = dict.fromkeys((unit_of(key, before), unit_of(key, after)))
     old = [term for unit in changed for term in touched(space, unit, key)]
-    _put_entry(state, space, key, after)
-    _draw(state, space, key, before, -1)
-    _draw(state, space, key, after, 1)
+    _move(state, space, key, before, after)
     new = [term for unit in changed for term in touched(space, unit, key)]
     if old == new:
         return []
@@ -260,9 +261,7 @@ def replace_all(state: State, space: Namespace, changes: dict[str, Entry], rule:
     old = terms(space, unit)
     for key, after in changes.items():
         before = space.entries[key]
-        _put_entry(state, space, key, after)
-        _draw(state, space, key, before, -1)
-        _draw(state, space, key, after, 1)
+        _move(state, space, key, before, after)
     new = terms(space, unit)
     return post_lines(state, by_line(space, old), by_line(space, new), rule, _selecting(space))
 
@@ -285,33 +284,34 @@ def touched(space: Namespace, unit: str, key: str) -> list[ChargeTerm]:
     return []
 
 
-def _put_entry(state: State, space: Namespace, key: str, after: Entry) -> None:
+def _move(state: State, space: Namespace, key: str, before: Entry, after: Entry) -> None:
+    """Replace the entry of a key, and move its charge between the draws of the roots."""
+    left, joined = drawn_from(before), drawn_from(after)
+    lowered = raised = _NO_DRAW
+    if left:
+        lowered = space.draws[left]
+        committed = before.committed.demand if before.committed is not None else NOTHING
+        lowered = Draw(minus(lowered.charge, before.charge), minus(lowered.committed, committed))
+    if joined:
+        raised = lowered if joined == left else space.draws.get(joined, _NO_DRAW)
+        committed = after.committed.demand if after.committed is not None else NOTHING
+        raised = Draw(plus(raised.charge, after.charge), plus(raised.committed, committed))
     if after.committed is None and not after.holds:
         drop(state, space.entries, key)
     else:
         put(state, space.entries, key, after)
-
-
-def _draw(state: State, space: Namespace, key: str, entry: Entry, sign: int) -> None:
-    """Add the charge of an entry to the draw of its root's pods, or subtract it."""
-    root = drawn_from(entry)
-    if not root or (entry.committed is None and not entry.holds):
-        return
-    draw = space.draws.get(root, _NO_DRAW)
-    committed = entry.committed.demand if entry.committed is not None else NOTHING
-    if sign > 0:
-        draw = Draw(plus(draw.charge, entry.charge), plus(draw.committed, committed))
-        if root not in space.members:
-            put(state, space.members, root, {})
-        put(state, space.members[root], key, None)
-    else:
-        draw = Draw(minus(draw.charge, entry.charge), minus(draw.committed, committed))
-        drop(state, space.members[root], key)
-    if space.members[root]:
-        put(state, space.draws, root, draw)
-    else:
-        drop(state, space.members, root)
-        drop(state, space.draws, root)
+    if left:
+        drop(state, space.members[left], key)
+        if space.members[left]:
+            put(state, space.draws, left, lowered)
+        else:
+            drop(state, space.members, left)
+            drop(state, space.draws, left)
+    if joined:
+        if joined not in space.members:
+            put(state, space.members, joined, {})
+        put(state, space.members[joined], key, None)
+        put(state, space.draws, joined, raised)
 
 
 def _post(state: State, space: Namespace, before: Amounts, after: Amounts, rule: int) -> Postings:

@@ -79,8 +79,8 @@ def node_removed(state: State, event: events.NodeRemoved, time: int) -> Postings
 
 def placed(state: State, event: events.Placed, time: int, rule: int = WITHIN_LIMITS) -> Postings:
     """Apply it. An observed placement of another scheduler may exceed a limit."""
-    bookings = booked(event.parts)
     space, entry = _pod(state, event.namespace, event.key, event.uid)
+    bookings = booked(event.parts)
     before = space.placed.get(event.key)
     if before is not None and before.node:
         raise InvariantError(f"{event.key} is placed on {before.node} already")
