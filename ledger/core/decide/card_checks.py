@@ -9,11 +9,11 @@ from typing import Final
 
 from ledger.core.model import card_bookings, cards
 from ledger.core.model.amounts import AMOUNT_MAX
+from ledger.core.model.card_bookings import PartsSummary
 from ledger.core.model.cards import (
     Card,
     NodeCards,
     Parts,
-    PartsSummary,
     Phase,
     Placement,
     Share,

@@ -3,8 +3,8 @@
 from ledger.core.decide import card_checks
 from ledger.core.evolve.placement_events import bookings_of, claim_of
 from ledger.core.model import commands, events
-from ledger.core.model.card_bookings import Booking, Bookings, booked
-from ledger.core.model.cards import MIG, NodeCards, PreemptionClaim, card_of, summarize
+from ledger.core.model.card_bookings import Booking, Bookings, booked, summarize
+from ledger.core.model.cards import MIG, NodeCards, PreemptionClaim, card_of
 from ledger.core.model.denials import Decision, Denial, Reason
 from ledger.core.model.state import State
 

@@ -37,7 +37,8 @@ def place(state: State, command: commands.Place) -> Decision:
         return card_checks.unknown_pod(command.namespace, command.key, command.uid)
     if placed is not None and placed.node and placed.uid == command.uid:
         return _again(placed, command)
-    denial = card_checks.forbidden(state, command, cards.summarize(command.parts))
+    wanted = card_bookings.summarize(command.parts)
+    denial = card_checks.forbidden(state, command, wanted)
     if denial is not None:
         return denial
     event = events.Placed(
@@ -54,7 +55,7 @@ def place(state: State, command: commands.Place) -> Decision:
     if command.seen:
         return [event]
     if not event.stands:
-        return _if_cards_have_room(state, event)
+        return _if_cards_have_room(state, event, wanted.bookings)
     return _if_there_is_room(
         state, event, command.node, lambda: placement_events.placed(state, event, state.time, TRUTH)
     )
@@ -110,7 +111,7 @@ def resize(state: State, command: commands.Resize) -> Decision:
         return card_checks.refused(
             Reason.POD_UNKNOWN, f"{command.key} of uid {command.uid} is placed on no card"
         )
-    wrong = card_checks.wrong_parts(cards.summarize(command.parts))
+    wrong = card_checks.wrong_parts(card_bookings.summarize(command.parts))
     wrong = wrong or card_checks.moved(placed.parts, command.parts)
     if wrong:
         return card_checks.invalid(f"{command.key}: {wrong}", "parts", command.key)
@@ -155,7 +156,9 @@ def _standing(state: State, command: commands.Place) -> Amounts:
     return {**before.stands, **command.stands}
 
 
-def _if_cards_have_room(state: State, event: events.Placed) -> Decision:
+def _if_cards_have_room(
+    state: State, event: events.Placed, wanted: card_bookings.Bookings
+) -> Decision:
     """Return an event that adds nothing to quotas, or a denial when a card lacks the room."""
     held = (
         claim_for_preemptor.kept(state, event.node, event.namespace, event.key)
@@ -164,7 +167,7 @@ def _if_cards_have_room(state: State, event: events.Placed) -> Decision:
     )
     short = [
         Short(line, amount, state.used[line], amount, 0)
-        for uuid, booking in card_bookings.booked(event.parts).items()
+        for uuid, booking in wanted.items()
         for line, amount in zip(state.card_lines[event.node, uuid], booking, strict=True)
         if amount > 0 and state.used[line] + amount + held.get(line, 0) > state.limit[line]
     ]

@@ -7,7 +7,7 @@ together.
 
 from typing import NamedTuple
 
-from ledger.core.model.cards import Part, Parts, Phase
+from ledger.core.model.cards import Part, Parts, Phase, Share
 
 
 class Booking(NamedTuple):
@@ -22,6 +22,22 @@ Bookings = dict[str, Booking]
 """By the uuid of the card."""
 
 
+class PartsSummary(NamedTuple):
+    """The questions that several checks ask of the same parts, answered once.
+
+    `uuids` are the cards that parts name, in order, and `exclusive` those that they hold alone.
+    `bookings` include the init containers.
+    `is_ordered` is False when an init container or sidecar comes after an app container.
+    """
+
+    parts: Parts
+    shares: list[Share]
+    uuids: dict[str, None]
+    exclusive: set[str]
+    bookings: Bookings
+    is_ordered: bool
+
+
 def booked(parts: Parts, *, initialised: bool = False) -> Bookings:
     """Return the bookings of parts on each card; without init containers when they have ended."""
     running: Bookings = {}
@@ -34,6 +50,20 @@ def booked(parts: Parts, *, initialised: bool = False) -> Bookings:
         running = _beside(running, part)
         _raise(peak, running)
     return peak
+
+
+def summarize(parts: Parts) -> PartsSummary:
+    """Return the summary of parts; its size and amounts may be invalid still."""
+    shares = [share for part in parts for share in part.shares]
+    apps = [part.phase == Phase.APP for part in parts]
+    return PartsSummary(
+        parts,
+        shares,
+        dict.fromkeys(share.uuid for share in shares),
+        {share.uuid for share in shares if share.exclusive},
+        booked(parts),
+        apps == sorted(apps),
+    )
 
 
 def exclusive_on(parts: Parts, *, initialised: bool = False) -> set[str]:

@@ -5,7 +5,7 @@ shares. The sums of shares on a card are in `card_bookings`.
 """
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -169,39 +169,12 @@ class NodeCards(msgspec.Struct, frozen=True, array_like=True, gc=False):
     gone: bool = False
 
 
-class PartsSummary(NamedTuple):
-    """The questions that several checks ask of the same parts, answered once.
-
-    `uuids` are the cards that parts name, in order, and `exclusive` those that they hold alone.
-    `is_ordered` is False when an init container or sidecar comes after an app container.
-    """
-
-    parts: Parts
-    shares: list[Share]
-    uuids: dict[str, None]
-    exclusive: set[str]
-    is_ordered: bool
-
-
 def card_of(node: NodeCards, uuid: str) -> Card | None:
     """Return a card that the node announces."""
     for card in node.cards:
         if card.uuid == uuid:
             return card
     return None
-
-
-def summarize(parts: Parts) -> PartsSummary:
-    """Return the summary of parts; its size and amounts may be invalid still."""
-    shares = [share for part in parts for share in part.shares]
-    apps = [part.phase == Phase.APP for part in parts]
-    return PartsSummary(
-        parts,
-        shares,
-        dict.fromkeys(share.uuid for share in shares),
-        {share.uuid for share in shares if share.exclusive},
-        apps == sorted(apps),
-    )
 
 
 def uuids(parts: Parts) -> dict[str, None]:

@@ -117,7 +117,10 @@ GUARDS: dict[str, tuple[str, Callable[..., Any]]] = {
     "one pod at a time": ("ledger.core.decide.card_checks.busy", _nothing),
     "health and instances": ("ledger.core.decide.card_checks._unusable", _nothing),
     "who has a card alone": ("ledger.core.decide.card_checks.in_the_way", _nothing),
-    "room on cards": ("ledger.core.decide.place_pod._if_cards_have_room", lambda _, event: [event]),
+    "room on cards": (
+        "ledger.core.decide.place_pod._if_cards_have_room",
+        lambda _, event, __: [event],
+    ),
     "room": ("ledger.core.decide.place_pod._if_there_is_room", lambda _, event, *__: [event]),
     "the end of a pod": ("ledger.core.evolve.placement_events.vacate", lambda *_: []),
     "the end of init containers": ("ledger.core.evolve.placement_events.booked", _whole),

@@ -7,11 +7,11 @@ from tests.bench.trips.call_profile import Entry, Figures, Profile, figures, pai
 from tests.bench.trips.trip_report import TITLES
 
 BOUNDS = {
-    "review": 68,
+    "review": 66,
     "mutate": 12,
     "filter": 36,
     "prioritize": 17,
-    "bind": 89,
+    "bind": 87,
     "release": 52,
     "project": 79,
 }
