@@ -9,7 +9,7 @@ from typing import Final
 from extender.scheduler_api.scheduling_request import BoundedCache
 from ledger.kube.api.cluster_ports import BindingApi, PodEvent
 from ledger.kube.api.objects import Pod
-from ledger.kube.client.event_queue import PodEventQueue
+from ledger.kube.client.pod_event_queue import PodEventQueue
 from ledger.runtime.counter_protocol import Count, uncounted
 
 RECORDED_MAX: Final = 4_096

@@ -23,9 +23,9 @@ from ledger.core.model.commands import MakeRoom, Withdraw
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import local_name
+from ledger.kube.api.api_resources import PODS
 from ledger.kube.api.errors import BudgetExhausted, NotFound, VersionConflict
 from ledger.kube.api.objects import Pod
-from ledger.kube.api.resources import PODS
 from ledger.log.state_change_signal import StateChangeSignal
 
 FITS: Final = "fits"

@@ -11,8 +11,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from ledger.core.model.denials import Denial
+from ledger.kube.api.api_resources import PODS
 from ledger.kube.api.objects import VERSION_DIGITS_MAX, Pod
-from ledger.kube.api.resources import PODS
 from ledger.kube.hami import annotation_keys
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import device_request_of

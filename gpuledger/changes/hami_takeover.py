@@ -10,7 +10,7 @@ from msgspec import structs
 from extender.settlement.hami_import import ACTOR, HamiImporter, ImportProblem, ImportReport
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.open_log import open_log, submit, writer_on
-from gpuledger.storage.store_projection import show_written
+from gpuledger.storage.projection_catch_up import show_written
 from gpuledger.wiring import card_settlement_from_settings, service_parts
 from ledger.core import snapshot_format
 from ledger.core.decide.decider import decide

@@ -10,14 +10,14 @@ import msgspec
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.open_log import ACTOR, open_log, submit, writer_on
-from gpuledger.storage.store_projection import show_written
+from gpuledger.storage.projection_catch_up import show_written
 from gpuledger.wiring import service_parts
 from ledger.core.model import accounts
 from ledger.core.model.commands import CloseAccount, SetLimits
 from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import State
 from ledger.kube.api.objects import ResourceQuota, ResourceQuotaSpec
-from ledger.kube.quotas import hard_limits, resource_quota
+from ledger.kube.quotas import hard_limits, resource_quota_limits
 from ledger.runtime.settings.settings import Settings
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -67,7 +67,7 @@ def _limit(key: str, quantity: str, settings: Settings) -> dict[str, int]:
             Exit.USAGE, f"{key} is {mistake.value}, which {mistake.why}; {mistake.remedy}"
         )
     quota = ResourceQuota(spec=ResourceQuotaSpec(hard={key: quantity}))
-    found = resource_quota.limits_of(quota, rules)
+    found = resource_quota_limits.limits_of(quota, rules)
     if found.warnings:
         why = "; ".join(one.removeprefix(f"{key}: ") for one in found.warnings)
         raise CommandError(Exit.USAGE, f"{key}={quantity} is refused: {why}")

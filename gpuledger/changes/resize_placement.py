@@ -5,7 +5,7 @@ import msgspec
 from gpuledger.changes import resize_advice
 from gpuledger.cli.exit_codes import CommandError, Exit, denied_error
 from gpuledger.storage.open_log import ACTOR, open_log, writer_on
-from gpuledger.storage.store_projection import show_written
+from gpuledger.storage.projection_catch_up import show_written
 from gpuledger.wiring import service_parts
 from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model import cards

@@ -4,7 +4,7 @@ import msgspec
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.open_log import ACTOR, open_log, submit, writer_on
-from gpuledger.storage.store_projection import show_written
+from gpuledger.storage.projection_catch_up import show_written
 from ledger.runtime.settings.settings import Settings
 from webhook.settlement.operator_outcomes import NothingToSettle, ObjectOutcome, outcome_commands
 

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuledger.demo.demo_error import FailedClaim
 from gpuledger.demo.service import ANSWER_SECONDS, POLL_SECONDS, DemoService
-from gpuledger.storage.store_projection import projecting
+from gpuledger.storage.projection_catch_up import projecting
 from gpuledger.wiring import store_layout
 from ledger.runtime.settings.settings import Settings
 from projections.queries.holders import HolderCharge, OpenHold

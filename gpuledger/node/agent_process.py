@@ -18,7 +18,7 @@ import uvloop
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.node.agent_app import AgentApp
-from gpuledger.node.agent_log import AgentLog
+from gpuledger.node.agent_log_connection import AgentLog
 from gpuledger.node.agent_settings import BYPASSES, FORMS, WRONG_CARDS, AgentSettings
 from gpuledger.wiring import service_parts
 from ledger.kube.client import pod_events

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpuledger.storage.views import paged, viewing
+from gpuledger.storage.projection_views import paged, viewing
 from ledger.runtime.settings.settings import Settings
 from projections.queries.card_usage import CardUsage, cards
 from projections.queries.pods_on_cards import PodOnCard

@@ -38,9 +38,9 @@ from ledger.kube.requests.device_requests import PodDeviceRequest
 from ledger.runtime.settings.settings import Settings
 from webhook.admission.explanation import NAMESPACE
 from webhook.api.admission_review import UNDECODABLE, BadReview, bad_review
-from webhook.kinds.catalog import KindCatalog
-from webhook.kinds.templates import templates_of
-from webhook.kinds.values import InvalidObject
+from webhook.kinds.kind_catalog import KindCatalog
+from webhook.kinds.object_values import InvalidObject
+from webhook.kinds.pod_templates import templates_of
 
 EMPTIED_MAX: Final = 32
 """Most nodes, by name, on which pods for eviction are searched."""

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpuledger.storage.views import paged, viewing
+from gpuledger.storage.projection_views import paged, viewing
 from ledger.core.model import accounts
 from ledger.runtime.settings.settings import Settings
 from projections.queries import universe_shares as sharing

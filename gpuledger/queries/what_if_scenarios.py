@@ -26,7 +26,7 @@ from gpuledger.cli.progress import Progress, bar
 from gpuledger.queries.what_if_limits import LimitResult, LimitTrial, TriedLimit
 from gpuledger.storage.open_log import OpenLog, open_log
 from gpuledger.storage.past_ledger import position_of
-from gpuledger.storage.views import moment_of, ordered
+from gpuledger.storage.projection_views import moment_of, ordered
 from gpuledger.wiring.extender_preferences import extender_settings
 from ledger.core.model import accounts
 from ledger.core.model.cards import Card

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from gpuledger.storage import scratch_folder
-from gpuledger.storage.store_projection import projecting
+from gpuledger.storage.projection_catch_up import projecting
 from gpuledger.wiring import service_parts
 from ledger.core import snapshot_format
 from ledger.log.log_port import Log, Lost, Snapshot

@@ -7,7 +7,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.storage.open_log import open_log
 from gpuledger.storage.past_ledger import position_of
-from gpuledger.storage.views import ordered
+from gpuledger.storage.projection_views import ordered
 from gpuledger.storage.witnesses import witnesses
 from ledger.log.log_port import Lost
 from ledger.runtime.settings.settings import Settings

@@ -10,7 +10,7 @@ from gpuledger.cli.progress import bar
 from gpuledger.storage import archive_file
 from gpuledger.storage.archive_file import ArchiveHeader, ArchiveWriter, BadArchive
 from gpuledger.storage.open_log import OpenLog, open_log
-from gpuledger.storage.store_projection import show_written
+from gpuledger.storage.projection_catch_up import show_written
 from gpuledger.wiring import store_layout
 from ledger.core.model.state import State
 from ledger.log import records

@@ -8,7 +8,7 @@ import typer
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.storage.open_log import open_log
-from gpuledger.storage.views import moment_at
+from gpuledger.storage.projection_views import moment_at
 from ledger.core.decide.decider import decide
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial

@@ -31,8 +31,8 @@ from webhook.api.card_schedulers import CardSchedulers
 from webhook.configurations.webhook_configurations import ReviewScope
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.context_informers import ContextSource
-from webhook.context.policies import NamespacePolicy
-from webhook.kinds.catalog import KindCatalog, KindError
+from webhook.context.namespace_policies import NamespacePolicy
+from webhook.kinds.kind_catalog import KindCatalog, KindError
 from webhook.settlement.settlement_session import SettlementSettings
 
 PROJECTION = store_layout.PROJECTION

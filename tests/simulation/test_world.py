@@ -4,8 +4,8 @@ from itertools import chain
 
 import pytest
 
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.objects import ObjectMeta, Workload
-from ledger.kube.api.resources import Resource
 from simulation.actors.admitted_writes import ETCD_SECONDS_MAX
 from simulation.model import kinds
 from simulation.model.settings import RULES, SETTLE_SECONDS
@@ -13,7 +13,7 @@ from simulation.oracle import quota_object_oracle
 from simulation.run import run
 from simulation.script.operations_author import LATE_SECONDS_MAX
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.kinds.envelope import Envelope, envelope_of
+from webhook.kinds.workload_envelope import Envelope, envelope_of
 
 SEEDS = (*range(120), 123, 190, 31_115)
 """The first ones, and three that reach what is rare.

@@ -29,7 +29,7 @@ from webhook.api.admission_review import (
     required_workload,
 )
 from webhook.context.cluster_context import ClusterContext
-from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.kind_catalog import KindCatalog
 
 _OBJECT: Final = "$.request.object"
 """Where a manifest is in its review."""

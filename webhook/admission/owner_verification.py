@@ -15,7 +15,7 @@ from ledger.kube.api.objects import ObjectMeta, OwnerReference
 from ledger.kube.api.quoting import shown
 from webhook.api.admission_review import AdmissionRequest, UserInfo
 from webhook.context.owner_chain import OwnerChains, OwningRoot
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_schema import WorkloadKind
 
 OWNER_FIELD: Final = "metadata.ownerReferences"
 

@@ -17,10 +17,10 @@ from ledger.core.model.state import Entry, Namespace, State
 from ledger.core.model.traits import Traits, is_read, matches, united
 from ledger.kube.api.objects import ObjectMeta
 from webhook.context.cluster_context import ClusterContext
+from webhook.context.namespace_policies import NamespacePolicy
 from webhook.context.owner_chain import OwningRoot
 from webhook.context.owner_digest import cached_workload
-from webhook.context.policies import NamespacePolicy
-from webhook.kinds.envelope import Envelope, envelope_of
+from webhook.kinds.workload_envelope import Envelope, envelope_of
 
 FIELD: Final = "metadata.labels"
 _NOBODY: Final = ("", BARRED)

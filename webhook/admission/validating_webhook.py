@@ -24,7 +24,7 @@ from webhook.admission.objects import quota_lint
 from webhook.admission.objects.pod_admission import WRITES, PodAdmission
 from webhook.admission.objects.scale_admission import ScaleAdmission
 from webhook.admission.objects.workload_admission import WorkloadAdmission, WorkloadWrite
-from webhook.admission.reservation import ReservationClient
+from webhook.admission.reservation_client import ReservationClient
 from webhook.admission.verdict import UNTOUCHED, Verdict, softened
 from webhook.api.admission_review import (
     AdmissionRequest,
@@ -38,9 +38,9 @@ from webhook.api.admission_review import (
 )
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.namespaces import read_deadline
-from webhook.context.policies import NamespacePolicy
-from webhook.kinds.schema import WorkloadKind
+from webhook.context.namespace_labels import read_deadline
+from webhook.context.namespace_policies import NamespacePolicy
+from webhook.kinds.kind_schema import WorkloadKind
 
 _log: Final = structlog.get_logger("webhook")
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from webhook.configurations import resource_request_cel
-from webhook.kinds.schema import PodSet, WorkloadKind
+from webhook.kinds.kind_schema import PodSet, WorkloadKind
 
 
 def conditions(kind: WorkloadKind, resources: Sequence[str]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import WHOLE, Vendor
 from webhook.api.card_schedulers import DEFAULT, CardSchedulers
 from webhook.configurations import resource_request_cel
-from webhook.context.policies import Policies
+from webhook.context.namespace_policies import Policies
 
 CONDITION: Final = "has-something-to-write"
 """Name of the match condition that is replaced."""

@@ -18,14 +18,14 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.api_resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
 from ledger.kube.client.api_client import ApiClient
 from webhook.api.admission_review import MUTATE_PATH, VALIDATE_PATH
 from webhook.api.card_schedulers import IGNORING, IGNORING_LABEL
 from webhook.configurations import kind_conditions as kinds_matching
 from webhook.configurations import mutating_conditions, pod_conditions
-from webhook.kinds.catalog import KindCatalog
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_catalog import KindCatalog
+from webhook.kinds.kind_schema import WorkloadKind
 
 NAME: Final = "gpuledger"
 """Name of both configurations, and the field manager under which they are written."""

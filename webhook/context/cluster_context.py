@@ -7,12 +7,12 @@ from ledger.core.model.qualified_names import qualified
 from ledger.kube.requests.demand_rules import DemandRules, RecordedLabelRules
 from ledger.kube.watch.owner_cache import OwnerCache
 from webhook.context.context_informers import ContextInformers, ContextSource
-from webhook.context.namespaces import Namespaces, read_deadline
+from webhook.context.namespace_labels import Namespaces, read_deadline
+from webhook.context.namespace_policies import NamespacePolicy, Policies
 from webhook.context.owner_chain import OwnerChains, StateSource
 from webhook.context.owner_digest import owner_digest
-from webhook.context.policies import NamespacePolicy, Policies
 from webhook.context.refused_hami_accounts import RefusedHamiAccounts
-from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.kind_catalog import KindCatalog
 
 
 class ClusterContext:

@@ -11,15 +11,15 @@ from typing import Final, Protocol
 
 import structlog
 
+from ledger.kube.api.api_resources import NAMESPACES, POLICIES, Resource
 from ledger.kube.api.cluster_ports import Change, FilteredWatches, PolicyWatches, Workloads
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.resources import NAMESPACES, POLICIES, Resource
 from ledger.kube.watch.failed_objects import FailedObjects
 from ledger.kube.watch.owner_cache import OwnerCache
-from webhook.context.namespaces import Namespaces
-from webhook.context.policies import Policies
-from webhook.kinds.catalog import KindCatalog
+from webhook.context.namespace_labels import Namespaces
+from webhook.context.namespace_policies import Policies
+from webhook.kinds.kind_catalog import KindCatalog
 
 DISCOVER_SECONDS: Final = 45.0
 """Interval of discovery: which kinds are served."""

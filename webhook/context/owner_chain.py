@@ -19,16 +19,16 @@ import structlog
 from ledger.core.evolve import envelope_charges
 from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import Entry, Namespace, State
-from ledger.kube.api import resources
+from ledger.kube.api import api_resources
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.cluster_ports import Workloads
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import ObjectMeta, OwnerReference
-from ledger.kube.api.resources import Resource
 from ledger.kube.watch.owner_cache import CachedOwner, OwnerCache
-from webhook.context.namespaces import read_deadline
+from webhook.context.namespace_labels import read_deadline
 from webhook.context.unrecognized_controllers import UnrecognizedControllers
-from webhook.kinds.catalog import KindCatalog
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_catalog import KindCatalog
+from webhook.kinds.kind_schema import WorkloadKind
 
 DEPTH_MAX: Final = 8
 """Owners above an object that are followed; the deepest known chain has five."""
@@ -164,7 +164,7 @@ class OwnerChains:
                 if not kind.root:
                     break
             elif _is_pod(owner):
-                resource = resources.PODS.plural
+                resource = api_resources.PODS.plural
                 drawn = self._root_of_pod(space, owner) if space is not None else None
                 if drawn is not None:
                     return OwnerChain(drawn, controller)
@@ -226,6 +226,6 @@ def _is_pod(owner: OwnerReference) -> bool:
 def _resource(kind: WorkloadKind | None, owner: OwnerReference) -> Resource:
     """Return where an owner can be read; without a kind it is a pod."""
     if kind is None:
-        return resources.PODS
+        return api_resources.PODS
     version = owner.api_version.rpartition("/")[2]
     return Resource(kind.group, version, kind.resource, kind.kind)

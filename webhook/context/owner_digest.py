@@ -11,12 +11,12 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.denials import Denial
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.resources import Resource
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch.owner_cache import CachedOwner
-from webhook.kinds.catalog import KindCatalog
-from webhook.kinds.envelope import envelope_of
+from webhook.kinds.kind_catalog import KindCatalog
+from webhook.kinds.workload_envelope import envelope_of
 
 ASKS_NOTHING: Final = b""
 """Digest of an object whose templates ask for nothing that is counted."""

@@ -18,7 +18,7 @@ from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.errors import ClusterError, NotFound, VersionConflict
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import GATE
-from ledger.kube.client.event_queue import PodEventQueue
+from ledger.kube.client.pod_event_queue import PodEventQueue
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.log.ledger import Ledger
 from ledger.log.records import Record

@@ -14,7 +14,7 @@ import msgspec
 
 from ledger.core.model.denials import Denial, brief
 from ledger.kube.api.cluster_ports import PodEvent
-from ledger.kube.client.event_queue import PodEventQueue
+from ledger.kube.client.pod_event_queue import PodEventQueue
 
 REASON: Final = "WaitingForQuota"
 

@@ -14,9 +14,9 @@ import ast
 from typing import Final
 
 from ledger.core.model.denials import Reason
-from webhook.kinds.functions import number_of, truth_of
-from webhook.kinds.grammar import NAMES, KindExpressionError, compiled
-from webhook.kinds.values import ExpressionScope, InvalidObject, brief, invalid_object
+from webhook.kinds.expression_functions import number_of, truth_of
+from webhook.kinds.expression_grammar import NAMES, KindExpressionError, compiled
+from webhook.kinds.object_values import ExpressionScope, InvalidObject, brief, invalid_object
 
 LENGTH_MAX: Final = 500
 """Longest expression, characters."""

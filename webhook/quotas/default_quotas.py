@@ -14,7 +14,7 @@ from ledger.kube.api.objects import ResourceQuota, Workload
 from ledger.kube.quotas import hard_limits
 from ledger.tasks.backoff import Backoff
 from ledger.tasks.periodic import CooperativeYield
-from webhook.context.policies import DefaultQuota
+from webhook.context.namespace_policies import DefaultQuota
 from webhook.settlement.settlement_session import SettlementSession
 
 CREATE_SECONDS: Final = 2.0

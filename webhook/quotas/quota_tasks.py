@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
+from ledger.kube.api.api_resources import UNIVERSE_QUOTAS
 from ledger.kube.api.cluster_ports import Change
 from ledger.kube.api.objects import ResourceQuota, Workload
-from ledger.kube.api.resources import UNIVERSE_QUOTAS
 from ledger.kube.watch.informers import Informers
 from ledger.tasks.periodic import run_periodically
 from webhook.quotas import (
@@ -18,10 +18,10 @@ from webhook.quotas.default_quotas import DefaultQuotas
 from webhook.quotas.ignored_universe_quotas import IgnoredUniverseQuotas
 from webhook.quotas.namespace_label_sync import NAMESPACES, ClusterLabels
 from webhook.quotas.quota_warnings import QuotaWarnings
+from webhook.quotas.resource_quota_accounts import QUOTAS, ResourceQuotaAccounts
 from webhook.quotas.resource_quota_status import ResourceQuotaStatusWriter
-from webhook.quotas.resource_quotas import QUOTAS, ResourceQuotaAccounts
+from webhook.quotas.universe_quota_accounts import UNIVERSE, UniverseQuotaAccounts
 from webhook.quotas.universe_quota_status import UniverseQuotaStatusWriter
-from webhook.quotas.universe_quotas import UNIVERSE, UniverseQuotaAccounts
 from webhook.quotas.usage_by_namespace import UsageByNamespace
 from webhook.settlement.settlement_session import SettlementSession
 

@@ -16,7 +16,7 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.quotas import hard_limits
 from ledger.tasks.backoff import Backoff
 from webhook.quotas.status_conditions import Condition, QuotaStatusConditions
-from webhook.quotas.universe_quotas import UniverseQuotaAccounts
+from webhook.quotas.universe_quota_accounts import UniverseQuotaAccounts
 from webhook.quotas.usage_by_namespace import NamespaceUsage, UsageByNamespace
 from webhook.settlement.settlement_session import SettlementSession
 

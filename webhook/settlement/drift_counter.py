@@ -6,7 +6,7 @@ from ledger.core.model.events import AnyEvent, Cause, Observed, Released
 from ledger.core.model.qualified_names import local_name
 from ledger.core.model.traits import is_unread
 from ledger.runtime.counter_protocol import Count
-from webhook.context.policies import Policies
+from webhook.context.namespace_policies import Policies
 from webhook.settlement.settlement_session import RECOUNTED
 
 UNENFORCED: Final = "unenforced"

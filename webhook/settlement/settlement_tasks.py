@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 
-from ledger.kube.api.resources import Resource
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.watch.informers import Informers
 from ledger.log.records import Record
 from ledger.tasks.periodic import run_periodically
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_schema import WorkloadKind
 from webhook.settlement.absence_proof import AbsenceProver, ObjectLister
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.drift_counter import DriftCounter

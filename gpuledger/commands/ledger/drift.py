@@ -39,7 +39,7 @@ async def drift(
     OVER names the quotas that exceed their limits because of the correction. The ledger is correct
     again after each of these, so the exit code is always 0.
     """
-    from gpuledger.storage.views import ordered, times, viewing
+    from gpuledger.storage.projection_views import ordered, times, viewing
     from projections.queries.drift_report import drift as ask
     from projections.queries.drift_report import unrecognized_users
     from projections.queries.scopes import QueryScope

@@ -27,7 +27,7 @@ async def digest(loaded: LoadedSettings, at: At = "", output: Output = Format.TA
 
     All projections of one log have the same hash: live, killed and continued, or rebuilt.
     """
-    from gpuledger.storage.views import viewing
+    from gpuledger.storage.projection_views import viewing
     from projections.store.digest import digest as ask
 
     async with viewing(loaded.settings, at) as (view, position):
@@ -46,9 +46,9 @@ async def rebuild(
     The service must not run. The new file replaces the old one when it is complete. Denials are not
     part of the log; the service restores them when it runs again.
     """
-    from gpuledger.storage import rebuild
+    from gpuledger.storage import projection_rebuild
 
-    show_one(await rebuild.rebuild(loaded.settings, at), _DIGEST, output)
+    show_one(await projection_rebuild.rebuild(loaded.settings, at), _DIGEST, output)
 
 
 @command(app, "gpuledger projection compare", "gpuledger projection compare --at 1200 -o json")
@@ -58,9 +58,9 @@ async def compare(loaded: LoadedSettings, at: At = "", output: Output = Format.T
     Exits with 1 when they differ.
     """
     from gpuledger.cli.exit_codes import Exit
-    from gpuledger.storage import rebuild
+    from gpuledger.storage import projection_rebuild
 
-    found = await rebuild.compare(loaded.settings, at)
+    found = await projection_rebuild.compare(loaded.settings, at)
     show_one(found, _COMPARISON, output)
     if not found.same:
         raise typer.Exit(Exit.FAILED)

@@ -113,7 +113,7 @@ async def holders(
     of its envelope, what its spec may run at once, and of what its pods have drawn together. So
     amounts add up to what is used; with --pods they do not.
     """
-    from gpuledger.storage.views import paged, viewing
+    from gpuledger.storage.projection_views import paged, viewing
     from projections.queries.holders import holders as ask
     from projections.queries.scopes import QueryScope
 
@@ -138,7 +138,7 @@ async def holds(
 
     A hold ends when its object is seen persisted, or is proved never to have been written.
     """
-    from gpuledger.storage.views import paged, viewing
+    from gpuledger.storage.projection_views import paged, viewing
     from projections.queries.holders import holds as ask
     from projections.queries.scopes import QueryScope
 
@@ -161,7 +161,7 @@ async def history(
 
     Quotas over many namespaces are part of the whole history only, not of a namespace's.
     """
-    from gpuledger.storage.views import ordered, stretch, viewing
+    from gpuledger.storage.projection_views import ordered, stretch, viewing
     from projections.queries.event_history import history as ask
     from projections.queries.scopes import QueryScope
 
@@ -187,7 +187,7 @@ async def denials(
 
     Denials are stored for some weeks (setting denials_days).
     """
-    from gpuledger.storage.views import ordered, times, viewing
+    from gpuledger.storage.projection_views import ordered, times, viewing
     from projections.queries.denial_history import denials as ask
     from projections.queries.scopes import QueryScope
 

@@ -9,9 +9,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.disruption_budgets import Budget
 from ledger.kube.api.objects import ApiNode, Pod, Quantities, ResourceQuota, Workload
-from ledger.kube.api.resources import Resource
 
 T = TypeVar("T")
 K = TypeVar("K")

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
+from ledger.kube.api.api_resources import EVENTS, PODS
 from ledger.kube.api.cluster_ports import PodEvent
-from ledger.kube.api.resources import EVENTS, PODS
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.client.quota_and_gate_writes import send
 

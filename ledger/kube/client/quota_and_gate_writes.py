@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
+from ledger.kube.api.api_resources import PODS, QUOTAS, UNIVERSE_QUOTAS
 from ledger.kube.api.errors import AlreadyExists
 from ledger.kube.api.objects import Quantities
-from ledger.kube.api.resources import PODS, QUOTAS, UNIVERSE_QUOTAS
 from ledger.kube.client.api_client import JSON, ApiClient
 
 WRITE_SECONDS: Final = 10.0

@@ -9,8 +9,8 @@ that got no answer was stored can be read, and who does not read may do it twice
 from collections.abc import Mapping
 from typing import Final
 
+from ledger.kube.api.api_resources import NODES, PODS
 from ledger.kube.api.cluster_ports import PodBinding
-from ledger.kube.api.resources import NODES, PODS
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.client.quota_and_gate_writes import MERGE, send
 

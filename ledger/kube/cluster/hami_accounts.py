@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from ledger.kube.api import resources
+from ledger.kube.api import api_resources
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.objects import ListMeta, ObjectMeta
-from ledger.kube.api.resources import Resource
 from ledger.kube.client.access_review import SERVICE_ACCOUNTS, KubernetesReviewer, service_account
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.watch import list_watch
@@ -161,7 +161,7 @@ async def find_accounts(client: ApiClient) -> HamiAccounts:
 async def _candidates(client: ApiClient) -> dict[str, HamiAccount]:
     """Return the accounts of workloads that look like HAMi's, by user name."""
     found: dict[str, HamiAccount] = {}
-    for resource in (resources.DEPLOYMENTS, resources.DAEMON_SETS):
+    for resource in (api_resources.DEPLOYMENTS, api_resources.DAEMON_SETS):
         listed = await list_watch.list_all(client, _source(resource))
         for account in listed.objects:
             if account is not None and (account.scheduler or account.user not in found):

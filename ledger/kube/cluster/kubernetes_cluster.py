@@ -7,7 +7,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ledger.kube.api import resources
+from ledger.kube.api import api_resources
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.cluster_ports import Change, Listed, PodBinding, PodEvent
 from ledger.kube.api.disruption_budgets import Budget, BudgetList
 from ledger.kube.api.errors import Malformed, NotFound, NotServed
@@ -22,7 +23,6 @@ from ledger.kube.api.objects import (
     ResourceQuotaList,
     Workload,
 )
-from ledger.kube.api.resources import Resource
 from ledger.kube.client import pod_events, quota_and_gate_writes, scheduling_writes
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.watch import discovery, list_watch, optional_resources
@@ -32,15 +32,15 @@ from ledger.kube.watch.optional_resources import Sleep
 K = TypeVar("K")
 T = TypeVar("T")
 
-_PODS: Final = CollectionSource(resources.PODS.collection(), Pod, page_type=PodList, keep=whole)
+_PODS: Final = CollectionSource(api_resources.PODS.collection(), Pod, page_type=PodList, keep=whole)
 _QUOTAS: Final = CollectionSource(
-    resources.QUOTAS.collection(), ResourceQuota, page_type=ResourceQuotaList, keep=whole
+    api_resources.QUOTAS.collection(), ResourceQuota, page_type=ResourceQuotaList, keep=whole
 )
 _NODES: Final = CollectionSource(
-    resources.NODES.collection(), ApiNode, page_type=NodeList, keep=whole
+    api_resources.NODES.collection(), ApiNode, page_type=NodeList, keep=whole
 )
 _BUDGETS: Final = CollectionSource(
-    resources.BUDGETS.collection(), Budget, page_type=BudgetList, keep=whole
+    api_resources.BUDGETS.collection(), Budget, page_type=BudgetList, keep=whole
 )
 _metadata: Final = msgspec.json.Decoder(Bookmark)
 _workloads: Final = msgspec.json.Decoder(Workload)
@@ -67,7 +67,7 @@ class KubernetesCluster:
 
     async def kube_system_uid(self) -> str:
         """Return the uid of `kube-system`, which stands for the cluster. Raises ClusterError."""
-        body = await self._client.get(resources.NAMESPACES.object("", "kube-system"))
+        body = await self._client.get(api_resources.NAMESPACES.object("", "kube-system"))
         try:
             uid = _metadata.decode(body).metadata.uid
         except msgspec.MsgspecError as error:
@@ -78,7 +78,7 @@ class KubernetesCluster:
 
     async def list_pods(self, namespace: str) -> Listed[Pod]:
         """List a namespace's pods as of now, linearizably. Raises ClusterError."""
-        path = resources.PODS.collection(namespace)
+        path = api_resources.PODS.collection(namespace)
         return await list_watch.list_all(self._client, _PODS, path)
 
     def watch_pods(self) -> AsyncGenerator[Change[Pod], None]:
@@ -104,11 +104,11 @@ class KubernetesCluster:
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """Read a pod as of now, linearizably; None without one. Raises ClusterError."""
-        return await self._get(resources.PODS.object(namespace, name), _PODS.objects)
+        return await self._get(api_resources.PODS.object(namespace, name), _PODS.objects)
 
     async def get_node(self, name: str) -> ApiNode | None:
         """Read a node as of now, linearizably; None without one. Raises ClusterError."""
-        return await self._get(resources.NODES.object("", name), _NODES.objects)
+        return await self._get(api_resources.NODES.object("", name), _NODES.objects)
 
     async def list_nodes(self) -> Listed[ApiNode]:
         """List all nodes as of now, linearizably. Raises ClusterError."""
@@ -130,11 +130,11 @@ class KubernetesCluster:
 
     def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
         """Tell all namespaces and their changes, without end."""
-        return self.watch_objects(resources.NAMESPACES)
+        return self.watch_objects(api_resources.NAMESPACES)
 
     def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
         """Tell all LedgerPolicies and their changes, without end."""
-        return self.watch_objects(resources.POLICIES)
+        return self.watch_objects(api_resources.POLICIES)
 
     async def patch_quota_status(
         self, namespace: str, name: str, used: dict[str, str], version: int
@@ -164,7 +164,7 @@ class KubernetesCluster:
 
     async def list_budgets(self, namespace: str) -> Listed[Budget]:
         """List a namespace's PodDisruptionBudgets as of now, linearizably. Raises ClusterError."""
-        path = resources.BUDGETS.collection(namespace)
+        path = api_resources.BUDGETS.collection(namespace)
         return await list_watch.list_all(self._client, _BUDGETS, path)
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:

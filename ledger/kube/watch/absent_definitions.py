@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
+from ledger.kube.api.api_resources import DEFINITIONS, Resource
 from ledger.kube.api.errors import ClusterError, Malformed, NotServed
 from ledger.kube.api.objects import ListMeta
-from ledger.kube.api.resources import DEFINITIONS, Resource
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.watch import discovery
 

@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 import msgspec
 import structlog
 
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Malformed
-from ledger.kube.api.resources import Resource
 from ledger.kube.client.api_client import JSON, ApiClient
 
 DISCOVERY_SECONDS: Final = 30.0

@@ -17,9 +17,9 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.cluster_ports import Change, Changed, FilteredWatches, Interrupted, Listed
 from ledger.kube.api.objects import OwnerReference, Workload
-from ledger.kube.api.resources import Resource
 
 OWNERS_MAX: Final = 200_000
 """Objects remembered at most, of all resources together."""

@@ -23,7 +23,7 @@ from webhook.configurations.webhook_configurations import (
     WebhookAddress,
     configurations,
 )
-from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.kind_catalog import KindCatalog
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 EFFECTIVE_SECONDS: Final = 30.0

@@ -15,8 +15,8 @@ from support.builders.cluster_contexts import cluster_context
 
 from ledger.core.model import accounts, commands
 from ledger.core.model.commands import AnyCommand
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.cluster_ports import Listed
-from ledger.kube.api.resources import Resource
 from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.writer.writer import Writer
 from ledger.runtime import gc_tuning

@@ -18,8 +18,8 @@ from support.builders.cluster_contexts import cluster_context
 from support.servers.ports import free_port
 
 from ledger.core.model.qualified_names import qualified
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.cluster_ports import Listed
-from ledger.kube.api.resources import Resource
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.log.command_delivery import CommandQueue

@@ -11,8 +11,8 @@ from ledger.kube.requests.pod_demand import demand_of
 from ledger.kube.requests.pod_traits import recorded_traits
 from tests.bench.harness.ledgers import CLUSTER
 from tests.bench.objects.fleet import VERSION, Fleet, pod, workload
-from webhook.kinds.catalog import KindCatalog
-from webhook.kinds.envelope import envelope_of
+from webhook.kinds.kind_catalog import KindCatalog
+from webhook.kinds.workload_envelope import envelope_of
 from webhook.settlement.pod_observation import POD_KEYS
 
 RULES: Final = DemandRules()

@@ -38,7 +38,7 @@ from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
-from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.kind_catalog import KindCatalog
 from webhook.settlement.settlement_session import SettlementSettings, Site
 from webhook.settlement_controller import Settlement
 

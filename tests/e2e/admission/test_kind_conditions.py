@@ -20,7 +20,7 @@ from tests.e2e.harness.controlplane import ControlPlane
 from tests.e2e.harness.polling import eventually
 from webhook.configurations.kind_conditions import conditions
 from webhook.kinds.expressions import KindExpression
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_schema import WorkloadKind
 
 pytestmark = pytest.mark.e2e
 

@@ -28,8 +28,8 @@ from tests.e2e.harness.review_recorder import (
 from tests.e2e.objects.pods import CARDS, CORES, MEMORY, pod
 from webhook.api.card_schedulers import CardSchedulers
 from webhook.configurations.mutating_conditions import MutatingCondition
-from webhook.context.namespaces import Namespaces
-from webhook.context.policies import NamespacePolicy, Policies
+from webhook.context.namespace_labels import Namespaces
+from webhook.context.namespace_policies import NamespacePolicy, Policies
 
 __all__ = ["plane", "setting"]
 

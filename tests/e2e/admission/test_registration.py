@@ -34,7 +34,7 @@ from tests.e2e.harness.review_recorder import (
 from tests.e2e.objects.pods import pod
 from webhook.configurations import webhook_configurations
 from webhook.configurations.webhook_configurations import ReviewScope, WebhookAddress
-from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.kind_catalog import KindCatalog
 
 __all__ = ["plane", "setting"]
 

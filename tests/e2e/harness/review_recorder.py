@@ -18,7 +18,7 @@ from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.pods import pod
 from webhook.configurations import webhook_configurations
 from webhook.configurations.webhook_configurations import ReviewScope, WebhookAddress
-from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.kind_catalog import KindCatalog
 
 RESOURCES: Final = ("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores")
 EXEMPT: Final = ("kube-system", "exempt")

@@ -9,7 +9,7 @@ from ledger.kube.hami import annotation_keys
 from ledger.kube.hami.fence_label import LABEL
 from tests.e2e.harness.cluster import Manifest
 from webhook.configurations import webhook_configurations
-from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.kind_catalog import KindCatalog
 
 SPACE: Final = "gpuledger-system"
 NAME: Final = "gpuledger"

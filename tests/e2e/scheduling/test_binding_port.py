@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
+from ledger.kube.api.api_resources import NAMESPACES, NODES, PODS
 from ledger.kube.api.cluster_ports import Change, Changed, Listed, PodBinding, PodEvent
 from ledger.kube.api.errors import BudgetExhausted, NotFound, VersionConflict
 from ledger.kube.api.objects import ApiNode, Pod
-from ledger.kube.api.resources import NAMESPACES, NODES, PODS
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.kube.hami.fence_label import LABEL

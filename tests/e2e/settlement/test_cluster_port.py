@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from ledger.kube.api.api_resources import DEFINITIONS, NAMESPACES, PODS, UNIVERSE_QUOTAS, Resource
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed, Reached
 from ledger.kube.api.errors import NotFound, NotServed, VersionConflict
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.resources import DEFINITIONS, NAMESPACES, PODS, UNIVERSE_QUOTAS, Resource
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.kube.watch.owner_cache import OwnerCache

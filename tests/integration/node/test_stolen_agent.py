@@ -25,7 +25,7 @@ from support.servers.shipped_nats import (
     shipped_servers,
 )
 
-from gpuledger.node.agent_log import INBOX
+from gpuledger.node.agent_log_connection import INBOX
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.shard_streams import HEADERS_BYTES_MAX
 from ledger.log.log_port import Ambiguous, LogEntry, Snapshot, Unreachable

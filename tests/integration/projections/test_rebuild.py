@@ -13,7 +13,7 @@ from support.harness.command_line import COMMAND, SECONDS, environment, gpuledge
 
 from gpuledger.cli.command_wrapper import TERMINATED
 from gpuledger.cli.exit_codes import CommandError, Exit
-from gpuledger.storage import rebuild, scratch_folder
+from gpuledger.storage import projection_rebuild, scratch_folder
 from gpuledger.storage.open_log import open_log
 from ledger.log import records
 from ledger.runtime.settings.settings import Settings
@@ -101,9 +101,9 @@ async def test_a_rebuilt_projection_is_in_place_before_its_digest_is_known(
 
     path = store / "projection.sqlite"
     path.unlink()
-    monkeypatch.setattr(rebuild, "digest", late)
+    monkeypatch.setattr(projection_rebuild, "digest", late)
     with pytest.raises(CommandError, match=r"in place.*gpuledger projection digest") as stopped:
-        await rebuild.rebuild(Settings(store_dir=str(store)), "")
+        await projection_rebuild.rebuild(Settings(store_dir=str(store)), "")
     assert stopped.value.status == Exit.NOT_READY
     assert path.stat().st_size
     assert not scratch_of(store)

@@ -13,8 +13,8 @@ from ledger.core.model.amounts import covers
 from ledger.core.model.denials import Denial
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.admission.objects.scale_admission import with_replicas
-from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_schema import WorkloadKind
+from webhook.kinds.workload_envelope import Envelope, envelope_of, surge_demand
 
 RULES = DemandRules()
 OPTIONS = st.fixed_dictionaries(

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from ledger.kube.api.api_resources import NAMESPACES, Resource
 from ledger.kube.api.cluster_ports import Changed
 from ledger.kube.api.objects import (
     ApiNode,
@@ -23,7 +24,6 @@ from ledger.kube.api.objects import (
     ScopeSelector,
     Workload,
 )
-from ledger.kube.api.resources import NAMESPACES, Resource
 from simulation.model import kinds
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from ledger.kube.api.api_resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Pod, PodSpec, Workload
-from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
-from webhook.kinds.catalog import KindCatalog
-from webhook.kinds.schema import decode
+from webhook.kinds.kind_catalog import KindCatalog
+from webhook.kinds.kind_schema import decode
 
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")

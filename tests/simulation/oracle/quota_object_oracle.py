@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from ledger.kube.api.api_resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS
 from ledger.kube.api.objects import ObjectMeta, Pod, ResourceQuota, Workload
-from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS
 from simulation.model import kinds
 from simulation.model.apiserver import SimulatedApiServer, counts
 from simulation.model.settings import demand

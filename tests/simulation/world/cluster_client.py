@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from ledger.kube.api.api_resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed, PodEvent, Reached
 from ledger.kube.api.errors import ClusterUnavailable, NotFound, VersionConflict
 from ledger.kube.api.objects import Pod, Quantities, ResourceQuota, ResourceQuotaStatus, Workload
-from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
 from simulation.model import apiserver, kinds
 from simulation.model.apiserver import Collection, SimulatedApiServer, T
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from ledger.kube.api.resources import POLICIES, UNIVERSE_QUOTAS
+from ledger.kube.api.api_resources import POLICIES, UNIVERSE_QUOTAS
 from simulation.actors.admission import Admission
 from simulation.actors.admitted_writes import AdmittedWrites
 from simulation.actors.card_claims import CardClaims

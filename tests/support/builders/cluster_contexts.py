@@ -5,8 +5,8 @@ from typing import Any, Final
 from ledger.core.model.state import State
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.policies import NamespacePolicy
-from webhook.kinds.catalog import KindCatalog
+from webhook.context.namespace_policies import NamespacePolicy
+from webhook.kinds.kind_catalog import KindCatalog
 
 
 class _EmptyLedger:

@@ -7,8 +7,8 @@ import msgspec
 import yaml
 
 from ledger.kube.api.objects import Workload
-from webhook.kinds.catalog import KindCatalog
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_catalog import KindCatalog
+from webhook.kinds.kind_schema import WorkloadKind
 
 ROOT: Final = Path(__file__).parents[3]
 FOLDER: Final = ROOT / "tests" / "fixtures" / "kinds"

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from support.fakes.apiserver import FakeApiServer, FakeCluster, Object
 
+from ledger.kube.api.api_resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed, PodEvent
 from ledger.kube.api.errors import ClusterError, NotFound, NotServed, VersionConflict
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 REPLICASETS = Resource("apps", "v1", "replicasets", "ReplicaSet")

@@ -9,14 +9,14 @@ from support.builders.admission_reviews import CLUSTER, GPU, MEMORY
 from support.builders.cluster_contexts import cluster_context
 
 from ledger.core.model.state import State
+from ledger.kube.api.api_resources import NAMESPACES, Resource
 from ledger.kube.api.cluster_ports import Change, Listed
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.resources import NAMESPACES, Resource
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.policies import NamespacePolicy
-from webhook.kinds.catalog import KindCatalog
+from webhook.context.namespace_policies import NamespacePolicy
+from webhook.kinds.kind_catalog import KindCatalog
 
 Manifest = dict[str, Any]
 

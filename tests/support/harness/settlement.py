@@ -24,7 +24,7 @@ from ledger.log.memory_log import MemoryStore
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
 from webhook.gates.gate_opener import GateOpener
-from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.kind_catalog import KindCatalog
 from webhook.settlement.attempt_ages import AttemptAges
 from webhook.settlement.invalid_objects import InvalidObjects
 from webhook.settlement.pod_reconciler import PodReconciler

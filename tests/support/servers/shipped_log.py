@@ -9,7 +9,7 @@ from support.builders.decide_and_fold import record
 from support.servers.nats_servers import settings_for
 from support.servers.shipped_nats import AGENT_PASSWORD, PASSWORD, SERVERS, ShippedServer
 
-from gpuledger.node.agent_log import INBOX
+from gpuledger.node.agent_log_connection import INBOX
 from ledger.core import snapshot_format
 from ledger.core.model.accounts import quota
 from ledger.core.model.commands import SetLimits

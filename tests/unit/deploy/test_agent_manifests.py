@@ -9,7 +9,7 @@ from support.builders.manifests import DEPLOY, VERSIONS, Folder, Manifest, name_
 from typer.testing import CliRunner
 
 from gpuledger.command_line import build
-from gpuledger.node.agent_log import INBOX
+from gpuledger.node.agent_log_connection import INBOX
 from gpuledger.node.agent_settings import AgentSettings
 from gpuledger.version import VERSION
 from ledger.log.jetstream.shard_streams import StreamNames

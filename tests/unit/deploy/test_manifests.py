@@ -14,7 +14,7 @@ from support.builders.manifests import DEPLOY, VERSIONS, Manifest, documents, na
 
 from extender.bind import event_recorder
 from gpuledger.version import VERSION
-from ledger.kube.api.resources import POLICIES, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.api_resources import POLICIES, UNIVERSE_QUOTAS, Resource
 from ledger.log.jetstream.durability import SERVER_VERSION_MIN
 from ledger.runtime.http.health import Health
 from ledger.runtime.http.http_server import DRAIN_SECONDS

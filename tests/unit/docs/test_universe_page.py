@@ -12,7 +12,7 @@ from ledger.core.model.commands import AnyCommand, Asker, Describe, Observe, Res
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.qualified_names import local_name
 from ledger.core.model.state import State
-from ledger.kube.quotas.universe_quota import limits_of_universe, spec_of
+from ledger.kube.quotas.universe_quota_limits import limits_of_universe, spec_of
 from ledger.kube.requests import namespace_traits
 from ledger.kube.requests.demand_rules import DemandRules
 

@@ -25,8 +25,8 @@ from ledger.core.model.state import State
 from ledger.kube.api.objects import Workload
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.admission.objects.scale_admission import with_replicas
-from webhook.kinds.envelope import Envelope, envelope_of
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_schema import WorkloadKind
+from webhook.kinds.workload_envelope import Envelope, envelope_of
 
 DOCS: Final = Path(__file__).parents[3] / "docs" / "explanation"
 PAGES: Final = [DOCS / "workloads.md", *sorted((DOCS / "workloads").glob("*.md"))]

@@ -39,16 +39,16 @@ from webhook.admission.owner_verification import (
     wrong_creator_denial,
 )
 from webhook.admission.quota_selection import QuotaSelection, TraitsChange
-from webhook.admission.reservation import ReservationClient, ReservationRequest
+from webhook.admission.reservation_client import ReservationClient, ReservationRequest
 from webhook.admission.reserved_annotations import STAMP
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import WARNING_CHARACTERS_MAX, AdmissionRequest, required_pod
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.assumed_demand import promised_demand
 from webhook.context.cluster_context import ClusterContext
+from webhook.context.namespace_policies import NamespacePolicy
 from webhook.context.owner_digest import cached_workload
-from webhook.context.policies import NamespacePolicy
-from webhook.kinds.envelope import envelope_of
+from webhook.kinds.workload_envelope import envelope_of
 
 WRITES: Final = frozenset(
     (("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize"), ("UPDATE", "ephemeralcontainers"))

@@ -6,10 +6,10 @@ An amount that the object had before may stay, or no other field of the object c
 from typing import Final
 
 from ledger.core.model.denials import Denial, Reason
+from ledger.kube.api.api_resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS
 from ledger.kube.api.objects import Quantities
 from ledger.kube.api.quoting import shown
-from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS
-from ledger.kube.quotas import hard_limits, resource_quota, universe_quota
+from ledger.kube.quotas import hard_limits, resource_quota_limits, universe_quota_limits
 from ledger.kube.quotas.hard_limits import InvalidQuantity
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.admission.verdict import UNTOUCHED, Verdict
@@ -20,7 +20,7 @@ from webhook.api.admission_review import (
     required_quota,
     required_workload,
 )
-from webhook.context import policies
+from webhook.context import namespace_policies
 
 NAMES: Final = frozenset(one.name for one in (QUOTAS, UNIVERSE_QUOTAS, POLICIES))
 """The resources that are looked at, as keys name them."""
@@ -84,20 +84,20 @@ def _limits(request: AdmissionRequest, name: str, field: Field) -> Quantities:
     seen = required_workload(request, field)
     try:
         if name == POLICIES.name:
-            return policies.default_limits(seen)
-        return universe_quota.spec_of(seen.spec).hard or {}
+            return namespace_policies.default_limits(seen)
+        return universe_quota_limits.spec_of(seen.spec).hard or {}
     except ValueError:
         return {}  # the lint warns that it is not used
 
 
 def _lint(request: AdmissionRequest, name: str, rules: DemandRules) -> tuple[str, ...]:
     if name == QUOTAS.name:
-        return resource_quota.lint(required_quota(request, "object"), rules)
+        return resource_quota_limits.lint(required_quota(request, "object"), rules)
     seen = required_workload(request, "object")
     if name == POLICIES.name:
-        return policies.lint(seen)
+        return namespace_policies.lint(seen)
     try:
-        spec = universe_quota.spec_of(seen.spec)
+        spec = universe_quota_limits.spec_of(seen.spec)
     except ValueError as error:
         return (f"this quota limits nothing: {error}",)
-    return universe_quota.lint_universe(spec, rules)
+    return universe_quota_limits.lint_universe(spec, rules)

@@ -16,10 +16,10 @@ from ledger.core.model.commands import Asker, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
 from ledger.kube.api.objects import Workload
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.admission.reservation import ReservationClient
+from webhook.admission.reservation_client import ReservationClient
 from webhook.context.cluster_context import ClusterContext
-from webhook.kinds.envelope import surge_demand
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_schema import WorkloadKind
+from webhook.kinds.workload_envelope import surge_demand
 
 _NO_ROOM: Final = (Reason.EXCEEDS_LIMIT, Reason.UNIVERSE_EXCEEDED, Reason.QUOTA_EXCEEDED)
 _log: Final = structlog.get_logger("webhook")

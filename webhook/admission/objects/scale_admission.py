@@ -13,18 +13,18 @@ from typing import Final
 import msgspec
 import structlog
 
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.resources import Resource
 from webhook.admission.objects.workload_admission import WorkloadAdmission, WorkloadWrite
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import AdmissionRequest, Scale, required_scale
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.namespaces import read_deadline
+from webhook.context.namespace_labels import read_deadline
+from webhook.context.namespace_policies import NamespacePolicy
 from webhook.context.owner_digest import cached_workload
-from webhook.context.policies import NamespacePolicy
-from webhook.kinds.schema import WorkloadKind
-from webhook.kinds.values import Json
+from webhook.kinds.kind_schema import WorkloadKind
+from webhook.kinds.object_values import Json
 
 UNCHECKED: Final = "scaled without asking the ledger: {}; its pods are checked one by one"
 

@@ -7,8 +7,8 @@ from ledger.kube.requests.demand_rules import DemandRules
 from webhook.admission import pod_checks
 from webhook.admission.reserved_annotations import changed_protected_field, protected_field_denial
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.kinds.schema import WorkloadKind
-from webhook.kinds.templates import Template, templates_of
+from webhook.kinds.kind_schema import WorkloadKind
+from webhook.kinds.pod_templates import Template, templates_of
 
 
 def template_denial(

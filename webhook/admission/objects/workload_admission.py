@@ -22,14 +22,14 @@ from webhook.admission.owner_verification import (
     wrong_creator_denial,
 )
 from webhook.admission.quota_selection import QuotaSelection, TraitsChange
-from webhook.admission.reservation import ReservationClient, ReservationRequest
+from webhook.admission.reservation_client import ReservationClient, ReservationRequest
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import AdmissionRequest
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.policies import NamespacePolicy
-from webhook.kinds.envelope import Envelope, envelope_of
-from webhook.kinds.schema import WorkloadKind
+from webhook.context.namespace_policies import NamespacePolicy
+from webhook.kinds.kind_schema import WorkloadKind
+from webhook.kinds.workload_envelope import Envelope, envelope_of
 
 _NOTHING: Final = Envelope({})
 

@@ -1,6 +1,6 @@
 """How the workloads of each namespace are charged, by its policy."""
 
-from webhook.context.policies import Policies
+from webhook.context.namespace_policies import Policies
 from webhook.settlement.workloads.workload_observation import ChargingMode
 
 

@@ -12,12 +12,12 @@ from typing import Final
 
 import structlog
 
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.cluster_ports import Change
 from ledger.kube.api.errors import ClusterError
-from ledger.kube.api.resources import Resource
 from ledger.kube.watch.informers import Informers
 from ledger.tasks.periodic import CooperativeYield
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_schema import WorkloadKind
 from webhook.settlement.settlement_session import SettlementSession
 from webhook.settlement.workloads.charging_modes import ChargingModes
 from webhook.settlement.workloads.workload_observation import ObservedWorkload

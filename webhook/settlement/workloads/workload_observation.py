@@ -11,8 +11,8 @@ from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import qualified, split_qualified
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Workload
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.kinds.envelope import Surge, envelope_of
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_schema import WorkloadKind
+from webhook.kinds.workload_envelope import Surge, envelope_of
 from webhook.settlement.observation_commands import ObservedObject
 
 

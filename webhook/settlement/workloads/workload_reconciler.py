@@ -14,12 +14,12 @@ import msgspec
 
 from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import local_name
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed
 from ledger.kube.api.errors import ClusterUnavailable, NotServed
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.resources import Resource
 from ledger.tasks.periodic import CooperativeYield
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_schema import WorkloadKind
 from webhook.settlement import full_list_recount
 from webhook.settlement.absence_proof import ListResult
 from webhook.settlement.attempt_ages import AttemptAges

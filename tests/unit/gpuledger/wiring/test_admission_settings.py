@@ -7,7 +7,7 @@ import pytest
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.wiring import service_parts
 from ledger.runtime.settings.settings import Settings
-from webhook.context.policies import NamespacePolicy
+from webhook.context.namespace_policies import NamespacePolicy
 
 OWN = """
 group: example.com

@@ -19,8 +19,8 @@ from projections.queries.drift_report import (
 )
 from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.tables.drift_table import RECOUNT
-from webhook.context.namespaces import Namespaces
-from webhook.context.policies import NamespacePolicy, Policies
+from webhook.context.namespace_labels import Namespaces
+from webhook.context.namespace_policies import NamespacePolicy, Policies
 from webhook.settlement.drift_counter import DriftCounter
 from webhook.settlement.settlement_session import RECOUNTED
 

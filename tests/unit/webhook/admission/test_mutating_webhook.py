@@ -23,7 +23,7 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import select_vendors
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.api.card_schedulers import CardSchedulers
-from webhook.context.policies import NamespacePolicy
+from webhook.context.namespace_policies import NamespacePolicy
 
 PERCENTAGE = "nvidia.com/gpumem-percentage"
 

@@ -23,10 +23,10 @@ from ledger.core.decide.decider import decide
 from ledger.core.model.commands import AnyCommand, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import Requirement
-from ledger.kube.api.resources import PODS, Resource
+from ledger.kube.api.api_resources import PODS, Resource
 from ledger.log.ledger import Accepted
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.context.policies import NamespacePolicy
+from webhook.context.namespace_policies import NamespacePolicy
 
 GOLD = (Requirement("tier", "In", ("gold",)),)
 HIGH = (Requirement("!priority", "In", ("high",)),)

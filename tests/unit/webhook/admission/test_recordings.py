@@ -8,7 +8,7 @@ from support.builders.admission_reviews import GPU, CoreLedger, recorded, servin
 from support.fakes.owner_cluster import CATALOG, Manifest, OwnerCluster, around
 
 from ledger.core.model.commands import BARRED, Reserve
-from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.kind_catalog import KindCatalog
 
 ADMIN = KindCatalog.load(controllers={kind.name: ("admin",) for kind in CATALOG})
 STRANGERS = KindCatalog.load(controllers={kind.name: ("nobody",) for kind in CATALOG})

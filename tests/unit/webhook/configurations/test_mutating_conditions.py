@@ -16,8 +16,8 @@ from ledger.kube.vendors.vendors import select_vendors
 from webhook.api.card_schedulers import CardSchedulers
 from webhook.configurations import mutating_conditions
 from webhook.configurations.mutating_conditions import MutatingCondition, condition
-from webhook.context.namespaces import Namespaces
-from webhook.context.policies import NamespacePolicy, Policies
+from webhook.context.namespace_labels import Namespaces
+from webhook.context.namespace_policies import NamespacePolicy, Policies
 
 
 class Cluster(ApiClient):

@@ -12,7 +12,7 @@ from webhook.configurations.webhook_configurations import (
     ServiceReference,
     WebhookAddress,
 )
-from webhook.kinds.catalog import KindCatalog
+from webhook.kinds.kind_catalog import KindCatalog
 
 RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpumem")
 CATALOG = KindCatalog.load()

@@ -29,7 +29,7 @@ from ledger.core.model.commands import BARRED, Observe, Reserve
 from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.objects import ObjectMeta
 from webhook.context.owner_chain import DEPTH_MAX
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_schema import WorkloadKind
 
 WEB = manifest(DEPLOYMENTS, "web", replicas=3)
 SET = manifest(SETS, "web-1", owner=WEB)

@@ -8,9 +8,9 @@ from support.fakes.apiserver import pod_body, quota_body
 from support.harness.settlement import World, full_world, settling
 
 from ledger.core.model.commands import Reserve
+from ledger.kube.api.api_resources import POLICIES
 from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.pod_gates import GATE
-from ledger.kube.api.resources import POLICIES
 from ledger.log.memory_log import MemoryStore
 from ledger.log.writer import denial_log
 from webhook.gates import gate_opener, gate_queue, waiting_events

@@ -5,8 +5,8 @@ import pytest
 from ledger.core.model.denials import Denial, Reason, Shortage
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.cluster_ports import PodEvent
-from ledger.kube.client import event_queue
-from ledger.kube.client.event_queue import PodEventQueue
+from ledger.kube.client import pod_event_queue
+from ledger.kube.client.pod_event_queue import PodEventQueue
 from webhook.gates import waiting_events
 from webhook.gates.waiting_events import (
     AGAIN_SECONDS,
@@ -131,10 +131,10 @@ async def test_event_is_written_later_when_the_queue_is_full(
     scene = Scene()
     dropped: list[tuple[str, ...]] = []
     scene.queue._count = lambda *what: dropped.append(what)
-    monkeypatch.setattr(waiting_events, "ROUND_MAX", event_queue.WAITING_MAX + 1)
-    for number in range(event_queue.WAITING_MAX + 1):
+    monkeypatch.setattr(waiting_events, "ROUND_MAX", pod_event_queue.WAITING_MAX + 1)
+    for number in range(pod_event_queue.WAITING_MAX + 1):
         scene.wait(str(number), short("q"))
-    assert len(scene.round(10)) == event_queue.WAITING_MAX
+    assert len(scene.round(10)) == pod_event_queue.WAITING_MAX
     assert len(scene.round(10)) == 1
     assert dropped == []
 

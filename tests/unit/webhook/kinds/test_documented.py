@@ -5,8 +5,8 @@ import re
 import pytest
 from support.builders.kind_objects import BUILTIN, EXAMPLES, ROOT
 
-from webhook.kinds.functions import FUNCTIONS
-from webhook.kinds.schema import PodSet, WorkloadKind
+from webhook.kinds.expression_functions import FUNCTIONS
+from webhook.kinds.kind_schema import PodSet, WorkloadKind
 
 PAGE = (ROOT / "docs" / "reference" / "kinds.md").read_text()
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from ledger.core.model.denials import Reason
+from webhook.kinds.expression_grammar import KindExpressionError
 from webhook.kinds.expressions import COUNT_MAX, LENGTH_MAX, KindExpression
-from webhook.kinds.grammar import KindExpressionError
-from webhook.kinds.values import ExpressionScope, InvalidObject
+from webhook.kinds.object_values import ExpressionScope, InvalidObject
 
 SPEC = {
     "replicas": 3,

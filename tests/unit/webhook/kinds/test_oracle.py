@@ -9,7 +9,7 @@ from support.builders.kind_objects import Case, all_cases
 from support.oracles.cluster_oracle import demand_of
 from support.oracles.kind_oracle import ENVELOPES, is_finished
 
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_schema import WorkloadKind
 
 CASES: Final = [
     (kind, case)

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from support.harness.settlement import World, full_world, settling
 
+from ledger.kube.api.api_resources import NAMESPACES, POLICIES
 from ledger.kube.api.errors import Forbidden
-from ledger.kube.api.resources import NAMESPACES, POLICIES
 from webhook.quotas import default_quotas
 
 GPUS = "limits.nvidia.com/gpu"

@@ -4,7 +4,7 @@ import pytest
 from support.harness.settlement import full_world, settling
 
 from ledger.core.model import accounts
-from ledger.kube.api.resources import UNIVERSE_QUOTAS
+from ledger.kube.api.api_resources import UNIVERSE_QUOTAS
 from webhook.quotas import quota_warnings
 
 MEM = "limits.nvidia.com/gpumem"

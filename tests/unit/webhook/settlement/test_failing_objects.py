@@ -10,7 +10,7 @@ from support.harness.settlement import DEMAND, full_world, settling
 
 from ledger.kube.watch import failed_objects
 from ledger.kube.watch.failed_objects import FailedObjects
-from webhook.quotas import resource_quotas
+from webhook.quotas import resource_quota_accounts
 from webhook.settlement import pod_reconciler
 from webhook.settlement.pod_reconciler import PodReconciler
 from webhook.settlement.workloads import workload_reconciler
@@ -78,12 +78,12 @@ async def test_quota_keeps_its_limits_when_it_cannot_be_handled(monkeypatch):
         one.fails = True
         one.server.create("resourcequotas", "red", quota("3"))
         await one.until(lambda: one.limits("q") == {GPUS: 3})
-        intact = vars(resource_quotas)["limits_of"]
+        intact = vars(resource_quota_accounts)["limits_of"]
         with monkeypatch.context() as patch:
-            patch.setattr(resource_quotas, "limits_of", _fail)
+            patch.setattr(resource_quota_accounts, "limits_of", _fail)
             one.server.update("resourcequotas", "red", "q", **quota("4"))
             await one.until(lambda: one.counted[failed_objects.METRIC, "quotas"] == 1)
-        assert vars(resource_quotas)["limits_of"] is intact
+        assert vars(resource_quota_accounts)["limits_of"] is intact
         assert one.limits("q") == {GPUS: 3}
         one.server.update("resourcequotas", "red", "q", **quota("5"))
         await one.until(lambda: one.limits("q") == {GPUS: 5})

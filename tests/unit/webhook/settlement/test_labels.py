@@ -10,7 +10,7 @@ from ledger.core.model import accounts
 from ledger.core.model.commands import SetLimits
 from ledger.core.model.events import Cause
 from ledger.core.model.traits import Reach, Requirement
-from ledger.kube.api.resources import UNIVERSE_QUOTAS
+from ledger.kube.api.api_resources import UNIVERSE_QUOTAS
 
 CARDS = "limits.nvidia.com/gpu"
 HUGE: dict[str, Any] = {f"filler-{number}": "x" * 63 for number in range(16_000)}

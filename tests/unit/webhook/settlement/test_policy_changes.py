@@ -5,7 +5,7 @@ import asyncio
 from support.fakes.full_cluster import DEPLOYMENTS, deployment, template, workload
 from support.harness.settlement import CLUSTER, full_world, settling
 
-from ledger.kube.api.resources import NAMESPACES, POLICIES, Resource
+from ledger.kube.api.api_resources import NAMESPACES, POLICIES, Resource
 from webhook.settlement.drift_counter import UNENFORCED
 
 RAYS = Resource("ray.io", "v1", "rayclusters", "RayCluster")

@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 from support.fakes.canned_apiserver import CannedApiServer, failure
 
+from ledger.kube.api.api_resources import DEFINITIONS, POLICIES, Resource
 from ledger.kube.api.cluster_ports import Changed, Interrupted, Listed
 from ledger.kube.api.errors import NotServed
-from ledger.kube.api.resources import DEFINITIONS, POLICIES, Resource
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 
 SECONDS = 20.0

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from aiohttp import web
 
+from ledger.kube.api.api_resources import PODS, Resource
 from ledger.kube.api.errors import ClusterUnavailable, Malformed
-from ledger.kube.api.resources import PODS, Resource
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.kube.watch import discovery
 from ledger.kube.watch.discovery import discover

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed, Reached
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.resources import Resource
 from ledger.kube.watch import owner_cache
 from ledger.kube.watch.owner_cache import CachedOwner, OwnerCache
 

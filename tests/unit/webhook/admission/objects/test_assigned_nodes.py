@@ -8,7 +8,7 @@ from support.fakes.owner_cluster import around
 
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.api.card_schedulers import CardSchedulers
-from webhook.context.policies import NamespacePolicy
+from webhook.context.namespace_policies import NamespacePolicy
 
 CARD = {GPU: "1", MEMORY: "8k"}
 DEFAULT = "default-scheduler"

@@ -16,7 +16,7 @@ from support.fakes.owner_cluster import (
 
 from ledger.core.model.commands import Reserve
 from ledger.core.model.denials import Denial, Reason
-from webhook.context.policies import NamespacePolicy
+from webhook.context.namespace_policies import NamespacePolicy
 
 CARD = {GPU: "1", MEMORY: "8k"}
 WEB = manifest(DEPLOYMENTS, "web", replicas=2)

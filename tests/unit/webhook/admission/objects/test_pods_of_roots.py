@@ -33,10 +33,10 @@ from support.fakes.owner_cluster import (
 
 from ledger.core.model.commands import BARRED, Describe, Observe, Reserve, SetLimits
 from ledger.core.model.traits import Reach, Requirement
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.pod_gates import GATE
-from ledger.kube.api.resources import Resource
-from webhook.context.policies import NamespacePolicy
+from webhook.context.namespace_policies import NamespacePolicy
 
 WEB = manifest(DEPLOYMENTS, "web", replicas=3)
 SET = manifest(SETS, "web-1", owner=WEB, replicas=3)

@@ -8,7 +8,7 @@ from support.builders.admission_reviews import GPU, MEMORY, CoreLedger, pod, rev
 from support.fakes.owner_cluster import around
 
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.context.policies import NamespacePolicy
+from webhook.context.namespace_policies import NamespacePolicy
 
 CARD = {GPU: "1", MEMORY: "8k"}
 PRIVILEGED = {"privileged": True}

@@ -6,9 +6,9 @@ import pytest
 from support.builders.admission_reviews import CoreLedger, recorded, review, serving
 from support.fakes.owner_cluster import CATALOG, around, of
 
-from ledger.kube.api.resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.api_resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.context.policies import NamespacePolicy
+from webhook.context.namespace_policies import NamespacePolicy
 
 MEM = "limits.nvidia.com/gpumem"
 

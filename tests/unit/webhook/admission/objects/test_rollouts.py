@@ -21,7 +21,7 @@ from ledger.core.model.denials import Denial
 from ledger.log.ledger import Accepted
 from webhook.api.admission_review import WARNING_CHARACTERS_MAX
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.context.policies import NamespacePolicy
+from webhook.context.namespace_policies import NamespacePolicy
 
 NO_POD_MISSING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 OLD_PODS_FIRST = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}

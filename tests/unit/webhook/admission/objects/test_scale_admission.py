@@ -28,10 +28,10 @@ from support.fakes.owner_cluster import (
 )
 
 from ledger.core.model.commands import BARRED, Observe, Reserve
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.errors import ClusterUnavailable
-from ledger.kube.api.resources import Resource
-from webhook.context import namespaces
-from webhook.context.policies import NamespacePolicy
+from webhook.context import namespace_labels
+from webhook.context.namespace_policies import NamespacePolicy
 
 WEB = manifest(DEPLOYMENTS, "web", replicas=2)
 KEY = "deployments.apps/web"
@@ -145,7 +145,7 @@ async def test_a_scale_that_another_write_has_overtaken_is_left_to_its_next_try(
 async def test_scale_is_allowed_with_a_warning_when_the_parent_is_missing(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(namespaces, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(namespace_labels, "LOOK_SECONDS", 0.01)
     behind = deepcopy(WEB)
     behind["metadata"]["resourceVersion"] = "4"
     cluster = OwnerCluster(behind)

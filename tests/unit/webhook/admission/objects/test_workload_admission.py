@@ -27,12 +27,12 @@ from support.fakes.owner_cluster import (
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import Requirement
-from ledger.kube.api.resources import Resource
+from ledger.kube.api.api_resources import Resource
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.api.admission_settings import AdmissionSettings
-from webhook.context.policies import NamespacePolicy
-from webhook.kinds.catalog import KindCatalog
-from webhook.kinds.schema import WorkloadKind
+from webhook.context.namespace_policies import NamespacePolicy
+from webhook.kinds.kind_catalog import KindCatalog
+from webhook.kinds.kind_schema import WorkloadKind
 
 DEMAND = {GPU: 3, MEMORY: 24_000}
 TRAITS = ("!best-effort",)

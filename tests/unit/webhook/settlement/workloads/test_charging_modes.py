@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from webhook.context.policies import NamespacePolicy
+from webhook.context.namespace_policies import NamespacePolicy
 from webhook.settlement.workloads.charging_modes import ChargingModes
 
 USUAL, PODS_ONLY = NamespacePolicy(), NamespacePolicy(pods_only=True)

@@ -15,8 +15,8 @@ from support.harness.settlement import CLUSTER, full_world, settling
 
 from ledger.core.model.commands import Reserve
 from ledger.core.model.events import Cause
+from ledger.kube.api.api_resources import UNIVERSE_QUOTAS
 from ledger.kube.api.errors import ClusterUnavailable
-from ledger.kube.api.resources import UNIVERSE_QUOTAS
 from webhook.settlement import root_lookup
 from webhook.settlement.workloads import workload_informers
 

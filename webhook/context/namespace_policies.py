@@ -21,8 +21,8 @@ from ledger.kube.api.objects import Quantities, Workload
 from ledger.kube.api.selectors import LabelSelector
 from ledger.kube.requests import namespace_traits
 from webhook.api.admission_review import UserInfo
-from webhook.context.namespaces import Namespaces, read_deadline
-from webhook.kinds.envelope import Surge
+from webhook.context.namespace_labels import Namespaces, read_deadline
+from webhook.kinds.workload_envelope import Surge
 
 Mode = Literal["enforce", "warn", "off"]
 OnExceeded = Literal["deny", "pending"]

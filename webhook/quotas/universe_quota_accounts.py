@@ -12,7 +12,7 @@ from ledger.core.model import accounts
 from ledger.core.model.commands import CloseAccount, SetLimits
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import Workload
-from ledger.kube.quotas.universe_quota import UniverseLimits, limits_of_universe, spec_of
+from ledger.kube.quotas.universe_quota_limits import UniverseLimits, limits_of_universe, spec_of
 from webhook.quotas.quota_warnings import QuotaWarnings
 from webhook.quotas.unchanged_limits import has_limits
 from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession

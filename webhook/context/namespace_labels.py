@@ -6,10 +6,10 @@ from typing import Final
 
 import structlog
 
+from ledger.kube.api.api_resources import NAMESPACES
 from ledger.kube.api.cluster_ports import Change, Changed, Listed, Reached, Workloads
 from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload
-from ledger.kube.api.resources import NAMESPACES
 from ledger.kube.requests import namespace_traits
 
 Labels = Mapping[str, str]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ledger.core.model.denials import Reason
-from webhook.kinds.values import NUMBER_MAX, ExpressionScope, InvalidObject, Json, wrong_type
+from webhook.kinds.object_values import NUMBER_MAX, ExpressionScope, InvalidObject, Json, wrong_type
 
 ARGUMENTS_MAX: Final = 8
 """Most arguments of `min` and `max`."""

@@ -10,7 +10,7 @@ from ledger.kube.api.cluster_ports import Changed, Interrupted, Listed, Reached
 from ledger.kube.api.objects import Workload
 from webhook.api.admission_review import UserInfo
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.policies import NamespacePolicy, lint
+from webhook.context.namespace_policies import NamespacePolicy, lint
 
 
 def namespaces(**labels: dict[str, str]) -> Listed[Workload]:

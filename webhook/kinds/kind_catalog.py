@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from webhook.kinds.schema import WorkloadKind, decode
+from webhook.kinds.kind_schema import WorkloadKind, decode
 
 FILES_MAX: Final = 256
 """Most files that a folder of kinds may hold."""

@@ -15,8 +15,8 @@ from ledger.kube.requests.gpu_types import CardType
 from ledger.kube.requests.pod_traits import RecordedLabels
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
 from webhook.admission.objects.scale_admission import with_replicas
-from webhook.kinds.envelope import Envelope, envelope_of, surge_demand
-from webhook.kinds.schema import WorkloadKind
+from webhook.kinds.kind_schema import WorkloadKind
+from webhook.kinds.workload_envelope import Envelope, envelope_of, surge_demand
 
 RULES = DemandRules()
 GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"

@@ -16,9 +16,9 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.pod_traits import RecordedLabels, bounded_traits, traits_of_template
 from webhook.kinds.expressions import KindExpression
-from webhook.kinds.schema import WorkloadKind
-from webhook.kinds.templates import Template, names_of, templates_of
-from webhook.kinds.values import ExpressionScope, InvalidObject, Json, invalid_object
+from webhook.kinds.kind_schema import WorkloadKind
+from webhook.kinds.object_values import ExpressionScope, InvalidObject, Json, invalid_object
+from webhook.kinds.pod_templates import Template, names_of, templates_of
 
 Surge = Literal["opportunistic", "reserve", "strict"]
 """How the additional pods of a rollout are charged: when they are created, from each change of the

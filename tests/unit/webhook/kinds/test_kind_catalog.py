@@ -8,8 +8,8 @@ import pytest
 import yaml
 from support.builders.kind_objects import BUILTIN, CATALOG, EXAMPLES, FOLDER
 
-from webhook.kinds import catalog
-from webhook.kinds.catalog import KindCatalog, KindError
+from webhook.kinds import kind_catalog
+from webhook.kinds.kind_catalog import KindCatalog, KindError
 
 NAMES = {
     "cronjobs.batch",
@@ -218,14 +218,14 @@ def test_files_folders_and_kinds_are_bounded(
 ) -> None:
     file = written(tmp_path, WIDGET)
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "FILES_MAX", 0)
+        patch.setattr(kind_catalog, "FILES_MAX", 0)
         with pytest.raises(KindError, match="more than 0 files"):
             KindCatalog.load([tmp_path])
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "KINDS_MAX", len(NAMES))
+        patch.setattr(kind_catalog, "KINDS_MAX", len(NAMES))
         with pytest.raises(KindError, match="more than 15 kinds"):
             KindCatalog.load([file])
-    file.write_text("#" * (catalog.FILE_BYTES_MAX + 1))
+    file.write_text("#" * (kind_catalog.FILE_BYTES_MAX + 1))
     with pytest.raises(KindError, match="larger than"):
         KindCatalog.load([file])
 

@@ -8,9 +8,9 @@ import msgspec
 
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, ObjectMeta, Pod, PodSpec, Resources, Workload
-from webhook.kinds.paths import PathMatch
-from webhook.kinds.schema import PodSet, WorkloadKind
-from webhook.kinds.values import ExpressionScope, Json, invalid_object, wrong_type
+from webhook.kinds.kind_schema import PodSet, WorkloadKind
+from webhook.kinds.object_values import ExpressionScope, Json, invalid_object, wrong_type
+from webhook.kinds.template_paths import PathMatch
 
 _CONTAINER: Final = "spec.containers[0].resources"
 """Where the resources of a pod set without a template stand in the pod that is made of them."""

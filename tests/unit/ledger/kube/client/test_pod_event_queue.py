@@ -7,8 +7,8 @@ from support.harness.waiting import until
 
 from ledger.kube.api.cluster_ports import PodEvent
 from ledger.kube.api.errors import ClusterError, Forbidden
-from ledger.kube.client import event_queue
-from ledger.kube.client.event_queue import PodEventQueue
+from ledger.kube.client import pod_event_queue
+from ledger.kube.client.pod_event_queue import PodEventQueue
 
 
 class Server:
@@ -43,11 +43,11 @@ async def test_event_queue_drops_counts_and_logs_events_beyond_the_bound() -> No
     counted: list[tuple[str, ...]] = []
     queue = PodEventQueue(Server(), "tests", count=lambda *what: counted.append(what))
     with capture_logs() as logged:
-        taken = [queue.put(event("e")) for _ in range(event_queue.WAITING_MAX + 7)]
+        taken = [queue.put(event("e")) for _ in range(pod_event_queue.WAITING_MAX + 7)]
         assert [line["event"] for line in logged] == ["events_dropped"]
         queue._log_from = 0.0
         queue.put(event("e"))
-    assert taken == [True] * event_queue.WAITING_MAX + [False] * 7
+    assert taken == [True] * pod_event_queue.WAITING_MAX + [False] * 7
     assert counted == [("events_dropped_total", "tests", "full")] * 8
     assert [line["count"] for line in logged] == [1, 7]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from webhook.kinds.paths import LENGTH_MAX, WALKED_MAX, FieldPath
-from webhook.kinds.values import InvalidObject
+from webhook.kinds.object_values import InvalidObject
+from webhook.kinds.template_paths import LENGTH_MAX, WALKED_MAX, FieldPath
 
 ROOT = {
     "spec": {

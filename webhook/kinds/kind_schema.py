@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from webhook.kinds.expressions import KindExpression
-from webhook.kinds.paths import FieldPath
+from webhook.kinds.template_paths import FieldPath
 
 POD_SETS_MAX: Final = 16
 """Most pod templates that one kind names."""

@@ -13,7 +13,7 @@ import typer
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage.open_log import check_store
-from gpuledger.storage.store_projection import ensure, projection_of
+from gpuledger.storage.projection_catch_up import ensure, projection_of
 from ledger.runtime.settings.settings import Settings
 from projections.queries import moments
 from projections.queries.moments import InvalidMoment, Moment

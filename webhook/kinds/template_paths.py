@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.kinds.values import Json, step_into, wrong_type
+from webhook.kinds.object_values import Json, step_into, wrong_type
 
 LENGTH_MAX: Final = 200
 """Longest path, characters."""

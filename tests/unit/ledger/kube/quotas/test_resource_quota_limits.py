@@ -11,7 +11,7 @@ from ledger.kube.api.objects import (
     ScopeRequirement,
     ScopeSelector,
 )
-from ledger.kube.quotas.resource_quota import limits_of, lint
+from ledger.kube.quotas.resource_quota_limits import limits_of, lint
 from ledger.kube.requests import gpu_types
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import NVIDIA, select_vendors

@@ -7,14 +7,14 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from webhook.kinds.functions import (
+from webhook.kinds.expression_functions import (
     FUNCTIONS,
     ExpressionFunction,
     ExpressionTerm,
     number_of,
     truth_of,
 )
-from webhook.kinds.values import ExpressionScope, Json, step_into
+from webhook.kinds.object_values import ExpressionScope, Json, step_into
 
 NAMES: Final = frozenset(("metadata", "spec", "status", "item", "key", "count"))
 _WORDS: Final = {"true": True, "false": False}

@@ -14,7 +14,7 @@ from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import AdmissionRequest
 from webhook.api.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.policies import NamespacePolicy
+from webhook.context.namespace_policies import NamespacePolicy
 
 UNAVAILABLE: Final = frozenset(
     (

@@ -10,8 +10,8 @@ from support.harness.settlement import CLUSTER, World, full_world, settling
 from ledger.core.model import accounts
 from ledger.core.model.commands import Describe, Observe, SetLimits
 from ledger.core.model.traits import NAME, Reach, Requirement
+from ledger.kube.api.api_resources import NAMESPACES, UNIVERSE_QUOTAS
 from ledger.kube.api.errors import ClusterUnavailable
-from ledger.kube.api.resources import NAMESPACES, UNIVERSE_QUOTAS
 from ledger.kube.requests import namespace_traits
 from ledger.tasks import periodic
 from webhook.quotas import ignored_universe_quotas, namespace_label_sync, universe_quota_status

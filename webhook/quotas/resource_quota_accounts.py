@@ -7,7 +7,7 @@ from ledger.core.model.commands import CloseAccount, SetLimits
 from ledger.core.model.qualified_names import qualified
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import ResourceQuota
-from ledger.kube.quotas.resource_quota import limits_of
+from ledger.kube.quotas.resource_quota_limits import limits_of
 from ledger.tasks.periodic import CooperativeYield
 from webhook.quotas.quota_warnings import QuotaWarnings
 from webhook.quotas.unchanged_limits import has_limits

@@ -8,7 +8,7 @@ import yaml
 
 from ledger.core.model import traits
 from ledger.core.model.traits import Reach, Requirement
-from ledger.kube.quotas.universe_quota import (
+from ledger.kube.quotas.universe_quota_limits import (
     UniverseLimits,
     UniverseSpec,
     limits_of_universe,

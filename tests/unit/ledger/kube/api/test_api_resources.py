@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger.kube.api.resources import NAMESPACES, PODS, Resource
+from ledger.kube.api.api_resources import NAMESPACES, PODS, Resource
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 

@@ -9,8 +9,8 @@ from gpuledger.cli.progress import bar
 from gpuledger.storage import scratch_folder
 from gpuledger.storage.open_log import OpenLog, open_log
 from gpuledger.storage.past_ledger import position_of
-from gpuledger.storage.store_projection import build, projecting, projection_of
-from gpuledger.storage.views import COMMAND_SECONDS, moment_of, viewing
+from gpuledger.storage.projection_catch_up import build, projecting, projection_of
+from gpuledger.storage.projection_views import COMMAND_SECONDS, moment_of, viewing
 from gpuledger.wiring import store_layout
 from ledger.runtime.settings.settings import Settings
 from projections.store import store_writer
