@@ -1,1 +1,1 @@
-"""Codecs of HAMi's annotations on nodes and pods."""
+"""Codecs of HAMi annotations on nodes and pods."""

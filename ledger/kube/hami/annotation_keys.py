@@ -1,52 +1,52 @@
-"""HAMi's words: the keys of its annotations, and what each maker's cards are called in them.
+"""Annotation keys of HAMi, and the names of each vendor's cards in them.
 
-The table holds whom HAMi, as of its release 2.10, registers cards of in an annotation of the Node.
-Not in it are those whose cards HAMi counts by the capacity of the node, because these have no
-identity before a kubelet hands them out: aws-neuron, cambricon, enflame, kunlun (whole cards),
-metax and mthreads. Their pods are charged on quotas, and placed by the scheduler alone.
+The table holds the vendors whose cards HAMi 2.10 registers in an annotation of the Node. It leaves
+out the vendors whose cards HAMi counts by the capacity of the node, because these cards have no
+identity before a kubelet allocates them: aws-neuron, cambricon, enflame, kunlun (whole cards),
+metax and mthreads. Quotas charge pods with such cards, and the scheduler alone places them.
 """
 
 from typing import Final, NamedTuple
 
 KEEPER: Final = "gpuledger.io/keeper"
-"""On a Node: who hands its cards out."""
+"""On a Node: the component that allocates its cards."""
 
 MEMORY_SCALING: Final = "gpuledger.io/memory-scaling"
 CORES_SCALING: Final = "gpuledger.io/cores-scaling"
-"""On a Node: the percentage at which its cards' memory or cores count."""
+"""On a Node: the percentage by which the memory or cores of its cards are scaled."""
 
 CORDON: Final = "hami.io/device-cordon"
-"""On a Node: the uuids, separated by commas, of the cards on which nothing new may be placed."""
+"""On a Node: the uuids, separated by commas, of cordoned cards, which accept no new pod."""
 HANDSHAKE: Final = "hami.io/node-handshake"
-"""On a Node: whether somebody answers for its NVIDIA cards, see `handshake`."""
+"""On a Node: whether its NVIDIA device plugin is alive, see `handshake`."""
 LOCK: Final = "hami.io/mutex.lock"
-"""On a Node: the pod that is being handed cards, see `node_lock_annotation`."""
+"""On a Node: the pod that is receiving cards, see `node_lock_annotation`."""
 PAIR_SCORES: Final = "hami.io/node-nvidia-score"
-"""On a Node: how well each two of its cards are linked, see `link_scores`."""
+"""On a Node: the link score of each pair of its cards, see `link_scores`."""
 
 NODE: Final = "hami.io/vgpu-node"
-"""On a pod, as annotation and as label: the node its cards are on."""
+"""On a pod, as annotation and as label: the node of its cards."""
 TIME: Final = "hami.io/vgpu-time"
-"""On a pod: when its cards were chosen, in seconds of Unix time."""
+"""On a pod: the time of its placement, in seconds of Unix time."""
 BIND_TIME: Final = "hami.io/bind-time"
-"""On a pod: when it was bound, in seconds of Unix time."""
+"""On a pod: the time of its binding, in seconds of Unix time."""
 BIND_PHASE: Final = "hami.io/bind-phase"
-"""On a pod: how far the handing out of its cards has come."""
+"""On a pod: the phase of the allocation of its cards."""
 INSTANCES: Final = "hami.io/vgpu-mig-allocations"
-"""On a pod: where the instances of cards that are cut lie, see `mig_instances`."""
+"""On a pod: the positions of its MIG instances, see `mig_instances`."""
 
 ALLOCATING: Final = "allocating"
-"""The phase of a pod whose cards are not handed out yet."""
+"""The phase of a pod whose cards are not allocated yet."""
 SUCCESS: Final = "success"
 """The phase of a pod that has its cards."""
 
 
 class VendorAnnotations(NamedTuple):
-    """What one maker's cards are called.
+    """The names of one vendor in HAMi annotations.
 
-    `word` stands for the maker in device lists, `register` is the Node's annotation with its cards,
-    `to_allocate` and `allocated` are the pod's annotations with device lists: what the node has yet
-    to hand out, and all that the pod was given.
+    `word` is the vendor's name in device lists. `register` is the Node's annotation with its
+    cards. `to_allocate` and `allocated` are the pod's annotations with device lists: the cards that
+    the node has still to allocate, and all cards of the pod.
     """
 
     word: str

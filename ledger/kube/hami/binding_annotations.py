@@ -1,6 +1,6 @@
-"""Placement annotations: what a pod carries to its node, in HAMi's words.
+"""Binding annotations: the HAMi annotations that a Binding writes on a pod.
 
-They go into the Binding itself, so the pod is never bound without them.
+They are part of the Binding, so the pod is never bound without them.
 """
 
 from collections.abc import Iterable
@@ -16,9 +16,9 @@ _NVIDIA: Final = "nvidia"
 
 
 def annotations_of(parts: Parts, node: str, cards: Iterable[Card], now: float) -> dict[str, str]:
-    """Return what to write on a pod that is given `parts` of a node's `cards`.
+    """Return the annotations of a pod that receives `parts` of a node's `cards`.
 
-    `node` is the name of the Node, `now` in seconds of Unix time. Raises ValueError when a card is
+    `node` is the name of the Node, `now` in seconds of Unix time. Raises ValueError if a card is
     not among `cards`.
     """
     seconds = str(int(now))
@@ -38,9 +38,10 @@ def annotations_of(parts: Parts, node: str, cards: Iterable[Card], now: float) -
 
 
 def allocated(parts: Parts, cards: Iterable[Card]) -> dict[str, str]:
-    """Return the annotations that say what a pod has of a node's `cards`, when that has changed.
+    """Return the annotations with a pod's current shares of a node's `cards`, after a change.
 
-    What the node has yet to hand out is not among them. Raises ValueError as `annotations_of`.
+    The cards that the node has still to allocate are not included. Raises ValueError like
+    `annotations_of`.
     """
     words = annotation_keys.VENDOR_ANNOTATIONS
     slots = pod_devices.slots_of(parts, {card.uuid: card.vendor for card in cards})
@@ -51,9 +52,9 @@ def allocated(parts: Parts, cards: Iterable[Card]) -> dict[str, str]:
 
 
 def labels_of(node: str) -> dict[str, str]:
-    """Return the labels of a pod that is given cards of this node.
+    """Return the labels of a pod that receives cards of this node.
 
-    HAMi's monitoring finds pods by it. A name too long for a label is left out, because a Binding
-    with it would be refused; the annotation has it all the same.
+    HAMi's monitoring finds pods by the label. A name too long for a label is left out, because the
+    API server would refuse the Binding; the annotation holds the name in any case.
     """
     return {annotation_keys.NODE: node} if len(node) <= LABEL_MAX else {}

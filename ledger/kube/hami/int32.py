@@ -1,4 +1,4 @@
-"""Numbers in HAMi's texts: decimal, and of 32 bits with a sign."""
+"""Signed 32-bit decimal numbers in HAMi annotations."""
 
 import re
 from typing import Final
@@ -10,6 +10,6 @@ _FORM: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 
 def int32_of(text: str, least: int = INT32_MIN) -> int | None:
-    """Return the number that a text is, None when it is none from `least` to `INT32_MAX`."""
+    """Return the number in a text, None if it is not a number from `least` to `INT32_MAX`."""
     number = int(text) if _FORM.fullmatch(text) else None
     return number if number is not None and least <= number <= INT32_MAX else None

@@ -1,7 +1,7 @@
-"""Pair scores: how well each two cards of a node are linked, as HAMi's device plugin announces it.
+"""Link scores: the bandwidth class of each pair of cards, as HAMi's device plugin announces it.
 
-JSON: `[{"uuid":"GPU-a","score":{"GPU-b":60}}, …]`; the more, the better two cards talk to each
-other: 10 across processors up to 100 for each NVLink.
+JSON: `[{"uuid":"GPU-a","score":{"GPU-b":60}}, …]`. A higher score means a better link: from 10
+across processors up to 100 for each NVLink.
 """
 
 from typing import Annotated, Final
@@ -15,11 +15,11 @@ from ledger.kube.hami.node_devices import TEXT_MAX
 Score = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 
 PairScores = dict[tuple[str, str], int]
-"""By the uuids of two cards, under both orders of the two."""
+"""Scores by the uuids of two cards, in both orders."""
 
 
 class BadScores(ValueError):
-    """Scores cannot be read; the text says what is wrong and where."""
+    """The scores are invalid; the text gives the cause and its place."""
 
 
 class _Links(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ _JSON: Final = msgspec.json.Decoder(list[_Links])
 def read(text: str) -> PairScores:
     """Return the scores of pairs. Raises BadScores.
 
-    Where the two cards say different things of their link, the smaller counts.
+    If two cards report different scores for their link, the smaller one counts.
     """
     if len(text) > TEXT_MAX:
         raise BadScores(f"it is longer than {TEXT_MAX} characters")
@@ -43,22 +43,22 @@ def read(text: str) -> PairScores:
         raise BadScores("its JSON is nested too deeply") from error
     except ValueError as error:
         raise BadScores(f"its JSON does not list scores: {error}") from error
-    told = {(one.uuid, other): score for one in links for other, score in one.score.items()}
-    return _both_ways(told)
+    reported = {(one.uuid, other): score for one in links for other, score in one.score.items()}
+    return _both_ways(reported)
 
 
 def announcement(scores: PairScores) -> str:
-    """Return the JSON that tells scores of pairs, always the same for the same scores."""
+    """Return the canonical JSON of the scores of pairs."""
     links: dict[str, dict[str, int]] = {}
     for (one, other), score in sorted(scores.items()):
         links.setdefault(one, {})[other] = score
     return msgspec.json.encode([_Links(uuid, score) for uuid, score in links.items()]).decode()
 
 
-def _both_ways(told: PairScores) -> PairScores:
+def _both_ways(reported: PairScores) -> PairScores:
     found: PairScores = {}
-    for (one, other), score in told.items():
+    for (one, other), score in reported.items():
         if one != other:
-            low = min(score, told.get((other, one), score))
+            low = min(score, reported.get((other, one), score))
             found[one, other] = found[other, one] = low
     return found

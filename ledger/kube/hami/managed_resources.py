@@ -1,9 +1,9 @@
-"""Managed resources: what a kube-scheduler leaves to the extender.
+"""Managed resources: the resources that a kube-scheduler leaves to the extender.
 
-A scheduler asks the extender about pods that request a managed resource, and does not look for
-these resources on nodes. So each resource of a vendor whose cards are placed has to be among them:
-no node offers the others, and a pod that requests one would stay Pending. Resources of a vendor
-whose cards are only counted must not be among them: the scheduler itself counts what nodes offer.
+A scheduler calls the extender for pods that request a managed resource, and does not look for
+these resources on nodes. So every resource of a vendor with placed cards must be managed:
+no node offers memory or cores, and a pod that requests them would stay Pending. Resources of a
+vendor whose cards are only counted must not be managed, because the scheduler counts them itself.
 """
 
 from collections.abc import Iterable
@@ -22,17 +22,17 @@ class ManagedResource(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def is_placed(vendor: Vendor) -> bool:
-    """Return whether nodes announce single cards of a vendor, so that pods are placed on them."""
+    """Return whether the extender places a vendor's cards, because nodes announce each card."""
     return vendor.name in annotation_keys.VENDOR_ANNOTATIONS
 
 
 def counted_only(vendors: Iterable[Vendor]) -> tuple[str, ...]:
-    """Return the names of the vendors that quotas count and the extender places on no card."""
+    """Return the names of the vendors that quotas count and the extender does not place."""
     return tuple(vendor.name for vendor in vendors if not is_placed(vendor))
 
 
 def managed_resources(vendors: Iterable[Vendor]) -> tuple[ManagedResource, ...]:
-    """Return the resources that a scheduler of these vendors' cards leaves to the extender."""
+    """Return the resources of these vendors that a scheduler leaves to the extender."""
     names = (
         name
         for vendor in vendors

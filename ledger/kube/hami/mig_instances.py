@@ -1,8 +1,8 @@
-"""Instances: where on cards that are cut into instances those of a pod lie.
+"""MIG instances: the positions of a pod's MIG instances on their cards.
 
 JSON of the pod: `[{"containerIndex":0,"deviceIndex":0,"gpuUUID":"GPU-a","profile":"1g.10gb",
-"placement":{"start":2,"size":1}}]`. Indexes count slots, and cards in a slot, of the NVIDIA device
-list. Once the node has cut the card it adds the names of the instance, which nobody needs here.
+"placement":{"start":2,"size":1}}]`. The indexes are those of a slot in the NVIDIA device list, and
+of a card in the slot. When the node has created the instance it adds its names, which are ignored.
 """
 
 from typing import Annotated, Final
@@ -35,7 +35,7 @@ _JSON: Final = msgspec.json.Decoder(list[_Instance])
 
 
 def write(slots: Slots) -> str:
-    """Return the JSON of the instances among shares, an empty text when there are none."""
+    """Return the JSON of the instances among shares, "" if there are none."""
     found = [
         _Instance(container, device, share.uuid, share.profile, _Placement(share.size, share.start))
         for container, shares in enumerate(slots)
@@ -46,21 +46,21 @@ def write(slots: Slots) -> str:
 
 
 def cut(slots: Slots, text: str) -> None:
-    """Say in `slots` which shares are the instances that a text tells of. Raises BadDeviceList.
+    """Set profile and position of the shares in `slots` that a text lists. Raises BadDeviceList.
 
-    Each must be a share of the slots, of the same card, and told of once.
+    Each listed instance must be a share of the slots, of the same card, and listed once.
     """
-    told: set[tuple[int, int]] = set()
+    listed: set[tuple[int, int]] = set()
     for one in _read(text):
         place = (one.container_index, one.device_index)
-        if place in told:
-            raise BadDeviceList(f"slot {place[0]}, card {place[1]} is told to be cut twice")
-        told.add(place)
+        if place in listed:
+            raise BadDeviceList(f"slot {place[0]}, card {place[1]} is listed twice as an instance")
+        listed.add(place)
         share = _share(slots, *place)
         if share is None or share.uuid != one.uuid:
             has = share.uuid if share is not None else "nothing"
             raise BadDeviceList(
-                f"an instance of {one.uuid} is told of at slot {place[0]}, card {place[1]}, where"
+                f"an instance of {one.uuid} is listed at slot {place[0]}, card {place[1]}, where"
                 f" the device list has {has}"
             )
         slots[place[0]][place[1]] = structs.replace(

@@ -1,8 +1,8 @@
-"""Node cards: what the annotations of a Node say of its cards.
+"""Node announcement: the cards in the annotations of a Node.
 
-What cannot be read makes the whole reading a problem, and the caller keeps what it knew: half a
-list would look as if the other cards had gone, with pods on them. Only the scores of pairs may be
-wrong by themselves, since they say which cards are better, not which there are.
+Any invalid list invalidates the whole announcement, and the caller keeps the previous cards: half
+a list would look as if the other cards had gone, with pods on them. Only invalid link scores
+are ignored on their own, because they rank cards and do not list them.
 """
 
 from collections import Counter
@@ -20,16 +20,16 @@ from ledger.kube.hami.link_scores import BadScores, PairScores
 from ledger.kube.hami.node_devices import BadCards
 
 _KEEPERS: Final = (HAMI, OWN)
-_WHAT_TO_DO: Final = "What was known of the node's cards is kept: restart the device plugin there"
+_REMEDY: Final = "The previous cards of the node are kept: restart its device plugin"
 
 
 class NodeAnnouncement(msgspec.Struct, frozen=True):
-    """What a node announces.
+    """The cards that a node announces.
 
-    `cards` are in order of vendor, index and uuid, whatever order the node lists them in. `vendors`
-    are those whose annotation is there, be it an empty list. `scores` tell which cards are well
-    linked. `problem` says what cannot be read and what to do about it; then there are no cards
-    here, and what is known of the node should be kept. `warning` says what else is wrong.
+    `cards` are sorted by vendor, index and uuid. `vendors` are those whose annotation exists, even
+    with an empty list. `scores` are the link scores of pairs. `problem` names an invalid annotation
+    and the remedy; `cards` is then empty, and the caller keeps the previous cards. `warning` is
+    about the link scores.
     """
 
     cards: tuple[Card, ...] = ()
@@ -41,7 +41,7 @@ class NodeAnnouncement(msgspec.Struct, frozen=True):
 
 
 def read_announcement(annotations: Mapping[str, str], keeper: str = HAMI) -> NodeAnnouncement:
-    """Return what the annotations of a Node announce; its keeper is `keeper` unless they say."""
+    """Return the announcement of a Node; `keeper` is used if the annotations name no keeper."""
     keeper = annotations.get(annotation_keys.KEEPER, keeper)
     if keeper not in _KEEPERS:
         return NodeAnnouncement(problem=_unknown_keeper(keeper))
@@ -67,7 +67,7 @@ def read_announcement(annotations: Mapping[str, str], keeper: str = HAMI) -> Nod
 
 
 def _in_order(found: list[Card], annotations: Mapping[str, str]) -> tuple[Card, ...]:
-    """Return the cards in an order of their own, those that are closed as such."""
+    """Return the sorted cards, with cordoned cards marked."""
     closed = {uuid.strip() for uuid in annotations.get(annotation_keys.CORDON, "").split(",")}
     return tuple(
         structs.replace(card, cordoned=True) if card.uuid in closed else card
@@ -76,17 +76,17 @@ def _in_order(found: list[Card], annotations: Mapping[str, str]) -> tuple[Card, 
 
 
 def _at_odds(found: list[Card]) -> str:
-    """Say what is wrong with cards that are right one by one; empty when nothing is."""
+    """Return the problem of a list of valid cards, "" if there is none."""
     if len(found) > SHARES_MAX:
-        return f"{len(found)} cards are more than {SHARES_MAX}. {_WHAT_TO_DO}"
+        return f"{len(found)} cards are more than {SHARES_MAX}. {_REMEDY}"
     for uuid, times in Counter(card.uuid for card in found).most_common(1):
         if times > 1:
-            return f"{times} cards have the uuid {uuid}. {_WHAT_TO_DO}"
+            return f"{times} cards have the uuid {uuid}. {_REMEDY}"
     return ""
 
 
 def _scores(annotations: Mapping[str, str]) -> tuple[PairScores, str]:
-    """Return the scores of pairs, and what is wrong with them."""
+    """Return the scores of pairs, and their problem."""
     text = annotations.get(annotation_keys.PAIR_SCORES)
     if not text:
         return {}, ""
@@ -100,12 +100,12 @@ def _scores(annotations: Mapping[str, str]) -> tuple[PairScores, str]:
 
 
 def _unreadable(annotation: str, error: BadCards) -> str:
-    return f"annotation {annotation}: {error}. {_WHAT_TO_DO}"
+    return f"annotation {annotation}: {error}. {_REMEDY}"
 
 
 def _unknown_keeper(keeper: str) -> str:
     return (
-        f"annotation {annotation_keys.KEEPER}: {shown(keeper)!r} is none of"
-        f" {', '.join(_KEEPERS)}. What was"
-        " known of the node's cards is kept: write who hands its cards out, or remove it"
+        f"annotation {annotation_keys.KEEPER}: {shown(keeper)!r} is not one of"
+        f" {', '.join(_KEEPERS)}. The previous cards of the node are kept: write the component that"
+        " allocates its cards, or remove the annotation"
     )

@@ -1,9 +1,10 @@
-"""Card lists: the text in which a node announces its cards of one maker, in both of HAMi's forms.
+"""Node devices: the text in which a node announces its cards of one vendor, in both HAMi formats.
 
-Today it is JSON, a list of objects that leave out what is zero, false or empty; so a card without
-`health` is not healthy. Until HAMi 2.7, and still for some makers, cards are separated by colons
-and their fields by commas: `uuid,slots,MiB,cores,type,numa,healthy` and, since some release,
-`,index,mode`. Either is read for every maker, because nodes of one cluster are of several releases.
+The current format is a JSON list of objects. It omits zero, false and empty fields, so a card
+without `health` is not healthy. Until HAMi 2.7, and still for some vendors, colons separate cards,
+and commas separate their fields: `uuid,slots,MiB,cores,type,numa,healthy`, with `,index,mode` in
+later releases. Both formats are read for every vendor, because the nodes of a cluster may run
+several releases.
 """
 
 import re
@@ -18,14 +19,14 @@ from ledger.kube.api.quoting import shown
 from ledger.kube.hami.int32 import INT32_MAX, INT32_MIN, int32_of
 
 TEXT_MAX: Final = 262_144
-"""Longest text that is read; the API server allows no more for all annotations of an object."""
+"""Longest text that is read: the API server's limit for all annotations of an object."""
 SLICES_MAX: Final = 64
-"""Most slices of a card that is cut into instances."""
+"""Maximum number of slices of a MIG card."""
 PROFILES_MAX: Final = 64
-"""Most sizes of instances of one card, and most places of one size."""
+"""Maximum number of MIG profiles of one card, and of placements of one profile."""
 
 _HAMI_CORE: Final = "hami-core"
-"""The mode of cards from before modes were told: shared through a library in each container."""
+"""The default mode of older releases: cards are shared through a library in each container."""
 _FIELDS: Final = ("uuid", "slots", "memory", "cores", "type", "numa", "health", "index", "mode")
 _WITHOUT_INDEX: Final = 7
 _UUID: Final = re.compile(r"[!-~]{1,253}", re.ASCII)
@@ -38,7 +39,7 @@ Slices = Annotated[int, Meta(ge=0, le=SLICES_MAX)]
 
 
 class BadCards(ValueError):
-    """A list of cards cannot be read: the text names the card, the field and what is wrong."""
+    """A list of cards is invalid; the text names the card, the field and the cause."""
 
 
 class _Place(msgspec.Struct, frozen=True, gc=False):
@@ -57,8 +58,10 @@ class _Size(msgspec.Struct, frozen=True, rename={"memory": "memoryMB", "slices":
 
 
 class _Written(msgspec.Struct, frozen=True, omit_defaults=True, rename={"profiles": "migProfiles"}):
-    """A card in JSON. HAMi's older field `migtemplate` says nothing of where instances may lie, so
-    it is skipped like every field that has no name here.
+    """A card in JSON.
+
+    HAMi's older field `migtemplate` has no positions of instances, so it is ignored like every
+    unknown field.
     """
 
     id: str = ""
@@ -77,9 +80,9 @@ _JSON: Final = msgspec.json.Decoder(list[_Written])
 
 
 def read(text: str, vendor: str) -> list[Card]:
-    """Return the cards that a text lists, in either form. Raises BadCards.
+    """Return the cards in a text, in either format. Raises BadCards.
 
-    A NUMA node below zero, which drivers report when they do not know, is read as 0.
+    A negative NUMA node, which drivers report if it is unknown, is read as 0.
     """
     if len(text) > TEXT_MAX:
         raise BadCards(f"it is longer than {TEXT_MAX} characters")
@@ -88,14 +91,14 @@ def read(text: str, vendor: str) -> list[Card]:
 
 
 def announcement(cards: Iterable[Card]) -> str:
-    """Return the JSON that lists cards of one maker."""
+    """Return the JSON list of cards of one vendor."""
     return msgspec.json.encode([_written(card) for card in cards]).decode()
 
 
 def colon_announcement(cards: Iterable[Card]) -> str:
-    """Return the older text that lists cards of one maker, as HAMi read it until its release 2.7.
+    """Return cards of one vendor in the older format, which HAMi read until its release 2.7.
 
-    It tells no instances.
+    The older format has no MIG instances.
     """
     return "".join(_colons(_written(card)) for card in cards)
 
@@ -149,7 +152,7 @@ def _number(card: int, fields: dict[str, str], name: str, least: int = 0) -> int
     number = int32_of(fields[name], least)
     if number is None:
         text = shown(fields[name])
-        raise BadCards(f"card {card}: {name} {text!r} is no number from {least} to {INT32_MAX}")
+        raise BadCards(f"card {card}: {name} {text!r} is not a number from {least} to {INT32_MAX}")
     return number
 
 
@@ -182,7 +185,7 @@ def _card(number: int, one: _Written, vendor: str) -> Card:
 
 
 def _profiles(number: int, sizes: tuple[_Size, ...]) -> tuple[Profile, ...]:
-    """Return the sizes in an order of their own, whatever order a node lists them in."""
+    """Return the MIG profiles, sorted."""
     found = [_profile(number, size) for size in sizes]
     return tuple(sorted(found, key=lambda one: (one.memory, one.slices, one.name)))
 

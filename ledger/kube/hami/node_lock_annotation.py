@@ -1,8 +1,8 @@
-"""Node lock: which pod a node of HAMi's is handing cards out to.
+"""Node lock annotation: the pod for which a HAMi node is allocating cards.
 
-The kubelet does not tell HAMi's device plugin for which pod it asks, so the plugin takes the one
-that the annotation `hami.io/mutex.lock` of its Node names: `<RFC 3339 time>,<namespace>,<pod>`. The
-plugin removes it once the pod has all its cards. Old releases wrote the time alone.
+The kubelet does not send the pod's name to HAMi's device plugin. So the plugin reads the pod from
+the Node's annotation `hami.io/mutex.lock`: `<RFC 3339 time>,<namespace>,<pod>`. The plugin removes
+the annotation when the pod has all its cards. Old releases wrote the time alone.
 """
 
 from datetime import datetime, timedelta
@@ -11,27 +11,27 @@ from typing import Final
 import msgspec
 
 EXPIRES_AFTER: Final = timedelta(minutes=5)
-"""How long a lock holds at most, as in HAMi."""
+"""Maximum duration of a lock, as in HAMi."""
 
 _FIELDS: Final = 3
 _TEXT_MAX: Final = 1_024
 
 
 class NodeLock(msgspec.Struct, frozen=True, gc=False):
-    """Since when a node is locked, and for which pod; both names are empty in old locks."""
+    """The time of a lock and its pod; both names are empty in locks of old releases."""
 
     time: datetime
     namespace: str = ""
     pod: str = ""
 
     def is_of(self, namespace: str, pod: str) -> bool:
-        """Return whether the lock is this pod's."""
+        """Return whether the lock names this pod."""
         return (self.namespace, self.pod) == (namespace, pod)
 
     def expired(self, now: datetime) -> bool:
-        """Return whether the lock is too old to hold, or of a time that is too far ahead.
+        """Return whether the lock is too old, or too far in the future because of a wrong clock.
 
-        `now` has a time zone. HAMi would wait for a clock that was wrong.
+        `now` has a time zone. HAMi waits for a lock in the future.
         """
         return abs(now - self.time) > EXPIRES_AFTER
 
@@ -42,9 +42,9 @@ def write(namespace: str, pod: str, now: datetime) -> str:
 
 
 def read(text: str | None) -> NodeLock | None:
-    """Return the lock that an annotation says, None when there is none or nobody can read it.
+    """Return the lock in an annotation, None if it is absent or invalid.
 
-    Nobody gives up a lock that names neither a time nor a pod, so it holds nobody up.
+    An invalid lock does not block a pod, because no component would ever remove it.
     """
     if not text or len(text) > _TEXT_MAX:
         return None

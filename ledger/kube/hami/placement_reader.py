@@ -1,6 +1,7 @@
-"""Pod parts: which cards the containers of a pod were given, as its annotations tell.
+"""Placement reader: the cards of a pod's containers, from the pod's annotations.
 
-A device list says which slot, the pod's spec which container that is and when it runs.
+A device list has one slot per container. The pod's spec gives the container of each slot, and the
+phase in which it runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +21,9 @@ Phased = list[tuple[Container, Phase]]
 
 
 def phased(pod: Pod) -> Phased:
-    """Return a pod's containers and when they run: init containers and sidecars, then the others.
+    """Return a pod's containers and their phases: init containers and sidecars, then the others.
 
-    Both in order of the spec, which is the order of slots and of `Parts`.
+    Both are in order of the spec, which is the order of slots and of `Parts`.
     """
     init = [
         (one, Phase.SIDECAR if one.is_sidecar() else Phase.INIT)
@@ -34,7 +35,7 @@ def phased(pod: Pod) -> Phased:
 def parts_of(
     annotations: Mapping[str, str], pod: Pod, vendors: Sequence[Vendor] = BUILT_IN
 ) -> Parts | None:
-    """Return what a pod was given, None when its annotations give it no card.
+    """Return the placement of a pod, None if its annotations name no card.
 
     A share of all cores of a card is exclusive. Raises BadDeviceList, which names the annotation.
     """
@@ -71,8 +72,8 @@ def _aligned(
 ) -> list[tuple[int, list[Share]]]:
     """Return the slots with cards, each with the number of its container. Raises BadDeviceList.
 
-    HAMi 2.10.0 loses empty slots, and releases without init containers wrote none for those. Then
-    the slots that are left belong to the containers that ask for such cards, one by one.
+    HAMi 2.10.0 loses empty slots, and older releases wrote no slots for init containers. Then the
+    remaining slots belong, in order, to the containers that request such cards.
     """
     while len(slots) > len(containers) and not slots[-1]:
         slots.pop()

@@ -1,9 +1,9 @@
-"""Device lists: the text in which a pod carries the cards of one maker that it was given.
+"""Pod devices: the text of a pod's annotation with its cards of one vendor.
 
-A card is `uuid,WORD,MiB,cores:` and each container, init containers first, a slot of cards that
-ends with `;`. A container without such a card has an empty slot, whatever its neighbours have: the
-node finds what to hand out by counting slots. `;GPU-a,NVIDIA,4000,30:;` gives the second of two
-containers a share of one card.
+A card is `uuid,WORD,MiB,cores:`. Each container, init containers first, has a slot of cards that
+ends with `;`. A container without such a card has an empty slot, because the node finds the cards
+of a container by counting slots. `;GPU-a,NVIDIA,4000,30:;` gives the second of two containers a
+share of one card.
 """
 
 import re
@@ -19,20 +19,20 @@ _SLOT_END: Final = ";"
 _CARD_END: Final = ":"
 _FIELDS_LEAST: Final = 4
 _INSTANCE: Final = re.compile(r"\[[0-9]+-[0-9]+\]$", re.ASCII)
-"""How releases before 2.10 named an instance of a card behind its uuid: by numbers in a table."""
+"""Suffix of a uuid with which releases before 2.10 named a MIG instance: its place in a table."""
 
 Slots = list[list[Share]]
-"""Shares of one maker's cards, by container."""
+"""Shares of one vendor's cards, by container."""
 
 
 class BadDeviceList(ValueError):
-    """What a pod was given cannot be read; the text says what is wrong and where."""
+    """A device list of a pod is invalid; the text gives the cause and its place."""
 
 
 def slots_of(parts: Parts, vendors: Mapping[str, str]) -> dict[str, Slots]:
-    """Return the slots of each vendor that gives any card; `vendors` are by uuid of the card.
+    """Return the slots of each vendor with a card; `vendors` maps card uuids to vendors.
 
-    Raises ValueError when it lacks a card.
+    Raises ValueError if `vendors` lacks a card.
     """
     found: dict[str, Slots] = {}
     for number, part in enumerate(parts):
@@ -45,16 +45,16 @@ def slots_of(parts: Parts, vendors: Mapping[str, str]) -> dict[str, Slots]:
 
 
 def write(slots: Slots, word: str) -> str:
-    """Return the text of the slots of the maker that `word` stands for."""
+    """Return the text of the slots of the vendor with the name `word`."""
     return "".join(_slot(shares, word) + _SLOT_END for shares in slots)
 
 
 def read(text: str) -> Slots:
     """Return the slots in a text. Raises BadDeviceList.
 
-    Old releases wrote `,,0,0:` for a container without cards, and each time a node has handed out a
-    slot HAMi writes the text again with one empty slot more. An instance of a card that an old
-    release cut is read as a share of it.
+    Old releases wrote `,,0,0:` for a container without cards. Each time a node has allocated a
+    slot, HAMi writes the text again with one more empty slot. A MIG instance of an old release is
+    read as a share of its card.
     """
     if len(text) > TEXT_MAX:
         raise BadDeviceList(f"it is longer than {TEXT_MAX} characters")
@@ -85,5 +85,7 @@ def _shares(slot: int, entries: Iterable[str]) -> Iterable[Share]:
 def _number(slot: int, name: str, text: str) -> int:
     number = int32_of(text, least=0)
     if number is None:
-        raise BadDeviceList(f"slot {slot}: {name} {shown(text)!r} is no number up to {INT32_MAX}")
+        raise BadDeviceList(
+            f"slot {slot}: {name} {shown(text)!r} is not a number up to {INT32_MAX}"
+        )
     return number
