@@ -83,7 +83,7 @@ def _verdict(
 
 def _largest(request: PodDeviceRequest, amount: str, memory: int) -> int:
     """Return the largest amount that any container requests of a card of this many MiB."""
-    asked = [card for one in request.wishes for card in one.cards]
+    asked = [card for one in request.containers for card in one.cards]
     if amount == "cores":
         return max(card.cores for card in asked)
     return max(card.memory or card.percentage * memory // 100 for card in asked)

@@ -181,7 +181,7 @@ def _relaxations(request: PodDeviceRequest, fitting: Fitting) -> Iterator[_Relax
 
 def _largest(request: PodDeviceRequest, amount: _Amount, fitting: Fitting) -> _Relaxation | None:
     """Return the largest amount with which the pod fits; None when the least is too much."""
-    now = max((amount.of(card) for one in request.wishes for card in one.cards), default=0)
+    now = max((amount.of(card) for one in request.containers for card in one.cards), default=0)
     low, high = amount.least, now - 1
     if high < low or not fitting(_capped(request, amount, low)).any():
         return None
@@ -203,9 +203,9 @@ def _each(
 ) -> PodDeviceRequest:
     wishes = tuple(
         structs.replace(one, cards=tuple(change(card) for card in one.cards))
-        for one in request.wishes
+        for one in request.containers
     )
-    return structs.replace(request, wishes=wishes)
+    return structs.replace(request, containers=wishes)
 
 
 def _less_memory(card: DeviceRequest, most: int) -> DeviceRequest:

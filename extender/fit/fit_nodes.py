@@ -98,12 +98,12 @@ def chosen_parts(
 ) -> Parts:
     """Return the chosen cards of the feasible node at an index of the question's rows."""
     row = int(fits.rows[place])
-    shares: list[list[Share]] = [[] for _ in request.wishes]
+    shares: list[list[Share]] = [[] for _ in request.containers]
     for step in fits.steps:
         shares[step.container].append(_share(step, place, arrays, row))
     return tuple(
         Part(one.container, one.phase, tuple(given))
-        for one, given in zip(request.wishes, shares, strict=True)
+        for one, given in zip(request.containers, shares, strict=True)
     )
 
 
@@ -217,7 +217,7 @@ def _walk(cards: CardWindow, before: CardLoads, question: FitQuestion) -> _Walk:
     )
     load, taken = before, np.zeros(rows, np.int64)
     beside: list[tuple[int, CardLoads, Integers]] = []
-    for place, request in enumerate(question.request.wishes):
+    for place, request in enumerate(question.request.containers):
         if not request.cards:
             continue
         if not walk.ok.any():
@@ -247,7 +247,7 @@ def _give(
     """Choose the cards of one container; where that fails, the pod does not fit."""
     place, prefer, taken = container
     left = card_choice.memory_left(question, taken)
-    asked = ContainerFit(place, question.request.wishes[place], prefer, left)
+    asked = ContainerFit(place, question.request.containers[place], prefer, left)
     given = card_choice.choose_cards(cards, load, asked, question)
     failed = walk.ok & ~given.ok
     walk.codes[failed] = given.codes[failed]

@@ -61,7 +61,7 @@ class QuotaHeadroom:
         cards are `cut`, because an instance may be larger than requested. A pod with cards of
         several vendors is not bounded here, because their memory is counted apart.
         """
-        vendors = {card.vendor for one in request.devices.wishes for card in one.cards}
+        vendors = {card.vendor for one in request.devices.containers for card in one.cards}
         if len(vendors) != 1 or not (cut or _wants_parts(request.devices)):
             return NO_BOUND
         place = request.namespace, request.key, request.uid
@@ -147,7 +147,7 @@ class InventoryFit:
     ) -> Booleans:
         found = fits.feasible.copy()
         several = msgspec.structs.replace(
-            request.devices, wishes=_several(request.devices.wishes, times)
+            request.devices, containers=_several(request.devices.containers, times)
         )
         question = msgspec.structs.replace(
             self.question(request, fits.rows[found]), request=several, memory_room=NO_BOUND
@@ -218,4 +218,4 @@ def _several(
 
 
 def _wants_parts(devices: PodDeviceRequest) -> bool:
-    return any(card.percentage for one in devices.wishes for card in one.cards)
+    return any(card.percentage for one in devices.containers for card in one.cards)

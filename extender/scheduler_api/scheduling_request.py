@@ -58,7 +58,7 @@ def request_for(
         f"{_PODS}/{meta.name}",
         meta.uid,
         version_of(pod),
-        any(container.cards for container in devices.wishes),
+        any(container.cards for container in devices.containers),
         rules,
     )
 

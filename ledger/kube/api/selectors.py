@@ -97,7 +97,7 @@ def _scope(scope: str, operator: str, values: Sequence[str] | None) -> Requireme
         return problem or Requirement(traits.PRIORITY, operator, tuple(values or ()))
     if scope not in _SCOPES:
         known = ", ".join((*_SCOPES, _PRIORITY_CLASS))
-        return f"{shown(scope)!r} is no known scope; use one of {known}"
+        return f"{shown(scope)!r} is not a known scope; use one of {known}"
     if operator != "Exists":
         return f"the scope {scope} takes the operator Exists alone, not {shown(operator)!r}"
     return _SCOPES[scope]

@@ -119,7 +119,7 @@ class Credentials:
 def _must_be_a_pod() -> None:
     """Raise ValueError where no kubelet has told where the API server is."""
     if not os.environ.get("KUBERNETES_SERVICE_HOST"):
-        raise ValueError("this process runs in no pod")
+        raise ValueError("this process does not run in a pod")
 
 
 def _check(kubeconfig: Path) -> None:
@@ -129,9 +129,9 @@ def _check(kubeconfig: Path) -> None:
     except OSError as error:
         raise ValueError(error.strerror) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError("it is no YAML") from error
+        raise ValueError("it is not YAML") from error
     if not isinstance(found, dict) or not isinstance(found.get("clusters"), list):
-        raise ValueError("it is no kubeconfig: it has no list of clusters")
+        raise ValueError("it is not a kubeconfig: it has no list of clusters")
     if not found.get("current-context"):
         raise ValueError("it has no current-context: choose one, `kubectl config use-context NAME`")
 

@@ -132,7 +132,7 @@ def hints(hard: Quantities, rules: DemandRules) -> Iterator[str]:
         if unit and f"requests.{resource}" in hard and resource in rules.of_cards:
             yield (
                 f"requests.{resource}: Kubernetes counts this key too, and adds the amount of one"
-                f" card whatever the number of cards; limits.{resource} is counted here alone"
+                f" card regardless of the number of cards; limits.{resource} is counted here alone"
             )
     managed = _keys(rules)
     for key in sorted(hard.keys() & managed.keys()):
@@ -270,6 +270,6 @@ def _lint(key: str, managed: dict[str, tuple[str, int]], rules: DemandRules) -> 
 def _no_type(name: str, rules: DemandRules) -> str:
     known = f"known are {', '.join(rules.known_types)}" if rules.types else "none is known"
     return (
-        f"{shown(name)!r} is no known type of card ({known}), so this key is not enforced; use a"
+        f"{shown(name)!r} is not a known type of card ({known}), so this key is not enforced; use a"
         " known one, or add it with the setting gpu_types"
     )

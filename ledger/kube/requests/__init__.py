@@ -1,1 +1,1 @@
-"""What pods request: device requests, amounts, traits and placement preferences."""
+"""Requests of pods: device requests, amounts, traits and placement preferences."""

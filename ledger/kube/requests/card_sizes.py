@@ -1,7 +1,7 @@
-"""Sizes of cards: how large the cards of a cluster are, by what its nodes announce.
+"""Card sizes: the sizes of a cluster's cards, as its nodes announce them.
 
-Who asks for a whole card, or a percentage of one, is charged as for the largest card that it could
-be, until it is known which one it is.
+A pod that asks for a whole card, or a percentage of one, is charged for the largest card that it
+could get, until its card is known.
 """
 
 from collections import Counter
@@ -22,22 +22,22 @@ from ledger.log.ledger import StateView
 from ledger.log.records import Record
 
 CARD_MEMORY_MAX: Final = 294_912
-"""MiB of the largest card that is sold: 288 GiB."""
+"""MiB of the largest card on the market: 288 GiB."""
 
 DOUBTS_MAX: Final = 3
-"""Cards that readiness names of those that are larger than what is believed."""
+"""Number of unconfirmed larger cards that readiness names."""
 
 TYPE_MAX: Final = 64
-"""Characters of a type that readiness shows."""
+"""Maximum length of a type that readiness shows, in characters."""
 
 
 def confirmed_sizes(nodes_with: Mapping[CardSize, int], most: int) -> tuple[CardSize, ...]:
-    """Return the size of each vendor and type that pods are charged by, in order.
+    """Return the charged size of each vendor and type, sorted.
 
-    `nodes_with` counts, for each size, the nodes whose largest card of the type has it. Each node
-    can announce what it likes, so a size counts as far as a second node has such a card: of the
-    same type, or of the same vendor where no other node has the type. Where one node alone has
-    cards of a vendor, it is believed. No size counts above `most` MiB.
+    `nodes_with` counts, for each size, the nodes whose largest card of the type has that size. A
+    node can announce any size, so a size counts only if a second node confirms it: with a card of
+    the same type, or of the same vendor if no other node has the type. The sizes of a vendor's
+    only node count without confirmation. No size counts above `most` MiB.
     """
     by_type: dict[tuple[str, str], Counter[int]] = {}
     by_vendor: dict[str, Counter[int]] = {}
@@ -53,16 +53,16 @@ def confirmed_sizes(nodes_with: Mapping[CardSize, int], most: int) -> tuple[Card
 
 
 def _second(sizes: Counter[int]) -> int:
-    """Return the second largest of sizes, each as often as it is counted; the only one if alone."""
+    """Return the second largest size, repeated sizes included; the only size if there is one."""
     first = max(sizes)
     rest = [size for size in sizes if size != first or sizes[size] > 1]
     return max(rest, default=first)
 
 
 def with_accepted_sizes(rules: DemandRules, annotations: Mapping[str, str]) -> DemandRules:
-    """Return the rules with the sizes of those cards alone that a pod's annotations accept.
+    """Return the rules with the sizes of only those cards that a pod's annotations accept.
 
-    Where they accept none that is known, all cards of the vendor stand for what may still come.
+    If the annotations accept no known card of a vendor, the sizes of all its cards count.
     """
     if rules.choosing.isdisjoint(annotations):
         return rules
@@ -72,7 +72,7 @@ def with_accepted_sizes(rules: DemandRules, annotations: Mapping[str, str]) -> D
         sizes = [size for size in rules.sizes if size.vendor == vendor.name]
         if not isinstance(choice, Denial):
             accepts = [size for size in sizes if _accepts(choice, size.type)]
-            # One node alone could announce a type whose name contains those of all others.
+            # A single node could announce a type whose name contains the names of all others.
             sizes = [size for size in accepts if not size.alone] or accepts or sizes
         accepted += sizes
     if len(accepted) == len(rules.sizes):
@@ -98,7 +98,7 @@ class CardSizes:
         rules: DemandRules,
         card_memory_max: int = CARD_MEMORY_MAX,
     ) -> None:
-        """Read from `view`, which calls back from now on; no card counts above so many MiB."""
+        """Subscribe to `view`. No card counts above `card_memory_max` MiB."""
         self._view = view
         self._prefix = f"{cluster}/"
         self._base = self._rules = rules
@@ -109,13 +109,13 @@ class CardSizes:
         view.subscribe(self._follow)
 
     def rules(self) -> DemandRules:
-        """Return the rules as of now; the setting `worst_card_memory` goes before what is known."""
+        """Return the current rules. The setting `worst_card_memory` overrides announced sizes."""
         if self._base.worst_card_memory is None and self._state is not self._view.state:
             self._load(self._view.state)
         return self._rules
 
     def doubts(self) -> list[str]:
-        """Return which nodes announce larger cards than whole cards are charged as, and why."""
+        """Return a sentence for each node whose cards are larger than the charged size."""
         charged = {(one.vendor, one.type): one.memory for one in self.rules().sizes}
         larger = (
             (node.removeprefix(self._prefix), one)
@@ -139,7 +139,7 @@ class CardSizes:
         self._tell()
 
     def _follow(self, record: Record) -> None:
-        """Take note of what nodes announce, without looking at all the others again."""
+        """Update the sizes of the nodes that the record changes."""
         if self._state is not self._view.state:
             return
         for item in record.items:
@@ -162,7 +162,7 @@ class CardSizes:
         sizes = frozenset(CardSize(*kind, memory) for kind, memory in largest.items())
         self._nodes_with.subtract(self._of_node.pop(node, ()))
         self._nodes_with.update(sizes)
-        # Without those that no node has any more; `+` leaves them out.
+        # Unary `+` drops the sizes that no node has any longer.
         self._nodes_with = +self._nodes_with
         if sizes:
             self._of_node[node] = sizes

@@ -1,7 +1,7 @@
-"""What one container asks for, with the defaults for what it leaves out.
+"""Container demand: the cards and amounts that one container requests, with defaults.
 
-HAMi's words mean here what they mean there: memory and cores are **per card**, memory wins over a
-percentage, a count alone is the whole card. What HAMi would clamp or ignore is refused instead.
+HAMi's resources keep their meaning: memory and cores are **per card**, memory overrides a
+percentage, and a count alone requests whole cards. Values that HAMi clamps or ignores are refused.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ from ledger.kube.vendors.vendors import WHOLE, Vendor
 
 
 class InvalidRequest(Exception):
-    """A container's request cannot be understood: which resource, its value, why and what to do."""
+    """A container's request is invalid: its resource, value, cause and remedy."""
 
     def __init__(
         self, reason: Reason, resource: str, *, value: str | int, why: str, remedy: str
@@ -39,7 +39,7 @@ class InvalidRequest(Exception):
         self.remedy = remedy
 
     def denial(self, field: str, who: str) -> Denial:
-        """Return the denial of the object in whose `field` it is that `who` asks so."""
+        """Return the denial of the object whose `field` holds the request of `who`."""
         return Denial(
             self.reason,
             f"{self.resource} of {shown(who)} is {self.value}, which {self.why}",
@@ -51,13 +51,12 @@ class InvalidRequest(Exception):
 
 
 class CardRequest(msgspec.Struct, frozen=True, gc=False):
-    """Cards of one vendor that a container asks for.
+    """Cards of one vendor that a container requests.
 
-    `memory` in MiB and `cores` in the vendor's unit are per card; `memory` is None for a share of
-    a card whose size is not known. `percentage` is the share of each card's memory that was asked
-    for where MiB were not, 0 where they were; what it comes to is `assumed` when it rests on which
-    cards there are now. `count_given` and `cores_given` say whether the container named them or a
-    default stands in.
+    `memory` in MiB and `cores` in the vendor's unit are per card. `memory` is None for a share of
+    a card of unknown size. `percentage` is the requested share of each card's memory, 0 if the
+    container requests MiB. `assumed` is true if `memory` depends on the sizes of the current
+    cards. `count_given` and `cores_given` are false if the value is a default.
     """
 
     vendor: Vendor
@@ -71,7 +70,7 @@ class CardRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def exclusive(self) -> bool:
-        """Whether all of each card is asked for, so that nobody else can run on it."""
+        """Whether the container requests all of each card, so that it is the only user."""
         vendor = self.vendor
         if vendor.cores and vendor.whole_cores:
             return self.cores >= vendor.whole_cores
@@ -79,13 +78,13 @@ class CardRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 def names_cards(container: Container, rules: DemandRules) -> bool:
-    """Return whether a container names any of the vendors' resources, understandable or not."""
+    """Return whether a container names any of the vendors' resources, validly or not."""
     resources = container.resources
     return resources is not None and _names_any(resources, rules.of_cards)
 
 
 def needs_cards(container: Container, rules: DemandRules) -> bool:
-    """Return whether a container asks for at least one card, or for what cannot be understood."""
+    """Return whether a container requests at least one card; True for an invalid request."""
     try:
         return bool(cards_of(container, rules))
     except InvalidRequest:
@@ -93,9 +92,9 @@ def needs_cards(container: Container, rules: DemandRules) -> bool:
 
 
 def cards_of(container: Container, rules: DemandRules, card_memory: int = 0) -> list[CardRequest]:
-    """Return the cards a container asks for, by vendor. Raises Refusal.
+    """Return the cards that a container requests, by vendor. Raises InvalidRequest.
 
-    `card_memory` is the MiB of the type of card it will run on, 0 when that is not known.
+    `card_memory` is the MiB of the card type that the container will run on, 0 if unknown.
     """
     resources = container.resources
     if resources is None or not _names_any(resources, rules.of_cards):
@@ -110,11 +109,11 @@ def cards_of(container: Container, rules: DemandRules, card_memory: int = 0) -> 
 
 
 def managed_of(resources: Resources | None, rules: DemandRules) -> Amounts:
-    """Return what is asked of the further managed resources, by limit key.
+    """Return the requested amounts of the managed resources other than cards, by limit key.
 
-    An extended resource has one amount. A native one such as `cpu` has different requests and
-    limits, hence two; its bare name means its requests, as in a ResourceQuota. Cards are not
-    among them: `cards_of` reads those. Raises Refusal.
+    An extended resource has one amount. A native resource such as `cpu` has two amounts, because
+    its requests and limits differ. Its bare name means its requests, as in a ResourceQuota.
+    `cards_of` reads the cards. Raises InvalidRequest.
     """
     found: Amounts = {}
     if resources is None:
@@ -149,7 +148,7 @@ def _names_any(resources: Resources, names: frozenset[str]) -> bool:
 
 
 def _vendors_in(resources: Resources, rules: DemandRules) -> Iterable[Vendor]:
-    """Return the vendors of which anything is asked, each once."""
+    """Return the vendors whose resources are named, each once."""
     found: dict[str, Vendor] = {}
     for given in (resources.limits, resources.requests):
         for name in given or ():
@@ -162,7 +161,7 @@ def _vendors_in(resources: Resources, rules: DemandRules) -> Iterable[Vendor]:
 def _asked(
     resources: Resources, vendor: Vendor, rules: DemandRules, card_memory: int
 ) -> CardRequest | None:
-    """Return what is asked of one vendor, None when it comes to nothing. Raises Refusal."""
+    """Return the request for one vendor's cards, None if it is zero. Raises InvalidRequest."""
     count = _count(resources, vendor)
     memory = _memory(resources, vendor)
     percentage = _percentage(resources, vendor)
@@ -200,7 +199,7 @@ def _count(resources: Resources, vendor: Vendor) -> int | None:
 
 
 def _memory(resources: Resources, vendor: Vendor) -> int:
-    """Return MiB per card; 0, as in HAMi, is the same as not given."""
+    """Return MiB per card. As in HAMi, 0 means that the memory is not given."""
     value = _first(vendor.memory, resources.limits, resources.requests)
     if value is None:
         return 0
@@ -210,7 +209,7 @@ def _memory(resources: Resources, vendor: Vendor) -> int:
 
 
 def _cut(asked: int, vendor: Vendor) -> int:
-    """Return the smallest piece of a card that holds what is asked for, in MiB."""
+    """Return the smallest memory step of a card that holds the requested MiB."""
     pieces = (*vendor.memory_steps, vendor.card_memory)
     return next((piece for piece in pieces if piece >= asked), asked)
 
@@ -241,7 +240,7 @@ def _cores(resources: Resources, vendor: Vendor) -> int | None:
 
 
 def _percent(name: str, value: str | int, least: int, reason: Reason) -> int:
-    """Return a percentage from `least` to 100. Raises Refusal."""
+    """Return a percentage from `least` to 100. Raises InvalidRequest."""
     remedy = f"{name} is a percentage of one card: write a whole number from {least} to {WHOLE}"
     try:
         percent = quantities.parse_integer(value)
@@ -259,7 +258,7 @@ def _percent(name: str, value: str | int, least: int, reason: Reason) -> int:
 
 
 def _integer(name: str, value: str | int, reason: Reason, unit: str) -> int:
-    """Return a whole number of `unit`. Raises Refusal."""
+    """Return a whole number of `unit`. Raises InvalidRequest."""
     try:
         return quantities.parse_integer(value)
     except BinarySuffix as error:
@@ -274,7 +273,7 @@ def _integer(name: str, value: str | int, reason: Reason, unit: str) -> int:
 
 
 def _instead_of_bytes(name: str, value: str | int, unit: str) -> str:
-    """Tell how to write what somebody meant who wrote bytes."""
+    """Return the remedy for a value in bytes: the plain number to write."""
     if unit != "MiB":
         return f"{name} counts {unit}: write a plain whole number"
     try:
@@ -285,7 +284,7 @@ def _instead_of_bytes(name: str, value: str | int, unit: str) -> str:
 
 
 def _native(name: str, value: str | int) -> int:
-    """Return thousandths of a processor, or bytes of anything else. Raises Refusal."""
+    """Return thousandths of a processor, or bytes of another resource. Raises InvalidRequest."""
     try:
         if name == "cpu":
             return quantities.parse_milli(value)
@@ -302,16 +301,16 @@ def _no_cards(vendor: Vendor, count: int | None) -> InvalidRequest:
         Reason.INVALID_COUNT,
         vendor.count,
         value="not given" if count is None else count,
-        why="is no card to take the requested memory or cores from",
+        why="leaves no card to take the requested memory or cores from",
         remedy=f"Ask for at least one {vendor.count}, or for no share of a card",
     )
 
 
 def _share(percentage: int, largest: int | None) -> int | None:
-    """Return the MiB of a share of the largest card that it could be of, None when unknown."""
+    """Return the MiB of a share of the largest possible card, None if its size is unknown."""
     return -(-largest * percentage // WHOLE) if largest is not None else None
 
 
 def _default_cores(whole: bool, vendor: Vendor) -> int:
-    """Whoever takes all memory of a card leaves nothing to run on its cores with."""
+    """Return all cores for a whole card, because no memory is left for another user."""
     return vendor.whole_cores if whole and vendor.whole_cores else vendor.default_cores

@@ -1,4 +1,4 @@
-"""The rules by which requests of containers become amounts: vendors, types of cards, defaults."""
+"""Demand rules: how requests become amounts, by vendor, card type and default."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -13,9 +13,9 @@ from ledger.kube.vendors.vendors import NVIDIA, Vendor
 
 
 class CardSize(msgspec.Struct, frozen=True, gc=False):
-    """How many MiB the largest card of one vendor and type has.
+    """The MiB of the largest card of one vendor and type.
 
-    `alone` says that one node announces such cards, and no second one confirms the type.
+    `alone` is true if only one node announces the type.
     """
 
     vendor: str
@@ -25,14 +25,14 @@ class CardSize(msgspec.Struct, frozen=True, gc=False):
 
 
 class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """Whose cards count and how they are asked for, in HAMi's words, and what counts besides.
+    """The vendors whose cards are charged, and the other charged resources.
 
-    `worst_card_memory` is how many MiB a card may have at most, None when that is not known; a
-    type's or a vendor's own word on its cards goes before it, and `sizes`, of the cards that there
-    are, stand in for it. `managed` names further resources to count, such as `cpu`, `memory` or
-    `nvidia.com/mig-1g.10gb`. `types` are the known types of cards, which pods name in
-    `type_annotations`; without any, these annotations say nothing. `labels` are those that are
-    recorded with what is charged.
+    `worst_card_memory` is the MiB of the largest possible card, None if unknown. The size of a
+    type or a vendor overrides it. If it is None, `sizes` holds the sizes of the current cards.
+    `managed` names further resources to count, such as `cpu`, `memory` or
+    `nvidia.com/mig-1g.10gb`. `types` are the known card types, which pods name in
+    `type_annotations`; without known types these annotations are ignored. `labels` are the labels
+    that are recorded with each charge.
     """
 
     vendors: tuple[Vendor, ...] = (NVIDIA,)
@@ -50,7 +50,7 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def largest(self) -> dict[str, int]:
-        """By vendor, the MiB of its largest card that there is."""
+        """The MiB of the largest current card, by vendor."""
         found: dict[str, int] = {}
         for size in self.sizes:
             found[size.vendor] = max(size.memory, found.get(size.vendor, 0))
@@ -65,22 +65,22 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def vendor_of(self) -> dict[str, Vendor]:
-        """Whose cards, or shares of them, a resource asks for."""
+        """The vendor whose cards, or shares of cards, a resource requests."""
         return {name: vendor for vendor in self.vendors for name in vendor.names()}
 
     @cached_property
     def of_cards(self) -> frozenset[str]:
-        """The resources that ask for cards or for shares of them."""
+        """The resources that request cards or shares of cards."""
         return frozenset(self.vendor_of)
 
     @cached_property
     def besides(self) -> tuple[str, ...]:
-        """The managed resources that are no cards."""
+        """The managed resources other than cards."""
         return tuple(name for name in self.managed if name not in self.of_cards)
 
     @cached_property
     def charged(self) -> tuple[str, ...]:
-        """Every resource that amounts are of, but for those of types."""
+        """All charged resources, without the resources of card types."""
         cards = (name for vendor in self.vendors for name in vendor.charged())
         return (*cards, *self.besides)
 
@@ -91,13 +91,13 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def typed(self) -> dict[str, dict[str, str]]:
-        """By type and resource of a card: the resource that only cards of this type are."""
+        """The resource of one card type, by type and resource of a card."""
         resources = [name for vendor in self.vendors for name in vendor.charged()]
         return {one.name: {name: f"{one.name}.{name}" for name in resources} for one in self.types}
 
 
 class RecordedLabelRules:
-    """Adds to rules which labels are recorded, and remembers the last it has made."""
+    """Adds the recorded labels to rules, and caches the last result."""
 
     def __init__(self) -> None:
         self._rules: DemandRules | None = None
@@ -105,7 +105,7 @@ class RecordedLabelRules:
         self._made: DemandRules | None = None
 
     def rules(self, rules: DemandRules, numbers: Mapping[str, int]) -> DemandRules:
-        """Return the rules with the labels to which a state has given numbers."""
+        """Return the rules with the labels that have numbers in a state."""
         if not numbers:
             return rules
         if self._made is None or rules is not self._rules or numbers != self._numbers:

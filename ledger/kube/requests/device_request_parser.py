@@ -1,6 +1,6 @@
-"""Wishing: from a pod to what it wants of cards.
+"""Device request parser: from a pod to the cards that it requests.
 
-By the same rules as its demand, so that what is placed is what was charged.
+The parser follows the rules of the pod's demand, so that placement and charge agree.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ from ledger.kube.requests.placement_preferences import KEYS, preferences_of
 
 
 def device_request_of(pod: Pod, rules: DemandRules) -> PodDeviceRequest | Denial:
-    """Return what a pod wants of cards, or why that cannot be understood.
+    """Return the device request of a pod, or the denial of an invalid request.
 
-    A pod that asks for no cards wants nothing, whatever its annotations say.
+    The request of a pod without cards is empty, and its annotations are ignored.
     """
     asked = _asked(pod.spec, rules)
     if isinstance(asked, Denial):
@@ -36,19 +36,19 @@ def device_request_of(pod: Pod, rules: DemandRules) -> PodDeviceRequest | Denial
     choices = _choices(annotations, asked, types)
     if isinstance(choices, Denial):
         return choices
-    wishes = tuple(
+    containers = tuple(
         ContainerDeviceRequests(
-            container.name, phase, tuple(_wish(one, choices) for one in requests)
+            container.name, phase, tuple(_device_request(one, choices) for one in requests)
         )
         for container, phase, requests in asked
     )
     if not choices or not _says_something(annotations, rules):
-        return PodDeviceRequest(wishes, types=types)
+        return PodDeviceRequest(containers, types=types)
     preferred = preferences_of(annotations)
     if isinstance(preferred, Denial):
         return preferred
     return PodDeviceRequest(
-        wishes,
+        containers,
         numa_bind=preferred.numa_bind,
         node_policy=preferred.node_policy,
         card_policies=preferred.card_policies,
@@ -58,7 +58,7 @@ def device_request_of(pod: Pod, rules: DemandRules) -> PodDeviceRequest | Denial
 
 
 def invalid_device_request(pod: Pod, rules: DemandRules) -> Denial | None:
-    """Return why it cannot be understood how a pod that asks for cards is to be placed."""
+    """Return the denial of invalid placement annotations on a pod that requests cards, or None."""
     annotations = pod.metadata.annotations
     if not annotations or not _says_something(annotations, rules):
         return None
@@ -72,7 +72,7 @@ def invalid_device_request(pod: Pod, rules: DemandRules) -> Denial | None:
 
 
 def _says_something(annotations: Mapping[str, str], rules: DemandRules) -> bool:
-    """Return whether any annotation is about placement, which those of most pods are not."""
+    """Return whether any annotation is about placement; most pods have none."""
     return not (KEYS.isdisjoint(annotations) and rules.choosing.isdisjoint(annotations))
 
 
@@ -80,7 +80,7 @@ _Asked = list[tuple[Container, Phase, list[CardRequest]]]
 
 
 def _asked(spec: PodSpec, rules: DemandRules) -> _Asked | Denial:
-    """Return the containers in the order of slots, with the cards that each asks for."""
+    """Return the containers in the order of slots, each with the cards that it requests."""
     found: _Asked = []
     for field, containers in (
         ("initContainers", spec.init_containers),
@@ -108,9 +108,9 @@ def _phase(field: str, container: Container) -> Phase:
 def _choices(
     annotations: Mapping[str, str], asked: _Asked, types: tuple[str, ...]
 ) -> dict[str, DeviceSelector] | Denial:
-    """Return which cards are accepted of each vendor that is asked, by its name.
+    """Return the accepted cards of each requested vendor, by the vendor's name.
 
-    Who is charged as some types of cards gets those, by whichever annotation they are named.
+    A pod that is charged for certain card types accepts only those types.
     """
     found: dict[str, DeviceSelector] = {}
     for vendor in {one.vendor.name: one.vendor for _, _, many in asked for one in many}.values():
@@ -122,7 +122,7 @@ def _choices(
     return found
 
 
-def _wish(asked: CardRequest, choices: Mapping[str, DeviceSelector]) -> DeviceRequest:
+def _device_request(asked: CardRequest, choices: Mapping[str, DeviceSelector]) -> DeviceRequest:
     vendor = asked.vendor
     return DeviceRequest(
         vendor.name,

@@ -1,7 +1,7 @@
-"""Wishes: what a pod wants of cards, container by container, and which cards it accepts.
+"""Device requests: the cards that each container of a pod requests, and the cards it accepts.
 
-Read by the same rules as its demand (`ledger.kube.requests.container_demand`), and by the
-annotations that HAMi's users know. What cannot be understood is refused, never ignored.
+They follow the same rules as the demand (`ledger.kube.requests.container_demand`) and HAMi's
+annotations. Invalid values are refused, never ignored.
 """
 
 from collections.abc import Collection
@@ -12,18 +12,18 @@ import msgspec
 from ledger.core.model.cards import Phase
 
 NODE_POLICIES: Final = ("binpack", "spread", "whole")
-"""How nodes are preferred: the fullest, the emptiest, or the one that keeps most cards whole."""
+"""Preference for nodes: the fullest, the emptiest, or the node that keeps most cards whole."""
 
 CARD_POLICIES: Final = ("binpack", "spread", "numa", "mutex", "topology-aware", "whole")
-"""How cards of a node are preferred; several stand in order of importance."""
+"""Preference for cards of a node; several are in order of importance."""
 
 
 class DeviceSelector(msgspec.Struct, frozen=True, gc=False):
-    """Which cards of one vendor a pod accepts.
+    """The cards of one vendor that a pod accepts.
 
-    Types are accepted whose model contains one of `use_types`, in any case of letters (all when
-    that is empty), and none of `nouse_types`; uuids exactly, likewise. `mode` must contain the
-    card's mode, if both have one.
+    A card is accepted if its type contains one of `use_types` (any type if that is empty) and
+    none of `nouse_types`, regardless of case. Uuids must match exactly. `mode` must contain the
+    card's mode, if both are set.
     """
 
     use_types: tuple[str, ...] = ()
@@ -38,11 +38,11 @@ ANY: Final = DeviceSelector()
 
 
 class DeviceRequest(msgspec.Struct, frozen=True, gc=False):
-    """Cards of one vendor that one container wants; everything is per card.
+    """Cards of one vendor that one container requests; all amounts are per card.
 
-    `memory` is MiB; with `percentage` 1 to 100 it is that part of each card's memory, rounded down,
-    and `memory` is 0. `cores` is in the unit in which the vendor's cards are announced, percent for
-    most. `exclusive` wants the cards for nobody else: all of a card was asked for.
+    `memory` is in MiB. If `percentage` is 1 to 100, the request is that part of each card's memory,
+    rounded down, and `memory` is 0. `cores` is in the unit in which the vendor's cards are
+    announced, percent for most. `exclusive` is true if the container requests all of each card.
     """
 
     vendor: str
@@ -55,7 +55,7 @@ class DeviceRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContainerDeviceRequests(msgspec.Struct, frozen=True, gc=False):
-    """What one container wants, nothing when `cards` is empty."""
+    """The device requests of one container; `cards` may be empty."""
 
     container: str
     phase: Phase
@@ -63,7 +63,7 @@ class ContainerDeviceRequests(msgspec.Struct, frozen=True, gc=False):
 
 
 class Weights(msgspec.Struct, frozen=True, gc=False):
-    """How much slots, cores and memory count in a score."""
+    """The weights of slots, cores and memory in a score."""
 
     slots: int = 1
     cores: int = 1
@@ -71,14 +71,15 @@ class Weights(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodDeviceRequest(msgspec.Struct, frozen=True):
-    """What a pod wants: init containers and sidecars in order of the spec, then app containers.
+    """The device requests of a pod's containers, in the order of the pod's slots.
 
-    `numa_bind` wants the cards of each container on one NUMA node. An empty `node_policy`, empty
-    `card_policies` or no `weights` leave it to the setting. `types` are the known types of cards
-    that the pod is charged as (`DemandRules.types`).
+    Init containers and sidecars come first, in order of the spec, then the app containers.
+    `numa_bind` requires the cards of each container on one NUMA node. The setting applies if
+    `node_policy`, `card_policies` or `weights` is empty. `types` are the known card types that
+    the pod is charged for (`DemandRules.types`).
     """
 
-    wishes: tuple[ContainerDeviceRequests, ...]
+    containers: tuple[ContainerDeviceRequests, ...]
     numa_bind: bool = False
     node_policy: str = ""
     card_policies: tuple[str, ...] = ()
@@ -86,21 +87,21 @@ class PodDeviceRequest(msgspec.Struct, frozen=True):
     types: tuple[str, ...] = ()
 
     def wants_cards(self) -> bool:
-        """Return whether any container wants a card."""
-        return any(wish.cards for wish in self.wishes)
+        """Return whether any container requests a card."""
+        return any(one.cards for one in self.containers)
 
     def among(self, vendors: Collection[str]) -> "PodDeviceRequest":
-        """Return the wish without cards of other vendors than these."""
-        if all(card.vendor in vendors for wish in self.wishes for card in wish.cards):
+        """Return the request with the cards of only these vendors."""
+        if all(card.vendor in vendors for one in self.containers for card in one.cards):
             return self
-        wishes = tuple(
+        containers = tuple(
             msgspec.structs.replace(
-                wish, cards=tuple(card for card in wish.cards if card.vendor in vendors)
+                one, cards=tuple(card for card in one.cards if card.vendor in vendors)
             )
-            for wish in self.wishes
+            for one in self.containers
         )
-        return msgspec.structs.replace(self, wishes=wishes)
+        return msgspec.structs.replace(self, containers=containers)
 
     def of(self, container: str) -> tuple[DeviceRequest, ...]:
-        """Return what a container wants, nothing for one that is not known."""
-        return next((wish.cards for wish in self.wishes if wish.container == container), ())
+        """Return the requests of a container; empty for an unknown container."""
+        return next((one.cards for one in self.containers if one.container == container), ())

@@ -1,8 +1,8 @@
-"""Choices: by which annotations pods say which cards of a vendor they accept.
+"""Device selectors: the annotations by which pods select cards of a vendor.
 
-Most vendors' keys begin with the domain of their resources. HAMi named some otherwise, and these
-are in a table. The keys of HAMi's vendors are constants: they stay where `vendors_file` renames
-the resources.
+The keys of most vendors begin with the domain of their resources. A table holds the keys that HAMi
+named otherwise. The keys of vendors that HAMi supports do not change when `vendors_file`
+renames the resources.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ ITEMS_MAX: Final = 1_024
 
 
 class SelectorAnnotations(msgspec.Struct, frozen=True):
-    """The annotations of one vendor; all are lists but for `mode`. Empty ones do not exist."""
+    """The annotations of one vendor; all but `mode` are lists. An empty key does not exist."""
 
     use_types: str = ""
     nouse_types: str = ""
@@ -35,7 +35,7 @@ class SelectorAnnotations(msgspec.Struct, frozen=True):
 
 
 def selector_of(annotations: Mapping[str, str], vendor: Vendor) -> DeviceSelector | Denial:
-    """Return which cards of a vendor a pod accepts, or why that cannot be understood."""
+    """Return the selector of a pod for a vendor's cards, or the denial of an invalid selector."""
     keys = selector_annotations(vendor)
     of_lists = (keys.use_types, keys.nouse_types, keys.use_uuids, keys.nouse_uuids)
     for key in of_lists:
@@ -49,14 +49,14 @@ def selector_of(annotations: Mapping[str, str], vendor: Vendor) -> DeviceSelecto
 
 
 def items_of(text: str) -> tuple[str, ...]:
-    """Return the items of a list in the order in which they are written, each once."""
+    """Return the items of a list in their order, each once."""
     items = (item.strip() for item in text.split(","))
     return tuple(dict.fromkeys(item for item in items if item))
 
 
 @lru_cache(maxsize=256)
 def selector_annotations(vendor: Vendor) -> SelectorAnnotations:
-    """Return the annotations by which cards of a vendor are chosen."""
+    """Return the annotations that select cards of a vendor."""
     return _HAMIS.get(vendor.name) or _by_domain(_domain_of(vendor))
 
 

@@ -1,4 +1,4 @@
-"""Types of cards: which one a pod says it needs, by annotation.
+"""GPU types: the card types that a pod names in an annotation.
 
 A pod that names a type is charged on that type's keys as well: `nvidia.com/gpumem` of a pod that
 needs a V100 counts as `v100.nvidia.com/gpumem` too, which `limits.v100.nvidia.com/gpumem` limits.
@@ -11,27 +11,27 @@ from typing import Final
 import msgspec
 
 ANNOTATIONS: Final = ("nvidia.com/use-gputype", "nvidia.com/gpu-type")
-"""Where pods name their type unless a setting says otherwise."""
+"""Default annotations in which pods name their card type."""
 
 NAMED_MAX: Final = 16
-"""Most types that one pod may name."""
+"""Maximum number of types that one pod may name."""
 
 _FORM: Final = re.compile(r"(?P<name>[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)(=(?P<memory>[0-9]{1,8}))?")
 _MEMORY_MAX: Final = 2**24
 
 
 class CardType(msgspec.Struct, frozen=True, gc=False):
-    """A known type: its name in quota keys, and the MiB of such a card, 0 when not known."""
+    """A known type: its name in quota keys, and the MiB of such a card, 0 if unknown."""
 
     name: str
     memory: int = 0
 
 
 class NamedTypes(msgspec.Struct, frozen=True):
-    """The types that a pod names; `unknown` is the first that nobody knows, in `annotation`.
+    """The types that a pod names; `unknown` is the first unknown type, in `annotation`.
 
-    A pod that names several may come to run on any of them, so it is charged on each, and `memory`
-    is the MiB of the largest: 0 when it is not known for all of them.
+    A pod that names several types may run on any of them, so it is charged on each. `memory` is
+    the MiB of the largest, 0 if the size of any type is unknown.
     """
 
     types: tuple[CardType, ...] = ()
@@ -40,7 +40,7 @@ class NamedTypes(msgspec.Struct, frozen=True):
 
     @property
     def memory(self) -> int:
-        """Return the MiB of the largest card the pod may run on, 0 when that is not known."""
+        """Return the MiB of the largest card that the pod may run on, 0 if unknown."""
         sizes = [one.memory for one in self.types]
         return max(sizes) if sizes and all(sizes) else 0
 
@@ -49,15 +49,15 @@ NONE: Final = NamedTypes()
 
 
 def parse_types(texts: Sequence[str]) -> tuple[CardType, ...]:
-    """Return the types that `name` or `name=MiB` texts tell of. Raises ValueError."""
+    """Return the types in texts of the form `name` or `name=MiB`. Raises ValueError."""
     found: dict[str, CardType] = {}
     for text in texts:
         form = _FORM.fullmatch(text.lower())
         memory = int((form and form["memory"]) or 0)
         if form is None or memory > _MEMORY_MAX:
             raise ValueError(
-                f"{text!r} is no type of card: write a name of letters, digits and -, with the MiB"
-                " of a card if you know them, for example v100=32768"
+                f"{text!r} is not a type of card: write a name of letters, digits and -, with the"
+                " MiB of a card if you know them, for example v100=32768"
             )
         if form["name"] in found:
             raise ValueError(f"the type {form['name']} is given twice")
@@ -70,7 +70,7 @@ def types_named(
     keys: Sequence[str],
     known: Mapping[str, CardType],
 ) -> NamedTypes:
-    """Return the types named under any of `keys`, separated by commas, in any case of letters."""
+    """Return the types in the annotations `keys`: lists with commas, regardless of case."""
     found: dict[str, CardType] = {}
     for key in keys:
         text = annotations.get(key) if annotations else None

@@ -1,4 +1,4 @@
-"""The traits of places: what quotas select namespaces and clusters by."""
+"""Namespace traits: the traits by which quotas select namespaces and clusters."""
 
 from collections.abc import Mapping
 
@@ -21,6 +21,6 @@ def of_cluster(name: str, region: str, labels: Mapping[str, str] | None) -> str:
 
 
 def _fitting(labels: Mapping[str, str] | None, own: dict[str, str]) -> str:
-    """Return the text of labels and of what is no label; of too many labels only a digest."""
+    """Return the text of the labels and the other items; only a digest of too many labels."""
     text = traits.text_of({**(labels or {}), **own})
     return text if len(text) <= RECORDED_MAX else traits.text_of({**own, UNREAD: digest_of(text)})

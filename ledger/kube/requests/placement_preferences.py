@@ -1,7 +1,7 @@
-"""Preferences: how nodes and cards are to be chosen for a pod, by its annotations.
+"""Placement preferences: the node and card policies in a pod's annotations.
 
-HAMi takes an unknown word for one of its own choice. Here it is refused, so that nobody runs by
-another policy than the one they wrote.
+HAMi replaces an unknown value by a default. gpuledger refuses the value, so that a pod never runs
+under a policy other than the one in its annotations.
 """
 
 import re
@@ -24,7 +24,7 @@ KEYS: Final = frozenset({NODE_POLICY, CARD_POLICY, WEIGHTS, NUMA_BIND})
 """All annotations that are read here."""
 
 WEIGHT_MAX: Final = 1_000_000
-"""Largest weight; it is only their ratios that count."""
+"""Largest weight; only the ratios of weights matter."""
 
 _WEIGHT: Final = re.compile(r"\s*(slot|core|memory)\s*=\s*([0-9]{1,7})\s*")
 _TRUE: Final = frozenset({"1", "t", "true"})
@@ -32,7 +32,7 @@ _FALSE: Final = frozenset({"0", "f", "false"})
 
 
 class PlacementPreferences(msgspec.Struct, frozen=True):
-    """What a pod says of how it is to be placed; the fields are those of `PodDeviceRequest`."""
+    """The placement preferences of a pod; the fields are those of `PodDeviceRequest`."""
 
     numa_bind: bool = False
     node_policy: str = ""
@@ -41,13 +41,13 @@ class PlacementPreferences(msgspec.Struct, frozen=True):
 
 
 class _Unclear(Exception):
-    """An annotation cannot be understood."""
+    """An annotation has an invalid value."""
 
     def __init__(self, key: str, text: str, *, remedy: str) -> None:
         super().__init__(key)
         self.denial = Denial(
             Reason.INVALID_POLICY,
-            f"the annotation {key} is {shown(text)!r}, which says nothing that is known",
+            f"the annotation {key} is {shown(text)!r}, which is not a known value",
             transient=False,
             remedy=remedy,
             field=f"metadata.annotations[{key}]",
@@ -56,9 +56,9 @@ class _Unclear(Exception):
 
 
 def preferences_of(annotations: Mapping[str, str]) -> PlacementPreferences | Denial:
-    """Return how a pod is to be placed, or why that cannot be understood.
+    """Return the placement preferences of a pod, or the denial of an invalid value.
 
-    Words are read in any case of letters, and an annotation without text is none.
+    Values are read regardless of case. An empty annotation is ignored.
     """
     try:
         node = _words(annotations, NODE_POLICY, NODE_POLICIES)

@@ -1,7 +1,7 @@
-"""What a pod asks for: the one function that turns a pod into amounts.
+"""Pod demand: the one function that turns a pod into amounts.
 
-Both webhooks, settlement and the recount use it, so that what is reserved, what is committed and
-what is compared can never differ by interpretation.
+Both webhooks, settlement and the recount use it, so that reserved, committed and compared amounts
+never differ by interpretation.
 """
 
 import msgspec
@@ -19,13 +19,13 @@ __all__ = ["Demand", "DemandRules", "demand_of"]
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """What a pod asks for: cards, MiB and shares of a card, each multiplied out over its cards.
+    """The amounts that a pod requests: cards, MiB and cores, multiplied by the number of cards.
 
-    `memory_unknown` is the field that asks for a share of a card whose size is not known (a
-    percentage or a whole card without `DemandRules.worst_card_memory`), and `unknown` the resource
-    that it asks for; the amounts then leave that memory out, so whoever limits this resource, of
-    all cards or of one type of them, must refuse. Both are empty otherwise. `assumed` are the
-    resources whose amounts rest on which cards there are now.
+    `memory_unknown` is the field that requests a share of a card of unknown size (a percentage or
+    a whole card without `DemandRules.worst_card_memory`), and `unknown` is the resource that it
+    requests. The amounts then leave that memory out, so a quota that limits this resource, for
+    all cards or for one type, must refuse the pod. Both are empty otherwise. `assumed` are the
+    resources whose amounts depend on the sizes of the current cards.
     """
 
     amounts: Amounts
@@ -35,12 +35,12 @@ class Demand(msgspec.Struct, frozen=True):
 
 
 def demand_of(pod: Pod, rules: DemandRules) -> Demand | Denial:
-    """Return what a pod asks for, or why its request cannot be understood.
+    """Return the demand of a pod, or the denial of an invalid request.
 
-    Limits are read first, then requests. Init containers count by their maximum, sidecars add to
-    the app containers and to every later init container, as Kubernetes does it. A pod that names
-    types of cards is charged on the keys of each of them as well. The amounts are sorted by name
-    and hold no zeros.
+    Limits are read first, then requests. As in Kubernetes, init containers count by their maximum,
+    and sidecars add to the app containers and to every later init container. A pod that names
+    card types is also charged on the keys of each type. The amounts are sorted by name and hold
+    no zeros.
     """
     types = NONE
     if rules.types:
@@ -63,7 +63,7 @@ def demand_of(pod: Pod, rules: DemandRules) -> Demand | Denial:
 
 
 class _Reading:
-    """One walk over a pod's containers: what they add up to and what was wrong first."""
+    """One pass over a pod's containers: their amounts and the first denial."""
 
     __slots__ = ("assumed", "card_memory", "denial", "memory_unknown", "rules", "unknown")
 
@@ -76,7 +76,7 @@ class _Reading:
         self.assumed: set[str] = set()
 
     def peak(self, spec: PodSpec) -> Amounts:
-        """Return the most that runs at once, from the first init container to the last app."""
+        """Return the largest amounts that the containers use at the same time."""
         running: Amounts = {}
         peak: Amounts = {}
         for number, container in enumerate(spec.init_containers or ()):
@@ -89,9 +89,9 @@ class _Reading:
         return largest(peak, running)
 
     def with_pod_level(self, peak: Amounts, spec: PodSpec) -> Amounts:
-        """Return the amounts with what the pod as a whole says: its resources and its overhead.
+        """Return the amounts with the pod-level resources and the overhead.
 
-        Overhead raises limits only where there is one, as in Kubernetes.
+        As in Kubernetes, overhead raises a limit only if the pod has that limit.
         """
         peak = {**peak, **self._managed("spec.resources", spec.resources)}
         overhead = self._managed("spec.overhead", Resources(limits=spec.overhead))
@@ -99,7 +99,7 @@ class _Reading:
         return plus(peak, counted)
 
     def with_types(self, peak: Amounts, types: NamedTypes) -> Amounts:
-        """Return the amounts with those of the types of cards that the pod names."""
+        """Return the amounts with those of the card types that the pod names."""
         cards = [name for name in peak if name in self.rules.of_cards]
         if not cards:
             return peak
@@ -138,7 +138,7 @@ class _Reading:
         return asks
 
     def _miss(self, field: str, resource: str) -> None:
-        """Note an amount that is not known; there is room for one resource of which that is so."""
+        """Record an unknown amount; a second unknown resource is a denial."""
         if not self.unknown:
             self.memory_unknown, self.unknown = field, resource
         elif resource != self.unknown and self.denial is None:
@@ -174,8 +174,7 @@ def _both_unknown(field: str, one: str, other: str) -> Denial:
         f"the pod asks for whole cards or percentages of them, and neither how much {one} nor how"
         f" much {other} such a card has is known",
         transient=False,
-        remedy=f"Ask for MiB with {other}, or have the setting worst_card_memory say how many MiB"
-        " to assume",
+        remedy=f"Ask for MiB with {other}, or set worst_card_memory to the MiB to assume",
         field=f"{field}[{other}]",
     )
 
@@ -183,7 +182,7 @@ def _both_unknown(field: str, one: str, other: str) -> Denial:
 def _no_type(types: NamedTypes, rules: DemandRules) -> Denial:
     return Denial(
         Reason.UNKNOWN_GPU_TYPE,
-        f"{shown(types.unknown)} in the annotation {types.annotation} is no known type of card",
+        f"{shown(types.unknown)} in the annotation {types.annotation} is not a known type of card",
         transient=False,
         remedy=f"Write one of {', '.join(rules.known_types)}, or leave the annotation out; more"
         " types can be made known with the setting gpu_types",

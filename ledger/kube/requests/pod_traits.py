@@ -1,9 +1,9 @@
-"""The traits of pods and of pod templates: labels, and the scopes that a ResourceQuota knows.
+"""Pod traits: labels of pods and pod templates, and the scopes of a ResourceQuota.
 
-Traits are recorded with every object that is charged, so of labels only those are in them that some
-account selects by, and of these as much as fits. Labels that differ between the pods of one
-workload, or that change when a pod is bound, are left out in any case: they would only cost room
-and events. Quotas cannot select by them, and a quota that tries to gets a warning.
+Traits are recorded with every charged object. So they hold only labels by which some account
+selects, up to a maximum size. Labels that differ between the pods of one workload, or that change
+when a pod is bound, are never recorded, because they would cost memory and events. Quotas cannot
+select by them, and a quota that tries gets a warning.
 """
 
 import re
@@ -52,10 +52,10 @@ VOLATILE: Final = frozenset(
 """Labels that differ between the pods of one workload."""
 
 VOLATILE_PREFIXES: Final = ("batch.kubernetes.io/", "hami.io/", "topology.kubernetes.io/")
-"""Labels of a Job's pods, of an allocation, and of the node that a pod is bound to."""
+"""Prefixes of labels of a Job's pods, of an allocation, and of a pod's node."""
 
 RECORDED_MAX: Final = 8_192
-"""How many characters of traits are recorded of one object; of more there is only a digest."""
+"""Characters of traits that are recorded of one object; longer traits become a digest."""
 
 _DIGEST_BYTES: Final = 16
 _COMPUTE: Final = ("cpu", "memory")
@@ -65,12 +65,12 @@ _CLASS: Final = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 
 
 def is_recorded(label: str) -> bool:
-    """Return whether a label is among the traits of a pod that has it."""
+    """Return whether a label is recorded among the traits of a pod."""
     return label not in VOLATILE and not label.startswith(VOLATILE_PREFIXES)
 
 
 class RecordedLabels(msgspec.Struct, frozen=True):
-    """The labels that are recorded: their keys, and the highest number that a key has got."""
+    """The recorded labels: their keys, and the highest number that a key has."""
 
     keys: tuple[str, ...] = ()
     read: int = 0
@@ -80,13 +80,13 @@ NONE: Final = RecordedLabels()
 
 
 def labels_of(numbers: Mapping[str, int]) -> RecordedLabels:
-    """Return the labels to record, from the numbers that a state has for their keys."""
+    """Return the labels to record, from the numbers of their keys in a state."""
     keys = tuple(sorted(key for key in numbers if _is_key(key)))
     return RecordedLabels(keys, numbers.get(traits.READ, 0))
 
 
 def traits_of(pod: Pod, labels: RecordedLabels = NONE) -> str:
-    """Return the traits of a pod with its labels of these keys, as one text."""
+    """Return the traits of a pod, with its recorded labels, as one text."""
     items = _scopes(pod.spec)
     carried = pod.metadata.labels
     if carried and labels.keys:
@@ -95,7 +95,7 @@ def traits_of(pod: Pod, labels: RecordedLabels = NONE) -> str:
 
 
 def recorded_traits(pod: Pod, labels: RecordedLabels = NONE) -> Traits:
-    """Return the traits of a pod as the ledger keeps them, none when it has no trait."""
+    """Return the traits of a pod as the ledger keeps them; empty if it has none."""
     text = traits_of(pod, labels)
     if not text:
         return ()
@@ -103,7 +103,7 @@ def recorded_traits(pod: Pod, labels: RecordedLabels = NONE) -> Traits:
 
 
 def bounded_traits(texts: Iterable[str]) -> Traits:
-    """Return the texts of one object as they are recorded: themselves, or a digest of them all."""
+    """Return the recorded form of one object's texts: the texts, or one digest of them all."""
     found = tuple(dict.fromkeys(texts))
     if sum(len(text) for text in found) <= RECORDED_MAX:
         return found
@@ -112,7 +112,7 @@ def bounded_traits(texts: Iterable[str]) -> Traits:
 
 
 def digest_of(text: str) -> str:
-    """Return what is recorded of a text that is too long."""
+    """Return the digest that is recorded instead of a text that is too long."""
     return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
@@ -122,11 +122,11 @@ def traits_of_template(
     root_labels: Mapping[str, str] | None,
     labels: RecordedLabels = NONE,
 ) -> str:
-    """Return the traits of a pod template with its labels of these keys, as one text.
+    """Return the traits of a pod template, with its recorded labels, as one text.
 
-    The labels of the root that the template belongs to stand above those of the template. What a
-    custom resource holds was never validated: labels and classes that no pod could have are left
-    out, because no pod can come of them.
+    The labels of the template's root override those of the template. The API server does not
+    validate the template of a custom resource, so invalid labels and priority classes are left
+    out: no pod can have them.
     """
     items = _scopes(spec)
     if not _CLASS.fullmatch(items.get(traits.PRIORITY, "none")):
@@ -149,7 +149,7 @@ def _is_key(key: str) -> bool:
 
 
 def _scopes(spec: PodSpec) -> dict[str, str]:
-    """Return the items that are no labels."""
+    """Return the items other than labels."""
     items: dict[str, str] = {}
     if spec.priority_class_name:
         items[traits.PRIORITY] = spec.priority_class_name
@@ -163,7 +163,7 @@ def _scopes(spec: PodSpec) -> dict[str, str]:
 
 
 def _is_best_effort(spec: PodSpec) -> bool:
-    """Return whether nothing in a pod asks for any processor or memory: Kubernetes' QoS rule."""
+    """Return whether no container requests CPU or memory: Kubernetes' BestEffort QoS class."""
     if _names_compute(spec.resources):
         return False
     for containers in (spec.containers, spec.init_containers):
@@ -185,7 +185,7 @@ def _names_compute(resources: Resources | None) -> bool:
 
 
 def is_positive(quantity: str | int) -> bool:
-    """Return whether a quantity is not zero; what cannot be read will not be stored either."""
+    """Return whether a quantity is not zero; True for an invalid one, which is never stored."""
     if isinstance(quantity, str) and len(quantity) > quantities.LENGTH_MAX:
         return True
     return is_positive_cached(quantity)
@@ -193,7 +193,7 @@ def is_positive(quantity: str | int) -> bool:
 
 @lru_cache(maxsize=quantities.REMEMBERED_MAX)
 def is_positive_cached(quantity: str | int) -> bool:
-    """Return what `is_positive` does, for quantities that a cache may keep."""
+    """Return the result of `is_positive` for a quantity that the cache may keep."""
     try:
         return quantities.parse_scaled(quantity) > 0
     except QuantityError:

@@ -1,9 +1,9 @@
-"""Kubernetes quantities, exactly, in integers.
+"""Quantities of Kubernetes, as exact integers.
 
-The grammar is the API server's own: a signed decimal number, then nothing, a decimal suffix
+The grammar is that of the API server: a signed decimal number, then nothing, a decimal suffix
 (`n u m k M G T P E`), a binary suffix (`Ki` to `Ei`) or an exponent (`e3`, `E-3`). The API server
-canonicalises what it stores, so `8000` arrives as `8k`. No floats are used anywhere, and nothing
-is clamped: what does not fit is an error that says why.
+canonicalises stored quantities, so `8000` arrives as `8k`. No floats are used, and no value is
+clamped: a value out of range raises an error with the cause.
 """
 
 import re
@@ -13,13 +13,13 @@ from typing import Final
 from ledger.core.model.amounts import AMOUNT_MAX
 
 LENGTH_MAX: Final = 64
-"""Longest text that is looked at; every quantity up to 2^53 can be written in far less."""
+"""Longest text that is parsed; every quantity up to 2^53 can be written in far less."""
 
 REMEMBERED_MAX: Final = 4_096
-"""Pods of one kind come in numbers, so the same few texts are read again and again."""
+"""Entries of the cache; many pods use the same few texts."""
 
 TEN_MAX: Final = 128
-"""Beyond this power of ten, either way, no text of that length comes between 1 and 2^53."""
+"""Beyond this power of ten, positive or negative, no text is between 1 and 2^53."""
 
 MEBIBYTE: Final = 1 << 20
 """The bytes of one MiB."""
@@ -43,11 +43,11 @@ _FORM: Final = re.compile(
     re.ASCII,
 )
 _PLAIN_DIGITS_MAX: Final = 15
-"""So many digits are always below 2^53."""
+"""Numbers with this many digits are always below 2^53."""
 
 
 class QuantityError(ValueError):
-    """A quantity cannot be used; the text says why, as the end of a sentence about it."""
+    """A quantity is invalid; the text gives the cause, as the end of a sentence about it."""
 
 
 class NotAQuantity(QuantityError):
@@ -55,11 +55,11 @@ class NotAQuantity(QuantityError):
 
 
 class TooLong(NotAQuantity):
-    """The text is longer than any quantity has reason to be."""
+    """The text is longer than `LENGTH_MAX`."""
 
 
 class BinarySuffix(QuantityError):
-    """A binary suffix counts bytes, and a whole number of something else was asked for."""
+    """The quantity has a binary suffix, which counts bytes, but the unit is not bytes."""
 
 
 class Fraction(QuantityError):
@@ -76,7 +76,7 @@ class TooLarge(QuantityError):
 
 @lru_cache(maxsize=REMEMBERED_MAX)
 def parse_integer(quantity: str | int) -> int:
-    """Return a count of something that has no parts: `3`, `8k`, `1e3`, `2000m`.
+    """Return a whole number: `3`, `8k`, `1e3`, `2000m`.
 
     Raises NotAQuantity, BinarySuffix, Fraction, Negative and TooLarge.
     """
@@ -98,8 +98,8 @@ def parse_integer(quantity: str | int) -> int:
 def parse_scaled(quantity: str | int, scale: int = 0) -> int:
     """Return a quantity in units of 10^scale, rounded up as Kubernetes does.
 
-    `scale` 0 gives bytes of memory or whole things, -3 gives thousandths of a processor. Any
-    suffix may be used. Raises NotAQuantity, Negative and TooLarge.
+    `scale` 0 gives bytes of memory or whole units, -3 gives thousandths of a processor. Any suffix
+    is valid. Raises NotAQuantity, Negative and TooLarge.
     """
     digits, ten, two = (quantity, 0, 0) if isinstance(quantity, int) else _parts(quantity)
     if digits < 0:
@@ -131,7 +131,7 @@ def parse_milli(quantity: str | int) -> int:
 
 
 def _parts(text: str) -> tuple[int, int, int]:
-    """Return `(digits, ten, two)` of a text that means digits * 10^ten * 2^two."""
+    """Return `(digits, ten, two)` of a text, where its value is digits * 10^ten * 2^two."""
     if len(text) > LENGTH_MAX:
         raise TooLong(f"is longer than {LENGTH_MAX} characters")
     form = _FORM.fullmatch(text)
@@ -145,7 +145,7 @@ def _parts(text: str) -> tuple[int, int, int]:
 
 
 def _shifted(digits: int, ten: int) -> tuple[int, int]:
-    """Return digits * 10^ten as a whole number and what is left over."""
+    """Return digits * 10^ten as a whole number and the remainder."""
     if not digits:
         return 0, 0
     if ten > TEN_MAX:

@@ -1,8 +1,8 @@
-"""Stands: what a pod is charged once it is known on which cards it runs.
+"""Quota demand of a placement: the amounts that a pod is charged once its cards are known.
 
-A percentage of a card, or a whole one, is held at the worst card that it could be, and an instance
-of a card that is cut may be larger than what was asked for. What the cards decided stands above the
-pod's spec from then on.
+Before that, a percentage of a card, or a whole card, is charged for the largest possible card. A
+MIG instance may be larger than the request. After the placement, the amounts of the actual cards
+override those of the pod's spec.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,36 +16,36 @@ from ledger.kube.vendors.vendors import Vendor
 
 def placement_overrides(
     parts: Parts,
-    wish: PodDeviceRequest,
+    request: PodDeviceRequest,
     rules: DemandRules,
     cards: Iterable[Card],
     *,
     initialised: bool = False,
 ) -> Amounts:
-    """Return the amounts, by resource, that the cards decided; empty when all was known before.
+    """Return the amounts that depend on the cards, by resource; empty if there are none.
 
-    `cards` are those of the node: they say whose they are. With `initialised` the init containers
-    are over and count no more.
+    `cards` are the cards of the node, with their vendors. If `initialised` is true, the init
+    containers have ended and are not counted.
     """
     cards = tuple(cards)
-    decided = _decided(parts, wish, rules, cards)
+    decided = _decided(parts, request, rules, cards)
     if not decided:
         return {}
-    found = demand_of_placement(parts, wish, rules, cards, initialised=initialised)
-    return {name: found.get(name, 0) for name in sorted(_typed(decided, wish, rules))}
+    found = demand_of_placement(parts, request, rules, cards, initialised=initialised)
+    return {name: found.get(name, 0) for name in sorted(_typed(decided, request, rules))}
 
 
 def demand_of_placement(
     parts: Parts,
-    wish: PodDeviceRequest,
+    request: PodDeviceRequest,
     rules: DemandRules,
     cards: Iterable[Card],
     *,
     initialised: bool = False,
 ) -> Amounts:
-    """Return all that parts amount to, by resource, as `demand_of` would if they were its spec.
+    """Return the amounts of all parts, by resource, as `demand_of` returns them for a spec.
 
-    After a resize this is what stands, since it is no more what the spec says.
+    After a resize these amounts are charged, because they differ from the spec.
     """
     vendors = {card.uuid: card.vendor for card in cards}
     running: Amounts = {}
@@ -53,37 +53,37 @@ def demand_of_placement(
     for part in parts:
         if part.phase == Phase.INIT and initialised:
             continue
-        beside = plus(running, _taken(part, wish, rules, vendors))
+        beside = plus(running, _taken(part, request, rules, vendors))
         if part.phase != Phase.INIT:
             running = beside
         peak = largest(peak, beside)
     return peak | {
         typed: peak[resource]
         for resource in peak
-        for typed in _typed({resource}, wish, rules)
+        for typed in _typed({resource}, request, rules)
         if typed != resource
     }
 
 
 def _taken(
-    part: Part, wish: PodDeviceRequest, rules: DemandRules, vendors: Mapping[str, str]
+    part: Part, request: PodDeviceRequest, rules: DemandRules, vendors: Mapping[str, str]
 ) -> Amounts:
-    """Return what one container takes, by resource."""
+    """Return the amounts of one container, by resource."""
     found: Amounts = {}
-    for share, vendor, _ in _read(part, wish, rules, vendors):
+    for share, vendor, _ in _read(part, request, rules, vendors):
         amounts = (vendor.count, 1), (vendor.memory, share.memory), (vendor.cores, share.cores)
         found = plus(found, {name: amount for name, amount in amounts if name})
     return found
 
 
 def _decided(
-    parts: Parts, wish: PodDeviceRequest, rules: DemandRules, cards: Iterable[Card]
+    parts: Parts, request: PodDeviceRequest, rules: DemandRules, cards: Iterable[Card]
 ) -> set[str]:
-    """Return the resources of which the cards decided how much it is."""
+    """Return the resources whose amounts depend on the cards."""
     vendors = {card.uuid: card.vendor for card in cards}
     found: set[str] = set()
     for part in parts:
-        for share, vendor, asked in _read(part, wish, rules, vendors):
+        for share, vendor, asked in _read(part, request, rules, vendors):
             if asked is None or asked.percentage or share.memory != asked.memory:
                 found.add(vendor.memory)
             if asked is None or share.cores != asked.cores:
@@ -92,13 +92,13 @@ def _decided(
 
 
 def _read(
-    part: Part, wish: PodDeviceRequest, rules: DemandRules, vendors: Mapping[str, str]
+    part: Part, request: PodDeviceRequest, rules: DemandRules, vendors: Mapping[str, str]
 ) -> Iterator[tuple[Share, Vendor, DeviceRequest | None]]:
-    """Yield a container's shares, whose cards they are, and what was asked of that vendor.
+    """Yield a container's shares, each with its vendor and the request for that vendor.
 
-    A card that the node does not announce is taken for one of the vendor that was asked first.
+    A card that the node does not announce is assigned to the first requested vendor.
     """
-    asked = {one.vendor: one for one in wish.of(part.container)}
+    asked = {one.vendor: one for one in request.of(part.container)}
     first = next(iter((*asked, *rules.by_name)), "")
     for share in part.shares:
         name = vendors.get(share.uuid, first)
@@ -107,6 +107,6 @@ def _read(
             yield share, vendor, asked.get(name)
 
 
-def _typed(resources: set[str], wish: PodDeviceRequest, rules: DemandRules) -> set[str]:
-    """Return the resources, and those that only cards of the pod's types are."""
-    return resources | {rules.typed[one][name] for one in wish.types for name in resources}
+def _typed(resources: set[str], request: PodDeviceRequest, rules: DemandRules) -> set[str]:
+    """Return the resources, and their counterparts for the pod's card types."""
+    return resources | {rules.typed[one][name] for one in request.types for name in resources}

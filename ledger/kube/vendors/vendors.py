@@ -195,7 +195,7 @@ def _named(name: str) -> tuple[Vendor, ...]:
     found = tuple(one for one in BUILT_IN if f"{one.name}-".startswith(f"{name}-"))
     if not found:
         known = ", ".join(one.name for one in BUILT_IN)
-        raise ValueError(f"{name!r} is no known vendor: use some of {known}")
+        raise ValueError(f"{name!r} is not a known vendor: use some of {known}")
     return found
 
 

@@ -54,7 +54,7 @@ async def explain(client: ApiClient, resource: Resource, before: Absence) -> Abs
             return before
         found = await discovery.discover(client)
     except ClusterError as error:
-        return Absence(f"{what}; whether objects of it exist cannot be told: {error}")
+        return Absence(f"{what}; whether objects of it exist is not known: {error}")
     if versions := found.versions(resource.name):
         return Absence(f"{what}, which serves it as {', '.join(versions)}")
     if resource.group in found.unclear:

@@ -245,5 +245,5 @@ def _decode(decoder: msgspec.json.Decoder[D], data: bytes | msgspec.Raw, path: s
 
 def _number(text: str, path: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise Malformed(f"{path}: {text[:32]!r} is no resourceVersion")
+        raise Malformed(f"{path}: {text[:32]!r} is not a resourceVersion")
     return int(text)

@@ -16,18 +16,18 @@ SEEDS = st.integers(0, 2**40)
 @given(SEEDS)
 def test_all_nodes_at_once_are_answered_as_one_after_the_other(seed: int) -> None:
     asked = case(seed)
-    expected = [answer(node, asked.wish, asked.terms) for node in asked.nodes]
-    assert answers(asked.nodes, asked.wish, asked.terms) == expected
+    expected = [answer(node, asked.request, asked.terms) for node in asked.nodes]
+    assert answers(asked.nodes, asked.request, asked.terms) == expected
 
 
 @settings(max_examples=100, deadline=None)
 @given(SEEDS)
 def test_neither_the_order_of_nodes_nor_their_company_changes_an_answer(seed: int) -> None:
     asked = case(seed)
-    together = answers(asked.nodes, asked.wish, asked.terms)
+    together = answers(asked.nodes, asked.request, asked.terms)
     order = list(range(len(asked.nodes)))
     Random(seed).shuffle(order)
     expected = [together[place] for place in order]
-    assert answers(asked.nodes, asked.wish, asked.terms, order) == expected
+    assert answers(asked.nodes, asked.request, asked.terms, order) == expected
     for place in order:
-        assert answers(asked.nodes, asked.wish, asked.terms, [place]) == [together[place]]
+        assert answers(asked.nodes, asked.request, asked.terms, [place]) == [together[place]]

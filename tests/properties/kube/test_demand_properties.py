@@ -24,9 +24,9 @@ NAMES = sorted(RULES.of_cards)
 TYPE_KEY = gpu_types.ANNOTATIONS[0]
 
 amounts = st.one_of(st.integers(0, 200), st.sampled_from(["1", "8k", "2Gi", "0", "x", "-1", "50m"]))
-wishes = st.dictionaries(st.sampled_from([*NAMES[:12], "cpu", "memory"]), amounts, max_size=4)
+requests = st.dictionaries(st.sampled_from([*NAMES[:12], "cpu", "memory"]), amounts, max_size=4)
 containers = st.lists(
-    st.fixed_dictionaries({"resources": st.fixed_dictionaries({"limits": wishes})}), max_size=3
+    st.fixed_dictionaries({"resources": st.fixed_dictionaries({"limits": requests})}), max_size=3
 )
 labels = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["", "x", "y"]), max_size=3)
 specs = st.fixed_dictionaries(

@@ -59,9 +59,9 @@ def asked(random: Random) -> Asked:
     )
     count = random.choice([1, 1, 2, 3])
     memory = 0 if percentage else random.choice([1_000, 8_000, 12_000])
-    wish = DeviceRequest("nvidia", count, memory, percentage, cores, cores == 100, choice)
+    request = DeviceRequest("nvidia", count, memory, percentage, cores, cores == 100, choice)
     room = random.choice([-1, -1, 5_000, 9_000]) if count == 1 else -1
-    return Asked(wish, random.random() < 0.2, room)
+    return Asked(request, random.random() < 0.2, room)
 
 
 def small_card(random: Random, number: int) -> OneCard:
@@ -82,14 +82,14 @@ def small_card(random: Random, number: int) -> OneCard:
 
 def of_any_card(random: Random, mutex: bool) -> Asked:
     """Return the request of a container that accepts every card."""
-    return Asked(structs.replace(asked(random).wish, choice=ANY), mutex)
+    return Asked(structs.replace(asked(random).request, choice=ANY), mutex)
 
 
 def ours(cards: list[OneCard], one: Asked) -> Counter[str] | None:
     """Return the extender's answer, in the terms of the oracle."""
-    wish = PodDeviceRequest((ContainerDeviceRequests("main", Phase.APP, (one.wish,)),))
+    request = PodDeviceRequest((ContainerDeviceRequests("main", Phase.APP, (one.request,)),))
     policies = ("mutex",) if one.mutex else ("spread",)
-    [found] = answers([OneNode(cards)], wish, Terms("binpack", policies, Weights(), one.room))
+    [found] = answers([OneNode(cards)], request, Terms("binpack", policies, Weights(), one.room))
     if found.parts is not None:
         return None
     if "/" not in found.reason:
@@ -150,14 +150,14 @@ def pod_question(seed: int) -> tuple[list[OneCard], list[Asked], list[Asked], bo
     init = [of_any_card(random, mutex) for _ in range(random.randint(0, 2))]
     apps = [of_any_card(random, mutex) for _ in range(random.randint(1, 3))]
     phased = [(Phase.INIT, one) for one in init] + [(Phase.APP, one) for one in apps]
-    wish = PodDeviceRequest(
+    request = PodDeviceRequest(
         tuple(
-            ContainerDeviceRequests(f"c{number}", phase, (one.wish,))
+            ContainerDeviceRequests(f"c{number}", phase, (one.request,))
             for number, (phase, one) in enumerate(phased)
         )
     )
     policies = ("mutex",) if mutex else ("spread",)
-    [found] = answers([OneNode(deepcopy(cards))], wish, Terms("binpack", policies))
+    [found] = answers([OneNode(deepcopy(cards))], request, Terms("binpack", policies))
     return cards, init, apps, found.parts is not None
 
 

@@ -28,7 +28,7 @@ class Case:
     """A question and the nodes that it is about."""
 
     nodes: list[OneNode]
-    wish: PodDeviceRequest
+    request: PodDeviceRequest
     terms: Terms
 
 
@@ -36,7 +36,7 @@ def case(seed: int) -> Case:
     """Return the case of a seed."""
     random = Random(seed)
     nodes = [_node(random) for _ in range(random.randint(1, 6))]
-    return Case(nodes, _wish(random), _terms(random))
+    return Case(nodes, _device_request(random), _terms(random))
 
 
 def _node(random: Random) -> OneNode:
@@ -86,16 +86,16 @@ def _use(random: Random, card: OneCard) -> None:
         card.taken = set(random.sample(range(8), random.randint(0, 3)))
 
 
-def _wish(random: Random) -> PodDeviceRequest:
+def _device_request(random: Random) -> PodDeviceRequest:
     phases = [random.choice(list(Phase)) for _ in range(random.choice([1, 1, 1, 2, 3, 4]))]
     phases.sort(key=lambda phase: phase == Phase.APP)
-    wishes = tuple(
+    requests = tuple(
         ContainerDeviceRequests(
             f"c{place}", phase, tuple(_card_wish(random) for _ in range(_few(random)))
         )
         for place, phase in enumerate(phases)
     )
-    return PodDeviceRequest(wishes, numa_bind=random.random() < 0.3)
+    return PodDeviceRequest(requests, numa_bind=random.random() < 0.3)
 
 
 def _few(random: Random) -> int:

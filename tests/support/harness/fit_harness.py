@@ -31,7 +31,7 @@ def arrays_of(nodes: list[OneNode]) -> CardArrays:
 
 def asked(
     nodes: list[OneNode],
-    wish: PodDeviceRequest,
+    request: PodDeviceRequest,
     terms: Terms | None = None,
     order: list[int] | None = None,
     own: NodeScore | None = None,
@@ -40,25 +40,25 @@ def asked(
     terms, arrays = terms or Terms(), arrays_of(nodes)
     numbers = np.array(range(len(nodes)) if order is None else order, np.int64)
     question = FitQuestion(
-        wish, numbers, terms.node_policy, terms.card_policies, terms.weights, terms.room, own
+        request, numbers, terms.node_policy, terms.card_policies, terms.weights, terms.room, own
     )
     return fit(arrays, UsageOverlay(arrays.rows, arrays.columns), question), arrays
 
 
 def answers(
     nodes: list[OneNode],
-    wish: PodDeviceRequest,
+    request: PodDeviceRequest,
     terms: Terms | None = None,
     order: list[int] | None = None,
 ) -> list[Answer]:
     """Return the extender's answers about nodes."""
-    fits, arrays = asked(nodes, wish, terms, order)
-    return [_answer(fits, place, arrays, wish) for place in range(len(fits.rows))]
+    fits, arrays = asked(nodes, request, terms, order)
+    return [_answer(fits, place, arrays, request) for place in range(len(fits.rows))]
 
 
-def _answer(fits: FitResult, place: int, arrays: CardArrays, wish: PodDeviceRequest) -> Answer:
+def _answer(fits: FitResult, place: int, arrays: CardArrays, request: PodDeviceRequest) -> Answer:
     if fits.feasible[place]:
-        return Answer(chosen_parts(fits, place, arrays, wish), float(fits.score[place]))
+        return Answer(chosen_parts(fits, place, arrays, request), float(fits.score[place]))
     return Answer(None, 0.0, reason_of(fits, place), resolvable(fits, place))
 
 

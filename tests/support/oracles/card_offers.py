@@ -76,7 +76,7 @@ class Offer:
 def offer_of(
     node: OneNode,
     card: OneCard,
-    wish: DeviceRequest,
+    request: DeviceRequest,
     terms: Terms,
     taken: int,
     picked: set[str],
@@ -85,16 +85,16 @@ def offer_of(
     """Return the amounts that would be taken of a card, or why it cannot be."""
     if card.uuid in picked:
         return "AllocatedCardsInsufficientRequest"
-    memory, cores = wish.memory, wish.cores
-    if wish.percentage:
-        memory = card.memory * wish.percentage // 100
+    memory, cores = request.memory, request.cores
+    if request.percentage:
+        memory = card.memory * request.percentage // 100
     instance = None
     if card.mode == "mig" and card.profiles:
-        instance = _instance(card, wish, memory, cores)
+        instance = _instance(card, request, memory, cores)
     if instance is not None:
         profile, start, size = instance
         memory, cores = profile.memory, profile.cores
-    reason = _broken_rule(card, wish, terms, taken, memory, cores)
+    reason = _broken_rule(card, request, terms, taken, memory, cores)
     if reason:
         return reason
     if card.mode == "mig" and instance is None:
@@ -107,11 +107,11 @@ def offer_of(
 
 
 def _instance(
-    card: OneCard, wish: DeviceRequest, memory: int, cores: int
+    card: OneCard, request: DeviceRequest, memory: int, cores: int
 ) -> tuple[Profile, int, int] | None:
-    if wish.percentage == 100:
+    if request.percentage == 100:
         memory = min(memory, max(profile.memory for profile in card.profiles))
-    if wish.exclusive:
+    if request.exclusive:
         cores = min(cores, max(profile.cores for profile in card.profiles))
     for profile in sorted(card.profiles, key=lambda one: (one.memory, one.slices, one.name)):
         if profile.memory >= memory and profile.cores >= cores:
@@ -137,15 +137,15 @@ def _harm(card: OneCard, place: tuple[int, int]) -> tuple[int, int]:
 
 
 def _broken_rule(
-    card: OneCard, wish: DeviceRequest, terms: Terms, taken: int, memory: int, cores: int
+    card: OneCard, request: DeviceRequest, terms: Terms, taken: int, memory: int, cores: int
 ) -> str:
     """Return the first rule that is broken."""
-    choice, model = wish.choice, card.type.lower()
+    choice, model = request.choice, card.type.lower()
     mutex = "mutex" in terms.card_policies
     rules = [
         ("CardNotHealthy", not card.healthy),
         ("CardCordoned", card.cordoned),
-        ("CardTypeMismatch", card.vendor != wish.vendor),
+        ("CardTypeMismatch", card.vendor != request.vendor),
         ("CardTypeMismatch", any(word.lower() in model for word in choice.nouse_types)),
         (
             "CardTypeMismatch",
@@ -159,7 +159,7 @@ def _broken_rule(
         ("ResourceQuotaNotFit", terms.room >= 0 and taken + memory > terms.room),
         ("CardInsufficientMemory", card.used_memory + memory > card.memory),
         ("CardInsufficientCore", card.used_cores + cores > card.cores),
-        ("ExclusiveDeviceAllocateConflict", wish.exclusive and card.used_slots > 0),
+        ("ExclusiveDeviceAllocateConflict", request.exclusive and card.used_slots > 0),
         (
             "CardComputeUnitsExhausted",
             cores == 0 and card.cores > 0 and card.used_cores >= card.cores,

@@ -22,19 +22,19 @@ from ledger.core.model.cards import Part, Parts, Phase, Share
 from ledger.kube.requests.device_requests import DeviceRequest, PodDeviceRequest
 
 
-def answer(node: OneNode, wish: PodDeviceRequest, terms: Terms) -> Answer:
+def answer(node: OneNode, request: PodDeviceRequest, terms: Terms) -> Answer:
     """Answer for one node."""
     try:
-        parts, after = _pod(deepcopy(node), wish, terms)
+        parts, after = _pod(deepcopy(node), request, terms)
     except Refused as refused:
         found = Answer(reason=str(refused))
         if found.reason not in ("NodeUnregistered", "NodeInsufficientDevice"):
-            found.resolvable = _fits_alone(node, wish, terms)
+            found.resolvable = _fits_alone(node, request, terms)
         return found
     return Answer(parts, _score(node, after, terms.node_policy))
 
 
-def _fits_alone(node: OneNode, wish: PodDeviceRequest, terms: Terms) -> bool:
+def _fits_alone(node: OneNode, request: PodDeviceRequest, terms: Terms) -> bool:
     empty = deepcopy(node)
     policies = ("mutex",) if "mutex" in terms.card_policies else ()
     terms = Terms(terms.node_policy, policies, terms.weights, terms.room)
@@ -42,13 +42,13 @@ def _fits_alone(node: OneNode, wish: PodDeviceRequest, terms: Terms) -> bool:
         card.used_memory = card.used_cores = card.used_slots = card.alone = 0
         card.taken = set()
     try:
-        _pod(empty, wish, terms)
+        _pod(empty, request, terms)
     except Refused:
         return False
     return True
 
 
-def _pod(node: OneNode, wish: PodDeviceRequest, terms: Terms) -> tuple[Parts, OneNode]:
+def _pod(node: OneNode, request: PodDeviceRequest, terms: Terms) -> tuple[Parts, OneNode]:
     """Give a pod its cards; return them, and the node as it is where most runs at once."""
     if not node.cards:
         raise Refused("NodeUnregistered")
@@ -56,11 +56,11 @@ def _pod(node: OneNode, wish: PodDeviceRequest, terms: Terms) -> tuple[Parts, On
     before = deepcopy(node)
     initial = []
     taken = 0
-    for place, one in enumerate(wish.wishes):
+    for place, one in enumerate(request.containers):
         if one.phase == Phase.INIT and one.cards:
             initial.append((place, deepcopy(node), taken))
         elif one.cards:
-            shares = _container(node, one.cards, wish.numa_bind, terms, taken, set())
+            shares = _container(node, one.cards, request.numa_bind, terms, taken, set())
             taken += sum(share.memory for share in shares)
             given[place] = shares
     peak = deepcopy(node)
@@ -70,22 +70,22 @@ def _pod(node: OneNode, wish: PodDeviceRequest, terms: Terms) -> tuple[Parts, On
             for card, was in zip(peak.cards, before.cards, strict=True)
             if card.used_slots > was.used_slots
         }
-        cards = wish.wishes[place].cards
-        given[place] = _container(beside, cards, wish.numa_bind, terms, theirs, ours)
+        cards = request.containers[place].cards
+        given[place] = _container(beside, cards, request.numa_bind, terms, theirs, ours)
         for card, other in zip(peak.cards, beside.cards, strict=True):
             card.used_memory = max(card.used_memory, other.used_memory)
             card.used_cores = max(card.used_cores, other.used_cores)
             card.used_slots = max(card.used_slots, other.used_slots)
     parts = tuple(
         Part(one.container, one.phase, given.get(place, ()))
-        for place, one in enumerate(wish.wishes)
+        for place, one in enumerate(request.containers)
     )
     return parts, peak
 
 
 def _container(
     node: OneNode,
-    wishes: tuple[DeviceRequest, ...],
+    requests: tuple[DeviceRequest, ...],
     bind: bool,
     terms: Terms,
     taken: int,
@@ -94,22 +94,22 @@ def _container(
     """Give a container its cards, and put it on them."""
     anywhere = deepcopy(node)
     if not bind:
-        shares, _ = _everything(anywhere, wishes, terms, taken, ours, None)
+        shares, _ = _everything(anywhere, requests, terms, taken, ours, None)
         node.cards[:] = anywhere.cards
         return shares
     best = None
     for numa in sorted({card.numa for card in node.cards}):
         attempt = deepcopy(node)
         try:
-            shares, cost = _everything(attempt, wishes, terms, taken, ours, numa)
+            shares, cost = _everything(attempt, requests, terms, taken, ours, numa)
         except Refused:
             continue
         if best is None or cost < best[0]:
             best = cost, shares, attempt
     if best is None:
-        _everything(anywhere, wishes, terms, taken, ours, None)
+        _everything(anywhere, requests, terms, taken, ours, None)
         reasons = [
-            offer_of(node, card, wishes[0], terms, taken, set(), None) for card in node.cards
+            offer_of(node, card, requests[0], terms, taken, set(), None) for card in node.cards
         ]
         raise Refused(
             _counted(["NumaNotFit" if isinstance(one, Offer) else one for one in reasons])
@@ -120,7 +120,7 @@ def _container(
 
 def _everything(
     node: OneNode,
-    wishes: tuple[DeviceRequest, ...],
+    requests: tuple[DeviceRequest, ...],
     terms: Terms,
     taken: int,
     ours: set[str],
@@ -128,11 +128,11 @@ def _everything(
 ) -> tuple[tuple[Share, ...], list[float]]:
     shares: list[Share] = []
     cost: list[float] = []
-    for wish in wishes:
-        same = [card for card in node.cards if card.vendor == wish.vendor]
-        if sum(card.slots if card.mode == "mig" else 1 for card in same) < wish.count:
+    for request in requests:
+        same = [card for card in node.cards if card.vendor == request.vendor]
+        if sum(card.slots if card.mode == "mig" else 1 for card in same) < request.count:
             raise Refused("NodeInsufficientDevice")
-        more, keys = _cards(node, wish, terms, taken, ours, numa)
+        more, keys = _cards(node, request, terms, taken, ours, numa)
         shares += more
         taken += sum(share.memory for share in more)
         cost = [one + other for one, other in zip(cost, keys, strict=True)] if cost else keys
@@ -141,7 +141,7 @@ def _everything(
 
 def _cards(
     node: OneNode,
-    wish: DeviceRequest,
+    request: DeviceRequest,
     terms: Terms,
     taken: int,
     ours: set[str],
@@ -151,69 +151,77 @@ def _cards(
     shares: list[Share] = []
     picked: set[str] = set()
     total: list[float] = []
-    offers = _offers(node, wish, terms, taken, picked, numa)
-    plan = _planned(node, offers, wish, terms, taken, ours)
+    offers = _offers(node, request, terms, taken, picked, numa)
+    plan = _planned(node, offers, request, terms, taken, ours)
     first = offers
-    for number in range(wish.count):
-        offers = _offers(node, wish, terms, taken, picked, numa)
+    for number in range(request.count):
+        offers = _offers(node, request, terms, taken, picked, numa)
         if not offers:
-            found = [offer_of(node, card, wish, terms, taken, picked, numa) for card in node.cards]
+            found = [
+                offer_of(node, card, request, terms, taken, picked, numa) for card in node.cards
+            ]
             raise Refused(_counted([str(one) for one in found]))
         keys = {
-            one.card.uuid: preferences(first, one, wish.count, node, terms, ours) for one in offers
+            one.card.uuid: preferences(first, one, request.count, node, terms, ours)
+            for one in offers
         }
         best = min(offers, key=lambda one: (keys[one.card.uuid], node.cards.index(one.card)))
         if plan:
             best = next(one for one in offers if one.card.uuid == plan[number])
         cost = keys[best.card.uuid]
         total = [one + other for one, other in zip(total, cost, strict=True)] if total else cost
-        shares.append(_put(best, wish))
+        shares.append(_put(best, request))
         taken += best.memory
         if best.card.mode != "mig":
             picked.add(best.card.uuid)
     return shares, total
 
 
-def _put(offer: Offer, wish: DeviceRequest) -> Share:
+def _put(offer: Offer, request: DeviceRequest) -> Share:
     card = offer.card
     card.used_memory += offer.memory
     card.used_cores += offer.cores
     card.used_slots += 1
-    card.alone += wish.exclusive
+    card.alone += request.exclusive
     name, start, size = offer.instance or ("", 0, 0)
     card.taken |= set(range(start, start + size))
-    return Share(card.uuid, offer.memory, offer.cores, wish.exclusive, name, start, size)
+    return Share(card.uuid, offer.memory, offer.cores, request.exclusive, name, start, size)
 
 
 def _offers(
-    node: OneNode, wish: DeviceRequest, terms: Terms, taken: int, picked: set[str], numa: int | None
+    node: OneNode,
+    request: DeviceRequest,
+    terms: Terms,
+    taken: int,
+    picked: set[str],
+    numa: int | None,
 ) -> list[Offer]:
-    found = [offer_of(node, card, wish, terms, taken, picked, numa) for card in node.cards]
+    found = [offer_of(node, card, request, terms, taken, picked, numa) for card in node.cards]
     return [one for one in found if isinstance(one, Offer)]
 
 
 def _planned(
     node: OneNode,
     offers: list[Offer],
-    wish: DeviceRequest,
+    request: DeviceRequest,
     terms: Terms,
     taken: int,
     ours: set[str],
 ) -> list[str]:
     """Return the best linked set of cards, nothing where links do not decide."""
-    if "topology-aware" not in terms.card_policies or wish.count == 1:
+    if "topology-aware" not in terms.card_policies or request.count == 1:
         return []
     if not any(node.pairs.values()):
         return []
     offers = sorted(
         offers,
         key=lambda one: (
-            preferences(offers, one, wish.count, node, terms, ours),
+            preferences(offers, one, request.count, node, terms, ours),
             node.cards.index(one.card),
         ),
     )
     best: tuple[float, list[str]] | None = None
-    for some in combinations(offers, wish.count):
+    for some in combinations(offers, request.count):
         if terms.room >= 0 and taken + sum(one.memory for one in some) > terms.room:
             continue
         links = sum(pair(node, one.card, two.card) for one, two in combinations(some, 2))

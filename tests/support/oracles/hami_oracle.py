@@ -17,13 +17,13 @@ from ledger.kube.requests.device_requests import DeviceRequest
 class Asked(NamedTuple):
     """A container's request for each card, and the MiB that quotas leave; -1 is unbounded."""
 
-    wish: DeviceRequest
+    request: DeviceRequest
     mutex: bool = False
     room: int = -1
 
     def memory_of(self, card: OneCard) -> int:
         """Return the MiB that are asked of a card."""
-        return self.wish.memory or card.memory * self.wish.percentage // 100
+        return self.request.memory or card.memory * self.request.percentage // 100
 
 
 Rule = tuple[str, Callable[[OneCard, Asked], bool]]
@@ -31,7 +31,7 @@ Rule = tuple[str, Callable[[OneCard, Asked], bool]]
 
 
 def _other_kind(card: OneCard, asked: Asked) -> bool:
-    choice, model = asked.wish.choice, card.type.lower()
+    choice, model = asked.request.choice, card.type.lower()
     used = [word.lower() in model for word in choice.use_types]
     return (
         (bool(used) and not any(used))
@@ -41,7 +41,7 @@ def _other_kind(card: OneCard, asked: Asked) -> bool:
 
 
 def _other_uuid(card: OneCard, asked: Asked) -> bool:
-    choice = asked.wish.choice
+    choice = asked.request.choice
     left_out = bool(choice.use_uuids) and card.uuid not in choice.use_uuids
     return left_out or card.uuid in choice.nouse_uuids
 
@@ -51,11 +51,11 @@ def _no_room(card: OneCard, asked: Asked) -> bool:
 
 
 def _shared(card: OneCard, asked: Asked) -> bool:
-    return asked.wish.cores == 100 and card.used_slots > 0
+    return asked.request.cores == 100 and card.used_slots > 0
 
 
 def _spent(card: OneCard, asked: Asked) -> bool:
-    return card.cores != 0 and card.used_cores == card.cores and not asked.wish.cores
+    return card.cores != 0 and card.used_cores == card.cores and not asked.request.cores
 
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -72,7 +72,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     (
         "CardInsufficientCore",
-        lambda card, asked: card.cores - card.used_cores < asked.wish.cores,
+        lambda card, asked: card.cores - card.used_cores < asked.request.cores,
     ),
     ("ExclusiveDeviceAllocateConflict", _shared),
     ("CardComputeUnitsExhausted", _spent),
@@ -83,11 +83,11 @@ def reasons(
     cards: list[OneCard], asked: Asked, rules: tuple[Rule, ...] = RULES
 ) -> Counter[str] | None:
     """Return the number of cards by reason, None where the container fits."""
-    if asked.wish.count > len(cards):
+    if asked.request.count > len(cards):
         return Counter({"NodeInsufficientDevice": 0})
     first = [next((word for word, broken in rules if broken(one, asked)), "") for one in cards]
     good = first.count("")
-    if good >= asked.wish.count:
+    if good >= asked.request.count:
         return None
     found = Counter(word for word in first if word)
     return found + Counter({"AllocatedCardsInsufficientRequest": good})
@@ -109,18 +109,18 @@ def _taken(cards: list[OneCard], asked: Asked) -> bool:
     """Give a container its cards; return whether there were enough."""
     good = [one for one in cards if not any(broken(one, asked) for _, broken in RULES)]
     good.sort(key=lambda one: (_fullness(one, asked), one.index))
-    for one in good[: asked.wish.count]:
+    for one in good[: asked.request.count]:
         one.used_slots += 1
-        one.used_cores += asked.wish.cores
+        one.used_cores += asked.request.cores
         one.used_memory += asked.memory_of(one)
-    return len(good) >= asked.wish.count
+    return len(good) >= asked.request.count
 
 
 def _fullness(card: OneCard, asked: Asked) -> float:
     """Return the sum of the shares of a card that would be in use."""
     parts = (
         (1 + card.used_slots, card.slots),
-        (card.used_cores + asked.wish.cores, card.cores),
+        (card.used_cores + asked.request.cores, card.cores),
         (card.used_memory + asked.memory_of(card), card.memory),
     )
     return sum(used / limit for used, limit in parts if limit)

@@ -307,7 +307,7 @@ def test_an_init_container_rather_uses_a_card_of_the_pod_than_a_better_one() -> 
     found = node(card("full", used_slots=8, used_cores=85), card("empty", 1))
     assert chosen(found, wish, "binpack") == ["full", "full"]
     larger = PodDeviceRequest(
-        (ContainerDeviceRequests("init", Phase.INIT, (but(PLAIN, cores=20),)), wish.wishes[1])
+        (ContainerDeviceRequests("init", Phase.INIT, (but(PLAIN, cores=20),)), wish.containers[1])
     )
     assert chosen(found, larger, "binpack") == ["empty", "full"]
 

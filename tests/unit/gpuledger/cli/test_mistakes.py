@@ -81,7 +81,7 @@ def test_the_version_is_an_option_too() -> None:
         ("webhook print --service a --ca text", "text holds no certificate in PEM"),
         ("webhook print --service a --ca framed", "framed holds no certificate in PEM"),
         ("import hami --kubeconfig missing", "missing: No such file or directory; name a readable"),
-        ("import hami --kubeconfig text", "text: it is no kubeconfig"),
+        ("import hami --kubeconfig text", "text: it is not a kubeconfig"),
         (
             "quota set -n a q requests.nvidia.com/gpu=1.5",
             "requests.nvidia.com/gpu=1.5 is refused: 1.5 is not a whole number and holds as 1;"
@@ -125,9 +125,9 @@ def test_wrong_usage_is_reported_with_its_remedy(line: str, said: str) -> None:
     ("line", "said"),
     [
         ("serve --kubeconfig missing --store-dir s", "missing: No such file or directory"),
-        ("serve --kubeconfig empty --store-dir s", "empty: it is no kubeconfig"),
-        ("serve --kubeconfig text --store-dir s", "text: it is no kubeconfig"),
-        ("serve --kubeconfig binary --store-dir s", "binary: it is no YAML"),
+        ("serve --kubeconfig empty --store-dir s", "empty: it is not a kubeconfig"),
+        ("serve --kubeconfig text --store-dir s", "text: it is not a kubeconfig"),
+        ("serve --kubeconfig binary --store-dir s", "binary: it is not YAML"),
     ],
 )
 def test_a_kubeconfig_that_is_none_is_named(line: str, said: str) -> None:

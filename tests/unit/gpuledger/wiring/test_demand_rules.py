@@ -77,9 +77,9 @@ def test_a_file_adds_vendors_to_the_named_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        (Settings(vendors=("intel",)), "'intel' is no known vendor"),
+        (Settings(vendors=("intel",)), "'intel' is not a known vendor"),
         (Settings(vendors_file="/nowhere.yaml"), "/nowhere.yaml: cannot be read .No such file"),
-        (Settings(gpu_types=("v100=32Gi",)), "'v100=32Gi' is no type of card"),
+        (Settings(gpu_types=("v100=32Gi",)), "'v100=32Gi' is not a type of card"),
     ],
 )
 def test_what_cannot_be_used_ends_the_start_with_what_to_write(

@@ -150,7 +150,7 @@ def test_the_keeper_is_who_the_node_says_else_who_the_setting_says() -> None:
     assert read_announcement({annotation_keys.KEEPER: "gpuledger"}).keeper == OWN
     assert read_announcement({annotation_keys.KEEPER: "hami"}, keeper=OWN).keeper == HAMI
     assert (
-        "'me' is none of hami, gpuledger"
+        "'me' is not one of hami, gpuledger"
         in read_announcement({annotation_keys.KEEPER: "me"}).problem
     )
 
@@ -162,12 +162,12 @@ def test_the_keeper_is_who_the_node_says_else_who_the_setting_says() -> None:
         ("GPU-a,10,1,1,T,0,true", "neither JSON nor cards"),
         ("GPU-a,10,1,1,T,0,true,0:", "card 0 has 8 fields, not 7 or 9"),
         ("GPU-a:", "card 0 has 1 fields"),
-        ("GPU-a,x,1,1,T,0,true:", "card 0: slots 'x' is no number"),
-        ("GPU-a,1,1_0,1,T,0,true:", "card 0: memory '1_0' is no number"),
-        ("GPU-a,1,1,-1,T,0,true:", "card 0: cores '-1' is no number"),
-        ("GPU-a,1,2147483648,1,T,0,true:", "card 0: memory '2147483648' is no number"),
-        ("GPU-a,1,1,1,T,x,true:", "card 0: numa 'x' is no number"),
-        ("GPU-a,1,1,1,T,0,true,-1,mig:", "card 0: index '-1' is no number"),
+        ("GPU-a,x,1,1,T,0,true:", "card 0: slots 'x' is not a number"),
+        ("GPU-a,1,1_0,1,T,0,true:", "card 0: memory '1_0' is not a number"),
+        ("GPU-a,1,1,-1,T,0,true:", "card 0: cores '-1' is not a number"),
+        ("GPU-a,1,2147483648,1,T,0,true:", "card 0: memory '2147483648' is not a number"),
+        ("GPU-a,1,1,1,T,x,true:", "card 0: numa 'x' is not a number"),
+        ("GPU-a,1,1,1,T,0,true,-1,mig:", "card 0: index '-1' is not a number"),
         ("GPU-a,1,1,1,T,0,yes:", "card 0: health 'yes' is neither true nor false"),
         (",1,1,1,T,0,true:", "card 0: the uuid '' is not"),
         ("{}", "Expected `array`, got `object`"),
@@ -201,7 +201,7 @@ def test_what_cannot_be_read_is_a_problem_that_says_where_and_what_to_do(
     found = read_text(text)
     assert wrong in found.problem
     assert found.cards == ()
-    assert found.problem.endswith("is kept: restart the device plugin there")
+    assert found.problem.endswith("are kept: restart its device plugin")
 
 
 def test_one_makers_list_that_is_wrong_leaves_no_half_of_a_node() -> None:

@@ -106,10 +106,10 @@ def test_a_list_without_cards_gives_none(text: str) -> None:
     ("entry", "wrong"),
     [
         ("GPU-a,NVIDIA,4000", "fewer than 4 fields"),
-        ("GPU-a,NVIDIA,x,0", "slot 1: MiB 'x' is no number"),
-        ("GPU-a,NVIDIA,-1,0", "slot 1: MiB '-1' is no number"),
-        ("GPU-a,NVIDIA,1,", "slot 1: cores '' is no number"),
-        ("GPU-a,NVIDIA,1,2147483648", "slot 1: cores '2147483648' is no number"),
+        ("GPU-a,NVIDIA,x,0", "slot 1: MiB 'x' is not a number"),
+        ("GPU-a,NVIDIA,-1,0", "slot 1: MiB '-1' is not a number"),
+        ("GPU-a,NVIDIA,1,", "slot 1: cores '' is not a number"),
+        ("GPU-a,NVIDIA,1,2147483648", "slot 1: cores '2147483648' is not a number"),
         ("GPU-a,NVIDIA,1,١", "slot 1: cores"),  # noqa: RUF001 - a digit of another script
         ("x" * TEXT_MAX, f"longer than {TEXT_MAX} characters"),
     ],
@@ -200,11 +200,11 @@ def test_instances_are_of_the_cards_of_one_maker_only() -> None:
 @pytest.mark.parametrize(
     ("found", "wrong"),
     [
-        ([instance(), instance()], "slot 1, card 0 is told to be cut twice"),
+        ([instance(), instance()], "slot 1, card 0 is listed twice as an instance"),
         ([instance(0)], "slot 0, card 0, where the device list has nothing"),
         ([instance(9)], "slot 9, card 0, where the device list has nothing"),
         ([instance(device=1)], "slot 1, card 1, where the device list has nothing"),
-        ([instance(gpuUUID="GPU-b")], "GPU-b is told of at slot 1, card 0, where .* has GPU-a"),
+        ([instance(gpuUUID="GPU-b")], "GPU-b is listed at slot 1, card 0, where .* has GPU-a"),
         ([instance(-1)], "`.*containerIndex`"),
         ([instance(profile="")], "`.*profile`"),
         ([instance(placement={"start": 2})], "`size`"),

@@ -199,7 +199,10 @@ def test_a_type_of_card_has_keys_of_its_own_with_the_factor_of_the_memory():
 @pytest.mark.parametrize(
     ("key", "advice"),
     [
-        ("limits.h100.nvidia.com/gpumem", "'h100' is no known type of card (known are v100, a100)"),
+        (
+            "limits.h100.nvidia.com/gpumem",
+            "'h100' is not a known type of card (known are v100, a100)",
+        ),
         ("requests.h100.nvidia.com/gpu", "gpu_types"),
         ("v100.nvidia.com/gpumem", "write limits.v100.nvidia.com/gpumem"),
         ("limits.v100.nvidia.com/gpumem-percentage", "limit nvidia.com/gpumem instead"),
@@ -232,7 +235,7 @@ def test_the_lint_tells_more_than_the_warnings_about_what_holds_otherwise_than_i
     told = "\n".join(lint(quota(hard), RULES))
     assert "write limits.nvidia.com/gpu" in told
     assert f"{MEM} and requests.nvidia.com/gpumem limit the same" in told
-    assert "whatever the number of cards" in told
+    assert "regardless of the number of cards" in told
 
 
 @pytest.mark.parametrize(

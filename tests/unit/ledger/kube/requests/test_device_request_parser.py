@@ -36,16 +36,16 @@ def pod_with(init: Sequence[Any], *containers: Any, **annotations: str) -> Pod:
     return msgspec.convert({"metadata": {"annotations": annotations}, "spec": spec}, Pod)
 
 
-def wished(one: Pod, rules: DemandRules = RULES) -> PodDeviceRequest:
-    wish = device_request_of(one, rules)
-    assert isinstance(wish, PodDeviceRequest), wish
-    return wish
+def parsed(one: Pod, rules: DemandRules = RULES) -> PodDeviceRequest:
+    request = device_request_of(one, rules)
+    assert isinstance(request, PodDeviceRequest), request
+    return request
 
 
 def card(limits: dict[str, Any], rules: DemandRules = RULES) -> DeviceRequest:
-    """Return the only card wish of a pod of one container."""
-    [[wish]] = [one.cards for one in wished(pod(container(limits)), rules).wishes]
-    return wish
+    """Return the only device request of a pod of one container."""
+    [[request]] = [one.cards for one in parsed(pod(container(limits)), rules).containers]
+    return request
 
 
 def test_memory_and_cores_are_per_card() -> None:
@@ -88,19 +88,19 @@ def test_the_defaults_are_those_of_the_demand() -> None:
 
 def test_slots_are_in_the_order_of_the_device_plugin_and_idle_containers_have_one() -> None:
     init = [container(name="setup"), container({GPU: 1}, "side", restartPolicy="Always")]
-    wish = wished(pod_with(init, container(name="idle"), container({GPU: 1}, "work")))
-    assert [(one.container, one.phase, len(one.cards)) for one in wish.wishes] == [
+    request = parsed(pod_with(init, container(name="idle"), container({GPU: 1}, "work")))
+    assert [(one.container, one.phase, len(one.cards)) for one in request.containers] == [
         ("setup", Phase.INIT, 0),
         ("side", Phase.SIDECAR, 1),
         ("idle", Phase.APP, 0),
         ("work", Phase.APP, 1),
     ]
-    assert wish.wants_cards()
+    assert request.wants_cards()
 
 
 def test_a_pod_without_cards_wants_nothing_whatever_its_annotations_say() -> None:
     one = pod(container(), **{"hami.io/node-scheduler-policy": "nonsense"})
-    assert not wished(one).wants_cards()
+    assert not parsed(one).wants_cards()
     assert invalid_device_request(one, RULES) is None
 
 
@@ -110,8 +110,8 @@ def test_cards_of_several_vendors_are_chosen_by_keys_of_their_own() -> None:
         container({GPU: 1, MEMORY: 1, "hygon.com/dcunum": 1, "hygon.com/dcumem": 7}),
         **{"nvidia.com/use-gputype": "A100", "hygon.com/use-dcutype": "Z100"},
     )
-    [wish] = wished(one, rules).wishes
-    assert {one.vendor: one.choice.use_types for one in wish.cards} == {
+    [request] = parsed(one, rules).containers
+    assert {one.vendor: one.choice.use_types for one in request.cards} == {
         "nvidia": ("A100",),
         "hygon": ("Z100",),
     }
@@ -142,10 +142,10 @@ def test_a_request_that_is_refused_at_admission_is_no_wish_either() -> None:
 def test_who_is_charged_as_a_type_gets_that_type(key: str) -> None:
     rules = DemandRules(types=(CardType("v100", 32_768),))
     one = pod(container({GPU: 1}), **{key: "v100"})
-    wish = wished(one, rules)
-    assert wish.types == ("v100",)
-    assert wish.wishes[0].cards[0].choice == DeviceSelector(use_types=("v100",))
-    assert wished(one).types == ()
+    request = parsed(one, rules)
+    assert request.types == ("v100",)
+    assert request.containers[0].cards[0].choice == DeviceSelector(use_types=("v100",))
+    assert parsed(one).types == ()
 
 
 def test_what_cannot_be_understood_of_a_placement_is_refused_where_cards_are_asked_for() -> None:

@@ -35,35 +35,35 @@ def pod(*containers: tuple[str, dict[str, Any], str], **annotations: str) -> Pod
     return msgspec.convert({"metadata": {"annotations": annotations}, "spec": spec}, Pod)
 
 
-def wished(one: Pod, rules: DemandRules = RULES) -> PodDeviceRequest:
-    wish = device_request_of(one, rules)
-    assert isinstance(wish, PodDeviceRequest), wish
-    return wish
+def parsed(one: Pod, rules: DemandRules = RULES) -> PodDeviceRequest:
+    request = device_request_of(one, rules)
+    assert isinstance(request, PodDeviceRequest), request
+    return request
 
 
 def test_nothing_stands_when_everything_was_known() -> None:
-    wish = wished(pod(("a", {GPU: 2, MEMORY: 500, CORES: 30}, "app")))
+    request = parsed(pod(("a", {GPU: 2, MEMORY: 500, CORES: 30}, "app")))
     parts = (Part("a", Phase.APP, (Share("small", 500, 30), Share("large", 500, 30))),)
-    assert placement_overrides(parts, wish, RULES, CARDS) == {}
+    assert placement_overrides(parts, request, RULES, CARDS) == {}
 
 
 def test_a_percentage_stands_at_the_cards_that_it_is_of() -> None:
-    wish = wished(pod(("a", {GPU: 2, PERCENTAGE: 50, CORES: 30}, "app")))
+    request = parsed(pod(("a", {GPU: 2, PERCENTAGE: 50, CORES: 30}, "app")))
     parts = (Part("a", Phase.APP, (Share("small", 8000, 30), Share("large", 40_000, 30))),)
-    assert placement_overrides(parts, wish, RULES, CARDS) == {MEMORY: 48_000}
+    assert placement_overrides(parts, request, RULES, CARDS) == {MEMORY: 48_000}
 
 
 def test_what_is_known_of_one_container_counts_beside_what_another_was_given() -> None:
-    wish = wished(pod(("a", {MEMORY: 500}, "app"), ("b", {PERCENTAGE: 10}, "app")))
+    request = parsed(pod(("a", {MEMORY: 500}, "app"), ("b", {PERCENTAGE: 10}, "app")))
     parts = (
         Part("a", Phase.APP, (Share("small", 500, 0),)),
         Part("b", Phase.APP, (Share("large", 8000, 0),)),
     )
-    assert placement_overrides(parts, wish, RULES, CARDS) == {MEMORY: 8500}
+    assert placement_overrides(parts, request, RULES, CARDS) == {MEMORY: 8500}
 
 
 def test_init_containers_count_by_their_peak_beside_sidecars_until_they_are_over() -> None:
-    wish = wished(
+    request = parsed(
         pod(
             ("first", {PERCENTAGE: 90}, "init"),
             ("side", {PERCENTAGE: 10}, "side"),
@@ -77,20 +77,20 @@ def test_init_containers_count_by_their_peak_beside_sidecars_until_they_are_over
         Part("second", Phase.INIT, (Share("large", 40_000, 0),)),
         Part("main", Phase.APP, (Share("large", 16_000, 0),)),
     )
-    assert placement_overrides(parts, wish, RULES, CARDS) == {MEMORY: 48_000}
-    assert placement_overrides(parts, wish, RULES, CARDS, initialised=True) == {MEMORY: 24_000}
+    assert placement_overrides(parts, request, RULES, CARDS) == {MEMORY: 48_000}
+    assert placement_overrides(parts, request, RULES, CARDS, initialised=True) == {MEMORY: 24_000}
 
 
 def test_a_share_that_is_over_stands_as_nothing() -> None:
-    wish = wished(pod(("setup", {PERCENTAGE: 10}, "init"), ("main", {}, "app")))
+    request = parsed(pod(("setup", {PERCENTAGE: 10}, "init"), ("main", {}, "app")))
     parts = (Part("setup", Phase.INIT, (Share("small", 1600, 0),)), Part("main", Phase.APP))
-    assert placement_overrides(parts, wish, RULES, CARDS, initialised=True) == {MEMORY: 0}
+    assert placement_overrides(parts, request, RULES, CARDS, initialised=True) == {MEMORY: 0}
 
 
 def test_an_instance_that_is_larger_than_what_was_asked_for_stands() -> None:
-    wish = wished(pod(("a", {MEMORY: 8000}, "app")))
+    request = parsed(pod(("a", {MEMORY: 8000}, "app")))
     instance = Share("large", 10_240, 14, profile="1g.10gb", start=0, size=1)
-    assert placement_overrides((Part("a", Phase.APP, (instance,)),), wish, RULES, CARDS) == {
+    assert placement_overrides((Part("a", Phase.APP, (instance,)),), request, RULES, CARDS) == {
         CORES: 14,
         MEMORY: 10_240,
     }
@@ -98,24 +98,29 @@ def test_an_instance_that_is_larger_than_what_was_asked_for_stands() -> None:
 
 def test_the_types_that_a_pod_is_charged_as_stand_as_well() -> None:
     rules = DemandRules(types=(CardType("a100", 81_920),))
-    wish = wished(pod(("a", {PERCENTAGE: 10}, "app"), **{"nvidia.com/use-gputype": "a100"}), rules)
+    request = parsed(
+        pod(("a", {PERCENTAGE: 10}, "app"), **{"nvidia.com/use-gputype": "a100"}), rules
+    )
     parts = (Part("a", Phase.APP, (Share("large", 8000, 0),)),)
-    assert placement_overrides(parts, wish, rules, CARDS) == {f"a100.{MEMORY}": 8000, MEMORY: 8000}
+    assert placement_overrides(parts, request, rules, CARDS) == {
+        f"a100.{MEMORY}": 8000,
+        MEMORY: 8000,
+    }
 
 
 def test_each_vendors_cards_count_on_its_own_resources() -> None:
     rules = DemandRules(vendors=select_vendors(["nvidia", "hygon"]))
     limits = {MEMORY: 5, "hygon.com/dcunum": 1, "hygon.com/dcucores": 10}
-    wish = wished(pod(("a", limits, "app")), rules)
+    request = parsed(pod(("a", limits, "app")), rules)
     shares = (Share("small", 5, 0), Share("other", 32_000, 10))
     parts = (Part("a", Phase.APP, shares),)
-    assert placement_overrides(parts, wish, rules, CARDS) == {"hygon.com/dcumem": 32_000}
+    assert placement_overrides(parts, request, rules, CARDS) == {"hygon.com/dcumem": 32_000}
 
 
 def test_a_card_that_is_gone_counts_as_one_of_the_vendor_that_was_asked() -> None:
-    wish = wished(pod(("a", {PERCENTAGE: 50}, "app")))
+    request = parsed(pod(("a", {PERCENTAGE: 50}, "app")))
     parts = (Part("a", Phase.APP, (Share("vanished", 700, 0),)),)
-    assert placement_overrides(parts, wish, RULES, CARDS) == {MEMORY: 700}
+    assert placement_overrides(parts, request, RULES, CARDS) == {MEMORY: 700}
 
 
 def test_parts_as_they_were_asked_for_amount_to_the_demand() -> None:
@@ -133,4 +138,4 @@ def test_parts_as_they_were_asked_for_amount_to_the_demand() -> None:
     )
     demand = demand_of(one, rules)
     assert isinstance(demand, Demand)
-    assert demand_of_placement(parts, wished(one, rules), rules, CARDS) == demand.amounts
+    assert demand_of_placement(parts, parsed(one, rules), rules, CARDS) == demand.amounts

@@ -185,7 +185,7 @@ async def test_without_the_right_to_see_definitions_nothing_is_proved(ray, chang
     answers.by_path[DEFINITIONS.collection()] = failure(403, "Forbidden", "may not")
     absent = await told(changes)
     assert absent.absent
-    assert "cannot be told" in absent.reason
+    assert "is not known" in absent.reason
     assert "may not" in absent.reason
     await nothing_more_is_told(changes, clock)
 
@@ -202,7 +202,7 @@ async def test_a_group_whose_server_is_down_is_not_proved_empty(ray, changes, an
 
 async def test_a_proof_that_failed_is_tried_again(ray, changes, answers, clock):
     answers.by_path[DEFINITIONS.collection()] = failure(503, "ServiceUnavailable")
-    assert "cannot be told" in (await told(changes)).reason
+    assert "is not known" in (await told(changes)).reason
     news = asyncio.create_task(told(changes))
     await clock.asleep.wait()
     answers.by_path[DEFINITIONS.collection()] = ray._definitions
