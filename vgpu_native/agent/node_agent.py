@@ -142,6 +142,6 @@ class NodeAgent:
         allocations = self._allocations
         found = (
             limited_container(one, allocations.page(one), allocations.region(one))
-            for one in allocations.tied()
+            for one in allocations.assigned()
         )
         return [one for one in found if one is not None]

@@ -308,7 +308,7 @@ async def test_containers_start_only_once_the_library_is_there(
     async with node_in(tmp_path, container("a", share(0)), verify_seconds=0.1) as node:
         await node.kubelet.admit("team", "a", "a-uid", ONE)
         node.settings.library.unlink()
-        with pytest.raises(NotStarted, match=r"UNAVAILABLE.*libvgpu\.so is no file.*install it"):
+        with pytest.raises(NotStarted, match=r"UNAVAILABLE.*libvgpu\.so is not a file.*install it"):
             await node.kubelet.start_container("a-uid", "main")
         node.settings.library.write_bytes(b"a library")
         await node.kubelet.start_container("a-uid", "main")
@@ -319,7 +319,7 @@ async def test_who_shares_a_card_does_not_start_as_one_that_has_it_alone(tmp_pat
     alone = container("a", share(0, 140_000, 100, exclusive=True), time=1)
     async with node_in(tmp_path, alone, container("b", share(0), time=2)) as node:
         await node.kubelet.admit("team", "b", "b-uid", ONE)
-        with pytest.raises(NotStarted, match=r"pod team/b .*answered as one that has them alone"):
+        with pytest.raises(NotStarted, match=r"pod team/b .*shares its cards, but its response"):
             await node.kubelet.start_container("b-uid", "main")
 
 

@@ -53,7 +53,7 @@ async def test_no_container_starts_that_the_kubelet_does_not_name(tmp_path: Path
         node.kubelet.speaks_of_pods = node.kubelet.writes_checkpoint = False
         await node.kubelet.admit("team", "a", "a-uid", ONE)
         with pytest.raises(
-            NotStarted, match=r"UNAVAILABLE.*devices_ids .*neither .* it asks again"
+            NotStarted, match=r"UNAVAILABLE.*devices_ids .*neither .* the kubelet retries"
         ):
             await node.kubelet.start_container("a-uid", "main")
         assert node.limits("a-uid") == {CARDS[0]: 0}
@@ -67,7 +67,7 @@ async def test_no_container_starts_that_the_kubelet_names_in_two_ways(tmp_path: 
     async with node_in(tmp_path, *placed, verify_seconds=0.2) as node:
         await node.kubelet.admit("team", "a", "a-uid", ONE)
         node.kubelet.lies["a-uid"] = ("team", "b")
-        with pytest.raises(NotStarted, match=r"says that team/b has them, .* says team/a"):
+        with pytest.raises(NotStarted, match=r"lists team/b, its checkpoint lists team/a"):
             await node.kubelet.start_container("a-uid", "main")
 
 

@@ -47,10 +47,12 @@ async def test_devices_of_a_pod_that_has_ended_are_the_next_ones(
             assert node.limits(f"{pod}-uid") == {CARDS[0]: memory}
             ids = node.kubelet.answers[f"{pod}-uid", "main"][0]
             assert len(node.plugin.allocations.with_ids(ids)) == "abc".index(pod) + 1
-            tied = [
-                one for one in node.plugin.allocations.tied() if one.owner and one.owner.pod == pod
+            assigned = [
+                one
+                for one in node.plugin.allocations.assigned()
+                if one.owner and one.owner.pod == pod
             ]
-            assert tied == [node.allocation(f"{pod}-uid")]
+            assert assigned == [node.allocation(f"{pod}-uid")]
             node.kubelet.end(f"{pod}-uid")
 
 
@@ -88,7 +90,7 @@ async def test_records_that_were_lost_are_made_again_from_the_checkpoint(
         shutil.rmtree(settings.state_dir)
         async with node_with_plugin(kubelet, settings, placed) as node:
             await kubelet.start_container("a-uid", "main")
-            (found,) = node.plugin.allocations.tied()
+            (found,) = node.plugin.allocations.assigned()
             assert found.cards == (CARDS[0],)
             assert node.plugin.allocations.page(found).exists()
             assert node.plugin.allocations.region(found).is_dir()

@@ -82,5 +82,5 @@ async def test_instances_of_cards_are_not_handed_out(tmp_path: Path) -> None:
     instance = Share(CARDS[0], 20_000, 14, profile="1g.18gb", size=1)
     async with node_in(tmp_path, container("a", instance)) as node:
         await node.kubelet.admit("team", "a", "a-uid", ONE)
-        with pytest.raises(NotStarted, match=r"FAILED_PRECONDITION.*instances of cards"):
+        with pytest.raises(NotStarted, match=r"FAILED_PRECONDITION.*MIG instances"):
             await node.kubelet.start_container("a-uid", "main")

@@ -1,1 +1,1 @@
-"""Allocations: from Allocate to the container that was meant, and their end."""
+"""Allocations: from Allocate to their container's start, and their removal."""

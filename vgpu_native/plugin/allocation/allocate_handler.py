@@ -1,4 +1,4 @@
-"""Allocating: what `Allocate` answers, although it does not say who asks."""
+"""Allocate handler: responds to `Allocate`, which does not name the container."""
 
 import asyncio
 import time
@@ -26,13 +26,13 @@ from vgpu_native.plugin.plugin_settings import PluginSettings
 from vgpu_native.shared import limits_page
 
 AGAIN_SECONDS: Final = 0.25
-"""How long to wait at most before kubelet and ledger are looked at again."""
+"""Longest pause between two reads of the kubelet's and the ledger's state."""
 
 _log: Final = structlog.get_logger("vgpu_native.plugin")
 
 
 class AllocateHandler:
-    """Hands out cards."""
+    """Responds to `Allocate` with the cards of the likely container."""
 
     def __init__(
         self,
@@ -42,55 +42,55 @@ class AllocateHandler:
         allocations: AllocationStore,
         kubelet: KubeletState,
     ) -> None:
-        """Answer from placements, and keep what was answered in allocations."""
+        """Respond from placements, and store each response in allocations."""
         self._settings = settings
         self._placements = placements
         self._allocations = allocations
         self._kubelet = kubelet
-        self.patience = AllocateWaitBudget(settings, placements)
+        self.wait_budget = AllocateWaitBudget(settings, placements)
 
     async def allocate(self, ids: Sequence[str]) -> ContainerAllocateResponse:
-        """Answer for one container with these ids. Raises Refused, OSError."""
+        """Return the response for one container with these ids. Raises RejectedCall, OSError."""
         if self._settings.cdi:
-            # Whose it is, is decided at the start: there is nothing to guess, nor to wait for.
+            # PreStartContainer finds the container, so this call needs no choice and no wait.
             allocation = self._allocations.make(ids, cdi=True)
             self._allocations.put(allocation)
-            return allocate_response.cdi_answer(allocation.token)
-        # Between a choice and its record nothing is awaited: of two questions at once, the second
-        # finds the first one's answer.
-        return self._answer(ids, await self._chosen(len(ids)))
+            return allocate_response.cdi_response(allocation.token)
+        # No await separates the choice from its record, so that the second of two concurrent
+        # calls finds the response of the first.
+        return self._respond(ids, await self._chosen(len(ids)))
 
     async def expected(self, count: int) -> tuple[str, ...]:
-        """Return the cards of whoever is likely to ask next for so many devices."""
+        """Return the cards of the container that is likely the next with `count` devices."""
         found = await self._likeliest(count)
         return found.container.cards if found else ()
 
     async def _chosen(self, count: int) -> LikelyContainer:
-        """Return who is likely to be asking, waiting for the ledger if need be. Raises Refused."""
+        """Return the likely container; wait for the ledger if needed. Raises RejectedCall."""
         await self._settle()
         if found := await self._likeliest(count):
             return found
-        with self.patience.waiting() as call:
+        with self.wait_budget.waiting() as call:
             return await self._waited(count, call)
 
     async def _waited(self, count: int, call: WaitingCall) -> LikelyContainer:
-        """Return the likeliest as soon as there is one. Raises Refused when it takes too long."""
+        """Return the likely container as soon as one exists. Raises RejectedCall after the wait."""
         pause = min(AGAIN_SECONDS, self._settings.allocate_seconds / 2)
-        told = False
+        logged = False
         while True:
             version, over = self._placements.version, call.is_over
-            if found := await self._likeliest(count, again=call.again):
+            if found := await self._likeliest(count, repeated=call.may_repeat):
                 return found
             if over:
                 raise (
-                    failed_precondition(self._nobody(count))
-                    if call.known
-                    else unavailable(self._unknown(count))
+                    failed_precondition(self._no_container(count))
+                    if call.caught_up
+                    else unavailable(self._ledger_behind(count))
                 )
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._placements.wait(version), pause)
-            if not told and not call.known:
-                told = True
+            if not logged and not call.caught_up:
+                logged = True
                 _log.warning("allocate_waits", devices=count, reason=self._behind)
 
     async def _settle(self) -> None:
@@ -102,26 +102,26 @@ class AllocateHandler:
                 self._allocations, self._kubelet, await self._kubelet.holders() or ()
             )
 
-    async def _likeliest(self, count: int, *, again: bool = False) -> LikelyContainer | None:
-        """Return who is likely to be asking now; with `again` also of those who have answers."""
+    async def _likeliest(self, count: int, *, repeated: bool = False) -> LikelyContainer | None:
+        """Return the likely container; with `repeated`, also one that has its cards already."""
         entries = await self._kubelet.entries()
         given = self._allocations.given(_now(), entries)
         latest = self._allocations.latest()
         uid = latest.owner.uid if latest and latest.owner else ""
-        found = (one for one in self._placements.containers() if again or not one.allocated)
+        found = (one for one in self._placements.containers() if repeated or not one.allocated)
         return choose(candidates(found, given, count, uid))
 
-    def _answer(self, ids: Sequence[str], choice: LikelyContainer) -> ContainerAllocateResponse:
+    def _respond(self, ids: Sequence[str], choice: LikelyContainer) -> ContainerAllocateResponse:
         settings, container = self._settings, choice.container
         allocation = self._record(ids, container)
         if not choice.same_cards:
             _log.info("allocated_by_order", container=str(container))
-        # Amounts that may be another's are not told: the page has them from the start on.
+        # Omit amounts that may be another container's: the limits page has them from the start.
         shares = container.shares if choice.alike else ()
         limited = allocation.limited
         page = self._allocations.page(allocation)
         region = self._allocations.region(allocation)
-        return allocate_response.plain_answer(
+        return allocate_response.plain_response(
             allocation.token,
             allocate_response.environment(allocation.cards, shares, settings, limited=limited),
             allocate_response.mounts(page, region, settings, limited=limited),
@@ -144,19 +144,20 @@ class AllocateHandler:
     def _behind(self) -> str:
         return self._placements.trouble or "the log has not been read to its end"
 
-    def _unknown(self, count: int) -> str:
+    def _ledger_behind(self, count: int) -> str:
         return (
-            f"it is not known for whom {count} devices are asked: {self._behind}. The kubelet was"
-            f" kept waiting for {self.patience.seconds:.0f} s and acts on no pod meanwhile. The pod"
-            " has failed, its controller makes another; with the setting cdi it would have waited"
+            f"the container of a request for {count} devices is not known: {self._behind}. The"
+            f" kubelet has waited {self.wait_budget.seconds:.0f} s, and handles no pod meanwhile."
+            " The pod fails and its controller creates another; with the setting cdi, the pod"
+            " would wait"
         )
 
-    def _nobody(self, count: int) -> str:
+    def _no_container(self, count: int) -> str:
         waiting = sorted(str(one) for one in self._placements.containers() if not one.allocated)
         return (
             f"no container that was placed on this node waits for {count} devices"
             f" ({len(waiting)} were placed here{': ' if waiting else ''}{'; '.join(waiting[:3])})."
-            " A pod that asks for cards has to be bound by a scheduler that asks gpuledger"
+            " A pod that requests cards must be bound by a scheduler that uses gpuledger's extender"
         )
 
 

@@ -1,4 +1,4 @@
-"""Answering: what a container needs to use its cards within its limits. Pure."""
+"""Allocate response: the variables and mounts by which a container uses its cards. Pure."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ PRELOAD_AT: Final = "/etc/ld.so.preload"
 
 
 class HostMount(NamedTuple):
-    """A path of the host, and where the container sees it."""
+    """A path on the host and its path in the container."""
 
     host: str
     container: str
@@ -33,8 +33,8 @@ def environment(
 ) -> dict[str, str]:
     """Return the variables of a container that sees these cards, in this order.
 
-    Its amounts are told for programs that look; what holds is on the limits page. Without `shares`
-    they are not known yet.
+    The variables of amounts are for information; the library enforces the limits page. `shares` is
+    empty while the amounts are not known.
     """
     found = {VISIBLE: ",".join(cards)}
     if not limited:
@@ -49,7 +49,7 @@ def environment(
 
 
 def mounts(page: Path, region: Path, settings: PluginSettings, *, limited: bool) -> list[HostMount]:
-    """Return what is mounted into a container with this limits page and this region."""
+    """Return the mounts of a container with this limits page and this region."""
     if not limited:
         return []
     library = str(settings.library)
@@ -61,10 +61,10 @@ def mounts(page: Path, region: Path, settings: PluginSettings, *, limited: bool)
     ]
 
 
-def plain_answer(
+def plain_response(
     token: str, variables: Mapping[str, str], mounted: Sequence[HostMount]
 ) -> ContainerAllocateResponse:
-    """Return an answer of variables and mounts, with its mark."""
+    """Return a response with variables, mounts and the allocation's mark."""
     return ContainerAllocateResponse(
         envs=dict(variables),
         mounts=[
@@ -75,8 +75,8 @@ def plain_answer(
     )
 
 
-def cdi_answer(token: str) -> ContainerAllocateResponse:
-    """Return an answer that names a CDI device, which is described before the start."""
+def cdi_response(token: str) -> ContainerAllocateResponse:
+    """Return a response that names a CDI device; the start needs its specification."""
     return ContainerAllocateResponse(
         cdi_devices=[CDIDevice(name=f"{KIND}={token}")], annotations={MARK: token}
     )
@@ -86,7 +86,7 @@ def _amounts(cards: Sequence[str], shares: Mapping[str, Share]) -> dict[str, str
     found = {}
     for index, uuid in enumerate(cards):
         if share := shares.get(uuid):
-            # As with HAMi, 0 says that there is no limit.
+            # 0 means no limit, as with HAMi.
             found[f"CUDA_DEVICE_MEMORY_LIMIT_{index}"] = f"{share.memory}m"
             if index == 0 and share.cores:
                 found["CUDA_DEVICE_SM_LIMIT"] = str(share.cores)

@@ -1,7 +1,8 @@
-"""Patience: how long the kubelet is kept waiting for a container that nobody knows yet.
+"""Allocate wait budget: how long `Allocate` waits for a placement that is not known yet.
 
-A kubelet that waits for `Allocate` acts on no pod of the node, and a pod that it is refused fails
-for good. So an answer waits for the ledger, but not for long, and pods in a row share the time.
+The kubelet handles no pod of the node while it waits for `Allocate`, and a pod whose call is
+rejected fails for good. So a call waits for the ledger within a bound, and consecutive calls share
+one budget.
 """
 
 import asyncio
@@ -14,48 +15,48 @@ from vgpu_native.plugin.placement_source import PlacementSource
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
 ROW_SECONDS: Final = 1.0
-"""Calls that wait are in a row when the kubelet does not pause longer between them."""
+"""Longest pause between two consecutive waiting calls."""
 
 LEAST_SECONDS: Final = 1.0
-"""How long each call may wait, however long those before it did."""
+"""How long each call may wait, even if earlier calls used up the budget."""
 
 
 class WaitingCall:
-    """One call that waits. All times are those of the patience's clock."""
+    """One waiting call. All times are those of the wait budget's clock."""
 
     def __init__(self, settings: PluginSettings, now: Callable[[], float], *, until: float) -> None:
-        """Wait until then at most, unless all is known before."""
+        """Wait for the ledger until `until` at most."""
         self._settings, self._now = settings, now
         self._until = until
-        self._known_at: float | None = None
+        self._caught_up_at: float | None = None
 
-    def know(self) -> None:
-        """Take note that all is known that the ledger held when the call began to wait."""
-        self._known_at = self._now()
-
-    @property
-    def known(self) -> bool:
-        """Whether all is known that the ledger held when the call began to wait."""
-        return self._known_at is not None
+    def mark_caught_up(self) -> None:
+        """Record that all placements are read that the ledger held when the wait began."""
+        self._caught_up_at = self._now()
 
     @property
-    def again(self) -> bool:
-        """Whether those may be meant who have answers: a kubelet that lost its checkpoint asks."""
+    def caught_up(self) -> bool:
+        """Whether all placements are read that the ledger held when the wait began."""
+        return self._caught_up_at is not None
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether the call may repeat an earlier one: a kubelet may have lost its checkpoint."""
         return self._has_passed(self._settings.allocate_seconds / 2)
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to wait for any more."""
+        """Whether the call has waited long enough."""
         return self._has_passed(self._settings.allocate_seconds) or (
-            not self.known and self._now() >= self._until
+            not self.caught_up and self._now() >= self._until
         )
 
     def _has_passed(self, seconds: float) -> bool:
-        return self._known_at is not None and self._now() - self._known_at >= seconds
+        return self._caught_up_at is not None and self._now() - self._caught_up_at >= seconds
 
 
 class AllocateWaitBudget:
-    """Of all calls of one kubelet."""
+    """The shared wait budget of all calls of one kubelet."""
 
     def __init__(
         self,
@@ -71,26 +72,26 @@ class AllocateWaitBudget:
 
     @property
     def seconds(self) -> float:
-        """For how long the kubelet has been waiting; 0 while it does not."""
+        """Seconds for which the kubelet has been waiting; 0 while it does not."""
         return self._now() - self._began if self._calls else 0.0
 
     @contextmanager
     def waiting(self) -> Iterator[WaitingCall]:
-        """Wait in a block; leaving it hands control to nobody else."""
+        """Count a waiting call for a block. Leaving the block awaits nothing."""
         now = self._now()
         if not self._calls and now - self._ended > ROW_SECONDS:
             self._began = now
         until = max(self._began + self._settings.outage_seconds, now + LEAST_SECONDS)
         call = WaitingCall(self._settings, self._now, until=until)
-        knowing = asyncio.create_task(self._know(call))
+        catching_up = asyncio.create_task(self._catch_up(call))
         self._calls += 1
         try:
             yield call
         finally:
             self._calls -= 1
             self._ended = self._now()
-            knowing.cancel()
+            catching_up.cancel()
 
-    async def _know(self, call: WaitingCall) -> None:
+    async def _catch_up(self, call: WaitingCall) -> None:
         await self._placements.caught_up()
-        call.know()
+        call.mark_caught_up()

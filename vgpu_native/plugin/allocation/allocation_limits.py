@@ -1,4 +1,4 @@
-"""Limits: what an allocation's page says, before and after it is known whose it is. Pure."""
+"""Allocation limits: the limits page before and after the container is known. Pure."""
 
 from collections.abc import Sequence
 
@@ -9,22 +9,22 @@ from vgpu_native.shared.limits_page import ContainerLimits, DeviceLimits, flags_
 
 
 def is_limited(container: PlacedContainer, settings: PluginSettings) -> bool:
-    """Return whether a container runs with the library: not one that has all its cards alone."""
+    """Return whether a container runs with the library, as it does if it shares a card."""
     return settings.limit_whole_cards or not container.exclusive
 
 
 def limits_of(container: PlacedContainer, settings: PluginSettings) -> ContainerLimits:
-    """Return the limits of a container; the library finds its cards by uuid, in any order."""
+    """Return the limits of a container; their order is free, because the library uses uuids."""
     return container_limits.limits_of(container.shares, flags(settings))
 
 
 def closed(cards: Sequence[str], settings: PluginSettings) -> ContainerLimits:
-    """Return limits under which nothing can be allocated: it is not known yet whose they are."""
+    """Return limits of 0 bytes, for cards whose container is not known yet."""
     return ContainerLimits(tuple(DeviceLimits(uuid, memory=0) for uuid in cards), flags(settings))
 
 
 def flags(settings: PluginSettings) -> int:
-    """Return the flags of a page."""
+    """Return the flags of a limits page."""
     return flags_of(
         may_disable=settings.may_disable,
         oversubscribe=settings.oversubscribe,

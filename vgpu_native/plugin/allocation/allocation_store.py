@@ -1,10 +1,10 @@
-"""Allocations: what was handed out, and to whom as far as is known. Each is a directory.
+"""Allocation store: the responses to `Allocate` and their containers; each has a directory.
 
-An answer names a directory of its own before it is known for which container it is; the answer is
-fixed then, the content of the directory is not. `record` in it says what the answer was and whom it
-is tied to, and `limits` is the limits page. The container's processes share what they use in a
-region, which is in a slot, or where no slots are mounted in the directory `region`. All but slots
-outlives the plugin, the kubelet and the machine's power.
+A response names its own directory before its container is known. The response is fixed then; the
+content of the directory is not. The file `record` holds the response and its container, and
+`limits` is the limits page. The container's processes share their usage in a region. The region is
+in a slot or, if no slots are mounted, in the directory `region`. All but slots outlives the plugin,
+the kubelet and a power cut.
 """
 
 import secrets
@@ -26,13 +26,13 @@ from vgpu_native.shared.atomic_file import sync_directory, write_whole
 from vgpu_native.shared.change_counter import ChangeCounter
 
 ALLOCATIONS_MAX: Final = 4_096
-"""Most allocations that are kept; a kubelet runs some hundred pods."""
+"""Maximum number of allocations; a kubelet runs some hundred pods."""
 
 NOTED_MICROSECONDS: Final = 2_000_000
-"""After so long, the kubelet has noted an answer, or has not got it."""
+"""After so long, the kubelet has stored a response or did not receive it."""
 
-_ANYBODY: Final = 0o1777
-_NOBODY_ELSE: Final = 0o700
+_ALL_USERS: Final = 0o1777
+_AGENT_ONLY: Final = 0o700
 _log: Final = structlog.get_logger("vgpu_native.plugin")
 
 
@@ -46,16 +46,17 @@ class ContainerOwner(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return what tells it from all others."""
+        """Return the unique key of the container: its pod's uid and its name."""
         return self.uid, self.name
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """One answer. `token` is the name of its directory, `ids` are those of the kubelet.
+    """One response. `token` is the name of its directory, `ids` are the kubelet's device ids.
 
-    `cards` are in the answer, in the order in which the container sees them, and `limited` says
-    whether the library is; with `cdi` neither is decided before the start. `owner` is a guess until
-    the allocation is `tied`; `problem` says why it cannot be. `time` in µs of Unix time.
+    `cards` are the cards of the response, in the container's device order; `limited` is set if the
+    response mounts the library. With `cdi`, both are set before the start. `owner` is the likely
+    container until PreStartContainer assigns it and sets `tied`; `problem` is the cause if it
+    cannot. `time` is in µs of Unix time.
     """
 
     token: str
@@ -70,7 +71,7 @@ class Allocation(msgspec.Struct, frozen=True):
 
 
 def owner_of(container: PlacedContainer) -> ContainerOwner:
-    """Return what an allocation notes of a container."""
+    """Return the owner that an allocation stores for a container."""
     return ContainerOwner(container.namespace, container.pod, container.uid, container.name)
 
 
@@ -78,19 +79,19 @@ class AllocationStore:
     """All allocations of this node, in memory and on disk."""
 
     def __init__(self, directory: Path, slots: RegionSlots | None = None) -> None:
-        """Keep them below a directory, and regions in slots. `load` reads what is there."""
+        """Store allocations below a directory, and regions in slots. `load` reads the records."""
         self._directory = directory
         self.slots = slots or RegionSlots(directory / "slots")
-        # In the order in which they were made: clocks are put back.
+        # In order of creation, because clocks may be set back.
         self._known: dict[str, Allocation] = {}
         self.changes = ChangeCounter()
 
     def load(self) -> None:
-        """Read what was kept. Raises OSError. What cannot be read is left where it is."""
+        """Read the records; leave unreadable ones in place. Raises OSError."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        # Users of the host have no business where a container can leave a program that is setuid.
-        # The container needs no way there: what it has mounted is mounted by root.
-        self._directory.chmod(_NOBODY_ELSE)
+        # Keep users of the host out, because a container can leave a setuid program here. The
+        # container itself needs no access by path, because root mounts its files.
+        self._directory.chmod(_AGENT_ONLY)
         found_here = []
         for directory in sorted(self._directory.iterdir()):
             try:
@@ -105,15 +106,15 @@ class AllocationStore:
         self.changes.increment()
 
     def all(self) -> list[Allocation]:
-        """Return all of them, the oldest first."""
+        """Return all allocations, oldest first."""
         return list(self._known.values())
 
     def latest(self) -> Allocation | None:
-        """Return the one that was made last."""
+        """Return the newest allocation."""
         return next(reversed(self._known.values()), None)
 
-    def tied(self) -> list[Allocation]:
-        """Return those whose container is known for sure."""
+    def assigned(self) -> list[Allocation]:
+        """Return the allocations that PreStartContainer has assigned to a container."""
         return [one for one in self.all() if one.tied]
 
     def get(self, token: str) -> Allocation | None:
@@ -121,15 +122,15 @@ class AllocationStore:
         return self._known.get(token)
 
     def with_ids(self, ids: Collection[str]) -> list[Allocation]:
-        """Return those of exactly these ids, the newest first."""
+        """Return the allocations of exactly these ids, newest first."""
         wanted = set(ids)
         return [one for one in reversed(self.all()) if set(one.ids) == wanted]
 
     def given(self, now: int, entries: Sequence[CheckpointEntry] | None) -> set[tuple[str, str]]:
-        """Return the keys of the containers that have answers; `now` in µs of Unix time.
+        """Return the keys of the containers that have responses; `now` in µs of Unix time.
 
-        The kubelet's checkpoint says who they are, with those whose answers it cannot have noted
-        yet; where it cannot be read, they are all whom we answered.
+        They are the containers of the kubelet's checkpoint and those of responses that are too
+        fresh to be in it. Without a checkpoint they are the owners of all allocations.
         """
         if entries is None:
             return {one.owner.key for one in self._known.values() if one.owner}
@@ -146,18 +147,21 @@ class AllocationStore:
         return self.directory(allocation) / "limits"
 
     def region(self, allocation: Allocation) -> Path:
-        """Return the path of the directory in which its container makes the region."""
+        """Return the path of the directory in which its container creates the region."""
         slot = slot_in(allocation.token)
         return self.slots.path(slot) if slot else self.directory(allocation) / "region"
 
     def make(self, ids: Collection[str], *, cdi: bool) -> Allocation:
-        """Return a new allocation with an empty directory and region. Raises OSError, Refused."""
+        """Return a new allocation with an empty directory and region.
+
+        Raises OSError, and RejectedCall if the store or all slots are full.
+        """
         if len(self._known) >= ALLOCATIONS_MAX:
             raise failed_precondition(
-                f"{len(self._known)} allocations in {self._directory}: that is the most; those of"
-                " pods that have ended are removed when the kubelet's checkpoint can be read"
+                f"{len(self._known)} allocations in {self._directory}: that is the maximum; those"
+                " of ended pods are removed once the kubelet's checkpoint is readable"
             )
-        # Also those that were dropped keep their slots, until their directories are removed.
+        # Dropped allocations keep their slots until their directories are removed.
         slot = self.slots.free(one.name for one in self._directory.iterdir())
         if slot is None:
             raise failed_precondition(
@@ -180,35 +184,35 @@ class AllocationStore:
         limited: bool,
         cdi: bool,
     ) -> Allocation:
-        """Make an allocation again whose record is lost. Raises OSError."""
+        """Restore an allocation whose record is lost. Raises OSError."""
         found = Allocation(token, tuple(sorted(ids)), _now(), tuple(cards), limited, cdi)
         self._make_directories(found)
         self.put(found)
         return found
 
     def put(self, allocation: Allocation) -> None:
-        """Keep an allocation as it is now. Raises OSError, and then nothing has changed."""
+        """Store an allocation. Raises OSError, without any change."""
         record = msgspec.json.format(msgspec.json.encode(allocation)) + b"\n"
         write_whole(self.directory(allocation) / "record", record, 0o644)
         self._known[allocation.token] = allocation
         self.changes.increment()
 
     def drop(self, allocation: Allocation) -> None:
-        """Forget an allocation; its directory is an orphan then. Raises OSError."""
+        """Remove an allocation's record; its directory becomes an orphan. Raises OSError."""
         (self.directory(allocation) / "record").unlink(missing_ok=True)
         if self._known.pop(allocation.token, None):
             self.changes.increment()
 
     def release(self, directory: Path) -> None:
-        """Remove what was left by the container of a directory that is dropped. Raises OSError."""
+        """Remove a dropped allocation's directory and its container's files. Raises OSError."""
         if slot := slot_in(directory.name):
             self.slots.clear(slot)
         remove_tree(directory)
 
     def orphans(self, before: int) -> list[Path]:
-        """Return directories without a record that were last changed before a time, in µs.
+        """Return directories without a record that last changed before a Unix time in µs.
 
-        They are of allocations that were dropped, or could not be kept. Raises OSError.
+        They belong to allocations that were dropped or never stored. Raises OSError.
         """
         return [
             one
@@ -223,13 +227,13 @@ class AllocationStore:
         if not slot_in(allocation.token):
             region = self.region(allocation)
             region.mkdir(exist_ok=True)
-            # Whatever user the container runs as; what the mask took away is given back.
-            region.chmod(_ANYBODY)
+            # The container may run as any user, and mkdir applies the umask.
+            region.chmod(_ALL_USERS)
         sync_directory(self._directory)
 
 
 def is_fresh(allocation: Allocation, now: int) -> bool:
-    """Return whether the kubelet need not have noted an answer yet."""
+    """Return whether an allocation is so new that the kubelet may not have stored it yet."""
     return abs(now - allocation.time) <= NOTED_MICROSECONDS
 
 
@@ -238,7 +242,7 @@ def _now() -> int:
 
 
 def is_plain_file(path: Path) -> bool:
-    """Return whether there is a regular file, and no link to one."""
+    """Return whether the path is a regular file and not a link."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:

@@ -1,6 +1,6 @@
-"""CDI: one specification per allocation, written before its container starts.
+"""CDI specification: one file per allocation, written before its container starts.
 
-The runtime reads these files when it creates a container, by the name that the answer has given it.
+The runtime reads the file when it creates the container, by the device name in the response.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,18 +13,18 @@ from vgpu_native.plugin.allocation.allocate_response import KIND, HostMount
 from vgpu_native.shared.atomic_file import write_whole
 
 VERSION: Final = "0.5.0"
-"""Of the specification; containerd from 1.7 and CRI-O from 1.23 on know it."""
+"""The specification's version; containerd 1.7, CRI-O 1.23 and later read it."""
 
 
 def path_of(directory: Path, token: str) -> Path:
-    """Return the path of the file that describes an allocation."""
+    """Return the path of an allocation's specification."""
     return directory / f"{KIND.replace('/', '-')}-{token}.json"
 
 
 def specification(
     token: str, variables: Mapping[str, str], mounted: Sequence[HostMount]
 ) -> dict[str, Any]:
-    """Return what the file says."""
+    """Return the content of the file."""
     edits = {
         "env": [f"{name}={value}" for name, value in sorted(variables.items())],
         "mounts": [
@@ -46,12 +46,12 @@ def specification(
 def write(
     directory: Path, token: str, variables: Mapping[str, str], mounted: Sequence[HostMount]
 ) -> None:
-    """Describe an allocation. Raises OSError."""
+    """Write an allocation's specification. Raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     content = msgspec.json.format(msgspec.json.encode(specification(token, variables, mounted)))
     write_whole(path_of(directory, token), content, 0o644)
 
 
 def remove(directory: Path, token: str) -> None:
-    """Describe an allocation no more. Raises OSError."""
+    """Remove an allocation's specification. Raises OSError."""
     path_of(directory, token).unlink(missing_ok=True)

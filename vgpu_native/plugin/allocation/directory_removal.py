@@ -1,7 +1,7 @@
-"""Removing: directories in which tenants made what they liked, however deep and however many.
+"""Directory removal: removes directory trees of any depth and size, which tenants may create.
 
-Of a directory within another the name is moved up before it is removed. So however deep they lie,
-a few descriptors are open at any time, no path is long, and nothing calls itself.
+A nested directory moves to the top before its removal. So at any depth, only a few descriptors are
+open, paths stay short, and no function recurses.
 """
 
 import os
@@ -13,16 +13,16 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory with all it has, without following links. Raises OSError.
+    """Remove a directory and its content, without following links. Raises OSError.
 
-    What is left after an error can be removed by another call.
+    Another call can continue after an error.
     """
     empty_tree(path)
     path.rmdir()
 
 
 def empty_tree(path: Path) -> None:
-    """Remove all that a directory has, without following links. Raises OSError."""
+    """Remove the content of a directory, without following links. Raises OSError."""
     top = os.open(path, _DIRECTORY)
     try:
         waiting = _emptied(top, top)
@@ -41,7 +41,7 @@ def empty_tree(path: Path) -> None:
 def _emptied(directory: int, top: int) -> list[str]:
     """Remove all files of a directory, and move its directories to the top; return their names."""
     moved = []
-    # The list is taken first: what is renamed meanwhile may otherwise be told twice, or never.
+    # Read the whole list first, because scandir may repeat or skip entries that are renamed.
     with os.scandir(directory) as found:
         listed = [(one.name, one.is_dir(follow_symlinks=False)) for one in found]
     for name, is_directory in listed:

@@ -1,4 +1,4 @@
-"""Collecting: removing what was handed out to containers that are no more."""
+"""Garbage collection: removes the allocations of containers that no longer exist."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
 YOUNG_MICROSECONDS: Final = 120_000_000
-"""An allocation is left alone for so long, whatever the kubelet has noted."""
+"""Minimum age of an allocation that is removed."""
 
 Key = tuple[str, str]
 """A pod's uid, and a container's name."""
@@ -25,11 +25,11 @@ _log: Final = structlog.get_logger("vgpu_native.plugin")
 async def collect(
     allocations: AllocationStore, kubelet: KubeletState, settings: PluginSettings
 ) -> int:
-    """Remove allocations that the kubelet no longer has; return how many directories that were.
+    """Remove allocations that the kubelet no longer has; return the number of directories.
 
-    The kubelet's checkpoint decides, and nothing is removed where it cannot be read: what it has
-    is mounted into a container, or will be when that restarts. A kubelet whose checkpoint was
-    removed knows nothing of containers that run on, so whom the ledger still places is kept, too.
+    The kubelet's checkpoint decides; without it, nothing is removed. A container mounts the
+    directories in the checkpoint, now or when it restarts. A kubelet whose checkpoint was deleted
+    has no entries of running containers, so allocations that the ledger still places are kept.
     """
     entries = await kubelet.entries()
     if entries is None:
@@ -50,19 +50,19 @@ async def collect(
         _log.warning("allocations_not_listed", error=str(error))
         left = []
     paths = list(dict.fromkeys([*gone, *left]))
-    # Tenants decide how many files there are: whoever serves does not wait for that.
+    # Use a thread, because tenants decide the number of files and the plugin must keep serving.
     return await asyncio.to_thread(_remove, allocations, paths) if paths else 0
 
 
 def _is_forgotten(one: Allocation, known: Set[Key], kubelet: KubeletState) -> bool:
-    """Return whether a container may run on without the kubelet knowing of its devices."""
+    """Return whether a container may still run although the checkpoint lacks its devices."""
     if not one.tied or one.owner is None or one.owner.key in known:
         return False
     return kubelet.placed(*one.owner.key) is not None
 
 
 def _dropped(allocations: AllocationStore, one: Allocation, settings: PluginSettings) -> list[Path]:
-    """Forget an allocation, and return the directory that is to be removed."""
+    """Drop an allocation, and return the directory to remove; [] after an error."""
     try:
         cdi_specification.remove(settings.cdi_dir, one.token)
         allocations.drop(one)
@@ -73,7 +73,7 @@ def _dropped(allocations: AllocationStore, one: Allocation, settings: PluginSett
 
 
 def _remove(allocations: AllocationStore, directories: Sequence[Path]) -> int:
-    """Remove directories with all they have, without following links; return how many."""
+    """Remove directories and their content, without following links; return the number."""
     removed = 0
     for directory in directories:
         try:

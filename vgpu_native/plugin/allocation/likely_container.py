@@ -1,7 +1,7 @@
-"""Choosing: for which container the kubelet is asking, as far as can be told before it says. Pure.
+"""Likely container: chooses the container of an `Allocate` call, which does not name it. Pure.
 
-The kubelet allocates the containers of a pod in order, and pods one after the other. So of each pod
-only the first container that has nothing yet can be meant, and only with as many cards.
+The kubelet allocates the containers of a pod in order, and pods one after the other. So the call
+can only be for the first container of a pod without cards, and only if the number of cards matches.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -13,9 +13,9 @@ from vgpu_native.plugin.placement_source import PlacedContainer
 
 
 class LikelyContainer(msgspec.Struct, frozen=True):
-    """A container that may be meant; with `alike` it makes no difference which of them it is.
+    """The likely container; with `alike`, all candidates have the same shares.
 
-    With `same_cards` only the amounts differ, which can be put right until the start.
+    With `same_cards`, only the amounts differ; the plugin can correct these until the start.
     """
 
     container: PlacedContainer
@@ -29,10 +29,10 @@ def candidates(
     count: int,
     latest: str = "",
 ) -> list[PlacedContainer]:
-    """Return who may be asked for with so many devices, the likeliest first.
+    """Return the candidates for a call with `count` devices, likeliest first.
 
-    `given` are the keys of containers that have their answers, `latest` is the uid of the pod that
-    was answered last: the kubelet finishes one pod before it begins another.
+    `given` are the keys of containers that have their responses. `latest` is the uid of the pod of
+    the last response: the kubelet finishes one pod before it begins another.
     """
     firsts: dict[str, PlacedContainer] = {}
     for one in containers:
@@ -47,7 +47,7 @@ def candidates(
 
 
 def choose(found: Sequence[PlacedContainer]) -> LikelyContainer | None:
-    """Return the likeliest of candidates, None when there is none."""
+    """Return the likeliest of the candidates; None if there is none."""
     if not found:
         return None
     first = found[0]
@@ -61,10 +61,10 @@ def choose(found: Sequence[PlacedContainer]) -> LikelyContainer | None:
 def prefer(
     available: Sequence[str], required: Sequence[str], size: int, cards: Sequence[str]
 ) -> list[str]:
-    """Return which ids the kubelet had best take, so that it counts the cards that are used.
+    """Return the ids that the kubelet should take, so that it counts the cards in use.
 
-    The required ones come first, then a slot of each of `cards`, then slots of cards that have
-    none yet. Fewer than `size` where there are fewer.
+    The required ids come first, then a slot of each of `cards`, then slots of cards without any.
+    Returns fewer than `size` if fewer are available.
     """
     chosen = dict.fromkeys(list(dict.fromkeys(required))[:size])
     free = [one for one in sorted(available) if one not in chosen]

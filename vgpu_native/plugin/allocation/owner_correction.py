@@ -1,7 +1,7 @@
-"""Settling: putting guesses right by what the kubelet has noted since.
+"""Owner correction: replaces assumed owners of allocations by those that the kubelet has stored.
 
-When the kubelet asks again, it has noted what became of its last question. So no guess outlives the
-next `Allocate`.
+The kubelet stores the result of an `Allocate` before it calls again. So no assumed owner outlives
+the next `Allocate`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,9 +26,10 @@ def correct_by_checkpoint(
     entries: Sequence[CheckpointEntry],
     now: int,
 ) -> None:
-    """Let untied allocations be whose the checkpoint says; `now` in µs of Unix time.
+    """Correct the owners of unassigned allocations; `now` in µs of Unix time.
 
-    One that is not in it was never taken, and nobody's. Raises OSError.
+    An allocation that is missing from the checkpoint was never used and loses its owner. Raises
+    OSError.
     """
     by_token = {entry.token: entry for entry in entries if entry.token}
     for one in allocations.all():
@@ -44,14 +45,14 @@ def correct_by_checkpoint(
 def correct_by_pod_resources(
     allocations: AllocationStore, kubelet: KubeletState, holders: Iterable[DeviceHolder]
 ) -> None:
-    """Let untied allocations be whose the pod-resources API says. Raises OSError.
+    """Correct the owners of unassigned allocations by the pod-resources API. Raises OSError.
 
-    Who is not in it may be an init container, so nothing follows from that.
+    An owner that is missing from the API is kept, because the API omits init containers.
     """
     for holder in holders:
         found = [one for one in allocations.with_ids(holder.ids) if not one.tied]
         container = kubelet.named(holder)
-        # Of several with these ids, all but the last may be of init containers.
+        # Of several allocations with these ids, only the newest is surely not an init container's.
         if found and container is not None:
             _give(allocations, found[0], owner_of(container))
 

@@ -1,6 +1,6 @@
-"""Tying: an allocation and the container it turned out to be for.
+"""Pre-start assignment: assigns an allocation to the container that starts with it.
 
-From then on the limits page and the region of the allocation's directory are the container's.
+From then on, the allocation's limits page and region belong to the container.
 """
 
 from contextlib import suppress
@@ -24,22 +24,22 @@ from vgpu_native.shared.limits_page import BadLimitsPage
 
 
 def problem(allocation: Allocation, container: PlacedContainer, settings: PluginSettings) -> str:
-    """Say why an answer is not right for a container; empty when it is."""
+    """Return why a response is wrong for a container; empty if it is right."""
     if any(share.profile for share in container.shares):
-        return f"{container} was placed on instances of cards, which this plugin does not make"
+        return f"{container} was placed on MIG instances, which this plugin does not create"
     if allocation.cdi:
         return ""
     if set(allocation.cards) != set(container.cards):
         return (
-            f"{container} is on {', '.join(container.cards)} in the ledger, but was answered"
-            f" {', '.join(allocation.cards)}: the kubelet allocated pods in another order than they"
-            " were placed in. Delete the pod, so that its controller makes another; with the"
-            " setting cdi this cannot happen"
+            f"{container} is on {', '.join(container.cards)} in the ledger, but received"
+            f" {', '.join(allocation.cards)}: the kubelet allocated pods in another order than"
+            " that of their placements. Delete the pod, so that its controller creates another;"
+            " with the setting cdi this cannot happen"
         )
     if is_limited(container, settings) and not allocation.limited:
         return (
-            f"{container} shares its cards, but was answered as one that has them alone. Delete the"
-            " pod, so that its controller makes another; with the setting cdi this cannot happen"
+            f"{container} shares its cards, but its response has no limits. Delete the pod, so that"
+            " its controller creates another; with the setting cdi this cannot happen"
         )
     return ""
 
@@ -50,7 +50,7 @@ def assign(
     container: PlacedContainer,
     settings: PluginSettings,
 ) -> None:
-    """Make an allocation a container's. Raises OSError, Refused when the answer is not right."""
+    """Assign an allocation to a container. Raises OSError, RejectedCall for a wrong response."""
     owner = owner_of(container)
     if found := problem(allocation, container, settings):
         allocations.put(msgspec.structs.replace(allocation, owner=owner, tied=False, problem=found))
@@ -63,9 +63,9 @@ def assign(
         _limit(allocations, allocation, container, settings, known=known)
     if allocation.cdi:
         _describe(allocations, allocation, container, settings)
-    tied = msgspec.structs.replace(allocation, owner=owner, tied=True, problem="")
-    if tied != allocations.get(tied.token):
-        allocations.put(tied)
+    assigned = msgspec.structs.replace(allocation, owner=owner, tied=True, problem="")
+    if assigned != allocations.get(assigned.token):
+        allocations.put(assigned)
 
 
 def _limit(
@@ -76,17 +76,17 @@ def _limit(
     *,
     known: bool,
 ) -> None:
-    """Write the limits page, unless it is this container's already: then the agent keeps it."""
+    """Write the limits page, unless it is this container's already; then the agent updates it."""
     if not is_plain_file(settings.library):
         raise unavailable(
-            f"library {settings.library} is no file, so {container} cannot be limited: install it"
-            " there; the container starts then"
+            f"library {settings.library} is not a file, so {container} cannot be limited: install"
+            " the library there; then the container starts"
         )
     slot = slot_in(allocation.token)
     if slot and not allocations.slots.is_mounted(slot):
         raise unavailable(
-            f"slot {allocations.slots.path(slot)} is not mounted, so {container} has no place for"
-            " its region: start the agent's pod again, whose init container mounts it"
+            f"slot {allocations.slots.path(slot)} is not mounted, so {container} cannot create its"
+            " region: restart the agent's pod, because its init container mounts the slot"
         )
     page = allocations.page(allocation)
     if known:

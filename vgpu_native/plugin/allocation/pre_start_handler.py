@@ -1,4 +1,4 @@
-"""Verifying: whose devices they are that a container starts with, before it starts."""
+"""Pre-start handler: assigns allocations to the containers of `PreStartContainer` calls."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from vgpu_native.plugin.placement_source import PlacedContainer, PlacementSource
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
 AGAIN_SECONDS: Final = 0.25
-"""How long to wait before kubelet and ledger are looked at again."""
+"""Longest pause between two reads of the kubelet's and the ledger's state."""
 
 Pair = tuple[Allocation, PlacedContainer]
 
 
 class PreStartHandler:
-    """Ties allocations to containers, by what the kubelet says and the ledger knows."""
+    """Assigns allocations to containers, by the state of the kubelet and the ledger."""
 
     def __init__(
         self,
@@ -30,23 +30,23 @@ class PreStartHandler:
         allocations: AllocationStore,
         kubelet: KubeletState,
     ) -> None:
-        """Verify what is in allocations."""
+        """Assign the allocations of this store."""
         self._settings = settings
         self._placements = placements
         self._allocations = allocations
         self._kubelet = kubelet
 
     async def verify(self, ids: Sequence[str]) -> None:
-        """Let a container with these ids start. Raises Refused, OSError.
+        """Assign the containers with these ids, so that they can start.
 
-        Of several containers of one pod that have the same ids, all are tied: each has an
-        allocation of its own, and which of them starts makes no difference.
+        Several containers of a pod can have the same ids. Each has its own allocation, so all of
+        them are assigned, whichever starts. Raises RejectedCall, OSError.
         """
         for allocation, container in await self._pairs(ids):
             assign(self._allocations, allocation, container, self._settings)
 
     async def _pairs(self, ids: Sequence[str]) -> list[Pair]:
-        """Find who has these ids, for as long as there is time. Raises Refused."""
+        """Return the containers with these ids; retry until the deadline. Raises RejectedCall."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.verify_seconds
         while True:
@@ -68,13 +68,13 @@ class PreStartHandler:
             pairs = [self._by_entry(entry) for entry in entries]
             self._agree(pairs, holders, ids)
             return pairs
-        # Without the checkpoint; no two pods have a device in common.
+        # Without the checkpoint, any common id identifies the pod: pods share no device ids.
         if holder := next((one for one in holders if one.ids & set(ids)), None):
             return self._by_holder(holder, ids)
         raise unavailable(
             f"devices_ids {shown_ids(sorted(ids))}: neither the checkpoint of the kubelet"
-            f" ({self._settings.checkpoint}) nor its pod-resources API says yet which container"
-            " has them; it asks again"
+            f" ({self._settings.checkpoint}) nor its pod-resources API lists a container with"
+            " them yet; the kubelet retries"
         )
 
     def _by_entry(self, entry: CheckpointEntry) -> Pair:
@@ -82,39 +82,37 @@ class PreStartHandler:
         if container is None:
             raise unavailable(
                 f"container {entry.container} of pod {entry.uid}: the ledger has no placement of it"
-                " on this node; it starts when the placement is known"
+                " on this node; the container starts when the ledger has one"
             )
         return self._allocations.get(entry.token) or self._adopted(entry), container
 
     def _by_holder(self, holder: DeviceHolder, ids: Sequence[str]) -> list[Pair]:
-        """Return who has these ids, of the pod of a holder.
+        """Return the containers with these ids, of the pod of a holder.
 
-        Init containers are not listed: what was answered before the last answer is believed to be
-        for those it was meant for, if they are of this pod.
+        The API omits init containers. So allocations older than the newest keep their assumed
+        owner if it belongs to this pod.
         """
-        who = f"container {holder.container} of pod {holder.namespace}/{holder.pod}"
+        name = f"container {holder.container} of pod {holder.namespace}/{holder.pod}"
         container = self._kubelet.named(holder)
         if container is None:
             raise unavailable(
-                f"{who}: the ledger has no placement of it on this node; it starts when the"
-                " placement is known"
+                f"{name}: the ledger has no placement of it on this node; the container starts when"
+                " the ledger has one"
             )
         found = self._allocations.with_ids(ids)
         pairs = []
         if found and holder.ids == frozenset(ids):
             pairs.append((found.pop(0), container))
         for one in found:
-            meant = self._kubelet.placed(*one.owner.key) if one.owner else None
-            if meant is not None and meant.uid == container.uid:
-                pairs.append((one, meant))
+            owner = self._kubelet.placed(*one.owner.key) if one.owner else None
+            if owner is not None and owner.uid == container.uid:
+                pairs.append((one, owner))
         if not pairs:
-            raise failed_precondition(
-                f"{who}: nothing is known of what it was answered; delete the pod"
-            )
+            raise failed_precondition(f"{name}: the plugin has no allocation of it; delete the pod")
         return pairs
 
     def _adopted(self, entry: CheckpointEntry) -> Allocation:
-        """Make an allocation again whose record was lost: the checkpoint has our answer."""
+        """Restore an allocation whose record was lost, from the response in the checkpoint."""
         return self._allocations.restore(
             entry.token, entry.ids, entry.cards, limited=entry.limited, cdi=entry.cdi
         )
@@ -122,13 +120,13 @@ class PreStartHandler:
     def _agree(
         self, pairs: Sequence[Pair], holders: Sequence[DeviceHolder], ids: Sequence[str]
     ) -> None:
-        """Raise Refused when the pod-resources API names another pod than the checkpoint."""
+        """Raise RejectedCall if the pod-resources API names another pod than the checkpoint."""
         pods = {(container.namespace, container.pod) for _, container in pairs}
         for holder in holders:
             if holder.ids & set(ids) and (holder.namespace, holder.pod) not in pods:
-                told = ", ".join("/".join(pod) for pod in sorted(pods))
+                names = ", ".join("/".join(pod) for pod in sorted(pods))
                 raise unavailable(
-                    f"devices_ids {shown_ids(sorted(ids))}: the kubelet's pod-resources API says"
-                    f" that {holder.namespace}/{holder.pod} has them, its checkpoint says {told};"
-                    " it asks again"
+                    f"devices_ids {shown_ids(sorted(ids))}: the kubelet's pod-resources API lists"
+                    f" {holder.namespace}/{holder.pod}, its checkpoint lists {names}; the kubelet"
+                    " retries"
                 )

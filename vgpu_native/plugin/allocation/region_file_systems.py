@@ -1,10 +1,9 @@
-"""Slots: small file systems of the node, one for each container's region.
+"""Region file systems: slots, which are small file systems, one for each container's region.
 
-A container writes what it likes into the directory of its region, so on the node's disk it could
-fill that. A slot is a tmpfs of a fixed size. The agent has no right to mount: an init container of
-deploy/agent mounts slots once per boot, and the agent gives each allocation one that is free. The
-token of an allocation names its slot, so that an answer which the kubelet remembers is enough to
-know it.
+A container may write any files into the directory of its region and so could fill the node's disk.
+A slot is a tmpfs of a fixed size. The agent has no right to mount. An init container of
+deploy/agent mounts slots once per boot, and the agent gives each allocation a free slot. The token
+of an allocation names its slot, so that the response in the kubelet's checkpoint identifies it.
 """
 
 import os
@@ -15,16 +14,16 @@ from typing import Final
 from vgpu_native.plugin.allocation.directory_removal import empty_tree
 
 BYTES_MAX: Final = 8 * 1024**2
-"""A larger file system is no slot: something else is mounted there."""
+"""Maximum size of a slot; a larger file system is another mount."""
 
 NAME_DIGITS_MAX: Final = 4
-"""Longest name of a slot, which is a number."""
+"""Maximum length of a slot's name, which is a number."""
 
-_ANYBODY: Final = 0o1777
+_ALL_USERS: Final = 0o1777
 
 
 def slot_in(token: str) -> str:
-    """Return the slot that a token names, empty when its region is on the disk."""
+    """Return the slot that a token names; empty if its region is on the disk."""
     return token.partition("-")[2]
 
 
@@ -32,12 +31,12 @@ class RegionSlots:
     """The slots below a directory. Where none is mounted, regions are on the disk."""
 
     def __init__(self, directory: Path) -> None:
-        """Nothing is looked at yet."""
+        """Keep the directory without reading it."""
         self.directory = directory
 
     @property
     def warning(self) -> str:
-        """Say that no slots are mounted; empty when there are some."""
+        """The warning that no slots are mounted; empty if slots are mounted."""
         if self.mounted():
             return ""
         return (
@@ -55,7 +54,7 @@ class RegionSlots:
         return sorted((one for one in found if self.is_mounted(one)), key=int)
 
     def is_mounted(self, name: str) -> bool:
-        """Return whether a slot is a file system of its own, and a small one."""
+        """Return whether a slot is its own file system of at most BYTES_MAX."""
         path = self.path(name)
         try:
             if not os.path.ismount(path):
@@ -70,17 +69,17 @@ class RegionSlots:
         return self.directory / name
 
     def free(self, tokens: Iterable[str]) -> str | None:
-        """Return a slot that no token names; None when there is none, empty without slots."""
+        """Return a slot that no token names; None if all are taken, empty without slots."""
         mounted = self.mounted()
         taken = {slot_in(one) for one in tokens}
         return next((one for one in mounted if one not in taken), None) if mounted else ""
 
     def clear(self, name: str) -> None:
-        """Remove all that a container has left in a slot. Raises OSError."""
+        """Remove all files of a container from a slot. Raises OSError."""
         if self.is_mounted(name):
             empty_tree(self.path(name))
-            # Whatever user the next container runs as, and whatever the one before made of it.
-            self.path(name).chmod(_ANYBODY)
+            # The next container may run as any user, and the last one may have changed the mode.
+            self.path(name).chmod(_ALL_USERS)
 
 
 def _is_name(text: str) -> bool:

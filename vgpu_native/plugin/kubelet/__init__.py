@@ -1,1 +1,1 @@
-"""What the kubelet records and serves: checkpoint, pod resources and its API."""
+"""The kubelet's state and API: its checkpoint, its pod resources, its device plugin API."""

@@ -1,4 +1,4 @@
-"""Generate `generated` from `protos`: `make protos`; needs grpcio-tools."""
+"""Generate stubs: write `generated` from `protos` for `make protos`; needs grpcio-tools."""
 
 import sys
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def generate(root: Path) -> None:
     code = protoc.main(
         [
             "protoc",
-            # The files are found under the name of the package that imports them later.
+            # Map the files to the package that imports them later.
             f"-I{PACKAGE}={HERE / 'protos'}",
             f"--python_out={root}",
             f"--pyi_out={root}",
@@ -27,11 +27,11 @@ def generate(root: Path) -> None:
         ]
     )
     if code:
-        raise RuntimeError(f"protoc ended with {code}: see what it said above")
+        raise RuntimeError(f"protoc ended with {code}: see its output above")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write into the checkout, or below the directory that is named."""
+    """Write into the checkout, or below the directory of the first argument."""
     generate(Path(arguments[0]) if arguments else HERE.parents[2])
 
 

@@ -1,8 +1,8 @@
-"""The kubelet's checkpoint: which container has which devices, with the answer it was given.
+"""Kubelet checkpoint: the devices of each container, with the plugin's response.
 
-The file is the kubelet's own, and no interface; but it alone names pods by uid, has init
-containers, and holds our answers, by whose mark an allocation is told from all others. Nothing
-depends on it that the pod-resources API can tell.
+The file is internal to the kubelet and not an interface. But only this file names pods by uid, has
+init containers, and holds the plugin's responses, whose marks identify allocations. The plugin uses
+the pod-resources API for all other data.
 """
 
 import re
@@ -16,17 +16,17 @@ from vgpu_native.plugin.allocate_response_names import LIMITS_AT, MARK, VISIBLE
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import ContainerAllocateResponse
 
 BYTES_MAX: Final = 64 * 1024**2
-"""Largest file that is read."""
+"""Maximum size of the file."""
 
 _TOKEN: Final = re.compile(r"a[0-9a-f]{24}(-[0-9]{1,4})?")
 
 
 class BadCheckpoint(Exception):
-    """The file is not what kubelets write; the text says where and why."""
+    """The file is not a kubelet's checkpoint; the message names the file and the cause."""
 
 
 class CheckpointEntry(msgspec.Struct, frozen=True):
-    """The devices of one container, and what it was answered; no `token`: that was not by us."""
+    """The devices of one container and its response; `token` is empty for another plugin's."""
 
     uid: str
     container: str
@@ -57,7 +57,7 @@ class _File(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 def version(path: Path) -> tuple[int, int, int] | None:
-    """Return what tells a file from the one that replaces it; None where there is none."""
+    """Return a version that differs after each write of the file; None if there is no file."""
     try:
         found = path.stat()
     except OSError:
@@ -66,7 +66,7 @@ def version(path: Path) -> tuple[int, int, int] | None:
 
 
 def read(path: Path, resource: str) -> tuple[CheckpointEntry, ...]:
-    """Return who has devices of a resource. Raises BadCheckpoint, also when there is no file."""
+    """Return the entries of a resource. Raises BadCheckpoint, also without a file."""
     try:
         with path.open("rb") as file:
             content = file.read(BYTES_MAX + 1)

@@ -1,4 +1,4 @@
-"""The witness: what the kubelet says of who has which devices, matched with who was placed here."""
+"""Kubelet state: the devices of containers by the kubelet, matched with placements."""
 
 import asyncio
 from collections.abc import Iterable
@@ -14,25 +14,25 @@ from vgpu_native.plugin.placement_source import PlacedContainer, PlacementSource
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
 READS_MAX: Final = 5
-"""How often in a row a checkpoint is read that is written all the time."""
+"""Maximum reads of a checkpoint that changes during each read."""
 
 _log: Final = structlog.get_logger("vgpu_native.plugin")
 
 
 class KubeletState:
-    """Asks the kubelet, in both ways there are."""
+    """Reads the kubelet's checkpoint and its pod-resources API."""
 
     def __init__(self, settings: PluginSettings, placements: PlacementSource) -> None:
-        """Ask the kubelet of these settings."""
+        """Read the kubelet of these settings."""
         self._settings = settings
         self._placements = placements
         self._problems: dict[str, str] = {}
 
     async def entries(self) -> tuple[CheckpointEntry, ...] | None:
-        """Return who is in the kubelet's checkpoint; None when that cannot be read.
+        """Return the entries of the kubelet's checkpoint; None if it cannot be read.
 
-        It is read beside the event loop, and again when the kubelet has written it meanwhile: what
-        is returned was true when this returns.
+        A thread reads the file, and repeats the read if the kubelet wrote the file meanwhile. So
+        the entries are current at the return.
         """
         path = self._settings.checkpoint
         for _ in range(READS_MAX):
@@ -51,7 +51,7 @@ class KubeletState:
             return None
 
     async def holders(self) -> tuple[DeviceHolder, ...] | None:
-        """Return who is in the pod-resources API; None when that does not answer in time."""
+        """Return the holders in the pod-resources API; None if it does not respond in time."""
         try:
             return await pod_resources.holders(
                 self._settings.pod_resources, self._settings.resource
@@ -62,12 +62,12 @@ class KubeletState:
             return None
 
     def placed(self, uid: str, name: str) -> PlacedContainer | None:
-        """Return the container of a pod's uid."""
+        """Return the placed container of this pod uid and name; None if there is none."""
         found = (one for one in self._placements.containers() if one.key == (uid, name))
         return next(found, None)
 
     def named(self, holder: DeviceHolder) -> PlacedContainer | None:
-        """Return the container that the pod-resources API means: of pods of a name, the newest."""
+        """Return the placed container of a holder: of pods with one name, that of the newest."""
         found = (
             one
             for one in self._placements.containers()

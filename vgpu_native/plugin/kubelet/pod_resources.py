@@ -1,4 +1,4 @@
-"""The pod-resources API of the kubelet: which container of which pod has which devices."""
+"""Pod resources: reads the devices of containers from the kubelet's pod-resources API."""
 
 from pathlib import Path
 from typing import Final
@@ -16,15 +16,15 @@ LIST_SECONDS: Final = 3.0
 """Deadline of one call."""
 
 BYTES_MAX: Final = 16 * 1024**2
-"""Largest answer, as the kubelet's own clients take it."""
+"""Maximum size of a response, as for the kubelet's own clients."""
 
 
 class KubeletSilent(Exception):
-    """The kubelet does not answer; the text says what was tried."""
+    """The kubelet does not respond; the message names the socket and the cause."""
 
 
 class DeviceHolder(msgspec.Struct, frozen=True):
-    """A container, sidecar or app, and the devices it has."""
+    """A sidecar or app container, and its devices."""
 
     namespace: str
     pod: str
@@ -33,15 +33,15 @@ class DeviceHolder(msgspec.Struct, frozen=True):
 
 
 async def holders(socket: Path, resource: str) -> tuple[DeviceHolder, ...]:
-    """Return who has devices of a resource. Raises Silent."""
+    """Return the containers with devices of a resource. Raises KubeletSilent."""
     options = [("grpc.max_receive_message_length", BYTES_MAX)]
     try:
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
             stub = PodResourcesListerStub(channel)  # type: ignore[no-untyped-call]
             answer = await stub.List(ListPodResourcesRequest(), timeout=LIST_SECONDS)
     except (TimeoutError, grpc.aio.AioRpcError) as error:
-        why = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no answer"
-        raise KubeletSilent(f"pod-resources API of the kubelet at {socket}: {why}") from error
+        cause = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no response"
+        raise KubeletSilent(f"pod-resources API of the kubelet at {socket}: {cause}") from error
     return _read(answer, resource)
 
 

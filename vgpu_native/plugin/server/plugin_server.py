@@ -1,7 +1,7 @@
-"""The plugin as a whole: serves its socket, stays registered, and clears up after itself.
+"""Plugin server: serves the plugin's socket, keeps it registered, and collects garbage.
 
-The kubelet's directory is looked at once a second and not watched by inotify: that needs no other
-dependency, sees a directory that is replaced, too, and a second is little beside a kubelet's start.
+The server polls the kubelet's directory once a second instead of using inotify. Polling needs no
+dependency and detects a replaced directory, and a kubelet takes longer than a second to start.
 """
 
 import asyncio
@@ -30,28 +30,28 @@ from vgpu_native.plugin.server.registration import NotRegistered, identity, regi
 from vgpu_native.shared.atomic_file import write_whole
 
 CALLS_MAX: Final = 64
-"""Most calls that are answered at the same time; the kubelet makes a few."""
+"""Maximum number of concurrent calls; the kubelet makes a few."""
 
 STOP_SECONDS: Final = 1.0
-"""How long calls may go on when the plugin stops."""
+"""How long running calls may continue when the plugin stops."""
 
 RETRY_SECONDS_MAX: Final = 10.0
-"""Most time between two attempts to register."""
+"""Maximum time between two attempts to register."""
 
 UNHEARD_SECONDS: Final = 10.0
-"""A kubelet that has not asked for the devices for so long has forgotten us."""
+"""A kubelet without a ListAndWatch call for so long has forgotten the plugin."""
 
 COLLECT_SECONDS: Final = 60.0
-"""How often allocations of containers that are gone are removed."""
+"""Interval of garbage collection."""
 
 _log: Final = structlog.get_logger("vgpu_native.plugin")
 
 
 class DevicePluginServer:
-    """A device plugin. `run` it; what it advertises is `devices`, what it knows `allocations`."""
+    """A device plugin, which `run` serves, with its `devices` and `allocations`."""
 
     def __init__(self, settings: PluginSettings, placements: PlacementSource) -> None:
-        """Hand out cards as these placements say."""
+        """Allocate cards by these placements."""
         self.devices = AdvertisedDevices(numa=settings.numa)
         slots = RegionSlots(settings.state_dir / "slots")
         self.allocations = AllocationStore(settings.state_dir / "allocations", slots)
@@ -68,16 +68,16 @@ class DevicePluginServer:
 
     @property
     def registered(self) -> bool:
-        """Whether the kubelet knows us and listens."""
-        return self._registered is not None and self._is_heard
+        """Whether the plugin is registered and the kubelet reads its devices."""
+        return self._registered is not None and self._has_listener
 
     @property
     def waited_seconds(self) -> float:
-        """For how long the kubelet has been waiting for an answer to `Allocate`, 0 if it is not."""
-        return self._allocate.patience.seconds
+        """Seconds for which the kubelet has been waiting for `Allocate`; 0 if it is not."""
+        return self._allocate.wait_budget.seconds
 
     @property
-    def _is_heard(self) -> bool:
+    def _has_listener(self) -> bool:
         return self._servicer is not None and self._servicer.listeners > 0
 
     async def run(self) -> None:
@@ -109,9 +109,9 @@ class DevicePluginServer:
 
     @asynccontextmanager
     async def _serving(self) -> AsyncIterator[tuple[int, int, int]]:
-        """Serve the socket for a block, and give its identity. Raises OSError.
+        """Serve the socket for a block, and return its identity. Raises OSError.
 
-        A socket that a killed plugin has left is replaced.
+        The socket replaces one that a killed plugin left.
         """
         server = grpc.aio.server(maximum_concurrent_rpcs=CALLS_MAX)
         servicer = DevicePluginService(
@@ -127,7 +127,7 @@ class DevicePluginServer:
         try:
             ours = identity(self._settings.socket)
             if ours is None:
-                raise OSError(f"{self._place} was removed while it was made")
+                raise OSError(f"{self._place} was removed during its creation")
             yield ours
         finally:
             self._registered = self._servicer = None
@@ -135,16 +135,16 @@ class DevicePluginServer:
             await server.stop(STOP_SECONDS)
 
     async def _stay_registered(self, ours: tuple[int, int, int]) -> None:
-        """Register whenever the kubelet is another; return when our socket is not there."""
+        """Register after each restart of the kubelet; return when the plugin's socket is gone."""
         loop = asyncio.get_running_loop()
         heard, failures = loop.time(), 0
         while identity(self._settings.socket) == ours:
             kubelet = identity(self._settings.kubelet_socket)
-            if self._is_heard:
+            if self._has_listener:
                 heard = loop.time()
             elif loop.time() - heard > UNHEARD_SECONDS:
                 heard, self._registered = loop.time(), None
-            # To a kubelet that is told of no cards, those of its pods would be gone.
+            # Wait for the cards, because an empty list makes the kubelet drop those of its pods.
             if kubelet in (None, self._registered) or not self.devices.known:
                 pause = self._settings.look_seconds
             else:
@@ -153,7 +153,7 @@ class DevicePluginServer:
             await asyncio.sleep(pause)
 
     async def _try(self, kubelet: tuple[int, int, int], failures: int) -> int:
-        """Register, and return how often that has failed in a row."""
+        """Register, and return the number of consecutive failures."""
         try:
             await register(self._settings)
         except NotRegistered as error:

@@ -1,4 +1,4 @@
-"""The service that the kubelet calls: requests are checked, and refusals become statuses."""
+"""Plugin service: the gRPC calls of the kubelet; checks requests and returns errors as statuses."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,25 +32,25 @@ OPTIONS: Final = DevicePluginOptions(
 )
 
 DEVICES_MAX: Final = 16
-"""Devices of one container, as a limits page has room for."""
+"""Maximum number of devices of one container, as on a limits page."""
 
 _log: Final = structlog.get_logger("vgpu_native.plugin")
 
 
 class Context(Protocol):
-    """What we use of a call's context."""
+    """The part of a call's context that the service uses."""
 
     async def abort(self, code: grpc.StatusCode, details: str) -> Never:
         """End the call with a status."""
 
 
 class DevicePluginService(DevicePluginServicer):
-    """Answers the kubelet."""
+    """Serves the kubelet's calls."""
 
     def __init__(
         self, devices: AdvertisedDevices, *, allocate: AllocateHandler, pre_start: PreStartHandler
     ) -> None:
-        """Advertise devices, hand them out, and verify who has them."""
+        """Serve these devices by these handlers."""
         self._devices = devices
         self._allocate = allocate
         self._pre_start = pre_start
@@ -58,20 +58,20 @@ class DevicePluginService(DevicePluginServicer):
         self._closing = False
 
     def close(self) -> None:
-        """End the lists, which would last for ever; other calls may come to their ends."""
+        """End the ListAndWatch calls, which have no end; other calls may complete."""
         self._closing = True
         self._devices.changes.increment()
 
     async def GetDevicePluginOptions(  # noqa: N802
         self, _request: Empty, _context: Context
     ) -> DevicePluginOptions:
-        """Say that we want to be asked before containers start, and which devices to take."""
+        """Return that the plugin needs PreStartContainer and has preferred devices."""
         return OPTIONS
 
     async def ListAndWatch(  # noqa: N802
         self, _request: Empty, _context: Context
     ) -> AsyncIterator[ListAndWatchResponse]:
-        """List all devices now and after each change. Changes in quick succession are one."""
+        """Send all devices now and after each change. Quick changes are merged."""
         self.listeners += 1
         try:
             while not self._closing:
@@ -84,7 +84,7 @@ class DevicePluginService(DevicePluginServicer):
     async def GetPreferredAllocation(  # noqa: N802
         self, request: PreferredAllocationRequest, context: Context
     ) -> PreferredAllocationResponse:
-        """Say which devices are on the cards that whoever is asking is likely to get."""
+        """Return the devices on the cards that the likely container was placed on."""
         try:
             with _explained("GetPreferredAllocation"):
                 answers = [
@@ -98,7 +98,7 @@ class DevicePluginService(DevicePluginServicer):
     async def Allocate(  # noqa: N802
         self, request: AllocateRequest, context: Context
     ) -> AllocateResponse:
-        """Answer what containers need, one after the other."""
+        """Return the responses of the containers, computed one after the other."""
         try:
             with _explained("Allocate"):
                 for index, one in enumerate(request.container_requests):
@@ -114,11 +114,11 @@ class DevicePluginService(DevicePluginServicer):
     async def PreStartContainer(  # noqa: N802
         self, request: PreStartContainerRequest, context: Context
     ) -> PreStartContainerResponse:
-        """Let a container start whose devices and placement belong together."""
+        """Return if a container's devices match its placement, so that it can start."""
         try:
             with _explained("PreStartContainer"):
-                # A card that is gone does not stop what has it from being tied, so ids of before
-                # are not refused here: the kubelet knows whether they are healthy.
+                # Accept ids of a card that is gone: its container is still assigned, and the
+                # kubelet checks the health of the ids itself.
                 _check_ids(request.devices_ids, "devices_ids")
                 await self._pre_start.verify(list(request.devices_ids))
                 return PreStartContainerResponse()
@@ -133,7 +133,7 @@ class DevicePluginService(DevicePluginServicer):
         if not len(required) <= size <= len(set(available) | set(required)):
             raise bad_request(
                 f"{where}.allocation_size {size}: {len(available)} devices are available and"
-                f" {len(required)} have to be included; ask for a number between"
+                f" {len(required)} must be included; request a number between"
             )
         cards = await self._allocate.expected(size)
         return ContainerPreferredAllocationResponse(
@@ -141,7 +141,7 @@ class DevicePluginService(DevicePluginServicer):
         )
 
     def _check(self, ids: Sequence[str], field: str) -> None:
-        """Raise Refused for ids that nobody can have been given by us."""
+        """Raise RejectedCall for invalid ids and for ids that the plugin does not advertise."""
         _check_ids(ids, field)
         if unknown := self._devices.unknown(ids):
             raise bad_request(
@@ -159,7 +159,7 @@ def _check_ids(ids: Sequence[str], field: str) -> None:
 
 @contextmanager
 def _explained(call: str) -> Iterator[None]:
-    """Log what is refused, and let what the file system refuses be a status too."""
+    """Log rejected calls, and raise errors of the file system as RejectedCall."""
     try:
         yield
     except RejectedCall as refused:

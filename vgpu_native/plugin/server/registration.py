@@ -1,4 +1,4 @@
-"""Registering: telling the kubelet that the plugin is there, and noticing when it has forgotten."""
+"""Registration of the plugin with the kubelet, and the identity of a socket."""
 
 import os
 import stat
@@ -15,11 +15,11 @@ from vgpu_native.plugin.server.plugin_service import OPTIONS
 API_VERSION: Final = "v1beta1"
 
 REGISTER_SECONDS: Final = 10.0
-"""Deadline of one attempt; the kubelet connects back to us before it answers."""
+"""Deadline of one attempt; the kubelet connects back to the plugin before it responds."""
 
 
 class NotRegistered(Exception):
-    """The kubelet did not take the registration; the text says why."""
+    """The kubelet rejected the registration; the message is the cause."""
 
 
 async def register(settings: PluginSettings) -> None:
@@ -41,10 +41,10 @@ async def register(settings: PluginSettings) -> None:
 
 
 def identity(path: Path) -> tuple[int, int, int] | None:
-    """Return what tells a socket from one that is made later at its path; None without a socket."""
+    """Return an identity that differs for a later socket at the path; None without a socket."""
     try:
         found = os.lstat(path)
     except OSError:
         return None
-    # An inode alone can be that of its predecessor.
+    # A new socket may reuse the inode of its predecessor.
     return (found.st_dev, found.st_ino, found.st_mtime_ns) if stat.S_ISSOCK(found.st_mode) else None

@@ -56,7 +56,7 @@ def test_there_is_a_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     some = AllocationStore(tmp_path)
     some.load()
     some.put(some.make(["A-0"], cdi=False))
-    with pytest.raises(RejectedCall, match=r"1 allocations in .*: that is the most"):
+    with pytest.raises(RejectedCall, match=r"1 allocations in .*: that is the maximum"):
         some.make(["A-1"], cdi=False)
 
 
@@ -91,7 +91,7 @@ def test_a_cdi_specification_says_all_that_an_answer_would(tmp_path: Path) -> No
     assert (found["cdiVersion"], found["kind"]) == ("0.5.0", "gpuledger.io/gpu")
     ((name, edits),) = [(it["name"], it["containerEdits"]) for it in found["devices"]]
     assert name == "a1"
-    assert allocate_response.cdi_answer("a1").cdi_devices[0].name == "gpuledger.io/gpu=a1"
+    assert allocate_response.cdi_response("a1").cdi_devices[0].name == "gpuledger.io/gpu=a1"
     assert sorted(edits["env"]) == [
         "CUDA_DEVICE_MEMORY_LIMIT_0=5m",
         "CUDA_DEVICE_MEMORY_LIMIT_1=7m",

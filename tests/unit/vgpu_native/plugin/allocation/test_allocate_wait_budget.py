@@ -38,78 +38,78 @@ def placed() -> FakePlacements:
 
 
 @pytest.fixture
-def patience(placed: FakePlacements, clock: Clock) -> AllocateWaitBudget:
+def budget(placed: FakePlacements, clock: Clock) -> AllocateWaitBudget:
     return AllocateWaitBudget(SETTINGS, placed, now=clock.now)
 
 
 async def test_a_ledger_out_of_reach_is_waited_for_and_not_for_ever(
-    patience: AllocateWaitBudget, clock: Clock
+    budget: AllocateWaitBudget, clock: Clock
 ) -> None:
-    with patience.waiting() as call:
+    with budget.waiting() as call:
         clock.time += 19.9
-        assert (call.is_over, call.known, call.again) == (False, False, False)
+        assert (call.is_over, call.caught_up, call.may_repeat) == (False, False, False)
         clock.time += 0.1
-        assert (call.is_over, call.known, call.again) == (True, False, False)
+        assert (call.is_over, call.caught_up, call.may_repeat) == (True, False, False)
 
 
 async def test_a_ledger_in_reach_is_waited_for_from_when_it_is(
-    patience: AllocateWaitBudget, placed: FakePlacements, clock: Clock
+    budget: AllocateWaitBudget, placed: FakePlacements, clock: Clock
 ) -> None:
-    with patience.waiting() as call:
+    with budget.waiting() as call:
         clock.time += 19.0
         placed.trouble = ""
         async with asyncio.timeout(20):
-            while not call.known:  # noqa: ASYNC110 - it tells nobody
+            while not call.caught_up:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.001)
-        assert (call.again, call.is_over) == (False, False)
+        assert (call.may_repeat, call.is_over) == (False, False)
         clock.time += 2.0
-        assert (call.again, call.is_over) == (True, False)
+        assert (call.may_repeat, call.is_over) == (True, False)
         clock.time += 2.0
-        assert (call.again, call.is_over) == (True, True)
+        assert (call.may_repeat, call.is_over) == (True, True)
 
 
-async def test_calls_in_a_row_share_the_time(patience: AllocateWaitBudget, clock: Clock) -> None:
-    with patience.waiting():
+async def test_calls_in_a_row_share_the_time(budget: AllocateWaitBudget, clock: Clock) -> None:
+    with budget.waiting():
         clock.time += 15.0
     clock.time += ROW_SECONDS
-    with patience.waiting() as second:
+    with budget.waiting() as second:
         clock.time += 3.9
         before = second.is_over
         clock.time += 0.1
         assert (before, second.is_over) == (False, True)
-    with patience.waiting() as third:
+    with budget.waiting() as third:
         assert not third.is_over, "each may wait a little"
         clock.time += LEAST_SECONDS
         assert third.is_over
 
 
 async def test_calls_at_the_same_time_share_it_too(
-    patience: AllocateWaitBudget, clock: Clock
+    budget: AllocateWaitBudget, clock: Clock
 ) -> None:
-    with patience.waiting() as first:
+    with budget.waiting() as first:
         clock.time += 15.0
-        with patience.waiting() as second:
+        with budget.waiting() as second:
             clock.time += 5.0
             assert first.is_over
             assert second.is_over
 
 
 async def test_a_kubelet_that_was_free_for_a_while_may_wait_again(
-    patience: AllocateWaitBudget, clock: Clock
+    budget: AllocateWaitBudget, clock: Clock
 ) -> None:
-    with patience.waiting():
+    with budget.waiting():
         clock.time += 20.0
     clock.time += ROW_SECONDS + 0.1
-    with patience.waiting() as second:
+    with budget.waiting() as second:
         clock.time += 19.0
         assert not second.is_over
 
 
 async def test_it_is_told_for_how_long_the_kubelet_waits(
-    patience: AllocateWaitBudget, clock: Clock
+    budget: AllocateWaitBudget, clock: Clock
 ) -> None:
-    assert patience.seconds == 0
-    with patience.waiting():
+    assert budget.seconds == 0
+    with budget.waiting():
         clock.time += 7.0
-        assert patience.seconds == 7.0
-    assert patience.seconds == 0
+        assert budget.seconds == 7.0
+    assert budget.seconds == 0

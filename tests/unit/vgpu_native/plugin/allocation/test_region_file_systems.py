@@ -166,7 +166,7 @@ def test_a_container_whose_slot_is_not_mounted_does_not_start(tmp_path: Path) ->
     allocations.slots.path("7").mkdir(parents=True)
     one = PlacedContainer("team", "p", "uid", "main", 0, (Share("GPU-0", 100, 30),), 1)
     answered = allocations.restore(f"a{'0' * 24}-7", ["x"], one.cards, limited=True, cdi=False)
-    with pytest.raises(RejectedCall, match=r"slots/7 is not mounted.*start the agent's pod again"):
+    with pytest.raises(RejectedCall, match=r"slots/7 is not mounted.*restart the agent's pod"):
         assign(allocations, answered, one, settings)
 
 

@@ -41,7 +41,7 @@ def plain(token: str = TOKEN) -> ContainerAllocateResponse:
     mounted = allocate_response.mounts(
         Path("/state/x/limits"), Path("/state/x/region"), settings, limited=True
     )
-    return allocate_response.plain_answer(token, variables, mounted)
+    return allocate_response.plain_response(token, variables, mounted)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_it_says_who_has_what_and_what_was_answered(tmp_path: Path, ids: Any) ->
 
 
 def test_it_says_which_answers_name_cdi_devices(tmp_path: Path) -> None:
-    path = written(tmp_path / "checkpoint", allocate_response.cdi_answer(TOKEN), {"-1": ["A-0"]})
+    path = written(tmp_path / "checkpoint", allocate_response.cdi_response(TOKEN), {"-1": ["A-0"]})
     (found,) = kubelet_checkpoint.read(path, RESOURCE)
     assert (found.cards, found.limited, found.cdi) == ((), False, True)
 
