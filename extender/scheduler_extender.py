@@ -81,7 +81,7 @@ class Extender:
         )
         self._recorder = EventRecorder(ports.cluster, ports.count) if ports.cluster else None
         self._binder = self._make_binder(now)
-        self._preemptor = self._make_preemptor()
+        self._preemptions = self._preemption_queue()
         node_filter = self._make_filter()
         prioritizer = NodePrioritizer(
             requests=self._requests,
@@ -103,8 +103,8 @@ class Extender:
         async with asyncio.TaskGroup() as tasks:
             if self._recorder is not None:
                 tasks.create_task(self._recorder.run())
-            if self._preemptor is not None:
-                tasks.create_task(self._preemptor.run())
+            if self._preemptions is not None:
+                tasks.create_task(self._preemptions.run())
 
     def receive(self, hint: bytes) -> None:
         """Take over an assumed placement of another extender."""
@@ -127,7 +127,7 @@ class Extender:
             requests=self._requests,
             fit=self._fit,
             assumed=self._assumed,
-            preemptor=self._preemptor,
+            preemptions=self._preemptions,
             recorder=self._recorder,
             signal=self._signal,
             clock=self._clock,
@@ -147,7 +147,7 @@ class Extender:
             now=now,
         )
 
-    def _make_preemptor(self) -> PreemptionQueue | None:
+    def _preemption_queue(self) -> PreemptionQueue | None:
         if self._ports.evicting is None or self._recorder is None:
             return None
         executor = VictimEvictor(

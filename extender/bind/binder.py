@@ -1,4 +1,4 @@
-"""The verb `bind`: a pod gets cards of the node in the ledger, then its Binding, or neither.
+"""The binder, for the verb `bind`: a pod gets cards in the ledger and then its Binding, or neither.
 
 First the ledger, then the API server. A crash between the two leaves a placement without a Binding:
 the next bind of the pod takes it up; or another extender fences its Binding, gives the cards back

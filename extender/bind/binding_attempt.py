@@ -1,4 +1,4 @@
-"""Writing a Binding once, and reading its outcome.
+"""Binding attempts: a Binding is written once, and its outcome is read.
 
 Annotations and labels travel inside the Binding, so that a pod is bound with them or not at all.
 An unclear answer proves nothing, so the pod is read, linearizably, before anything is undone: a pod

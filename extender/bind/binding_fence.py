@@ -1,4 +1,4 @@
-"""The fence: proof that no Binding that another extender may have sent can be stored any more.
+"""The binding fence: proof that no Binding of another extender can be stored any more.
 
 Each Binding to cards names one resourceVersion of the pod, which the ledger has with the placement
 (`Placement.version`), and the API server stores it only while the pod is at that version. So once a

@@ -1,4 +1,4 @@
-"""Events on pods, with the reasons that HAMi's users know from `kubectl describe`.
+"""The recorder of events on pods, with the reasons that HAMi's users know.
 
 Events are written beside the answers, one at a time, so that no answer waits for them. When too
 many wait, further ones are dropped. An event that repeats the last one of its pod is not recorded.

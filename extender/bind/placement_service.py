@@ -1,4 +1,4 @@
-"""Placing pods: asking the ledger for cards of a node, and for others when it refuses these.
+"""The placement service: it asks the ledger for cards of a node, and for others after a refusal.
 
 The cards are chosen on arrays that are a moment old and may lack the latest placements of another
 extender. The ledger decides. When it finds a card taken, another card of the same node may do, so

@@ -1,4 +1,4 @@
-"""Scores: which of the cards that fit is the best, and how good each node is.
+"""Scores of cards and nodes: which fitting card is the best, and how good each node is.
 
 The policies of cards are keys of which the lowest wins, the most important first. Ties are decided
 by how little a card is used, then by its column: columns are in the order of index and uuid, so the

@@ -1,4 +1,4 @@
-"""The choice of the cards of one container, on all nodes at once.
+"""The choice of cards for one container, on all nodes at once.
 
 Cards are chosen one by one. Each choice is made for every node, and the container is added to the
 load of the card before the next card is chosen.

@@ -1,4 +1,4 @@
-"""The cards of the nodes that are asked about, and their use while cards are chosen."""
+"""The card window: the cards of the requested nodes, and their use while cards are chosen."""
 
 from typing import Protocol, Self
 

@@ -1,4 +1,4 @@
-"""The reasons why a pod does not fit on a node, and whether evictions could help."""
+"""Failed nodes: the reasons why a pod does not fit there, and whether evictions could help."""
 
 from collections import Counter
 from functools import lru_cache

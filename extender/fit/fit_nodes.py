@@ -1,4 +1,4 @@
-"""The fit of a pod: feasible nodes, cards and scores, for all nodes at once.
+"""The fit of a pod on nodes: feasible nodes, cards and scores, for all nodes at once.
 
 Sidecars and app containers run together, so they get cards one after the other. Then each init
 container gets cards beside the sidecars that begin before it, preferably cards that the pod has.

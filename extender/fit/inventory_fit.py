@@ -1,4 +1,4 @@
-"""The fit of pods on the nodes of an inventory and its overlay.
+"""The inventory fit: the fit of pods on the nodes of an inventory and its overlay.
 
 The use in the overlay counts against a pod, except for the pod's own assumed placement.
 """

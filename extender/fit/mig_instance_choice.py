@@ -1,4 +1,4 @@
-"""MIG instances: the choice of an instance on each card that is cut into instances.
+"""The choice of a MIG instance on each card that is cut into instances.
 
 The smallest instance that satisfies the request is taken: by memory, then slices, then name. Of its
 possible placements the one is taken that leaves most instances possible; of equal ones the last for

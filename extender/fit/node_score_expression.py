@@ -1,4 +1,4 @@
-"""The expression of the setting `node_score`, such as `3*memory + cores - 5*whole`.
+"""The node score expression, such as `3*memory + cores - 5*whole` (setting `node_score`).
 
 An expression has numbers, the names below, parentheses, and `+ - * /`. A divisor must be a number,
 so that no node can make the result infinite.

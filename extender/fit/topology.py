@@ -1,4 +1,4 @@
-"""Topology: which cards of a node are linked best.
+"""The topology of a node: which of its cards are linked best.
 
 A set of cards is as good as the sum of the scores of its pairs. All sets are compared where there
 are at most `SETS_MAX`; beyond, a set is grown from each card by adding the one with the best links

@@ -1,4 +1,4 @@
-"""Arrays: all cards of a cluster as a struct of arrays, one row per node, one column per card.
+"""Card arrays: all cards of a cluster, one row per node and one column per card.
 
 Rows are never moved, so that a row number names a node for as long as it exists; the row of a node
 that is gone has no card `present`. There are as many columns as the node with most cards has.

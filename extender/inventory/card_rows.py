@@ -1,4 +1,4 @@
-"""Rows of the arrays: writing the cards of one node.
+"""Card rows: the cards of one node, written to the card arrays.
 
 Cards are in the order of index, then uuid. Lost cards that pods still hold come after them: they
 cannot be given, but their use must be known when they return.

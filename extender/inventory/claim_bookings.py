@@ -1,4 +1,4 @@
-"""The bookings of a preemption claim beside the bookings that its victims still hold."""
+"""Claim bookings: what a preemption claim books beside what its victims still hold."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The inventory: the arrays of a cluster's cards, kept up to date from the log.
+"""The inventory of a cluster: the arrays of its cards, kept up to date from the log.
 
 Each applied record is applied here: postings hold the use of each line, events the cards, the pods
 with a card for themselves, and the claims. The use is read from the state once, at the beginning,

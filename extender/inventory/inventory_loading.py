@@ -1,4 +1,4 @@
-"""Waiting until the inventory is loaded, which it is once the log is open."""
+"""Inventory loading: requests wait for it, and it ends once the log is open."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Overlay: the use of cards that the ledger does not record yet.
+"""The usage overlay: the use of cards that the ledger does not record yet.
 
 kube-scheduler binds one pod while it already asks about the next. An **assumed** placement is where
 a pod probably goes; it ends when the ledger has placed the pod, or at its deadline. Cards that are

@@ -1,4 +1,4 @@
-"""The preemptor: it evicts pods of lower priority for pods that fit nowhere.
+"""The preemption queue: pods that fit nowhere, for which pods of lower priority are evicted.
 
 The scheduler's own preemption never sees a shortage of cards, so the extender preempts, beside the
 answers of filter, for one pod after the other. Each try covers some of the nodes, and a node may

@@ -1,4 +1,4 @@
-"""Victims: the pods of a node to evict so that a pod of higher priority fits there.
+"""The choice of victims: the pods of a node to evict so that a pod of higher priority fits.
 
 All candidates are removed, and then reprieved, the highest priority first, as long as the pod still
 fits. So the highest priority among the victims is as low as possible, and no victim is unnecessary.

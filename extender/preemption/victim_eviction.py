@@ -1,4 +1,4 @@
-"""Preemption: a claim for a pod, and then the evictions of the victims that it names.
+"""Victim eviction: cards are claimed for a pod first, and then the named victims are evicted.
 
 The claim is in the log before any pod is evicted: it keeps the cards for the pod while its victims
 end. The next try for the pod goes on with its claim, also after a crash. Settlement withdraws the

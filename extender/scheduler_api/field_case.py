@@ -1,4 +1,4 @@
-"""JSON field names in any case of letters, as Go's decoder accepts them.
+"""Field case: JSON field names in any case of letters, as Go's decoder accepts them.
 
 Only for callers that do not write names as kube-scheduler does: the body is decoded to plain values
 first, which costs far more than decoding it to its type.

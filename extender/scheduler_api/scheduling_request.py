@@ -1,4 +1,4 @@
-"""A pod that is being scheduled: its device request, and its names in the ledger.
+"""A scheduling request: a pod, its device request, and its names in the ledger.
 
 kube-scheduler sends one pod several times: filter, prioritize, bind. A request is kept for the next
 answers, in a bounded cache. Without it the answer is the same but takes longer.

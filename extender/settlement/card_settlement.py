@@ -1,4 +1,4 @@
-"""Settlement of cards: nodes, placements and claims of one cluster, while this replica is active.
+"""Card settlement: nodes, placements and claims of one cluster, while this replica is active.
 
 It has no pod informer of its own: the settlement of quotas passes on the changes of its informer.
 """

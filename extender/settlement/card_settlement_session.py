@@ -1,4 +1,4 @@
-"""The session that the parts of card settlement share while this replica is active."""
+"""The session of card settlement: what its parts share while this replica is active."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""HAMi's bookings of a pod on each card, for comparison with the bookings of the ledger.
+"""HAMi's counts of a pod's bookings on each card, for comparison with those of the ledger.
 
 Per card the larger of the largest init container and the sum of the app containers. It counts
 sidecars like any init container, so the ledger books more for pods with sidecars.

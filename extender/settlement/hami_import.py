@@ -1,4 +1,4 @@
-"""The import of a cluster that ran HAMi: its nodes and bound pods, once and all at once.
+"""The HAMi import: nodes and bound pods of a cluster that ran HAMi, once and all at once.
 
 The importer makes the same commands as settlement, node by node and pod by pod, and reports their
 outcome. The caller passes the function that decides them, which may be a dry run.

@@ -1,4 +1,4 @@
-"""The reading of a Node: its announced cards, and whether a device plugin is alive. Pure."""
+"""The reader of Nodes: announced cards, and whether a device plugin is alive. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

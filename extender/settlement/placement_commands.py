@@ -1,4 +1,4 @@
-"""The commands that follow from a placed pod as it is in the cluster. Pure.
+"""Placement commands: the commands that follow from a placed pod in the cluster. Pure.
 
 The ledger has the cards of a pod that this extender placed; an annotation with other cards is
 drift. For a bound pod that another scheduler placed, the annotation is the truth.

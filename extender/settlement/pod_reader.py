@@ -1,4 +1,4 @@
-"""The reading of a placed pod: its cards by its annotations, and its stage. Pure.
+"""The reader of placed pods: a pod's cards by its annotations, and its stage. Pure.
 
 The annotations decide for pods that another scheduler has placed. Users cannot write them.
 """

@@ -96,7 +96,7 @@ class NodeFilter:
         requests: SchedulingRequests,
         fit: InventoryFit,
         assumed: AssumedPlacements,
-        preemptor: PreemptionQueue | None,
+        preemptions: PreemptionQueue | None,
         recorder: EventRecorder | None,
         signal: StateChangeSignal,
         clock: Callable[[], float],
@@ -104,7 +104,7 @@ class NodeFilter:
         """`clock` is the time of the loop in seconds."""
         self.answers: BoundedCache[FilteredNodes] = BoundedCache(ANSWERS_MAX)
         self._ports, self._requests, self._fit, self._assumed = ports, requests, fit, assumed
-        self._preemptor, self._recorder = preemptor, recorder
+        self._preemptions, self._recorder = preemptions, recorder
         self._signal, self._clock = signal, clock
         self._waits = FilterWaitBudget(clock())
 
@@ -137,7 +137,7 @@ class NodeFilter:
         return answer
 
     def _wait_seconds(self, uid: str, now: float) -> float:
-        claimed = self._preemptor is not None and self._preemptor.is_claimed_for(uid)
+        claimed = self._preemptions is not None and self._preemptions.is_claimed_for(uid)
         return self._waits.seconds_for(uid, now, is_claimed=claimed)
 
     def _verdicts(self, pod: Pod, nodes: Candidates) -> Verdicts:
@@ -151,8 +151,8 @@ class NodeFilter:
             return only(nodes, local_name(placed.node))
         verdicts, answer = filtered(self._fit, request, nodes)
         passed = sum(verdicts.passed)
-        if passed == 0 and self._preemptor is not None:
-            self._preemptor.want(request, list(verdicts.failed))
+        if passed == 0 and self._preemptions is not None:
+            self._preemptions.want(request, list(verdicts.failed))
         if passed == 1:
             # The pod goes there: prioritize is not asked about a single node.
             self._assume(request, answer, nodes.names[verdicts.passed.index(True)])

@@ -1,4 +1,4 @@
-"""Warning events of pods. Without a cluster, only the agent's log has them."""
+"""Events that the agent records on pods. Without a cluster, only its log has them."""
 
 from typing import Final, Protocol
 

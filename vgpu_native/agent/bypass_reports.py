@@ -1,4 +1,4 @@
-"""Reports of bypasses: a pod uses more of a card than its containers report.
+"""Bypass reports: logs, events and evictions of pods that use more of a card than they report.
 
 Each bypass is logged and recorded as an event of the pod, once. By policy the pod is evicted when
 the bypass lasts. The eviction goes through the eviction API: disruption budgets hold, and the pod

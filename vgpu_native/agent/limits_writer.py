@@ -1,4 +1,4 @@
-"""Keeps the limits pages of running containers equal to the ledger.
+"""The writer of limits pages: those of running containers are kept equal to the ledger.
 
 A page is written when a container gets its cards. A later change of its placement is a store into
 the page, which its processes read at their next allocation. A placement that is gone changes

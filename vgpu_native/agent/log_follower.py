@@ -1,4 +1,4 @@
-"""Following: keeps a node's placements at the log's end, through restarts and lost connections.
+"""The log follower: it keeps a node's placements at the log's end, also after lost connections.
 
 It only reads: it appends nothing, bids for nothing and makes no stream. What it knows is kept in a
 small file, with the hash of the record it was known at, so that an agent which starts again goes on

@@ -1,4 +1,4 @@
-"""Reports of misallocations: a pod that received the cards of another.
+"""Misallocation reports: events and evictions of pods that received the cards of another pod.
 
 The kubelet keeps an answer as long as the pod lives and retries the start with it, so the pod never
 starts. The agent records one event of the pod. By policy it evicts the pod, so that its controller

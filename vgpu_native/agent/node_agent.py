@@ -1,4 +1,4 @@
-"""The agent of one node: keeps plugin, limits pages and metrics equal to ledger and driver."""
+"""The agent of one node: it keeps plugin, limits pages and metrics equal to ledger and driver."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Keeps the Node's annotations equal to the node's cards and their health."""
+"""The node annotator: it keeps the Node's annotations equal to its cards and their health."""
 
 import asyncio
 import contextlib

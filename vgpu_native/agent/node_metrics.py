@@ -1,4 +1,4 @@
-"""Prometheus metrics of the node's cards and containers, under HAMi's names where it has one.
+"""Node metrics for Prometheus: the node's cards and containers, under HAMi's names if any.
 
 Every series belongs to a card or a container of this node, which bounds their number. Amounts are
 bytes and seconds; a HAMi metric named ratio is a percentage, as in HAMi.

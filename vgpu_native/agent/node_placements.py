@@ -1,4 +1,4 @@
-"""The pods that are placed on one node, from the log's records.
+"""Node placements: the pods that are placed on one node, from the log's records.
 
 A node needs only its own placements of the ledger. So records are decoded and their chain is
 checked, but the state of other nodes and quotas is not folded: an agent takes as little memory in

@@ -1,4 +1,4 @@
-"""The pod of a process of the host, by the names that the kubelet gives to cgroups."""
+"""Pod cgroups: the pod of a process of the host, by the cgroup names that the kubelet gives."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The usage of cards by each container of the node, read every few seconds."""
+"""The observer of usage: what each container of the node uses of its cards, every few seconds."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The real NVML, through its Python bindings, which load `libnvidia-ml.so.1` at the first use."""
+"""The NVML library, through its Python bindings, which load `libnvidia-ml.so.1` at first use."""
 
 import ctypes
 import threading

@@ -1,4 +1,4 @@
-"""NVML port: the calls that the agent needs, their types, and their error.
+"""The port to NVML: the queries that the agent makes of GPUs, and the errors that they raise.
 
 The calls block, as the driver does. `NvmlDriver` runs them in its own threads, with deadlines.
 """

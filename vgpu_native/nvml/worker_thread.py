@@ -1,4 +1,4 @@
-"""Worker thread: runs calls that may never return and does not delay the end of the process.
+"""A worker thread for calls that may never return; the process ends without waiting for it.
 
 The threads of `concurrent.futures` do delay it, because the interpreter joins them at exit.
 """

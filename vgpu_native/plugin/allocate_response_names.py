@@ -1,4 +1,4 @@
-"""Names in a response to `Allocate`, by which the checkpoint's reader recognises its parts."""
+"""Names in the response to `Allocate` by which the reader of the checkpoint finds its parts."""
 
 from typing import Final
 

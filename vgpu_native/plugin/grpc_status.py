@@ -1,4 +1,4 @@
-"""gRPC status of calls that the plugin rejects."""
+"""The gRPC status by which a request of the kubelet is refused."""
 
 from collections.abc import Iterable
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Placement source: the port by which the plugin reads the containers placed on this node.
+"""The source of placements: the containers that the ledger placed on this node, and their cards.
 
 The agent implements it from the log; tests implement it with lists.
 """

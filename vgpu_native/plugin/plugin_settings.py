@@ -1,4 +1,4 @@
-"""Plugin settings: names, paths, switches and durations of the device plugin."""
+"""The settings of the plugin."""
 
 from pathlib import Path
 

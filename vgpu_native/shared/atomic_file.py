@@ -1,4 +1,4 @@
-"""Atomic files: complete or absent, also after a power cut."""
+"""Atomic files: a file is there complete or not at all, also after a power failure."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""Binary fields: read and write the fields of a layout as integers and texts.
+"""Binary fields: reading and writing the fields of a layout as integers and texts.
 
 All fields are little-endian, because every machine with an NVIDIA GPU is.
 """

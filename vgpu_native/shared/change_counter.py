@@ -1,4 +1,4 @@
-"""Change counter: a rising version that tasks can wait for."""
+"""A change counter: a number that rises with each change, and on which tasks wait."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Container limits: the ledger's shares of a container, as limits for its limits page."""
+"""Container limits: the ledger's shares of a container as amounts on its limits page."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Layout: the single description of the two files that the library, the agent and tests share.
+"""The layout of the two files that the library, the agent and the tests share.
 
 The node agent writes the **limits page**; the library maps it read-only. The **usage region** holds
 the usage of each process of a container. Tenants can write it, so readers check every value.

@@ -1,4 +1,4 @@
-"""Usage regions: read a container's usage from a file that the container can write.
+"""Usage regions: what a container's processes use, read from a file that the container can write.
 
 The reader trusts no value. It uses `pread` and never maps the file, so that a file truncated during
 the read causes a short read and no signal. It follows no link and opens regular files only, because

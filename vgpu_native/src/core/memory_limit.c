@@ -1,4 +1,5 @@
-/* The ledger: reserve before the driver is called, release after it has freed.
+/* The memory limit of a device: bytes are reserved before the driver is called, and released after it has
+ * freed them.
  *
  * A process publishes the requested bytes in its own slot, then sums all slots, and retracts the bytes
  * if the sum exceeds the limit. Of any reservations that are granted at the same time, one was

@@ -1,4 +1,4 @@
-/* The contention gate: a process that is near the limit makes others that are near it wait a moment.
+/* The near-limit gate: a process that is near the limit makes others that are near it wait a moment.
  * Only fairness depends on the gate, so it may be lost, and it expires if its holder is stopped or
  * killed. */
 #pragma once

@@ -1,4 +1,4 @@
-/* The slots of a region: each belongs to one process, and counts while its owner lives. */
+/* The process slots of a region: each belongs to one process, and counts while its owner lives. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* The file of the region: opened, created or refused. */
+/* The region file: opened, created or refused. */
 #pragma once
 
 #include "layout.h"

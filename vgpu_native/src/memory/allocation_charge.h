@@ -1,4 +1,4 @@
-/* A charge: bytes of a device that are charged before the driver allocates them.
+/* The charge of one allocation: bytes of a device that are charged before the driver allocates them.
  *
  * Reserve, call the driver, then either store the charge under the driver's pointer or handle, or cancel
  * it. A stored charge is found again when its pointer or handle is freed. */

@@ -1,4 +1,4 @@
-/* Arrays and mipmapped arrays. The driver does not report their sizes, so the size is computed: rows in
+/* CUDA arrays and mipmapped arrays. The driver does not report their sizes, so the size is computed: rows in
  * steps of 64 bytes, heights in steps of the blocks of textures, and each level in pages of 64 KiB. */
 #include "intercept/hook.h"
 #include "memory/allocation_charge.h"

@@ -1,4 +1,4 @@
-/* Memory of graphs. The driver allocates it when a graph is first launched or uploaded, and keeps it for
+/* Graph memory. The driver allocates it when a graph is first launched or uploaded, and keeps it for
  * the next launch. The memory that it keeps of a device is charged, and read again after each such
  * call. */
 #pragma once

@@ -1,4 +1,4 @@
-/* NVML's numbers of a device's memory: the same as CUDA's. The rest of NVML is unchanged. */
+/* NVML's memory information of a device: the same as CUDA's. The rest of NVML is unchanged. */
 
 #include <nvml.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The meter: it charges launches, and corrects the charges by measurements. */
+/* The launch meter: it charges launches, and corrects the charges by measurements. */
 #pragma once
 
 #include "layout.h"

@@ -1,4 +1,4 @@
-/* Pacing of launches: each is charged its estimated cost, and waits while the budget is used up. */
+/* Launch pacing: each launch is charged its estimated cost, and waits while the budget is used up. */
 #pragma once
 
 #include "time/launch_meter.h"

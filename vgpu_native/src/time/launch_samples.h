@@ -1,4 +1,4 @@
-/* Measured launches: two events of the driver around each, read when the second has passed. */
+/* Launch samples: two events of the driver around each, read when the second has passed. */
 #pragma once
 
 #include "driver.h"

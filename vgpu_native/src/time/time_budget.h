@@ -1,4 +1,4 @@
-/* The budget of time of one device. Work that uses it up makes later work wait until time has passed.
+/* The time budget of one device. Work that uses it up makes later work wait until time has passed.
  *
  * This file does not use CUDA. Times are nanoseconds of CLOCK_MONOTONIC, which is one clock for all
  * processes of a machine. A share is a percent of the device, 1 to 99. */
