@@ -233,11 +233,12 @@ def replace(
 ) -> Postings:
     """Replace the entry of a key, and post the difference of the charges."""
     if is_simple(space, key, before, after):
+        postings = _post(state, space, before.charge, after.charge, rule)
         if after.committed is None and not after.holds:
             drop(state, space.entries, key)
         else:
             put(state, space.entries, key, after)
-        return _post(state, space, before.charge, after.charge, rule)
+        return postings
     if drawn_from(after) and not key.startswith(PODS):
         raise InvariantError(f"{key} is a root and draws from {after.root}: no unit would count it")
     changed = dict.fromkeys((unit_of(key, before), unit_of(key, after)))

@@ -227,7 +227,11 @@ def _released(state: State, event: events.Released, time: int) -> Postings:
     else:
         holds = _end_hold(state, space, entry, _hold(entry, event.uid, event.base))
     if event.base <= 0 and event.cause in REMEMBERED:
-        _remember(state, event.uid, Ended(event.cause, event.version))
+        if event.uid not in state.ended:
+            if state.journal is not None:
+                state.journal.append((state.ended_order, len(state.ended_order), NOT_THERE))
+            state.ended_order.append(event.uid)
+        put(state, state.ended, event.uid, Ended(event.cause, event.version))
     after = entry_of(committed, holds)
     postings = replace(state, space, event.key, entry, after, FALLING)
     vacated = placement_events.vacate(state, space, (event.namespace, event.key))
@@ -344,11 +348,3 @@ def _end_hold(state: State, space: Namespace, entry: Entry, hold: Hold) -> tuple
     if len(entry.holds) == 1:
         return ()
     return tuple(one for one in entry.holds if one is not hold)
-
-
-def _remember(state: State, uid: str, ended: Ended) -> None:
-    if uid not in state.ended:
-        if state.journal is not None:
-            state.journal.append((state.ended_order, len(state.ended_order), NOT_THERE))
-        state.ended_order.append(uid)
-    put(state, state.ended, uid, ended)

@@ -101,7 +101,3 @@ class PodDeviceRequest(msgspec.Struct, frozen=True):
             for one in self.containers
         )
         return msgspec.structs.replace(self, containers=containers)
-
-    def of(self, container: str) -> tuple[DeviceRequest, ...]:
-        """Return the requests of a container; empty for an unknown container."""
-        return next((one.cards for one in self.containers if one.container == container), ())

@@ -98,7 +98,12 @@ def _read(
 
     A card that the node does not announce is assigned to the first requested vendor.
     """
-    asked = {one.vendor: one for one in request.of(part.container)}
+    asked = {
+        one.vendor: one
+        for wanted in request.containers
+        if wanted.container == part.container
+        for one in wanted.cards
+    }
     first = next(iter((*asked, *rules.by_name)), "")
     for share in part.shares:
         name = vendors.get(share.uuid, first)

@@ -75,7 +75,7 @@ def test_device_request_is_derived_from_the_cards_of_a_container() -> None:
     cards = {name: Card(name, 0, kind, 40, 100, 4) for name, kind in (("a", "A100"), ("b", "T4"))}
     shares = Share("a", 10, 100, exclusive=True), Share("b", 5, 30)
     wish = device_request_for((Part("main", Phase.APP, shares),), cards, keep_types=True)
-    (asked,) = wish.of("main")
+    (asked,) = wish.containers[0].cards
     assert (asked.count, asked.memory, asked.cores, asked.exclusive) == (2, 10, 100, True)
     assert asked.choice.use_types == ("A100", "T4")
 
