@@ -6,14 +6,12 @@ The ledger charges no attempt twice, because a repeated request has the identity
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import CREATE, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.qualified_names import qualified
 from ledger.core.model.traits import Traits
-from ledger.kube.api.objects import ObjectMeta, OwnerReference
+from ledger.kube.api.objects import ObjectMeta
 from ledger.kube.api.quoting import shown
 from webhook.api.admission_review import (
     NAME_CHARACTERS_MAX,
@@ -93,18 +91,6 @@ class Attempts:
             owner_holds_max=self._owner_holds_max,
             actor=actor,
         )
-
-
-def with_controller_as_owner(reserve: Reserve, controller: OwnerReference | None) -> Reserve:
-    """Return the reservation of what a controller has made for one of its objects.
-
-    Each of these has a bound of its own. A user that is not the controller that the object names
-    is bounded as a user: any user may write such a name, and each would be a new bound.
-    """
-    if controller is None:
-        return reserve
-    owner = f"{controller.kind}/{controller.name}/{controller.uid}"[:ACTOR_CHARACTERS_MAX]
-    return msgspec.structs.replace(reserve, owner=owner)
 
 
 def base_observation(

@@ -9,10 +9,11 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.model.commands import BARRED
+from ledger.core.model.commands import BARRED, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import ObjectMeta, OwnerReference
 from ledger.kube.api.quoting import shown
+from webhook.admission.attempt_identity import ACTOR_CHARACTERS_MAX
 from webhook.api.admission_review import AdmissionRequest, UserInfo
 from webhook.context.owner_chain import OwnerChains, OwningRoot
 from webhook.kinds.kind_schema import WorkloadKind
@@ -57,6 +58,18 @@ async def ownership_of(
 def is_controller(kind: WorkloadKind, user: UserInfo) -> bool:
     """Return whether a user is expected to create what objects of a kind control."""
     return user.username in kind.controllers or not set(kind.controllers).isdisjoint(user.groups)
+
+
+def with_controller_as_owner(reserve: Reserve, controller: OwnerReference | None) -> Reserve:
+    """Return the reservation of what a controller has made for one of its objects.
+
+    Each of these has a bound of its own. A user that is not the controller that the object names
+    is bounded as a user: any user may write such a name, and each would be a new bound.
+    """
+    if controller is None:
+        return reserve
+    owner = f"{controller.kind}/{controller.name}/{controller.uid}"[:ACTOR_CHARACTERS_MAX]
+    return msgspec.structs.replace(reserve, owner=owner)
 
 
 def forged_owner_denial(

@@ -78,8 +78,16 @@ class ReservationClient:
                 answer = await self._submitted(question)
         except TimeoutError:
             answer = _deadline_denial(self._settings.deadline)
+        verdict = Verdict(
+            None,
+            answer.decision,
+            reserve.namespace,
+            reserve.key,
+            reserve.demand,
+            warnings=question.warnings,
+        )
         if not isinstance(answer, Denial):
-            return _verdict(question, answer.decision)
+            return verdict
         user = question.request.user_info
         is_over = answer.reason in NO_ROOM and not reserve.forced
         if is_over and question.policy.may_exceed_limits(user):
@@ -88,9 +96,9 @@ class ReservationClient:
             reason = str(answer.reason)
             _log.warning("admitted_uncharged", key=reserve.key, reason=reason)
             warning = f"{reason}: admitted without being charged by gpuledger"
-            admitted = _verdict(question, answer.decision, None, warning)
-            return msgspec.structs.replace(admitted, outcome=reason)
-        return _verdict(question, answer.decision, answer)
+            warnings = (warning, *question.warnings)
+            return msgspec.structs.replace(verdict, warnings=warnings, outcome=reason)
+        return msgspec.structs.replace(verdict, denial=answer)
 
     async def dry_run(self, reserve: Reserve, until: float) -> Denial | None:
         """Return why a reservation would be refused now; nothing is reserved."""
@@ -146,20 +154,6 @@ class ReservationClient:
             return ()
         traits = await self._context.traits_of(local_name(namespace), until)
         return () if traits is None else (Describe(namespace, traits, _ACTOR),)
-
-
-def _verdict(
-    question: ReservationRequest, decision: str, denial: Denial | None = None, *warnings: str
-) -> Verdict:
-    reserve = question.reserve
-    return Verdict(
-        denial,
-        decision,
-        reserve.namespace,
-        reserve.key,
-        reserve.demand,
-        warnings=(*warnings, *question.warnings),
-    )
 
 
 def _deadline_denial(seconds: float) -> Denial:

@@ -11,9 +11,9 @@ BOUNDS = {
     "mutate": 12,
     "filter": 36,
     "prioritize": 17,
-    "bind": 87,
-    "release": 52,
-    "project": 79,
+    "bind": 85,
+    "release": 51,
+    "project": 77,
 }
 """The most moves between files that a trip may take; lower a bound when its trip is shorter."""
 

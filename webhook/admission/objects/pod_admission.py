@@ -31,11 +31,12 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.pod_traits import recorded_traits
 from webhook.admission import pod_checks
-from webhook.admission.attempt_identity import Attempts, base_observation, with_controller_as_owner
+from webhook.admission.attempt_identity import Attempts, base_observation
 from webhook.admission.owner_verification import (
     Ownership,
     forged_owner_denial,
     ownership_of,
+    with_controller_as_owner,
     wrong_creator_denial,
 )
 from webhook.admission.quota_selection import QuotaSelection, TraitsChange
