@@ -1,4 +1,4 @@
-"""The Typer app of `gpuledger` with all its commands."""
+"""Command line: the Typer app of `gpuledger` with all its commands."""
 
 import typer
 

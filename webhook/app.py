@@ -1,4 +1,4 @@
-"""The HTTP side of admission: `POST /admission/mutate` and `POST /admission/validate`.
+"""App of admission: `POST /admission/mutate` and `POST /admission/validate`.
 
 Each answer is an AdmissionReview, or a 4xx with a JSON body that names the error. No request takes
 longer than the deadline of the settings.

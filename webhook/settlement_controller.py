@@ -1,4 +1,4 @@
-"""The active replica's programs: settlement, quota accounts, and scheduling gates.
+"""Settlement controller: runs the active replica's settlement, quota accounts and scheduling gates.
 
 While this replica is the active one, it compares the ledger with the cluster's pods, workloads and
 quotas. Every difference becomes a command. The ledger decides each command, so a command that is

@@ -1,4 +1,4 @@
-"""The replay of recorded arrivals, on recorded or other cards, by the recorded or another choice.
+"""Arrival replay: recorded arrivals on recorded or other cards, by the recorded or another choice.
 
 Pods arrive in their order and leave after their real lifetime. A pod without room is refused and
 does not come back; there is no queue and no preemption. The same arrivals, cards and choice always

@@ -1,4 +1,4 @@
-"""HAMi's node lock, held while its device plugin hands out cards to one pod.
+"""Node lock for a bind: HAMi's lock, held while its device plugin hands out cards to one pod.
 
 The ledger already allows one placement at a time on such a node. The lock is for HAMi's own parts:
 its plugin removes the lock when the pod has its cards, and its scheduler waits for that.

@@ -1,4 +1,4 @@
-"""Cleaning of node locks: HAMi's lock is removed when its pod is gone or elsewhere.
+"""Stale node locks: HAMi's lock is removed when its pod is gone or elsewhere.
 
 HAMi's device plugin clears the lock when it has handed the pod its cards. A pod that is deleted
 before that, or whose binder crashed, leaves its lock, and no pod can be bound to the node until the

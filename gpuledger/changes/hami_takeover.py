@@ -1,4 +1,4 @@
-"""Takes a cluster over from HAMi: reads its nodes and pods once and records them."""
+"""HAMi takeover: reads the nodes and pods of a cluster once and records them."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence

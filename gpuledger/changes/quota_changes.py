@@ -1,6 +1,4 @@
-"""Quotas set by a command: limits in the form of a ResourceQuota, recorded by a writer of the
-command.
-"""
+"""Quota changes by a command: limits in the form of a ResourceQuota, recorded by its own writer."""
 
 import re
 from collections.abc import Sequence

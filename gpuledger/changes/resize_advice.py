@@ -1,4 +1,4 @@
-"""Advice for a denied resize: the amounts of a card that the container could get.
+"""Resize advice: the amounts of a card that a container could get where its resize is denied.
 
 The amounts are found by trial decisions, so advised amounts fit the card and every quota.
 """

@@ -1,4 +1,4 @@
-"""Resize by a command: changes the amounts of a container on the cards of its pod."""
+"""Resize a placement by a command: other amounts for a container on the cards of its pod."""
 
 import msgspec
 

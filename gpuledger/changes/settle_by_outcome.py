@@ -1,4 +1,4 @@
-"""Settles an object by a command, with the outcome that the operator gives."""
+"""Settle an object by the outcome that an operator gives to `gpuledger settle`."""
 
 import msgspec
 

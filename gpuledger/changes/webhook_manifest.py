@@ -1,4 +1,4 @@
-"""The webhook configurations as text, for a registration by hand."""
+"""Webhook manifest: the webhook configurations as text, for `kubectl apply`."""
 
 import re
 from pathlib import Path

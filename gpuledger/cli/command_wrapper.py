@@ -1,4 +1,4 @@
-"""Registration of commands: makes a function a command of the Typer app.
+"""Command wrapper: makes a function a command of the Typer app.
 
 The settings of a command become its options, generated from their documentation. So every command
 locates its ledger the same way: defaults, settings file, environment, command line. Expected errors

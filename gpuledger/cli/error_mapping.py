@@ -1,4 +1,4 @@
-"""Expected errors of commands, with exit codes and remedies.
+"""Error mapping: the expected errors of commands, with exit codes and remedies.
 
 Any other error is a defect of gpuledger and shows its traceback.
 """

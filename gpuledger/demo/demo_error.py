@@ -1,4 +1,4 @@
-"""The error that ends the demo early."""
+"""Demo error: ends the demo early."""
 
 
 class FailedClaim(Exception):

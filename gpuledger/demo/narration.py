@@ -1,4 +1,4 @@
-"""Output of the demo: a line for each step and claim, in colour on a terminal, and an audit
+"""Narration of the demo: a line for each step and claim, in colour on a terminal, and an audit
 table."""
 
 import time

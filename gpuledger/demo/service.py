@@ -1,4 +1,4 @@
-"""The demo's service as a process, and all other commands.
+"""Service of the demo as a process, and all other commands.
 
 They do not get settings of the environment, so a demo never uses a real ledger.
 """

@@ -1,4 +1,4 @@
-"""The state of the demo's service: usage, holders and holds, and its projection after a kill."""
+"""Service state in the demo: usage, holders and holds, and its projection after a kill."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The demo: eleven steps, from an empty directory to a service that ended cleanly."""
+"""Story of the demo: eleven steps, from an empty directory to a service that ended cleanly."""
 
 import asyncio
 import itertools

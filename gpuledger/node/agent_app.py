@@ -1,6 +1,4 @@
-"""The agent's HTTP application: probes, metrics, and the usage of containers for `gpuledger node
-top`.
-"""
+"""Agent app: HTTP routes for probes, for metrics, and for the usage that `node top` shows."""
 
 import asyncio
 from typing import Final

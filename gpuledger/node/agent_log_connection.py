@@ -1,4 +1,4 @@
-"""The agent's connection to the log: on given servers, or of a service on this machine.
+"""Agent's log connection: to given servers, or to a service on this machine.
 
 An agent never starts a server. Beside a service, it connects to the address that the service's
 file contains, and reconnects when that changes.

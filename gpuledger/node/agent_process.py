@@ -1,4 +1,4 @@
-"""`gpuledger agent`: one node's part of the ledger, wired into one process.
+"""Agent process: `gpuledger agent`, one node's part of the ledger, wired into one process.
 
 The device plugin hands out cards by the ledger's placements, limits pages follow the log, the Node
 announces its cards, and the usage of containers is exported. Each part continues while another

@@ -1,4 +1,4 @@
-"""Shows the answers of a node's agent on a terminal until interrupted."""
+"""Node top: shows the answers of a node's agent on a terminal until interrupted."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Cards for commands: every card of one node or of all, and its pods, at a moment."""
+"""Card listing for commands: every card of one node or of all, and its pods, at a moment."""
 
 from collections.abc import Iterator
 

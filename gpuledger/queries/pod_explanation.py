@@ -1,4 +1,4 @@
-"""Explanations for commands: the validating webhook's decision, on a log that is only read."""
+"""Pod explanation for commands: the validating webhook's decision, on a log that is only read."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Fit for commands: the nodes on which the pods of a manifest fit, and the reasons for the others.
+"""Pod fit for commands: the nodes on which the pods of a manifest fit, and why not the others.
 
 It is the extender's choice on the cards of the log at a moment, with the service's settings, and
 the validating webhook's decision for the quotas.

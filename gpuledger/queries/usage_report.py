@@ -1,4 +1,5 @@
-"""Usage and limits of quotas, and the shares of the clusters and namespaces, for commands."""
+"""Usage report for commands: limits and used amounts of quotas, and shares of clusters and
+namespaces."""
 
 import msgspec
 

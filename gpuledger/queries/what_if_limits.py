@@ -1,4 +1,4 @@
-"""Counts the recorded reservations that another limit would have refused.
+"""What-if limits: counts the recorded reservations that another limit would have refused.
 
 The postings of the log are counted again. A refused reservation and its later events are not
 counted, and its recorded repetitions are not tried again.

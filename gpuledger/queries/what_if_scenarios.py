@@ -1,6 +1,4 @@
-"""Replays the recorded arrivals of a range of the log on other nodes, by other preferences or
-under other limits.
-"""
+"""What-if scenarios: recorded arrivals on other nodes, by other preferences or other limits."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The cluster's part of the service: settlement, registration, and token reviews."""
+"""Cluster side of the service: settlement, registration, and token reviews."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The scheduler's part of the service: its extender and the inventory of cards."""
+"""Extender server: the scheduler's part of the service, its extender and the inventory of cards."""
 
 import asyncio
 from collections.abc import Callable

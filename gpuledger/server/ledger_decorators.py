@@ -1,4 +1,4 @@
-"""The ledgers of the service: decorators around one writer, and how they are nested.
+"""Ledger decorators: the ledgers around one writer, and how they are nested.
 
 Each of them is a `Ledger` that adds one property to the `Ledger` behind it. Outermost first:
 

@@ -1,4 +1,4 @@
-"""`gpuledger serve`: log, webhooks, settlement and projection, wired into one process.
+"""Run the service: log, webhooks, settlement and projection of `gpuledger serve`, in one process.
 
 The order matters. The port is bound first, so a port in use ends the start before other changes.
 HTTP is served from then on, and the ledger is unavailable until the log is open. At the end

@@ -1,4 +1,4 @@
-"""The HTTP application: routes of admission, extender, queries, explain and probes, with guards."""
+"""Service app: HTTP routes of admission, extender, queries, explain and probes, with guards."""
 
 import asyncio
 from functools import partial

@@ -1,4 +1,4 @@
-"""Metrics of one replica other than those of its writer: gauges that a scrape reads."""
+"""Service metrics other than those of the writer: gauges that a scrape reads."""
 
 from collections import Counter
 

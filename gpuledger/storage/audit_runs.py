@@ -1,4 +1,4 @@
-"""Auditing from a command: the log is found, read and checked; no projection is needed."""
+"""Audit runs of a command: the log is found, read and checked; no projection is needed."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing

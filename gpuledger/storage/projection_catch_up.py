@@ -1,4 +1,4 @@
-"""Brings the projection file up to the log from a command, when no service does.
+"""Projection catch-up: brings the projection file up to the log, when no service does.
 
 A process with a projector holds a lock beside the file. A held lock means that a
 service keeps the projection up to date, and waits for it a moment instead.

@@ -1,4 +1,5 @@
-"""Builds the projection again from the log, to replace the old one or beside it."""
+"""Projection rebuild: builds the projection again from the log, to replace the old one or beside
+it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Views of the projection at a moment, with their position, for commands.
+"""Projection views at a moment, with their position, for commands.
 
 The projection is first brought up to the log, or waited for while a service does that, so a
 command shows every write that was acknowledged before it began.

@@ -1,4 +1,4 @@
-"""From settings to the settlement of cards."""
+"""Card settlement from settings."""
 
 import time
 

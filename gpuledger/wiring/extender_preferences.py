@@ -1,4 +1,4 @@
-"""From settings to the extender's preferences; apart, because few commands need the extender."""
+"""Extender preferences from settings; apart, because few commands need the extender."""
 
 from extender.fit.inventory_fit import FitPreferences
 from extender.fit.node_score_expression import NodeScore, NodeScoreError

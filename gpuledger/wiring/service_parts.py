@@ -1,4 +1,4 @@
-"""From settings to the parts: which log, which rules, which policy."""
+"""Service parts from settings: which log, which rules, which policy."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The files of a store directory that are not the embedded server's own."""
+"""Store layout: the files of a store directory that are not the embedded server's own."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Asks the ledger for reservations, within the deadline and by the policy of the namespace."""
+"""Reservation client: asks the ledger, within the deadline and by the policy of the namespace."""
 
 import asyncio
 from typing import Final

@@ -1,4 +1,4 @@
-"""Annotations of allocations: only trusted identities and the service itself may write them.
+"""Reserved annotations: only trusted identities and the service itself may write allocations.
 
 A user that could write them could claim cards that the ledger never gave. So they are checked in
 every mode, and in every request that can write metadata of a pod: of the pod itself, of its status,

@@ -1,4 +1,4 @@
-"""The settings of the admission webhooks."""
+"""Admission settings: those of the webhooks."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""The schedulers that place pods on cards, by the settings."""
+"""Card schedulers: the schedulers that place pods on cards, by the settings."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Pseudonyms: how names of users are recorded where the log must not hold names of persons.
+"""User pseudonyms: how names of users are recorded where the log must not hold names of persons.
 
 A pseudonym is an HMAC of the name: the same name has the same one as long as the key is the same,
 and nothing but the key leads from a name to it. Names that begin with `system:` belong to service

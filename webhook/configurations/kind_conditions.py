@@ -1,4 +1,4 @@
-"""CEL conditions of the reviews of a kind, made from its template paths.
+"""Kind conditions: CEL conditions of the reviews of a kind, made from its template paths.
 
 The API server sends a review if any template of the object, or of the object before an update,
 requests one of the resources. It sends an update only if the update changes the spec, the labels

@@ -1,4 +1,4 @@
-"""The condition of the validating webhook on labels: those by which quotas select pods.
+"""Label condition of the validating webhook: the labels by which quotas select pods.
 
 The labels follow from the universe quotas, so a registration begins with changes of any label. This
 replica then writes the labels into the condition, also of a registration that was written by hand,

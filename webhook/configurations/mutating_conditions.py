@@ -1,4 +1,4 @@
-"""The condition of the mutating webhook: it receives only the pods that it changes.
+"""Mutating webhook's condition: it receives only the pods that it changes.
 
 It changes incomplete pods of schedulers that place on cards, pods of the default scheduler if a
 setting names another one, and, if any policy lets pods wait, all pods that request cards.

@@ -1,4 +1,4 @@
-"""CEL conditions of the reviews of pods: other pods do not wait for this service.
+"""Pod conditions: CEL conditions of the reviews of pods; other pods do not wait for this service.
 
 The API server sends a review if the pod, or the pod before an update, requests a managed resource
 or has an annotation of an allocation. It sends an update only if the update changes a reviewed

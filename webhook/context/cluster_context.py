@@ -1,4 +1,4 @@
-"""The context of one replica: the caches and settings that reviews and settlement share."""
+"""Cluster context of one replica: the caches and settings that reviews and settlement share."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""The informers that keep the context of a replica up to date.
+"""Context informers: they keep the context of a replica up to date.
 
 Every replica runs them, because every replica answers reviews. Discovery is repeated, because an
 operator and its definitions may be installed at any time.

@@ -1,4 +1,4 @@
-"""Namespaces: their labels, which policies and quotas select by."""
+"""Namespace labels, by which policies and quotas select."""
 
 import asyncio
 from collections.abc import Mapping

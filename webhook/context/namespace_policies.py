@@ -1,4 +1,4 @@
-"""Policies: the treatment of the namespaces of a cluster, by LedgerPolicies and settings.
+"""Namespace policies: how a namespace is treated, by LedgerPolicies and settings.
 
 Of the policies that select a namespace, only the one with the highest priority applies; among equal
 ones the first by name. The settings apply to a namespace that no policy selects. After an invalid

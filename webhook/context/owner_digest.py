@@ -1,4 +1,4 @@
-"""Digests of objects that own pods: the cache keeps those that ask for cards whole, others by name.
+"""Owner digests: the cache keeps objects that request cards whole, and others by name.
 
 Most objects of a cluster ask for nothing that is counted. Only their metadata matters, on the way
 from a pod to its root.

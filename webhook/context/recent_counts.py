@@ -1,4 +1,4 @@
-"""Counts of what happened lately, by key, in bounded memory."""
+"""Recent counts: what happened lately, by key, in bounded memory."""
 
 import asyncio
 from typing import Final, Generic, TypeVar

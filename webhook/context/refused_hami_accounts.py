@@ -1,4 +1,4 @@
-"""Accounts with HAMi's rights that were refused annotations of allocations.
+"""Refused HAMi accounts: users with HAMi's rights that were refused annotations of allocations.
 
 A HAMi under a name that the settings do not have is stopped by that refusal. Any tenant can be
 refused as well, so an account is kept only after the API server has answered that it may patch all

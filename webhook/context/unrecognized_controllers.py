@@ -1,4 +1,4 @@
-"""Users that make objects for controllers and are not configured as a controller.
+"""Unrecognized controllers: users that make objects for controllers and are not configured as one.
 
 An object of such a user counts beside its root, so that no user draws from an envelope by writing
 an ownerReference. If the user is the controller, under a name that was not expected, each of its

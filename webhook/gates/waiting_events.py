@@ -1,4 +1,4 @@
-"""Events of pods behind the scheduling gate, with the reasons of their waits.
+"""Waiting events: events of pods behind the scheduling gate, with the reasons of their waits.
 
 An event is written soon after a pod begins to wait, when its reason changes, and every half hour;
 the API server deletes events after an hour. In one round no more pods are checked than events may

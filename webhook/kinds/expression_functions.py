@@ -1,4 +1,4 @@
-"""The functions of expressions, each with how it is written."""
+"""Expression functions, each with how it is written."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The grammar of expressions: compiles a syntax tree into terms that evaluate it.
+"""Expression grammar: compiles a syntax tree into terms that evaluate it.
 
 Only the forms that are named here compile; no other value, attribute or call is reachable.
 """

@@ -1,4 +1,4 @@
-"""The catalog: every known kind, from the files in this package and from users' files.
+"""Kind catalog: every known kind, from the files in this package and from users' files.
 
 A user's document for a built-in kind replaces that kind as a whole.
 """

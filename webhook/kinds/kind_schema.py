@@ -1,4 +1,4 @@
-"""The format of a kind: one YAML document, decoded into a frozen value and checked while it is.
+"""Kind schema: one YAML document, decoded into a frozen value and checked while it is.
 
 An error in a document names the field, its value and the value to write instead.
 """

@@ -1,4 +1,4 @@
-"""Values inside an object of any kind: reading them without trusting their shape."""
+"""Object values of any kind: reading them without trusting their shape."""
 
 from collections.abc import Mapping
 from typing import Any, Final

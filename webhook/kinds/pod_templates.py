@@ -1,4 +1,4 @@
-"""The pods that an object makes, one for each template in it, read as pods are read."""
+"""Pod templates: the pods that an object makes, one for each template, read as pods are read."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Paths to pod templates: `spec.template`, `spec.tasks[*].template`, `spec.roles.*.template`.
+"""Template paths: `spec.template`, `spec.tasks[*].template`, `spec.roles.*.template`.
 
 A path may walk over the elements of one list (`[*]`) or the values of one map (`.*`); expressions
 beside it see the element as `item` and its index or key as `key`.

@@ -1,4 +1,5 @@
-"""Envelopes: the amounts that an object of any kind may use at once, by its spec and status.
+"""Workload envelope: the amounts that an object of any kind may use at once, by its spec and
+status.
 
 Both webhooks, settlement and the recount use the same function, as they use `demand_of` for pods.
 """

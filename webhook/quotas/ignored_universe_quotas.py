@@ -1,4 +1,4 @@
-"""Universe quotas of a cluster that does not supply them: their status shows that they are ignored.
+"""Ignored universe quotas, of a cluster that does not supply them: their status shows it.
 
 They change nothing in the ledger. Without that status, users would rely on them.
 """

@@ -1,4 +1,6 @@
-"""Labels of this cluster and its namespaces, by which universe quotas select them.
+"""Namespace label sync: sends the labels of this cluster and its namespaces to the ledger.
+
+`ledger.core.evolve.quota_coverage` decides which quotas then count a namespace.
 
 The labels of a deleted namespace are removed from the ledger. It is then selected by its name
 alone, as a namespace whose labels the ledger has not received yet.
@@ -27,7 +29,7 @@ The command of a replica with older settings may arrive after that of one with n
 """
 
 
-class ClusterLabels:
+class NamespaceLabelSync:
     """Keeps the ledger's labels of one cluster and of its namespaces up to date."""
 
     def __init__(self, session: SettlementSession) -> None:

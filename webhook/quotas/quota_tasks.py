@@ -16,7 +16,7 @@ from webhook.quotas import (
 )
 from webhook.quotas.default_quotas import DefaultQuotas
 from webhook.quotas.ignored_universe_quotas import IgnoredUniverseQuotas
-from webhook.quotas.namespace_label_sync import NAMESPACES, ClusterLabels
+from webhook.quotas.namespace_label_sync import NAMESPACES, NamespaceLabelSync
 from webhook.quotas.quota_warnings import QuotaWarnings
 from webhook.quotas.resource_quota_accounts import QUOTAS, ResourceQuotaAccounts
 from webhook.quotas.resource_quota_status import ResourceQuotaStatusWriter
@@ -37,7 +37,7 @@ class QuotaTasks:
         self._session = session
         self._informers = informers
         self.usage = UsageByNamespace(session.view)
-        self._cluster_labels = ClusterLabels(session)
+        self._label_sync = NamespaceLabelSync(session)
         self._defaults = DefaultQuotas(session)
         self._resource_quotas = ResourceQuotaAccounts(session)
         self._resource_status = ResourceQuotaStatusWriter(session)
@@ -54,9 +54,9 @@ class QuotaTasks:
         """Begin the tasks of quota accounts."""
         session, follow = self._session, self._informers.follow
         tasks.create_task(follow(QUOTAS, session.cluster.watch_quotas, self._take_quota))
-        tasks.create_task(self._cluster_labels.send_cluster())
+        tasks.create_task(self._label_sync.send_cluster())
         tasks.create_task(
-            run_periodically(namespace_label_sync.SEND_SECONDS, self._cluster_labels.send_cluster)
+            run_periodically(namespace_label_sync.SEND_SECONDS, self._label_sync.send_cluster)
         )
         tasks.create_task(
             follow(NAMESPACES, session.cluster.watch_namespaces, self._take_namespace)
@@ -86,4 +86,4 @@ class QuotaTasks:
 
     async def _take_namespace(self, change: Change[Workload]) -> None:
         self._defaults.take_namespace(change)
-        await self._cluster_labels.take(change)
+        await self._label_sync.take(change)

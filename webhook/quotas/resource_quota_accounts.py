@@ -1,4 +1,4 @@
-"""Accounts of ResourceQuotas: each one with managed keys limits its namespace."""
+"""ResourceQuota accounts: each ResourceQuota with managed keys limits its namespace."""
 
 from typing import Final
 

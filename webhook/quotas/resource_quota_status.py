@@ -1,4 +1,4 @@
-"""The status of ResourceQuotas: what the ledger counts, where `kubectl describe quota` shows it.
+"""ResourceQuota status: what the ledger counts, where `kubectl describe quota` shows it.
 
 Only `limits.` keys with a domain are written: Kubernetes shows them and never counts them. The
 status is for people; no decision reads it. Changes gather for a while, one write is under way at a

@@ -1,4 +1,4 @@
-"""Conditions of a quota's status, in the form of Kubernetes."""
+"""Status conditions of a quota, in the form of Kubernetes."""
 
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple

@@ -1,4 +1,4 @@
-"""The ledger's limits of an account, compared with those of a command."""
+"""Unchanged limits: whether the ledger's limits of an account are those of a command."""
 
 from ledger.core.evolve.quota_coverage import unnumbered
 from ledger.core.model.commands import SetLimits

@@ -1,4 +1,4 @@
-"""Accounts of UniverseResourceQuotas: each one with managed keys limits many namespaces.
+"""UniverseResourceQuota accounts: each one with managed keys limits many namespaces.
 
 Only one cluster's UniverseResourceQuotas are the ledger's; settlement of the other clusters leaves
 these accounts alone. Many namespaces share such an account, so a workload counts on it only as far

@@ -1,4 +1,4 @@
-"""The status of UniverseResourceQuotas: limits and usage in total, by cluster and by namespace.
+"""UniverseResourceQuota status: limits and usage in total, by cluster and by namespace.
 
 Only the cluster whose universe quotas are the ledger's writes it, on change and every few seconds
 at most. The status is for people; no decision reads it.

@@ -1,4 +1,4 @@
-"""The usage of universe accounts by namespace.
+"""Usage of universe accounts by namespace.
 
 It is summed up once from all charges, and then kept up to date from the postings of each record,
 because summing up all charges for every change takes too long.

@@ -1,4 +1,4 @@
-"""Ages of open attempts: how long this replica has seen each one, by its monotonic clock.
+"""Attempt ages: how long this replica has seen each open attempt, by its monotonic clock.
 
 Monotonic clocks of two processes are not comparable, so every age starts from zero after a restart
 or a change of the active replica. Raising a hold restarts its age too, because another request may

@@ -1,4 +1,4 @@
-"""Drift: stored objects that the ledger did not expect, counted by cause."""
+"""Drift counter: stored objects that the ledger did not expect, by cause."""
 
 from typing import Final
 

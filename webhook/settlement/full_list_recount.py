@@ -1,4 +1,4 @@
-"""The recount: the ledger compared with a list of all objects of one kind at one version."""
+"""Full list recount: the ledger compared with a list of all objects of one kind at one version."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Existing objects whose request is invalid: they are charged nothing, and logged once."""
+"""Invalid objects: existing ones whose request is invalid are charged nothing, and logged once."""
 
 from typing import Final
 

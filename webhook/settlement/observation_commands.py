@@ -1,4 +1,4 @@
-"""Observations of stored objects, and the commands that follow from them. Pure.
+"""Observation commands: what follows from an observed object, compared with the ledger. Pure.
 
 Time alone never ends an attempt. An attempt ends when its object or a newer version is observed, or
 when a list that began after the bound proves that it was not written.

@@ -1,4 +1,4 @@
-"""Commands that settle an object by the outcome that an operator reports, without its cluster."""
+"""Operator outcomes: commands that settle an object as an operator reports, without its cluster."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""Observations of pods: what a pod counts, until when, and its traits. Pure."""
+"""Pod observation: what a pod counts, until when, and its traits. Pure."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final

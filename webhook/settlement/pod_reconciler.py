@@ -1,4 +1,4 @@
-"""Pods: changes of their watch become commits and releases; each list becomes a recount."""
+"""Pod reconciler: changes of the watch become commits and releases; each list becomes a recount."""
 
 from collections.abc import Collection, Sequence
 from typing import Final, Protocol

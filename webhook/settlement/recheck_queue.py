@@ -1,4 +1,4 @@
-"""Namespaces whose pods are listed again, because their roots may have changed.
+"""Recheck queue: namespaces whose pods are listed again, because their roots may have changed.
 
 A root ends before its pods, a ReplicaSet loses its Deployment, or an owner cannot be read. Then one
 list of the namespace shows from which roots its pods draw now. The list is delayed, because in most

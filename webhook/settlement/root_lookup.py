@@ -1,4 +1,4 @@
-"""The root in whose envelope settlement counts an object.
+"""Root lookup: the root in whose envelope settlement counts an object.
 
 A recorded root stays until the object has no controller, or until another charged object is found
 to be its root. Pods outlive their Deployment, and must not move because a cache has dropped it.

@@ -1,4 +1,4 @@
-"""Resources of an API: the names of a kind in paths, in keys and in manifests."""
+"""API resources: the names of a kind in paths, in keys and in manifests."""
 
 from functools import cached_property
 from typing import Final

@@ -1,4 +1,4 @@
-"""The ports of a cluster: the reads, watches and writes that gpuledger needs of an API server.
+"""Cluster ports: the reads, watches and writes that gpuledger needs of an API server.
 
 `ledger.kube.cluster.kubernetes_cluster` implements all of them; tests and the simulation use
 models of an API server. The ports are small, so that a model implements only what its user calls.

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many pods of a selection may be evicted now.
+"""Disruption budgets: how many pods of a selection may be evicted now.
 
 The API server maintains them. A component that selects victims reads them first, so that it
 selects no pod whose eviction the API server would reject.

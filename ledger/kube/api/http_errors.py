@@ -1,4 +1,4 @@
-"""Maps the API server's answer to a failed request to the error that is raised."""
+"""HTTP errors: the API server's answer to a failed request, mapped to the error that is raised."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The scheduling gate that keeps a pod pending until the ledger has reserved its demand."""
+"""Pod gates: the scheduling gate that keeps a pod pending until its demand is reserved."""
 
 from typing import Final
 

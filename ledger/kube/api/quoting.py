@@ -1,4 +1,4 @@
-"""Values of users as messages quote them."""
+"""Quoting of users' values in messages."""
 
 from typing import Final
 

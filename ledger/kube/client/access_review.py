@@ -1,4 +1,4 @@
-"""Who is behind a token, and what they may: TokenReview and SubjectAccessReview.
+"""Access review: whose token it is, and what the user may do (TokenReview, SubjectAccessReview).
 
 The resources asked about (`usage`, `holders` and so on, group `gpuledger.io`) exist only in roles:
 RBAC does not ask whether a resource is served.

@@ -1,4 +1,4 @@
-"""The client of one API server: bytes in, bytes out, every call with a deadline.
+"""API client: requests to one API server, bytes in, bytes out, every call with a deadline.
 
 kubernetes-asyncio gives configuration and authentication; the requests themselves go through one
 aiohttp session, because its own client would decode every object in full.

@@ -1,4 +1,4 @@
-"""Which user this service is to the API server."""
+"""Own identity: the user that this service is to the API server."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Events on their way to an API server: one at a time, beside what they tell of, up to a bound.
+"""Pod event queue: sends events to an API server one at a time, and holds a bounded number.
 
 What comes while too many wait is dropped, and so is what the API server refuses. Both are counted,
 and logged at most once a minute.

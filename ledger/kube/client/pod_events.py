@@ -1,4 +1,4 @@
-"""Events: what `kubectl describe pod` shows under that word."""
+"""Pod events: what `kubectl describe pod` shows under Events."""
 
 from datetime import UTC, datetime
 from typing import Final

@@ -1,4 +1,4 @@
-"""What this service writes to a cluster besides its own registration: four small requests.
+"""Quota and gate writes: quota status, default quotas, and the removal of scheduling gates.
 
 Each is one write that the API server applies whole or not at all. Those that change what others
 write too say by a precondition what they were decided on; the status of a UniverseResourceQuota is

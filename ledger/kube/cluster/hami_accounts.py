@@ -1,4 +1,4 @@
-"""The accounts by which a HAMi writes, whatever its release and namespace are called.
+"""HAMi accounts: the users as which a HAMi writes, whatever its release and namespace are called.
 
 HAMi's scheduler is a Deployment, and its device plugins are DaemonSets. The chart labels their pods
 with a component, and its images have a name that mirrors keep. Every tenant can write such a label

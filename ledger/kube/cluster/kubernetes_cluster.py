@@ -1,5 +1,4 @@
-"""The real cluster behind all of `ledger.kube.api.cluster_ports`: an API server reached over
-HTTPS."""
+"""Kubernetes cluster: all of `ledger.kube.api.cluster_ports` by an API server over HTTPS."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping

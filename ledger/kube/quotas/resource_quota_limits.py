@@ -1,4 +1,4 @@
-"""ResourceQuotas: which limits a quota object sets, in the units of the ledger.
+"""ResourceQuota limits: the limits that a quota object sets, in the units of the ledger.
 
 Kubernetes accepts `limits.nvidia.com/gpumem` and similar keys, shows them as used 0 and enforces
 nothing; these keys are ours. Whatever is odd about a key becomes a warning that says what to

@@ -1,4 +1,4 @@
-"""UniverseResourceQuotas: limits over many namespaces and clusters, and what they reach.
+"""UniverseResourceQuota limits: for many namespaces and clusters, and what they reach.
 
 All conditions of a quota must hold: an object counts when its cluster, its namespace and the
 object itself are selected. What is left out selects everything.

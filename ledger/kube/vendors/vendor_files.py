@@ -1,4 +1,4 @@
-"""Vendors of one's own: a YAML file with a list of them, in the words of `vendors.Vendor`.
+"""Vendor files: YAML files with a list of further vendors, in the words of `vendors.Vendor`.
 
 ```yaml
 - name: acme

@@ -1,4 +1,4 @@
-"""Resources that are not served: why, and whether that means that none of their objects exist.
+"""Absent definitions: why a resource is not served, and whether no objects of it can exist.
 
 A path that answers 404 proves nothing by itself: the version may have been retired while the
 objects live on under another one. But a CustomResourceDefinition stays until the last of its

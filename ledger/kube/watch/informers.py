@@ -1,4 +1,4 @@
-"""Watches: taken in without end, listed anew from time to time, and what they cannot tell."""
+"""Informers: watches that run without end and list anew from time to time."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable

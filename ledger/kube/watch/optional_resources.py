@@ -1,4 +1,4 @@
-"""Watching a resource that may not be there: defined later, removed, defined again.
+"""Optional resources: watches of a resource that may be defined later, removed, and defined again.
 
 While it is there this is a watch like any other. While it is not, that is told once per reason,
 not at every look, and the looks become rarer up to a bound.

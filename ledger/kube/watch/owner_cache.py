@@ -1,4 +1,4 @@
-"""Parents: what every replica remembers of the objects that own pods.
+"""Owner cache: what every replica remembers of the objects that own pods.
 
 Fed from watches, so it may lag behind the API server but never runs ahead of it: each record tells
 the version it was read at, and whoever needs another one, or an object that is not here, reads it

@@ -1,4 +1,4 @@
-"""Pods: charged when they are created, or when an update asks for more.
+"""Pod admission: pods are charged when they are created, or when an update requests more.
 
 * CREATE reserves for the attempt `(uid, 0)`. The pod draws from its root's envelope if the
   expected controller has made it.

@@ -1,4 +1,4 @@
-"""Checks of definitions of limits: senseless amounts are refused, other mistakes get a warning.
+"""Quota lint: senseless amounts in definitions of limits are refused, other mistakes get a warning.
 
 An amount that the object had before may stay, or no other field of the object could be changed.
 """

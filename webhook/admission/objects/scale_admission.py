@@ -1,4 +1,4 @@
-"""Scales: reviews with a number of replicas and no template.
+"""Scale admission: reviews with a number of replicas and no template, as of `kubectl scale`.
 
 The template is in the parent, at exactly the resourceVersion that the scale builds on. The parent
 is cached or read. If neither succeeds in time the scale is allowed, unchecked and with a warning,

@@ -1,4 +1,4 @@
-"""Workloads: charged at the root for what they may run at once, before they make any pod.
+"""Workload admission: charged at the root for what it may run at once, before it makes any pod.
 
 An object that belongs to another root, such as the ReplicaSet of a Deployment, is charged with
 that root. If another user than the controller makes such an object, it counts by itself, and stays

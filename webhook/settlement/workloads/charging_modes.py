@@ -1,4 +1,4 @@
-"""How the workloads of each namespace are charged, by its policy."""
+"""Charging modes: how the workloads of each namespace are charged, by its policy."""
 
 from webhook.context.namespace_policies import Policies
 from webhook.settlement.workloads.workload_observation import ChargingMode

@@ -1,4 +1,4 @@
-"""Informers of every kind of workload that the cluster serves.
+"""Workload informers: one for every kind of workload that the cluster serves.
 
 Definitions are installed, changed and deleted at any time. A kind that is not served is watched all
 the same while the ledger counts objects of it: only the proof that its definition is deleted

@@ -1,4 +1,4 @@
-"""Observations of workloads: the part of an object that settlement keeps. Pure.
+"""Workload observation: the part of a workload object that settlement keeps. Pure.
 
 Every object is reduced to its observation while a list is read, so that a list of large objects is
 never in memory in full.

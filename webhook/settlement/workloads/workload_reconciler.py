@@ -1,4 +1,4 @@
-"""Workloads: changes of the watch of one kind become commits, releases and recounts.
+"""Workload reconciler: changes of the watch of one kind become commits, releases and recounts.
 
 An object that is part of another root, such as the ReplicaSet of a Deployment, is charged nothing
 itself. When that changes, or a root ends before its pods do, the pods of its namespace are
