@@ -7,13 +7,12 @@ annotations express preferences (a policy, a card) and may be written by any use
 """
 
 import re
-from collections.abc import Collection
 from typing import Final
 
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import ObjectMeta
 from ledger.kube.client.access_review import SERVICE_ACCOUNTS
-from webhook.api.admission_review import AdmissionRequest, optional_metadata, required_metadata
+from webhook.api.admission_review import AdmissionRequest
 
 OURS: Final = "gpuledger.io/"
 
@@ -32,28 +31,6 @@ _REMEDY: Final = (
     "Leave it as it is, or out of a new manifest; the setting trusted_identities names who"
     " allocates"
 )
-
-
-def forbidden_field(request: AdmissionRequest, trusted: Collection[str]) -> str:
-    """Return the reserved field that a request may not write, "" where it may be made.
-
-    Raises BadReview.
-    """
-    if request.user_info.username in trusted or not _can_annotate(request):
-        return ""
-    old = optional_metadata(request, "oldObject")
-    return changed_protected_field(required_metadata(request, "object"), old)
-
-
-def _can_annotate(request: AdmissionRequest) -> bool:
-    """Return whether a request can write the annotations of a pod."""
-    if request.is_pods:
-        if request.sub_resource == "binding":
-            return request.operation == "CREATE"
-        if request.sub_resource == "status":
-            return request.operation == "UPDATE"
-        return request.operation in ("CREATE", "UPDATE")
-    return request.resource.name == "bindings" and request.operation == "CREATE"
 
 
 def resembles_hami(request: AdmissionRequest, field: str) -> bool:

@@ -33,6 +33,8 @@ from webhook.api.admission_review import (
     audit,
     decode,
     denied,
+    optional_metadata,
+    required_metadata,
     required_workload,
     warning,
 )
@@ -88,8 +90,7 @@ class ValidatingWebhook:
 
         Raises BadReview.
         """
-        trusted, own = self._settings.trusted, self.context.identity
-        field = reserved_annotations.forbidden_field(request, (*trusted, own) if own else trusted)
+        field = self._forbidden_field(request)
         if field:
             return Verdict(await self._field_denial(request, field, until))
         kind = None
@@ -111,6 +112,19 @@ class ValidatingWebhook:
         else:
             verdict = await self._decide_workload(request, kind, policy, until)
         return softened(verdict) if policy.mode == "warn" else verdict
+
+    def _forbidden_field(self, request: AdmissionRequest) -> str:
+        """Return the reserved field that a request may not write, "" where it may be made.
+
+        Raises BadReview.
+        """
+        user, own = request.user_info.username, self.context.identity
+        is_trusted = user in self._settings.trusted or (own and user == own)
+        if is_trusted or not request.can_annotate_pod:
+            return ""
+        old = optional_metadata(request, "oldObject")
+        new = required_metadata(request, "object")
+        return reserved_annotations.changed_protected_field(new, old)
 
     async def _field_denial(self, request: AdmissionRequest, field: str, until: float) -> Denial:
         """Return why a reserved field may not be written; note who resembles a HAMi."""

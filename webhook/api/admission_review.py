@@ -89,6 +89,17 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", dict=True):
         """Whether the request is about pods, or about a subresource of pods."""
         return self.resource.resource == "pods" and not self.resource.group
 
+    @property
+    def can_annotate_pod(self) -> bool:
+        """Whether the request can write the annotations of a pod."""
+        if self.is_pods:
+            if self.sub_resource == "binding":
+                return self.operation == "CREATE"
+            if self.sub_resource == "status":
+                return self.operation == "UPDATE"
+            return self.operation in ("CREATE", "UPDATE")
+        return self.resource.name == "bindings" and self.operation == "CREATE"
+
 
 class AdmissionStatusCause(msgspec.Struct, frozen=True):
     """One cause of a denial: our reason, a sentence and the field or quota key."""

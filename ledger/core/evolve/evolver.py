@@ -234,6 +234,8 @@ def _released(state: State, event: events.Released, time: int) -> Postings:
         put(state, state.ended, event.uid, Ended(event.cause, event.version))
     after = entry_of(committed, holds)
     postings = replace(state, space, event.key, entry, after, FALLING)
+    if event.key not in space.placed and not state.claims:
+        return postings
     vacated = placement_events.vacate(state, space, (event.namespace, event.key))
     return quota_coverage.in_order(postings, vacated) if vacated else postings
 

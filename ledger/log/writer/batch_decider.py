@@ -20,7 +20,6 @@ from ledger.core.model.denials import Decision, Denial
 from ledger.core.model.state import State
 from ledger.log import records, system_denials
 from ledger.log.ledger import Accepted
-from ledger.log.writer.fair_queue import FairQueue
 from ledger.log.writer.log_capacity import LogCapacity
 from ledger.log.writer.outage import Outage
 from ledger.log.writer.writer_observer import WriterObserver
@@ -39,6 +38,48 @@ class Ticket(msgspec.Struct, eq=False):
     dry_run: bool
     answer: "asyncio.Future[Accepted | Denial]"
     deadline: float
+
+
+class FairQueue:
+    """Waiting tickets: first in, first out within a namespace; round robin between namespaces.
+
+    The commands of a busy namespace wait behind each other, and not in front of other namespaces.
+    The queue is bounded; `size` counts the tickets.
+    """
+
+    def __init__(self, *, total_max: int, namespace_max: int) -> None:
+        self._waiting: dict[str, deque[Ticket]] = {}
+        self._turns: deque[str] = deque()
+        self._total_max = total_max
+        self._namespace_max = namespace_max
+        self.size = 0
+
+    def put(self, namespace: str, ticket: Ticket) -> bool:
+        """Queue a ticket; False when the queue or the namespace's part of it is full."""
+        if self.size >= self._total_max:
+            return False
+        waiting = self._waiting.get(namespace)
+        if waiting is None:
+            self._waiting[namespace] = deque((ticket,))
+            self._turns.append(namespace)
+        elif len(waiting) < self._namespace_max:
+            waiting.append(ticket)
+        else:
+            return False
+        self.size += 1
+        return True
+
+    def take(self) -> Ticket:
+        """Take a ticket of the next namespace. Raises IndexError when empty."""
+        namespace = self._turns.popleft()
+        waiting = self._waiting[namespace]
+        ticket = waiting.popleft()
+        if waiting:
+            self._turns.append(namespace)
+        else:
+            del self._waiting[namespace]
+        self.size -= 1
+        return ticket
 
 
 class Batch:
@@ -102,7 +143,7 @@ class BatchDecider:
 
     def __init__(
         self,
-        queue: FairQueue[Ticket],
+        queue: FairQueue,
         capacity: LogCapacity,
         *,
         settings: WriterSettings,

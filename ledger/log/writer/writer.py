@@ -23,10 +23,9 @@ from ledger.log.ledger import Accepted
 from ledger.log.log_port import Ambiguous, Full, Log, LogError, Lost, RecordTooLarge, Unwritable
 from ledger.log.recovery import replay
 from ledger.log.recovery.head_witness import LogHead
-from ledger.log.writer.batch_decider import Batch, BatchDecider, Ticket
+from ledger.log.writer.batch_decider import Batch, BatchDecider, FairQueue, Ticket
 from ledger.log.writer.denial_log import DenialLog
 from ledger.log.writer.exactly_once import ExactlyOnceAppender
-from ledger.log.writer.fair_queue import FairQueue
 from ledger.log.writer.log_capacity import LogCapacity
 from ledger.log.writer.log_identity import LogIdentity
 from ledger.log.writer.outage import Outage
@@ -58,7 +57,7 @@ class Writer:
         self._observer = observer = observer or WriterObserver()
         probing = Backoff(given.probe_seconds, given.probe_seconds_max)
         self._outage = Outage("the log has not been opened yet", probing)
-        self._queue: FairQueue[Ticket] = FairQueue(
+        self._queue = FairQueue(
             total_max=given.queue_commands_max, namespace_max=given.queue_namespace_max
         )
         self._queued = asyncio.Event()
