@@ -19,7 +19,7 @@ from ledger.core.model.denials import Denial
 from ledger.kube.api.quoting import shown
 from ledger.log.ledger import Ledger
 from webhook.admission import reserved_annotations
-from webhook.admission.attempt_identity import Attempts
+from webhook.admission.attempts_and_owners import Attempts
 from webhook.admission.objects import quota_lint
 from webhook.admission.objects.pod_admission import WRITES, PodAdmission
 from webhook.admission.objects.scale_admission import ScaleAdmission

@@ -95,7 +95,8 @@ class GateOpener:
 
     def follow(self, record: Record) -> None:
         """Wake the namespaces that wait for accounts that a record changes."""
-        self._queues.wake(record, self._session.view.state)
+        if self._queues.by_namespace:
+            self._queues.wake(record, self._session.view.state)
 
     async def write_events(self) -> None:
         """Queue the events that are due."""
@@ -176,11 +177,12 @@ class GateOpener:
 
     def _forget(self, namespace: str, uid: str) -> None:
         self._events.forget((namespace, uid))
-        self._queues.forget(namespace, uid)
+        if namespace in self._queues.by_namespace:
+            self._queues.forget(namespace, uid)
 
     def _waits(self, namespace: str, uid: str) -> PodWait | None:
         """Return the wait of a pod for its event, None if it no longer waits."""
-        queue = self._queues.of(namespace)
+        queue = self._queues.by_namespace.get(namespace)
         one = queue.pods.get(uid) if queue is not None else None
         if queue is None or one is None:
             return None

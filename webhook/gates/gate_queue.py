@@ -102,37 +102,33 @@ class GateQueues:
     """The queues of all namespaces, by qualified namespace, in the order of their turns."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, GateQueue] = {}
+        self.by_namespace: dict[str, GateQueue] = {}
 
     def __len__(self) -> int:
         """Return the number of waiting pods."""
-        return sum(len(queue.pods) for queue in self._queues.values())
-
-    def of(self, namespace: str) -> GateQueue | None:
-        """Return the queue of a namespace, None if no pod of it waits."""
-        return self._queues.get(namespace)
+        return sum(len(queue.pods) for queue in self.by_namespace.values())
 
     def oldest(self) -> datetime | None:
         """Return when the oldest waiting pod was created, None if none waits."""
-        pods = (one for queue in self._queues.values() for one in queue.pods.values())
+        pods = (one for queue in self.by_namespace.values() for one in queue.pods.values())
         return min((one.created for one in pods), default=None)
 
     def add(self, one: WaitingPod) -> None:
         """Add a waiting pod, or replace what was known of it."""
-        queue = self._queues.setdefault(one.seen.namespace, GateQueue())
+        queue = self.by_namespace.setdefault(one.seen.namespace, GateQueue())
         queue.pods[one.seen.uid] = one
 
     def forget(self, namespace: str, uid: str) -> None:
         """Forget a pod that no longer waits."""
-        queue = self._queues.get(namespace)
+        queue = self.by_namespace.get(namespace)
         if queue is not None:
             queue.forget(uid)
             if not queue.pods:
-                del self._queues[namespace]
+                del self.by_namespace[namespace]
 
     def clear(self) -> None:
         """Forget all pods."""
-        self._queues.clear()
+        self.by_namespace.clear()
 
     def turns(self, clock: Callable[[], float]) -> Iterator[tuple[GateQueue, WaitingPod]]:
         """Yield the next pod of one namespace after the other, while any has one.
@@ -143,11 +139,11 @@ class GateQueues:
         has_more = True
         while has_more:
             has_more = False
-            for namespace in list(self._queues):
-                queue = self._queues.pop(namespace, None)
+            for namespace in list(self.by_namespace):
+                queue = self.by_namespace.pop(namespace, None)
                 if queue is None:
                     continue  # forgotten since this turn began
-                self._queues[namespace] = queue
+                self.by_namespace[namespace] = queue
                 one = queue.first(clock())
                 if one is not None:
                     has_more = True
@@ -155,7 +151,7 @@ class GateQueues:
 
     def wake(self, record: Record, state: State) -> None:
         """Wake the namespaces that wait for accounts that a record changes."""
-        asleep = [queue for queue in self._queues.values() if queue.accounts]
+        asleep = [queue for queue in self.by_namespace.values() if queue.accounts]
         if not asleep:
             return
         changed = _changed_accounts(record, state)

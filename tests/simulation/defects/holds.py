@@ -11,8 +11,7 @@ from ledger.core.model.denials import Decision, Denial
 from ledger.core.model.state import Namespace, State
 from ledger.kube.api.objects import ObjectMeta
 from simulation.defects.planting import Defect, Put
-from webhook.admission.attempt_identity import Attempts
-from webhook.admission.owner_verification import with_controller_as_owner
+from webhook.admission.attempts_and_owners import Attempts, with_controller_as_owner
 from webhook.admission.reserved_annotations import STAMP
 
 _COPY: Final = "copy:"

@@ -12,7 +12,7 @@ from ledger.core.model.amounts import plus
 from ledger.core.model.state import Entry, Namespace, State
 from ledger.kube.api.objects import Workload
 from simulation.defects.planting import Defect, Put
-from webhook.admission import owner_verification
+from webhook.admission import attempts_and_owners
 from webhook.admission.objects import scale_admission
 from webhook.admission.objects.scale_admission import ScaleAdmission
 from webhook.context.owner_digest import cached_workload
@@ -44,7 +44,7 @@ def _envelope_stays(put: Put) -> None:
 
 
 def _anybody_draws(put: Put) -> None:
-    put(owner_verification, "is_controller", lambda *_: True)
+    put(attempts_and_owners, "is_controller", lambda *_: True)
 
 
 def _barred_until_seen(put: Put) -> None:

@@ -31,9 +31,10 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.pod_traits import recorded_traits
 from webhook.admission import pod_checks
-from webhook.admission.attempt_identity import Attempts, base_observation
-from webhook.admission.owner_verification import (
+from webhook.admission.attempts_and_owners import (
+    Attempts,
     Ownership,
+    base_observation,
     forged_owner_denial,
     ownership_of,
     with_controller_as_owner,

@@ -13,15 +13,16 @@ from ledger.core.model import amounts
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
 from ledger.kube.api.objects import Workload
-from webhook.admission.attempt_identity import Attempts, base_observation
-from webhook.admission.objects import template_checks
-from webhook.admission.objects.rollouts import Rollout, Rollouts
-from webhook.admission.owner_verification import (
+from webhook.admission.attempts_and_owners import (
+    Attempts,
+    base_observation,
     forged_owner_denial,
     ownership_of,
     with_controller_as_owner,
     wrong_creator_denial,
 )
+from webhook.admission.objects import template_checks
+from webhook.admission.objects.rollouts import Rollout, Rollouts
 from webhook.admission.quota_selection import QuotaSelection, TraitsChange
 from webhook.admission.reservation_client import ReservationClient, ReservationRequest
 from webhook.admission.verdict import UNTOUCHED, Verdict
