@@ -60,7 +60,7 @@ class ServiceMetrics:
         telemetry.read("pods_waiting", lambda: settlement.waiting)
         telemetry.read("pods_waiting_seconds_max", lambda: settlement.waiting_seconds_max)
         telemetry.read("owners_known", lambda: len(parents))
-        parents.when_turned_away = lambda: telemetry.count("owners_turned_away_total")
+        parents.on_rejected = lambda: telemetry.count("owners_turned_away_total")
         cards = cluster_side.cards
         telemetry.read("nodes_not_understood", lambda: cards.nodes.not_understood)
         telemetry.read("pods_astray", lambda: cards.unaccounted)

@@ -118,7 +118,7 @@ class Workloads(Protocol):
 class FilteredWatches(Protocol):
     """Watches that keep only a part of each object."""
 
-    def watch_kept(
+    def watch_filtered(
         self, resource: Resource, keep: Callable[[Workload], K]
     ) -> AsyncGenerator[Change[K], None]:
         """Yield like `Workloads.watch_objects`, with the result of `keep` for each object.
@@ -183,7 +183,7 @@ class StatusWrites(Protocol):
         ...
 
     async def create_event(self, event: PodEvent) -> None:
-        """Tell something of a pod."""
+        """Write an event about a pod."""
         ...
 
 
@@ -251,7 +251,7 @@ class BindingApi(Protocol):
         ...
 
     async def create_event(self, event: PodEvent) -> None:
-        """Tell something of a pod."""
+        """Write an event about a pod."""
         ...
 
 

@@ -119,9 +119,9 @@ class KubernetesCluster:
 
     def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
         """Tell all objects of a resource and their changes, without end."""
-        return self.watch_kept(resource, whole)
+        return self.watch_filtered(resource, whole)
 
-    def watch_kept(
+    def watch_filtered(
         self, resource: Resource, keep: Callable[[Workload], K]
     ) -> AsyncGenerator[Change[K], None]:
         """Tell what is kept of all objects of a resource, and of their changes, without end."""

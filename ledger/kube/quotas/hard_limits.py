@@ -1,13 +1,13 @@
 """Hard limits: the keys and quantities of a quota, as amounts of the ledger.
 
-A key is `limits.` or `requests.` and a managed resource, `limits.nvidia.com/gpumem`. With a type
-of card before it, `limits.v100.nvidia.com/gpumem`, it limits what only cards of that type are
-asked for. Quantities are whole numbers in the unit that pods use, so a vendor's memory factor
-applies to them as well.
+A key is `limits.` or `requests.` and a managed resource, for example `limits.nvidia.com/gpumem`.
+With a card type before the resource, `limits.v100.nvidia.com/gpumem`, the key limits only requests
+for cards of that type. Quantities are whole numbers in the unit that pods use, so a vendor's
+memory factor applies to them as well.
 
-A binary suffix counts bytes. The API server keeps it as it was written, and no plain number ever
-arrives with one: 16384 stays `16384`, and 16000 becomes `16k`. So `16Gi` is always a mistake, while
-`16k` or `16G` may be what the API server made of a plain number.
+A binary suffix counts bytes. The API server keeps such a suffix, and never adds one to a plain
+number: 16384 stays `16384`, and 16000 becomes `16k`. So `16Gi` is always a mistake, while `16k` or
+`16G` may be the API server's form of a plain number.
 """
 
 from collections.abc import Iterator
@@ -34,13 +34,13 @@ PREFIXES: Final = ("limits.", "requests.")
 _MILLI: Final = 1_000
 _VAST: Final = ("G", "T", "P")
 _RULES_MAX: Final = 8
-"""A process has one set of rules; tests have some."""
+"""Entries of the cache; a process has one set of rules, tests have several."""
 
 
 def read(
     hard: Quantities, rules: DemandRules, warn: Warn, *, zero_is_unlimited: bool
 ) -> dict[str, int]:
-    """Return the limits that can be enforced, by quota key; `warn` hears of the others."""
+    """Return the enforceable limits, by quota key; call `warn` for each of the others."""
     managed = _keys(rules)
     limits: dict[str, int] = {}
     for key in sorted(hard):
@@ -65,7 +65,7 @@ def read(
 
 
 class InvalidQuantity(NamedTuple):
-    """A quantity that nobody can have meant: the key, the value, why, and what to write instead."""
+    """A quantity that is certainly a mistake: its key, value, cause and remedy."""
 
     key: str
     value: str
@@ -76,10 +76,11 @@ class InvalidQuantity(NamedTuple):
 def invalid_quantities(
     hard: Quantities, before: Quantities, rules: DemandRules
 ) -> Iterator[InvalidQuantity]:
-    """Yield the quantities of managed keys that make no sense and are not as they were `before`.
+    """Yield the invalid quantities of managed keys that differ from `before`.
 
-    Those are quantities with a binary suffix, negative ones and texts that are none. The API server
-    refuses some of them in a ResourceQuota, and none in an object of ours.
+    Invalid are quantities with a binary suffix, negative quantities, and texts that are not
+    quantities. The API server refuses some of them in a ResourceQuota, and none in a
+    UniverseResourceQuota.
     """
     managed = _keys(rules)
     for key in sorted(hard):
@@ -96,11 +97,11 @@ def invalid_quantities(
             remedy = f"{resource} counts {_unit(managed[key])}: write a whole number without a sign"
             yield InvalidQuantity(key, shown(hard[key]), str(error), remedy)
         except QuantityError:
-            continue  # too large to be counted: it limits nothing, as was probably meant
+            continue  # too large to be counted: it limits nothing, as its author probably meant
 
 
 def corrected(hard: Quantities, rules: DemandRules) -> Quantities:
-    """Return limits with plain numbers in the place of quantities with a binary suffix."""
+    """Return limits with plain numbers instead of quantities with a binary suffix."""
     managed = _keys(rules)
     return {
         key: _plain(value, managed[key]) if key in managed else value for key, value in hard.items()
@@ -108,14 +109,14 @@ def corrected(hard: Quantities, rules: DemandRules) -> Quantities:
 
 
 def is_managed(key: str, rules: DemandRules) -> bool:
-    """Return whether a quota key limits something that is charged."""
+    """Return whether a quota key limits a charged resource."""
     return key in _keys(rules)
 
 
 def quantity(key: str, amount: int, rules: DemandRules) -> str:
-    """Return an amount of the ledger as the quota key counts it, rounded up to a whole unit.
+    """Return an amount of the ledger in the unit of the quota key, rounded up to a whole unit.
 
-    A key that limits nothing any more counts in the ledger's own unit.
+    A key that is no longer managed has the ledger's own unit.
     """
     resource, unit = _keys(rules).get(key, ("", 0))
     if resource == "cpu" and amount % _MILLI:
@@ -124,7 +125,7 @@ def quantity(key: str, amount: int, rules: DemandRules) -> str:
 
 
 def hints(hard: Quantities, rules: DemandRules) -> Iterator[str]:
-    """Yield what is enforced as written, and may still surprise."""
+    """Yield hints about limits that are enforced as written but may surprise the author."""
     for resource, unit in _units(rules).items():
         both = [prefix + resource for prefix in PREFIXES if prefix + resource in hard]
         if len(both) > 1 and "/" in resource:
@@ -142,7 +143,7 @@ def hints(hard: Quantities, rules: DemandRules) -> Iterator[str]:
 
 
 def _units(rules: DemandRules) -> dict[str, int]:
-    """Return the factor of every managed resource: 0 for what is no memory of cards."""
+    """Return the memory factor of every managed resource; 0 for resources other than memory."""
     units: dict[str, int] = {}
     for vendor in rules.vendors:
         for resource in vendor.charged():
@@ -154,19 +155,19 @@ def _units(rules: DemandRules) -> dict[str, int]:
 
 @lru_cache(maxsize=_RULES_MAX)
 def _keys(rules: DemandRules) -> dict[str, tuple[str, int]]:
-    """Return the resource behind every quota key that is managed, and its factor."""
+    """Return the resource and its memory factor for every managed quota key."""
     keys: dict[str, tuple[str, int]] = {}
     for resource, unit in _units(rules).items():
         keys.update({prefix + resource: (resource, unit) for prefix in PREFIXES})
         if "/" not in resource:
-            keys[resource] = (resource, unit)  # a native one's bare name means its requests
+            keys[resource] = (resource, unit)  # the bare name of a native resource: its requests
     return keys
 
 
 def _limit(value: str | int, managed: tuple[str, int], *, strict: bool = False) -> tuple[int, str]:
-    """Return a limit in the ledger's unit and what is odd about it.
+    """Return a limit in the ledger's unit and a warning about it, "" without one.
 
-    Raises QuantityError; BinarySuffix only if it is `strict`.
+    Raises QuantityError; BinarySuffix only if `strict` is set.
     """
     resource, unit = managed
     if resource == "cpu":
@@ -191,16 +192,16 @@ def _limit(value: str | int, managed: tuple[str, int], *, strict: bool = False) 
 
 
 def _meant(value: str | int, unit: int) -> int:
-    """Return what a quantity with a binary suffix means, in the unit in which pods ask.
+    """Return the value of a quantity with a binary suffix, in the unit that pods use.
 
-    Memory of cards is counted in `unit` MiB and rounded up; of anything else, where `unit` is 0, it
-    is the number that Kubernetes reads. Raises QuantityError.
+    Memory of cards is counted in `unit` MiB and rounded up. For other resources `unit` is 0, and
+    the value is the number that Kubernetes reads. Raises QuantityError.
     """
     return quantities.parse_units(value, unit * quantities.MEBIBYTE if unit else 1)
 
 
 def _instead(value: str | int, managed: tuple[str, int]) -> str:
-    """Return how to write what was meant by a quantity with a binary suffix."""
+    """Return the remedy for a quantity with a binary suffix: the plain number to write."""
     resource, unit = managed
     try:
         plain = _meant(value, unit)
@@ -210,7 +211,7 @@ def _instead(value: str | int, managed: tuple[str, int]) -> str:
 
 
 def _plain(value: str | int, managed: tuple[str, int]) -> str | int:
-    """Return a quantity as a plain number if it has a binary suffix that counts no bytes."""
+    """Return a quantity as a plain number if it has a binary suffix but does not count bytes."""
     try:
         _limit(value, managed, strict=True)
     except BinarySuffix:
@@ -222,7 +223,7 @@ def _plain(value: str | int, managed: tuple[str, int]) -> str | int:
 
 
 def _unit(managed: tuple[str, int]) -> str:
-    """Return what a key counts, for people."""
+    """Return the unit of a key, as text for messages."""
     unit = managed[1]
     if not unit:
         return "whole units"
@@ -230,9 +231,9 @@ def _unit(managed: tuple[str, int]) -> str:
 
 
 def _vast(value: str | int, managed: tuple[str, int]) -> str:
-    """Return what to say of memory that no cluster has, written with a decimal suffix.
+    """Return a hint about memory with a decimal suffix that no cluster has; "" without one.
 
-    The API server writes 16000000000 as `16G`, so it may be meant as a number and holds as one.
+    The API server writes 16000000000 as `16G`, so the author may mean a number, which is enforced.
     """
     unit = managed[1]
     if not unit or not isinstance(value, str) or not value.endswith(_VAST):
@@ -240,7 +241,7 @@ def _vast(value: str | int, managed: tuple[str, int]) -> str:
     try:
         number = quantities.parse_integer(value)
     except QuantityError:
-        return ""  # told otherwise
+        return ""  # another warning covers it
     return (
         f"{shown(value)} is {number}, and {_unit(managed)} are counted; for {shown(value)} of"
         f" bytes, write {quantities.parse_units(value, unit * quantities.MEBIBYTE)}"
@@ -248,7 +249,7 @@ def _vast(value: str | int, managed: tuple[str, int]) -> str:
 
 
 def _lint(key: str, managed: dict[str, tuple[str, int]], rules: DemandRules) -> str:
-    """Return what to tell somebody who expects something of a key that nobody enforces."""
+    """Return the warning about a key that is not enforced, "" if it needs none."""
     prefix = next((one for one in PREFIXES if key.startswith(one)), "")
     resource = key[len(prefix) :]
     for vendor in rules.vendors:

@@ -1,8 +1,8 @@
-"""ResourceQuota limits: the limits that a quota object sets, in the units of the ledger.
+"""ResourceQuotas: the limits that a quota object sets, in the units of the ledger.
 
-Kubernetes accepts `limits.nvidia.com/gpumem` and similar keys, shows them as used 0 and enforces
-nothing; these keys are ours. Whatever is odd about a key becomes a warning that says what to
-write instead, and never keeps the other keys from holding.
+Kubernetes accepts `limits.nvidia.com/gpumem` and similar keys, shows them as used 0 and does not
+enforce them; gpuledger enforces them. An invalid key causes a warning with a remedy, and the other
+keys are enforced in any case.
 """
 
 import msgspec
@@ -15,9 +15,9 @@ from ledger.kube.requests.demand_rules import DemandRules
 
 
 class QuotaLimits(msgspec.Struct, frozen=True):
-    """What a quota limits, by quota key, of the objects that `selects` selects.
+    """The limits of a quota, by quota key, for the objects that `selects` selects.
 
-    `warnings` are sentences for whoever wrote it.
+    `warnings` are sentences for the author of the quota.
     """
 
     limits: dict[str, int]
@@ -28,9 +28,10 @@ class QuotaLimits(msgspec.Struct, frozen=True):
 def limits_of(
     quota: ResourceQuota, rules: DemandRules, *, zero_is_unlimited: bool = False
 ) -> QuotaLimits:
-    """Return the limits of the managed resources that a quota sets, and what its scopes select.
+    """Return the limits of the managed resources that a quota sets, and its selection by scopes.
 
-    An explicit 0 is a limit of nothing, unless `zero_is_unlimited` asks for HAMi's older reading.
+    An explicit 0 allows nothing. With `zero_is_unlimited` it sets no limit, as in older HAMi
+    releases.
     """
     spec, warnings = quota.spec, list[str]()
     limits = hard_limits.read(
@@ -45,8 +46,8 @@ def limits_of(
 
 
 def lint(quota: ResourceQuota, rules: DemandRules) -> tuple[str, ...]:
-    """Return what to tell somebody who creates or changes a quota: sentences, each with a remedy.
+    """Return the messages for a user who creates or changes a quota: sentences with remedies.
 
-    They are the warnings of `limits_of`, and hints at what holds but may not be what was meant.
+    They are the warnings of `limits_of`, and hints about limits that may surprise the user.
     """
     return (*limits_of(quota, rules).warnings, *hard_limits.hints(quota.spec.hard or {}, rules))

@@ -1,7 +1,7 @@
-"""UniverseResourceQuota limits: for many namespaces and clusters, and what they reach.
+"""UniverseResourceQuotas: limits over several namespaces and clusters, and their reach.
 
-All conditions of a quota must hold: an object counts when its cluster, its namespace and the
-object itself are selected. What is left out selects everything.
+All conditions of a quota must hold: an object counts if its cluster, its namespace and the object
+itself are selected. An omitted condition selects everything.
 """
 
 from typing import Any, Final
@@ -21,7 +21,7 @@ _SHOWN_MAX: Final = 200
 
 
 class UniverseSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Limits by quota key, where they hold and for which objects. Clusters go by their names."""
+    """Limits by quota key, with the selected clusters (by name), namespaces and objects."""
 
     hard: Quantities | None = None
     regions: list[str] | None = None
@@ -35,9 +35,9 @@ class UniverseSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class UniverseLimits(msgspec.Struct, frozen=True):
-    """What a universe quota limits, by quota key, where, and of which objects.
+    """The limits of a universe quota, by quota key, with its reach and its selected objects.
 
-    `warnings` are sentences for whoever wrote it.
+    `warnings` are sentences for the author of the quota.
     """
 
     limits: dict[str, int]
@@ -47,7 +47,7 @@ class UniverseLimits(msgspec.Struct, frozen=True):
 
 
 def spec_of(spec: dict[str, Any] | None) -> UniverseSpec:
-    """Return the spec of an object as it was decoded. Raises ValueError naming the field."""
+    """Return the spec of a decoded object. Raises ValueError, which names the field."""
     try:
         return msgspec.convert(spec or {}, UniverseSpec)
     except msgspec.ValidationError as error:
@@ -60,7 +60,7 @@ def spec_of(spec: dict[str, Any] | None) -> UniverseSpec:
 def limits_of_universe(
     spec: UniverseSpec, rules: DemandRules, *, zero_is_unlimited: bool = False
 ) -> UniverseLimits:
-    """Return the limits that a universe quota sets, what it reaches and what it selects."""
+    """Return the limits of a universe quota, its reach and its selection."""
     warnings: list[str] = []
     warn = warnings.append
     limits = hard_limits.read(spec.hard or {}, rules, warn, zero_is_unlimited=zero_is_unlimited)
@@ -76,7 +76,7 @@ def limits_of_universe(
 
 
 def lint_universe(spec: UniverseSpec, rules: DemandRules) -> tuple[str, ...]:
-    """Return what to tell somebody who creates or changes a universe quota."""
+    """Return the messages for a user who creates or changes a universe quota."""
     own = limits_of_universe(spec, rules).warnings
     unlimited = [
         f"{key}: a universe quota limits nothing by this key; write limits. and one of"

@@ -1,1 +1,1 @@
-"""The resource names of GPU vendors, and which of them a scheduler leaves to the extender."""
+"""The resource names of GPU vendors, built in or from a file."""

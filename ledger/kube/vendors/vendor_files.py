@@ -1,4 +1,4 @@
-"""Vendor files: YAML files with a list of further vendors, in the words of `vendors.Vendor`.
+"""Vendor files: YAML files with a list of further vendors, in the fields of `vendors.Vendor`.
 
 ```yaml
 - name: acme
@@ -20,7 +20,7 @@ FILE_BYTES_MAX: Final = 262_144
 
 
 class BadVendors(ValueError):
-    """A file of vendors cannot be used; the text names the file, the field and the remedy."""
+    """A file of vendors is invalid; the text names the file, the field and the remedy."""
 
 
 def load(path: Path) -> tuple[Vendor, ...]:
@@ -48,7 +48,7 @@ def load(path: Path) -> tuple[Vendor, ...]:
 
 
 def _problem(vendor: Vendor) -> str:
-    """Return what is wrong with a vendor whose fields are right one by one, or nothing."""
+    """Return the problem of a vendor whose single fields are valid, "" if there is none."""
     names, steps = vendor.names(), list(vendor.memory_steps)
     every = (*names, vendor.priority) if vendor.priority else names
     problems = {

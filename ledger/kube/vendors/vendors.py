@@ -1,8 +1,8 @@
-"""Vendors: under which resource names each maker's cards are asked for, and in which units.
+"""Vendors: the resource names by which pods request each vendor's cards, and their units.
 
-The table holds what HAMi knows, as of its release 2.10. A product that is asked for under names of
-its own is an entry of its own. Only nvidia is on by default: the setting `vendors` switches others
-on, `vendors_file` adds what is not here.
+The table holds the vendors of HAMi 2.10. A product with its own resource names has its own entry.
+Only nvidia is enabled by default: the setting `vendors` enables others, and `vendors_file` adds
+further vendors.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ WHOLE: Final = 100
 """All of a card, in percent of its memory or of its cores."""
 
 ResourceName = Annotated[str, Meta(max_length=317, pattern=r"^([-.a-z0-9]+/[-._A-Za-z0-9]+)?$")]
-"""An extended resource, `domain/name`, or nothing."""
+"""An extended resource, `domain/name`, or an empty text."""
 
 MiB = Annotated[int, Meta(ge=0, le=2**24)]
 Units = Annotated[int, Meta(ge=0, le=AMOUNT_MAX)]
@@ -26,20 +26,20 @@ Units = Annotated[int, Meta(ge=0, le=AMOUNT_MAX)]
 class Vendor(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel", gc=False
 ):
-    """How one maker's cards are asked for. A resource name that is empty does not exist.
+    """The resources that request one vendor's cards. An empty resource name does not exist.
 
-    `count` counts cards; without it a container asks for a share of one card. `memory` is per card,
-    `memory_factor` MiB a unit, and rounded up to one of `memory_steps` (MiB, ascending) where cards
-    are cut in fixed sizes. `cores` is per card, in units of which a whole card has `whole_cores`,
-    0 when that differs between cards. `card_memory` is the MiB of the largest card, 0 when it is
-    not known. The defaults apply per card to what a container leaves out: `default_memory` in MiB,
-    0 for the whole card; `default_count` 0 refuses who names memory or cores alone.
+    `count` counts cards; without it a container requests a share of one card. `memory` is per card,
+    in units of `memory_factor` MiB, and rounded up to one of `memory_steps` (MiB, ascending) for
+    cards with fixed partitions. `cores` is per card, and a whole card has `whole_cores` units, 0 if
+    the number differs between cards. `card_memory` is the MiB of the largest card, 0 if unknown.
+    The defaults apply per card to omitted values: `default_memory` in MiB, 0 for the whole card.
+    With `default_count` 0, a request for memory or cores without a count is refused.
 
-    `priority` ranks a container's tasks on its card. It is charged nowhere, and no node offers it.
+    `priority` ranks a container's tasks on its card. It is not charged, and no node offers it.
 
-    `several_whole` says that only a single card can be shared. `completed` says that the mutating
-    webhook writes count and cores that are left out into the pod, as HAMi does for nvidia; for
-    others that could ask for a resource that no node has.
+    If `several_whole` is set, only a single card can be shared. If `completed` is set, the mutating
+    webhook writes omitted counts and cores into the pod, as HAMi does for nvidia. For other vendors
+    that could request a resource that no node has.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
@@ -59,11 +59,11 @@ class Vendor(
     completed: bool = False
 
     def charged(self) -> tuple[str, ...]:
-        """Return the resources that are charged: cards, memory and cores."""
+        """Return the charged resources: cards, memory and cores."""
         return tuple(name for name in (self.count, self.memory, self.cores) if name)
 
     def names(self) -> tuple[str, ...]:
-        """Return all resources that ask for this maker's cards or for shares of them."""
+        """Return all resources that request this vendor's cards or shares of them."""
         return (*self.charged(), self.percentage) if self.percentage else self.charged()
 
 
@@ -180,10 +180,10 @@ BUILT_IN: Final = (
 
 
 def select_vendors(names: Sequence[str], own: Sequence[Vendor] = ()) -> tuple[Vendor, ...]:
-    """Return the named vendors and all of one's `own`, which replace others of their name.
+    """Return the named built-in vendors and all of `own`, which replace vendors of the same name.
 
-    A maker's name stands for all its products: `ascend` for every `ascend-…`. Raises ValueError
-    when a name is not known, or when two vendors claim one resource.
+    A name selects all products with that prefix: `ascend` selects every `ascend-…`. Raises
+    ValueError if a name is unknown, or if two vendors use the same resource.
     """
     found = {one.name: one for name in names for one in _named(name)}
     found |= {one.name: one for one in own}

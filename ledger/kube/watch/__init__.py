@@ -1,1 +1,1 @@
-"""Lists and watches of an API server: informers, discovery and the cache of owners."""
+"""Lists and watches of an API server: informers, discovery and the owner cache."""

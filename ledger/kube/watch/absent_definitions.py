@@ -1,9 +1,9 @@
-"""Absent definitions: why a resource is not served, and whether no objects of it can exist.
+"""Absent definitions: why a resource is not served, and the proof that it has no objects.
 
-A path that answers 404 proves nothing by itself: the version may have been retired while the
-objects live on under another one. But a CustomResourceDefinition stays until the last of its
-objects is gone. So a linearizable list of definitions without this one says that at the version
-of that list there were no such objects.
+A 404 alone proves nothing: the version may be retired while the objects exist under another
+version. But a CustomResourceDefinition exists until the last of its objects is gone. So a
+linearizable list of definitions without this definition proves that no such objects existed at the
+version of the list.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ from ledger.kube.watch import discovery
 
 
 class Absence(msgspec.Struct, frozen=True):
-    """Why a resource is not served; `version` is one at which no object of it existed, or None."""
+    """The reason why a resource is not served; at `version`, if not None, it had no objects."""
 
     reason: str
     version: int | None = None
@@ -33,7 +33,7 @@ _lists: Final = msgspec.json.Decoder(_Definitions)
 
 
 async def is_served(client: ApiClient, resource: Resource) -> bool:
-    """Return whether the resource's path is known. Raises ClusterError for other failures."""
+    """Return whether the resource's path is served. Raises ClusterError for other failures."""
     try:
         await client.get(resource.collection(), {"limit": "1"})
     except NotServed:
@@ -42,10 +42,10 @@ async def is_served(client: ApiClient, resource: Resource) -> bool:
 
 
 async def explain(client: ApiClient, resource: Resource, before: Absence) -> Absence:
-    """Find out what it means that the resource is not served. Never raises ClusterError.
+    """Return the cause of a resource's absence. Never raises ClusterError.
 
-    `before` is what was found last. If it was a proof, it holds for as long as nobody defines the
-    resource, and is returned as it is.
+    `before` is the previous result. If it was a proof, it holds until the resource is defined, and
+    is returned unchanged.
     """
     what = f"{resource.name} {resource.version} is not served by {client.address}"
     try:
@@ -65,7 +65,7 @@ async def explain(client: ApiClient, resource: Resource, before: Absence) -> Abs
 
 
 async def _defined(client: ApiClient, resource: Resource) -> tuple[bool, int]:
-    """Return whether the resource has a definition, and the version at which that was true."""
+    """Return whether the resource has a definition, and the version of that answer."""
     selector = {"fieldSelector": f"metadata.name={resource.name}"}
     body = await client.get(DEFINITIONS.collection(), selector)
     try:

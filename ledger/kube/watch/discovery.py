@@ -1,8 +1,8 @@
-"""Discovery: which resources an API server serves.
+"""Discovery: the resources that an API server serves.
 
-One request for everything where the server has aggregated discovery (Kubernetes 1.30 and newer),
-otherwise one per group and version, as clients of older servers do it. A group whose own server is
-down hides nothing of the others; it is named as unclear.
+One request is enough if the server has aggregated discovery (Kubernetes 1.30 and newer). Otherwise
+there is one request per group and version. A group whose own server is down does not hide the
+other groups; it is listed as unclear.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Malformed
 from ledger.kube.client.api_client import JSON, ApiClient
 
 DISCOVERY_SECONDS: Final = 30.0
-"""Deadline of one discovery, however many requests it takes."""
+"""Deadline of one discovery, for all its requests together."""
 
 GROUP_VERSIONS_MAX: Final = 512
-"""Groups and versions that are asked one by one; a large cluster has about 150."""
+"""Maximum number of groups and versions that are requested one by one; a large cluster has 150."""
 
 REQUESTS_MAX: Final = 8
-"""Of these, requests at the same time."""
+"""Maximum number of simultaneous requests for groups and versions."""
 
 _AGGREGATED: Final = "APIGroupDiscoveryList"
 _ACCEPT: Final = f"{JSON};g=apidiscovery.k8s.io;v=v2;as={_AGGREGATED},{JSON}"
@@ -33,10 +33,10 @@ _log: Final = structlog.get_logger("ledger.kube")
 
 
 class Discovery(msgspec.Struct, frozen=True):
-    """What was found: resources that can be listed and watched, each in every version.
+    """The resources that can be listed and watched, each in every version.
 
-    The versions of one resource follow the server's preference. Of the groups in `unclear` not
-    everything is known.
+    The versions of one resource follow the server's preference. The resources of the groups in
+    `unclear` may be incomplete.
     """
 
     every: tuple[Resource, ...]
@@ -114,7 +114,7 @@ T = TypeVar("T")
 
 
 async def discover(client: ApiClient) -> Discovery:
-    """Ask what is served. Raises ClusterError."""
+    """Return the served resources. Raises ClusterError."""
     try:
         async with asyncio.timeout(DISCOVERY_SECONDS):
             root = await _read(client, "/apis", _Root)
@@ -148,7 +148,7 @@ def _entries(group: str, version: _Version) -> Iterator[Resource]:
 
 
 async def _one_by_one(client: ApiClient, groups: Iterable[_ListedGroup]) -> Discovery:
-    """Ask every version of every group; the core group has version v1 alone."""
+    """Request every version of every group; the core group has only version v1."""
     asked = [("", "v1"), *((group.name, one) for group in groups for one in _preference(group))]
     if len(asked) > GROUP_VERSIONS_MAX:
         raise Malformed(
@@ -175,7 +175,7 @@ def _preference(group: _ListedGroup) -> list[str]:
 async def _plain(
     client: ApiClient, slots: asyncio.Semaphore, group: str, version: str
 ) -> list[Resource] | None:
-    """Return the resources of one version of a group, None when it does not answer."""
+    """Return the resources of one version of a group, None if it does not answer."""
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
         async with slots:

@@ -1,7 +1,7 @@
-"""Failures: an object of a watch that cannot be taken in costs that object, and not the service.
+"""Failed objects: an object of a watch that cannot be handled does not stop the service.
 
-That is always a defect of ours, so it is logged with its traceback, counted, and shown by readiness
-until the object is taken in or gone.
+Such a failure is a bug of gpuledger. It is logged with its traceback, counted, and shown by
+readiness until the object is handled or gone.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,20 +14,20 @@ import structlog
 METRIC: Final = "watch_failures_total"
 
 REMEMBERED_MAX: Final = 256
-"""Objects that are remembered; further ones are logged and counted only."""
+"""Maximum number of recorded objects; further ones are only logged and counted."""
 
 SHOWN_MAX: Final = 8
-"""Objects that readiness names; of the others it gives the number."""
+"""Objects that readiness names; it counts the others."""
 
 Count = Callable[..., None]
-"""Raises the counter of a name and its labels by one."""
+"""Increments the counter with a name and labels."""
 
 _REASON_MAX: Final = 200
 _log: Final = structlog.get_logger("ledger.kube")
 
 
 def _uncounted(name: str, *labels: str) -> None:
-    """Count nothing, where there are no metrics."""
+    """Ignore the count, because there are no metrics."""
 
 
 class FailedObjects:
@@ -39,7 +39,7 @@ class FailedObjects:
 
     @contextmanager
     def taking(self, watch: str, name: str) -> Iterator[None]:
-        """Take in an object in the block; an error is noted and does not leave the block."""
+        """Handle an object in the block; an error is recorded and does not leave the block."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - a defect may cost one object, not the service
@@ -52,7 +52,7 @@ class FailedObjects:
         self.reasons.pop((watch, name), None)
 
     def note(self, watch: str, name: str, error: Exception) -> None:
-        """Note that an object could not be taken in. Call it where the error is handled."""
+        """Record that an object could not be handled. Call it in the error's handler."""
         reason = f"{type(error).__name__}: {error}"[:_REASON_MAX]
         _log.error(
             "object_not_taken_in",
@@ -66,7 +66,7 @@ class FailedObjects:
             self.reasons[watch, name] = reason
 
     def forget(self, watch: str) -> None:
-        """Forget what failed of a watch: all its objects are about to be told again."""
+        """Forget the failures of a watch, because a list of all its objects follows."""
         self.reasons = {
             where: reason for where, reason in self.reasons.items() if where[0] != watch
         }

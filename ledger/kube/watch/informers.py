@@ -1,4 +1,4 @@
-"""Informers: watches that run without end and list anew from time to time."""
+"""Informers: endless watches with a new list at intervals, and the reasons why some do not work."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class Informers:
-    """What is watched and cannot be told at the moment, with the reasons: `waiting`.
+    """The watches, and in `waiting` the reasons of those that do not work at the moment.
 
-    Without what is essential nothing can be settled. Of anything else it matters that it was tried
-    to list it; a single kind that may not be read must not keep the whole service from serving.
+    Settlement needs every essential watch. Of any other watch it needs only the first attempt to
+    list: a single kind that gpuledger may not read must not stop the whole service.
     """
 
     def __init__(self, recount_seconds: float, failures: FailedObjects | None = None) -> None:
-        """Begin every watch anew with a list after so many seconds."""
+        """Restart every watch with a list after `recount_seconds`."""
         self.failures = failures or FailedObjects()
         self.waiting: dict[str, str] = {}
         self._recount_seconds = recount_seconds
@@ -34,26 +34,26 @@ class Informers:
         self._essential: set[str] = set()
 
     def expect(self, what: str, *, essential: bool = False) -> None:
-        """Say that something is to be listed that was not yet."""
+        """Expect the first list of a watch."""
         self.waiting[what] = NOT_LISTED
         if essential:
             self._essential.add(what)
 
     def problems(self) -> list[str]:
-        """Return what keeps the ledger from knowing what matters most, with the reasons."""
+        """Return the watches that block the ledger, with the reasons."""
         return [f"{what}: {why}" for what, why in self.waiting.items() if self._matters(what)]
 
     def warnings(self) -> list[str]:
-        """Return what else cannot be told, with the reasons."""
+        """Return the other watches that do not work, with the reasons."""
         found = [f"{what}: {why}" for what, why in self.waiting.items() if not self._matters(what)]
         return [*found, *self.failures.shown()]
 
     def has_synced(self, what: str) -> bool:
-        """Return whether something was listed, or it was told why it cannot be."""
+        """Return whether a watch was listed, or failed with a reason."""
         return self.waiting.get(what) != NOT_LISTED
 
     def relist(self, what: str) -> None:
-        """Have a watch begin with a list now, before its time."""
+        """Restart a watch with a list now."""
         turn = self._turns.get(what)
         if turn is not None and not turn.expired():
             turn.reschedule(asyncio.get_running_loop().time())
@@ -66,8 +66,8 @@ class Informers:
     ) -> None:
         """Pass every change to `take`, and list again when a recount is due.
 
-        A change that `take` cannot handle is noted and skipped. A list that it cannot handle is
-        repeated after a pause.
+        A change that `take` cannot handle is recorded and skipped. A list that `take` cannot
+        handle is repeated after a pause.
         """
         backoff = None
         while True:
@@ -93,7 +93,7 @@ class Informers:
                     continue
                 self._turns.pop(what, None)
                 self.failures.note(what, _ALL, error)
-                self.waiting[what] = f"its list cannot be taken in: {error}"[:_REASON_MAX]
+                self.waiting[what] = f"its list cannot be handled: {error}"[:_REASON_MAX]
                 backoff = backoff or watch_backoff(asyncio.sleep)
                 await backoff.wait()
 
@@ -116,8 +116,8 @@ class Informers:
         return what in self._essential or not self.has_synced(what)
 
 
-def _name(seen: object) -> str:
-    """Return the name of an object, or of what is kept of it, as far as it has one."""
-    meta = getattr(seen, "metadata", None)
+def _name(item: object) -> str:
+    """Return the name of an object, or of its cached form; "" without one."""
+    meta = getattr(item, "metadata", None)
     meta = meta() if callable(meta) else meta
     return meta.full_name() if isinstance(meta, ObjectMeta) else ""

@@ -1,8 +1,8 @@
-"""Watching: a list, then every change after it, for as long as somebody listens.
+"""List-watch: a list, then every change after it, until the consumer stops.
 
-The stream survives cut connections (it resumes from the last version it has told), servers that
-have forgotten that version (it lists again) and lines that make no sense (it says so and lists
-again, because what such a line meant is not known). It never raises for what the API server does.
+After a cut connection the stream resumes from the last version that it yielded. If the server no
+longer has that version, or sends an invalid line, the stream lists again; it reports invalid
+lines. It raises no error of the API server.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ PAGE_OBJECTS: Final = 200
 """Objects per page of a list: about 2 ms of decoding, so that the loop stays responsive."""
 
 KEEP_STRIDE: Final = 16
-"""Objects of a page that are worked on at a stretch: a large workload may take 0.2 ms."""
+"""Objects of a page that are handled between two yields to the loop: 0.2 ms per large workload."""
 
 WATCH_SECONDS: Final = 300
-"""After so long the server ends a watch, which spreads clients over servers again."""
+"""Seconds after which the server ends a watch, which spreads clients over servers again."""
 
 LINE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Longest line of a watch. etcd stores objects of 1.5 MiB; JSON makes them larger."""
 
 EXPIRED_PAGES_MAX: Final = 3
-"""How often a list starts over because its pages expired under way."""
+"""Maximum number of restarts of a list whose pages expired."""
 
 BACKOFF_SECONDS: Final = 0.5
 BACKOFF_SECONDS_MAX: Final = 30.0
@@ -68,10 +68,10 @@ class ListPage(Protocol[T_co]):
 
 
 class CollectionSource(Generic[T, K]):
-    """A collection of the API server: its path, how its objects are decoded, and what is kept.
+    """A collection of the API server: its path, its decoders, and the function `keep`.
 
-    `keep` is applied to each object as soon as it is decoded, so that of a long list no more than
-    a page is in memory in full.
+    `keep` is applied to each object when it is decoded, so that no more than a page of a long list
+    is in memory in full.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class CollectionSource(Generic[T, K]):
         self.keep = keep
 
 
-def whole(seen: W) -> W:
-    """Keep an object as it is."""
-    return seen
+def whole(item: W) -> W:
+    """Return the object unchanged."""
+    return item
 
 
 def watch_backoff(
@@ -101,14 +101,14 @@ def watch_backoff(
 
 
 class LineSplitter:
-    """Splits chunks into lines, and refuses to gather a line without end."""
+    """Splits chunks into lines, up to a maximum length."""
 
     def __init__(self, bytes_max: int = LINE_BYTES_MAX) -> None:
         self._rest = bytearray()
         self._bytes_max = bytes_max
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the lines that this chunk completes. Raises Malformed when one is too long."""
+        """Yield the lines that this chunk completes. Raises Malformed if one is too long."""
         searched = len(self._rest)
         self._rest += chunk
         start = 0
@@ -154,7 +154,7 @@ async def watch(
                     backoff.reset()
                 failed = False
                 yield listed
-            told = version
+            resumed = version
             async with aclosing(_changes(client, source, version)) as changes:
                 async for change in changes:
                     version = change.version
@@ -162,8 +162,8 @@ async def watch(
                         backoff.reset()
                     failed = False
                     yield change
-            if version == told:
-                # A server that ends every watch at once must not be asked without a pause.
+            if version == resumed:
+                # Pause, because the server may end every watch at once.
                 await backoff.wait_shortest()
         except ClusterError as error:
             failed = True
@@ -192,7 +192,7 @@ async def _pages(
 
 
 async def _keep(source: CollectionSource[T, K], items: Sequence[T], objects: list[K]) -> None:
-    """Add what is kept of the items of a page; where that takes work, let others have turns."""
+    """Add the kept form of a page's items; yield to the loop if `keep` does work."""
     for start in range(0, len(items), KEEP_STRIDE):
         objects += map(source.keep, items[start : start + KEEP_STRIDE])
         if source.keep is not whole:
@@ -202,7 +202,7 @@ async def _keep(source: CollectionSource[T, K], items: Sequence[T], objects: lis
 async def _changes(
     client: ApiClient, source: CollectionSource[T, K], version: int
 ) -> AsyncGenerator[Changed[K] | Reached, None]:
-    """Yield what one watch request tells."""
+    """Yield the changes of one watch request."""
     params = {
         "watch": "1",
         "allowWatchBookmarks": "true",
@@ -217,7 +217,7 @@ async def _changes(
 
 
 def _change(source: CollectionSource[T, K], line: bytes) -> Changed[K] | Reached:
-    """Decode one line. Raises Gone, Unavailable, Malformed."""
+    """Decode one line. Raises Gone, ClusterUnavailable, Malformed."""
     event = _decode(_events, line, source.path)
     if event.type == "BOOKMARK":
         mark = _decode(_bookmarks, event.object, source.path)
@@ -228,9 +228,9 @@ def _change(source: CollectionSource[T, K], line: bytes) -> Changed[K] | Reached
         raise kind(f"watch of {source.path}: {status.code} {status.message}")
     if event.type not in ("ADDED", "MODIFIED", "DELETED"):
         raise Malformed(f"watch of {source.path}: a line of unknown type {event.type[:32]!r}")
-    seen = _decode(source.objects, event.object, source.path)
-    version = _number(seen.metadata.resource_version, source.path)
-    return Changed(version, source.keep(seen), deleted=event.type == "DELETED")
+    item = _decode(source.objects, event.object, source.path)
+    version = _number(item.metadata.resource_version, source.path)
+    return Changed(version, source.keep(item), deleted=event.type == "DELETED")
 
 
 D = TypeVar("D")

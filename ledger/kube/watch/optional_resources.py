@@ -1,7 +1,7 @@
-"""Optional resources: watches of a resource that may be defined later, removed, and defined again.
+"""Optional resources: watches of resources that may be defined later, removed or defined again.
 
-While it is there this is a watch like any other. While it is not, that is told once per reason,
-not at every look, and the looks become rarer up to a bound.
+While the resource exists, this is a normal watch. While it is absent, each reason is reported once,
+and the interval between checks grows up to a bound.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -26,14 +26,14 @@ _log: Final = structlog.get_logger("ledger.kube")
 
 
 def source_of(resource: Resource, keep: Callable[[Workload], K]) -> CollectionSource[Workload, K]:
-    """Return where the resource's objects are, how they are read and what is kept of them."""
+    """Return the source of the resource's objects, which applies `keep` to each."""
     return CollectionSource(resource.collection(), Workload, page_type=WorkloadList, keep=keep)
 
 
 async def watch(
     client: ApiClient, resource: Resource, keep: Callable[[Workload], K], sleep: Sleep
 ) -> AsyncGenerator[Change[K], None]:
-    """Yield a list and every later change, without end, as `port.Workloads.watch_objects` says."""
+    """Yield a list and every later change, without end, as `Workloads.watch_objects` requires."""
     source = source_of(resource, keep)
     while True:
         async with aclosing(list_watch.watch(client, source, watch_backoff(sleep))) as changes:
@@ -48,7 +48,7 @@ async def watch(
                 was_absent = True
                 yield change
         if not was_absent:
-            # API servers that do not agree, or a server that lists what it does not watch.
+            # API servers disagree, or a server lists resources that it does not watch.
             yield Interrupted(reason)
             await watch_backoff(sleep).wait_shortest()
 
@@ -56,21 +56,21 @@ async def watch(
 async def _until_served(
     client: ApiClient, resource: Resource, backoff: Backoff
 ) -> AsyncGenerator[Listed[Any] | Interrupted, None]:
-    """Tell why the resource is absent, with proof if there is any; end when it may be served."""
-    told = absent_definitions.Absence("")
+    """Yield the reasons of the absence, with any proof; end when the resource may be served."""
+    reported = absent_definitions.Absence("")
     while not await _may_be_served(client, resource):
-        why = await absent_definitions.explain(client, resource, told)
-        if why.reason != told.reason:
+        why = await absent_definitions.explain(client, resource, reported)
+        if why.reason != reported.reason:
             _log.info("cluster_resource_absent", reason=why.reason)
             yield Interrupted(why.reason, absent=True)
-        if why.version is not None and why is not told:
+        if why.version is not None and why is not reported:
             yield Listed(why.version, [])
-        told = why
+        reported = why
         await backoff.wait()
 
 
 async def _may_be_served(client: ApiClient, resource: Resource) -> bool:
-    """Return whether to watch again, which also tells every other failure better than this."""
+    """Return whether to watch again; True after a failure, which the watch then reports."""
     try:
         return await absent_definitions.is_served(client, resource)
     except ClusterError:

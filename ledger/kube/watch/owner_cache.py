@@ -1,12 +1,12 @@
-"""Owner cache: what every replica remembers of the objects that own pods.
+"""Owner cache: the objects that own pods, in the memory of every replica.
 
-Fed from watches, so it may lag behind the API server but never runs ahead of it: each record tells
-the version it was read at, and whoever needs another one, or an object that is not here, reads it
-from the API server. That is also what happens to objects beyond the bound, so a full cache is
-slower and never wrong.
+Watches fill the cache, so it may lag behind the API server but never runs ahead of it. Each entry
+has the version of its object. A caller that needs another version, or an object that is not in the
+cache, reads it from the API server. The same applies to objects beyond the bound, so a full cache
+is slower and never wrong.
 
-However large its spec is, an object with four labels costs about 1 KiB besides what the caller
-keeps of it (`tests/unit/ledger/kube/watch/test_owner_cache.py` measures).
+An object with four labels costs about 1 KiB plus its digest, regardless of the size of its spec
+(`tests/unit/ledger/kube/watch/test_owner_cache.py` measures it).
 """
 
 import asyncio
@@ -22,25 +22,25 @@ from ledger.kube.api.cluster_ports import Change, Changed, FilteredWatches, Inte
 from ledger.kube.api.objects import OwnerReference, Workload
 
 OWNERS_MAX: Final = 200_000
-"""Objects remembered at most, of all resources together."""
+"""Maximum number of cached objects, of all resources together."""
 
 BYTES_MAX: Final = 512 * 1024**2
-"""What the remembered objects may amount to, counted as `_size_of` does."""
+"""Maximum size of the cached objects, as `_size_of` estimates it."""
 
 BASE_BYTES: Final = 1024
-"""What an object costs besides the labels that make it larger than others and its digest."""
+"""Size of a cached object without its labels and its digest."""
 
 STRIDE: Final = 64
-"""Objects of a list that are taken in before the event loop gets its turn."""
+"""Objects of a list that are handled between two yields to the event loop."""
 
 _LABEL_BYTES: Final = 128
-"""What two texts and their place in a table take besides their letters."""
+"""Size of a label in a dict, without its characters."""
 
 D = TypeVar("D")
 
 
 class CachedOwner(msgspec.Struct, Generic[D], frozen=True, gc=False):
-    """What is remembered of one object; `digest` is what the cache's owner made of it."""
+    """The cached part of one object; `digest` is the result of the cache's digest function."""
 
     resource: Resource
     namespace: str
@@ -60,42 +60,42 @@ class OwnerCache(Generic[D]):
         self,
         digest: Callable[[Resource, Workload], D],
         *,
-        parents_max: int = OWNERS_MAX,
+        owners_max: int = OWNERS_MAX,
         bytes_max: int = BYTES_MAX,
     ) -> None:
-        """`digest` says what to keep of an object besides its metadata; it must not raise.
+        """`digest` returns the part of an object to cache besides its metadata; it must not raise.
 
-        At most `parents_max` objects of at most `bytes_max` bytes are remembered, all together.
+        The cache holds at most `owners_max` objects, of at most `bytes_max` bytes together.
         """
-        self.when_turned_away: Callable[[], None] = _ignored
-        """What to do whenever an object finds no room: count it, for the metrics."""
+        self.on_rejected: Callable[[], None] = _ignored
+        """Called for each object that the full cache rejects, to count it."""
         self._digest = digest
-        self._parents_max, self._bytes_max = parents_max, bytes_max
+        self._owners_max, self._bytes_max = owners_max, bytes_max
         self._bytes = 0
         self._by_uid: dict[str, CachedOwner[D]] = {}
         self._by_address: dict[str, dict[str, CachedOwner[D]]] = {}
         self._current: set[str] = set()
         self.get: Final[Callable[[str], CachedOwner[D] | None]] = self._by_uid.get
-        """Returns the object of a uid; None when it has to be read from the API server."""
+        """Returns the object of a uid; None if the caller must read it from the API server."""
 
     def __len__(self) -> int:
-        """Return how many objects are remembered."""
+        """Return the number of cached objects."""
         return len(self._by_uid)
 
     def by_name(self, resource: Resource, namespace: str, name: str) -> CachedOwner[D] | None:
-        """Return the object of this name; None when it has to be read from the API server."""
+        """Return the object of this name; None if the caller must read it from the API server."""
         return self._of(resource).get(f"{namespace}/{name}")
 
     def is_current(self, resource: Resource) -> bool:
         """Return whether the resource was listed and its watch is not interrupted."""
         return resource.name in self._current
 
-    def parent_of(self, resource: Resource, seen: Workload) -> CachedOwner[D]:
-        """Return what would be remembered of an object, for those that are read from elsewhere.
+    def parent_of(self, resource: Resource, item: Workload) -> CachedOwner[D]:
+        """Return the cached form of an object that was not read by a watch.
 
-        Raises ValueError when its resourceVersion is none.
+        Raises ValueError if its resourceVersion is invalid.
         """
-        meta = seen.metadata
+        meta = item.metadata
         return CachedOwner(
             resource,
             intern(meta.namespace),
@@ -105,24 +105,24 @@ class OwnerCache(Generic[D]):
             meta.generation,
             meta.controller(),
             meta.labels or {},
-            self._digest(resource, seen),
+            self._digest(resource, item),
         )
 
     async def follow(self, cluster: FilteredWatches, resource: Resource) -> None:
-        """Remember a resource's objects as the cluster tells them, until cancelled."""
+        """Cache a resource's objects from a watch, until cancelled."""
 
-        def keep(seen: Workload) -> CachedOwner[D]:
-            return self.parent_of(resource, seen)
+        def keep(item: Workload) -> CachedOwner[D]:
+            return self.parent_of(resource, item)
 
         try:
-            async with aclosing(cluster.watch_kept(resource, keep)) as changes:
+            async with aclosing(cluster.watch_filtered(resource, keep)) as changes:
                 async for change in changes:
                     await self.feed(resource, change)
         finally:
             self._current.discard(resource.name)
 
     async def feed(self, resource: Resource, change: Change[CachedOwner[D]]) -> None:
-        """Take in what a watch tells. A long list lets others have their turn."""
+        """Apply a change of a watch. A long list yields to the event loop."""
         if isinstance(change, Interrupted):
             self._current.discard(resource.name)
             return
@@ -133,7 +133,7 @@ class OwnerCache(Generic[D]):
         self._current.add(resource.name)
 
     async def _replace(self, resource: Resource, listed: list[CachedOwner[D]]) -> None:
-        """Remember what is listed and forget everything else of the resource."""
+        """Cache the listed objects and forget all others of the resource."""
         left = {parent.uid for parent in self._of(resource).values()}
         left.difference_update(parent.uid for parent in listed)
         for count, uid in enumerate(left):
@@ -150,15 +150,15 @@ class OwnerCache(Generic[D]):
             self._forget(held)
 
     def _remember(self, parent: CachedOwner[D]) -> None:
-        """Keep an object unless a newer version is known or there is no room."""
+        """Cache an object unless a newer version is cached or the cache is full."""
         held = self._by_uid.get(parent.uid)
         if held is not None and held.version > parent.version:
             return
         size = _size_of(parent)
         if held is not None:
-            self._forget(held)  # what was known of it is old, whether or not the new finds room
-        if len(self._by_uid) >= self._parents_max or self._bytes + size > self._bytes_max:
-            self.when_turned_away()
+            self._forget(held)  # the old version goes, even if the new one is rejected
+        if len(self._by_uid) >= self._owners_max or self._bytes + size > self._bytes_max:
+            self.on_rejected()
             return
         self._bytes += size
         self._by_uid[parent.uid] = parent
@@ -168,7 +168,7 @@ class OwnerCache(Generic[D]):
         del self._by_uid[parent.uid]
         self._bytes -= _size_of(parent)
         names, address = self._of(parent.resource), f"{parent.namespace}/{parent.name}"
-        if names.get(address) is parent:  # else the name is another object's by now
+        if names.get(address) is parent:  # otherwise another object has the name now
             del names[address]
 
     def _of(self, resource: Resource) -> dict[str, CachedOwner[D]]:
@@ -176,7 +176,7 @@ class OwnerCache(Generic[D]):
 
 
 def _size_of(parent: CachedOwner[D]) -> int:
-    """Return about how many bytes an object takes."""
+    """Return the estimated size of an object in bytes."""
     digest = len(parent.digest) if isinstance(parent.digest, bytes) else 0
     return (
         BASE_BYTES + digest + sum(_LABEL_BYTES + len(k) + len(v) for k, v in parent.labels.items())
@@ -184,7 +184,7 @@ def _size_of(parent: CachedOwner[D]) -> int:
 
 
 def _ignored() -> None:
-    """Count nothing, for whoever keeps no metrics."""
+    """Do nothing: the default of `on_rejected`."""
 
 
 async def _turn(count: int) -> None:

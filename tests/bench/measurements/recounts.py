@@ -126,7 +126,7 @@ async def _recount(
     forget_peak()
     before, started, computed = resident(), time.perf_counter(), time.process_time()
     for one in roots:
-        async with aclosing(session.cluster.watch_kept(one.resource, one.keep)) as changes:
+        async with aclosing(session.cluster.watch_filtered(one.resource, one.keep)) as changes:
             await one.take(await anext(changes))
     async with aclosing(session.cluster.watch_pods()) as pods:
         reconciler = PodReconciler(

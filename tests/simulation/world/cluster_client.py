@@ -96,7 +96,7 @@ class ClusterClient:
         """Yield all objects of a kind and their changes."""
         return self._watch(self._server.others[resource.name], unchanged)
 
-    def watch_kept(
+    def watch_filtered(
         self, resource: Resource, keep: Callable[[Workload], K]
     ) -> AsyncGenerator[Change[K], None]:
         """Yield all objects of a kind and their changes, each as `keep` returns it."""

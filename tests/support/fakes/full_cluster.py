@@ -65,9 +65,9 @@ class FullCluster(FakeCluster):
         return None if body is None else _workload(body)
 
     def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
-        return self.watch_kept(resource, lambda seen: seen)
+        return self.watch_filtered(resource, lambda seen: seen)
 
-    async def watch_kept(
+    async def watch_filtered(
         self, resource: Resource, keep: Callable[[Workload], Any]
     ) -> AsyncGenerator[Change[Any], None]:
         while True:

@@ -141,9 +141,9 @@ class OwnerCluster:
         return None if found is None else msgspec.convert(found, Workload)
 
     def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
-        return self.watch_kept(resource, lambda seen: seen)
+        return self.watch_filtered(resource, lambda seen: seen)
 
-    async def watch_kept(
+    async def watch_filtered(
         self, resource: Resource, keep: Callable[[Workload], Any]
     ) -> AsyncGenerator[Change[Any], None]:
         self.watches.append(resource.name)

@@ -154,7 +154,7 @@ class WorkloadInformers:
 
     async def _follow(self, name: str, kind: WorkloadReconciler) -> None:
         def watch() -> AsyncGenerator[Change[ObservedWorkload], None]:
-            return self._session.cluster.watch_kept(kind.resource, kind.keep)
+            return self._session.cluster.watch_filtered(kind.resource, kind.keep)
 
         await self._informers.follow(name, watch, kind.take)
 

@@ -141,7 +141,7 @@ class WorkloadReconciler:
         try:
             async with (
                 asyncio.timeout(PROOF_SECONDS),
-                aclosing(self._session.cluster.watch_kept(self.resource, self.keep)) as changes,
+                aclosing(self._session.cluster.watch_filtered(self.resource, self.keep)) as changes,
             ):
                 async for change in changes:
                     if isinstance(change, Listed) and not change.objects:

@@ -24,7 +24,7 @@ def _expression(operator: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [one | {"values": list(values)} if values else one]}
 
 
-def test_a_budget_without_a_selector_is_about_no_pod_and_an_empty_one_about_all() -> None:
+def test_budget_selects_no_pod_without_selector_and_all_when_it_is_empty() -> None:
     assert not _covers(None, {"app": "a"})
     assert _covers({}, {"app": "a"})
     assert _covers({}, None)

@@ -52,7 +52,7 @@ async def test_event_queue_drops_counts_and_logs_events_beyond_the_bound() -> No
     assert [line["count"] for line in logged] == [1, 7]
 
 
-async def test_events_that_the_api_server_refuses_are_counted_and_hold_up_no_others() -> None:
+async def test_events_are_counted_and_dropped_when_the_api_server_refuses_them() -> None:
     server, counted = Server(), list[tuple[str, ...]]()
     queue = PodEventQueue(server, "tests", count=lambda *what: counted.append(what))
     server.refusing = Forbidden("no rights")

@@ -96,7 +96,7 @@ async def test_an_eviction_is_of_one_uid(answers, cluster):
     }
 
 
-async def test_a_budget_that_forbids_an_eviction_is_no_overload(answers, cluster):
+async def test_eviction_refused_by_a_budget_is_not_an_overload(answers, cluster):
     status, body = failure(429, "TooManyRequests", "Cannot evict pod")
     cause = {"reason": "DisruptionBudget", "message": "The disruption budget b needs 2"}
     answers.by_path[EVICTION] = (status, body | {"details": {"causes": [cause]}})
@@ -202,9 +202,7 @@ async def test_a_pod_is_read_with_how_far_its_containers_are(answers, cluster):
     assert all(one.has_begun() for one in pod.status.init_container_statuses)
 
 
-async def test_a_pod_that_does_not_exist_is_none_and_an_api_that_does_not_is_an_error(
-    answers, cluster
-):
+async def test_pod_is_none_when_absent_and_an_error_when_the_api_is_absent(answers, cluster):
     answers.by_path[POD] = failure(404, "NotFound", name="p")
     assert await cluster.get_pod("red", "p") is None
     answers.by_path[POD] = failure(404, "NotFound")
@@ -238,7 +236,7 @@ async def test_nodes_are_listed_with_what_they_offer(answers, cluster):
 @pytest.mark.parametrize(
     ("status", "ready"), [("True", True), ("False", False), ("Unknown", False)]
 )
-async def test_a_node_is_ready_when_it_says_so(answers, cluster, status, ready):
+async def test_node_is_ready_when_its_ready_condition_is_true(answers, cluster, status, ready):
     conditions = [{"type": "Ready", "status": status}]
     answers.by_path[NODE] = {"metadata": {"name": "n1"}, "status": {"conditions": conditions}}
     node = await cluster.get_node("n1")

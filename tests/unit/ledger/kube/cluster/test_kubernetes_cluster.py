@@ -61,7 +61,7 @@ async def test_a_watch_begins_with_everything_at_one_version(
     assert [pod.metadata.name for pod in first.objects] == ["p"]
 
 
-async def test_a_watch_tells_creation_change_and_deletion(
+async def test_watch_yields_creation_change_and_deletion(
     cluster: WatchedCluster, server: FakeApiServer
 ):
     async with contextlib.aclosing(cluster.watch_pods()) as changes:

@@ -45,7 +45,7 @@ def test_every_makers_list_has_a_slot_for_every_container() -> None:
     assert found["hami.io/dcu-devices-to-allocate"] == "DCU-1,DCU,3,4:;DCU-1,DCU,5,6:;;"
 
 
-def test_instances_are_told_by_slot_and_by_place_in_the_list_of_their_maker() -> None:
+def test_instances_are_written_with_slot_and_place_in_the_vendor_list() -> None:
     instance = Share("GPU-b", 9856, 14, profile="1g.10gb", start=3, size=1)
     parts = (
         Part("fetch", Phase.INIT),

@@ -27,7 +27,7 @@ FRESH, OLD = "Requesting_2026-03-01 11:59:01", "Requesting_2026-03-01 11:59:00"
         (OLD, 1, True),
     ],
 )
-def test_only_an_old_question_without_anything_to_allocate_tells_that_nobody_is_there(
+def test_handshake_is_dead_when_request_is_old_and_no_card_is_allocatable(
     value: str | None, allocatable: int, alive: bool
 ) -> None:
     assert handshake_alive(value, NOW, allocatable) is alive

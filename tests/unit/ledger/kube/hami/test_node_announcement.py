@@ -33,7 +33,7 @@ def read_text(text: str) -> NodeAnnouncement:
     return read_announcement({NVIDIA: text})
 
 
-def test_cards_are_read_from_json_with_all_they_say() -> None:
+def test_cards_are_read_from_json_with_all_fields() -> None:
     text = (
         '[{"id":"GPU-a","count":10,"devmem":24576,"devcore":100,"type":"NVIDIA A10",'
         '"mode":"hami-core","health":true},'
@@ -49,7 +49,7 @@ def test_what_json_leaves_out_is_zero_and_not_healthy() -> None:
     assert announcement([Card("GPU-a", 0, "", 0, 0, 0, healthy=False)]) == '[{"id":"GPU-a"}]'
 
 
-def test_fields_that_say_nothing_here_are_skipped() -> None:
+def test_unknown_fields_are_skipped() -> None:
     extra = {"devicevendor": "AMD", "custominfo": {"deep": [1]}, "migtemplate": [[{"name": "1g"}]]}
     assert read(listed(**extra)).cards == read(listed()).cards
     assert read(listed(**extra)).cards[0].vendor == "nvidia"
@@ -102,12 +102,12 @@ def test_the_order_in_which_a_node_lists_its_cards_changes_nothing() -> None:
     )
 
 
-def test_an_empty_list_says_that_there_are_no_cards_and_no_list_says_nothing() -> None:
+def test_announcement_has_the_vendor_only_when_its_list_exists() -> None:
     assert read_text("[]") == NodeAnnouncement((), HAMI, ("nvidia",))
     assert read_announcement({}) == NodeAnnouncement()
 
 
-def test_cards_of_several_makers_are_told_apart() -> None:
+def test_cards_have_their_vendor_when_a_node_has_several() -> None:
     found = read_announcement(
         {
             NVIDIA: json.dumps([listed()]),
@@ -136,7 +136,7 @@ def test_every_maker_whose_cards_have_words_is_known_as_a_vendor() -> None:
     )
 
 
-def test_cards_are_cordoned_by_uuid_whatever_blanks_and_commas_there_are() -> None:
+def test_cards_are_cordoned_by_uuid_when_blanks_and_commas_are_extra() -> None:
     found = read(listed(), listed(id="GPU-b"), **{annotation_keys.CORDON: " GPU-b ,, GPU-gone,"})
     assert [(card.uuid, card.cordoned) for card in found.cards] == [
         ("GPU-a", False),
@@ -144,7 +144,7 @@ def test_cards_are_cordoned_by_uuid_whatever_blanks_and_commas_there_are() -> No
     ]
 
 
-def test_the_keeper_is_who_the_node_says_else_who_the_setting_says() -> None:
+def test_keeper_comes_from_the_setting_when_the_node_names_none() -> None:
     assert read(listed()).keeper == HAMI
     assert read_announcement({NVIDIA: "[]"}, keeper=OWN).keeper == OWN
     assert read_announcement({annotation_keys.KEEPER: "gpuledger"}).keeper == OWN
@@ -195,7 +195,7 @@ def test_the_keeper_is_who_the_node_says_else_who_the_setting_says() -> None:
         ("x,1,1,1,T,0,true:" * (SHARES_MAX + 1), f"{SHARES_MAX + 1} cards are more than"),
     ],
 )
-def test_what_cannot_be_read_is_a_problem_that_says_where_and_what_to_do(
+def test_announcement_has_a_problem_with_place_and_remedy_when_invalid(
     text: str, wrong: str
 ) -> None:
     found = read_text(text)

@@ -114,7 +114,7 @@ def test_a_list_without_cards_gives_none(text: str) -> None:
         ("x" * TEXT_MAX, f"longer than {TEXT_MAX} characters"),
     ],
 )
-def test_a_list_that_cannot_be_read_is_refused_with_its_annotation_and_place(
+def test_device_list_is_refused_with_annotation_and_place_when_invalid(
     entry: str, wrong: str
 ) -> None:
     with pytest.raises(BadDeviceList, match=wrong) as caught:
@@ -145,7 +145,7 @@ def test_each_makers_list_has_slots_of_its_own() -> None:
     }
 
 
-def test_vendors_of_ones_own_say_who_asks_and_what_is_all_of_a_card() -> None:
+def test_placement_reader_uses_resources_and_whole_cores_of_custom_vendors() -> None:
     renamed = Vendor(name="nvidia", count="acme.example/gpu", whole_cores=30)
     spec = pod(container("idle"), container("main", {"acme.example/gpu": "1"}))
     found = parts_of({GIVEN: "GPU-a,NVIDIA,4000,30:;"}, spec, [renamed])

@@ -61,7 +61,7 @@ def test_what_a_plain_number_is_stored_as_is_never_refused(value: str | int, lim
         ("+1Gi", 1_024),
     ],
 )
-def test_bytes_are_refused_with_the_mebibytes_that_count_where_they_are_stored(
+def test_bytes_are_refused_with_mebibytes_and_counted_when_stored(
     value: str, mebibytes: int
 ) -> None:
     assert refused(value) == (
@@ -80,7 +80,7 @@ def test_bytes_are_divided_by_the_unit_of_the_memory_that_pods_ask_in() -> None:
 _CAMBRICON = DemandRules(vendors=select_vendors(["cambricon"]))
 
 
-def test_a_binary_suffix_of_what_is_no_memory_is_refused_with_its_number() -> None:
+def test_binary_suffix_is_refused_when_the_resource_is_not_memory() -> None:
     assert "counts whole units: write 2048 for 2Ki" in refused("2Ki", GPUS)
     assert stored("2Ki", GPUS) == 2_048
 
@@ -93,7 +93,7 @@ def test_native_resources_keep_their_suffixes() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "many", "E", "-1", "-5", -5, "1.2.3", "9" * 80])
-def test_what_is_no_amount_is_refused_and_limits_nothing_where_it_is_stored(
+def test_quantity_is_refused_and_limits_nothing_when_it_is_invalid(
     value: str | int,
 ) -> None:
     assert "nvidia.com/gpumem counts MiB: write a whole number" in refused(value)
@@ -104,7 +104,7 @@ def test_what_is_no_amount_is_refused_and_limits_nothing_where_it_is_stored(
     "value",
     ["1e400", "10e399", "1e30", "9223372036854775807", "9223372036854775808", 2**70, "9" * 60],
 )
-def test_what_is_too_large_to_be_counted_limits_nothing_as_it_says(value: str | int) -> None:
+def test_quantity_limits_nothing_when_it_is_beyond_the_maximum(value: str | int) -> None:
     assert refused(value) == ""
     assert stored(value) is None
 

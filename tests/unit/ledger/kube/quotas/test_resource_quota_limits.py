@@ -71,7 +71,7 @@ def test_the_memory_factor_applies_to_limits_of_memory_alone():
     assert limits(hard, KIBI) == {MEM: 16_384, "limits.nvidia.com/gpu": 2}
 
 
-def test_a_fraction_holds_as_the_whole_number_below_it_and_says_so():
+def test_fraction_is_rounded_down_with_a_warning():
     assert limits({"requests.nvidia.com/gpu": "1500m"}) == {"requests.nvidia.com/gpu": 1}
     assert limits({"requests.nvidia.com/gpu": "1n"}) == {"requests.nvidia.com/gpu": 0}
     assert "1500m is not a whole number and holds as 1" in warnings(
@@ -87,7 +87,7 @@ def test_a_binary_suffix_means_bytes_and_is_warned_about():
 
 
 @pytest.mark.parametrize("bad", ["many", "-1", "1e30", "9" * 80])
-def test_a_value_that_cannot_be_read_limits_nothing_and_spares_the_other_keys(bad):
+def test_value_limits_nothing_and_spares_the_other_keys_when_invalid(bad):
     hard = {MEM: bad, "limits.nvidia.com/gpu": "1"}
     assert limits(hard) == {"limits.nvidia.com/gpu": 1}
     assert f"{MEM}: {bad[:64]}" in warnings(hard)
@@ -113,7 +113,7 @@ def test_keys_that_kubernetes_enforces_are_left_to_it():
         ("limits.amd.com/gpu", "not a managed resource"),
     ],
 )
-def test_keys_that_nobody_enforces_are_warned_about(key, advice):
+def test_keys_cause_a_warning_when_they_are_not_enforced(key, advice):
     assert limits({key: "1"}) == {}
     assert advice in warnings({key: "1"})
 
@@ -163,9 +163,7 @@ def test_all_scopes_must_hold_and_one_given_twice_counts_once():
         (("PriorityClass", "Exists", ["x"]), "the operator Exists takes no values"),
     ],
 )
-def test_a_condition_that_cannot_be_read_is_left_out_and_the_limit_holds_for_more(
-    condition, advice
-):
+def test_condition_is_left_out_and_the_limit_widens_when_invalid(condition, advice):
     selector = selecting(condition, ("BestEffort", "Exists"))
     read = limits_of(quota({MEM: "1"}, scope_selector=selector), RULES)
     assert read.limits == {MEM: 1}
@@ -174,7 +172,7 @@ def test_a_condition_that_cannot_be_read_is_left_out_and_the_limit_holds_for_mor
     assert advice in read.warnings[0]
 
 
-def test_a_quota_of_volumes_limits_no_pod_and_says_so():
+def test_volume_quota_limits_no_pod_and_has_a_warning():
     selector = selecting(("VolumeAttributesClass", "In", ["gold"]))
     read = limits_of(quota({MEM: "1"}, scope_selector=selector), RULES)
     assert read.limits == {}
@@ -208,7 +206,7 @@ def test_a_type_of_card_has_keys_of_its_own_with_the_factor_of_the_memory():
         ("limits.v100.nvidia.com/gpumem-percentage", "limit nvidia.com/gpumem instead"),
     ],
 )
-def test_keys_of_types_that_nobody_enforces_are_warned_about(key, advice):
+def test_type_keys_cause_a_warning_when_they_are_not_enforced(key, advice):
     rules = DemandRules(types=TYPES)
     assert limits({key: "1"}, rules) == {}
     assert advice in warnings({key: "1"}, rules)
@@ -230,7 +228,7 @@ def test_other_vendors_keys_hold_when_they_are_switched_on():
     }
 
 
-def test_the_lint_tells_more_than_the_warnings_about_what_holds_otherwise_than_it_looks():
+def test_lint_adds_hints_when_a_limit_may_surprise():
     hard = {MEM: "4", "requests.nvidia.com/gpumem": "5", "nvidia.com/gpu": "1"}
     told = "\n".join(lint(quota(hard), RULES))
     assert "write limits.nvidia.com/gpu" in told
@@ -246,7 +244,7 @@ def test_the_lint_tells_more_than_the_warnings_about_what_holds_otherwise_than_i
         {"requests.v100.nvidia.com/gpumem": "4", "requests.nvidia.com/gpu": "2"},
     ],
 )
-def test_the_lint_says_nothing_where_all_is_as_it_looks(hard):
+def test_lint_is_empty_when_no_limit_may_surprise(hard):
     assert lint(quota(hard), DemandRules(types=TYPES, managed=("cpu",))) == ()
 
 

@@ -55,7 +55,7 @@ def asked(
     return demand
 
 
-def test_the_largest_card_of_each_type_counts_and_only_those_of_the_cluster() -> None:
+def test_card_sizes_are_the_largest_of_each_type_in_the_cluster() -> None:
     log = Log()
     other = msgspec.structs.replace(SMALL, uuid="s2", memory=15_000)
     for node in ("east/n1", "east/n2"):
@@ -151,7 +151,7 @@ def test_one_node_alone_makes_no_whole_card_dearer(forged: str, scale: int) -> N
     assert sizes.doubts() == []
 
 
-def test_a_type_that_one_node_has_counts_at_its_size_where_another_has_a_larger_card() -> None:
+def test_type_of_one_node_counts_when_another_node_has_a_larger_card() -> None:
     log = Log()
     sizes = CardSizes(log, "east", rules=DemandRules())
     log.do(RegisterCards("east/n1", "hami", (SMALL,)))
@@ -161,7 +161,7 @@ def test_a_type_that_one_node_has_counts_at_its_size_where_another_has_a_larger_
     assert small.amounts[MEMORY] == 16_000
 
 
-def test_the_only_node_of_a_vendor_is_believed_up_to_the_largest_card_that_there_can_be() -> None:
+def test_size_of_a_vendors_only_node_counts_up_to_the_maximum() -> None:
     log = Log()
     log.do(RegisterCards("east/n1", "hami", (LARGE,)))
     assert (
@@ -175,7 +175,7 @@ def test_the_only_node_of_a_vendor_is_believed_up_to_the_largest_card_that_there
         assert asked({GPU: "1"}, rules).amounts[MEMORY] == most
 
 
-def test_another_state_is_read_anew() -> None:
+def test_card_sizes_are_read_again_when_the_state_is_replaced() -> None:
     log = Log()
     sizes = CardSizes(log, "east", rules=DemandRules())
     log.do(RegisterCards("east/n1", "hami", (SMALL,)))
@@ -184,7 +184,7 @@ def test_another_state_is_read_anew() -> None:
     assert not sizes.rules().sizes
 
 
-def test_where_the_setting_says_what_to_assume_the_cards_do_not_matter() -> None:
+def test_card_sizes_are_ignored_when_worst_card_memory_is_set() -> None:
     log = Log()
     rules = DemandRules(worst_card_memory=100)
     sizes = CardSizes(log, "east", rules=rules)

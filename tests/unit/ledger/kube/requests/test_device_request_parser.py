@@ -64,11 +64,11 @@ def test_memory_wins_over_a_percentage() -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {PERCENTAGE: "100"}, {CORES: "100"}, {MEMORY: "0"}])
-def test_a_whole_card_is_for_nobody_else(given: dict[str, str]) -> None:
+def test_device_request_is_exclusive_when_it_is_for_a_whole_card(given: dict[str, str]) -> None:
     assert card({GPU: "1", **given}) == DeviceRequest("nvidia", 1, 0, 100, 100, exclusive=True)
 
 
-def test_all_cores_are_for_nobody_else_however_little_memory_is_asked_for() -> None:
+def test_device_request_is_exclusive_when_it_is_for_all_cores() -> None:
     assert card({GPU: "1", MEMORY: "5", CORES: "100"}).exclusive
 
 
@@ -86,7 +86,7 @@ def test_the_defaults_are_those_of_the_demand() -> None:
     assert card({CORES: "7"}, rules) == DeviceRequest("nvidia", 2, 4000, 0, 7, exclusive=False)
 
 
-def test_slots_are_in_the_order_of_the_device_plugin_and_idle_containers_have_one() -> None:
+def test_slots_follow_the_device_plugin_and_include_idle_containers() -> None:
     init = [container(name="setup"), container({GPU: 1}, "side", restartPolicy="Always")]
     request = parsed(pod_with(init, container(name="idle"), container({GPU: 1}, "work")))
     assert [(one.container, one.phase, len(one.cards)) for one in request.containers] == [
@@ -98,7 +98,7 @@ def test_slots_are_in_the_order_of_the_device_plugin_and_idle_containers_have_on
     assert request.wants_cards()
 
 
-def test_a_pod_without_cards_wants_nothing_whatever_its_annotations_say() -> None:
+def test_device_request_ignores_annotations_when_the_pod_has_no_cards() -> None:
     one = pod(container(), **{"hami.io/node-scheduler-policy": "nonsense"})
     assert not parsed(one).wants_cards()
     assert invalid_device_request(one, RULES) is None
@@ -125,7 +125,7 @@ def test_cores_are_in_the_unit_in_which_cards_are_announced() -> None:
     assert (two.percentage, two.cores, two.exclusive) == (100, 16, True)
 
 
-def test_where_nobody_knows_the_cores_of_a_whole_card_its_memory_tells_that_it_is_one() -> None:
+def test_request_is_exclusive_by_memory_when_whole_cores_are_unknown() -> None:
     rules = DemandRules(vendors=select_vendors(["ascend-910b2"]))
     count, memory = "huawei.com/Ascend910B2", "huawei.com/Ascend910B2-memory"
     assert card({count: 1}, rules).exclusive
@@ -133,7 +133,7 @@ def test_where_nobody_knows_the_cores_of_a_whole_card_its_memory_tells_that_it_i
     assert (part.memory, part.exclusive) == (16_384, False)
 
 
-def test_a_request_that_is_refused_at_admission_is_no_wish_either() -> None:
+def test_device_request_is_denied_when_admission_refuses_the_demand() -> None:
     one = pod(container({GPU: 1, MEMORY: "16Gi"}))
     assert device_request_of(one, RULES) == demand_of(one, RULES)
 
@@ -148,7 +148,7 @@ def test_who_is_charged_as_a_type_gets_that_type(key: str) -> None:
     assert parsed(one).types == ()
 
 
-def test_what_cannot_be_understood_of_a_placement_is_refused_where_cards_are_asked_for() -> None:
+def test_placement_annotation_is_refused_when_invalid_and_cards_requested() -> None:
     one = pod(container({GPU: 1}), **{"hami.io/node-scheduler-policy": "nonsense"})
     denial = device_request_of(one, RULES)
     assert isinstance(denial, Denial)

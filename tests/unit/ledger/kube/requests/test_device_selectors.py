@@ -27,7 +27,7 @@ def test_types_uuids_and_mode_are_chosen_and_excluded() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", ",", " , "])
-def test_an_empty_list_is_no_constraint(text: str) -> None:
+def test_selector_accepts_all_when_its_list_is_empty(text: str) -> None:
     assert selector_of({"nvidia.com/use-gpuuuid": text}, NVIDIA) == ANY
 
 

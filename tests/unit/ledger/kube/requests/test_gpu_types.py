@@ -99,7 +99,7 @@ def test_the_size_of_a_type_goes_before_that_of_the_vendors_cards() -> None:
     ] == (32_768)
 
 
-def test_more_types_than_anybody_needs_are_refused() -> None:
+def test_types_are_refused_when_a_pod_names_too_many() -> None:
     many = tuple(CardType(f"t{number}") for number in range(NAMED_MAX + 1))
     rules = DemandRules(types=many)
     names = [one.name for one in many]
@@ -119,7 +119,7 @@ def test_who_asks_for_no_cards_may_name_any_type(text: str) -> None:
     }
 
 
-def test_without_known_types_the_annotation_says_nothing() -> None:
+def test_type_annotation_is_ignored_when_no_types_are_known() -> None:
     assert asked(pod({GPU: 1, MEMORY: 1}, key="h100"), DemandRules()) == {GPU: 1, MEMORY: 1}
 
 

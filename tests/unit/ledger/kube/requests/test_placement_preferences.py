@@ -21,7 +21,7 @@ def said(**annotations: str) -> PlacementPreferences:
     return found
 
 
-def test_nothing_said_leaves_all_to_the_settings() -> None:
+def test_preferences_are_empty_when_a_pod_has_no_annotations() -> None:
     empty = dict.fromkeys((NODE_POLICY, CARD_POLICY, WEIGHTS, NUMA_BIND), " ")
     assert said() == said(**empty) == PlacementPreferences()
 
@@ -64,7 +64,7 @@ def test_weights_are_given_in_any_order() -> None:
         (WEIGHTS, "1,1,3", "slot=1,core=1,memory=3"),
     ],
 )
-def test_what_nobody_knows_is_refused_with_what_to_write(key: str, text: str, remedy: str) -> None:
+def test_preference_is_refused_with_a_remedy_when_unknown(key: str, text: str, remedy: str) -> None:
     denial = preferences_of({key: text})
     assert isinstance(denial, Denial)
     assert denial.reason is Reason.INVALID_POLICY

@@ -173,7 +173,7 @@ def test_bytes_where_mebibytes_count_come_with_the_number_that_was_meant() -> No
     assert "write 16384 for 16Gi" in sentence(denial)
 
 
-def test_a_number_that_is_too_large_comes_with_the_largest_that_may_be_written() -> None:
+def test_denial_names_the_largest_number_when_a_number_is_too_large() -> None:
     for absurd in (str(2**53 + 1), "9" * 200):
         remedy = refused({GPU: "1", MEMORY: absurd}).remedy
         assert remedy == f"{MEMORY} counts MiB: write {2**40} at most"

@@ -43,7 +43,7 @@ def test_a_pod_without_anything_to_select_by_has_no_traits() -> None:
 
 
 @pytest.mark.parametrize("label", sorted(VOLATILE))
-def test_labels_that_differ_between_the_pods_of_a_workload_are_not_recorded(label: str) -> None:
+def test_labels_are_not_recorded_when_they_differ_between_a_workloads_pods(label: str) -> None:
     assert read(None, app="web", **{label: "x"}) == ["app=web"]
 
 
@@ -55,7 +55,7 @@ def test_labels_that_differ_between_the_pods_of_a_workload_are_not_recorded(labe
         "topology.kubernetes.io/zone",
     ],
 )
-def test_labels_that_say_where_a_pod_is_are_not_recorded(label: str) -> None:
+def test_labels_of_a_pods_location_are_not_recorded(label: str) -> None:
     assert not is_recorded(label)
     assert is_recorded(f"example.com/{label.partition('/')[2]}")
 
@@ -154,13 +154,13 @@ def test_the_labels_of_a_root_stand_above_those_of_its_template() -> None:
         {"pod-template-hash": "x"},
     ],
 )
-def test_labels_that_no_pod_could_have_are_no_traits_of_a_template(labels: dict[str, str]) -> None:
+def test_template_labels_are_left_out_when_invalid(labels: dict[str, str]) -> None:
     assert template({**labels, "team": "a"}) == "team=a"
     assert template({"team": "a"}, labels) == "team=a"
 
 
 @pytest.mark.parametrize("name", ["high,team=b", "High", "x" * 300, "!"])
-def test_a_priority_class_that_no_pod_could_have_is_no_trait_of_a_template(name: str) -> None:
+def test_template_priority_class_is_left_out_when_invalid(name: str) -> None:
     assert template({"team": "a"}, priorityClassName=name) == "team=a"
 
 
@@ -188,7 +188,7 @@ def test_only_labels_that_are_selected_by_are_recorded() -> None:
     )
 
 
-def test_labels_beyond_what_fits_are_a_digest_that_tells_them_apart() -> None:
+def test_labels_become_distinct_digests_when_too_long() -> None:
     one, other = (f"a={'x' * RECORDED_MAX}{end}" for end in "ab")
     assert bounded_traits(("team=a", "team=b", "team=a")) == ("team=a", "team=b")
     [digest] = bounded_traits((one, "team=a"))

@@ -75,7 +75,7 @@ def test_whole_numbers_in_every_decimal_form_are_read(text: str | int, value: in
         ("1" * 65, TooLong),
     ],
 )
-def test_what_is_no_whole_number_is_refused_for_its_own_reason(
+def test_quantity_is_refused_with_its_own_error_when_not_whole(
     text: str | int, error: type[Exception]
 ) -> None:
     with pytest.raises(error):

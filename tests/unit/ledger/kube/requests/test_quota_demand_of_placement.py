@@ -41,19 +41,19 @@ def parsed(one: Pod, rules: DemandRules = RULES) -> PodDeviceRequest:
     return request
 
 
-def test_nothing_stands_when_everything_was_known() -> None:
+def test_overrides_are_empty_when_all_amounts_were_known() -> None:
     request = parsed(pod(("a", {GPU: 2, MEMORY: 500, CORES: 30}, "app")))
     parts = (Part("a", Phase.APP, (Share("small", 500, 30), Share("large", 500, 30))),)
     assert placement_overrides(parts, request, RULES, CARDS) == {}
 
 
-def test_a_percentage_stands_at_the_cards_that_it_is_of() -> None:
+def test_percentage_is_charged_by_its_cards_when_placed() -> None:
     request = parsed(pod(("a", {GPU: 2, PERCENTAGE: 50, CORES: 30}, "app")))
     parts = (Part("a", Phase.APP, (Share("small", 8000, 30), Share("large", 40_000, 30))),)
     assert placement_overrides(parts, request, RULES, CARDS) == {MEMORY: 48_000}
 
 
-def test_what_is_known_of_one_container_counts_beside_what_another_was_given() -> None:
+def test_known_amounts_add_to_the_placed_amounts_of_other_containers() -> None:
     request = parsed(pod(("a", {MEMORY: 500}, "app"), ("b", {PERCENTAGE: 10}, "app")))
     parts = (
         Part("a", Phase.APP, (Share("small", 500, 0),)),
@@ -62,7 +62,7 @@ def test_what_is_known_of_one_container_counts_beside_what_another_was_given() -
     assert placement_overrides(parts, request, RULES, CARDS) == {MEMORY: 8500}
 
 
-def test_init_containers_count_by_their_peak_beside_sidecars_until_they_are_over() -> None:
+def test_init_containers_count_by_peak_with_sidecars_until_they_end() -> None:
     request = parsed(
         pod(
             ("first", {PERCENTAGE: 90}, "init"),
@@ -81,13 +81,13 @@ def test_init_containers_count_by_their_peak_beside_sidecars_until_they_are_over
     assert placement_overrides(parts, request, RULES, CARDS, initialised=True) == {MEMORY: 24_000}
 
 
-def test_a_share_that_is_over_stands_as_nothing() -> None:
+def test_init_share_is_charged_as_zero_when_its_container_has_ended() -> None:
     request = parsed(pod(("setup", {PERCENTAGE: 10}, "init"), ("main", {}, "app")))
     parts = (Part("setup", Phase.INIT, (Share("small", 1600, 0),)), Part("main", Phase.APP))
     assert placement_overrides(parts, request, RULES, CARDS, initialised=True) == {MEMORY: 0}
 
 
-def test_an_instance_that_is_larger_than_what_was_asked_for_stands() -> None:
+def test_instance_is_charged_in_full_when_larger_than_the_request() -> None:
     request = parsed(pod(("a", {MEMORY: 8000}, "app")))
     instance = Share("large", 10_240, 14, profile="1g.10gb", start=0, size=1)
     assert placement_overrides((Part("a", Phase.APP, (instance,)),), request, RULES, CARDS) == {

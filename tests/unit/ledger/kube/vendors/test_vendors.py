@@ -76,7 +76,7 @@ def test_the_page_about_quotas_lists_every_vendor_with_its_resources() -> None:
 
 
 @pytest.mark.parametrize("vendor", BUILT_IN, ids=lambda one: one.name)
-def test_the_page_about_quotas_says_which_vendors_are_placed_on_cards(vendor: Vendor) -> None:
+def test_quota_page_lists_the_vendors_whose_cards_are_placed(vendor: Vendor) -> None:
     [row] = [
         line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{vendor.name}`")
     ]
@@ -223,7 +223,7 @@ def test_cards_without_memory_are_never_of_unknown_size() -> None:
     assert demand == Demand({"birentech.com/gpu": 1})
 
 
-def test_a_makers_name_stands_for_all_its_products() -> None:
+def test_vendor_name_selects_all_products_with_that_prefix() -> None:
     assert {one.name for one in select_vendors(["ascend"])} == {
         f"ascend-{chip}" for chip in ("310p", "910a", "910b2", "910b3", "910b4", "910b4-1", "910c")
     }

@@ -112,7 +112,7 @@ async def told(changes) -> Any:
         return await anext(changes)
 
 
-async def test_a_resource_that_is_removed_is_told_and_proved_empty(ray, changes):
+async def test_watch_yields_absence_with_proof_when_a_resource_is_removed(ray, changes):
     ray.define()
     assert len((await told(changes)).objects) == 1
     next_one = asyncio.create_task(told(changes))
@@ -138,7 +138,9 @@ async def test_a_resource_that_is_defined_again_is_listed_again(ray, changes, cl
     assert listed.objects[0].spec == {"a": 1}
 
 
-async def test_an_absence_is_told_once_and_looked_at_ever_more_rarely(ray, changes, clock, answers):
+async def test_absence_is_reported_once_and_polled_with_growing_pauses(
+    ray, changes, clock, answers
+):
     await told(changes)
     await told(changes)
     news = asyncio.create_task(told(changes))
@@ -225,7 +227,9 @@ async def test_a_proof_ends_when_the_resource_is_defined_in_another_version(
     await nothing_more_is_told(changes, clock)
 
 
-async def test_another_failure_while_it_is_absent_is_told(ray, changes, answers, clock):
+async def test_watch_reports_another_failure_while_a_resource_is_absent(
+    ray, changes, answers, clock
+):
     assert [type(await told(changes)) for _ in range(2)] == [Interrupted, Listed]
     news = asyncio.create_task(told(changes))
     await clock.asleep.wait()
@@ -236,9 +240,7 @@ async def test_another_failure_while_it_is_absent_is_told(ray, changes, answers,
     assert "may not" in refused.reason
 
 
-async def test_a_resource_that_is_listed_and_not_watched_is_told_and_not_asked_for_at_once_again(
-    changes, answers, clock
-):
+async def test_watch_pauses_when_a_resource_is_listed_but_not_watchable(changes, answers, clock):
     async def collection(request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
             return web.Response(status=404, text="404 page not found\n")
@@ -258,7 +260,7 @@ async def test_a_resource_that_is_listed_and_not_watched_is_told_and_not_asked_f
     assert isinstance(await again, Listed)
 
 
-async def test_definitions_of_our_own_may_be_missing_and_are_told_of_as_any(answers, cluster):
+async def test_missing_own_definition_is_reported_like_any_absence(answers, cluster):
     ours = Definable(answers, POLICIES)
     async with contextlib.aclosing(cluster.watch_policies()) as changes:
         missing = await told(changes)
@@ -267,7 +269,7 @@ async def test_definitions_of_our_own_may_be_missing_and_are_told_of_as_any(answ
         assert await told(changes) == Listed(ours.version, [])
 
 
-async def test_a_failure_that_is_no_absence_is_told_as_before(answers, cluster):
+async def test_watch_reports_a_failure_when_it_is_not_an_absence(answers, cluster):
     answers.by_path[POLICIES.collection()] = failure(403, "Forbidden", "may not")
     async with contextlib.aclosing(cluster.watch_policies()) as changes:
         refused = await told(changes)

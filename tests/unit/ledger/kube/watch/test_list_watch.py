@@ -116,7 +116,7 @@ async def take(changes, count: int) -> list:
     return [await anext(changes) for _ in range(count)]
 
 
-async def test_a_watch_resumes_from_the_last_version_it_told(script, changes):
+async def test_watch_resumes_from_the_last_yielded_version(script, changes):
     script.streams = [[line("ADDED", 11), bookmark(15)], [line("MODIFIED", 16)]]
     seen = await take(changes, 4)
     assert [type(one) for one in seen] == [Listed, Changed, Reached, Changed]
@@ -135,7 +135,7 @@ async def test_a_forgotten_version_is_answered_by_another_list(script, changes, 
     assert script.watched_from() == ["10", "20"]
 
 
-async def test_a_line_cut_in_the_middle_is_told_once_and_whole(script, changes):
+async def test_line_is_yielded_once_and_complete_when_split_in_chunks(script, changes):
     whole = line("ADDED", 11)
     script.streams = [[whole[:20], whole[20:] + line("ADDED", 12, "q")[:30]], [line("ADDED", 12)]]
     seen = await take(changes, 3)
@@ -246,7 +246,7 @@ async def test_pages_that_always_expire_are_unavailable(script, client):
         (503, ClusterUnavailable),
     ],
 )
-async def test_errors_name_the_address_and_what_the_server_said(script, client, status, kind):
+async def test_errors_name_the_address_and_the_servers_message(script, client, status, kind):
     script.lists = [web.json_response({"message": "because I say so"}, status=status)]
     with pytest.raises(kind, match=r"http://127.*because I say so"):
         await client.get("/api/v1/pods")

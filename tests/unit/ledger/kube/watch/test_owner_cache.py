@@ -111,8 +111,8 @@ async def test_a_list_forgets_what_is_gone_of_its_resource_alone(parents):
 
 
 async def test_a_full_cache_turns_away_what_is_new_and_keeps_up_with_what_it_has(parents):
-    small, turned_away = OwnerCache(replicas, parents_max=2), []
-    small.when_turned_away = lambda: turned_away.append(1)
+    small, turned_away = OwnerCache(replicas, owners_max=2), []
+    small.on_rejected = lambda: turned_away.append(1)
     await small.feed(SETS, Listed(1, [seen(small, name) for name in "abc"]))
     assert (len(small), len(turned_away)) == (2, 1)
     await small.feed(SETS, changed(seen(small, "a", version=2)))
@@ -123,7 +123,7 @@ async def test_a_full_cache_turns_away_what_is_new_and_keeps_up_with_what_it_has
     assert (len(small), len(turned_away)) == (2, 1)
 
 
-async def test_what_is_interrupted_is_not_current_until_it_is_told_on(parents):
+async def test_resource_is_not_current_when_its_watch_is_interrupted(parents):
     assert not parents.is_current(SETS)
     await parents.feed(SETS, Listed(1, []))
     assert parents.is_current(SETS)
@@ -157,7 +157,7 @@ class Told:
         self._changes = changes
         self.done = asyncio.Event()
 
-    async def watch_kept(
+    async def watch_filtered(
         self, resource: Resource, keep: Callable[[Workload], Any]
     ) -> AsyncGenerator[Change[Any], None]:
         assert resource == SETS
@@ -170,7 +170,7 @@ class Told:
         await asyncio.Event().wait()
 
 
-async def test_a_followed_resource_is_remembered_as_it_is_told(parents):
+async def test_followed_resource_is_cached_when_changes_arrive(parents):
     a, b = (msgspec.convert(body(name), Workload) for name in "ab")
     cluster = Told(Listed(1, [a]), Changed(2, b), Changed(3, a, deleted=True))
     following = asyncio.create_task(parents.follow(cluster, SETS))
@@ -198,7 +198,7 @@ async def test_an_object_costs_about_a_kilobyte_however_large_its_spec(parents):
 async def test_objects_with_large_labels_are_remembered_up_to_a_bound_of_bytes():
     turned_away = []
     parents = OwnerCache(replicas, bytes_max=4_000_000)
-    parents.when_turned_away = lambda: turned_away.append(1)
+    parents.on_rejected = lambda: turned_away.append(1)
     small = seen(parents, "small")
     await parents.feed(SETS, changed(small))
     for number in range(20):
