@@ -1,1 +1,1 @@
-"""Requests to an API server over HTTP: reads, writes, credentials and events."""
+"""HTTP requests to an API server: reads, writes, credentials and events."""

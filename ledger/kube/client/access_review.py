@@ -1,7 +1,7 @@
-"""Access review: whose token it is, and what the user may do (TokenReview, SubjectAccessReview).
+"""Access review: the user of a token and its rights, by TokenReview and SubjectAccessReview.
 
-The resources asked about (`usage`, `holders` and so on, group `gpuledger.io`) exist only in roles:
-RBAC does not ask whether a resource is served.
+The reviewed resources (`usage`, `holders` and so on, group `gpuledger.io`) exist only in roles,
+because RBAC does not check whether a resource is served.
 """
 
 from typing import Final, TypeVar
@@ -14,10 +14,10 @@ from ledger.kube.client.api_client import ApiClient
 GROUP: Final = "gpuledger.io"
 
 SERVICE_ACCOUNTS: Final = "system:serviceaccount:"
-"""What user names of service accounts begin with."""
+"""Prefix of the user names of service accounts."""
 
 REVIEW_SECONDS: Final = 5.0
-"""Deadline of one question to the API server."""
+"""Deadline of one review by the API server."""
 
 Answer = TypeVar("Answer")
 
@@ -32,9 +32,9 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 def service_account(user: str) -> Subject | None:
-    """Return the subject that a user name of a service account stands for, None for other names.
+    """Return the subject of a service account's user name, None for other names.
 
-    Its groups are those that the API server gives, so that nothing else has to be believed.
+    Its groups are those that the API server gives every service account.
     """
     namespace, _, name = user.removeprefix(SERVICE_ACCOUNTS).partition(":")
     if not (user.startswith(SERVICE_ACCOUNTS) and namespace and name):
@@ -61,14 +61,14 @@ class _AccessReview(msgspec.Struct):
 
 
 class KubernetesReviewer:
-    """Asks the API server. Raises ConnectionError where it gives no answer."""
+    """Reviews by the API server. Raises ConnectionError if it does not answer."""
 
     def __init__(self, client: ApiClient) -> None:
-        """Ask through this client, whose own identity needs the role `system:auth-delegator`."""
+        """The user of `client` needs the role `system:auth-delegator`."""
         self._client = client
 
     async def review(self, token: str) -> Subject | None:
-        """Return who presents the token, None when the API server does not accept it."""
+        """Return the user of the token, None if the API server does not accept it."""
         answer = await self._ask(
             "/apis/authentication.k8s.io/v1/tokenreviews",
             {
@@ -84,10 +84,10 @@ class KubernetesReviewer:
     async def may(
         self, caller: Subject, verb: str, resource: str, namespace: str, *, group: str = GROUP
     ) -> bool:
-        """Return whether the subject may; namespace "" asks for all namespaces.
+        """Return whether the subject has the right; namespace "" means all namespaces.
 
-        A resource that begins with `/` is a path outside all namespaces, as Kubernetes' own
-        `nonResourceURLs` are. The core group is "".
+        A resource that begins with `/` is a path outside all namespaces, one of Kubernetes'
+        `nonResourceURLs`. The core group is "".
         """
         answer = await self._ask(
             "/apis/authorization.k8s.io/v1/subjectaccessreviews",

@@ -1,7 +1,7 @@
-"""API client: requests to one API server, bytes in, bytes out, every call with a deadline.
+"""API client: requests to one API server, as bytes, each with a deadline.
 
-kubernetes-asyncio gives configuration and authentication; the requests themselves go through one
-aiohttp session, because its own client would decode every object in full.
+kubernetes-asyncio provides configuration and authentication. The requests go through aiohttp
+sessions, because the client of kubernetes-asyncio decodes every object in full.
 """
 
 import asyncio
@@ -24,20 +24,20 @@ CONNECT_SECONDS: Final = 10.0
 """Deadline of connecting, and of a watch's first answer."""
 
 CLOSING_TURNS: Final = 3
-"""Turns of the loop in which connections that were aborted come to their end, layer by layer."""
+"""Iterations of the event loop in which the layers of aborted connections close."""
 
 SILENCE_SECONDS: Final = 150.0
-"""A watch that is silent for longer is taken for a dead connection: bookmarks come every minute."""
+"""A watch without data for longer is a dead connection, because bookmarks come every minute."""
 
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Largest answer that is read."""
 
 CONNECTIONS_MAX: Final = 32
-"""Simultaneous requests to the API server that are not watches."""
+"""Maximum number of simultaneous requests other than watches."""
 
 WATCHES_MAX: Final = 256
-"""Simultaneous watches: one per kind. They have connections of their own, so that however many
-there are, a read or a write never waits for one of them to end."""
+"""Maximum number of simultaneous watches, one per kind. Watches have their own connections, so
+that a read or a write never waits for the end of a watch."""
 
 READ_BYTES: Final = 256 * 1024
 """Read buffer of a connection, and the largest chunk of a watch."""
@@ -60,7 +60,7 @@ class ApiClient:
     async def connect(cls, kubeconfig: Path | None) -> "ApiClient":
         """Make a client from a kubeconfig file, or with None from the pod's service account.
 
-        Nothing is sent yet. Raises Forbidden when there are no usable credentials.
+        This sends no request. Raises Forbidden if there are no usable credentials.
         """
         return cls(await Credentials.load(kubeconfig))
 
@@ -90,9 +90,9 @@ class ApiClient:
         accept: str = JSON,
         seconds: float = REQUEST_SECONDS,
     ) -> bytes:
-        """Send a request, wait at most `seconds` for the whole answer, return its body.
+        """Send a request, wait at most `seconds` for the whole answer, and return its body.
 
-        Raises one of the ClusterErrors of `ledger.kube.api.errors`, by what went wrong.
+        Raises one of the ClusterErrors of `ledger.kube.api.errors`.
         """
         headers = {"Accept": accept}
         if body is not None:
@@ -110,7 +110,7 @@ class ApiClient:
     async def watch(self, path: str, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
         """Stream a watch in chunks as they arrive, until the server ends it.
 
-        Raises like `request`; a connection that breaks or falls silent is Unavailable.
+        Raises like `request`; a broken or silent connection raises ClusterUnavailable.
         """
         try:
             async with asyncio.timeout(CONNECT_SECONDS + REQUEST_SECONDS):

@@ -1,8 +1,8 @@
-"""Credentials: where the API server is and how to prove who asks.
+"""Credentials: the address of the API server, and the client's authentication.
 
-kubernetes-asyncio reads the kubeconfig or the pod's service account, runs exec plugins and knows
-when what they gave expires. It is asked again before requests, at most once a minute, so that a
-rotated token is used without a restart.
+kubernetes-asyncio reads the kubeconfig or the pod's service account, runs exec plugins and tracks
+the expiry of their credentials. `Credentials` refreshes them before requests, at most once a
+minute, so that a rotated token is used without a restart.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import yaml
 from ledger.kube.api.errors import Forbidden, NoCredentials
 
 REFRESH_SECONDS: Final = 60.0
-"""How old a token may be before its source is asked again, as in-cluster clients do."""
+"""Maximum age of a token before a refresh, as in in-cluster clients."""
 
 PLUGIN_SECONDS: Final = 20.0
 """Deadline of an exec plugin or token endpoint."""
@@ -35,12 +35,12 @@ class Credentials:
 
     @classmethod
     async def load(cls, kubeconfig: Path | None) -> "Credentials":
-        """Load a kubeconfig file, or with None the service account of the pod this runs in.
+        """Load a kubeconfig file, or with None the service account of this process's pod.
 
-        Raises NoCredentials, naming the file, when nothing usable is there.
+        Raises NoCredentials, which names the file, if there are no usable credentials.
         """
-        # The package imports a module per API type, which takes seconds: only who has a cluster
-        # pays for it, and beside the event loop.
+        # The package imports a module per API type, which takes seconds. So it is imported only
+        # for a cluster, and in a thread.
         package: Any = await asyncio.to_thread(importlib.import_module, "kubernetes_asyncio.config")
         client: Any = importlib.import_module("kubernetes_asyncio.client")
         configuration = client.Configuration()
@@ -69,18 +69,18 @@ class Credentials:
 
     @property
     def server_name(self) -> str | None:
-        """The name to expect in the server's certificate when it is not the host's."""
+        """The name in the server's certificate, if it differs from the host's name."""
         name: str | None = self._configuration.tls_server_name
         return name
 
     @property
     def proxy(self) -> str | None:
-        """The URL of the proxy to go through."""
+        """The URL of the proxy, None without one."""
         url: str | None = self._configuration.proxy
         return url
 
     def tls(self) -> ssl.SSLContext:
-        """Make the TLS context that the configuration asks for."""
+        """Make the TLS context of the configuration."""
         configuration = self._configuration
         context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
         if configuration.cert_file:
@@ -102,11 +102,11 @@ class Credentials:
         return {"Authorization": str(token).strip()} if token else {}
 
     def distrust(self) -> None:
-        """Ask the source again before the next request: the server refused what it gave."""
+        """Refresh before the next request, because the server refused the credentials."""
         self._refreshed = -REFRESH_SECONDS
 
     async def _refresh(self) -> None:
-        """Load a kubeconfig's credentials again when they are old.
+        """Load a kubeconfig's credentials again if they are old.
 
         The service account has its own hook inside the configuration.
         """
@@ -117,13 +117,13 @@ class Credentials:
 
 
 def _must_be_a_pod() -> None:
-    """Raise ValueError where no kubelet has told where the API server is."""
+    """Raise ValueError if no kubelet has set the address of the API server."""
     if not os.environ.get("KUBERNETES_SERVICE_HOST"):
         raise ValueError("this process does not run in a pod")
 
 
 def _check(kubeconfig: Path) -> None:
-    """Raise ValueError for a file that is no kubeconfig; its library says less about that."""
+    """Raise ValueError for an invalid kubeconfig, because the library's errors are less clear."""
     try:
         found = yaml.safe_load(kubeconfig.read_bytes())
     except OSError as error:

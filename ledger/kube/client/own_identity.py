@@ -1,4 +1,4 @@
-"""Own identity: the user that this service is to the API server."""
+"""Own identity: the user name of this service at the API server."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from ledger.kube.api.errors import Malformed
 from ledger.kube.client.api_client import ApiClient
 
 REVIEW_SECONDS: Final = 5.0
-"""Deadline of the question."""
+"""Deadline of the request."""
 
 _PATH: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _QUESTION: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
@@ -27,7 +27,7 @@ class _Answer(msgspec.Struct):
 
 
 async def own_name(client: ApiClient) -> str:
-    """Return the user name of a client, which every user may ask for. Raises ClusterError."""
+    """Return the user name of a client; every user may read its own. Raises ClusterError."""
     body = await client.request(
         "POST", _PATH, body=msgspec.json.encode(_QUESTION), seconds=REVIEW_SECONDS
     )

@@ -1,7 +1,7 @@
-"""Pod event queue: sends events to an API server one at a time, and holds a bounded number.
+"""Pod event queue: writes events of pods to an API server in the background, one at a time.
 
-What comes while too many wait is dropped, and so is what the API server refuses. Both are counted,
-and logged at most once a minute.
+The queue drops an event if it is full or if the API server refuses the event. Dropped events are
+counted, and logged at most once a minute.
 """
 
 import asyncio
@@ -14,23 +14,23 @@ from ledger.kube.api.cluster_ports import PodEvent
 from ledger.kube.api.errors import ClusterError
 
 WAITING_MAX: Final = 256
-"""Events that wait to be written; what comes then is dropped."""
+"""Maximum number of queued events; further ones are dropped."""
 
 LOG_SECONDS: Final = 60.0
-"""How often it is logged that events are dropped."""
+"""Minimum interval between two log lines about dropped events."""
 
 METRIC: Final = "events_dropped_total"
 FULL: Final = "full"
 REFUSED: Final = "refused"
 
 Count = Callable[..., None]
-"""Raises the counter of a name and its labels by one."""
+"""Increments the counter with a name and labels."""
 
 _log: Final = structlog.get_logger("ledger.kube")
 
 
 class EventWrites(Protocol):
-    """An API server, as far as events are written there."""
+    """The part of an API client that writes events."""
 
     async def create_event(self, event: PodEvent) -> None:
         """Write an event. Raises ClusterError."""
@@ -38,10 +38,10 @@ class EventWrites(Protocol):
 
 
 class PodEventQueue:
-    """Writes events of pods as long as `run` runs."""
+    """Writes events of pods while `run` runs."""
 
     def __init__(self, cluster: EventWrites, source: str, *, count: Count) -> None:
-        """`source` is the part of the service whose events these are, for metrics and log."""
+        """`source` is the component that creates the events, for metrics and log."""
         self._cluster, self._source, self._count = cluster, source, count
         self._waiting: asyncio.Queue[PodEvent] = asyncio.Queue(WAITING_MAX)
         self._dropped = 0
@@ -53,7 +53,7 @@ class PodEventQueue:
         return self._waiting.full()
 
     def put(self, event: PodEvent) -> bool:
-        """Have an event written; return False when it is dropped, because too many wait."""
+        """Queue an event; return False if it is dropped because the queue is full."""
         if self.full:
             self._drop(FULL, f"{WAITING_MAX} events wait to be written")
             return False
@@ -61,7 +61,7 @@ class PodEventQueue:
         return True
 
     async def run(self) -> None:
-        """Write what waits until cancelled."""
+        """Write the queued events until cancelled."""
         while True:
             event = await self._waiting.get()
             try:

@@ -1,4 +1,4 @@
-"""Pod events: what `kubectl describe pod` shows under Events."""
+"""Pod events: the events that `kubectl describe pod` shows."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -11,11 +11,11 @@ from ledger.kube.client.api_client import ApiClient
 from ledger.kube.client.quota_and_gate_writes import send
 
 INSTANCE_MAX: Final = 128
-"""Longest name of an instance that the API server takes."""
+"""Maximum length of an instance's name at the API server."""
 
 
 class EventReporter(msgspec.Struct, frozen=True):
-    """Who reports events, as Kubernetes wants it named, and the labels of its events."""
+    """The reporting component of events, with Kubernetes' fields, and the labels of its events."""
 
     controller: str
     instance: str
@@ -26,13 +26,13 @@ SERVICE: Final = EventReporter("gpuledger.io/gpuledger", "gpuledger.io/gpuledger
 
 
 def agent_of(node: str) -> EventReporter:
-    """Return the agent of a node; policies of the cluster look at its events by their label."""
+    """Return the reporter of a node's agent; admission policies select its events by the label."""
     labels = {"gpuledger.io/reporter": "agent"}
     return EventReporter("gpuledger.io/agent", node[:INSTANCE_MAX], labels)
 
 
 NOTE_BYTES_MAX: Final = 1_024
-"""Longest note that the API server takes."""
+"""Maximum length of a note at the API server."""
 
 _CUT: Final = "…"
 
@@ -40,7 +40,7 @@ _CUT: Final = "…"
 async def create(client: ApiClient, event: PodEvent, reporter: EventReporter = SERVICE) -> None:
     """Report an event of a pod. Raises ClusterError.
 
-    The name is left to the API server: two events are never one, whoever tells them.
+    The API server generates the name, so two events never have the same name.
     """
     body = {
         "apiVersion": EVENTS.api_version,
@@ -69,7 +69,7 @@ async def create(client: ApiClient, event: PodEvent, reporter: EventReporter = S
 
 
 def shortened(note: str) -> str:
-    """Return a note as long as it may be."""
+    """Return a note, cut to the maximum length."""
     text = note.encode()
     if len(text) <= NOTE_BYTES_MAX:
         return note

@@ -1,8 +1,8 @@
-"""Quota and gate writes: quota status, default quotas, and the removal of scheduling gates.
+"""Quota and gate writes: statuses of quotas, new ResourceQuotas, and removed scheduling gates.
 
-Each is one write that the API server applies whole or not at all. Those that change what others
-write too say by a precondition what they were decided on; the status of a UniverseResourceQuota is
-replaced whatever it was. None is repeated here: whoever asked knows whether it is still wanted.
+Each is one write, which the API server applies whole or not at all. A write to fields that other
+clients also write has a precondition; the status of a UniverseResourceQuota is always replaced. No
+write is retried here, because only the caller can decide whether it is still needed.
 """
 
 from typing import Any, Final
@@ -18,13 +18,13 @@ WRITE_SECONDS: Final = 10.0
 """Deadline of one write."""
 
 FIELD_MANAGER: Final = "gpuledger"
-"""The name under which the API server records what was written."""
+"""The field manager under which the API server records the writes."""
 
 OWN_KEYS: Final = "limits."
-"""Quota keys that Kubernetes accepts and never counts begin so; all others it counts itself."""
+"""Prefix of the quota keys that Kubernetes accepts but does not count."""
 
 MERGE: Final = "application/merge-patch+json"
-"""The content type of a patch that names what changes; null removes."""
+"""The content type of a merge patch: it has the changed fields, and null removes a field."""
 
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 _PATCH: Final = "application/json-patch+json"
@@ -49,7 +49,7 @@ async def patch_quota_status(
 async def patch_universe_status(client: ApiClient, name: str, status: dict[str, Any]) -> None:
     """Replace a UniverseResourceQuota's status. Raises ClusterError.
 
-    Not merged, because keys and clusters that are no longer covered have to go.
+    The status is not merged, because keys and clusters that are no longer covered must disappear.
     """
     patch = [{"op": "add", "path": "/status", "value": status}]
     await send(client, "PATCH", UNIVERSE_QUOTAS.object("", name) + "/status", patch, _PATCH)
@@ -93,7 +93,7 @@ async def send(
     kind: str = JSON,
     seconds: float = WRITE_SECONDS,
 ) -> None:
-    """Send one write, of this content type, under our name. Raises ClusterError."""
+    """Send one write with this content type and the field manager. Raises ClusterError."""
     await client.request(
         method,
         path,

@@ -1,9 +1,9 @@
-"""What scheduling writes: Bindings, evictions, labels of pods, annotations of nodes and pods.
+"""Scheduling writes: Bindings, evictions, labels of pods, annotations of nodes and pods.
 
-A Binding carries the pod's new annotations and labels, which the API server merges into the pod in
-the very write that names its node: all of it is stored, or nothing. What it was decided on, the uid
-and if known the version of the pod, are preconditions. None is repeated here: whether a Binding
-that got no answer was stored can be read, and who does not read may do it twice.
+A Binding has the pod's new annotations and labels. The API server merges them into the pod in the
+write that sets its node: all of it is stored, or nothing. The pod's uid and, if known, its version
+are preconditions. No write is retried here. After a Binding without an answer the caller must read
+whether it was stored, because a retry could bind the pod twice.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ EVICTION: Final = "policy/v1"
 """The group and version of evictions."""
 
 EVICT_SECONDS: Final = 20.0
-"""Deadline of one eviction. The API server itself tries again for up to 11 s while it meets
-conflicts, another uid among them, before it answers."""
+"""Deadline of one eviction. The API server itself retries conflicts, such as another uid, for up
+to 11 s before it answers."""
 
 
 async def bind(client: ApiClient, binding: PodBinding) -> None:
@@ -57,7 +57,7 @@ async def evict(client: ApiClient, namespace: str, name: str, uid: str) -> None:
 async def label_pod(
     client: ApiClient, namespace: str, name: str, labels: Mapping[str, str], version: str
 ) -> None:
-    """Set labels of a pod that is at a version. Raises ClusterError."""
+    """Set labels of a pod with this resourceVersion. Raises ClusterError."""
     metadata = {"labels": labels, "resourceVersion": version}
     await send(client, "PATCH", PODS.object(namespace, name), {"metadata": metadata}, MERGE)
 
@@ -75,6 +75,6 @@ async def patch_node_annotations(
 async def patch_pod_annotations(
     client: ApiClient, namespace: str, name: str, changes: Mapping[str, str], version: str
 ) -> None:
-    """Set annotations of a pod that is at a version. Raises ClusterError."""
+    """Set annotations of a pod with this resourceVersion. Raises ClusterError."""
     metadata = {"annotations": changes, "resourceVersion": version}
     await send(client, "PATCH", PODS.object(namespace, name), {"metadata": metadata}, MERGE)

@@ -1,9 +1,9 @@
-"""HAMi accounts: the users as which a HAMi writes, whatever its release and namespace are called.
+"""HAMi accounts: the service accounts of a HAMi installation, found in any namespace.
 
 HAMi's scheduler is a Deployment, and its device plugins are DaemonSets. The chart labels their pods
-with a component, and its images have a name that mirrors keep. Every tenant can write such a label
-or image into a workload of its own namespace. So an account counts only if the API server answers
-that it may patch all pods and all nodes, which HAMi needs and no tenant may.
+with a component, and mirrors keep the names of its images. Every tenant can write such a label or
+image into a workload of its own namespace. So an account counts only if the API server answers
+that it may patch all pods and all nodes. HAMi needs these rights, and tenants lack them.
 """
 
 import asyncio
@@ -27,18 +27,18 @@ RIGHTS: Final = (
     "the user of the kubeconfig has to list Deployments and DaemonSets (apps) and to create"
     " SubjectAccessReviews (authorization.k8s.io), as ClusterRole gpuledger may"
 )
-"""What `find_accounts` needs, for people."""
+"""The rights that `find_accounts` needs, as text for messages."""
 
 FIND_SECONDS: Final = 120.0
 """Deadline of a whole search."""
 
 ACCOUNTS_MAX: Final = 1_024
-"""Accounts that are asked about, each namespace's first one before any namespace's second."""
+"""Maximum number of reviewed accounts: the first of each namespace, then the second of each."""
 
 ASKED_AT_ONCE: Final = 8
 
 UNPROVEN_MAX: Final = 16
-"""Accounts without the rights that are returned; the others are only counted."""
+"""Maximum number of returned accounts without the rights; the others are only counted."""
 
 _COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 _COMPONENT: Final = re.compile(r"hami-([a-z0-9-]+-)?(scheduler|device-plugin)")
@@ -59,11 +59,11 @@ class HamiAccount(msgspec.Struct, frozen=True):
 
 
 class HamiAccounts(msgspec.Struct, frozen=True):
-    """What a search found.
+    """The result of a search for HAMi's accounts.
 
-    `proven` have the rights of HAMi's accounts. `unproven` are of workloads that look like HAMi's
-    and lack the rights, `UNPROVEN_MAX` at most; `unproven_more` counts those beyond. `unasked`
-    counts accounts beyond `ACCOUNTS_MAX`.
+    `proven` accounts have the rights that HAMi needs. `unproven` accounts lack them but run
+    workloads that look like HAMi's, `UNPROVEN_MAX` at most; `unproven_more` counts the others.
+    `unasked` counts accounts beyond `ACCOUNTS_MAX`.
     """
 
     proven: tuple[HamiAccount, ...] = ()
@@ -93,13 +93,13 @@ class _WorkloadSpec(msgspec.Struct, frozen=True, gc=False):
 
 
 class HamiWorkload(msgspec.Struct, frozen=True, gc=False):
-    """A Deployment or DaemonSet, as far as it says what it runs and as which account."""
+    """The images, arguments and service account of a Deployment or DaemonSet."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _WorkloadSpec = _WorkloadSpec()
 
     def looks_like_hami(self) -> bool:
-        """Return whether label or image are those of HAMi's scheduler or device plugins."""
+        """Return whether the labels or an image match HAMi's scheduler or device plugins."""
         template = self.spec.template
         labels = (self.metadata.labels or {}, template.metadata.labels or {})
         if any(_COMPONENT.fullmatch(one.get(_COMPONENT_LABEL, "")) for one in labels):
@@ -107,7 +107,7 @@ class HamiWorkload(msgspec.Struct, frozen=True, gc=False):
         return any(_IMAGE.fullmatch(one.image) for one in template.spec.containers or ())
 
     def scheduler(self) -> str:
-        """Return the name of the scheduler that is run, "" without one."""
+        """Return the name of the workload's scheduler, "" without one."""
         containers = self.spec.template.spec.containers or ()
         words = (word for one in containers for word in (*(one.command or ()), *(one.args or ())))
         named = (word.removeprefix(_NAMED) for word in words if word.startswith(_NAMED))
@@ -120,9 +120,9 @@ class _CarrierList(msgspec.Struct, frozen=True, gc=False):
 
 
 async def may_allocate(reviewer: KubernetesReviewer, user: str) -> bool:
-    """Return whether a service account may write what HAMi's write: into every pod and every node.
+    """Return whether a service account may patch every pod and every node, as HAMi needs.
 
-    False for other users. Raises ConnectionError where the API server gives no answer.
+    False for other users. Raises ConnectionError if the API server does not answer.
     """
     subject = service_account(user)
     if subject is None:
@@ -136,8 +136,7 @@ async def may_allocate(reviewer: KubernetesReviewer, user: str) -> bool:
 async def find_accounts(client: ApiClient) -> HamiAccounts:
     """Find HAMi's accounts in a cluster.
 
-    Needs to list Deployments and DaemonSets and to create SubjectAccessReviews. Raises
-    ClusterError and ConnectionError.
+    The client needs `RIGHTS`. Raises ClusterError and ConnectionError.
     """
     try:
         async with asyncio.timeout(FIND_SECONDS):
@@ -159,7 +158,7 @@ async def find_accounts(client: ApiClient) -> HamiAccounts:
 
 
 async def _candidates(client: ApiClient) -> dict[str, HamiAccount]:
-    """Return the accounts of workloads that look like HAMi's, by user name."""
+    """Return the accounts of workloads that look like those of HAMi, by user name."""
     found: dict[str, HamiAccount] = {}
     for resource in (api_resources.DEPLOYMENTS, api_resources.DAEMON_SETS):
         listed = await list_watch.list_all(client, _source(resource))
@@ -177,7 +176,7 @@ def _source(resource: Resource) -> CollectionSource[HamiWorkload, HamiAccount | 
 
 
 def account_of(carrier: HamiWorkload, kind: str) -> HamiAccount:
-    """Return the account as which a workload's pods run."""
+    """Return the service account of a workload's pods."""
     space, name = carrier.metadata.namespace, carrier.metadata.name
     account = carrier.spec.template.spec.service_account_name or "default"
     user, workload = f"{SERVICE_ACCOUNTS}{space}:{account}", f"{kind} {space}/{name}"
@@ -185,7 +184,7 @@ def account_of(carrier: HamiWorkload, kind: str) -> HamiAccount:
 
 
 def _in_turn(accounts: Iterable[HamiAccount]) -> Iterable[HamiAccount]:
-    """Return the accounts so that one namespace's many do not come before another's first."""
+    """Return the accounts round-robin by namespace: the first of each, then the second of each."""
     spaces: dict[str, list[HamiAccount]] = {}
     for account in accounts:
         spaces.setdefault(account.user.split(":")[2], []).append(account)

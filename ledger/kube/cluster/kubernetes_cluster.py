@@ -1,4 +1,4 @@
-"""Kubernetes cluster: all of `ledger.kube.api.cluster_ports` by an API server over HTTPS."""
+"""Kubernetes cluster: all ports of `ledger.kube.api.cluster_ports`, over HTTPS."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -46,7 +46,7 @@ _workloads: Final = msgspec.json.Decoder(Workload)
 
 
 class KubernetesCluster:
-    """A cluster through its API server. Errors and deadlines are those of the client.
+    """A cluster, accessed through its API server. Errors and deadlines are those of the client.
 
     Implements `WatchedCluster`, `Workloads`, `FilteredWatches`, `PolicyWatches`, `StatusWrites`,
     `NodeWatches`, `AllocationApi` and `EvictionApi`, whose docstrings apply here.
@@ -59,13 +59,13 @@ class KubernetesCluster:
         *,
         reporter: pod_events.EventReporter = pod_events.SERVICE,
     ) -> None:
-        """`sleep` waits so many seconds between attempts; `reporter` is who reports events."""
+        """`sleep` waits between attempts; `reporter` is the reporting component of events."""
         self._client = client
         self._sleep = sleep
         self._reporter = reporter
 
     async def kube_system_uid(self) -> str:
-        """Return the uid of `kube-system`, which stands for the cluster. Raises ClusterError."""
+        """Return the uid of `kube-system`, which identifies the cluster. Raises ClusterError."""
         body = await self._client.get(api_resources.NAMESPACES.object("", "kube-system"))
         try:
             uid = _metadata.decode(body).metadata.uid
@@ -81,15 +81,15 @@ class KubernetesCluster:
         return await list_watch.list_all(self._client, _PODS, path)
 
     def watch_pods(self) -> AsyncGenerator[Change[Pod], None]:
-        """Tell all pods and their changes, without end."""
+        """Yield all pods and their changes, without end."""
         return list_watch.watch(self._client, _PODS, watch_backoff(self._sleep))
 
     def watch_quotas(self) -> AsyncGenerator[Change[ResourceQuota], None]:
-        """Tell all ResourceQuotas and their changes, without end."""
+        """Yield all ResourceQuotas and their changes, without end."""
         return list_watch.watch(self._client, _QUOTAS, watch_backoff(self._sleep))
 
     async def served(self) -> tuple[Resource, ...]:
-        """Return what is served, each resource in its preferred version. Raises ClusterError."""
+        """Return the served resources, each in its preferred version. Raises ClusterError."""
         return (await discovery.discover(self._client)).preferred()
 
     async def list_objects(self, resource: Resource, namespace: str = "") -> Listed[Workload]:
@@ -114,25 +114,25 @@ class KubernetesCluster:
         return await list_watch.list_all(self._client, _NODES)
 
     def watch_nodes(self) -> AsyncGenerator[Change[ApiNode], None]:
-        """Tell all nodes and their changes, without end."""
+        """Yield all nodes and their changes, without end."""
         return list_watch.watch(self._client, _NODES, watch_backoff(self._sleep))
 
     def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all objects of a resource and their changes, without end."""
+        """Yield all objects of a resource and their changes, without end."""
         return self.watch_filtered(resource, whole)
 
     def watch_filtered(
         self, resource: Resource, keep: Callable[[Workload], K]
     ) -> AsyncGenerator[Change[K], None]:
-        """Tell what is kept of all objects of a resource, and of their changes, without end."""
+        """Yield `keep` of all objects of a resource, and of their changes, without end."""
         return optional_resources.watch(self._client, resource, keep, self._sleep)
 
     def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all namespaces and their changes, without end."""
+        """Yield all namespaces and their changes, without end."""
         return self.watch_objects(api_resources.NAMESPACES)
 
     def watch_policies(self) -> AsyncGenerator[Change[Workload], None]:
-        """Tell all LedgerPolicies and their changes, without end."""
+        """Yield all LedgerPolicies and their changes, without end."""
         return self.watch_objects(api_resources.POLICIES)
 
     async def patch_quota_status(
@@ -173,7 +173,7 @@ class KubernetesCluster:
     async def label_pod(
         self, namespace: str, name: str, labels: Mapping[str, str], version: str
     ) -> None:
-        """Set labels of a pod that is at a version. Raises ClusterError."""
+        """Set labels of a pod with this resourceVersion. Raises ClusterError."""
         await scheduling_writes.label_pod(self._client, namespace, name, labels, version)
 
     async def patch_node_annotations(
@@ -185,13 +185,13 @@ class KubernetesCluster:
     async def patch_pod_annotations(
         self, namespace: str, name: str, changes: Mapping[str, str], version: str
     ) -> None:
-        """Set annotations of a pod that is at `version`. Raises ClusterError."""
+        """Set annotations of a pod with this resourceVersion. Raises ClusterError."""
         await scheduling_writes.patch_pod_annotations(
             self._client, namespace, name, changes, version
         )
 
     async def create_event(self, event: PodEvent) -> None:
-        """Tell something of a pod. Raises ClusterError."""
+        """Write an event about a pod. Raises ClusterError."""
         await pod_events.create(self._client, event, self._reporter)
 
     async def _get(self, path: str, decoder: msgspec.json.Decoder[T]) -> T | None:

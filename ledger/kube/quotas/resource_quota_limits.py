@@ -1,4 +1,4 @@
-"""ResourceQuotas: the limits that a quota object sets, in the units of the ledger.
+"""ResourceQuota limits: the limits that a quota object sets, in the units of the ledger.
 
 Kubernetes accepts `limits.nvidia.com/gpumem` and similar keys, shows them as used 0 and does not
 enforce them; gpuledger enforces them. An invalid key causes a warning with a remedy, and the other

@@ -1,4 +1,4 @@
-"""UniverseResourceQuotas: limits over several namespaces and clusters, and their reach.
+"""UniverseResourceQuota limits: for several namespaces and clusters, with their reach.
 
 All conditions of a quota must hold: an object counts if its cluster, its namespace and the object
 itself are selected. An omitted condition selects everything.

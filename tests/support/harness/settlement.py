@@ -64,7 +64,7 @@ class World:
         self.asked: list[AnyCommand] = []
         self.counted: Counter[tuple[str, ...]] = Counter()
         self.fails = False
-        """Whether the test plants a defect, by which objects cannot be taken in."""
+        """Whether the test plants a defect that makes objects fail."""
         self.settlement = Settlement(
             self,
             writer,

@@ -1,4 +1,4 @@
-"""What a resource is called in paths and keys."""
+"""Names of resources in paths and keys."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which error stands for which answer."""
+"""The error for each answer of the API server."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is sent when something is written."""
+"""Requests of quota and gate writes."""
 
 import pytest
 from support.fakes.canned_apiserver import failure

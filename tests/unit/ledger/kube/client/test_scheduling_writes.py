@@ -1,4 +1,4 @@
-"""What is sent when pods are bound, evicted and told of, and what the answers mean."""
+"""Requests of bindings, evictions and events of pods, and the meaning of their answers."""
 
 import pytest
 from support.fakes.canned_apiserver import failure

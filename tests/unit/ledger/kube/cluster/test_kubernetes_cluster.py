@@ -1,4 +1,4 @@
-"""One suite for everything that stands behind the cluster port: the model and the real adapter."""
+"""One suite for both implementations of the cluster port: the model and the real adapter."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""What a Binding carries to the pod."""
+"""Annotations and labels that a Binding writes on a pod."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Handshakes: when the cards of a node count although nobody answers for them."""
+"""Handshakes: when the cards of a node count although its plugin does not answer."""
 
 import time
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,4 +1,4 @@
-"""What a Node announces of its cards: both forms of the list, several makers, and what is wrong."""
+"""Node announcements: both formats of the list, several vendors, and invalid lists."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What pods carry of the cards they were given: device lists, instances, whose slot is whose."""
+"""Placements in annotations of pods: device lists, MIG instances, and the slots of containers."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Amounts of quotas that nobody can have meant, and what the API server makes of plain numbers."""
+"""Invalid quantities of quotas, and the API server's forms of plain numbers."""
 
 import msgspec
 import pytest
@@ -17,12 +17,12 @@ GIB = DemandRules(vendors=(msgspec.structs.replace(NVIDIA, memory_factor=1024),)
 
 
 def stored(value: str | int, key: str = MEM, rules: DemandRules = RULES) -> int | None:
-    """Return what a quota that exists limits by a value, None for nothing."""
+    """Return the limit that a value sets in an existing quota, None without a limit."""
     return hard_limits.read({key: value}, rules, lambda _: None, zero_is_unlimited=False).get(key)
 
 
 def refused(value: str | int, key: str = MEM, rules: DemandRules = RULES) -> str:
-    """Return what is wrong with a value and what to write, empty when it is accepted."""
+    """Return the cause and remedy of an invalid value, empty for an accepted one."""
     found = hard_limits.invalid_quantities({key: value}, {}, rules)
     return "; ".join(f"{one.value} {one.why}: {one.remedy}" for one in found)
 

@@ -1,4 +1,4 @@
-"""What a ResourceQuota limits."""
+"""Limits of ResourceQuotas."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""What a UniverseResourceQuota limits, where, and of which objects."""
+"""Limits of UniverseResourceQuotas, their reach and their selected objects."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ RULES = DemandRules()
 
 
 def read(**spec: Any) -> UniverseLimits:
-    """Return the limits of a spec as it stands in YAML; it limits one card unless it says more."""
+    """Return the limits of a spec with the names of YAML; its default limit is one card."""
     return limits_of_universe(spec_of({"hard": {GPU: "1"}, **spec}), RULES)
 
 

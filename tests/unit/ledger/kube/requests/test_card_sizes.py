@@ -28,7 +28,7 @@ KNOWN = DemandRules(sizes=SIZES)
 
 
 class Log:
-    """A view of a state, which tells of every record."""
+    """A view of a state, which passes every record to its subscribers."""
 
     def __init__(self) -> None:
         self.state = State()

@@ -1,4 +1,4 @@
-"""What a pod wants of cards: container by container, by the same rules as what it is charged."""
+"""Device requests of pods: container by container, by the same rules as the demand."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""How a pod says that it is to be placed, and what is refused of that."""
+"""Placement preferences of pods, and refused values."""
 
 import pytest
 

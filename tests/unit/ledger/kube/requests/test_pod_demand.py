@@ -1,4 +1,4 @@
-"""What pods ask for: HAMi's words, Kubernetes' rule for init containers, and clear refusals."""
+"""Demand of pods: HAMi resources, Kubernetes' rule for init containers, and denials."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def nvidia(**differently: Any) -> DemandRules:
 
 
 def asked(limits: dict[str, Any], **rules: Any) -> dict[str, int]:
-    """Return what one container asks for."""
+    """Return the demand of one container."""
     demand = demand_of(pod(container(limits)), nvidia(**rules))
     assert isinstance(demand, Demand), demand
     return demand.amounts

@@ -22,7 +22,7 @@ BUSY = {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}
 
 
 def read(spec: dict[str, Any] | None = None, **labels: str) -> list[str]:
-    """Return the items of a pod's traits; it asks for a processor unless the spec says more."""
+    """Return the items of a pod's traits; the default spec requests one processor."""
     pod = {"metadata": {"labels": labels or None}, "spec": {**BUSY, **(spec or {})}}
     text = traits_of(msgspec.convert(pod, Pod), labels_of(dict.fromkeys(labels, 0)))
     return text.split(",") if text else []

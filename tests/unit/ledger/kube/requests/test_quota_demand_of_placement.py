@@ -1,4 +1,4 @@
-"""What a pod is charged once its cards are known."""
+"""Amounts that a pod is charged once its cards are known."""
 
 from typing import Any
 

@@ -68,7 +68,7 @@ class Definable:
 
 
 class Clock:
-    """Sleeps that end when the test says so."""
+    """Sleeps that end when the test ends them."""
 
     def __init__(self) -> None:
         self.delays: list[float] = []

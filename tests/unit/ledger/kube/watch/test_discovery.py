@@ -1,4 +1,4 @@
-"""What an API server serves, by aggregated discovery and by the older way."""
+"""Resources of an API server, by aggregated discovery and by single requests."""
 
 import asyncio
 

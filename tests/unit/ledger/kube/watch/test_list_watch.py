@@ -93,7 +93,7 @@ def script() -> Script:
 
 @pytest.fixture
 def answers(script) -> Script:
-    """What the client talks to."""
+    """The server of the client."""
     return script
 
 

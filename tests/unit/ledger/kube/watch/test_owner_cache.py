@@ -1,4 +1,4 @@
-"""What is remembered of the objects that own pods."""
+"""Cached owners of pods."""
 
 import asyncio
 import gc
@@ -151,7 +151,7 @@ async def test_a_long_list_lets_others_have_their_turn(parents, monkeypatch):
 
 
 class Told:
-    """A cluster that tells prepared changes, and then that it is done."""
+    """A cluster that yields prepared changes, and then signals the end."""
 
     def __init__(self, *changes: Change[Workload]) -> None:
         self._changes = changes
