@@ -93,14 +93,12 @@ def encode(limits: ContainerLimits) -> bytes:
 def decode(content: bytes, source: str = "the limits page") -> ContainerLimits:
     """Return the limits of a page's bytes. Raises BadLimitsPage."""
     if len(content) != LIMITS_SIZE:
-        raise BadLimitsPage(
-            f"{source}: {len(content)} bytes are no limits page, which has {LIMITS_SIZE}"
-        )
+        raise BadLimitsPage(f"{source}: {len(content)} bytes, but a limits page has {LIMITS_SIZE}")
     words = RecordFields(content)
     found = tuple(words.number(LIMITS[name]) for name in ("magic", "version", "size"))
     if found != (MAGIC, VERSION, LIMITS_SIZE):
         raise BadLimitsPage(
-            f"{source}: it begins with {found}: no limits page of version {VERSION}"
+            f"{source}: it begins with {found}: not a limits page of version {VERSION}"
         )
     count = words.number(LIMITS["devices"])
     if count > DEVICES_MAX:
@@ -200,7 +198,7 @@ class LimitsPage:
 
     def _store(self, field: Field, number: int, index: int = 0) -> None:
         at = place(field, index)
-        assert (at % WORD, field.width) == (0, WORD), f"{field.name} is no aligned word"
+        assert (at % WORD, field.width) == (0, WORD), f"{field.name} is not an aligned word"
         if self._words[at // WORD] != number:
             self._words[at // WORD] = number
 

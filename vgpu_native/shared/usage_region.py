@@ -80,11 +80,11 @@ def read(path: Path) -> UsageRegion:
 def decode(content: bytes, source: str = "the region") -> UsageRegion:
     """Return the claims of a region's bytes. Raises BadRegion."""
     if len(content) != REGION_SIZE:
-        raise BadRegion(f"{source}: {len(content)} bytes are no region, which has {REGION_SIZE}")
+        raise BadRegion(f"{source}: {len(content)} bytes, but a region has {REGION_SIZE}")
     words = RecordFields(content)
     found = tuple(words.number(REGION[one]) for one in ("magic", "version", "size", "slots"))
     if found != (MAGIC, VERSION, REGION_SIZE, SLOTS_MAX):
-        raise BadRegion(f"{source}: it begins with {found}: no region of version {VERSION}")
+        raise BadRegion(f"{source}: it begins with {found}: not a region of version {VERSION}")
     high = min(words.number(REGION["high"]), SLOTS_MAX)
     uuids = _uuids(words)
     living = [at for at in range(high) if _lives(words.at(REGION["slot"], at))]
@@ -120,9 +120,9 @@ def _read(found: int, path: Path) -> bytes:
     """Open and read a found path if it is a regular file. Raises BadRegion, OSError."""
     state = os.fstat(found)
     if not stat.S_ISREG(state.st_mode):
-        raise BadRegion(f"{path}: it is no file")
+        raise BadRegion(f"{path}: it is not a file")
     if state.st_size != REGION_SIZE:
-        raise BadRegion(f"{path}: {state.st_size} bytes are no region of {REGION_SIZE}")
+        raise BadRegion(f"{path}: {state.st_size} bytes, but a region has {REGION_SIZE}")
     descriptor = os.open(f"/proc/self/fd/{found}", _OPENING)
     try:
         return _whole(descriptor)

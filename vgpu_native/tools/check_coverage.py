@@ -1,8 +1,8 @@
-"""Check that functions.toml says how each function of the driver's header is treated.
+"""Check that functions.toml classifies each function of the driver's header.
 
-`python tools/check_coverage.py HEADER` fails and lists functions that are in no class, and those
-that are in two. Of a newer toolkit's functions, those that look as if they allocated or launched
-are listed first: they may have to be hooked. Others are matched by a pattern or added to the names.
+`python tools/check_coverage.py HEADER` fails and lists the functions that are in no class or in
+two. It first lists functions of a newer toolkit that seem to allocate or launch, because they may
+need hooks. The others match a pattern, or need an entry.
 """
 
 import os
@@ -24,12 +24,12 @@ _SUSPICIOUS = re.compile(
 
 
 def suspicious(name: str) -> bool:
-    """Return whether a name looks as if the function allocated, launched, or undid that."""
+    """Return whether a function seems, by its name, to allocate or launch, or to undo that."""
     return _SUSPICIOUS.search(name) is not None
 
 
 def classes() -> dict[str, list[str]]:
-    """Return for each name or pattern of functions.toml the classes that it stands in."""
+    """Return the classes of each name or pattern of functions.toml."""
     table = tomllib.loads((Path(__file__).parent / "functions.toml").read_text())
     found: dict[str, list[str]] = {}
     for kind, names in {**table["hooked"], **table["forwarded"]}.items():
@@ -39,7 +39,7 @@ def classes() -> dict[str, list[str]]:
 
 
 def unclassified(names: Iterable[str]) -> list[str]:
-    """Return the names that stand nowhere. A pattern does not count for a suspicious one."""
+    """Return the names without a class. A pattern does not classify a suspicious name."""
     written = classes()
     patterns = [one for one in written if "*" in one]
     return [
@@ -51,7 +51,7 @@ def unclassified(names: Iterable[str]) -> list[str]:
 
 
 def complaints(header: Path) -> list[str]:
-    """Return what is wrong, one line each."""
+    """Return one line for each problem."""
     names = set(driver_api.prototypes(header))
     missing = unclassified(names)
     return [
@@ -62,7 +62,7 @@ def complaints(header: Path) -> list[str]:
 
 
 def main(header: Path) -> int:
-    """Print what is wrong and return the exit status."""
+    """Print the problems and return the exit status."""
     found = complaints(header)
     for line in found:
         print(line, file=sys.stderr)

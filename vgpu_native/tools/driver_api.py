@@ -1,7 +1,7 @@
 """The driver's functions, read from its headers `cuda.h` and `cudaTypedefs.h`.
 
-A function is known by its full name, such as `cuMemcpyHtoD_v2_ptds`. Programs ask the driver for it
-by its base name `cuMemcpyHtoD`, a version of CUDA, and whether a null stream means the thread's.
+A function has a full name, such as `cuMemcpyHtoD_v2_ptds`. Programs look it up by its base name
+`cuMemcpyHtoD`, a version of CUDA, and whether a null stream means the thread's.
 """
 
 import os
@@ -21,7 +21,7 @@ _NAME = re.compile(r"(cu\w+?)(?:_v(\d+))?(_pt[ds][sz])?")
 
 
 class DriverFunction(NamedTuple):
-    """One function: its parameters, and by what it is asked for; version 0 where nothing says."""
+    """One function: its parameters and its lookup key; version 0 if unknown."""
 
     name: str
     parameters: tuple[str, ...]
@@ -42,17 +42,14 @@ class DriverFunction(NamedTuple):
 
 
 def functions(headers: Path) -> list[DriverFunction]:
-    """Return all functions by name.
-
-    Raises SystemExit where the two headers do not agree on which functions there are.
-    """
+    """Return all functions, sorted by name. Raises SystemExit if the two headers disagree."""
     declared = prototypes(headers / "cuda.h")
-    asked = _asked(declared, (headers / "cudaTypedefs.h").read_text())
-    return [DriverFunction(name, declared[name], *asked[name]) for name in sorted(declared)]
+    keys = _lookup_keys(declared, (headers / "cudaTypedefs.h").read_text())
+    return [DriverFunction(name, declared[name], *keys[name]) for name in sorted(declared)]
 
 
 def prototypes(header: Path) -> dict[str, tuple[str, ...]]:
-    """Return the parameters of each function of a header, as a compiler reads it."""
+    """Return the parameters of each function of a header, after preprocessing."""
     command = [*os.environ.get("CC", "cc").split(), "-E", "-P", "-x", "c"]
     command += ["-D__CUDA_API_VERSION_INTERNAL=1", f"-I{header.parent}", str(header)]
     text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
@@ -67,7 +64,7 @@ def parts(name: str) -> tuple[str, int, str]:
     return match[1], int(match[2] or 1), match[3] or ""
 
 
-def _asked(names: Iterable[str], typedefs: str) -> dict[str, tuple[str, int, int]]:
+def _lookup_keys(names: Iterable[str], typedefs: str) -> dict[str, tuple[str, int, int]]:
     # The n-th newest symbol of a base name is the one of the n-th newest type of that name.
     symbols: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name in sorted(names, key=lambda one: parts(one)[1]):

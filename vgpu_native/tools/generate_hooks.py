@@ -1,4 +1,4 @@
-"""Write what C takes from the driver's headers, from functions.toml, and from hooks that exist.
+"""Generate the C lists of callable functions and of hooks.
 
 `python tools/generate_hooks.py HEADERS OUTPUT` writes into OUTPUT:
 
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
 
 
 def hooks_of(objects: Iterable[str]) -> set[str]:
-    """Return the hooks that objects define."""
+    """Return the names of the hooks that objects define."""
     command = ["nm", "--extern-only", "--defined-only", *objects]
     return set(
         _HOOK.findall(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -47,7 +47,7 @@ def hooks_of(objects: Iterable[str]) -> set[str]:
 
 
 def callable_functions(found: list[DriverFunction]) -> str:
-    """Return the list of all that may be called, with what to ask cuGetProcAddress for."""
+    """Return the list of all callable functions, with their keys for cuGetProcAddress."""
     table = tomllib.loads((Path(__file__).parent / "functions.toml").read_text())
     listed = [
         name for names in (*table["hooked"].values(), *table["called"].values()) for name in names
@@ -59,7 +59,7 @@ def callable_functions(found: list[DriverFunction]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    # A file that stays as it is keeps its time, so that what is made from it is not made again.
+    # An unchanged file keeps its time, so that make does not rebuild its dependents.
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
 

@@ -1,4 +1,4 @@
-"""Write the C header of the shared files from their one description, `layout.py`.
+"""Generate the C header of the shared files from their description, `layout.py`.
 
 `python vgpu_native/tools/generate_layout.py OUTPUT`; run by the Makefile.
 """

@@ -1,8 +1,8 @@
-"""Write the exported functions of a stub library from the header of the library it plays.
+"""Generate the exported functions of a stub library from the header of the real library.
 
 `python vgpu_native/tools/generate_stub.py cuda TYPEDEFS <preprocessed >OUTPUT`, or `nvml` without
-TYPEDEFS; run by the Makefile. Each function asks `stub_begin` whether to go on, then calls
-`stub_<name>` where a file of tests/stub defines it, and answers with its fallback where none does.
+TYPEDEFS; run by the Makefile. Each function continues only if `stub_begin` allows it. It calls
+`stub_<name>` if a file of tests/stub defines it, and else returns its fallback.
 """
 
 import re
@@ -30,24 +30,24 @@ class StubFunction(NamedTuple):
 
     @property
     def base(self) -> str:
-        """Return the name that `cuGetProcAddress` knows it by."""
+        """Return the function's name for `cuGetProcAddress`."""
         found = _NAME.match(self.name)
         return found[1] if found else self.name
 
     @property
     def suffix(self) -> str:
-        """Return `_ptsz`, `_ptds` or nothing: what the default stream means to it."""
+        """Return `_ptsz`, `_ptds` or nothing: the meaning of the function's default stream."""
         found = _NAME.match(self.name)
         return (found[3] or "") if found else ""
 
     @property
     def behaviour(self) -> str:
-        """Return the function of tests/stub that does its work."""
+        """Return the name of its implementation in tests/stub."""
         return "stub_" + self.name.removesuffix(self.suffix or "-")
 
 
 def functions(header: str, typedefs: str) -> list[StubFunction]:
-    """Return what a preprocessed header declares, with the versions that the typedefs name."""
+    """Return the functions of a preprocessed header, with the versions of the typedefs."""
     found = {match[1]: match for match in map(_read, _PROTOTYPE.findall(header))}
     versions = _versions(set(found), typedefs)
     return [
@@ -63,7 +63,7 @@ def _read(match: tuple[str, str, str]) -> tuple[str, str, tuple[tuple[str, str],
 
 
 def _parameter(text: str, at: int) -> tuple[str, str]:
-    """Return the type and a name of ours: a header may leave the name out."""
+    """Return the type and a generated name, because a header may omit names."""
     whole = " ".join(text.split())
     found = re.match(r"^(.*[\s*])(\w+)$", whole)
     named = found and found[2] not in _WORDS and found[1].strip() not in ("const", "struct", "enum")
@@ -71,7 +71,7 @@ def _parameter(text: str, at: int) -> tuple[str, str]:
 
 
 def _versions(names: set[str], typedefs: str) -> dict[str, int]:
-    """Return the version of CUDA that brought each name: both are ordered in the same way."""
+    """Return the CUDA version that introduced each name: names and versions have one order."""
     introduced: dict[tuple[str, str], list[int]] = {}
     for base, version, suffix in set(_TYPEDEF.findall(typedefs)):
         introduced.setdefault((base, suffix), []).append(int(version))

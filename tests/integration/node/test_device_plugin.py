@@ -59,7 +59,7 @@ async def test_a_container_gets_its_cards_and_its_limits(tmp_path: Path) -> None
         assert (directory / "region").stat().st_mode & 0o7777 == 0o1777
 
 
-async def test_the_kubelet_is_led_to_the_cards_of_the_ledger(tmp_path: Path) -> None:
+async def test_the_kubelet_prefers_the_cards_of_the_ledger(tmp_path: Path) -> None:
     async with node_in(tmp_path, container("a", share(1))) as node:
         await node.kubelet.admit("team", "a", "a-uid", ONE)
         assert node.kubelet.answers["a-uid", "main"][0] == {f"{CARDS[1]}-0"}
@@ -165,7 +165,7 @@ async def test_an_unplaced_pod_is_rejected_with_a_remedy(tmp_path: Path) -> None
         await node.kubelet.start_container("a-uid", "main")
 
 
-async def test_a_placement_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+async def test_allocate_waits_for_a_late_placement(tmp_path: Path) -> None:
     async with node_in(tmp_path) as node:
         admitted = asyncio.create_task(node.kubelet.admit("team", "a", "a-uid", ONE))
         await asyncio.sleep(0.1)
@@ -175,7 +175,7 @@ async def test_a_placement_that_comes_late_is_waited_for(tmp_path: Path) -> None
         await node.kubelet.start_container("a-uid", "main")
 
 
-async def test_a_ledger_that_is_out_of_reach_is_waited_for(tmp_path: Path) -> None:
+async def test_allocate_waits_when_the_ledger_is_out_of_reach(tmp_path: Path) -> None:
     async with node_in(tmp_path, allocate_seconds=0.1, outage_seconds=60.0) as node:
         node.placed.trouble = "the log is away"
         admitted = asyncio.create_task(node.kubelet.admit("team", "a", "a-uid", ONE))
@@ -250,14 +250,14 @@ async def test_an_unhealthy_card_is_reported_at_once_and_when_it_recovers(
         assert set(node.kubelet.health.values()) == {"Healthy"}
 
 
-async def test_a_cordoned_card_stays_healthy_for_those_who_have_it(tmp_path: Path) -> None:
+async def test_a_cordoned_card_stays_healthy_for_its_containers(tmp_path: Path) -> None:
     async with node_in(tmp_path) as node:
         node.plugin.devices.replace([card(0, cordoned=True)])
         await node.kubelet.wait_listed(2)
         assert set(node.kubelet.health.values()) == {"Healthy"}
 
 
-async def test_who_has_its_cards_alone_runs_without_the_library(tmp_path: Path) -> None:
+async def test_a_container_with_exclusive_cards_runs_without_the_library(tmp_path: Path) -> None:
     alone = container("a", share(0, 140_000, 100, exclusive=True))
     async with node_in(tmp_path, alone) as node:
         await node.kubelet.admit("team", "a", "a-uid", ONE)
@@ -315,7 +315,7 @@ async def test_containers_start_only_once_the_library_is_there(
         assert node.limits("a-uid") == {CARDS[0]: 1_000}
 
 
-async def test_who_shares_a_card_does_not_start_as_one_that_has_it_alone(tmp_path: Path) -> None:
+async def test_a_container_that_shares_a_card_never_starts_without_limits(tmp_path: Path) -> None:
     alone = container("a", share(0, 140_000, 100, exclusive=True), time=1)
     async with node_in(tmp_path, alone, container("b", share(0), time=2)) as node:
         await node.kubelet.admit("team", "b", "b-uid", ONE)

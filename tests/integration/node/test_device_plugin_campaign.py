@@ -24,7 +24,7 @@ from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 
 STEPS = 40
 WITNESSES = ("both", "checkpoint", "pod resources")
-PERMANENT = ("in another order", "as one that has them alone")
+PERMANENT = ("in another order", "its response has no limits")
 
 
 class Life:

@@ -27,7 +27,7 @@ def _nobody_is_too_young(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage_collection, "YOUNG_MICROSECONDS", -1)
 
 
-async def test_what_the_kubelet_no_longer_has_is_removed_and_nothing_else(
+async def test_only_allocations_that_the_kubelet_lacks_are_removed(
     tmp_path: Path,
 ) -> None:
     placed = container("a", share(0)), container("b", share(0))

@@ -120,7 +120,7 @@ async def test_pods_that_are_admitted_at_the_same_time_all_get_an_answer(tmp_pat
             assert node.limits(f"p{one}-uid") == {CARDS[0]: 100 + one}
 
 
-async def test_of_two_that_wait_for_the_ledger_each_gets_its_own_answer(tmp_path: Path) -> None:
+async def test_two_calls_that_wait_for_the_ledger_get_their_own_responses(tmp_path: Path) -> None:
     async with node_in(tmp_path) as node:
         waiting = [asyncio.create_task(node.allocate(f"{CARDS[0]}-{slot}")) for slot in range(2)]
         await asyncio.sleep(0.1)
@@ -129,7 +129,7 @@ async def test_of_two_that_wait_for_the_ledger_each_gets_its_own_answer(tmp_path
         assert {answer.envs["NVIDIA_VISIBLE_DEVICES"] for answer in answers} == set(CARDS[:2])
 
 
-async def test_who_was_just_placed_comes_before_who_runs(tmp_path: Path) -> None:
+async def test_a_new_placement_precedes_running_containers(tmp_path: Path) -> None:
     runs = replace(container("a", share(0), time=1), allocated=True)
     async with node_in(tmp_path, runs) as node:
         admitted = asyncio.create_task(node.kubelet.admit("team", "b", "b-uid", ONE))

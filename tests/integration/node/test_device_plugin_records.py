@@ -21,7 +21,7 @@ from vgpu_native.plugin.allocation import allocation_store
 from vgpu_native.shared.limits_page import LimitsPage
 
 
-async def test_an_answer_that_the_kubelet_never_got_is_nobodys(
+async def test_a_response_that_the_kubelet_never_got_has_no_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(allocation_store, "NOTED_MICROSECONDS", -1)
@@ -126,7 +126,7 @@ async def test_a_kubelet_without_checkpoint_may_ask_again_for_running_pods(
             await node.kubelet.wait_listed()
 
 
-async def test_without_the_checkpoint_whom_we_answered_is_not_answered_again(
+async def test_a_container_gets_one_response_when_there_is_no_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(allocation_store, "NOTED_MICROSECONDS", -1)

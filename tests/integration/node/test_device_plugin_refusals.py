@@ -78,7 +78,7 @@ async def test_a_disk_that_is_full_is_an_error_and_no_answer(
         await node.run("a")
 
 
-async def test_instances_of_cards_are_not_handed_out(tmp_path: Path) -> None:
+async def test_mig_instances_are_not_allocated(tmp_path: Path) -> None:
     instance = Share(CARDS[0], 20_000, 14, profile="1g.18gb", size=1)
     async with node_in(tmp_path, container("a", instance)) as node:
         await node.kubelet.admit("team", "a", "a-uid", ONE)

@@ -1,8 +1,8 @@
 """Write the generated halves of the ABI test: `python make.py HEADERS OUTPUT`.
 
-* `echoes.inc`: each function of the driver, which notes its arguments and returns what it is told.
+* `echoes.inc`: each function of the driver, which records its arguments and returns a set result.
 * `calls.inc`: for each function a call with sentinels.
-* `rows.inc`: what each function is asked for by.
+* `rows.inc`: the name, version and flag by which each function is looked up.
 * `forwards.inc`: a hook for each function that only forwards.
 """
 
@@ -15,11 +15,11 @@ import driver_api
 from driver_api import DriverFunction
 
 _RESOLVING = ("cuGetProcAddress", "cuGetProcAddress_v2")
-"""These have a behaviour: driver.c defines them."""
+"""Functions that driver.c defines, because they do more than echo."""
 
 
 def main(headers: Path, output: Path) -> None:
-    """Write both files."""
+    """Write the files."""
     output.mkdir(parents=True, exist_ok=True)
     found = [one for one in driver_api.functions(headers) if one.name not in _RESOLVING]
     (output / "echoes.inc").write_text("".join(echo(i, one) for i, one in enumerate(found)))

@@ -1,4 +1,4 @@
-"""Annotations: what nodes and pods say is read or refused by name; nothing else happens."""
+"""Annotations of nodes and pods are read or rejected by name, without any other effect."""
 
 import sys
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def cards(text: str) -> None:
 
 
 def device_list(text: str) -> None:
-    """Read what a pod was given."""
+    """Read the devices of a pod."""
     try:
         slots = pod_devices.read(text)
     except BadDeviceList:
@@ -52,17 +52,17 @@ def lock(text: str) -> None:
     handshake_alive(text, NOW, 1)
 
 
-def wishes(text: str) -> None:
-    """Read how a pod wants to be placed."""
+def preferences(text: str) -> None:
+    """Read the placement preferences of a pod."""
     found = placement_preferences.preferences_of(dict.fromkeys(placement_preferences.KEYS, text))
     assert isinstance(found, Denial | placement_preferences.PlacementPreferences)
 
 
-READERS: Final[tuple[Callable[[str], None], ...]] = (cards, device_list, lock, wishes)
+READERS: Final[tuple[Callable[[str], None], ...]] = (cards, device_list, lock, preferences)
 
 
 def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
-    """Return where inputs come from, and what reads one."""
+    """Return the source of inputs, and the function that reads an input."""
     corpus = [path.read_bytes() for path in sorted(CORPUS.iterdir())]
 
     def one(data: bytes) -> None:

@@ -1,6 +1,6 @@
-"""Looping: run a target on changed inputs for so many seconds, and keep what it stumbles over.
+"""Fuzz loop: runs a target on changed inputs for some seconds, and stores an input that fails.
 
-`SECONDS SEED DIRECTORY`, as the targets in C are called. Whatever a target raises is a finding.
+The arguments are `SECONDS SEED DIRECTORY`, as for the targets in C. Any exception is a finding.
 """
 
 import signal
@@ -15,18 +15,18 @@ from mutating import Mutator
 Targets = Callable[[int], tuple[Mutator, Callable[[bytes], None]]]
 
 INPUT_SECONDS_MAX = 1.0
-"""An input that takes longer is a finding: nobody has to wait for what a tenant writes."""
+"""An input that takes longer is a finding, because tenants must not delay readers."""
 
 AGAIN_SECONDS = 0.1
-"""How often it is said again, where what runs takes it for an error of its own."""
+"""Interval of repeated interrupts, for a target that handles the first one as its own error."""
 
 
 class TooLong(Exception):
-    """An input takes longer than it may."""
+    """An input takes longer than INPUT_SECONDS_MAX."""
 
 
 def main(targets: Targets) -> int:
-    """Run a target; the status is 1 when something is found, and DIRECTORY/found is the input."""
+    """Run a target; after a finding, return 1 and leave the input in DIRECTORY/found."""
     seconds, seed, directory = float(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     mutator, one = targets(seed)
     signal.signal(signal.SIGPROF, _interrupt)
@@ -38,7 +38,7 @@ def main(targets: Targets) -> int:
             _bounded(one, data)
             taken = time.process_time() - begun
             assert taken < INPUT_SECONDS_MAX, f"it took {taken:.1f} s"
-        except Exception:  # noqa: BLE001 - whatever it is, it is what is looked for
+        except Exception:  # noqa: BLE001 - any exception is a finding
             traceback.print_exc()
             (directory / "found").write_bytes(data)
             return 1
@@ -48,7 +48,7 @@ def main(targets: Targets) -> int:
 
 
 def _bounded(one: Callable[[bytes], None], data: bytes) -> None:
-    """Run an input, and interrupt it when it has computed for too long: it may never end."""
+    """Run an input, and interrupt it after too much processor time: it may never end."""
     signal.setitimer(signal.ITIMER_PROF, INPUT_SECONDS_MAX, AGAIN_SECONDS)
     try:
         one(data)

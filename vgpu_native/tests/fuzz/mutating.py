@@ -1,4 +1,4 @@
-"""Mutating: from inputs that are known to ones that nobody thought of, the same for a seed."""
+"""Mutator: changes known inputs at random, the same way for the same seed."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -18,14 +18,14 @@ WORDS: Final = (
     *(b"null", b"true", b"NaN", b"Infinity", b"1e999", b"[[[[[[[[", b'{"":', b"\\ud800", b"\0"),
     *(b",", b":", b";", b"=", b"-", b".", b"\xff", b"\xc3\xa9", b"\xf0\x9f\x92\xa9", b"\n", b"%s"),
 )
-"""What readers of text stumble over."""
+"""Byte sequences on which readers of text often fail."""
 
 
 class Mutator:
     """A source of changed inputs."""
 
     def __init__(self, seed: int, corpus: Sequence[bytes]) -> None:
-        """Begin with inputs that are known, of which there has to be one."""
+        """Begin with a corpus of at least one known input."""
         assert corpus, "without a corpus there is nothing to change"
         self.random = random.Random(seed)
         self._corpus = list(corpus)

@@ -1,7 +1,7 @@
-"""Requests to the device plugin: every one is answered or refused with a status, and soon.
+"""Requests to the device plugin: each one soon gets a response or a status.
 
-The kubelet is trusted, but its socket is a file that others of the node may come to. Inputs are the
-bytes of a request; the first one says of which call.
+The kubelet is trusted, but other processes of the node may reach the plugin's socket. Inputs are
+the bytes of a request; the first byte selects the call.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ CALLS: Final[tuple[tuple[str, Any], ...]] = (
     ("PreStartContainer", api.PreStartContainerRequest),
 )
 SECONDS_MAX: Final = 60.0
-"""For waits that never end: processor time has a bound of its own, and machines are busy."""
+"""Bound of waits that never end; processor time has its own bound, because machines are busy."""
 WAIT_SECONDS: Final = 0.01
 
 
@@ -43,17 +43,17 @@ class Ended(Exception):
 
 
 class Context:
-    """What a servicer uses of a call's context."""
+    """The part of a call's context that the service uses."""
 
     async def abort(self, code: grpc.StatusCode, details: str) -> Never:
-        """End the call. A status without words helps nobody."""
+        """End the call, and check that its status has a message."""
         assert code is not grpc.StatusCode.OK, details
         assert details, code
         raise Ended(details)
 
 
 def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
-    """Return where inputs come from, and what reads one."""
+    """Return the source of inputs, and the function that reads an input."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     folder = tempfile.TemporaryDirectory()
     servicer, ids = _plugin(Path(folder.name))
@@ -80,7 +80,7 @@ async def _call(servicer: DevicePluginService, name: str, request: Any) -> None:
 
 
 def _plugin(folder: Path) -> tuple[DevicePluginService, list[str]]:
-    """Return a plugin's service with two cards, one of which is promised, and the devices' ids."""
+    """Return a plugin's service with two placed containers, and the ids of its devices."""
     waits = {"allocate_seconds": WAIT_SECONDS, "verify_seconds": WAIT_SECONDS}
     settings = settings_in(folder, look_seconds=WAIT_SECONDS, **waits)
     settings.state_dir.mkdir(parents=True)

@@ -1,7 +1,7 @@
-"""Regions as the agent reads them: any content is a region or a BadRegion, at any moment.
+"""Region reader of the agent: any content is a region or raises BadRegion, at any moment.
 
 Inputs are the changes of `fuzz/region.c`, made to a region with some processes. Sometimes
-a thread changes and cuts the file while it is read.
+a thread changes and truncates the file during the read.
 """
 
 import os
@@ -78,7 +78,7 @@ def _place(where: int, index: int, offset: int) -> int:
 
 
 def judge(region: usage_region.UsageRegion) -> None:
-    """Assert that what was read is in bounds."""
+    """Assert that the values of a region are in bounds."""
     assert len(region.devices) <= DEVICES_MAX
     assert len(region.processes) <= SLOTS_MAX
     for use in region.devices:
@@ -92,7 +92,7 @@ def judge(region: usage_region.UsageRegion) -> None:
 
 
 def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
-    """Return where inputs come from, and what reads one."""
+    """Return the source of inputs, and the function that reads an input."""
     corpus = [path.read_bytes() for path in sorted(CORPUS.iterdir())]
     region, folder = good(), tempfile.TemporaryDirectory()
 

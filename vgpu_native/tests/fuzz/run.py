@@ -1,7 +1,7 @@
-"""Fuzz everything that reads what a tenant can write, all targets at the same time.
+"""Run all fuzz targets, which read the data that tenants can write, at the same time.
 
-`python vgpu_native/tests/fuzz/run.py --seconds 600`; `make fuzz` does it. A finding is a file, and
-the command that runs it again is printed.
+Run it by `make fuzz` or `python vgpu_native/tests/fuzz/run.py --seconds 600`. It stores a finding
+in a file and prints the command that repeats it.
 """
 
 import argparse
@@ -23,7 +23,7 @@ SANITIZERS: Final = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_s
 
 
 class Target(NamedTuple):
-    """A program that is fuzzed, and where its first inputs are."""
+    """A program that is fuzzed, and the folder of its first inputs."""
 
     name: str
     command: tuple[str, ...]
@@ -64,8 +64,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", choices=[one.name for one in TARGETS], action="append")
     arguments = parser.parse_args()
-    told = [f"PYTHON={sys.executable}", f"BUILD={BUILD}"]
-    make = ["make", "-s", "-C", str(NATIVE), *told, "fuzzers"]
+    variables = [f"PYTHON={sys.executable}", f"BUILD={BUILD}"]
+    make = ["make", "-s", "-C", str(NATIVE), *variables, "fuzzers"]
     subprocess.run(make, check=True, timeout=BUILD_SECONDS)
     print(f"seed {arguments.seed}, {arguments.seconds:g} s", flush=True)
     running = [
@@ -79,13 +79,13 @@ def main() -> int:
 
 
 def _ended(one: Target, folder: Path, process: "subprocess.Popen[str]", seconds: float) -> bool:
-    """Wait for a target and say how it went."""
+    """Wait for a target, print its result, and return whether it found nothing."""
     try:
-        said, _ = process.communicate(timeout=seconds)
+        output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.kill()
-        said, _ = process.communicate()
-    print(f"{one.name}: {said.strip()}", flush=True)
+        output, _ = process.communicate()
+    print(f"{one.name}: {output.strip()}", flush=True)
     if process.returncode == 0:
         return True
     _take_last(folder)
@@ -97,7 +97,7 @@ def _ended(one: Target, folder: Path, process: "subprocess.Popen[str]", seconds:
 
 
 def _take_last(folder: Path) -> None:
-    """Let the file `found` be what ran when a target crashed, where it did not write it itself."""
+    """Write the last input to the file `found`, if a crashed target did not write it itself."""
     last, found = folder / "last", folder / "found"
     if last.exists() and not found.exists():
         content = last.read_bytes()

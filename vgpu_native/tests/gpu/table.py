@@ -1,7 +1,7 @@
-"""Measure libvgpu.so and print tables. Only Python's own modules, for a node may have no others.
+"""Measure libvgpu.so and print tables. Uses the standard library only, as nodes may lack packages.
 
-Without `--stub` this machine's driver is used. On the stub the figures say what the library adds in
-processor time, and that the programs work; they say nothing of a GPU.
+Without `--stub`, the measurement uses this machine's driver. On the stub, the figures show the
+processor time that the library adds, and that the programs work. They show nothing about a GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 MIB = 2**20
 LIMIT_MIB = 4096
 CALLS_MIB = 8192
-"""Ten thousand small allocations have to fit, with a driver that rounds them up."""
+"""Enough for ten thousand small allocations, which a driver rounds up."""
 
 KERNEL_NS = 2_000_000
 SHARES = (10, 30, 50, 70, 90)
@@ -27,18 +27,18 @@ ABSENT = 77
 
 
 class Failed(Exception):
-    """A program ended with an error; the message is what it said."""
+    """A program ended with an error; the message has its standard error."""
 
 
 class Absent(Exception):
-    """What is to be measured is not on this machine."""
+    """The software to measure is not on this machine."""
 
 
 class Bench:
-    """The programs of a bundle, and how they are started."""
+    """The programs of a bundle, and their start."""
 
     def __init__(self, bundle: Path, folder: Path, stub: bool) -> None:
-        """Take the folder for region files, and whether the stub stands in for the driver."""
+        """Use the folder for region files, and with `stub` the stub instead of the driver."""
         self.bundle, self.folder, self.stub = bundle, folder, stub
         self.regions = 0
 
@@ -49,10 +49,10 @@ class Bench:
         cores: int = 100,
         kernel_ns: int = 0,
     ) -> list[list[str]]:
-        """Return what a program prints, line by line and word by word.
+        """Return the output of a program, as tab-separated cells of each line.
 
-        The library is preloaded where there is a limit of memory. `kernel_ns` is for the stub.
-        Raises Failed, and Absent when the program lacks what it measures.
+        A memory limit preloads the library. `kernel_ns` is for the stub. Raises Failed, and Absent
+        if the software to measure is missing.
         """
         env = dict(os.environ)
         if self.stub:
@@ -96,7 +96,7 @@ def show(title: str, head: list[str], found: Iterable[Iterable[object]]) -> None
 
 
 def calls(bench: Bench, _: int) -> bool:
-    """Compare what every call costs; nothing is judged, for machines differ."""
+    """Compare the cost of each call, without a verdict, because machines differ."""
     command = [bench.program("calls")]
     native = dict(bench.run(command))
     limited = dict(bench.run(command, CALLS_MIB))
@@ -120,7 +120,7 @@ def limits(bench: Bench, _: int) -> bool:
 
 
 def shares(bench: Bench, seconds: int) -> bool:
-    """Compare the share of the device's time with the limit of it; on average and at worst."""
+    """Compare the share of the device's time with its limit, on average and at worst."""
     command = [bench.program("busy"), str(seconds), str(KERNEL_NS)]
     whole = statistics.mean(int(row[0]) for row in bench.run(command, kernel_ns=KERNEL_NS)[1:])
     rows, good = [], True
@@ -136,7 +136,7 @@ def shares(bench: Bench, seconds: int) -> bool:
 
 
 def recovery(bench: Bench, _: int) -> bool:
-    """Time until memory of a killed process can be had again."""
+    """Measure the time until memory of a killed process is available again."""
     found = [float(row[0]) for row in bench.run([bench.program("recovery"), "9"], LIMIT_MIB)]
     row = [f"{number:,.0f}" for number in (statistics.median(found), max(found))]
     show("From SIGKILL to the memory's next owner", ["median, µs", "worst, µs"], [row])
@@ -144,7 +144,7 @@ def recovery(bench: Bench, _: int) -> bool:
 
 
 def torch(bench: Bench, _: int) -> bool:
-    """Let PyTorch meet the limit, where it is installed."""
+    """Run PyTorch up to the limit, if it is installed."""
     command = [sys.executable, str(Path(__file__).with_name("with_torch.py"))]
     try:
         if bench.stub:
@@ -158,7 +158,7 @@ def torch(bench: Bench, _: int) -> bool:
 
 
 def described(bench: Bench) -> str:
-    """Return what is measured on."""
+    """Return the description of the measured device."""
     if bench.stub:
         return "the STUB driver: no GPU was measured"
     command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
@@ -170,7 +170,7 @@ def described(bench: Bench) -> str:
 
 
 def verdict(missed: list[str], broken: int) -> str:
-    """Say what the tables amount to; what was not measured is not said to have held."""
+    """Return the verdict of the tables; limits count as held only if all were measured."""
     if missed:
         return "NOT as promised: " + ", ".join(missed)
     return f"NOT measured: {broken} programs failed" if broken else "All limits held"

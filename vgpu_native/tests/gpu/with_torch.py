@@ -1,6 +1,6 @@
-"""What PyTorch makes of the limit: prints one line, `given MiB, refused by, total MiB as seen`.
+"""PyTorch under a limit: prints one line, `given MiB, refused by, total MiB, free MiB`.
 
-Status 77 where PyTorch or a device is not there.
+The status is 77 if PyTorch or a device is missing.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Copy the library's sources with the one defect that a patch describes.
 
 `python tests/mutants/apply.py tests/mutants/NAME.patch src OUTPUT`; run by the Makefile. The lines
-of each hunk must stand in the file exactly once, on any line, so that none lands elsewhere.
+of each hunk must occur in the file exactly once, on any line, so that none is applied elsewhere.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Limits of running containers: what the ledger says, at once, and never lost with it."""
+"""Limits of running containers follow the ledger at once, and stay when the ledger is away."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_shares_become_bytes_and_percent() -> None:
     )
 
 
-def test_a_resized_container_has_its_new_limits_in_the_page_it_has_mapped(path: Path) -> None:
+def test_the_mapped_page_has_the_new_limits_after_a_resize(path: Path) -> None:
     limiter = LimitsWriter()
     inode = path.stat().st_ino
     assert limiter.apply({KEY: path}, [container(BEFORE)]) == []
@@ -55,7 +55,7 @@ def test_the_order_of_cards_is_that_of_the_page(path: Path) -> None:
     limiter.close()
 
 
-def test_a_placement_that_is_gone_leaves_the_limits(path: Path) -> None:
+def test_limits_stay_when_the_placement_is_gone(path: Path) -> None:
     limiter = LimitsWriter()
     limiter.apply({KEY: path}, [container(Share("GPU-a", 200, 50))])
     limiter.apply({KEY: path}, [])
@@ -63,14 +63,14 @@ def test_a_placement_that_is_gone_leaves_the_limits(path: Path) -> None:
     limiter.close()
 
 
-def test_a_page_is_changed_only_for_whom_it_is(path: Path) -> None:
+def test_a_page_changes_only_for_its_own_container(path: Path) -> None:
     limiter = LimitsWriter()
     assert limiter.apply({KEY: path}, [container(Share("GPU-a", 7, 7), uid="uid-2")]) == []
     assert limits_page.read(path) == limits_of((BEFORE,))
     limiter.close()
 
 
-def test_other_cards_are_a_trouble_until_the_page_is_another(path: Path) -> None:
+def test_other_cards_are_an_error_until_the_page_is_replaced(path: Path) -> None:
     limiter = LimitsWriter()
     moved = container(Share("GPU-b", 100, 30))
     assert limiter.apply({KEY: path}, [moved]) == []
@@ -81,7 +81,7 @@ def test_other_cards_are_a_trouble_until_the_page_is_another(path: Path) -> None
     limiter.close()
 
 
-def test_a_page_that_is_gone_or_foreign_troubles_nobody_else(path: Path) -> None:
+def test_a_missing_or_foreign_page_does_not_affect_other_containers(path: Path) -> None:
     limiter, other = LimitsWriter(), path.with_name("other")
     limits_page.write(other, limits_of((BEFORE,)))
     path.unlink()
@@ -103,7 +103,7 @@ def test_overhead_stays_while_limits_change(path: Path) -> None:
     limiter.close()
 
 
-def test_pages_of_containers_that_are_gone_are_let_go(path: Path) -> None:
+def test_the_pages_of_ended_containers_are_unmapped(path: Path) -> None:
     limiter = LimitsWriter()
     limiter.apply({KEY: path}, [container(Share("GPU-a", 200, 50))])
     limiter.apply({}, [])
@@ -113,7 +113,7 @@ def test_pages_of_containers_that_are_gone_are_let_go(path: Path) -> None:
     limiter.close()
 
 
-def test_a_lowered_limit_is_remembered_until_it_is_settled_or_raised_again(path: Path) -> None:
+def test_the_granted_limit_stays_until_it_is_settled_or_raised(path: Path) -> None:
     limiter = LimitsWriter()
 
     def granted(memory: int) -> int:

@@ -1,4 +1,4 @@
-"""Following the log: from nothing, a file or a snapshot; a lost log leaves what was known."""
+"""The log follower starts empty, from a file or a snapshot, and keeps its state without a log."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ SECONDS = 5.0
 
 
 class Ledger:
-    """A store with somebody who writes it."""
+    """A store and its writer."""
 
     def __init__(self) -> None:
         self.state, self.store = State(), MemoryStore(exists=True)
@@ -64,7 +64,7 @@ async def running(follower: LogFollower) -> AsyncIterator[LogFollower]:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(SECONDS):
-        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+        while not condition():  # noqa: ASYNC110 - the condition sends no event
             await asyncio.sleep(0.005)
 
 
@@ -73,7 +73,9 @@ def ledger() -> Ledger:
     return Ledger()
 
 
-async def test_placements_and_their_changes_are_told(ledger: Ledger, tmp_path: Path) -> None:
+async def test_the_follower_returns_placements_and_their_changes(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
         await until(lambda: not follower.trouble)
         version = follower.version
@@ -90,7 +92,7 @@ async def test_placements_and_their_changes_are_told(ledger: Ledger, tmp_path: P
         await until(lambda: not follower.containers())
 
 
-async def test_who_asks_is_told_when_all_that_was_written_is_known(
+async def test_caught_up_returns_when_all_written_records_are_read(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
@@ -101,7 +103,7 @@ async def test_who_asks_is_told_when_all_that_was_written_is_known(
             assert len(follower.containers()) == number + 1
 
 
-async def test_who_asks_while_the_log_is_lost_waits_until_it_is_there(
+async def test_caught_up_waits_when_the_log_is_lost(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = MemoryLog.extent
@@ -113,7 +115,7 @@ async def test_who_asks_while_the_log_is_lost_waits_until_it_is_there(
         await until(lambda: not follower.trouble)
         monkeypatch.setattr(MemoryLog, "extent", away)
         asking = asyncio.create_task(follower.caught_up())
-        # Said at once, and not when the follower looks the next time.
+        # The follower reports the loss at once, and not at its next poll.
         await until(lambda: follower.trouble == "the log is away")
         assert not asking.done()
         monkeypatch.setattr(MemoryLog, "extent", original)
@@ -121,7 +123,9 @@ async def test_who_asks_while_the_log_is_lost_waits_until_it_is_there(
         assert not follower.trouble
 
 
-async def test_what_concerns_others_is_no_news(ledger: Ledger, tmp_path: Path) -> None:
+async def test_the_version_is_unchanged_by_records_of_other_nodes(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     async with running(
         LogFollower("c1/other", ledger.connect, file=tmp_path / "placements")
     ) as follower:
@@ -132,7 +136,7 @@ async def test_what_concerns_others_is_no_news(ledger: Ledger, tmp_path: Path) -
         assert follower.version == version
 
 
-async def test_what_was_kept_is_not_current_before_the_log_was_read_to_its_end(
+async def test_a_stored_image_is_not_current_until_the_log_is_read(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     ledger.place()
@@ -148,7 +152,7 @@ async def test_what_was_kept_is_not_current_before_the_log_was_read_to_its_end(
         assert again.is_current
 
 
-async def test_who_starts_again_goes_on_where_it_was(
+async def test_a_restarted_follower_continues_at_its_position(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.place()
@@ -170,7 +174,7 @@ async def test_who_starts_again_goes_on_where_it_was(
     assert read == [ledger.state.position + 1]
 
 
-async def test_what_is_kept_is_taken_between_two_records(
+async def test_the_stored_image_is_taken_between_two_records(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: set[int] = set()
@@ -189,19 +193,17 @@ async def test_what_is_kept_is_taken_between_two_records(
     assert taken == {threading.get_ident()}
 
 
-async def test_a_snapshot_saves_reading_everything(ledger: Ledger, tmp_path: Path) -> None:
+async def test_a_follower_starts_from_a_snapshot(ledger: Ledger, tmp_path: Path) -> None:
     ledger.place()
     log = await ledger.connect()
     await log.save_snapshot(Snapshot(ledger.state.position, snapshot_format.encode(ledger.state)))
-    ledger.store.records[0] = b"nobody reads this"
+    ledger.store.records[0] = b"must not be read"
     async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
         await until(lambda: not follower.trouble)
         assert len(follower.containers()) == 1
 
 
-async def test_a_log_that_is_not_the_one_of_before_is_not_followed(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+async def test_another_log_is_not_followed(ledger: Ledger, tmp_path: Path) -> None:
     ledger.place()
     file = tmp_path / "placements"
     async with running(LogFollower(NODE, ledger.connect, file=file)) as follower:
@@ -217,7 +219,7 @@ async def test_a_log_that_is_not_the_one_of_before_is_not_followed(
             assert found.shares[0].memory == 100
 
 
-async def test_a_log_that_comes_and_goes_is_found_again(
+async def test_the_follower_reconnects_when_the_log_returns(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_follower, "RETRY_SECONDS", 0.01)
@@ -225,18 +227,18 @@ async def test_a_log_that_comes_and_goes_is_found_again(
 
     async def connect() -> MemoryLog:
         if away:
-            raise Unreachable("nobody is there")
+            raise Unreachable("no server is there")
         return MemoryLog(ledger.store)
 
     async with running(LogFollower(NODE, connect, file=tmp_path / "placements")) as follower:
-        await until(lambda: follower.trouble == "nobody is there")
+        await until(lambda: follower.trouble == "no server is there")
         ledger.place()
         away = False
         await until(lambda: bool(follower.containers()))
         assert not follower.trouble
 
 
-async def test_a_log_that_falls_silent_while_it_is_followed_is_told(
+async def test_a_log_that_becomes_silent_is_reported(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_follower, "ASK_SECONDS", 0.01)
@@ -259,7 +261,7 @@ async def test_a_log_that_falls_silent_while_it_is_followed_is_told(
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"{}"])
-async def test_a_file_that_cannot_be_read_costs_only_time(
+async def test_the_log_is_read_from_the_start_when_the_file_is_unreadable(
     ledger: Ledger, tmp_path: Path, content: bytes
 ) -> None:
     ledger.place()
@@ -268,9 +270,7 @@ async def test_a_file_that_cannot_be_read_costs_only_time(
         await until(lambda: bool(follower.containers()))
 
 
-async def test_what_was_kept_of_another_node_is_not_believed(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+async def test_a_stored_image_of_another_node_is_ignored(ledger: Ledger, tmp_path: Path) -> None:
     ledger.place()
     async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
         await until(lambda: bool(follower.containers()))

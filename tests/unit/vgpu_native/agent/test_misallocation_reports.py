@@ -1,4 +1,4 @@
-"""Pods that were answered the cards of another: they are told, and evicted only by policy."""
+"""Misallocation reports: an event per pod with another's cards, and an eviction by policy."""
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ WRONG = Allocation("a0", ("GPU-0-0",), 0, ("GPU-0",), owner=POD, problem="Delete
 
 
 class ModelPods:
-    """A cluster in which calls fail as often as is said."""
+    """A cluster whose next calls fail with the errors of `failing`."""
 
     def __init__(self) -> None:
         self.events: list[PodEvent] = []
@@ -36,7 +36,7 @@ def told(pods: ModelPods) -> list[str]:
     return [one.reason for one in pods.events]
 
 
-async def test_a_wrong_answer_is_told_once_and_nobody_is_evicted() -> None:
+async def test_a_misallocation_is_reported_once_without_an_eviction() -> None:
     pods = ModelPods()
     mistakes = MisallocationReporter(pods, "report")
     right = replace(WRONG, token="a1", problem="", tied=True)
@@ -58,7 +58,7 @@ async def test_by_policy_the_pod_is_evicted_once() -> None:
     assert told(pods) == ["WrongGPUsAnswered", "EvictedForWrongGPUs"]
 
 
-async def test_what_fails_is_tried_again() -> None:
+async def test_a_failed_report_is_retried() -> None:
     pods = ModelPods()
     mistakes = MisallocationReporter(pods, "evict")
     pods.failing = [ClusterError("not now"), ClusterError("not now")]
@@ -70,7 +70,7 @@ async def test_what_fails_is_tried_again() -> None:
     assert told(pods) == ["WrongGPUsAnswered", "EvictedForWrongGPUs"]
 
 
-async def test_a_pod_that_is_gone_is_left_alone() -> None:
+async def test_a_pod_is_not_evicted_when_it_is_gone() -> None:
     pods = ModelPods()
     mistakes = MisallocationReporter(pods, "evict")
     await mistakes.report([replace(WRONG, owner=None)])
@@ -85,5 +85,5 @@ async def test_a_pod_that_is_gone_is_left_alone() -> None:
     assert not pods.evicted
 
 
-async def test_without_a_cluster_it_is_only_logged() -> None:
+async def test_a_misallocation_is_only_logged_when_there_is_no_cluster() -> None:
     await MisallocationReporter(None, "evict").report([WRONG])

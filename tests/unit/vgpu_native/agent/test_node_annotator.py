@@ -1,4 +1,4 @@
-"""What a node says of its cards: read back by the ledger's own reader, and by HAMi's two forms."""
+"""The announcement of a node's cards, read back by the ledger's reader, in HAMi's two forms."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -76,7 +76,7 @@ def inventory(driver: NvmlDriver) -> CardInventory:
 
 
 @pytest.mark.parametrize("form", ["json", "colons"])
-def test_the_ledger_reads_what_is_announced(form: AnnouncementForm) -> None:
+def test_the_ledger_reads_the_announced_cards(form: AnnouncementForm) -> None:
     cards = cards_of(
         [gpu(1, numa=1), gpu(0, name="Tesla T4, 16G")], CardOffer(slots=4), {"GPU-1": "x"}
     )
@@ -98,13 +98,13 @@ def test_a_card_in_mig_mode_is_not_offered() -> None:
     assert [one.uuid for one in cards_of([gpu(0, cut=True), gpu(1)], CardOffer(), {})] == ["GPU-1"]
 
 
-def test_a_question_is_answered_and_an_answer_is_not() -> None:
+def test_the_handshake_replies_to_a_request_and_not_to_a_reply() -> None:
     assert answer("Requesting_2026-01-31 11:59:00", NOW) == "Reported 2026-01-31 12:00:00"
     for said in (None, "Reported 2026-01-31 12:00:00", "Deleted_2026"):
         assert answer(said, NOW) is None
 
 
-async def test_only_what_is_not_said_yet_is_written(inventory: CardInventory) -> None:
+async def test_only_changed_annotations_are_written(inventory: CardInventory) -> None:
     node = ModelNode()
     node.annotations = {annotation_keys.CORES_SCALING: "200", "another": "stays"}
     announcer = NodeAnnotator(
@@ -126,7 +126,9 @@ async def test_only_what_is_not_said_yet_is_written(inventory: CardInventory) ->
     assert set(node.writes[1]) == {annotation_keys.HANDSHAKE}
 
 
-async def test_nothing_is_said_before_it_is_known(inventory: CardInventory, nvml: FakeNvml) -> None:
+async def test_nothing_is_announced_until_the_cards_are_known(
+    inventory: CardInventory, nvml: FakeNvml
+) -> None:
     node, nvml.failing = ModelNode(), "no driver"
     announcer = NodeAnnotator(node, "n0", inventory=inventory, offer=CardOffer(), form="json")
     await inventory.look()
@@ -139,7 +141,7 @@ async def test_nothing_is_said_before_it_is_known(inventory: CardInventory, nvml
     assert "--node" in announcer.trouble
 
 
-async def test_an_ill_card_is_announced_within_a_moment(
+async def test_an_ill_card_is_announced_at_once(
     inventory: CardInventory, nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_annotator, "RETRY_SECONDS", 0.01)
@@ -171,13 +173,13 @@ async def test_errors_of_programs_leave_cards_healthy(inventory: CardInventory) 
     assert inventory.health.xids["GPU-0", 31] == 1
 
 
-async def test_an_error_of_no_known_card_is_one_of_all(inventory: CardInventory) -> None:
+async def test_an_error_of_an_unknown_card_applies_to_all_cards(inventory: CardInventory) -> None:
     await inventory.look()
     inventory.record_xid(Xid("", 48))
     assert set(inventory.health.unhealthy) == {"GPU-0", "GPU-1"}
 
 
-async def test_a_card_that_is_silent_is_ill_until_it_answers_and_one_that_failed_for_good(
+async def test_a_silent_card_is_ill_until_it_responds_and_a_failed_one_always(
     inventory: CardInventory, nvml: FakeNvml
 ) -> None:
     await inventory.look()
@@ -205,7 +207,7 @@ async def test_card_that_nvml_lists_no_more_stays_unhealthy(
     assert not any(one.healthy for one in inventory.cards)
 
 
-async def test_a_driver_that_hangs_is_not_waited_for(nvml: FakeNvml) -> None:
+async def test_the_inventory_does_not_wait_when_the_driver_hangs(nvml: FakeNvml) -> None:
     held = asyncio.Event()
     loop = asyncio.get_running_loop()
     driver = NvmlDriver(nvml, seconds=0.05)
@@ -237,5 +239,5 @@ def test_cards_have_mebibytes() -> None:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5.0):
-        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+        while not condition():  # noqa: ASYNC110 - the condition sends no event
             await asyncio.sleep(0.005)

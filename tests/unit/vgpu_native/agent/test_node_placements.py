@@ -1,4 +1,4 @@
-"""Tracking a node: the same placements as the whole state has, and loud about a broken chain."""
+"""Node placements equal those of the whole state, and a broken chain raises an error."""
 
 import pytest
 from support.builders.decide_and_fold import record
@@ -30,7 +30,7 @@ def at(one: PlacedPod) -> tuple[str, str]:
 
 
 def odd_keys(state: State) -> set[tuple[str, str]]:
-    """Return the keys at which several pods are thought to be, or one that was never created.
+    """Return the keys with several assumed pods, or with a pod that was never created.
 
     Random lives make them, but no API server does.
     """
@@ -60,7 +60,7 @@ def test_a_node_has_the_placements_that_the_state_has(seed: int) -> None:
     assert most, "nothing was compared"
 
 
-def test_going_on_from_a_state_or_an_image_is_the_same_as_from_the_beginning() -> None:
+def test_a_tracker_from_a_state_or_an_image_equals_one_from_the_start() -> None:
     state, log = State(), log_of(3, State())
     whole, parts = NodePlacements(NodeImage(NODES[0])), NodePlacements(NodeImage(NODES[0]))
     stages = set()
@@ -75,7 +75,7 @@ def test_going_on_from_a_state_or_an_image_is_the_same_as_from_the_beginning() -
     assert stages == set(Stage)
 
 
-def test_a_record_that_is_changed_missing_or_of_another_log_is_refused() -> None:
+def test_a_changed_missing_or_foreign_record_is_rejected() -> None:
     log, other = log_of(1, State()), log_of(2, State())
     tracker = NodePlacements(NodeImage(NODES[0]))
     for position in (1, 2, 3):
@@ -90,7 +90,7 @@ def test_a_record_that_is_changed_missing_or_of_another_log_is_refused() -> None
 
 
 @pytest.mark.parametrize("ending", ["unplaced", "deleted", "another pod of the name"])
-def test_a_pod_is_gone_when_it_has_ended_or_another_has_its_name(ending: str) -> None:
+def test_a_pod_is_gone_when_it_ended_or_another_has_its_name(ending: str) -> None:
     state, tracker = State(), NodePlacements(NodeImage(NODES[0]))
     where = ("c1/red", "pods/p", "uid-1")
     parts = (Part("main", Phase.APP, (Share("GPU-a", 10, 10),)),)

@@ -1,4 +1,4 @@
-"""What containers use: by their regions, by the driver, and what is told when the two differ."""
+"""The usage of containers by their regions and by the driver, and reports of a difference."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,7 +87,7 @@ def use(held: LimitedContainer, *amounts: int, spent: int = 0) -> None:
     held.region.write_bytes(region({CARD: amounts}, spent=(spent,)))
 
 
-async def test_what_a_container_uses_is_beside_what_it_may(
+async def test_the_usage_of_a_container_has_its_limits(
     observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     use(held, 3, 4, spent=5_000_000_000)
@@ -101,7 +101,7 @@ async def test_what_a_container_uses_is_beside_what_it_may(
     assert (found.namespace, found.pod, found.container, found.index) == ("team", "p", "main", 0)
 
 
-async def test_a_container_without_a_region_uses_nothing_yet(
+async def test_a_container_uses_nothing_when_it_has_no_region(
     observer: UsageObserver, held: LimitedContainer
 ) -> None:
     found = await observer.look([held], [CARD])
@@ -109,7 +109,7 @@ async def test_a_container_without_a_region_uses_nothing_yet(
     assert not found.broken
 
 
-async def test_a_broken_region_is_told_and_claims_nothing(
+async def test_a_broken_region_is_reported_and_claims_nothing(
     observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     held.region.write_bytes(b"nonsense")
@@ -119,7 +119,7 @@ async def test_a_broken_region_is_told_and_claims_nothing(
     assert [(one.uid, one.card, one.said) for one in found.drifts] == [(UID, CARD, 0)]
 
 
-async def test_whose_files_cannot_be_read_is_logged_once_until_they_can(
+async def test_unreadable_files_are_logged_once_until_they_are_readable(
     observer: UsageObserver, held: LimitedContainer
 ) -> None:
     with capture_logs() as lines:
@@ -135,7 +135,7 @@ async def test_whose_files_cannot_be_read_is_logged_once_until_they_can(
     assert all(str(held.region) in one["reason"] for one in told)
 
 
-async def test_who_bypasses_the_library_is_drift_and_who_does_not_is_not(
+async def test_only_a_container_that_bypasses_the_library_drifts(
     observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     use(held, 7)
@@ -149,7 +149,7 @@ async def test_who_bypasses_the_library_is_drift_and_who_does_not_is_not(
 GIBIBYTE = 1024 * MEBIBYTE
 
 
-async def test_a_region_that_claims_more_than_the_limit_hides_nothing(
+async def test_a_bypass_is_found_when_the_region_claims_more_than_the_limit(
     observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     limits_page.write(held.page, limits_of((Share(CARD, 8 * 1024, 30),)))
@@ -164,7 +164,7 @@ async def test_a_region_that_claims_more_than_the_limit_hides_nothing(
     assert again.overhead == {str(held.page): {CARD: 72 * GIBIBYTE}}
 
 
-async def test_what_is_in_use_when_a_limit_is_lowered_is_no_drift_until_it_was_given_back(
+async def test_memory_above_a_lowered_limit_drifts_only_after_a_release(
     observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     one = PlacedContainer("team", "p", UID, "main", 0, (Share(CARD, 4096, 30),), 1)
@@ -183,11 +183,11 @@ async def test_what_is_in_use_when_a_limit_is_lowered_is_no_drift_until_it_was_g
 
     assert await drifts(4 * GIBIBYTE) == 0
     assert await drifts(GIBIBYTE) == 0
-    assert await drifts(4 * GIBIBYTE) == 1, "it had been given back"
+    assert await drifts(4 * GIBIBYTE) == 1, "it had been released"
     limiter.close()
 
 
-async def test_what_the_containers_of_a_pod_say_is_summed(
+async def test_the_claims_of_a_pods_containers_are_summed(
     observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml, tmp_path: Path
 ) -> None:
     other = LimitedContainer(
@@ -199,7 +199,7 @@ async def test_what_the_containers_of_a_pod_say_is_summed(
     assert [one.said for one in (await observer.look([held, other], [CARD])).drifts] == [300]
 
 
-async def test_a_blind_driver_makes_nobody_drift(
+async def test_no_pod_drifts_when_the_driver_fails(
     observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     use(held, 7)
@@ -209,7 +209,7 @@ async def test_a_blind_driver_makes_nobody_drift(
     assert found.uses[0].seen is None
 
 
-async def test_a_card_that_does_not_answer_hides_nobody_on_another(
+async def test_a_bypass_is_found_when_another_card_does_not_respond(
     observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     use(held, 7)
@@ -224,7 +224,7 @@ async def test_a_card_that_does_not_answer_hides_nobody_on_another(
     assert found.uses[0].seen is None
 
 
-async def test_overhead_is_what_lasts_and_only_where_it_is_known_whose_it_is(
+async def test_overhead_is_lasting_usage_of_a_known_container(
     observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml, tmp_path: Path
 ) -> None:
     use(held, 10)
@@ -239,7 +239,7 @@ async def test_overhead_is_what_lasts_and_only_where_it_is_known_whose_it_is(
     assert (await observer.look([held, other], [CARD])).overhead == {}
 
 
-def test_a_drift_lasts_from_its_first_look_and_begins_anew_after_a_pause() -> None:
+def test_a_drift_lasts_from_its_first_sample_until_a_pause() -> None:
     comparer = BypassDetector(slack=10)
     said, much, little = (
         [ReportedUsage("u", "c", 5)],
@@ -254,7 +254,7 @@ def test_a_drift_lasts_from_its_first_look_and_begins_anew_after_a_pause() -> No
     assert comparer.compare([], much, 122.0) == ()
 
 
-def test_a_drift_goes_on_and_an_overhead_stays_while_a_card_tells_nothing() -> None:
+def test_drift_and_overhead_continue_when_a_card_reports_nothing() -> None:
     comparer, where = BypassDetector(slack=10), ("u", "c")
     said, much = [ReportedUsage("u", "c", 5)], [DriverUsage("u", "c", 16, 1)]
     comparer.compare(said, much, 100.0)
@@ -269,7 +269,7 @@ def test_a_drift_goes_on_and_an_overhead_stays_while_a_card_tells_nothing() -> N
     assert comparer.overhead({}, [], {"c"}) == {}, "the pod is gone"
 
 
-async def test_the_overhead_of_a_card_that_does_not_answer_is_what_it_was(
+async def test_overhead_is_unchanged_when_the_card_does_not_respond(
     observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
 ) -> None:
     use(held, 10)
@@ -284,7 +284,7 @@ def drift(seconds: float) -> Bypass:
     return Bypass(UID, CARD, 5, 10 * MEBIBYTE, seconds)
 
 
-async def test_a_drift_is_told_once_and_evicted_only_by_policy() -> None:
+async def test_a_drift_is_reported_once_and_evicted_only_by_policy() -> None:
     pods = ModelPods()
     reporter = BypassReporter(pods, "report")
     for seconds in (0.0, 14.0, 20.0, 100.0):
@@ -297,7 +297,7 @@ async def test_a_drift_is_told_once_and_evicted_only_by_policy() -> None:
     assert len(pods.events) == 2
 
 
-async def test_an_eviction_that_a_budget_forbids_is_tried_again() -> None:
+async def test_an_eviction_is_retried_when_a_budget_forbids_it() -> None:
     pods = ModelPods()
     pods.failing = [BudgetExhausted("not now")]
     reporter = BypassReporter(pods, "evict")
@@ -310,7 +310,7 @@ async def test_an_eviction_that_a_budget_forbids_is_tried_again() -> None:
     ]
 
 
-async def test_a_pod_that_is_gone_is_not_evicted_again() -> None:
+async def test_a_pod_is_not_evicted_again_when_it_is_gone() -> None:
     pods = ModelPods()
     pods.failing = [NotFound("gone")]
     reporter = BypassReporter(pods, "evict")
@@ -319,7 +319,7 @@ async def test_a_pod_that_is_gone_is_not_evicted_again() -> None:
     assert not pods.evicted
 
 
-async def test_without_a_cluster_drift_is_only_logged() -> None:
+async def test_drift_is_only_logged_when_there_is_no_cluster() -> None:
     await BypassReporter(None, "evict").report([drift(100.0)], [POD])
 
 
@@ -352,7 +352,7 @@ def test_a_process_is_in_the_pod_of_its_cgroup(tmp_path: Path, text: str, uid: s
     assert ProcCgroups(tmp_path).pod_of(8) == ""
 
 
-async def test_everything_is_exported_under_the_names_that_are_promised(
+async def test_metrics_are_exported_under_their_documented_names(
     observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml, driver: NvmlDriver
 ) -> None:
     inventory = CardInventory(driver, CardOffer())

@@ -1,4 +1,4 @@
-"""Sets of events: one that could not be filled is given back, and is made anew the next time."""
+"""NVML event sets: an incomplete set is freed, and the next call creates another."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from vgpu_native.nvml.nvml_port import NvmlError
 
 
 class Driver:
-    """As much of NVML as waiting for errors takes; `open` are the sets that nobody freed."""
+    """The part of NVML that waits for errors; `open` are the sets that are not freed."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -33,22 +33,22 @@ class Driver:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    played = Driver()
+    fake = Driver()
     for name, call in {
         "nvmlInit": lambda: None,
         "nvmlShutdown": lambda: None,
         "nvmlDeviceGetCount": lambda: 2,
         "nvmlDeviceGetHandleByIndex": lambda index: index,
-        "nvmlEventSetCreate": played.create,
-        "nvmlEventSetFree": played.open.remove,
-        "nvmlDeviceRegisterEvents": played.register,
-        "nvmlEventSetWait_v2": played.wait,
+        "nvmlEventSetCreate": fake.create,
+        "nvmlEventSetFree": fake.open.remove,
+        "nvmlDeviceRegisterEvents": fake.register,
+        "nvmlEventSetWait_v2": fake.wait,
     }.items():
         monkeypatch.setattr(pynvml, name, call)
-    return played
+    return fake
 
 
-def test_a_set_that_not_all_cards_could_be_put_into_is_given_back(driver: Driver) -> None:
+def test_an_event_set_is_freed_when_a_card_cannot_join_it(driver: Driver) -> None:
     nvml = NvmlLibrary()
     for _ in range(3):
         with pytest.raises(NvmlError, match="errors of cards"):
@@ -56,7 +56,7 @@ def test_a_set_that_not_all_cards_could_be_put_into_is_given_back(driver: Driver
     assert (driver.made, driver.open) == (3, set())
 
 
-def test_errors_are_waited_for_once_all_cards_take_part(driver: Driver) -> None:
+def test_errors_are_read_once_all_cards_are_in_the_set(driver: Driver) -> None:
     nvml = NvmlLibrary()
     with pytest.raises(NvmlError):
         nvml.xid(0.0)

@@ -1,4 +1,4 @@
-"""What the plugin keeps and describes: allocations, CDI specifications, devices, changes."""
+"""The plugin's allocations, CDI specifications, advertised devices and changes."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from vgpu_native.shared.atomic_file import write_whole
 from vgpu_native.shared.change_counter import ChangeCounter
 
 
-def test_allocations_are_there_again_after_a_restart(tmp_path: Path) -> None:
+def test_allocations_are_loaded_after_a_restart(tmp_path: Path) -> None:
     first = AllocationStore(tmp_path)
     first.load()
     made = first.make([f"{CARDS[0]}-0"], cdi=False)
@@ -28,7 +28,7 @@ def test_allocations_are_there_again_after_a_restart(tmp_path: Path) -> None:
     assert again.all() == [made]
 
 
-def test_nobody_of_the_host_gets_to_what_containers_leave(tmp_path: Path) -> None:
+def test_host_users_cannot_reach_the_files_of_containers(tmp_path: Path) -> None:
     directory = tmp_path / "allocations"
     directory.mkdir(mode=0o755)
     some = AllocationStore(directory)
@@ -38,7 +38,7 @@ def test_nobody_of_the_host_gets_to_what_containers_leave(tmp_path: Path) -> Non
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
-def test_a_record_that_cannot_be_read_harms_no_other_and_is_left_there(tmp_path: Path) -> None:
+def test_an_unreadable_record_is_kept_and_harms_no_other(tmp_path: Path) -> None:
     first = AllocationStore(tmp_path)
     first.load()
     good, bad = (first.make([f"{CARDS[0]}-{slot}"], cdi=False) for slot in range(2))
@@ -51,7 +51,9 @@ def test_a_record_that_cannot_be_read_harms_no_other_and_is_left_there(tmp_path:
     assert (first.directory(bad) / "record").exists()
 
 
-def test_there_is_a_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_allocation_is_rejected_when_the_store_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kept, "ALLOCATIONS_MAX", 1)
     some = AllocationStore(tmp_path)
     some.load()
@@ -60,7 +62,7 @@ def test_there_is_a_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         some.make(["A-1"], cdi=False)
 
 
-def test_a_file_that_cannot_be_written_whole_is_what_it_was(
+def test_a_file_is_unchanged_when_its_write_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "record"
@@ -77,7 +79,7 @@ def test_a_file_that_cannot_be_written_whole_is_what_it_was(
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_cdi_specification_says_all_that_an_answer_would(tmp_path: Path) -> None:
+def test_a_cdi_specification_has_all_parts_of_a_plain_response(tmp_path: Path) -> None:
     settings = settings_in(tmp_path, oversubscribe=True, cores_off=True, log_level=3)
     one = container("a", share(1, 5, 20), share(0, 7, 30))
     variables = allocate_response.environment(one.cards, one.shares, settings, limited=True)
@@ -111,7 +113,7 @@ def test_a_cdi_specification_says_all_that_an_answer_would(tmp_path: Path) -> No
     }
 
 
-def test_devices_name_their_cards_numa_node_only_where_that_is_wanted() -> None:
+def test_devices_have_a_numa_node_only_when_the_setting_is_on() -> None:
     for numa in (True, False):
         devices = AdvertisedDevices(numa=numa)
         devices.replace([card(0, numa=1)])
@@ -119,7 +121,7 @@ def test_devices_name_their_cards_numa_node_only_where_that_is_wanted() -> None:
         assert [node.ID for node in first.topology.nodes] == ([1] if numa else [])
 
 
-def test_the_same_cards_again_are_no_change() -> None:
+def test_the_version_is_unchanged_when_the_cards_are_the_same() -> None:
     devices = AdvertisedDevices()
     devices.replace([card(1), card(0)])
     version = devices.changes.version
@@ -127,7 +129,7 @@ def test_the_same_cards_again_are_no_change() -> None:
     assert devices.changes.version == version
 
 
-def test_a_uuid_too_long_for_the_kubelet_is_refused_and_the_old_cards_stay() -> None:
+def test_the_old_cards_stay_when_a_uuid_is_too_long_for_the_kubelet() -> None:
     devices = AdvertisedDevices()
     devices.replace([card(0)])
     long = type(card(0))("G" * 62, 1, "NVIDIA", 1, 100, 1)
@@ -136,7 +138,7 @@ def test_a_uuid_too_long_for_the_kubelet_is_refused_and_the_old_cards_stay() -> 
     assert devices.cards == (card(0),)
 
 
-async def test_a_change_between_looking_and_waiting_is_not_missed() -> None:
+async def test_a_change_between_read_and_wait_is_not_missed() -> None:
     changes = ChangeCounter()
     version = changes.version
     changes.increment()
@@ -147,7 +149,7 @@ async def test_a_change_between_looking_and_waiting_is_not_missed() -> None:
     await asyncio.wait_for(asyncio.gather(*waiting), 1)
 
 
-def test_an_owner_is_named_as_its_container() -> None:
+def test_an_owner_has_the_key_of_its_container() -> None:
     one = container("a", share(0))
     assert owner_of(one).key == one.key
     assert str(one) == "container main of pod team/a (a-uid)"

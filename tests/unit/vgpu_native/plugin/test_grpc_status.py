@@ -1,4 +1,4 @@
-"""What the kubelet is told of ids that it should not have sent."""
+"""The text of device ids in a status is bounded."""
 
 import pytest
 
@@ -16,5 +16,5 @@ from vgpu_native.plugin.grpc_status import shown_ids
         (["x" * 300_000, "y"], "x" * 64 + "…, y"),
     ],
 )
-def test_ids_are_named_in_a_line_that_has_an_end(ids: list[str], shown: str) -> None:
+def test_the_text_of_ids_is_bounded(ids: list[str], shown: str) -> None:
     assert shown_ids(ids) == shown

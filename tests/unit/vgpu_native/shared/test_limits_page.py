@@ -1,4 +1,4 @@
-"""The limits page: complete from the first moment, changed in place, refused when it is foreign."""
+"""The limits page: written atomically, changed in place, rejected when it is invalid."""
 
 import os
 import subprocess
@@ -63,13 +63,13 @@ int main(int argc, char **argv) {
 """
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_a_page_that_is_written_reads_the_same(tmp_path: Path) -> None:
     limits = ContainerLimits((GPU, OTHER), flags_of(may_disable=True), 7)
     limits_page.write(tmp_path / "limits", limits)
     assert limits_page.read(tmp_path / "limits") == limits
 
 
-def test_c_reads_what_is_written(tmp_path: Path) -> None:
+def test_c_code_reads_the_written_page(tmp_path: Path) -> None:
     program = compiled(tmp_path, READER)
     limits_page.write(
         tmp_path / "limits", ContainerLimits((GPU, OTHER), flags_of(cores_off=True), 9)
@@ -84,7 +84,7 @@ def test_c_reads_what_is_written(tmp_path: Path) -> None:
     ]
 
 
-def test_a_change_reaches_who_has_mapped_the_page_and_is_never_torn(tmp_path: Path) -> None:
+def test_a_change_reaches_a_process_with_the_map_and_is_never_torn(tmp_path: Path) -> None:
     program = compiled(tmp_path, WATCHER)
     low, high = 0x1111111111111111, 0x2222222222222222
     limits_page.write(tmp_path / "limits", ContainerLimits((DeviceLimits(GPU.uuid, low),)))
@@ -102,7 +102,7 @@ def test_a_change_reaches_who_has_mapped_the_page_and_is_never_torn(tmp_path: Pa
         assert watcher.communicate(timeout=20)[0] == "0 1\n"
 
 
-def test_a_page_is_never_there_by_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_complete_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def look(descriptor: int) -> None:
@@ -116,7 +116,7 @@ def test_a_page_is_never_there_by_halves(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_generation_rises_with_every_change_and_only_then(tmp_path: Path) -> None:
+def test_the_generation_rises_only_with_a_change(tmp_path: Path) -> None:
     limits_page.write(tmp_path / "limits", ContainerLimits((GPU,), generation=3))
     with LimitsPage(tmp_path / "limits") as page:
         assert not page.change(ContainerLimits((GPU,)))
@@ -155,7 +155,7 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     ("content", "why"),
     [
         (b"", "0 bytes"),
-        (b"\0" * LIMITS_SIZE, "no limits page"),
+        (b"\0" * LIMITS_SIZE, "not a limits page"),
         (b"\0" * (LIMITS_SIZE + 1), "4097 bytes"),
         (limits_page.encode(ContainerLimits((GPU,)))[:-1], "4095 bytes"),
         (
@@ -164,7 +164,9 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_that_is_no_page_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
+def test_a_file_is_rejected_when_it_is_not_a_limits_page(
+    tmp_path: Path, content: bytes, why: str
+) -> None:
     (tmp_path / "limits").write_bytes(content)
     with pytest.raises(BadLimitsPage, match=why):
         limits_page.read(tmp_path / "limits")
@@ -182,7 +184,7 @@ def test_a_file_that_is_no_page_is_refused(tmp_path: Path, content: bytes, why: 
         (ContainerLimits((DeviceLimits("GPU-\n"),)), "visible"),
     ],
 )
-def test_what_has_no_place_in_a_page_is_refused(
+def test_limits_are_rejected_when_they_do_not_fit_a_page(
     tmp_path: Path, limits: ContainerLimits, why: str
 ) -> None:
     with pytest.raises(ValueError, match=why):

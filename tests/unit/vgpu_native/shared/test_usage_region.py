@@ -1,4 +1,4 @@
-"""Regions: what honest ones say, and that no lie, cut or strange file does any harm."""
+"""Usage regions: valid regions are read, and false, truncated or odd files do no harm."""
 
 import os
 import random
@@ -64,7 +64,7 @@ def written(path: Path, content: bytes | bytearray) -> Path:
     return path
 
 
-def test_what_lives_is_summed(tmp_path: Path) -> None:
+def test_the_usage_of_living_processes_is_summed(tmp_path: Path) -> None:
     content = region({GPU: (1, 2, 4), OTHER: (10, 0, 5)}, spent=(70, 80))
     found = usage_region.read(written(tmp_path / "region", content))
     assert [(one.uuid, one.memory, one.busy) for one in found.devices] == [
@@ -75,14 +75,14 @@ def test_what_lives_is_summed(tmp_path: Path) -> None:
     assert found.busy_of("GPU-c") == 0
 
 
-def test_who_is_dead_or_gone_uses_nothing(tmp_path: Path) -> None:
+def test_a_dead_process_uses_nothing(tmp_path: Path) -> None:
     content = region({GPU: (1, 2, 4)}, owners={1: DEAD, 2: FREE})
     found = usage_region.read(written(tmp_path / "region", content))
     assert found.memory_of(GPU) == 1
     assert len(found.processes) == 1
 
 
-def test_a_region_of_c_is_read_and_its_killed_process_left_out(tmp_path: Path) -> None:
+def test_a_region_of_c_code_is_read_without_its_killed_process(tmp_path: Path) -> None:
     program = compiled(tmp_path, WRITER)
     with subprocess.Popen(
         [program, tmp_path / "region"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -96,20 +96,20 @@ def test_a_region_of_c_is_read_and_its_killed_process_left_out(tmp_path: Path) -
     assert [(one.pid, one.memory) for one in found.processes] == [(40, (100, 1000))]
 
 
-def test_sums_end_at_the_largest_number(tmp_path: Path) -> None:
+def test_sums_saturate_at_the_largest_number(tmp_path: Path) -> None:
     content = region({GPU: (2**64 - 1,) * 3}, spent=(2**64 - 1,))
     found = usage_region.read(written(tmp_path / "region", content))
     assert found.devices[0].memory == LARGEST
     assert found.devices[0].busy == LARGEST
 
 
-def test_more_slots_than_there_are_is_no_more_than_all(tmp_path: Path) -> None:
+def test_all_slots_are_read_when_the_count_is_too_large(tmp_path: Path) -> None:
     content = region({GPU: (1,) * SLOTS_MAX})
     put_number(content, REGION["high"], 2**64 - 1)
     assert usage_region.read(written(tmp_path / "region", content)).memory_of(GPU) == SLOTS_MAX
 
 
-def test_a_device_named_twice_is_summed_and_text_that_is_none_ends_the_list(tmp_path: Path) -> None:
+def test_a_repeated_device_is_summed_and_bad_text_ends_the_list(tmp_path: Path) -> None:
     content = region({GPU: (1,), OTHER: (2,), "GPU-c": (4,)})
     put_text(content, REGION["uuid"], GPU, 1)
     start = REGION["uuid"].offset + 2 * layout.UUID_BYTES
@@ -120,7 +120,7 @@ def test_a_device_named_twice_is_summed_and_text_that_is_none_ends_the_list(tmp_
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 8192, REGION_SIZE - 1, REGION_SIZE + 1, 2**30])
-def test_a_file_of_another_size_is_refused(tmp_path: Path, size: int) -> None:
+def test_a_region_of_another_size_is_rejected(tmp_path: Path, size: int) -> None:
     with (tmp_path / "region").open("wb") as file:
         file.write(region({GPU: (1,)})[:size])
         file.truncate(size)
@@ -129,14 +129,14 @@ def test_a_file_of_another_size_is_refused(tmp_path: Path, size: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["magic", "version", "size", "slots"])
-def test_another_header_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_region_with_another_header_is_rejected(tmp_path: Path, name: str) -> None:
     content = region({GPU: (1,)})
     put_number(content, REGION[name], 99)
-    with pytest.raises(BadRegion, match="no region of version"):
+    with pytest.raises(BadRegion, match="not a region of version"):
         usage_region.read(written(tmp_path / "region", content))
 
 
-def test_no_link_is_followed_and_no_pipe_waited_for(tmp_path: Path) -> None:
+def test_links_are_not_followed_and_pipes_do_not_block(tmp_path: Path) -> None:
     written(tmp_path / "real", region({GPU: (1,)}))
     (tmp_path / "link").symlink_to("real")
     os.mkfifo(tmp_path / "pipe")
@@ -148,8 +148,8 @@ def test_no_link_is_followed_and_no_pipe_waited_for(tmp_path: Path) -> None:
         usage_region.read(Path("/dev/null"))
 
 
-def test_what_is_no_file_is_not_even_opened(tmp_path: Path) -> None:
-    """As to open a device can do something; who waits at a pipe goes on when it is opened."""
+def test_a_path_is_not_opened_when_it_is_not_a_regular_file(tmp_path: Path) -> None:
+    """Opening a device can have effects; a writer that waits at a pipe continues at an open."""
     os.mkfifo(tmp_path / "pipe")
     writing = threading.Event()
 
@@ -161,7 +161,7 @@ def test_what_is_no_file_is_not_even_opened(tmp_path: Path) -> None:
     worker.start()
     try:
         for _ in range(20):
-            with pytest.raises(BadRegion, match="no file"):
+            with pytest.raises(BadRegion, match="not a file"):
                 usage_region.read(tmp_path / "pipe")
             assert not writing.wait(0.01)
     finally:
@@ -170,12 +170,12 @@ def test_what_is_no_file_is_not_even_opened(tmp_path: Path) -> None:
         os.close(opened)
 
 
-def test_what_is_not_there_yet_is_told_apart(tmp_path: Path) -> None:
+def test_a_missing_region_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         usage_region.read(tmp_path / "region")
 
 
-def test_a_region_that_is_cut_while_it_is_read_does_no_harm(tmp_path: Path) -> None:
+def test_a_region_is_rejected_or_read_when_truncated_meanwhile(tmp_path: Path) -> None:
     path, content = tmp_path / "region", region({GPU: (1, 2)})
     written(path, content)
     ended = threading.Event()
@@ -198,7 +198,7 @@ def test_a_region_that_is_cut_while_it_is_read_does_no_harm(tmp_path: Path) -> N
     assert refused
 
 
-def test_no_bytes_do_any_harm(tmp_path: Path) -> None:
+def test_any_bytes_are_read_or_rejected(tmp_path: Path) -> None:
     source = random.Random(7)
     honest = region({GPU: (1, 2), OTHER: (3, 4)}, spent=(5, 6))
     for _ in range(300):
@@ -210,7 +210,7 @@ def test_no_bytes_do_any_harm(tmp_path: Path) -> None:
         assert all(0 <= one.memory <= LARGEST for one in found.devices)
 
 
-def test_a_region_that_is_full_is_read_as_fast_as_anybody_could_want(tmp_path: Path) -> None:
+def test_a_full_region_is_read_fast(tmp_path: Path) -> None:
     content = region({f"GPU-{number}": (5,) * SLOTS_MAX for number in range(layout.DEVICES_MAX)})
     written(tmp_path / "region", content)
     fastest = 1.0
@@ -222,7 +222,7 @@ def test_a_region_that_is_full_is_read_as_fast_as_anybody_could_want(tmp_path: P
     assert fastest < 0.1
 
 
-def test_a_device_that_nobody_uses_is_there_with_nothing(tmp_path: Path) -> None:
+def test_an_unused_device_is_listed_with_zero_usage(tmp_path: Path) -> None:
     content = region({GPU: (), OTHER: ()}, spent=(9,))
     found = usage_region.read(written(tmp_path / "region", content))
     assert [(one.uuid, one.memory, one.busy) for one in found.devices] == [

@@ -163,7 +163,7 @@ class DevicePluginServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Allocate(self, request, context):
-        """What a container needs to use the devices that the kubelet has chosen for it.
+        """The changes to a container that uses the devices chosen by the kubelet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

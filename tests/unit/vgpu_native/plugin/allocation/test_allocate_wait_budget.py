@@ -1,4 +1,4 @@
-"""Patience: calls in a row share the time for which a kubelet is kept waiting."""
+"""The wait budget: consecutive calls share the time for which the kubelet waits."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ SETTINGS = PluginSettings(allocate_seconds=4.0, outage_seconds=20.0)
 
 
 class Clock:
-    """A time that passes when a test says so."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.time = 1_000.0
@@ -42,7 +42,7 @@ def budget(placed: FakePlacements, clock: Clock) -> AllocateWaitBudget:
     return AllocateWaitBudget(SETTINGS, placed, now=clock.now)
 
 
-async def test_a_ledger_out_of_reach_is_waited_for_and_not_for_ever(
+async def test_the_wait_is_bounded_when_the_ledger_is_out_of_reach(
     budget: AllocateWaitBudget, clock: Clock
 ) -> None:
     with budget.waiting() as call:
@@ -52,14 +52,14 @@ async def test_a_ledger_out_of_reach_is_waited_for_and_not_for_ever(
         assert (call.is_over, call.caught_up, call.may_repeat) == (True, False, False)
 
 
-async def test_a_ledger_in_reach_is_waited_for_from_when_it_is(
+async def test_the_wait_begins_again_when_the_ledger_is_back_in_reach(
     budget: AllocateWaitBudget, placed: FakePlacements, clock: Clock
 ) -> None:
     with budget.waiting() as call:
         clock.time += 19.0
         placed.trouble = ""
         async with asyncio.timeout(20):
-            while not call.caught_up:  # noqa: ASYNC110 - it tells nobody
+            while not call.caught_up:  # noqa: ASYNC110 - the flag sends no event
                 await asyncio.sleep(0.001)
         assert (call.may_repeat, call.is_over) == (False, False)
         clock.time += 2.0
@@ -68,7 +68,9 @@ async def test_a_ledger_in_reach_is_waited_for_from_when_it_is(
         assert (call.may_repeat, call.is_over) == (True, True)
 
 
-async def test_calls_in_a_row_share_the_time(budget: AllocateWaitBudget, clock: Clock) -> None:
+async def test_consecutive_calls_share_one_wait_budget(
+    budget: AllocateWaitBudget, clock: Clock
+) -> None:
     with budget.waiting():
         clock.time += 15.0
     clock.time += ROW_SECONDS
@@ -83,7 +85,7 @@ async def test_calls_in_a_row_share_the_time(budget: AllocateWaitBudget, clock: 
         assert third.is_over
 
 
-async def test_calls_at_the_same_time_share_it_too(
+async def test_concurrent_calls_share_one_wait_budget(
     budget: AllocateWaitBudget, clock: Clock
 ) -> None:
     with budget.waiting() as first:
@@ -94,7 +96,7 @@ async def test_calls_at_the_same_time_share_it_too(
             assert second.is_over
 
 
-async def test_a_kubelet_that_was_free_for_a_while_may_wait_again(
+async def test_a_call_has_the_whole_budget_after_a_pause(
     budget: AllocateWaitBudget, clock: Clock
 ) -> None:
     with budget.waiting():
@@ -105,7 +107,7 @@ async def test_a_kubelet_that_was_free_for_a_while_may_wait_again(
         assert not second.is_over
 
 
-async def test_it_is_told_for_how_long_the_kubelet_waits(
+async def test_the_budget_reports_how_long_the_kubelet_waits(
     budget: AllocateWaitBudget, clock: Clock
 ) -> None:
     assert budget.seconds == 0

@@ -1,4 +1,4 @@
-"""For whom the kubelet is asking, and which devices it had best take."""
+"""The likely container of an Allocate call, and the devices that the kubelet should take."""
 
 import time
 from collections import Counter
@@ -10,31 +10,31 @@ from support.harness.device_plugin import CARDS, container, share
 from vgpu_native.plugin.advertised_devices import card_of
 from vgpu_native.plugin.allocation.likely_container import candidates, choose, prefer
 
-NOBODY: set[tuple[str, str]] = set()
+NO_KEYS: set[tuple[str, str]] = set()
 
 
-def test_only_the_first_container_of_a_pod_that_has_nothing_can_be_meant() -> None:
+def test_only_the_first_container_without_cards_is_a_candidate() -> None:
     fetch = container("a", share(0), name="fetch")
     train = container("a", share(0), name="train", order=1)
-    assert candidates([train, fetch], NOBODY, 1) == [fetch]
+    assert candidates([train, fetch], NO_KEYS, 1) == [fetch]
     assert candidates([train, fetch], {fetch.key}, 1) == [train]
     assert candidates([train, fetch], {fetch.key, train.key}, 1) == []
 
 
-def test_who_waits_with_another_count_cannot_be_meant() -> None:
+def test_a_container_with_another_count_is_not_a_candidate() -> None:
     fetch = container("a", share(0), share(1), name="fetch")
     train = container("a", share(0), name="train", order=1)
-    assert candidates([fetch, train], NOBODY, 1) == [], "it is not its turn yet"
-    assert candidates([fetch, train], NOBODY, 2) == [fetch]
+    assert candidates([fetch, train], NO_KEYS, 1) == [], "the first container has no cards yet"
+    assert candidates([fetch, train], NO_KEYS, 2) == [fetch]
 
 
-def test_the_pod_that_was_answered_last_goes_on_before_older_ones_begin() -> None:
+def test_the_pod_of_the_last_response_precedes_older_pods() -> None:
     old, new = container("old", share(0), time=1), container("new", share(1), time=2)
-    assert candidates([new, old], NOBODY, 1) == [old, new]
-    assert candidates([new, old], NOBODY, 1, latest="new-uid") == [new, old]
+    assert candidates([new, old], NO_KEYS, 1) == [old, new]
+    assert candidates([new, old], NO_KEYS, 1, latest="new-uid") == [new, old]
 
 
-def test_a_choice_says_whether_it_matters_who_is_meant() -> None:
+def test_the_choice_reports_whether_candidates_differ() -> None:
     alike = choose([container("a", share(0, 5)), container("b", share(0, 5))])
     assert alike is not None
     assert (alike.same_cards, alike.alike) == (True, True)
@@ -59,7 +59,7 @@ SLOTS = [f"{uuid}-{slot}" for uuid in CARDS for slot in range(3)]
     size=st.integers(1, 6),
     cards=st.lists(st.sampled_from(CARDS), unique=True, max_size=3),
 )
-def test_a_preference_has_what_is_required_and_nothing_that_is_not_free(
+def test_a_preference_has_the_required_ids_and_only_available_ones(
     available: list[str], required: list[str], size: int, cards: list[str]
 ) -> None:
     found = prefer(available, required, size, cards)
@@ -75,8 +75,8 @@ def test_a_preference_has_what_is_required_and_nothing_that_is_not_free(
             assert had == {card_of(one) for one in available}
 
 
-def test_a_preference_among_very_many_devices_does_not_take_long() -> None:
-    """The event loop does nothing else meanwhile; it once took the square of their number."""
+def test_a_preference_is_fast_when_there_are_many_devices() -> None:
+    """The call blocks the event loop; its time was once quadratic in the number of devices."""
     many = [f"GPU-{number}-0" for number in range(20_000)]
     began = time.process_time()
     assert prefer([*many, *many], (), len(many), ()) == sorted(many)

@@ -1,4 +1,4 @@
-"""Guesses are put right by what the kubelet has noted, and what is proven is left alone."""
+"""Owner correction replaces assumed owners by the kubelet's, and keeps assigned ones."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from vgpu_native.plugin.kubelet.kubelet_checkpoint import CheckpointEntry
 from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
 from vgpu_native.plugin.kubelet.pod_resources import DeviceHolder
 
-GUESSED, TRUE = container("a", share(0)), container("b", share(0))
+ASSUMED, TRUE = container("a", share(0)), container("b", share(0))
 LATER = 2**60
 
 
@@ -25,74 +25,80 @@ def allocations(tmp_path: Path) -> AllocationStore:
 
 
 @pytest.fixture
-def witness(tmp_path: Path) -> KubeletState:
-    return KubeletState(settings_in(tmp_path), FakePlacements(GUESSED, TRUE))
+def kubelet(tmp_path: Path) -> KubeletState:
+    return KubeletState(settings_in(tmp_path), FakePlacements(ASSUMED, TRUE))
 
 
-def guessed(allocations: AllocationStore, *, tied: bool = False) -> Allocation:
-    """Keep an allocation that is believed to be of the first pod."""
+def assumed(allocations: AllocationStore, *, tied: bool = False) -> Allocation:
+    """Store an allocation with the first pod as its assumed owner."""
     made = allocations.make(["A-0"], cdi=False)
-    made = msgspec.structs.replace(made, owner=owner_of(GUESSED), tied=tied)
+    made = msgspec.structs.replace(made, owner=owner_of(ASSUMED), tied=tied)
     allocations.put(made)
     return made
 
 
-def noted(allocation: Allocation, uid: str) -> list[CheckpointEntry]:
-    """Return a checkpoint that has an allocation as a pod's."""
+def checkpoint_of(allocation: Allocation, uid: str) -> list[CheckpointEntry]:
+    """Return a checkpoint that names a pod as the owner of an allocation."""
     return [CheckpointEntry(uid, "main", frozenset(allocation.ids), allocation.token)]
 
 
-def test_a_guess_becomes_what_the_kubelet_noted(
-    allocations: AllocationStore, witness: KubeletState
+def test_an_assumed_owner_is_replaced_by_the_checkpoints(
+    allocations: AllocationStore, kubelet: KubeletState
 ) -> None:
-    made = guessed(allocations)
-    owner_correction.correct_by_checkpoint(allocations, witness, noted(made, "b-uid"), LATER)
+    made = assumed(allocations)
+    owner_correction.correct_by_checkpoint(
+        allocations, kubelet, checkpoint_of(made, "b-uid"), LATER
+    )
     assert allocations.all()[0].owner == owner_of(TRUE)
 
 
-def test_who_is_noted_has_the_answer_though_the_ledger_does_not_know_the_pod(
-    allocations: AllocationStore, witness: KubeletState
+def test_the_checkpoints_owner_is_kept_when_the_ledger_lacks_the_pod(
+    allocations: AllocationStore, kubelet: KubeletState
 ) -> None:
-    made = guessed(allocations)
-    owner_correction.correct_by_checkpoint(allocations, witness, noted(made, "c-uid"), LATER)
+    made = assumed(allocations)
+    owner_correction.correct_by_checkpoint(
+        allocations, kubelet, checkpoint_of(made, "c-uid"), LATER
+    )
     assert allocations.given(LATER, None) == {("c-uid", "main")}
 
 
-def test_a_guess_that_was_not_noted_is_dropped_once_it_would_have_been(
-    allocations: AllocationStore, witness: KubeletState
+def test_an_assumed_owner_is_dropped_when_the_checkpoint_lacks_it(
+    allocations: AllocationStore, kubelet: KubeletState
 ) -> None:
-    made = guessed(allocations)
-    owner_correction.correct_by_checkpoint(allocations, witness, [], made.time + 1)
-    assert allocations.given(made.time + 1, []) == {GUESSED.key}
-    owner_correction.correct_by_checkpoint(allocations, witness, [], LATER)
+    made = assumed(allocations)
+    owner_correction.correct_by_checkpoint(allocations, kubelet, [], made.time + 1)
+    assert allocations.given(made.time + 1, []) == {ASSUMED.key}
+    owner_correction.correct_by_checkpoint(allocations, kubelet, [], LATER)
     assert allocations.given(LATER, []) == allocations.given(LATER, None) == set()
 
 
-def test_what_is_tied_is_left_alone(allocations: AllocationStore, witness: KubeletState) -> None:
-    made = guessed(allocations, tied=True)
-    for entries in ([], noted(made, "b-uid")):
-        owner_correction.correct_by_checkpoint(allocations, witness, entries, LATER)
+def test_an_assigned_allocation_is_unchanged(
+    allocations: AllocationStore, kubelet: KubeletState
+) -> None:
+    made = assumed(allocations, tied=True)
+    for entries in ([], checkpoint_of(made, "b-uid")):
+        owner_correction.correct_by_checkpoint(allocations, kubelet, entries, LATER)
         assert allocations.all() == [made]
 
 
-def test_of_pods_of_one_name_the_newest_is_meant(tmp_path: Path) -> None:
+def test_a_holder_is_the_newest_pod_when_several_have_its_name(tmp_path: Path) -> None:
     old, new = (msgspec.structs.replace(TRUE, uid=str(time), time=time) for time in (1, 2))
     holder = DeviceHolder("team", "b", "main", frozenset({"A-0"}))
     for order in ([old, new], [new, old]):
         assert KubeletState(settings_in(tmp_path), FakePlacements(*order)).named(holder) == new
 
 
-def test_a_clock_that_is_put_back_changes_neither_order_nor_who_has_an_answer(
+def test_order_and_owners_are_unchanged_when_the_clock_is_set_back(
     allocations: AllocationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter((LATER, 10))
     monkeypatch.setattr(kept, "_now", lambda: next(times))
     before, after = (allocations.make(["A-0"], cdi=False) for _ in range(2))
-    for one, of in ((before, GUESSED), (after, TRUE)):
+    for one, of in ((before, ASSUMED), (after, TRUE)):
         allocations.put(msgspec.structs.replace(one, owner=owner_of(of)))
     assert [one.token for one in allocations.all()] == [before.token, after.token]
     latest = allocations.latest()
     assert latest is not None
     assert latest.token == after.token
-    # The kubelet has not noted the one of before, and will not.
+    # The kubelet has not stored the older allocation, and will not.
     assert allocations.given(10, ()) == {TRUE.key}

@@ -1,6 +1,6 @@
-"""Slots: a container's region is in a small file system, so that it cannot fill the node's disk.
+"""Region file systems: a slot bounds a container's region, so that it cannot fill the node's disk.
 
-What has to be mounted is mounted by the script of deploy/agent, in a mount namespace of a child.
+The script of deploy/agent mounts the slots, in a mount namespace of a child process.
 """
 
 import os
@@ -65,7 +65,7 @@ def refused():
 
 
 def mounting() -> list[str]:
-    """Return what begins a command that may mount, or skip."""
+    """Return the prefix of a command that may mount, or skip."""
     for command in (["unshare", "-m"], ["unshare", "-Urm"]):
         if (
             shutil.which("unshare")
@@ -75,8 +75,8 @@ def mounting() -> list[str]:
     pytest.skip("this machine lets no test mount: no slot was mounted")
 
 
-def played(tmp_path: Path, code: str, slots: int = 2) -> str:
-    """Run the init container's script twice, then code, where only they see what is mounted."""
+def run_with_slots(tmp_path: Path, code: str, slots: int = 2) -> str:
+    """Run the init container's script twice, then code, in a mount namespace of their own."""
     [script] = SLOTS["args"]
     directory = tmp_path / "slots"
     environment = os.environ | {"DIRECTORY": str(directory), "SLOTS": str(slots)}
@@ -91,7 +91,7 @@ def played(tmp_path: Path, code: str, slots: int = 2) -> str:
     return done.stdout
 
 
-def test_a_container_writes_no_more_than_its_slot_has(tmp_path: Path) -> None:
+def test_a_container_cannot_write_more_than_its_slot_holds(tmp_path: Path) -> None:
     code = """
 one = allocations.make(["x"], cdi=False)
 allocations.put(one)
@@ -99,13 +99,13 @@ region = allocations.region(one)
 assert region == slots.path(slot_in(one.token)), region
 print(*fill(region))
 """
-    written, errno = map(int, played(tmp_path, code).split())
+    written, errno = map(int, run_with_slots(tmp_path, code).split())
     assert REGION_SIZE < written <= SLOT_BYTES
     assert errno == 28, "no space is left on the device"
     assert sum(one.stat().st_size for one in tmp_path.rglob("junk")) == 0
 
 
-def test_files_without_content_are_bounded_as_well(tmp_path: Path) -> None:
+def test_the_number_of_empty_files_is_bounded(tmp_path: Path) -> None:
     code = """
 region = allocations.region(allocations.make(["x"], cdi=False))
 made = 0
@@ -115,10 +115,10 @@ try:
 except OSError:
     print(made)
 """
-    assert 0 < int(played(tmp_path, code)) < 200
+    assert 0 < int(run_with_slots(tmp_path, code)) < 200
 
 
-def test_each_slot_is_of_one_container_until_what_it_left_is_removed(tmp_path: Path) -> None:
+def test_a_slot_has_one_container_until_its_files_are_removed(tmp_path: Path) -> None:
     code = """
 first, second = (allocations.make([name], cdi=False) for name in "ab")
 for one in (first, second):
@@ -128,7 +128,7 @@ assert allocations.region(first) != allocations.region(second)
 allocations.region(first).chmod(0)
 print(refused())
 allocations.drop(first)
-assert refused(), "its directory is there still"
+assert refused(), "its directory still exists"
 allocations.release(allocations.directory(first))
 third = allocations.make(["c"], cdi=True)
 assert slot_in(third.token) == slot_in(first.token)
@@ -136,15 +136,15 @@ region = allocations.region(third)
 assert list(region.iterdir()) == []
 assert region.stat().st_mode & 0o7777 == 0o1777
 assert slots.mounted() == ["0", "1"]
-# What is restored runs already: nothing of it is removed.
+# The container of a restored allocation runs already, so its files stay.
 (region / "region").write_bytes(b"x")
 allocations.restore(third.token, ["c"], ["GPU-0"], limited=True, cdi=True)
 assert (region / "region").read_bytes() == b"x"
 """
-    assert "all slots below" in played(tmp_path, code)
+    assert "all slots below" in run_with_slots(tmp_path, code)
 
 
-def test_without_slots_regions_are_on_the_disk_and_readiness_warns(tmp_path: Path) -> None:
+def test_regions_are_on_the_disk_with_a_warning_when_there_are_no_slots(tmp_path: Path) -> None:
     slots = RegionSlots(tmp_path / "slots")
     for name in ("0", "1", "x"):
         slots.path(name).mkdir(parents=True)
@@ -155,10 +155,10 @@ def test_without_slots_regions_are_on_the_disk_and_readiness_warns(tmp_path: Pat
     assert allocations.region(made) == allocations.directory(made) / "region"
     assert "no slots are mounted" in slots.warning
     allocations.release(allocations.directory(made))
-    assert played(tmp_path, "print(slots.warning)").strip() == ""
+    assert run_with_slots(tmp_path, "print(slots.warning)").strip() == ""
 
 
-def test_a_container_whose_slot_is_not_mounted_does_not_start(tmp_path: Path) -> None:
+def test_a_container_does_not_start_when_its_slot_is_not_mounted(tmp_path: Path) -> None:
     settings = PluginSettings(state_dir=tmp_path, library=tmp_path / "libvgpu.so")
     settings.library.touch()
     allocations = AllocationStore(tmp_path / "allocations", RegionSlots(tmp_path / "slots"))
@@ -170,10 +170,10 @@ def test_a_container_whose_slot_is_not_mounted_does_not_start(tmp_path: Path) ->
         assign(allocations, answered, one, settings)
 
 
-def test_a_large_file_system_is_no_slot(tmp_path: Path) -> None:
+def test_a_large_file_system_is_not_a_slot(tmp_path: Path) -> None:
     code = """
 import subprocess
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "x", slots.path("0")], check=True)
 print(*slots.mounted())
 """
-    assert played(tmp_path, code).strip() == "1"
+    assert run_with_slots(tmp_path, code).strip() == "1"

@@ -1,4 +1,4 @@
-"""What speaks to the kubelet: generated from our protos, and numbered as the kubelet numbers it."""
+"""The generated kubelet API matches the protos here and the field numbers of the kubelet."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ POD_RESOURCES = {
 }
 
 
-def test_what_is_generated_is_what_is_committed(tmp_path: Path) -> None:
+def test_the_generated_modules_are_the_committed_ones(tmp_path: Path) -> None:
     generate_stubs.generate(tmp_path)
     committed = Path(deviceplugin_pb2.__file__).parent
     made = {path.name: path.read_bytes() for path in (tmp_path / generate_stubs.PACKAGE).iterdir()}
@@ -91,7 +91,7 @@ def test_services_and_methods_are_the_kubelets() -> None:
     }
 
 
-def test_bytes_of_an_answer_are_those_the_kubelet_reads() -> None:
+def test_the_bytes_of_a_response_match_the_kubelets_encoding() -> None:
     # Written by hand from the encoding's rules: tag, length, content.
     answer = deviceplugin_pb2.ContainerAllocateResponse(
         envs={"A": "b"},

@@ -1,4 +1,4 @@
-"""The kubelet's checkpoint, which is read with care: what is in it becomes names of files."""
+"""The reader of the kubelet's checkpoint checks its content, which becomes file names."""
 
 import base64
 import contextlib
@@ -35,7 +35,7 @@ def written(path: Path, answer: ContainerAllocateResponse, ids: Any, **told: Any
 
 
 def plain(token: str = TOKEN) -> ContainerAllocateResponse:
-    """Return an answer as it is given to who has limits on two cards."""
+    """Return the response of a container with limits on two cards."""
     settings = PluginSettings()
     variables = allocate_response.environment(("A", "B"), (), settings, limited=True)
     mounted = allocate_response.mounts(
@@ -47,7 +47,7 @@ def plain(token: str = TOKEN) -> ContainerAllocateResponse:
 @pytest.mark.parametrize(
     "ids", [{"-1": ["A-0", "B-0"]}, {"0": ["A-0"], "1": ["B-0"]}, ["A-0", "B-0"]]
 )
-def test_it_says_who_has_what_and_what_was_answered(tmp_path: Path, ids: Any) -> None:
+def test_an_entry_has_the_container_its_devices_and_its_response(tmp_path: Path, ids: Any) -> None:
     path = written(tmp_path / "checkpoint", plain(), ids)
     (found,) = kubelet_checkpoint.read(path, RESOURCE)
     assert found == CheckpointEntry(
@@ -56,7 +56,7 @@ def test_it_says_who_has_what_and_what_was_answered(tmp_path: Path, ids: Any) ->
     assert kubelet_checkpoint.read(path, "other.com/gpu") == ()
 
 
-def test_it_says_which_answers_name_cdi_devices(tmp_path: Path) -> None:
+def test_an_entry_reports_a_response_with_a_cdi_device(tmp_path: Path) -> None:
     path = written(tmp_path / "checkpoint", allocate_response.cdi_response(TOKEN), {"-1": ["A-0"]})
     (found,) = kubelet_checkpoint.read(path, RESOURCE)
     assert (found.cards, found.limited, found.cdi) == ((), False, True)
@@ -65,7 +65,7 @@ def test_it_says_which_answers_name_cdi_devices(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "token", ["", "../../etc", "a/b", TOKEN + "0", TOKEN.upper(), TOKEN + "\n"]
 )
-def test_a_mark_that_is_not_ours_is_none(tmp_path: Path, token: str) -> None:
+def test_an_entry_has_no_token_when_the_mark_is_foreign(tmp_path: Path, token: str) -> None:
     path = written(tmp_path / "checkpoint", plain(token), {"-1": ["A-0"]})
     assert kubelet_checkpoint.read(path, RESOURCE)[0].token == ""
 
@@ -82,14 +82,16 @@ def test_a_mark_that_is_not_ours_is_none(tmp_path: Path, token: str) -> None:
         b'"AllocResp":"/////w=="}]}}',
     ],
 )
-def test_what_kubelets_do_not_write_is_bad(tmp_path: Path, content: bytes) -> None:
+def test_a_checkpoint_is_rejected_when_no_kubelet_could_write_it(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "checkpoint"
     path.write_bytes(content)
     with pytest.raises(BadCheckpoint, match=str(path)):
         kubelet_checkpoint.read(path, RESOURCE)
 
 
-def test_no_file_a_directory_and_an_endless_file_are_bad(
+def test_a_missing_file_a_directory_and_an_endless_file_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(BadCheckpoint, match="No such file"):
@@ -102,7 +104,7 @@ def test_no_file_a_directory_and_an_endless_file_are_bad(
 
 
 @given(content=st.binary(max_size=200), place=st.integers(0, 400), cut=st.integers(0, 500))
-def test_bytes_that_were_changed_anywhere_are_read_or_bad(
+def test_changed_bytes_are_read_or_rejected(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, place: int, cut: int
 ) -> None:
     path = tmp_path_factory.mktemp("fuzz") / "checkpoint"

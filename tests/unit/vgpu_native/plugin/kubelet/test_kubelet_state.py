@@ -1,4 +1,4 @@
-"""The kubelet's checkpoint is read beside the event loop, and as it is when the reading ends."""
+"""A thread reads the kubelet's checkpoint, and the result is current when the read ends."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ SECONDS = 30.0
 
 
 @pytest.fixture
-def witness(tmp_path: Path) -> KubeletState:
+def kubelet(tmp_path: Path) -> KubeletState:
     settings = settings_in(tmp_path)
     settings.checkpoint.parent.mkdir(parents=True)
     write(settings.checkpoint, "a")
@@ -25,7 +25,7 @@ def witness(tmp_path: Path) -> KubeletState:
 
 
 def write(path: Path, uid: str) -> None:
-    """Replace the checkpoint, as the kubelet does, by one that has a pod."""
+    """Replace the checkpoint, as the kubelet does, by one with a pod."""
     fresh = path.with_suffix(".new")
     entry = {"PodUID": uid, "ResourceName": "nvidia.com/gpu"}
     fresh.write_text(json.dumps({"Data": {"PodDeviceEntries": [entry]}}))
@@ -33,7 +33,7 @@ def write(path: Path, uid: str) -> None:
 
 
 def reading(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Path], None]) -> None:
-    """Let something happen after a checkpoint was read, and before that is known."""
+    """Run `meanwhile` after each read of a checkpoint, before the read returns."""
     read = kubelet_checkpoint.read
 
     def slow(path: Path, resource: str) -> tuple[CheckpointEntry, ...]:
@@ -44,31 +44,31 @@ def reading(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Path], None]) 
     monkeypatch.setattr(kubelet_checkpoint, "read", slow)
 
 
-async def test_others_go_on_while_a_checkpoint_is_read(
-    witness: KubeletState, monkeypatch: pytest.MonkeyPatch
+async def test_the_event_loop_runs_while_a_checkpoint_is_read(
+    kubelet: KubeletState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     went_on = threading.Event()
     waited: list[bool] = []
     reading(monkeypatch, lambda _: waited.append(went_on.wait(SECONDS)))
-    asking = asyncio.create_task(witness.entries())
+    asking = asyncio.create_task(kubelet.entries())
     await asyncio.sleep(0)
     asyncio.get_running_loop().call_later(0.05, went_on.set)
     assert await asking
     assert waited == [True]
 
 
-async def test_a_checkpoint_that_was_written_meanwhile_is_read_again(
-    witness: KubeletState, monkeypatch: pytest.MonkeyPatch
+async def test_a_checkpoint_is_read_again_when_written_during_the_read(
+    kubelet: KubeletState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = ["b"]
     reading(monkeypatch, lambda path: write(path, left.pop()) if left else None)
-    found = await witness.entries()
+    found = await kubelet.entries()
     assert found is not None
     assert [one.uid for one in found] == ["b"]
 
 
-async def test_a_checkpoint_that_is_written_all_the_time_is_not_read_for_ever(
-    witness: KubeletState, monkeypatch: pytest.MonkeyPatch
+async def test_the_reads_are_bounded_when_a_checkpoint_changes_always(
+    kubelet: KubeletState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
 
@@ -77,6 +77,6 @@ async def test_a_checkpoint_that_is_written_all_the_time_is_not_read_for_ever(
         write(path, f"pod-{len(read)}")
 
     reading(monkeypatch, again)
-    found = await witness.entries()
+    found = await kubelet.entries()
     assert found is not None
     assert [one.uid for one in found] == [f"pod-{READS_MAX - 1}"]
