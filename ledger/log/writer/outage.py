@@ -1,73 +1,128 @@
-"""An outage of the log for its writer: what does not work, why, and since when.
+"""Outage of the log for its writer: how it is noticed, which commands are refused, and how it ends.
 
-A log that is out of reach is back when it is read again. A log that can be read and stores nothing
-is back only when it has stored a record; reading it proves nothing about that.
+A log that cannot be reached lets commands wait for `outage_seconds`; after that they are refused at
+once. It is back when it is read again.
+
+A log that can be read and stores nothing refuses all commands at once, because an append failed or
+the log is full. Reading it proves nothing about that. So the writer probes it with an empty
+record, which promises nothing: first after `probe_seconds`, then after twice the pause each time,
+up to `probe_seconds_max`. A log without room is not probed; its extent is enough. The outage ends
+with the next record that the log stores, of any writer.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from ledger.core.model.denials import Denial
 from ledger.log import system_denials
+from ledger.log.log_port import Ambiguous, Full, LogError, Lost, Unwritable
+from ledger.log.writer.log_capacity import LogCapacity
+from ledger.log.writer.log_identity import LogIdentity
+from ledger.log.writer.writer_settings import WriterSettings
 from ledger.tasks.backoff import Backoff
 
 
 class Outage:
     """Begins with a reason, goes on with the newest one, and ends. Needs a running event loop."""
 
-    def __init__(self, reason: str, probing: Backoff) -> None:
+    def __init__(
+        self,
+        settings: WriterSettings,
+        *,
+        capacity: LogCapacity,
+        identity: LogIdentity,
+        refuse_waiting: Callable[[Denial], None],
+    ) -> None:
         """Begin with a reason that is not an outage yet, because nothing has been tried.
 
-        `probing` are the pauses between two probes of a log that stores nothing.
+        `refuse_waiting` answers all waiting commands with a denial.
         """
-        self.unreachable: str | None = reason
+        self.unreachable: str | None = "the log has not been opened yet"
         self.unwritable: str | None = None
-        self.is_full = False
+        self._is_full = False
         self._since: float | None = None
-        self._probing = probing
+        self._wait_seconds = settings.outage_seconds
+        self._probing = Backoff(settings.probe_seconds, settings.probe_seconds_max)
+        self._capacity, self._identity = capacity, identity
+        self._refuse_waiting = refuse_waiting
 
     @property
     def reason(self) -> str | None:
         """Why nothing can be decided, None when there is no outage."""
         return self.unreachable or self.unwritable
 
-    def denial(self) -> Denial:
-        """Return the answer to a command while the log is out of reach or stores nothing."""
-        reason = self.reason or "the log stores nothing"
-        return system_denials.full(reason) if self.is_full else system_denials.unavailable(reason)
+    def refusal(self) -> Denial | None:
+        """Return the denial of a new command, None when it may wait for the end of the outage."""
+        if self.unwritable or (self.unreachable and self._is_long()):
+            return self._denial()
+        return None
 
-    def begin(self, reason: str) -> None:
-        """Note why the log is out of reach, and since when if it was not before."""
-        self.unreachable = reason
+    def mark_unreachable(self, error: LogError) -> None:
+        """Note why the log is out of reach: it may be another log when it is back."""
+        self.unreachable = str(error)
         if self._since is None:
             self._since = asyncio.get_running_loop().time()
+        self._identity.is_unverified = True
 
-    def refuse(self, reason: str, *, is_full: bool = False) -> None:
-        """Note that the log stores nothing, and why; probe it after the first pause."""
-        self.reached()
-        self.unwritable, self.is_full = reason, is_full
-        self._probing.reset()
-        self._probing.failed()
+    def is_unwritable(self, error: Full | Unwritable, size: int) -> bool:
+        """Refuse all commands after a failed append; False when smaller records may be stored.
 
-    def postpone(self, reason: str) -> None:
-        """Probe again after twice the last pause; an empty reason keeps the last one."""
-        if reason:
-            self.unwritable, self.is_full = reason, False
-        self._probing.failed()
+        `size` is that of the record in bytes.
+        """
+        if isinstance(error, Full) and self._capacity.shrink(size):
+            if not self._capacity.is_full:
+                return False
+            self._refuse(self._capacity.fullness(), is_full=True)
+        else:
+            self._refuse(str(error))
+        return True
 
-    def is_probe_due(self) -> bool:
-        """Return whether it is time to try whether the log stores something again."""
-        return self.unwritable is not None and self._probing.is_over()
+    def log_was_read(self) -> None:
+        """Note that the log is within reach, and refuse all commands when it is full."""
+        self.opened()
+        if self._capacity.is_full and not self._is_full:
+            self._refuse(self._capacity.fullness(), is_full=True)
 
-    def reached(self) -> None:
-        """The log was read."""
+    async def probe_when_due(self, store_empty_record: Callable[[], Awaitable[None]]) -> None:
+        """Try whether the log stores something again, if the pause is over.
+
+        `store_empty_record` may raise what an append raises. Raises Lost.
+        """
+        if self.unwritable is None or not self._probing.is_over() or self._capacity.is_full:
+            return
+        try:
+            await store_empty_record()
+        except Lost:
+            raise
+        except LogError as error:
+            # An ambiguous outcome gives no newer reason.
+            if not isinstance(error, Ambiguous):
+                self.unwritable, self._is_full = str(error), False
+            self._probing.failed()
+
+    def opened(self) -> None:
+        """Note that the log is within reach."""
         self.unreachable = self._since = None
 
     def end(self) -> None:
-        """The log has stored a record."""
-        self.reached()
-        self.unwritable, self.is_full = None, False
+        """Note that the log has stored a record."""
+        self.opened()
+        self.unwritable, self._is_full = None, False
 
-    def lasts(self, seconds: float) -> bool:
-        """Return whether the log has been out of reach for so many seconds or more."""
+    def _refuse(self, reason: str, *, is_full: bool = False) -> None:
+        """Refuse all waiting and coming commands, because the log stores nothing."""
+        self.opened()
+        self.unwritable, self._is_full = reason, is_full
+        self._probing.reset()
+        self._probing.failed()
+        self._identity.is_unverified = True
+        self._refuse_waiting(self._denial())
+
+    def _denial(self) -> Denial:
+        reason = self.reason or "the log stores nothing"
+        return system_denials.full(reason) if self._is_full else system_denials.unavailable(reason)
+
+    def _is_long(self) -> bool:
+        """Return whether the log has been out of reach for longer than commands wait."""
         since = self._since
-        return since is not None and asyncio.get_running_loop().time() - since >= seconds
+        return since is not None and asyncio.get_running_loop().time() - since >= self._wait_seconds

@@ -20,7 +20,7 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.log import records, system_denials
 from ledger.log.ledger import Accepted
-from ledger.log.log_port import Ambiguous, Full, Log, LogError, Lost, RecordTooLarge, Unwritable
+from ledger.log.log_port import Full, Log, LogError, Lost, RecordTooLarge, Unwritable
 from ledger.log.recovery import replay
 from ledger.log.recovery.head_witness import LogHead
 from ledger.log.writer.batch_decider import Batch, BatchDecider, FairQueue, Ticket
@@ -55,13 +55,10 @@ class Writer:
         self.name, self._log = name, log
         self._now, self._nonces, self._stopwatch = now, nonces, stopwatch
         self._observer = observer = observer or WriterObserver()
-        probing = Backoff(given.probe_seconds, given.probe_seconds_max)
-        self._outage = Outage("the log has not been opened yet", probing)
         self._queue = FairQueue(
             total_max=given.queue_commands_max, namespace_max=given.queue_namespace_max
         )
-        self._queued = asyncio.Event()
-        self._refresh_requested = False
+        self._queued, self._refresh_requested = asyncio.Event(), False
         self._batch: Batch | None = None
         self._callbacks: list[Callable[[records.Record], None]] = []
         self._denial_log = DenialLog(
@@ -69,6 +66,12 @@ class Writer:
         )
         self._identity = LogIdentity(log, given.behind_seconds_max)
         self.capacity = LogCapacity(given.namespace_bytes_burst, given.namespace_bytes_rate)
+        self._outage = Outage(
+            given,
+            capacity=self.capacity,
+            identity=self._identity,
+            refuse_waiting=self._refuse_waiting,
+        )
         self._decider = BatchDecider(
             self._queue,
             self.capacity,
@@ -82,7 +85,7 @@ class Writer:
             given,
             observer=observer,
             verify_identity=lambda: self._identity.verify(self.state),
-            mark_unreachable=self._mark_unreachable,
+            mark_unreachable=self._outage.mark_unreachable,
         )
 
     @property
@@ -120,16 +123,16 @@ class Writer:
         )
         self.state.journal = []
         self.capacity.note(await self._log.extent())
-        self._outage.reached()
+        self._outage.opened()
 
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Answer:
         """Queue a command and wait for its durable answer; see `Ledger.submit`."""
         if self.stopped is not None:
             return self._answered(system_denials.stopped(self.stopped))
         outage, loop = self._outage, asyncio.get_running_loop()
-        if outage.unwritable or (outage.unreachable and outage.lasts(self.settings.outage_seconds)):
+        if (outage.unreachable or outage.unwritable) and (refusal := outage.refusal()) is not None:
             # The writer goes on trying by itself, so this command need not wait for it.
-            return self._answered(outage.denial())
+            return self._answered(refusal)
         deadline = loop.time() + self.settings.command_seconds_max
         ticket = Ticket(command, dry_run, loop.create_future(), deadline)
         if not self._queue.put(getattr(command, "namespace", ""), ticket):
@@ -195,10 +198,10 @@ class Writer:
                 # A server that takes less than was expected: smaller records from now on.
                 self._decider.record_bytes_max = error.most
             except (Full, Unwritable) as error:
-                if self._is_unwritable(error, batch):
+                if self._outage.is_unwritable(error, len(batch.payload)):
                     return
             except LogError as error:
-                self._mark_unreachable(error)
+                self._outage.mark_unreachable(error)
                 if backoff is None:
                     backoff = Backoff(self.settings.retry_seconds, self.settings.retry_seconds_max)
                 await backoff.wait()
@@ -267,52 +270,20 @@ class Writer:
         if not is_current:
             await replay.catch_up(self._log, self.state, last, on_record=self._take_foreign)
             self._outage.end()
-        self._outage.reached()
-        if self.capacity.is_full and not self._outage.is_full:
-            self._refuse(self.capacity.fullness(), is_full=True)
+        self._outage.log_was_read()
         return is_current
 
-    def _mark_unreachable(self, error: LogError) -> None:
-        """Note that the log was unreachable: it may be another log when it is back."""
-        self._outage.begin(str(error))
-        self._identity.is_unverified = True
-
-    def _is_unwritable(self, error: Full | Unwritable, batch: Batch) -> bool:
-        """Refuse all commands from now on; False when smaller records may still be stored."""
-        if isinstance(error, Full) and self.capacity.shrink(len(batch.payload)):
-            if not self.capacity.is_full:
-                return False
-            self._refuse(self.capacity.fullness(), is_full=True)
-        else:
-            self._refuse(str(error))
-        return True
-
-    def _refuse(self, reason: str, *, is_full: bool = False) -> None:
-        """Refuse all waiting and coming commands, because the log stores nothing."""
-        self._outage.refuse(reason, is_full=is_full)
-        self._identity.is_unverified = True
+    def _refuse_waiting(self, denial: Denial) -> None:
+        """Undo what the batch decided and refuse all waiting commands."""
         self.state.undo()
-        self._answer_all(self._outage.denial())
+        self._answer_all(denial)
 
-    async def _probe(self) -> None:
-        """Try whether the log stores something again: an empty record.
-
-        It has no items, so it promises nothing. A log without room is not tried; its extent is
-        enough.
-        """
-        if self.capacity.is_full:
-            return
+    async def _store_empty_record(self) -> None:
+        """Append a record without items, which promises nothing. Raises as an append does."""
         batch = Batch(self._nonces(), self.name)
         record = batch.seal(self.state, max(self.state.time, self._now()))
-        try:
-            if not await self._append(batch, record, self._appender.send):
-                await self._catch_up()
-                return
-        except Lost:
-            raise
-        except LogError as error:
-            known = "" if isinstance(error, Ambiguous) else str(error)
-            self._outage.postpone(known)
+        if not await self._append(batch, record, self._appender.send):
+            await self._catch_up()
             return
         for callback in self._callbacks:
             callback(record)
@@ -324,10 +295,9 @@ class Writer:
         except Lost:
             raise
         except LogError as error:
-            self._mark_unreachable(error)
+            self._outage.mark_unreachable(error)
             return
-        if self._outage.is_probe_due():
-            await self._probe()
+        await self._outage.probe_when_due(self._store_empty_record)
 
     def _take_foreign(self, record: records.Record) -> None:
         """Note a record that another writer stored."""
