@@ -1,4 +1,4 @@
-"""Audit: lists the log event by event, and verifies it from its first record to its last.
+"""Log audit: lists the log event by event, and verifies it from its first record to its last.
 
 Both read the log and need no projection.
 """
@@ -23,7 +23,7 @@ from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.log_port import Log, Lost, Snapshot
 from ledger.log.records import Item, NewerSchema, Record
-from projections.projector.state_at import state_at
+from ledger.log.recovery.replay import state_at
 from projections.queries.moments import Moment, microseconds, rfc3339
 from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.text.event_text import Description, describe, postings

@@ -31,8 +31,8 @@ from ledger.core.model.cards import Card
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.log_port import Log, Lost
+from ledger.log.recovery.replay import state_at
 from ledger.runtime.settings.settings import Settings
-from projections.projector.state_at import state_at
 from projections.queries.moments import Moment, microseconds, rfc3339
 
 DAY: Final = timedelta(days=1)

@@ -17,8 +17,8 @@ from ledger.log import records
 from ledger.log.ledger import Accepted
 from ledger.log.log_port import Log, Lost
 from ledger.log.records import Record
+from ledger.log.recovery.replay import state_at
 from ledger.runtime.settings.settings import Settings
-from projections.projector.state_at import state_at
 from projections.queries.moments import Moment, microseconds
 
 

@@ -1,4 +1,4 @@
-"""Stores denials from their stream, in which old ones expire, in a table."""
+"""Denial projector: stores denials from their stream, in which old ones expire, in a table."""
 
 import asyncio
 import time

@@ -11,8 +11,8 @@ from typing import Final
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.log_port import Log, LogEntry, Lost
+from ledger.log.recovery.replay import state_at
 from projections.projector import denial_projector
-from projections.projector.state_at import state_at
 from projections.store.store_writer import ProjectionHead, Store
 from projections.tables.account_tables import AccountTables
 from projections.tables.balance_table import BalanceTable

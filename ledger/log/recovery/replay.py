@@ -1,4 +1,6 @@
-"""Replay: a verified state from a stored log, by the newest usable snapshot and the tail.
+"""Replay: a verified state from a stored log, at its end or at an earlier position.
+
+A replay begins with the newest usable snapshot and folds the records after it.
 
 Every contradiction raises `Lost`: a log that ends before a witness, a changed record, a snapshot of
 another log. The checks against witnesses stand in `head_witness`.
@@ -43,6 +45,16 @@ async def open_state(
     return state
 
 
+async def state_at(log: Log, position: int, *, on_progress: Progress | None = None) -> State:
+    """Return the state at a position that the log has reached.
+
+    Raises Lost, NewerSchema and Unreachable.
+    """
+    state = await _from_older_snapshot(log, position)
+    await catch_up(log, state, position, on_progress=on_progress)
+    return state
+
+
 async def catch_up(
     log: Log,
     state: State,
@@ -81,4 +93,19 @@ async def _from_snapshot(log: Log, stored: Sequence[Snapshot], last: int) -> Sta
             )
         await head_witness.check_record(log, head)
         return state
+    return State()
+
+
+async def _from_older_snapshot(log: Log, position: int) -> State:
+    """Return the newest usable state that is stored up to a position, or the empty one."""
+    for snapshot in await log.load_snapshots():
+        if snapshot.position > position:
+            continue
+        try:
+            state = snapshot_format.decode(snapshot.payload)
+        except snapshot_format.InvalidSnapshot:
+            continue
+        payload = await log.get(state.position)
+        if payload is not None and records.decode(payload)[1] == state.hash:
+            return state
     return State()
