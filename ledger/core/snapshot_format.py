@@ -1,4 +1,4 @@
-"""Snapshots: the state at a position as bytes, the same bytes for the same state.
+"""Snapshot format: the state at a position as bytes, the same bytes for the same state.
 
 A snapshot holds what cannot be derived: positions, accounts, lines, known namespaces with their
 keys, objects and holds, nodes, placements and claims, and the ended uids. Charges and indexes are

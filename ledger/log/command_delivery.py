@@ -1,5 +1,5 @@
-"""A bounded queue of settlement's commands: each is sent to the ledger in order per key, until it
-is decided.
+"""Command delivery: settlement's commands wait in a bounded queue, and each is sent to the ledger
+until it is decided, those of one key in order.
 
 A ledger that is overloaded or unreachable gets the same command again later. When the queues are
 full, senders wait, the watch falls behind, and in the end it lists again. So no change is lost, and

@@ -1,4 +1,4 @@
-"""The log in memory, for tests and simulation, with every failure a real log can show.
+"""Memory log: the log in memory, for tests and simulation, with every failure a real log can show.
 
 A `MemoryStore` survives its clients; any number of `MemoryLog` clients share one, as replicas share
 a stream, and a client may be dropped at any await as a killed process would be. No code here reads

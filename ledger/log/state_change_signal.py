@@ -1,4 +1,4 @@
-"""A signal of this replica: its state has changed, so a waiting task may try again."""
+"""State change signal: the state of this replica has changed, so a waiting task may try again."""
 
 import asyncio
 import contextlib

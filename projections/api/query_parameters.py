@@ -1,4 +1,4 @@
-"""Parsers of query parameters, whose errors name the parameter, the value and the valid values."""
+"""Query parameters: parsers, whose errors name the parameter, the value and the valid values."""
 
 from enum import StrEnum
 from typing import Final, TypeVar

@@ -1,4 +1,4 @@
-"""The cards with their limits and used amounts, now or as of a position."""
+"""Card usage: the cards with their limits and used amounts, now or as of a position."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The rows of `charges` that were open at a position; holders and holds are made of them."""
+"""Charge rows: those that were open at a position; holders and holds are made of them."""
 
 from collections.abc import AsyncGenerator
 from typing import Final

@@ -1,4 +1,4 @@
-"""The charge of each key and the draws of each root's pods at a position, joined to units.
+"""Charged units: the charge of each key and the draws of each root's pods, as of a position.
 
 A unit has one charge: a key that draws from no root, or a root with its pods.
 """

@@ -1,4 +1,4 @@
-"""The denials in the projection: requests, users and reasons, newest first."""
+"""Denial history: the projected denials, requests, users and reasons, newest first."""
 
 import msgspec
 

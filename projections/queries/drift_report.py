@@ -1,4 +1,4 @@
-"""Drift: corrections of differences between ledger and cluster, newest first."""
+"""Drift report: corrections of differences between ledger and cluster, newest first."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The events of one namespace or of all, in the order of the log."""
+"""Event history: the events of one namespace or of all, in the order of the log."""
 
 import heapq
 from typing import Final

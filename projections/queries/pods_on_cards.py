@@ -1,4 +1,4 @@
-"""The pods on each card, now or as of a position."""
+"""Pods on cards: those on each card, now or as of a position."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Usage: limit, reserved, committed, used and free of every line, now or as of a position.
+"""Quota usage: limit, reserved, committed, used and free of every line, now or as of a position.
 
 Cards are accounts as well, with a separate query: `projections.queries.card_usage`.
 """

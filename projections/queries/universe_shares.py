@@ -1,4 +1,4 @@
-"""The shares of clusters and namespaces in universe quotas, now or as of a position."""
+"""Universe shares: those of clusters and namespaces in universe quotas, as of a position."""
 
 from contextlib import aclosing
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""The committed part of every line's used amount.
+"""Committed totals: the committed part of every line's used amount.
 
 The state has the used amounts. This module adds up the committed part, from each record's changes
 of units. A namespace is recounted only if a record changed the lines that count it.

@@ -1,4 +1,4 @@
-"""The tables of records and their events."""
+"""Event tables: the records and their events."""
 
 from typing import Final
 

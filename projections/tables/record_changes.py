@@ -1,4 +1,4 @@
-"""Folds records and collects their changes, for tables that store differences.
+"""Record changes: folds records and collects what they change, for tables of differences.
 
 Tables have positions and no places inside a record, so no query is "as of half a record". So a
 change is the state of every touched key, unit and account before the record and after it.

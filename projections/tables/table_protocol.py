@@ -1,4 +1,4 @@
-"""The protocol of a table, and the error for a file that contradicts the log."""
+"""Table protocol: what each table offers, and the error for a file that contradicts the log."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""Admissible: how much of a refused demand would be admitted, found by trying it.
+"""Advice search: how much of a refused demand would be admitted, found by trying it.
 
 A denial's advice is tried on the same state by the same rules, so it cannot be wrong about
 another quota, an envelope, or the present charge of the object.

@@ -1,4 +1,4 @@
-"""Advice: the sentences of a denial for want of room, from its numbers."""
+"""Advice text: the sentences of a denial for want of room, from its numbers."""
 
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple

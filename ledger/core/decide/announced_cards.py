@@ -1,4 +1,4 @@
-"""Registration: the events of the cards that nodes announce."""
+"""Announced cards: the events when a node announces its cards, or is removed."""
 
 from ledger.core.decide import card_checks
 from ledger.core.model import commands, events

@@ -1,4 +1,4 @@
-"""Preemption claims: cards that are kept for a preemptor while its victims are evicted."""
+"""Claim for a preemptor: the cards that are kept for it while its victims are evicted."""
 
 from ledger.core.decide import card_checks
 from ledger.core.evolve.placement_events import bookings_of, claim_of

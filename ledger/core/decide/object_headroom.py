@@ -1,4 +1,4 @@
-"""Headroom: how much an object may be charged before a quota is full.
+"""Object headroom: how much an object may be charged before a quota is full.
 
 Some amounts of a pod depend on its cards and are charged once the cards are chosen. The extender
 needs the bound to choose cards within the quotas. `place` decides without it, by trying.

@@ -1,4 +1,4 @@
-"""Observations: the events of a persisted object that was seen. It is always charged.
+"""Observe an object: the events of a persisted object that was seen. It is always charged.
 
 An observation within the present charge is a commit. One that raises the charge, or changes the
 accounts that count the object, is recorded as `Observed`, so that every step over a limit has its

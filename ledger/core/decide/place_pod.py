@@ -1,4 +1,4 @@
-"""Placements: the cards on which a pod runs, and the later changes of that.
+"""Place a pod: the cards on which it runs, and the later changes of that.
 
 An extender may propose cards by an older state, so every rule is checked here again: the cards
 exist and are usable, no other pod conflicts, and cards and quotas have room. Where quotas are

@@ -1,4 +1,4 @@
-"""Reservations: the events of an attempt to write an object, before it is persisted."""
+"""Reserve: the events of an attempt to write an object, before it is persisted."""
 
 import itertools
 from typing import Final

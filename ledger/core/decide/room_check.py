@@ -1,4 +1,4 @@
-"""Capacity: whether every line of every covering account has room, and the denial if not."""
+"""Room check: whether every line of every covering account has room, and the denial if not."""
 
 import heapq
 from collections.abc import Collection, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Charges: the amount of each charged unit, what pods draw from a root's envelope, and postings.
+"""Envelope charges: what each unit is charged, what pods draw from an envelope, and postings.
 
 A **unit** is a pod without a root, or a root together with its pods. A root is charged the largest
 of its envelope and of its pods' sum, so a pod within the envelope adds no charge. The pods of an

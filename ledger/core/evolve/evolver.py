@@ -1,4 +1,4 @@
-"""`evolve`: apply one event to the state. The only place that changes an account.
+"""Evolver: `evolve` applies one event to the state. The only place that changes an account.
 
 Returns the event's **postings**: a flat list `[line, delta, used after, …]` of every line whose
 used amount changed, in order of line numbers. A record stores them beside the event, and a replay

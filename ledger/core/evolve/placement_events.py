@@ -1,4 +1,4 @@
-"""Placements: applying events about nodes, cards and where pods are placed. See `evolver`.
+"""Placement events: applying those about nodes, cards and where pods are placed. See `evolver`.
 
 A card is an account that covers no namespace: placements book the used amounts of its lines.
 """

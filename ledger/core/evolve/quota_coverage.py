@@ -1,4 +1,4 @@
-"""Coverage: which accounts count which namespaces, and the recount when that changes.
+"""Quota coverage: which quotas count which namespaces, and the recount when labels change.
 
 An account covers the namespaces that it names, or those that its reach selects by their traits and
 by those of their clusters. A namespace without a description has its name and no labels.

@@ -1,4 +1,4 @@
-"""Wording: the names of accounts, resources and amounts in the sentences of a denial.
+"""Display names: those of accounts, resources and amounts in the sentences of a denial.
 
 Every amount is either a total (needed after the change, used now, allowed by an account) or named
 as an increase ("released"). One comparison never contains both.

@@ -1,4 +1,4 @@
-"""The log on NATS JetStream.
+"""JetStream log: the log on NATS JetStream.
 
 An append is a request on the log's subject with its expected position; the server stores it only
 there. Positions are the stream's own sequence numbers. Fresh data is read from the stream's leader,

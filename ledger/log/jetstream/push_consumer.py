@@ -1,4 +1,4 @@
-"""Reading a stream in order: a push consumer with flow control, made again whenever it breaks.
+"""Push consumer: reads a stream in order, with flow control, and is made again when it breaks.
 
 Promises: entries come in the order of their positions, each once; a contiguous stream that skips
 a position raises `Lost`. The server's flow control bounds the client's memory: the next window is

@@ -1,4 +1,4 @@
-"""The wanted configuration of a shard's streams, and the comparison with the actual one.
+"""Shard streams: their wanted configuration, and the comparison with the actual one.
 
 The log must never drop or renumber a record by itself, so it refuses when full, ages nothing and
 cannot be purged. Changes by others can undo that (`discard: old` silently deletes history), so the

@@ -1,4 +1,4 @@
-"""Reading a stream in order by single requests, for readers that may make no consumers.
+"""Single message reader: reads a stream in order, for readers that may make no consumers.
 
 A consumer delivers to a subject of its maker's choice, and goes on doing so when its maker has
 gone. So agents of nodes may not make one, and request each record. They receive append notices of

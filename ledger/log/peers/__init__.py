@@ -1,1 +1,1 @@
-"""Exchange between replicas: the lease, forwarded commands, append notices and gossip."""
+"""Exchange between replicas: the lease, forwarded commands, append notices and hints."""

@@ -1,4 +1,4 @@
-"""Commands sent to the preferred writer, and decided here when it does not answer.
+"""Forwarding: commands are sent to the preferred writer, and decided here when it does not answer.
 
 A command is idempotent, so one that was sent, not answered in time and then decided here is
 decided once. Forwarding is for speed only: without it every replica writes for itself and the

@@ -1,4 +1,4 @@
-"""Gossip: short hints between replicas, without any guarantee.
+"""Hint broadcast: short messages to all other replicas, without any guarantee.
 
 A hint is a few bytes whose meaning its sender defines, and is stale after seconds. It is sent at
 most once. A lost, late or unreadable hint costs one retry that it would have saved, and never

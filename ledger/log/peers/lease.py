@@ -1,4 +1,4 @@
-"""Which replica is preferred: a lease in NATS that runs out by itself.
+"""Lease: which replica is preferred, until its lease in NATS runs out by itself.
 
 There is one lease to write a shard and, because several clusters may share it, one per cluster to
 settle that cluster. Leases keep answers quick and settlement from being done twice; nothing else

@@ -1,4 +1,4 @@
-"""Batches: waiting commands are decided one after the other, and their events become one record.
+"""Batch decider: decides waiting commands one after the other; their events become one record.
 
 The events of a command are applied ahead of the record, so that the next command is decided on top
 of them. A command whose events do not fit into the log, or whose namespace is over its share of the

@@ -1,4 +1,4 @@
-"""The log of denials, by which users find the reason of an earlier denial.
+"""Denial log: the kept denials, by which users find the reason of an earlier denial.
 
 Denials are kept by best effort and for a limited time. A denial promises nothing, so a lost one
 loses an explanation and never capacity.

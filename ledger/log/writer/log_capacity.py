@@ -1,4 +1,4 @@
-"""Capacity: what may still be appended, by the log's size and by the namespace's share of it.
+"""Log capacity: what may still be appended, by the log's size and the namespace's share of it.
 
 The log never drops a record, so it can fill up. The last tenth of its maximum size is a reserve:
 new reservations and placements are refused there, while commits, releases and limits are recorded.

@@ -1,4 +1,4 @@
-"""The identity of a log: whether it still is the log of a writer's state, after an outage."""
+"""Log identity: whether a log still is the log of a writer's state, after an outage."""
 
 import asyncio
 from typing import NoReturn

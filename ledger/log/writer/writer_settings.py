@@ -1,4 +1,4 @@
-"""The bounds of a writer: its queues, waits and records."""
+"""Writer settings: the bounds of its queues, waits and records."""
 
 import msgspec
 
