@@ -13,7 +13,6 @@ from ledger.core.model import commands
 from ledger.core.model.cards import HAMI, Stage
 from ledger.core.model.denials import Denial
 from ledger.kube.api import errors as kube_errors
-from ledger.kube.api.objects import ApiNode, ObjectMeta
 from ledger.log.ledger import Accepted, Ledger
 
 QUICK = ExtenderSettings(bind_wait_seconds=0.2)
@@ -64,15 +63,6 @@ async def test_who_waits_does_not_ask_the_ledger_after_every_record():
             await found.create(pod(f"p-{number}"))
         assert "PodUnknown" in await binding
     assert len(asked) <= 2 + QUICK.bind_wait_seconds / AGAIN_SECONDS
-
-
-@pytest.fixture
-def hami() -> ModelServer:
-    """A cluster whose node is kept by HAMi, with two pods."""
-    server = ModelServer()
-    server.nodes["n1"] = ApiNode(ObjectMeta(name="n1", resource_version="5"))
-    server.add(pod("a", gpu=1, gpumem=1000), pod("b", gpu=1, gpumem=1000))
-    return server
 
 
 async def test_a_node_of_hami_is_locked_for_the_pod(hami: ModelServer):
