@@ -308,7 +308,7 @@ async def test_containers_start_only_once_the_library_is_there(
     async with node_in(tmp_path, container("a", share(0)), verify_seconds=0.1) as node:
         await node.kubelet.admit("team", "a", "a-uid", ONE)
         node.settings.library.unlink()
-        with pytest.raises(NotStarted, match=r"UNAVAILABLE.*libvgpu\.so is not a file.*install it"):
+        with pytest.raises(NotStarted, match=r"UNAVAILABLE.*libvgpu\.so is not a file.*install"):
             await node.kubelet.start_container("a-uid", "main")
         node.settings.library.write_bytes(b"a library")
         await node.kubelet.start_container("a-uid", "main")
