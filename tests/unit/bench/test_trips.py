@@ -7,12 +7,12 @@ from tests.bench.trips.call_profile import Entry, Figures, Profile, figures, pai
 from tests.bench.trips.trip_report import TITLES
 
 BOUNDS = {
-    "review": 63,
+    "review": 62,
     "mutate": 12,
     "filter": 36,
     "prioritize": 17,
     "bind": 83,
-    "release": 48,
+    "release": 46,
     "project": 77,
 }
 """The most moves between files that a trip may take; lower a bound when its trip is shorter."""
