@@ -328,7 +328,9 @@ def test_no_thread_waits_for_one_that_was_cancelled_while_launching(
     run(environment(native, tmp_path, "0", **slow), program("time_cancelled"))
 
 
-@pytest.mark.parametrize("name", ["budget", "launch_hooks", "meter", "pace", "samples"])
+@pytest.mark.parametrize(
+    "name", ["time_budget", "launch_hooks", "launch_meter", "launch_pacing", "launch_samples"]
+)
 def test_only_the_monotonic_clock_is_read(name: str) -> None:
     source = (NATIVE / "src" / "time" / f"{name}.c").read_text()
     assert not re.findall(r"CLOCK_(?!MONOTONIC)\w+|\bgettimeofday\b|\bnanosleep\(|\btime\(", source)
