@@ -7,9 +7,10 @@ applies an event. The checks here need the whole state.
 import itertools
 from collections.abc import Iterator
 
-from ledger.core.decide import card_checks
+from ledger.core.decide.cards import card_checks
+from ledger.core.evolve.announced_and_lost_cards import account_of
 from ledger.core.evolve.envelope_charges import NOTHING, drawn_from, entry_of, terms, units
-from ledger.core.evolve.placement_events import account_of, bookings_of
+from ledger.core.evolve.placement_charges import bookings_of
 from ledger.core.evolve.quota_coverage import reached
 from ledger.core.model import accounts, card_bookings, cards
 from ledger.core.model.accounts import AccountKind
@@ -28,7 +29,7 @@ def violations(state: State) -> Iterator[str]:
     yield from _reaches_select_what_is_covered(state)
     yield from _cards_are_what_placements_book(state)
     yield from _placements_are_of_known_pods(state)
-    yield from _nobody_is_in_the_way(state)
+    yield from _no_exclusive_card_is_shared(state)
     yield from _claims_are_of_pods_that_wait(state)
 
 
@@ -43,12 +44,13 @@ def excesses(state: State) -> dict[int, int]:
 
 def _usage_is_the_sum_of_charges(state: State) -> Iterator[str]:
     expected = [0] * len(state.names)
-    for account, one in state.accounts.items():
-        for key, line in one.lines.items():
+    for account, details in state.accounts.items():
+        for key, line in details.lines.items():
             resource = accounts.resource_of(key)
             if accounts.kind(account) is not AccountKind.CARD:
                 expected[line] = sum(
-                    _counted(state, state.namespaces[name], one, resource) for name in one.covers
+                    _counted(state, state.namespaces[name], details, resource)
+                    for name in details.covers
                 )
             if state.names[line] != (account, key):
                 yield f"line {line} is {state.names[line]}, not {key} of {account}"
@@ -95,7 +97,9 @@ def _indexes_match_the_entries(state: State) -> Iterator[str]:
                     owners[hold.owner] = owners.get(hold.owner, 0) + 1
         if owners != space.owners:
             yield f"{name}: open creations by owner are {owners}, indexed {space.owners}"
-        covering = tuple(sorted(a for a, one in state.accounts.items() if name in one.covers))
+        covering = tuple(
+            sorted(a for a, account in state.accounts.items() if name in account.covers)
+        )
         if space.accounts != covering:
             yield f"{name}: covered by {covering}, indexed {space.accounts}"
 
@@ -127,18 +131,20 @@ def _draws_are_what_pods_take(state: State) -> Iterator[str]:
 
 
 def _reaches_select_what_is_covered(state: State) -> Iterator[str]:
-    selecting = {account for account, one in state.accounts.items() if one.reach is not None}
+    selecting = {
+        account for account, details in state.accounts.items() if details.reach is not None
+    }
     if set(state.reaching) != selecting:
         yield f"accounts with a reach are {selecting}, indexed {set(state.reaching)}"
-    for account, one in state.accounts.items():
-        if one.reach is not None and one.covers != reached(state, one.reach):
-            yield f"{account} covers {one.covers}, and reaches {reached(state, one.reach)}"
+    for account, details in state.accounts.items():
+        if details.reach is not None and details.covers != reached(state, details.reach):
+            yield f"{account} covers {details.covers}, and reaches {reached(state, details.reach)}"
 
 
 def _cards_are_what_placements_book(state: State) -> Iterator[str]:
     known = {
         (name, card.uuid): tuple(
-            state.accounts[account_of(name, card.uuid)].lines[one] for one in cards.LINES
+            state.accounts[account_of(name, card.uuid)].lines[resource] for resource in cards.LINES
         )
         for name, node in state.nodes.items()
         for card in (*node.cards, *node.lost)
@@ -153,37 +159,39 @@ def _cards_are_what_placements_book(state: State) -> Iterator[str]:
                 if account is None:
                     yield f"{key} is on card {uuid} of {node}, which has no account"
                     continue
-                for one, amount in zip(cards.LINES, booking, strict=True):
-                    expected[account.lines[one]] += amount
+                for resource, amount in zip(cards.LINES, booking, strict=True):
+                    expected[account.lines[resource]] += amount
     for line, (name, key) in enumerate(state.names):
         if accounts.kind(name) is AccountKind.CARD and state.used[line] != expected[line]:
             yield f"line {line} {key} of {name}: used {state.used[line]}, not {expected[line]}"
 
 
 def _placements_are_of_known_pods(state: State) -> Iterator[str]:
-    found: dict[str, set[tuple[str, str]]] = {node: set() for node in state.residents}
+    expected: dict[str, set[tuple[str, str]]] = {node: set() for node in state.residents}
     for name, space in state.namespaces.items():
         for key, placed in space.placed.items():
             entry = space.entries.get(key)
-            if entry is None or placed.uid not in {one.uid for one in entry.bodies()}:
+            if entry is None or placed.uid not in {body.uid for body in entry.bodies()}:
                 yield f"{name}/{key} is placed as {placed.uid}, which is not known"
             if not placed.node and not placed.stands:
                 yield f"{name}/{key} has a placement without node and amounts"
             if placed.node:
-                found.setdefault(placed.node, set()).add((name, key))
-    if found != {node: set(there) for node, there in state.residents.items()}:
-        yield f"pods are placed on {found}, indexed {state.residents}"
+                expected.setdefault(placed.node, set()).add((name, key))
+    if expected != {node: set(there) for node, there in state.residents.items()}:
+        yield f"pods are placed on {expected}, indexed {state.residents}"
     if set(state.nodes) != set(state.residents):
         yield f"nodes are {sorted(state.nodes)}, indexed {sorted(state.residents)}"
 
 
-def _nobody_is_in_the_way(state: State) -> Iterator[str]:
+def _no_exclusive_card_is_shared(state: State) -> Iterator[str]:
     """Yield cards that one pod has alone beside others, and instances that overlap.
 
     Observed placements of other schedulers are not checked.
     """
     for node in state.residents:
-        there = [one for one in card_checks.residents(state, node) if not one[2].observed]
+        there = [
+            resident for resident in card_checks.residents(state, node) if not resident[2].observed
+        ]
         for (_, key, placed), (_, other, beside) in itertools.permutations(there, 2):
             shared = bookings_of(placed).keys() & bookings_of(beside).keys()
             alone = card_bookings.exclusive_on(placed.parts, initialised=placed.initialised)
@@ -195,15 +203,15 @@ def _nobody_is_in_the_way(state: State) -> Iterator[str]:
 
 
 def _claims_are_of_pods_that_wait(state: State) -> Iterator[str]:
-    claimants = [(one, node) for node, claims in state.claims.items() for one in claims]
-    if len({(one.namespace, one.key) for one, _ in claimants}) != len(claimants):
+    claimants = [(claim, node) for node, claims in state.claims.items() for claim in claims]
+    if len({(claim.namespace, claim.key) for claim, _ in claimants}) != len(claimants):
         yield f"something is kept twice for one pod: {claimants}"
     for claim, node in claimants:
         space = state.namespaces[claim.namespace]
         entry, placed = space.entries.get(claim.key), space.placed.get(claim.key)
         if node not in state.nodes:
             yield f"something is kept for {claim.key} on {node}, which is gone"
-        if entry is None or claim.uid not in {one.uid for one in entry.bodies()}:
+        if entry is None or claim.uid not in {body.uid for body in entry.bodies()}:
             yield f"something is kept for {claim.key} of uid {claim.uid}, which is not known"
         if placed is not None and placed.node and placed.uid == claim.uid:
             yield f"something is kept for {claim.key}, which is placed on {placed.node}"

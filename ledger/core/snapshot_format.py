@@ -2,8 +2,8 @@
 
 A snapshot holds what cannot be derived: positions, accounts, lines, known namespaces with their
 keys, objects and holds, nodes, placements and claims, and the ended uids. Charges and indexes are
-computed when it is read. It contains its own hash and is disposable: a damaged snapshot is refused,
-and an older one, or the whole log, takes its place.
+computed when it is read. A snapshot contains its own hash. A damaged one is refused, and an older
+one, or the whole log, takes its place.
 """
 
 import hashlib
@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
+from ledger.core.evolve.announced_and_lost_cards import account_of
 from ledger.core.evolve.envelope_charges import NOTHING, drawn_from, entry_of
-from ledger.core.evolve.placement_events import account_of
 from ledger.core.evolve.quota_coverage import plans
 from ledger.core.model.amounts import plus
 from ledger.core.model.cards import CORES, MEMORY, SLOTS, NodeCards, Placement, PreemptionClaim
@@ -81,14 +81,14 @@ def encode(state: State) -> bytes:
         state.described_at,
         state.nodes,
         {
-            name: {key: _placement(one) for key, one in space.placed.items()}
+            name: {key: _placement(placement) for key, placement in space.placed.items()}
             for name, space in state.namespaces.items()
             if space.placed
         },
         state.claims,
     )
     # Empty parts are left out, so that the snapshot of a state without them keeps its bytes.
-    asked_only = sorted(name for name, one in state.accounts.items() if one.asked_only)
+    asked_only = sorted(name for name, account in state.accounts.items() if account.asked_only)
     if asked_only:
         image = (*image, state.labels, asked_only)
     elif state.labels:
@@ -153,9 +153,9 @@ def _place(state: State, image: _Image) -> None:
     state.residents = {name: {} for name in image.nodes}
     for name, placed in image.placed.items():
         state.namespaces[name].placed = placed
-        for key, one in placed.items():
-            if one.node:
-                state.residents[one.node][name, key] = None
+        for key, placement in placed.items():
+            if placement.node:
+                state.residents[placement.node][name, key] = None
 
 
 def _covered_namespaces(

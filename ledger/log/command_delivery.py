@@ -24,7 +24,7 @@ from ledger.core.model.commands import (
     SetLimits,
 )
 from ledger.core.model.denials import Denial, Reason, sentence
-from ledger.log.ledger import Ledger
+from ledger.log.ledger_port import Ledger
 from ledger.tasks.backoff import Backoff
 
 WORKERS: Final = 128

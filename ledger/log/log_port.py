@@ -1,12 +1,12 @@
-"""The interface of a log for the writer, the followers and the audit.
+"""Log port: the interface of a log for the writer, the followers and the audit.
 
 A log is one append-only sequence of opaque payloads. Positions are 1, 2, 3 … without gaps;
 position 0 is "before the first". An append names the last position it was decided at and is
 refused when the log has moved on. That refusal, not a lock, keeps every account within its limits
 with any number of writers.
 
-Beside the log, a store keeps two disposable things: snapshots and denials. Losing them loses
-speed and explanations, never a promise.
+Beside the log, a store keeps snapshots and denials. Losing them loses
+no record: a start takes longer, and earlier denials cannot be explained.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -53,6 +53,10 @@ class Unreachable(LogError):
 
 class Lost(LogError):
     """The log is not the one that was seen before: records are missing, changed or renumbered."""
+
+
+class StreamMissing(Lost):
+    """The server reports that a stream does not exist."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):

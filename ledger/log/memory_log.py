@@ -41,9 +41,9 @@ class CallFate(Enum):
     DELIVERED = "delivered"
     UNREACHABLE = "unreachable"
     FULL = "full"
-    REQUEST_LOST = "request lost: not stored, and the caller does not know"
-    ACK_LOST = "acknowledgement lost: stored, and the caller does not know"
-    LATE = "stored later if the position is still free, and the caller does not know"
+    REQUEST_LOST = "request lost: not stored, and the caller gets no answer"
+    ACK_LOST = "acknowledgement lost: stored, and the caller gets no answer"
+    LATE = "stored later if the position is still free, and the caller gets no answer"
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -210,7 +210,7 @@ class MemoryLog:
     async def load_snapshots(self) -> Sequence[Snapshot]:
         """Return the snapshots, newest first."""
         await self._arrive("load_snapshots")
-        return sorted(self._store.snapshots, key=lambda found: found.position, reverse=True)
+        return sorted(self._store.snapshots, key=lambda snapshot: snapshot.position, reverse=True)
 
     async def publish_denial(self, payload: bytes) -> None:
         """Keep a denial."""
@@ -254,7 +254,7 @@ class MemoryLog:
         return self._store.store(payload, expected)
 
     def _records(self, first: int, last: int) -> list[LogEntry]:
-        """Return the stored records in a range, as far as it reaches. Raises Lost."""
+        """Return the stored records of a range, fewer when the log ends before it. Raises Lost."""
         self._must_exist()
         stored = self._store.records
         if len(stored) < first - 1:

@@ -16,12 +16,10 @@ import msgspec
 from ledger.core.evolve.evolver import InvariantError, Postings, evolve
 from ledger.core.model.events import AnyEvent
 from ledger.core.model.state import State
+from ledger.log import record_schema
 from ledger.log.log_port import Lost
 
 T = TypeVar("T")
-
-SCHEMA: Final = 4
-"""The record schema this code writes. Older schemas are read; a newer one is refused."""
 
 RECORD_BYTES_MAX: Final = 1_048_576
 """The stream's largest message."""
@@ -79,11 +77,34 @@ _links: Final = msgspec.msgpack.Decoder(Link)
 _marks: Final = msgspec.msgpack.Decoder(_Mark)
 
 
-def encode(record: Record) -> tuple[bytes, bytes]:
-    """Seal a record. Returns `(payload, hash)`."""
+def next_record(
+    state: State,
+    time: int,
+    writer: str,
+    nonce: str,
+    *,
+    group: int,
+    items: list[Item],
+    schema: int = 0,
+) -> tuple[Record, bytes, bytes]:
+    """Make the record that follows on a state, at a time in µs of Unix time, and seal it.
+
+    Without a schema it is sealed as `record_schema` describes. Returns `(record, payload, hash)`.
+    """
+    record = Record(state.position + 1, time, writer, nonce, state.hash, group, items)
+    return record, *encode(record, schema or record_schema.to_seal(state.schema))
+
+
+def encode(record: Record, schema: int = record_schema.SCHEMA) -> tuple[bytes, bytes]:
+    """Seal a record with a schema. Returns `(payload, hash)`."""
     body = _encoder.encode(record)
-    digest = _digest(SCHEMA, body)
-    return _encoder.encode((SCHEMA, digest, body)), digest
+    digest = _digest(schema, body)
+    return _encoder.encode((schema, digest, body)), digest
+
+
+def schema_of(payload: bytes) -> int:
+    """Return the schema of a record of any schema. Raises Lost."""
+    return _decoded(_marks, payload).schema
 
 
 def decode(payload: bytes) -> tuple[Record, bytes]:
@@ -113,10 +134,11 @@ def decode_link(payload: bytes) -> tuple[Link, bytes]:
 
 def _open(payload: bytes) -> tuple[bytes, bytes]:
     """Return `(body, hash)` of an intact record of a known schema."""
-    schema = _decoded(_marks, payload).schema
-    if schema > SCHEMA:
+    schema = schema_of(payload)
+    if schema > record_schema.SCHEMA:
         raise NewerSchema(
-            f"the log holds records of schema {schema}, this gpuledger reads {SCHEMA}: upgrade it"
+            f"the log holds records of schema {schema}, this gpuledger reads"
+            f" {record_schema.SCHEMA}: upgrade it"
         )
     _, digest, body = _decoded(_envelopes, payload)
     if _digest(schema, body) != digest:
@@ -140,6 +162,7 @@ def fold(state: State, position: int, payload: bytes) -> Record:
     record, digest = check(state, position, payload)
     apply(state, record, position)
     state.seal(position, digest, record.time)
+    state.schema = schema_of(payload)
     return record
 
 

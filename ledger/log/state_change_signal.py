@@ -1,9 +1,9 @@
-"""State change signal: the state of this replica has changed, so a waiting task may try again."""
+"""State change signal: wakes the tasks that wait for a record, because they may now succeed."""
 
 import asyncio
 import contextlib
 
-from ledger.log.ledger import StateView
+from ledger.log.ledger_port import StateView
 from ledger.log.records import Record
 
 WAIT_SECONDS_MAX = 1.0

@@ -1,4 +1,7 @@
-"""Denials of the ledger itself, which cannot decide now, with the reason."""
+"""System denials: the answers to commands that are refused for the state of the ledger or its log.
+
+Examples are a full or unreachable log, a full queue, and a namespace over its share of the log.
+"""
 
 import math
 

@@ -25,8 +25,8 @@ def joined(host: str, port: int) -> str:
 def is_loopback(host: str) -> bool:
     """Return whether a host is this machine's loopback: `localhost` or a loopback address."""
     try:
-        found = ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         return host == "localhost"
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return (mapped or found).is_loopback
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback

@@ -1,4 +1,4 @@
-"""Log set-up: one JSON object per line on standard error, from structlog and from `logging`.
+"""Log set-up: the log lines of a process, one JSON object each, on standard error.
 
 An event name is constant. Fields are `time`, `level`, `event`, `logger` and those of the caller. A
 line is bounded, so a large value cannot flood a disk.

@@ -130,6 +130,7 @@ METRICS: Final = (
         MetricKind.GAUGE,
         "End of the served certificate, Unix time.",
     ),
+    Metric("ca_expiry_timestamp_seconds", MetricKind.GAUGE, "End of the shared CA, Unix time."),
     Metric(
         "connections_certified",
         MetricKind.GAUGE,
@@ -355,8 +356,8 @@ class Telemetry:
         """Return the present metrics; other collectors are called during rendering."""
         exposed = CollectorRegistry()
         exposed.register(_Measured(self._registry.collect()))
-        for one in self._others:
-            exposed.register(one)
+        for collector in self._others:
+            exposed.register(collector)
         return exposed
 
     def _child(self, name: str, labels: tuple[str, ...]) -> _Child:
@@ -379,12 +380,12 @@ class Telemetry:
 class _Measured(Collector):
     """Metrics of one moment."""
 
-    def __init__(self, found: Iterable[prometheus_client.Metric]) -> None:
-        self._found = list(found)
+    def __init__(self, metrics: Iterable[prometheus_client.Metric]) -> None:
+        self._collected = list(metrics)
 
     def collect(self) -> list[prometheus_client.Metric]:
         """Return them."""
-        return self._found
+        return self._collected
 
 
 def _make(metric: Metric, registry: CollectorRegistry) -> _Child:

@@ -1,4 +1,4 @@
-"""Metrics of the writer."""
+"""Writer metrics: counts the appends, conflicts, answers and blocked times of the writer."""
 
 from ledger.core.model.denials import Denial
 from ledger.log.writer.writer_observer import Answer, WriterObserver

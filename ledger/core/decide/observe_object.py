@@ -2,14 +2,15 @@
 
 An observation within the present charge is a commit. One that raises the charge, or changes the
 accounts that count the object, is recorded as `Observed`, so that every step over a limit has its
-cause in the log.
+cause in the log. While the spec stays the same, a changed status may lower the charge and never
+raise it. A stale observation is ignored, and so is one of an object that has ended.
 """
 
 from typing import Final
 
 import msgspec
 
-from ledger.core.evolve import envelope_charges, placement_events
+from ledger.core.evolve import envelope_charges, placement_charges
 from ledger.core.model import amounts, commands, events, traits
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.state import Ended, Entry, Hold, Object, State
@@ -29,29 +30,29 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
         command = msgspec.structs.replace(command, root=commands.BARRED)
     space = state.namespaces[command.namespace]
     if command.key in space.placed:
-        demand = placement_events.standing(space, command.key, command.uid, command.demand)
+        demand = placement_charges.standing(space, command.key, command.uid, command.demand)
         command = msgspec.structs.replace(command, demand=demand)
     stored = entry.committed
     if stored is not None:
         command = _lowered(stored, command)
         if _is_stale(stored, command):
             return []
-    found: list[events.AnyEvent] = []
+    decided: list[events.AnyEvent] = []
     if stored is not None and stored.uid != command.uid:
-        found += _replaced(entry, stored.uid, command)
+        decided += _replaced(entry, stored.uid, command)
     ending = [
         hold for hold in entry.holds if hold.uid == command.uid and hold.base < command.version
     ]
     if not ending and _adds_nothing(stored, command):
-        return found
-    covered = amounts.covers(_charge_without(entry, found), command.demand)
+        return decided
+    covered = amounts.covers(_charge_without(entry, decided), command.demand)
     known = _ending_first(ending) if ending else stored
     expected = covered and known is not None and known.uid == command.uid
     if expected and known is not None and _is_counted(known, command):
-        return found + _committed(command, ending)
+        return decided + _committed(command, ending)
     base = _ending_first(ending).base if ending else events.NO_HOLD
-    found.append(_observed(command, ended, base, moved=expected))
-    return found + _fenced(command, ending)
+    decided.append(_observed(command, ended, base, moved=expected))
+    return decided + _fenced(command, ending)
 
 
 def _lowered(stored: Object, command: commands.Observe) -> commands.Observe:
@@ -91,22 +92,22 @@ def _replaced(entry: Entry, gone: str, command: commands.Observe) -> list[events
     """Return the ends of the old object of a key, and of attempts to update that object."""
     where = (command.namespace, command.key, gone)
     tail = (command.version, command.actor)
-    found: list[events.AnyEvent] = [
+    released: list[events.AnyEvent] = [
         events.Released(*where, events.OBJECT, events.Cause.DELETED, *tail)
     ]
-    found += [
+    released += [
         events.Released(*where, hold.base, events.Cause.FENCED, *tail)
         for hold in entry.holds
         if hold.uid == gone and hold.base != commands.CREATE
     ]
-    return found
+    return released
 
 
 def _charge_without(entry: Entry, released: list[events.AnyEvent]) -> Amounts:
     """Return the entry's charge after those releases."""
     if not released:
         return entry.charge
-    gone = {(one.uid, one.base) for one in released if isinstance(one, events.Released)}
+    gone = {(event.uid, event.base) for event in released if isinstance(event, events.Released)}
     charge = _NOTHING
     for hold in entry.holds:
         if (hold.uid, hold.base) not in gone:

@@ -1,13 +1,17 @@
-"""Reserve: the events of an attempt to write an object, before it is persisted."""
+"""Reserve: decides whether an attempt to write an object may be made, before it is persisted.
+
+An attempt is refused for lack of room, for an unknown amount of card memory, for too many unsettled
+creations of its owner, or when its hold has another body.
+"""
 
 import itertools
 from typing import Final
 
 import msgspec
 
-from ledger.core.decide import room_check
+from ledger.core.decide import no_room_denial, room_check
 from ledger.core.decide.room_check import Short
-from ledger.core.evolve import envelope_charges, placement_events, quota_coverage
+from ledger.core.evolve import envelope_charges, placement_charges, quota_coverage
 from ledger.core.model import amounts, commands, display_names, events, traits
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Decision, Denial, Reason
@@ -118,9 +122,12 @@ def _no_room(state: State, space: Namespace, command: commands.Reserve) -> Denia
 
     def lacking(where: Namespace, demand: Amounts) -> dict[int, int]:
         tried = _standing(where, msgspec.structs.replace(command, demand=demand))
-        return {one.line: room_check.over_by(state, one) for one in _short(state, where, tried)}
+        return {
+            shortfall.line: room_check.over_by(state, shortfall)
+            for shortfall in _short(state, where, tried)
+        }
 
-    return room_check.no_room(state, space, short, command, lacking)
+    return no_room_denial.no_room(state, space, short, command, lacking)
 
 
 def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Short]:
@@ -145,7 +152,7 @@ def _standing(space: Namespace, command: commands.Reserve) -> commands.Reserve:
     """Return the command with the demand that a placed pod is charged."""
     if command.key not in space.placed:
         return command
-    demand = placement_events.standing(space, command.key, command.uid, command.demand)
+    demand = placement_charges.standing(space, command.key, command.uid, command.demand)
     return msgspec.structs.replace(command, demand=demand)
 
 

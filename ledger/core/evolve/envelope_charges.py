@@ -1,9 +1,9 @@
-"""Envelope charges: what each unit is charged, what pods draw from an envelope, and postings.
+"""Envelope charges: what an object is charged, and what its pods add beyond its envelope.
 
-A **unit** is a pod without a root, or a root together with its pods. A root is charged the largest
-of its envelope and of its pods' sum, so a pod within the envelope adds no charge. The pods of an
-unknown root count one by one. A line that selects counts a unit by the traits of the root, or of
-the pod.
+A key is charged the largest of its stored object and its open attempts. A **unit** is a pod without
+a root, or a root together with its pods. A root is charged the larger of its envelope and its
+pods' sum, so a pod within the envelope adds no charge. The pods of an unknown root count one by
+one. A line that selects counts a unit by the traits of its root, or of the pod without a root.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -32,7 +32,7 @@ Postings = list[int]
 class ChargeTerm(NamedTuple):
     """The traits that selecting lines compare, and the amounts that are charged.
 
-    `asked` are the amounts on lines that count what was asked for alone, None where it is the same.
+    `asked` are the amounts on lines that count only reviewed demand, None when they are the same.
     """
 
     traits: Traits
@@ -90,7 +90,7 @@ def is_barred(entry: Entry, uid: str) -> bool:
     Only the review of its creation showed its author. A later observation may come from a view that
     is older than the review.
     """
-    return any(one.root == BARRED and one.uid == uid for one in entry.bodies())
+    return any(body.root == BARRED and body.uid == uid for body in entry.bodies())
 
 
 def drawn_from(entry: Entry) -> str:
@@ -113,10 +113,10 @@ def asked_for(stored: Object | None, uid: str, held: Amounts) -> Amounts:
 def usable(root: Entry) -> Amounts:
     """Return the amounts that pods may draw from a root: the requested part of its envelope."""
     stored = root.committed
-    found = NOTHING if stored is None else asked_for(stored, stored.uid, NOTHING)
+    amounts = NOTHING if stored is None else asked_for(stored, stored.uid, NOTHING)
     for hold in root.holds:
-        found = largest(found, asked_for(stored, hold.uid, hold.demand))
-    return found
+        amounts = largest(amounts, asked_for(stored, hold.uid, hold.demand))
+    return amounts
 
 
 def is_within_envelope(space: Namespace, root_key: str, demand: Amounts) -> bool:
@@ -140,20 +140,10 @@ def asked_only(root: Entry) -> Amounts | None:
     stored = root.committed
     if stored is None or stored.admitted is None:
         return None
-    found = stored.admitted
+    charge = stored.admitted
     for hold in root.holds:
-        found = largest(found, hold.demand)
-    return found
-
-
-def is_simple(space: Namespace, key: str, before: Entry, after: Entry) -> bool:
-    """Return whether a change concerns nothing but this key, and no line selects."""
-    return (
-        not space.selected
-        and key.startswith(PODS)
-        and not drawn_from(before)
-        and not drawn_from(after)
-    )
+        charge = largest(charge, hold.demand)
+    return charge
 
 
 def terms(space: Namespace, unit: str) -> list[ChargeTerm]:
@@ -213,10 +203,10 @@ def unit_of(key: str, entry: Entry) -> str:
     return drawn_from(entry) or key
 
 
-def by_line(space: Namespace, found: Iterable[ChargeTerm]) -> dict[int, int]:
+def by_line(space: Namespace, charge_terms: Iterable[ChargeTerm]) -> dict[int, int]:
     """Return the sum of terms on every line of the namespace that counts them."""
     totals: dict[int, int] = {}
-    for term in found:
+    for term in charge_terms:
         for resource, line in space.plan:
             amounts = term.on(asked_only=line in space.asked_only)
             if resource in amounts:
@@ -232,16 +222,22 @@ def replace(
     state: State, space: Namespace, key: str, before: Entry, after: Entry, rule: int
 ) -> Postings:
     """Replace the entry of a key, and post the difference of the charges."""
-    if is_simple(space, key, before, after):
+    left, joined, is_pod = drawn_from(before), drawn_from(after), key.startswith(PODS)
+    if is_pod and not left and not joined and not space.selected:
+        # The change concerns nothing but this key.
         postings = _post(state, space, before.charge, after.charge, rule)
         if after.committed is None and not after.holds:
             drop(state, space.entries, key)
         else:
             put(state, space.entries, key, after)
         return postings
-    if drawn_from(after) and not key.startswith(PODS):
+    if joined and not is_pod:
         raise InvariantError(f"{key} is a root and draws from {after.root}: no unit would count it")
-    changed = dict.fromkeys((unit_of(key, before), unit_of(key, after)))
+    if before is EMPTY and is_within_envelope(space, joined, after.charge):
+        # The root's charge covers what its pods may draw.
+        _move(state, space, key, before, after)
+        return []
+    changed = dict.fromkeys((left or key, joined or key))
     old = [term for unit in changed for term in touched(space, unit, key)]
     _move(state, space, key, before, after)
     new = [term for unit in changed for term in touched(space, unit, key)]
@@ -370,16 +366,18 @@ def post_lines(
     return postings
 
 
-def merged(one: Postings, other: Postings) -> Postings:
+def merged(earlier: Postings, other: Postings) -> Postings:
     """Return the postings of two changes, of which `other` came later, as those of one."""
     if not other:
-        return one
-    found: dict[int, tuple[int, int]] = {}
-    for postings in (one, other):
+        return earlier
+    changes: dict[int, tuple[int, int]] = {}
+    for postings in (earlier, other):
         for index in range(0, len(postings), 3):
             line, delta, after = postings[index : index + 3]
-            found[line] = found.get(line, (0, 0))[0] + delta, after
-    return [value for line in sorted(found) if found[line][0] for value in (line, *found[line])]
+            changes[line] = changes.get(line, (0, 0))[0] + delta, after
+    return [
+        value for line in sorted(changes) if changes[line][0] for value in (line, *changes[line])
+    ]
 
 
 def _broken(state: State, line: int, new: int) -> InvariantError:

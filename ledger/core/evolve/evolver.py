@@ -1,36 +1,34 @@
-"""Evolver: `evolve` applies one event to the state. The only place that changes an account.
+"""Evolver: `evolve` applies one event to the state, and no other code changes an account.
 
-Returns the event's **postings**: a flat list `[line, delta, used after, …]` of every line whose
-used amount changed, in order of line numbers. A record stores them beside the event, and a replay
-compares them: a fold that leads to other balances stops there.
+It returns the event's **postings**: a flat list `[line, delta, used after, …]` of every line whose
+used amount changed, in order of line numbers. A record stores them beside the event. A replay
+compares them, and stops when the balances differ.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from msgspec import structs
-
-from ledger.core.evolve import placement_events, quota_coverage
+from ledger.core.evolve import (
+    announced_and_lost_cards,
+    envelope_admission,
+    placement_charges,
+    preemption_claims,
+    quota_coverage,
+)
 from ledger.core.evolve.envelope_charges import (
     EMPTY,
     FALLING,
     NOTHING,
-    PODS,
     TRUTH,
     WITHIN_LIMITS,
     InvariantError,
     Postings,
-    asked_for,
-    by_line,
     drawn_from,
     entry_of,
     merged,
-    post_lines,
     replace,
-    terms,
 )
 from ledger.core.model import events
-from ledger.core.model.amounts import Amounts, covers, largest, minus, smallest
 from ledger.core.model.state import (
     NOT_THERE,
     Account,
@@ -87,12 +85,12 @@ def _reserved(state: State, event: events.Reserved, time: int) -> Postings:
         entry, after = EMPTY, Entry(None, (hold,), event.demand, event.root, event.traits)
     else:
         after = entry_of(entry.committed, (*entry.holds, hold))
-    if event.base == 0 and event.owner:
-        put(state, space.owners, event.owner, space.owners.get(event.owner, 0) + 1)
     rule = TRUTH if event.forced else WITHIN_LIMITS
     postings = replace(state, space, event.key, entry, after, rule)
+    if event.base == 0 and event.owner:
+        put(state, space.owners, event.owner, space.owners.get(event.owner, 0) + 1)
     if after.committed is not None and after.committed.admitted is not None:
-        _grant(state, space, event)
+        envelope_admission.admit_requested(state, space, event)
     return postings
 
 
@@ -111,32 +109,11 @@ def _raised(state: State, event: events.Raised, time: int) -> Postings:
         hold.root,
         event.traits,
     )
-    holds = tuple(raised if one is hold else one for one in entry.holds)
+    holds = tuple(raised if current is hold else current for current in entry.holds)
     rule = TRUTH if event.forced else WITHIN_LIMITS
     postings = replace(state, space, event.key, entry, entry_of(entry.committed, holds), rule)
-    _grant(state, space, event)
+    envelope_admission.admit_requested(state, space, event)
     return postings
-
-
-def _grant(state: State, space: Namespace, event: events.Reserved | events.Raised) -> None:
-    """Admit the requested part of an envelope that was only observed, if there is room."""
-    entry = space.entries[event.key]
-    stored = entry.committed
-    if stored is None or stored.admitted is None or stored.uid != event.uid:
-        return
-    counting = by_line(space, terms(space, event.key))
-    if event.forced or all(state.used[line] <= state.limit[line] for line in counting):
-        asked = largest(stored.admitted, smallest(event.demand, stored.demand))
-        _admit(state, space, event.key, entry, asked)
-
-
-def _admit(state: State, space: Namespace, key: str, root: Entry, asked: Amounts) -> None:
-    """Set the admitted part of a root's committed envelope."""
-    stored = root.committed
-    assert stored is not None, "what is only held was asked for"
-    admitted = None if covers(asked, stored.demand) else asked
-    committed = structs.replace(stored, admitted=admitted)
-    put(state, space.entries, key, structs.replace(root, committed=committed))
 
 
 def _committed(state: State, event: events.Committed, time: int) -> Postings:
@@ -160,7 +137,7 @@ def _committed(state: State, event: events.Committed, time: int) -> Postings:
         root,
         traits,
         event.generation,
-        _admitted(entry, event, held, demand),
+        envelope_admission.admitted_part(entry, event, held, demand),
     )
     return replace(state, space, event.key, entry, entry_of(committed, holds), FALLING)
 
@@ -182,39 +159,17 @@ def _observed(state: State, event: events.Observed, time: int) -> Postings:
         event.root,
         event.traits,
         event.generation,
-        _admitted(entry, event, held, event.demand),
+        envelope_admission.admitted_part(entry, event, held, event.demand),
     )
     after = entry_of(committed, holds)
     postings = replace(state, space, event.key, entry, after, TRUTH)
     left = drawn_from(entry)
     if left and drawn_from(after) != left:
-        return merged(postings, _take_along(state, space, left, entry.charge))
+        lowered = envelope_admission.lower_admitted_for_released_pod(
+            state, space, left, entry.charge
+        )
+        return merged(postings, lowered)
     return postings
-
-
-def _admitted(
-    entry: Entry, event: events.Committed | events.Observed, held: Amounts, demand: Amounts
-) -> Amounts | None:
-    """Return the requested part of an observed envelope, None when that is all of it."""
-    if event.key.startswith(PODS):
-        return None
-    asked = asked_for(entry.committed, event.uid, held)
-    return None if covers(asked, demand) else smallest(asked, demand)
-
-
-def _take_along(state: State, space: Namespace, left: str, charge: Amounts) -> Postings:
-    """Reduce the admitted part of a root by the charge of a pod that left it and runs on.
-
-    The root will create another pod in its place. Otherwise any number of pods, one after the
-    other, could run on the admission of one envelope.
-    """
-    root = space.entries.get(left)
-    if root is None or root.committed is None:
-        return []
-    asked = asked_for(root.committed, root.committed.uid, NOTHING)
-    before = by_line(space, terms(space, left))
-    _admit(state, space, left, root, minus(asked, smallest(asked, charge)))
-    return post_lines(state, before, by_line(space, terms(space, left)), FALLING, set())
 
 
 def _released(state: State, event: events.Released, time: int) -> Postings:
@@ -236,7 +191,7 @@ def _released(state: State, event: events.Released, time: int) -> Postings:
     postings = replace(state, space, event.key, entry, after, FALLING)
     if event.key not in space.placed and not state.claims:
         return postings
-    vacated = placement_events.vacate(state, space, (event.namespace, event.key))
+    vacated = placement_charges.vacate(state, space, (event.namespace, event.key))
     return quota_coverage.in_order(postings, vacated) if vacated else postings
 
 
@@ -250,7 +205,11 @@ def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
         covers = quota_coverage.reached(state, event.reach)
     after = Account(covers, lines, event.version, event.reach, event.selects, event.asked_only)
     quota_coverage.put_account(state, event.account, after)
-    others = [one for one in quota_coverage.number(state, event.labels) if one != event.account]
+    others = [
+        account
+        for account in quota_coverage.number(state, event.labels)
+        if account != event.account
+    ]
     if before is not None and before.selects:
         quota_coverage.forget_labels(state)
     old_lines = set(before.lines.values()) if before else set()
@@ -265,7 +224,7 @@ def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
     if new_lines or closed or is_elsewhere:
         quota_coverage.cover(state, event.account, {*covers, *(before.covers if before else ())})
     ended = quota_coverage.close(state, sorted(closed))
-    counted = [quota_coverage.count_again(state, one) for one in others]
+    counted = [quota_coverage.count_again(state, account) for account in others]
     return quota_coverage.in_order(
         ended, quota_coverage.recount(state, covers, sorted(new_lines)), *counted
     )
@@ -314,14 +273,14 @@ _APPLY: Final[dict[type, Callable[[State, Any, int], Postings]]] = {
     events.AccountClosed: _account_closed,
     events.ClusterRegistered: _cluster_registered,
     events.Described: _described,
-    events.CardsRegistered: placement_events.cards_registered,
-    events.NodeRemoved: placement_events.node_removed,
-    events.Placed: placement_events.placed,
-    events.Advanced: placement_events.advanced,
-    events.Unplaced: placement_events.unplaced,
-    events.Resized: placement_events.resized,
-    events.Claimed: placement_events.claimed,
-    events.Withdrawn: placement_events.withdrawn,
+    events.CardsRegistered: announced_and_lost_cards.cards_registered,
+    events.NodeRemoved: announced_and_lost_cards.node_removed,
+    events.Placed: placement_charges.placed,
+    events.Advanced: placement_charges.advanced,
+    events.Unplaced: placement_charges.unplaced,
+    events.Resized: placement_charges.resized,
+    events.Claimed: preemption_claims.claimed,
+    events.Withdrawn: preemption_claims.withdrawn,
 }
 
 
@@ -349,4 +308,4 @@ def _end_hold(state: State, space: Namespace, entry: Entry, hold: Hold) -> tuple
             drop(state, space.owners, hold.owner)
     if len(entry.holds) == 1:
         return ()
-    return tuple(one for one in entry.holds if one is not hold)
+    return tuple(other for other in entry.holds if other is not hold)

@@ -80,7 +80,7 @@ def cover(state: State, account: str, names: Iterable[str]) -> None:
     changed = state.accounts.get(account)
     for name in sorted(set(names)):
         space = state.namespaces.get(name) or open_namespace(state, name)
-        covering = {one for one in space.accounts if one != account}
+        covering = {other for other in space.accounts if other != account}
         if changed is not None and name in changed.covers:
             covering.add(account)
         ordered = tuple(sorted(covering))
@@ -114,19 +114,21 @@ def plans(
 
 def unnumbered(state: State, selection: Selection) -> list[str]:
     """Return the keys of labels that a selection names and that have no number yet, sorted."""
-    return sorted({one.key for one in selection if is_label(one.key)} - state.labels.keys())
+    return sorted(
+        {condition.key for condition in selection if is_label(condition.key)} - state.labels.keys()
+    )
 
 
 def number(state: State, labels: Iterable[tuple[str, int]]) -> list[str]:
     """Give keys of labels their numbers; return the accounts that select by any of them."""
     given = dict(labels)
-    for key, one in given.items():
-        put(state, state.labels, key, one)
-        put(state, state.labels, READ, max(one, state.labels.get(READ, 0)))
+    for key, label_number in given.items():
+        put(state, state.labels, key, label_number)
+        put(state, state.labels, READ, max(label_number, state.labels.get(READ, 0)))
     return [
         name
         for name, account in state.accounts.items()
-        if any(one.key in given for one in account.selects)
+        if any(condition.key in given for condition in account.selects)
     ]
 
 
@@ -135,7 +137,7 @@ def forget_labels(state: State) -> None:
 
     No number is given twice, so older records contain nothing about a key that is added again.
     """
-    named = {one.key for account in state.accounts.values() for one in account.selects}
+    named = {condition.key for account in state.accounts.values() for condition in account.selects}
     for key in state.labels.keys() - named - {READ}:
         drop(state, state.labels, key)
 
@@ -144,9 +146,9 @@ def recount(state: State, covers: Iterable[str], lines: Iterable[int]) -> Postin
     """Set the used amounts of open lines from the charges that they count in these namespaces."""
     totals = dict.fromkeys(lines, 0)
     for name in covers if totals else ():
-        found = _in_namespace(state.namespaces[name])
-        for line in totals.keys() & found.keys():
-            totals[line] += found[line]
+        charged = _in_namespace(state.namespaces[name])
+        for line in totals.keys() & charged.keys():
+            totals[line] += charged[line]
     return _move(state, {line: total - state.used[line] for line, total in totals.items()})
 
 
@@ -188,8 +190,10 @@ def set_line(state: State, account: str, line: Line) -> None:
 
 def in_order(*several: Postings) -> Postings:
     """Return postings of different lines as one, in order of line numbers."""
-    found = [tuple(one[at : at + 3]) for one in several for at in range(0, len(one), 3)]
-    return [number for posting in sorted(found) for number in posting]
+    postings = [
+        tuple(numbers[at : at + 3]) for numbers in several for at in range(0, len(numbers), 3)
+    ]
+    return [number for posting in sorted(postings) for number in posting]
 
 
 def _reaches(state: State, reach: Reach, name: str) -> bool:
@@ -212,9 +216,9 @@ def _count(
 ) -> None:
     """Add the charges that an account counts in namespaces to `moved`."""
     for name in covered:
-        found = _in_namespace(state.namespaces[name])
+        charged = _in_namespace(state.namespaces[name])
         for line in account.lines.values():
-            moved[line] = moved.get(line, 0) + sign * found.get(line, 0)
+            moved[line] = moved.get(line, 0) + sign * charged.get(line, 0)
 
 
 def _in_namespace(space: Namespace) -> dict[int, int]:

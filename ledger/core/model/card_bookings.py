@@ -97,15 +97,15 @@ def _beside(running: Bookings, part: Part) -> Bookings:
     """Return the bookings when a part runs beside others."""
     if not part.shares:
         return running
-    found = dict(running)
+    bookings = dict(running)
     for share in part.shares:
-        memory, cores, slots = found.get(share.uuid, Booking())
-        found[share.uuid] = Booking(memory + share.memory, cores + share.cores, slots + 1)
-    return found
+        memory, cores, slots = bookings.get(share.uuid, Booking())
+        bookings[share.uuid] = Booking(memory + share.memory, cores + share.cores, slots + 1)
+    return bookings
 
 
-def _raise(peak: Bookings, found: Bookings) -> None:
-    for uuid, booking in found.items():
+def _raise(peak: Bookings, bookings: Bookings) -> None:
+    for uuid, booking in bookings.items():
         before = peak.get(uuid)
         peak[uuid] = booking if before is None else _larger(before, booking)
 

@@ -222,7 +222,8 @@ class Advance(Command, frozen=True, gc=False):
     """A placement has come to a stage; `initialised` when the init containers have ended.
 
     `stands` replaces the amounts that the cards decided, where it is less. `node` is the node of
-    the observed pod: a later placement on another node has not come so far. Empty, it is any node.
+    the observed pod: a placement on another node is a later one and stays as it is. An empty `node`
+    means any node.
     """
 
     namespace: str

@@ -1,4 +1,4 @@
-"""Denials: a refusal is a value with numbers, holders and a remedy, and one human sentence.
+"""Denials: the reasons of a refusal, its numbers, holders and remedy, and its text for a user.
 
 Reasons are public API: stable, CamelCase, listed in order of precedence. Bad input, no room and
 "cannot decide" are three different families and never share a reason.
@@ -140,9 +140,9 @@ def _held(denial: Denial) -> str:
     """Return the holders of the first short line as text, with its unit where others are short."""
     lines = denial.shortages
     measure = display_names.Measure("")
-    if len({accounts.resource_of(one.resource) for one in lines}) > 1:
+    if len({accounts.resource_of(line.resource) for line in lines}) > 1:
         measure = display_names.measure_of(lines[0].account, lines[0].resource)
-    held = ", ".join(f"{one.key} {measure.amount(one.amount)}" for one in denial.holders)
+    held = ", ".join(f"{holder.key} {measure.amount(holder.amount)}" for holder in denial.holders)
     if not denial.holders_more:
         return held
     shared = not lines or accounts.kind(lines[0].account) is not accounts.AccountKind.QUOTA
@@ -160,11 +160,13 @@ def brief(denial: Denial, *, overruled: bool = False) -> str:
     if not lines or not lines[0].message:
         return _joined(denial, [denial.message, denial.remedy])
     first = lines[0].message
-    others = [display_names.also(one.message, first) for one in lines[1:] if one.message]
-    return _joined(denial, [first, *(one.partition(": ")[0] for one in others), denial.remedy])
+    others = [display_names.also(line.message, first) for line in lines[1:] if line.message]
+    return _joined(
+        denial, [first, *(message.partition(": ")[0] for message in others), denial.remedy]
+    )
 
 
 def _joined(denial: Denial, pieces: list[str]) -> str:
     decision = f"; decision {denial.decision}" if denial.decision else ""
-    told = [f"{piece}." for piece in pieces if piece]
-    return " ".join([*told, f"[{denial.reason}{decision}]"])
+    sentences = [f"{piece}." for piece in pieces if piece]
+    return " ".join([*sentences, f"[{denial.reason}{decision}]"])

@@ -1,4 +1,4 @@
-"""Display names: those of accounts, resources and amounts in the sentences of a denial.
+"""Display names: the names of accounts, resources and amounts in the sentences of a denial.
 
 Every amount is either a total (needed after the change, used now, allowed by an account) or named
 as an increase ("released"). One comparison never contains both.
@@ -20,19 +20,19 @@ class Measure(NamedTuple):
     """The name of a resource: its noun, its unit in singular and plural, and if it is a count."""
 
     noun: str
-    one: str = ""
+    singular: str = ""
     many: str = ""
     plural: bool = False
 
     def amount(self, amount: int) -> str:
         """Return an amount with its unit."""
-        unit = self.one if amount == 1 else self.many
+        unit = self.singular if amount == 1 else self.many
         return f"{amount} {unit}" if unit else f"{amount}"
 
     @property
     def is_count(self) -> bool:
         """Return whether it counts cards."""
-        return self.one.startswith("GPU")
+        return self.singular.startswith("GPU")
 
     @property
     def is_of_cards(self) -> bool:
@@ -69,17 +69,16 @@ def measure_of(account: str, key: str) -> Measure:
 
 def measure(resource: str) -> Measure:
     """Return the measure of a resource of objects; unknown resources keep their own name."""
-    of_type, found, name = resource.partition(_VENDOR)
-    known = _OF_VENDOR.get(name) if found else None
+    of_type, vendor, name = resource.partition(_VENDOR)
+    known = _OF_VENDOR.get(name) if vendor else None
     if known is not None and not of_type:
         return known
     if known is not None and of_type.endswith("."):
         suffix = f" of type {of_type[:-1]}"
         cores = f"% of the cores of a card{suffix}"
-        one, many = (
-            cores if unit == _OF_A_CARD else f"{unit}{suffix}" for unit in (known.one, known.many)
-        )
-        return Measure(known.noun + suffix, one, many, known.plural)
+        units = (known.singular, known.many)
+        single, many = (cores if unit == _OF_A_CARD else f"{unit}{suffix}" for unit in units)
+        return Measure(known.noun + suffix, single, many, known.plural)
     if resource.endswith("cpu") and "/" not in resource:
         return Measure(f"CPU ({resource})", "millicore", "millicores")
     if resource.endswith("memory") and "/" not in resource:
@@ -107,8 +106,8 @@ def display(account: str) -> str:
 
 def subject_of(message: str) -> str:
     """Return the subject of the sentence about a short line."""
-    found = _SUBJECT.match(message)
-    return found[1] if found else ""
+    match = _SUBJECT.match(message)
+    return match[1] if match else ""
 
 
 def also(message: str, first: str) -> str:

@@ -1,5 +1,6 @@
-"""Events: what has happened, in the past tense. A closed union; adding one touches this file,
-`evolver.py` and the golden logs.
+"""Events: the facts of the ledger, in the past tense. They are a closed union.
+
+A new event needs a class here, its application in `evolver.py`, and golden logs.
 
 On the wire an event is a MessagePack array whose first element is its name. Fields are only ever
 appended, with a default, so that older logs keep their meaning.

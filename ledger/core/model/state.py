@@ -1,8 +1,9 @@
-"""State: the result of all events so far.
+"""State: the result of all events so far, and how changes of it are undone.
 
-State is changed in place, by `evolver.evolve` alone, because a copy per event would cost more
-than everything else together. The writer gives the state a `journal`, in which every change first
-notes how to undo it. So the writer can decide ahead of an acknowledgement, and undo on a conflict.
+`evolver.evolve` alone changes the state. It does so in place, because a copy per event would cost
+more than all other work together. The writer gives the state a `journal`, in which every change
+first records its undo. So the writer can decide ahead of an acknowledgement and undo on a
+conflict.
 """
 
 from collections import deque
@@ -27,7 +28,7 @@ POSTINGS: Final = object()
 
 
 class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An open attempt `(uid, base)` and what it reserves.
+    """An open attempt `(uid, base)` and its reserved demand.
 
     `time` is that of the last request, in µs of Unix time; `raises` counts the requests after the
     first. `stamp` decides nothing: it comes from events of earlier versions, and is kept so that
@@ -47,11 +48,11 @@ class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Object(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A persisted object: its uid, the resourceVersion seen last, what it demands, since when.
+    """A persisted object: its uid, its last seen resourceVersion and its demand.
 
-    `generation` is that of its spec, 0 when it does not matter. `admitted` is the reviewed part of
-    a root's envelope, None when that is all of it: a part that was only observed is charged, but
-    pods may not draw from it.
+    `time` is that of its last commit or observation, in µs of Unix time. `generation` is that of
+    its spec, 0 when it does not matter. `admitted` is the reviewed part of a root's envelope, None
+    when all of it was reviewed. Pods may not draw from the other part, although it is charged.
     """
 
     uid: str
@@ -186,7 +187,8 @@ class State:
     accounts that cover no namespace; `claims` are those of preemptors, by node. Indexes are
     `reaching`, the accounts that have a reach, `residents`, the `(namespace, key)` of the pods
     that are placed on each node, and `card_lines`, the line numbers of a card by node and uuid, in
-    the order of `cards.LINES`.
+    the order of `cards.LINES`. `schema` is that of the last record, 0 before the first: decisions
+    leave out what it does not have.
     """
 
     __slots__ = (
@@ -208,6 +210,7 @@ class State:
         "position",
         "reaching",
         "residents",
+        "schema",
         "time",
         "used",
     )
@@ -215,6 +218,7 @@ class State:
     def __init__(self) -> None:
         self.position = 0
         self.hash = bytes(32)
+        self.schema = 0
         self.time = 0
         self.clusters: dict[str, str] = {}
         self.described: dict[str, str] = {}
@@ -246,6 +250,11 @@ class State:
         """
         space = self.namespaces.get(namespace)
         return space.placed.get(key) if space is not None else None
+
+    def cards_held(self, namespace: str, key: str, uid: str) -> Placement | None:
+        """Return the placement of the pod of this uid, None while it has no cards."""
+        placed = self.placement(namespace, key)
+        return placed if placed is not None and placed.uid == uid and placed.node else None
 
     def seal(self, position: int, record_hash: bytes, time: int) -> None:
         """Mark the end of a record: its events are stored and can no longer be taken back."""

@@ -8,11 +8,11 @@ label is `key=value`. Any other item begins with `!`: `!priority=NAME`, `!termin
 An object with several pod templates has several texts. A selector that matches any of them counts
 the object in full.
 
-Only labels by which some account selects are recorded. Such a key has a number, and the item
-`!read=NUMBER` is the highest number up to which the labels of the object were read. A condition on
-a missing key with a higher number counts as met: the account may count too much until the object
-is read again, and never too little. Items that are too long for a record become one item,
-`!unread=DIGEST`, which meets every condition on a missing key.
+Only labels by which some account selects are recorded. Each of their keys has a number. The item
+`!read=NUMBER` of an object is the highest number whose key was read from the object. A condition on
+a key with a higher number counts as met, because the label of the object is unknown. So until the
+object is read again, an account may count too much and never too little. Items that are too long
+for a record become one item, `!unread=DIGEST`. It meets every condition on a key that is missing.
 """
 
 from collections.abc import Callable, Mapping
@@ -93,8 +93,10 @@ def numbered(selection: Selection, labels: Mapping[str, int]) -> Selection:
     if not labels:
         return selection
     return tuple(
-        Numbered(one.key, one.operator, one.values, labels[one.key]) if one.key in labels else one
-        for one in selection
+        Numbered(condition.key, condition.operator, condition.values, labels[condition.key])
+        if condition.key in labels
+        else condition
+        for condition in selection
     )
 
 
@@ -120,7 +122,9 @@ def recorded_up_to(traits: Traits) -> int:
 
 def needs(selection: Selection) -> int:
     """Return the highest number up to which labels must be recorded to judge conditions."""
-    return max((one.since for one in selection if isinstance(one, Numbered)), default=0)
+    return max(
+        (condition.since for condition in selection if isinstance(condition, Numbered)), default=0
+    )
 
 
 def matches(selection: Selection, traits: Traits) -> bool:
@@ -138,9 +142,9 @@ def united(left: Traits, right: Traits) -> Traits:
 def _is_short(selection: Selection) -> bool:
     """Return whether conditions are so short that a cache may keep them."""
     characters = 0
-    for one in selection:
-        characters += len(one.key)
-        for value in one.values:
+    for condition in selection:
+        characters += len(condition.key)
+        for value in condition.values:
             characters += len(value) + 1
         if characters > REMEMBERED_SELECTION_MAX:
             return False
@@ -162,13 +166,13 @@ class _Remembered:
 @_Remembered
 def _meets(selection: Selection, text: str) -> bool:
     items = _items(text)
-    return all(_is_unknown(one, items) or _holds(one, items) for one in selection)
+    return all(_is_unknown(condition, items) or _holds(condition, items) for condition in selection)
 
 
 @_Remembered
 def _is_read(selection: Selection, text: str) -> bool:
     items = _items(text)
-    return not any(_is_unknown(one, items) for one in selection)
+    return not any(_is_unknown(condition, items) for condition in selection)
 
 
 def _items(text: str) -> dict[str, str]:

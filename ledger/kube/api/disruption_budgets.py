@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from ledger.kube.api.label_selectors import LabelRequirement, LabelSelector
 from ledger.kube.api.objects import ListMeta, ObjectMeta, Pod
-from ledger.kube.api.selectors import LabelRequirement, LabelSelector
 
 
 class BudgetSpec(msgspec.Struct, frozen=True, gc=False):
@@ -50,12 +50,12 @@ def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Return whether labels meet all conditions; an empty selector has none."""
     wanted = (selector.match_labels or {}).items()
     return wanted <= labels.items() and all(
-        _holds(one, labels) for one in selector.match_expressions or ()
+        _holds(expression, labels) for expression in selector.match_expressions or ()
     )
 
 
-def _holds(one: LabelRequirement, labels: Mapping[str, str]) -> bool:
-    if one.operator in ("Exists", "DoesNotExist"):
-        return (one.key in labels) is (one.operator == "Exists")
-    among = labels.get(one.key) in (one.values or ())
-    return among if one.operator == "In" else not among
+def _holds(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+    if requirement.operator in ("Exists", "DoesNotExist"):
+        return (requirement.key in labels) is (requirement.operator == "Exists")
+    among = labels.get(requirement.key) in (requirement.values or ())
+    return among if requirement.operator == "In" else not among

@@ -47,9 +47,9 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     def controller(self) -> OwnerReference | None:
         """Return the owner that controls the object, if one does."""
-        for one in self.owner_references or ():
-            if one.controller:
-                return one
+        for reference in self.owner_references or ():
+            if reference.controller:
+                return reference
         return None
 
     def full_name(self) -> str:
@@ -285,7 +285,9 @@ class ApiNode(msgspec.Struct, frozen=True, gc=False):
     def is_ready(self) -> bool:
         """Return whether the node's Ready condition is True: its kubelet reports, and recently."""
         conditions = self.status.conditions or ()
-        return any(one.type == "Ready" and one.status == "True" for one in conditions)
+        return any(
+            condition.type == "Ready" and condition.status == "True" for condition in conditions
+        )
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -358,4 +360,4 @@ class ApiStatus(msgspec.Struct, frozen=True, gc=False):
     def cause(self, reason: str) -> StatusCause | None:
         """Return the cause of this reason, if it is one of those given."""
         causes = self.details.causes if self.details is not None else None
-        return next((one for one in causes or () if one.reason == reason), None)
+        return next((cause for cause in causes or () if cause.reason == reason), None)

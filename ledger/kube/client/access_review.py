@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.client.api_client import ApiClient
 
 GROUP: Final = "gpuledger.io"

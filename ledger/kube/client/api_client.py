@@ -5,16 +5,19 @@ sessions, because the client of kubernetes-asyncio decodes every object in full.
 """
 
 import asyncio
+import contextlib
 import ssl
+import time
 from collections.abc import AsyncGenerator, Mapping
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final
 
 import aiohttp
 
-from ledger.kube.api import http_errors
-from ledger.kube.api.errors import ClusterUnavailable
-from ledger.kube.client.credentials import Credentials
+from ledger.kube.api import http_status_errors
+from ledger.kube.api.cluster_errors import ClusterUnavailable
+from ledger.kube.client.cluster_credentials import Credentials
 from ledger.log.bounded_read import AnswerTooLong, read_whole
 
 REQUEST_SECONDS: Final = 30.0
@@ -49,6 +52,10 @@ _HEADERS: Final = {"Accept": JSON, "User-Agent": "gpuledger"}
 
 class ApiClient:
     """Requests to one API server. Close it, or use it as an async context manager."""
+
+    clock_ahead: float = 0.0
+    """Seconds by which this machine's clock was ahead of the API server's at the last answer; 0
+    before the first. An answer has its time in whole seconds."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -92,7 +99,7 @@ class ApiClient:
     ) -> bytes:
         """Send a request, wait at most `seconds` for the whole answer, and return its body.
 
-        Raises one of the ClusterErrors of `ledger.kube.api.errors`.
+        Raises one of the ClusterErrors of `ledger.kube.api.cluster_errors`.
         """
         headers = {"Accept": accept}
         if body is not None:
@@ -102,6 +109,7 @@ class ApiClient:
                 asyncio.timeout(seconds),
                 await self._send(self._requests, method, path, params, headers, body) as response,
             ):
+                self._compare_clocks(response)
                 await self._raise_for_status(response)
                 return await self._read(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -153,6 +161,11 @@ class ApiClient:
             ),
         )
 
+    def _compare_clocks(self, response: aiohttp.ClientResponse) -> None:
+        with contextlib.suppress(ValueError):
+            theirs = parsedate_to_datetime(response.headers.get("Date", ""))
+            self.clock_ahead = time.time() - theirs.timestamp()
+
     async def _raise_for_status(self, response: aiohttp.ClientResponse) -> None:
         status = response.status
         if 200 <= status < 300:
@@ -162,7 +175,7 @@ class ApiClient:
         if status == 401:
             self._credentials.distrust()
         what = f"{response.method} {response.url}"
-        raise http_errors.error_of(what, status, response.reason, body)
+        raise http_status_errors.error_of(what, status, response.reason, body)
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         try:

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.kube.api.errors import Malformed
+from ledger.kube.api.cluster_errors import Malformed
 from ledger.kube.client.api_client import ApiClient
 
 REVIEW_SECONDS: Final = 5.0

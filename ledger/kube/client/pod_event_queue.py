@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 import structlog
 
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.cluster_ports import PodEvent
-from ledger.kube.api.errors import ClusterError
 
 WAITING_MAX: Final = 256
 """Maximum number of queued events; further ones are dropped."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from ledger.kube.api.api_resources import PODS, QUOTAS, UNIVERSE_QUOTAS
-from ledger.kube.api.errors import AlreadyExists
+from ledger.kube.api.cluster_errors import AlreadyExists
 from ledger.kube.api.objects import Quantities
 from ledger.kube.client.api_client import JSON, ApiClient
 
@@ -19,6 +19,9 @@ WRITE_SECONDS: Final = 10.0
 
 FIELD_MANAGER: Final = "gpuledger"
 """The field manager under which the API server records the writes."""
+
+DEFAULT_QUOTA_LABEL: Final = "gpuledger.io/default-quota"
+"""Label of the ResourceQuotas that a LedgerPolicy demands; those of users do not have it."""
 
 OWN_KEYS: Final = "limits."
 """Prefix of the quota keys that Kubernetes accepts but does not count."""
@@ -56,11 +59,11 @@ async def patch_universe_status(client: ApiClient, name: str, status: dict[str, 
 
 
 async def create_quota(client: ApiClient, namespace: str, name: str, hard: Quantities) -> bool:
-    """Create a ResourceQuota unless there is one of that name. Raises ClusterError."""
+    """Create a policy's ResourceQuota unless there is one of that name. Raises ClusterError."""
     quota = {
         "apiVersion": QUOTAS.api_version,
         "kind": QUOTAS.kind,
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": {DEFAULT_QUOTA_LABEL: "true"}},
         "spec": {"hard": hard},
     }
     try:
@@ -71,17 +74,16 @@ async def create_quota(client: ApiClient, namespace: str, name: str, hard: Quant
 
 
 async def remove_gate(
-    client: ApiClient, namespace: str, name: str, gate: str, version: int
+    client: ApiClient, namespace: str, name: str, gate: str, version: int | None = None
 ) -> None:
-    """Remove one scheduling gate of a pod. Raises ClusterError.
+    """Remove one scheduling gate of a pod, if given only at this version. Raises ClusterError.
 
     A strategic merge patch names the gate itself, where a JSON patch would name its index, which
     another controller may have moved.
     """
-    patch = {
-        "metadata": {"resourceVersion": str(version)},
-        "spec": {"schedulingGates": [{"$patch": "delete", "name": gate}]},
-    }
+    patch: dict[str, object] = {"spec": {"schedulingGates": [{"$patch": "delete", "name": gate}]}}
+    if version is not None:
+        patch["metadata"] = {"resourceVersion": str(version)}
     await send(client, "PATCH", PODS.object(namespace, name), patch, _STRATEGIC)
 
 

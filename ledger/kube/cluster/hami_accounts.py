@@ -16,7 +16,7 @@ import msgspec
 
 from ledger.kube.api import api_resources
 from ledger.kube.api.api_resources import Resource
-from ledger.kube.api.errors import ClusterUnavailable
+from ledger.kube.api.cluster_errors import ClusterUnavailable
 from ledger.kube.api.objects import ListMeta, ObjectMeta
 from ledger.kube.client.access_review import SERVICE_ACCOUNTS, KubernetesReviewer, service_account
 from ledger.kube.client.api_client import ApiClient
@@ -102,14 +102,20 @@ class HamiWorkload(msgspec.Struct, frozen=True, gc=False):
         """Return whether the labels or an image match HAMi's scheduler or device plugins."""
         template = self.spec.template
         labels = (self.metadata.labels or {}, template.metadata.labels or {})
-        if any(_COMPONENT.fullmatch(one.get(_COMPONENT_LABEL, "")) for one in labels):
+        if any(_COMPONENT.fullmatch(label_set.get(_COMPONENT_LABEL, "")) for label_set in labels):
             return True
-        return any(_IMAGE.fullmatch(one.image) for one in template.spec.containers or ())
+        return any(
+            _IMAGE.fullmatch(container.image) for container in template.spec.containers or ()
+        )
 
     def scheduler(self) -> str:
         """Return the name of the workload's scheduler, "" without one."""
         containers = self.spec.template.spec.containers or ()
-        words = (word for one in containers for word in (*(one.command or ()), *(one.args or ())))
+        words = (
+            word
+            for container in containers
+            for word in (*(container.command or ()), *(container.args or ()))
+        )
         named = (word.removeprefix(_NAMED) for word in words if word.startswith(_NAMED))
         return next(named, "")
 
@@ -140,32 +146,32 @@ async def find_accounts(client: ApiClient) -> HamiAccounts:
     """
     try:
         async with asyncio.timeout(FIND_SECONDS):
-            found = await _candidates(client)
-            asked = list(islice(_in_turn(found.values()), ACCOUNTS_MAX))
+            candidates = await _candidates(client)
+            asked = list(islice(_in_turn(candidates.values()), ACCOUNTS_MAX))
             proven = await _proofs(KubernetesReviewer(client), asked)
     except TimeoutError as error:
         raise ClusterUnavailable(
             f"HAMi's accounts were not found within {FIND_SECONDS:g} s; try again, or ask with"
             " `kubectl auth can-i patch nodes --as=ACCOUNT` yourself"
         ) from error
-    others = [one for one, may in zip(asked, proven, strict=True) if not may]
+    others = [account for account, may in zip(asked, proven, strict=True) if not may]
     return HamiAccounts(
-        tuple(one for one, may in zip(asked, proven, strict=True) if may),
+        tuple(account for account, may in zip(asked, proven, strict=True) if may),
         tuple(others[:UNPROVEN_MAX]),
         max(0, len(others) - UNPROVEN_MAX),
-        len(found) - len(asked),
+        len(candidates) - len(asked),
     )
 
 
 async def _candidates(client: ApiClient) -> dict[str, HamiAccount]:
     """Return the accounts of workloads that look like those of HAMi, by user name."""
-    found: dict[str, HamiAccount] = {}
+    accounts: dict[str, HamiAccount] = {}
     for resource in (api_resources.DEPLOYMENTS, api_resources.DAEMON_SETS):
         listed = await list_watch.list_all(client, _source(resource))
         for account in listed.objects:
-            if account is not None and (account.scheduler or account.user not in found):
-                found[account.user] = account
-    return found
+            if account is not None and (account.scheduler or account.user not in accounts):
+                accounts[account.user] = account
+    return accounts
 
 
 def _source(resource: Resource) -> CollectionSource[HamiWorkload, HamiAccount | None]:
@@ -198,7 +204,7 @@ async def _proofs(reviewer: KubernetesReviewer, accounts: Sequence[HamiAccount])
     for start in range(0, len(accounts), ASKED_AT_ONCE):
         some = accounts[start : start + ASKED_AT_ONCE]
         answers = await asyncio.gather(
-            *(may_allocate(reviewer, one.user) for one in some), return_exceptions=True
+            *(may_allocate(reviewer, account.user) for account in some), return_exceptions=True
         )
         for answer in answers:
             if isinstance(answer, BaseException):

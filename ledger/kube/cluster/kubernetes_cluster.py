@@ -8,9 +8,9 @@ import msgspec
 
 from ledger.kube.api import api_resources
 from ledger.kube.api.api_resources import Resource
+from ledger.kube.api.cluster_errors import Malformed, NotFound, NotServed
 from ledger.kube.api.cluster_ports import Change, Listed, PodBinding, PodEvent
 from ledger.kube.api.disruption_budgets import Budget, BudgetList
-from ledger.kube.api.errors import Malformed, NotFound, NotServed
 from ledger.kube.api.objects import (
     ApiNode,
     Bookmark,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ledger.core.model.cards import Card, Parts
-from ledger.kube.hami import annotation_keys, mig_instances, pod_devices
+from ledger.kube.hami import annotation_keys, mig_instances, pod_device_annotation
 
 LABEL_MAX: Final = 63
 """Longest value of a label."""
@@ -22,19 +22,19 @@ def annotations_of(parts: Parts, node: str, cards: Iterable[Card], now: float) -
     not among `cards`.
     """
     seconds = str(int(now))
-    found = {
+    annotations = {
         annotation_keys.NODE: node,
         annotation_keys.TIME: seconds,
         annotation_keys.BIND_TIME: seconds,
         annotation_keys.BIND_PHASE: annotation_keys.ALLOCATING,
     }
-    slots = pod_devices.slots_of(parts, {card.uuid: card.vendor for card in cards})
+    slots = pod_device_annotation.slots_of(parts, {card.uuid: card.vendor for card in cards})
     for vendor, of_vendor in slots.items():
         words = annotation_keys.VENDOR_ANNOTATIONS[vendor]
-        text = pod_devices.write(of_vendor, words.word)
-        found |= {words.to_allocate: text, words.allocated: text}
+        text = pod_device_annotation.write(of_vendor, words.word)
+        annotations |= {words.to_allocate: text, words.allocated: text}
     cut = mig_instances.write(slots.get(_NVIDIA, []))
-    return found | {annotation_keys.INSTANCES: cut} if cut else found
+    return annotations | {annotation_keys.INSTANCES: cut} if cut else annotations
 
 
 def allocated(parts: Parts, cards: Iterable[Card]) -> dict[str, str]:
@@ -44,9 +44,9 @@ def allocated(parts: Parts, cards: Iterable[Card]) -> dict[str, str]:
     `annotations_of`.
     """
     words = annotation_keys.VENDOR_ANNOTATIONS
-    slots = pod_devices.slots_of(parts, {card.uuid: card.vendor for card in cards})
+    slots = pod_device_annotation.slots_of(parts, {card.uuid: card.vendor for card in cards})
     return {
-        words[vendor].allocated: pod_devices.write(of_vendor, words[vendor].word)
+        words[vendor].allocated: pod_device_annotation.write(of_vendor, words[vendor].word)
         for vendor, of_vendor in slots.items()
     }
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from ledger.kube.hami.int32 import INT32_MAX
-from ledger.kube.hami.node_devices import TEXT_MAX
+from ledger.kube.hami.node_device_annotation import TEXT_MAX
 
 Score = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 
@@ -43,22 +43,22 @@ def read(text: str) -> PairScores:
         raise BadScores("its JSON is nested too deeply") from error
     except ValueError as error:
         raise BadScores(f"its JSON does not list scores: {error}") from error
-    reported = {(one.uuid, other): score for one in links for other, score in one.score.items()}
+    reported = {(link.uuid, other): score for link in links for other, score in link.score.items()}
     return _both_ways(reported)
 
 
 def announcement(scores: PairScores) -> str:
     """Return the canonical JSON of the scores of pairs."""
     links: dict[str, dict[str, int]] = {}
-    for (one, other), score in sorted(scores.items()):
-        links.setdefault(one, {})[other] = score
+    for (card, other), score in sorted(scores.items()):
+        links.setdefault(card, {})[other] = score
     return msgspec.json.encode([_Links(uuid, score) for uuid, score in links.items()]).decode()
 
 
 def _both_ways(reported: PairScores) -> PairScores:
-    found: PairScores = {}
-    for (one, other), score in reported.items():
-        if one != other:
-            low = min(score, reported.get((other, one), score))
-            found[one, other] = found[other, one] = low
-    return found
+    scores: PairScores = {}
+    for (card, other), score in reported.items():
+        if card != other:
+            low = min(score, reported.get((other, card), score))
+            scores[card, other] = scores[other, card] = low
+    return scores

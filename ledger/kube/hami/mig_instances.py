@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Meta, structs
 
 from ledger.core.model.cards import Share
-from ledger.kube.hami.node_devices import SLICES_MAX, TEXT_MAX
-from ledger.kube.hami.pod_devices import BadDeviceList, Slots
+from ledger.kube.hami.node_device_annotation import SLICES_MAX, TEXT_MAX
+from ledger.kube.hami.pod_device_annotation import BadDeviceList, Slots
 
 Index = Annotated[int, Meta(ge=0, le=2**16)]
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
@@ -36,13 +36,13 @@ _JSON: Final = msgspec.json.Decoder(list[_Instance])
 
 def write(slots: Slots) -> str:
     """Return the JSON of the instances among shares, "" if there are none."""
-    found = [
+    instances = [
         _Instance(container, device, share.uuid, share.profile, _Placement(share.size, share.start))
         for container, shares in enumerate(slots)
         for device, share in enumerate(shares)
         if share.profile
     ]
-    return msgspec.json.encode(found).decode() if found else ""
+    return msgspec.json.encode(instances).decode() if instances else ""
 
 
 def cut(slots: Slots, text: str) -> None:
@@ -51,20 +51,20 @@ def cut(slots: Slots, text: str) -> None:
     Each listed instance must be a share of the slots, of the same card, and listed once.
     """
     listed: set[tuple[int, int]] = set()
-    for one in _read(text):
-        place = (one.container_index, one.device_index)
+    for entry in _read(text):
+        place = (entry.container_index, entry.device_index)
         if place in listed:
             raise BadDeviceList(f"slot {place[0]}, card {place[1]} is listed twice as an instance")
         listed.add(place)
         share = _share(slots, *place)
-        if share is None or share.uuid != one.uuid:
+        if share is None or share.uuid != entry.uuid:
             has = share.uuid if share is not None else "nothing"
             raise BadDeviceList(
-                f"an instance of {one.uuid} is listed at slot {place[0]}, card {place[1]}, where"
+                f"an instance of {entry.uuid} is listed at slot {place[0]}, card {place[1]}, where"
                 f" the device list has {has}"
             )
         slots[place[0]][place[1]] = structs.replace(
-            share, profile=one.profile, start=one.placement.start, size=one.placement.size
+            share, profile=entry.profile, start=entry.placement.start, size=entry.placement.size
         )
 
 

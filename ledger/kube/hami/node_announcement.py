@@ -1,8 +1,8 @@
 """Node announcement: the cards in the annotations of a Node.
 
-Any invalid list invalidates the whole announcement, and the caller keeps the previous cards: half
-a list would look as if the other cards had gone, with pods on them. Only invalid link scores
-are ignored on their own, because they rank cards and do not list them.
+If the list of one vendor is invalid, the whole announcement is, and the caller keeps the previous
+cards. Without the cards of that list, cards in use would count as removed. Invalid link scores
+alone are ignored, because they rank cards and do not list them.
 """
 
 from collections import Counter
@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from ledger.core.decide.card_checks import SHARES_MAX
+from ledger.core.decide.cards.card_checks import SHARES_MAX
 from ledger.core.model.cards import HAMI, OWN, Card
 from ledger.kube.api.quoting import shown
-from ledger.kube.hami import annotation_keys, link_scores, node_devices
+from ledger.kube.hami import annotation_keys, link_scores, node_device_annotation
 from ledger.kube.hami.link_scores import BadScores, PairScores
-from ledger.kube.hami.node_devices import BadCards
+from ledger.kube.hami.node_device_annotation import BadCards
 
 _KEEPERS: Final = (HAMI, OWN)
 _REMEDY: Final = "The previous cards of the node are kept: restart its device plugin"
@@ -45,7 +45,7 @@ def read_announcement(annotations: Mapping[str, str], keeper: str = HAMI) -> Nod
     keeper = annotations.get(annotation_keys.KEEPER, keeper)
     if keeper not in _KEEPERS:
         return NodeAnnouncement(problem=_unknown_keeper(keeper))
-    found: list[Card] = []
+    cards: list[Card] = []
     vendors = tuple(
         name
         for name, words in annotation_keys.VENDOR_ANNOTATIONS.items()
@@ -54,32 +54,32 @@ def read_announcement(annotations: Mapping[str, str], keeper: str = HAMI) -> Nod
     for vendor in vendors:
         register = annotation_keys.VENDOR_ANNOTATIONS[vendor].register
         try:
-            found += node_devices.read(annotations[register], vendor)
+            cards += node_device_annotation.read(annotations[register], vendor)
         except BadCards as error:
             return NodeAnnouncement(
                 keeper=keeper, vendors=vendors, problem=_unreadable(register, error)
             )
-    problem = _at_odds(found)
+    problem = _at_odds(cards)
     if problem:
         return NodeAnnouncement(keeper=keeper, vendors=vendors, problem=problem)
     scores, warning = _scores(annotations)
-    return NodeAnnouncement(_in_order(found, annotations), keeper, vendors, scores, warning=warning)
+    return NodeAnnouncement(_in_order(cards, annotations), keeper, vendors, scores, warning=warning)
 
 
-def _in_order(found: list[Card], annotations: Mapping[str, str]) -> tuple[Card, ...]:
+def _in_order(cards: list[Card], annotations: Mapping[str, str]) -> tuple[Card, ...]:
     """Return the sorted cards, with cordoned cards marked."""
     closed = {uuid.strip() for uuid in annotations.get(annotation_keys.CORDON, "").split(",")}
     return tuple(
         structs.replace(card, cordoned=True) if card.uuid in closed else card
-        for card in sorted(found, key=lambda card: (card.vendor, card.index, card.uuid))
+        for card in sorted(cards, key=lambda card: (card.vendor, card.index, card.uuid))
     )
 
 
-def _at_odds(found: list[Card]) -> str:
+def _at_odds(cards: list[Card]) -> str:
     """Return the problem of a list of valid cards, "" if there is none."""
-    if len(found) > SHARES_MAX:
-        return f"{len(found)} cards are more than {SHARES_MAX}. {_REMEDY}"
-    for uuid, times in Counter(card.uuid for card in found).most_common(1):
+    if len(cards) > SHARES_MAX:
+        return f"{len(cards)} cards are more than {SHARES_MAX}. {_REMEDY}"
+    for uuid, times in Counter(card.uuid for card in cards).most_common(1):
         if times > 1:
             return f"{times} cards have the uuid {uuid}. {_REMEDY}"
     return ""

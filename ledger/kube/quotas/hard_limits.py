@@ -1,4 +1,4 @@
-"""Hard limits: the keys and quantities of a quota, as amounts of the ledger.
+"""Hard limits: the keys and quantities in `spec.hard` of any quota, as amounts of the ledger.
 
 A key is `limits.` or `requests.` and a managed resource, for example `limits.nvidia.com/gpumem`.
 With a card type before the resource, `limits.v100.nvidia.com/gpumem`, the key limits only requests
@@ -16,9 +16,11 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ledger.core.model.amounts import AMOUNT_MAX
+from ledger.kube.api.label_selectors import Warn
 from ledger.kube.api.objects import Quantities
 from ledger.kube.api.quoting import shown
-from ledger.kube.api.selectors import Warn
+from ledger.kube.quotas import unenforced_quota_keys
+from ledger.kube.quotas.unenforced_quota_keys import PREFIXES
 from ledger.kube.requests import quantities
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.quantities import (
@@ -30,7 +32,6 @@ from ledger.kube.requests.quantities import (
     TooLarge,
 )
 
-PREFIXES: Final = ("limits.", "requests.")
 _MILLI: Final = 1_000
 _VAST: Final = ("G", "T", "P")
 _RULES_MAX: Final = 8
@@ -45,7 +46,7 @@ def read(
     limits: dict[str, int] = {}
     for key in sorted(hard):
         if key not in managed:
-            problem = _lint(key, managed, rules)
+            problem = unenforced_quota_keys.warning(key, managed, rules)
             if problem:
                 warn(f"{key}: {problem}")
             continue
@@ -245,32 +246,4 @@ def _vast(value: str | int, managed: tuple[str, int]) -> str:
     return (
         f"{shown(value)} is {number}, and {_unit(managed)} are counted; for {shown(value)} of"
         f" bytes, write {quantities.parse_units(value, unit * quantities.MEBIBYTE)}"
-    )
-
-
-def _lint(key: str, managed: dict[str, tuple[str, int]], rules: DemandRules) -> str:
-    """Return the warning about a key that is not enforced, "" if it needs none."""
-    prefix = next((one for one in PREFIXES if key.startswith(one)), "")
-    resource = key[len(prefix) :]
-    for vendor in rules.vendors:
-        if vendor.percentage and f".{resource}".endswith(f".{vendor.percentage}"):
-            return f"percentages of cards cannot be added up; limit {vendor.memory} instead"
-    if not prefix and f"limits.{key}" in managed:
-        return f"Kubernetes does not enforce this key; write limits.{key}"
-    cards = next((one for one in rules.of_cards if resource.endswith(f".{one}")), "")
-    if cards:
-        return _no_type(resource.removesuffix(f".{cards}"), rules)
-    if prefix == "limits." and "/" in resource:
-        return (
-            "Kubernetes does not enforce this key and it is not a managed resource; write one of"
-            f" {', '.join(rules.charged)}"
-        )
-    return ""
-
-
-def _no_type(name: str, rules: DemandRules) -> str:
-    known = f"known are {', '.join(rules.known_types)}" if rules.types else "none is known"
-    return (
-        f"{shown(name)!r} is not a known type of card ({known}), so this key is not enforced; use a"
-        " known one, or add it with the setting gpu_types"
     )

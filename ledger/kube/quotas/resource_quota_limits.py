@@ -1,4 +1,6 @@
-"""ResourceQuota limits: the limits that a quota object sets, in the units of the ledger.
+"""ResourceQuota limits: the limits and scopes of a ResourceQuota, and the warnings about them.
+
+`hard_limits` reads the keys and quantities.
 
 Kubernetes accepts `limits.nvidia.com/gpumem` and similar keys, shows them as used 0 and does not
 enforce them; gpuledger enforces them. An invalid key causes a warning with a remedy, and the other
@@ -8,9 +10,8 @@ keys are enforced in any case.
 import msgspec
 
 from ledger.core.model.traits import Selection
-from ledger.kube.api import selectors
 from ledger.kube.api.objects import ResourceQuota
-from ledger.kube.quotas import hard_limits
+from ledger.kube.quotas import hard_limits, quota_scopes
 from ledger.kube.requests.demand_rules import DemandRules
 
 
@@ -39,7 +40,7 @@ def limits_of(
     )
     if not limits:
         return QuotaLimits({}, tuple(warnings))
-    selects = selectors.of_scopes(spec.scopes, spec.scope_selector, warnings.append)
+    selects = quota_scopes.of_scopes(spec.scopes, spec.scope_selector, warnings.append)
     if selects is None:
         return QuotaLimits({}, tuple(warnings))
     return QuotaLimits(limits, tuple(warnings), selects)

@@ -10,11 +10,11 @@ import msgspec
 
 from ledger.core.model import traits
 from ledger.core.model.traits import Reach, Selection
-from ledger.kube.api import selectors
+from ledger.kube.api import label_selectors
+from ledger.kube.api.label_selectors import LabelSelector, Warn
 from ledger.kube.api.objects import Quantities, ScopeSelector
-from ledger.kube.api.selectors import LabelSelector, Warn
-from ledger.kube.quotas import hard_limits
-from ledger.kube.requests import pod_traits
+from ledger.kube.quotas import hard_limits, quota_scopes
+from ledger.kube.requests import recorded_labels
 from ledger.kube.requests.demand_rules import DemandRules
 
 _SHOWN_MAX: Final = 200
@@ -67,8 +67,8 @@ def limits_of_universe(
     if not limits:
         return UniverseLimits({}, tuple(warnings))
     reach = _reach(spec, warn)
-    scopes = selectors.of_scopes(spec.scopes, spec.scope_selector, warn)
-    labels = selectors.of_labels(spec.object_selector, "spec.objectSelector", warn)
+    scopes = quota_scopes.of_scopes(spec.scopes, spec.scope_selector, warn)
+    labels = label_selectors.of_labels(spec.object_selector, "spec.objectSelector", warn)
     _warn_of_unrecorded(labels, warn)
     if scopes is None:
         return UniverseLimits({}, tuple(warnings))
@@ -90,21 +90,21 @@ def lint_universe(spec: UniverseSpec, rules: DemandRules) -> tuple[str, ...]:
 
 def _reach(spec: UniverseSpec, warn: Warn) -> Reach:
     clusters = (
-        *selectors.of_names(traits.REGION, spec.regions),
-        *selectors.of_names(traits.NAME, spec.clusters),
-        *selectors.of_labels(spec.cluster_selector, "spec.clusterSelector", warn),
+        *label_selectors.of_names(traits.REGION, spec.regions),
+        *label_selectors.of_names(traits.NAME, spec.clusters),
+        *label_selectors.of_labels(spec.cluster_selector, "spec.clusterSelector", warn),
     )
     namespaces = (
-        *selectors.of_names(traits.NAME, spec.namespaces),
-        *selectors.of_labels(spec.namespace_selector, "spec.namespaceSelector", warn),
+        *label_selectors.of_names(traits.NAME, spec.namespaces),
+        *label_selectors.of_labels(spec.namespace_selector, "spec.namespaceSelector", warn),
     )
     return Reach(clusters, namespaces)
 
 
 def _warn_of_unrecorded(labels: Selection, warn: Warn) -> None:
-    for one in labels:
-        if not pod_traits.is_recorded(one.key):
+    for label in labels:
+        if not recorded_labels.is_recorded(label.key):
             warn(
-                f"spec.objectSelector: the label {one.key} differs between the pods of one"
+                f"spec.objectSelector: the label {label.key} differs between the pods of one"
                 " workload and is not recorded; select by another"
             )

@@ -1,7 +1,9 @@
 """Container demand: the cards and amounts that one container requests, with defaults.
 
 HAMi's resources keep their meaning: memory and cores are **per card**, memory overrides a
-percentage, and a count alone requests whole cards. Values that HAMi clamps or ignores are refused.
+percentage, and a count alone requests whole cards. Of a card that is divided into pieces of fixed
+sizes, the smallest piece that holds the requested memory counts. Values that HAMi clamps or ignores
+are refused.
 """
 
 from collections.abc import Iterable
@@ -102,10 +104,10 @@ def cards_of(container: Container, rules: DemandRules, card_memory: int = 0) -> 
     if len(rules.vendors) == 1:
         asked = _asked(resources, rules.vendors[0], rules, card_memory)
         return [] if asked is None else [asked]
-    found = (
+    requests = (
         _asked(resources, vendor, rules, card_memory) for vendor in _vendors_in(resources, rules)
     )
-    return [asked for asked in found if asked is not None]
+    return [asked for asked in requests if asked is not None]
 
 
 def managed_of(resources: Resources | None, rules: DemandRules) -> Amounts:
@@ -115,22 +117,22 @@ def managed_of(resources: Resources | None, rules: DemandRules) -> Amounts:
     its requests and limits differ. Its bare name means its requests, as in a ResourceQuota.
     `cards_of` reads the cards. Raises InvalidRequest.
     """
-    found: Amounts = {}
+    amounts: Amounts = {}
     if resources is None:
-        return found
+        return amounts
     for name in rules.besides:
         limit = _first(name, resources.limits)
         request = _first(name, resources.requests, resources.limits)
         if "/" in name:
             amount = request if limit is None else limit
             if amount is not None:
-                found[name] = _integer(name, amount, Reason.INVALID_QUANTITY, "whole units")
+                amounts[name] = _integer(name, amount, Reason.INVALID_QUANTITY, "whole units")
             continue
         if limit is not None:
-            found[f"limits.{name}"] = _native(name, limit)
+            amounts[f"limits.{name}"] = _native(name, limit)
         if request is not None:
-            found[f"requests.{name}"] = found[name] = _native(name, request)
-    return found
+            amounts[f"requests.{name}"] = amounts[name] = _native(name, request)
+    return amounts
 
 
 def _first(name: str, *given: Quantities | None) -> str | int | None:
@@ -149,13 +151,13 @@ def _names_any(resources: Resources, names: frozenset[str]) -> bool:
 
 def _vendors_in(resources: Resources, rules: DemandRules) -> Iterable[Vendor]:
     """Return the vendors whose resources are named, each once."""
-    found: dict[str, Vendor] = {}
+    vendors: dict[str, Vendor] = {}
     for given in (resources.limits, resources.requests):
         for name in given or ():
             vendor = rules.vendor_of.get(name)
             if vendor is not None:
-                found[vendor.name] = vendor
-    return found.values()
+                vendors[vendor.name] = vendor
+    return vendors.values()
 
 
 def _asked(
@@ -205,10 +207,10 @@ def _memory(resources: Resources, vendor: Vendor) -> int:
         return 0
     unit = "MiB" if vendor.memory_factor == 1 else f"{vendor.memory_factor} MiB"
     asked = _integer(vendor.memory, value, Reason.INVALID_QUANTITY, unit) * vendor.memory_factor
-    return _cut(asked, vendor) if vendor.memory_steps and asked else asked
+    return _memory_step(asked, vendor) if vendor.memory_steps and asked else asked
 
 
-def _cut(asked: int, vendor: Vendor) -> int:
+def _memory_step(asked: int, vendor: Vendor) -> int:
     """Return the smallest memory step of a card that holds the requested MiB."""
     pieces = (*vendor.memory_steps, vendor.card_memory)
     return next((piece for piece in pieces if piece >= asked), asked)

@@ -1,14 +1,13 @@
 """Demand rules: how requests become amounts, by vendor, card type and default."""
 
-from collections.abc import Mapping
 from functools import cached_property
 
 import msgspec
 
-from ledger.kube.requests import gpu_types
-from ledger.kube.requests.device_selectors import selector_annotations
-from ledger.kube.requests.gpu_types import CardType
-from ledger.kube.requests.pod_traits import NONE, RecordedLabels, labels_of
+from ledger.kube.requests import gpu_type_annotation
+from ledger.kube.requests.card_selector_annotations import selector_annotations
+from ledger.kube.requests.gpu_type_annotation import CardType
+from ledger.kube.requests.recorded_labels import NONE, RecordedLabels
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
 
 
@@ -40,7 +39,7 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     managed: tuple[str, ...] = ()
     sizes: tuple[CardSize, ...] = ()
     types: tuple[CardType, ...] = ()
-    type_annotations: tuple[str, ...] = gpu_types.ANNOTATIONS
+    type_annotations: tuple[str, ...] = gpu_type_annotation.ANNOTATIONS
     labels: RecordedLabels = NONE
 
     @cached_property
@@ -51,10 +50,10 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def largest(self) -> dict[str, int]:
         """The MiB of the largest current card, by vendor."""
-        found: dict[str, int] = {}
+        by_vendor: dict[str, int] = {}
         for size in self.sizes:
-            found[size.vendor] = max(size.memory, found.get(size.vendor, 0))
-        return found
+            by_vendor[size.vendor] = max(size.memory, by_vendor.get(size.vendor, 0))
+        return by_vendor
 
     @cached_property
     def choosing(self) -> frozenset[str]:
@@ -87,28 +86,13 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def known_types(self) -> dict[str, CardType]:
         """The known types by name."""
-        return {one.name: one for one in self.types}
+        return {card_type.name: card_type for card_type in self.types}
 
     @cached_property
     def typed(self) -> dict[str, dict[str, str]]:
         """The resource of one card type, by type and resource of a card."""
         resources = [name for vendor in self.vendors for name in vendor.charged()]
-        return {one.name: {name: f"{one.name}.{name}" for name in resources} for one in self.types}
-
-
-class RecordedLabelRules:
-    """Adds the recorded labels to rules, and caches the last result."""
-
-    def __init__(self) -> None:
-        self._rules: DemandRules | None = None
-        self._numbers: dict[str, int] = {}
-        self._made: DemandRules | None = None
-
-    def rules(self, rules: DemandRules, numbers: Mapping[str, int]) -> DemandRules:
-        """Return the rules with the labels that have numbers in a state."""
-        if not numbers:
-            return rules
-        if self._made is None or rules is not self._rules or numbers != self._numbers:
-            self._rules, self._numbers = rules, dict(numbers)
-            self._made = msgspec.structs.replace(rules, labels=labels_of(numbers))
-        return self._made
+        return {
+            card_type.name: {name: f"{card_type.name}.{name}" for name in resources}
+            for card_type in self.types
+        }

@@ -10,6 +10,7 @@ from msgspec import structs
 from ledger.core.model.cards import Phase
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Container, Pod, PodSpec
+from ledger.kube.requests.card_selector_annotations import selector_of
 from ledger.kube.requests.container_demand import CardRequest, InvalidRequest, cards_of, names_cards
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_requests import (
@@ -18,8 +19,7 @@ from ledger.kube.requests.device_requests import (
     DeviceSelector,
     PodDeviceRequest,
 )
-from ledger.kube.requests.device_selectors import selector_of
-from ledger.kube.requests.gpu_types import types_named
+from ledger.kube.requests.gpu_type_annotation import types_named
 from ledger.kube.requests.placement_preferences import KEYS, preferences_of
 
 
@@ -38,11 +38,11 @@ def device_request_of(pod: Pod, rules: DemandRules) -> PodDeviceRequest | Denial
         return choices
     containers = tuple(
         ContainerDeviceRequests(
-            container.name, phase, tuple(_device_request(one, choices) for one in requests)
+            container.name, phase, tuple(_device_request(request, choices) for request in requests)
         )
         for container, phase, requests in asked
     )
-    if not choices or not _says_something(annotations, rules):
+    if not choices or not _has_any(annotations, rules):
         return PodDeviceRequest(containers, types=types)
     preferred = preferences_of(annotations)
     if isinstance(preferred, Denial):
@@ -60,9 +60,9 @@ def device_request_of(pod: Pod, rules: DemandRules) -> PodDeviceRequest | Denial
 def invalid_device_request(pod: Pod, rules: DemandRules) -> Denial | None:
     """Return the denial of invalid placement annotations on a pod that requests cards, or None."""
     annotations = pod.metadata.annotations
-    if not annotations or not _says_something(annotations, rules):
+    if not annotations or not _has_any(annotations, rules):
         return None
-    if not any(names_cards(one, rules) for one in _containers(pod.spec)):
+    if not any(names_cards(container, rules) for container in _containers(pod.spec)):
         return None
     preferred = preferences_of(annotations)
     if isinstance(preferred, Denial):
@@ -71,7 +71,7 @@ def invalid_device_request(pod: Pod, rules: DemandRules) -> Denial | None:
     return next((choice for choice in choices if isinstance(choice, Denial)), None)
 
 
-def _says_something(annotations: Mapping[str, str], rules: DemandRules) -> bool:
+def _has_any(annotations: Mapping[str, str], rules: DemandRules) -> bool:
     """Return whether any annotation is about placement; most pods have none."""
     return not (KEYS.isdisjoint(annotations) and rules.choosing.isdisjoint(annotations))
 
@@ -81,18 +81,18 @@ _Asked = list[tuple[Container, Phase, list[CardRequest]]]
 
 def _asked(spec: PodSpec, rules: DemandRules) -> _Asked | Denial:
     """Return the containers in the order of slots, each with the cards that it requests."""
-    found: _Asked = []
+    asked: _Asked = []
     for field, containers in (
         ("initContainers", spec.init_containers),
         ("containers", spec.containers),
     ):
-        for number, one in enumerate(containers or ()):
+        for number, container in enumerate(containers or ()):
             try:
-                found.append((one, _phase(field, one), cards_of(one, rules)))
+                asked.append((container, _phase(field, container), cards_of(container, rules)))
             except InvalidRequest as refusal:
                 place = f"spec.{field}[{number}].resources"
-                return refusal.denial(place, f"container {one.name}")
-    return found
+                return refusal.denial(place, f"container {container.name}")
+    return asked
 
 
 def _containers(spec: PodSpec) -> tuple[Container, ...]:
@@ -112,14 +112,16 @@ def _choices(
 
     A pod that is charged for certain card types accepts only those types.
     """
-    found: dict[str, DeviceSelector] = {}
-    for vendor in {one.vendor.name: one.vendor for _, _, many in asked for one in many}.values():
+    choices: dict[str, DeviceSelector] = {}
+    for vendor in {
+        request.vendor.name: request.vendor for _, _, many in asked for request in many
+    }.values():
         choice = selector_of(annotations, vendor)
         if isinstance(choice, Denial):
             return choice
         use_types = tuple(dict.fromkeys((*choice.use_types, *types)))
-        found[vendor.name] = structs.replace(choice, use_types=use_types)
-    return found
+        choices[vendor.name] = structs.replace(choice, use_types=use_types)
+    return choices
 
 
 def _device_request(asked: CardRequest, choices: Mapping[str, DeviceSelector]) -> DeviceRequest:
@@ -138,5 +140,5 @@ def _device_request(asked: CardRequest, choices: Mapping[str, DeviceSelector]) -
 def _types(annotations: Mapping[str, str], rules: DemandRules) -> tuple[str, ...]:
     if not rules.types:
         return ()
-    found = types_named(annotations, rules.type_annotations, rules.known_types)
-    return tuple(one.name for one in found.types)
+    named = types_named(annotations, rules.type_annotations, rules.known_types)
+    return tuple(card_type.name for card_type in named.types)

@@ -88,16 +88,16 @@ class PodDeviceRequest(msgspec.Struct, frozen=True):
 
     def wants_cards(self) -> bool:
         """Return whether any container requests a card."""
-        return any(one.cards for one in self.containers)
+        return any(container.cards for container in self.containers)
 
     def among(self, vendors: Collection[str]) -> "PodDeviceRequest":
         """Return the request with the cards of only these vendors."""
-        if all(card.vendor in vendors for one in self.containers for card in one.cards):
+        if all(card.vendor in vendors for container in self.containers for card in container.cards):
             return self
         containers = tuple(
             msgspec.structs.replace(
-                one, cards=tuple(card for card in one.cards if card.vendor in vendors)
+                container, cards=tuple(card for card in container.cards if card.vendor in vendors)
             )
-            for one in self.containers
+            for container in self.containers
         )
         return msgspec.structs.replace(self, containers=containers)

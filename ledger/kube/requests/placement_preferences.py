@@ -12,8 +12,8 @@ import msgspec
 
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.quoting import shown
+from ledger.kube.requests.card_selector_annotations import items_of
 from ledger.kube.requests.device_requests import CARD_POLICIES, NODE_POLICIES, Weights
-from ledger.kube.requests.device_selectors import items_of
 
 NODE_POLICY: Final = "hami.io/node-scheduler-policy"
 CARD_POLICY: Final = "hami.io/gpu-scheduler-policy"
@@ -94,15 +94,15 @@ def _weights(annotations: Mapping[str, str]) -> Weights | None:
     text = annotations.get(WEIGHTS, "")
     if not text.strip():
         return None
-    found: dict[str, int] = {}
+    weights: dict[str, int] = {}
     for item in text.split(",", 3):
         form = _WEIGHT.fullmatch(item)
-        if form is None or form[1] in found or int(form[2]) > WEIGHT_MAX:
+        if form is None or form[1] in weights or int(form[2]) > WEIGHT_MAX:
             raise _unclear_weights(text)
-        found[form[1]] = int(form[2])
-    if len(found) < 3 or not any(found.values()):
+        weights[form[1]] = int(form[2])
+    if len(weights) < 3 or not any(weights.values()):
         raise _unclear_weights(text)
-    return Weights(found["slot"], found["core"], found["memory"])
+    return Weights(weights["slot"], weights["core"], weights["memory"])
 
 
 def _unclear_weights(text: str) -> _Unclear:

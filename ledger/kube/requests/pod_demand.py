@@ -10,10 +10,10 @@ from ledger.core.model.amounts import Amounts, largest, most_of, plus, without_z
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, Pod, PodSpec, Resources
 from ledger.kube.api.quoting import shown
-from ledger.kube.requests.card_sizes import with_accepted_sizes
+from ledger.kube.requests.confirmed_card_sizes import with_accepted_sizes
 from ledger.kube.requests.container_demand import InvalidRequest, cards_of, managed_of
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.gpu_types import NONE, NamedTypes, types_named
+from ledger.kube.requests.gpu_type_annotation import NONE, NamedTypes, types_named
 
 __all__ = ["Demand", "DemandRules", "demand_of"]
 
@@ -107,8 +107,8 @@ class _Reading:
             self.denial = _no_type(types, self.rules)
             return peak
         peak = dict(peak)
-        for one in types.types:
-            names = self.rules.typed[one.name]
+        for card_type in types.types:
+            names = self.rules.typed[card_type.name]
             peak.update({names[resource]: peak[resource] for resource in cards})
             self.assumed |= {names[resource] for resource in cards if resource in self.assumed}
         return peak
@@ -118,12 +118,12 @@ class _Reading:
             return {}
         rules = self.rules
         try:
-            found = cards_of(container, rules, self.card_memory)
+            requests = cards_of(container, rules, self.card_memory)
             asks = managed_of(container.resources, rules) if rules.besides else {}
         except InvalidRequest as refusal:
             self._refuse(f"spec.{kind}[{number}].resources", f"container {container.name}", refusal)
             return {}
-        for cards in found:
+        for cards in requests:
             vendor, count = cards.vendor, cards.count
             if vendor.count:
                 asks[vendor.count] = count
@@ -168,10 +168,10 @@ def _beyond(resource: str, amount: int) -> Denial:
     )
 
 
-def _both_unknown(field: str, one: str, other: str) -> Denial:
+def _both_unknown(field: str, first: str, other: str) -> Denial:
     return Denial(
         Reason.CARD_MEMORY_UNKNOWN,
-        f"the pod asks for whole cards or percentages of them, and neither how much {one} nor how"
+        f"the pod asks for whole cards or percentages of them, and neither how much {first} nor how"
         f" much {other} such a card has is known",
         transient=False,
         remedy=f"Ask for MiB with {other}, or set worst_card_memory to the MiB to assume",

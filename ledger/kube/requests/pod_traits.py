@@ -1,9 +1,8 @@
-"""Pod traits: labels of pods and pod templates, and the scopes of a ResourceQuota.
+"""Pod traits: the scopes and recorded labels by which quotas select pods and pod templates.
 
-Traits are recorded with every charged object. So they hold only labels by which some account
-selects, up to a maximum size. Labels that differ between the pods of one workload, or that change
-when a pod is bound, are never recorded, because they would cost memory and events. Quotas cannot
-select by them, and a quota that tries gets a warning.
+The scopes are those of a ResourceQuota: priority class, Terminating, BestEffort and
+CrossNamespacePodAffinity. Traits are recorded with every charged object, up to a maximum size.
+`recorded_labels` decides which labels they hold.
 """
 
 import re
@@ -12,77 +11,20 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
-import msgspec
-
 from ledger.core.model import traits
 from ledger.core.model.traits import Traits
 from ledger.kube.api.objects import Affinity, ObjectMeta, Pod, PodSpec, Resources
 from ledger.kube.requests import quantities
 from ledger.kube.requests.quantities import QuantityError
-
-VOLATILE: Final = frozenset(
-    (
-        "controller-revision-hash",
-        "controller-uid",
-        "job-name",
-        "pod-template-generation",
-        "pod-template-hash",
-        "apps.kubernetes.io/pod-index",
-        "statefulset.kubernetes.io/pod-name",
-        "jobset.sigs.k8s.io/global-replicas",
-        "jobset.sigs.k8s.io/group-index",
-        "jobset.sigs.k8s.io/job-global-index",
-        "jobset.sigs.k8s.io/job-group-index",
-        "jobset.sigs.k8s.io/job-index",
-        "jobset.sigs.k8s.io/job-key",
-        "jobset.sigs.k8s.io/restart-attempt",
-        "leaderworkerset.sigs.k8s.io/group-index",
-        "leaderworkerset.sigs.k8s.io/group-key",
-        "leaderworkerset.sigs.k8s.io/subgroup-index",
-        "leaderworkerset.sigs.k8s.io/subgroup-key",
-        "leaderworkerset.sigs.k8s.io/template-revision-hash",
-        "leaderworkerset.sigs.k8s.io/worker-index",
-        "ray.io/identifier",
-        "ray.io/replica-index",
-        "ray.io/worker-group-replica-index",
-        "ray.io/worker-group-replica-name",
-        "training.kubeflow.org/replica-index",
-    )
-)
-"""Labels that differ between the pods of one workload."""
-
-VOLATILE_PREFIXES: Final = ("batch.kubernetes.io/", "hami.io/", "topology.kubernetes.io/")
-"""Prefixes of labels of a Job's pods, of an allocation, and of a pod's node."""
+from ledger.kube.requests.recorded_labels import NONE, RecordedLabels
 
 RECORDED_MAX: Final = 8_192
 """Characters of traits that are recorded of one object; longer traits become a digest."""
 
 _DIGEST_BYTES: Final = 16
 _COMPUTE: Final = ("cpu", "memory")
-_KEY: Final = re.compile(r"([a-z0-9][-.a-z0-9]{0,252}/)?[A-Za-z0-9][-_.A-Za-z0-9]{0,62}")
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?")
 _CLASS: Final = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
-
-
-def is_recorded(label: str) -> bool:
-    """Return whether a label is recorded among the traits of a pod."""
-    return label not in VOLATILE and not label.startswith(VOLATILE_PREFIXES)
-
-
-class RecordedLabels(msgspec.Struct, frozen=True):
-    """The recorded labels: their keys, and the highest number that a key has."""
-
-    keys: tuple[str, ...] = ()
-    read: int = 0
-
-
-NONE: Final = RecordedLabels()
-
-
-def labels_of(numbers: Mapping[str, int]) -> RecordedLabels:
-    """Return the labels to record, from the numbers of their keys in a state."""
-    keys = tuple(sorted(key for key in numbers if _is_key(key)))
-    return RecordedLabels(keys, numbers.get(traits.READ, 0))
 
 
 def traits_of(pod: Pod, labels: RecordedLabels = NONE) -> str:
@@ -104,11 +46,11 @@ def recorded_traits(pod: Pod, labels: RecordedLabels = NONE) -> Traits:
 
 def bounded_traits(texts: Iterable[str]) -> Traits:
     """Return the recorded form of one object's texts: the texts, or one digest of them all."""
-    found = tuple(dict.fromkeys(texts))
-    if sum(len(text) for text in found) <= RECORDED_MAX:
-        return found
-    items = {traits.UNREAD: digest_of("\n".join(found))}
-    return (_marked(items, RecordedLabels(read=traits.read_up_to(found))),)
+    distinct = tuple(dict.fromkeys(texts))
+    if sum(len(text) for text in distinct) <= RECORDED_MAX:
+        return distinct
+    items = {traits.UNREAD: digest_of("\n".join(distinct))}
+    return (_marked(items, RecordedLabels(read=traits.read_up_to(distinct))),)
 
 
 def digest_of(text: str) -> str:
@@ -142,10 +84,6 @@ def _marked(items: dict[str, str], labels: RecordedLabels) -> str:
     if labels.read:
         items[traits.READ] = str(labels.read)
     return traits.text_of(items)
-
-
-def _is_key(key: str) -> bool:
-    return _KEY.fullmatch(key) is not None and is_recorded(key)
 
 
 def _scopes(spec: PodSpec) -> dict[str, str]:
@@ -207,6 +145,6 @@ def _crosses_namespaces(affinity: Affinity) -> bool:
         if side is not None
         for term in (
             *(side.required or ()),
-            *(one.pod_affinity_term for one in side.preferred or ()),
+            *(preference.pod_affinity_term for preference in side.preferred or ()),
         )
     )

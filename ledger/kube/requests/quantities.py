@@ -2,8 +2,8 @@
 
 The grammar is that of the API server: a signed decimal number, then nothing, a decimal suffix
 (`n u m k M G T P E`), a binary suffix (`Ki` to `Ei`) or an exponent (`e3`, `E-3`). The API server
-canonicalises stored quantities, so `8000` arrives as `8k`. No floats are used, and no value is
-clamped: a value out of range raises an error with the cause.
+canonicalises stored quantities, so `8000` arrives as `8k`. No floats are used. No value is clamped:
+a value out of range raises an error with the cause.
 """
 
 import re

@@ -31,8 +31,8 @@ def placement_overrides(
     decided = _decided(parts, request, rules, cards)
     if not decided:
         return {}
-    found = demand_of_placement(parts, request, rules, cards, initialised=initialised)
-    return {name: found.get(name, 0) for name in sorted(_typed(decided, request, rules))}
+    amounts = demand_of_placement(parts, request, rules, cards, initialised=initialised)
+    return {name: amounts.get(name, 0) for name in sorted(_typed(decided, request, rules))}
 
 
 def demand_of_placement(
@@ -69,11 +69,11 @@ def _taken(
     part: Part, request: PodDeviceRequest, rules: DemandRules, vendors: Mapping[str, str]
 ) -> Amounts:
     """Return the amounts of one container, by resource."""
-    found: Amounts = {}
+    taken: Amounts = {}
     for share, vendor, _ in _read(part, request, rules, vendors):
         amounts = (vendor.count, 1), (vendor.memory, share.memory), (vendor.cores, share.cores)
-        found = plus(found, {name: amount for name, amount in amounts if name})
-    return found
+        taken = plus(taken, {name: amount for name, amount in amounts if name})
+    return taken
 
 
 def _decided(
@@ -81,14 +81,14 @@ def _decided(
 ) -> set[str]:
     """Return the resources whose amounts depend on the cards."""
     vendors = {card.uuid: card.vendor for card in cards}
-    found: set[str] = set()
+    resources: set[str] = set()
     for part in parts:
         for share, vendor, asked in _read(part, request, rules, vendors):
             if asked is None or asked.percentage or share.memory != asked.memory:
-                found.add(vendor.memory)
+                resources.add(vendor.memory)
             if asked is None or share.cores != asked.cores:
-                found.add(vendor.cores)
-    return found - {""}
+                resources.add(vendor.cores)
+    return resources - {""}
 
 
 def _read(
@@ -99,10 +99,10 @@ def _read(
     A card that the node does not announce is assigned to the first requested vendor.
     """
     asked = {
-        one.vendor: one
+        card.vendor: card
         for wanted in request.containers
         if wanted.container == part.container
-        for one in wanted.cards
+        for card in wanted.cards
     }
     first = next(iter((*asked, *rules.by_name)), "")
     for share in part.shares:
@@ -114,4 +114,6 @@ def _read(
 
 def _typed(resources: set[str], request: PodDeviceRequest, rules: DemandRules) -> set[str]:
     """Return the resources, and their counterparts for the pod's card types."""
-    return resources | {rules.typed[one][name] for one in request.types for name in resources}
+    return resources | {
+        rules.typed[card_type][name] for card_type in request.types for name in resources
+    }

@@ -185,18 +185,18 @@ def select_vendors(names: Sequence[str], own: Sequence[Vendor] = ()) -> tuple[Ve
     A name selects all products with that prefix: `ascend` selects every `ascend-…`. Raises
     ValueError if a name is unknown, or if two vendors use the same resource.
     """
-    found = {one.name: one for name in names for one in _named(name)}
-    found |= {one.name: one for one in own}
-    _check(tuple(found.values()))
-    return tuple(found.values())
+    vendors = {vendor.name: vendor for name in names for vendor in _named(name)}
+    vendors |= {vendor.name: vendor for vendor in own}
+    _check(tuple(vendors.values()))
+    return tuple(vendors.values())
 
 
 def _named(name: str) -> tuple[Vendor, ...]:
-    found = tuple(one for one in BUILT_IN if f"{one.name}-".startswith(f"{name}-"))
-    if not found:
-        known = ", ".join(one.name for one in BUILT_IN)
+    vendors = tuple(vendor for vendor in BUILT_IN if f"{vendor.name}-".startswith(f"{name}-"))
+    if not vendors:
+        known = ", ".join(vendor.name for vendor in BUILT_IN)
         raise ValueError(f"{name!r} is not a known vendor: use some of {known}")
-    return found
+    return vendors
 
 
 def _check(vendors: tuple[Vendor, ...]) -> None:

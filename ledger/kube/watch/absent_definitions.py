@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from ledger.kube.api.api_resources import DEFINITIONS, Resource
-from ledger.kube.api.errors import ClusterError, Malformed, NotServed
+from ledger.kube.api.cluster_errors import ClusterError, Malformed, NotServed
 from ledger.kube.api.objects import ListMeta
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.watch import discovery
@@ -52,12 +52,12 @@ async def explain(client: ApiClient, resource: Resource, before: Absence) -> Abs
         defined, version = await _defined(client, resource)
         if before.version is not None and not defined:
             return before
-        found = await discovery.discover(client)
+        discovered = await discovery.discover(client)
     except ClusterError as error:
         return Absence(f"{what}; whether objects of it exist is not known: {error}")
-    if versions := found.versions(resource.name):
+    if versions := discovered.versions(resource.name):
         return Absence(f"{what}, which serves it as {', '.join(versions)}")
-    if resource.group in found.unclear:
+    if resource.group in discovered.unclear:
         return Absence(f"{what}: the server of group {resource.group} does not answer")
     if defined:
         return Absence(f"{what}: its CustomResourceDefinition is not established")

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from ledger.kube.api.api_resources import Resource
-from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Malformed
+from ledger.kube.api.cluster_errors import ClusterError, ClusterUnavailable, Malformed
 from ledger.kube.client.api_client import JSON, ApiClient
 
 DISCOVERY_SECONDS: Final = 30.0
@@ -51,7 +51,7 @@ class Discovery(msgspec.Struct, frozen=True):
 
     def versions(self, name: str) -> tuple[str, ...]:
         """Return the served versions of a resource by its name, such as `jobs.batch`."""
-        return tuple(one.version for one in self.every if one.name == name)
+        return tuple(resource.version for resource in self.every if resource.name == name)
 
 
 class _Kind(msgspec.Struct):
@@ -140,16 +140,19 @@ def _from_aggregated(groups: Iterable[_Group]) -> Discovery:
 
 
 def _entries(group: str, version: _Version) -> Iterator[Resource]:
-    for one in version.resources or ():
-        if one.response_kind and set(one.verbs or ()) >= _NEEDED:
-            namespaced = one.scope == "Namespaced"
-            kind = one.response_kind.kind
-            yield Resource(group, version.version, one.resource, kind, namespaced)
+    for entry in version.resources or ():
+        if entry.response_kind and set(entry.verbs or ()) >= _NEEDED:
+            namespaced = entry.scope == "Namespaced"
+            kind = entry.response_kind.kind
+            yield Resource(group, version.version, entry.resource, kind, namespaced)
 
 
 async def _one_by_one(client: ApiClient, groups: Iterable[_ListedGroup]) -> Discovery:
     """Request every version of every group; the core group has only version v1."""
-    asked = [("", "v1"), *((group.name, one) for group in groups for one in _preference(group))]
+    asked = [
+        ("", "v1"),
+        *((group.name, version) for group in groups for version in _preference(group)),
+    ]
     if len(asked) > GROUP_VERSIONS_MAX:
         raise Malformed(
             f"{client.address} serves {len(asked)} groups and versions; "
@@ -157,17 +160,19 @@ async def _one_by_one(client: ApiClient, groups: Iterable[_ListedGroup]) -> Disc
         )
     slots = asyncio.Semaphore(REQUESTS_MAX)
     async with asyncio.TaskGroup() as tasks:
-        answers = [tasks.create_task(_plain(client, slots, *one)) for one in asked]
-    found = [answer.result() for answer in answers]
+        answers = [
+            tasks.create_task(_plain(client, slots, *group_version)) for group_version in asked
+        ]
+    results = [answer.result() for answer in answers]
     unclear = frozenset(
-        group for (group, _), answer in zip(asked, found, strict=True) if answer is None
+        group for (group, _), answer in zip(asked, results, strict=True) if answer is None
     )
-    return Discovery(tuple(one for answer in found for one in answer or ()), unclear)
+    return Discovery(tuple(resource for answer in results for resource in answer or ()), unclear)
 
 
 def _preference(group: _ListedGroup) -> list[str]:
     """Return the versions of a group, the preferred one first."""
-    versions = [one.version for one in group.versions or ()]
+    versions = [listed.version for listed in group.versions or ()]
     preferred = group.preferred_version.version if group.preferred_version else ""
     return sorted(versions, key=lambda version: version != preferred)
 
@@ -184,9 +189,9 @@ async def _plain(
         _log.warning("cluster_group_unclear", path=path, reason=str(error))
         return None
     return [
-        Resource(group, version, one.name, one.kind, one.namespaced)
-        for one in answer.resources or ()
-        if "/" not in one.name and set(one.verbs or ()) >= _NEEDED
+        Resource(group, version, resource.name, resource.kind, resource.namespaced)
+        for resource in answer.resources or ()
+        if "/" not in resource.name and set(resource.verbs or ()) >= _NEEDED
     ]
 
 

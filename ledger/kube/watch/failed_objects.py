@@ -73,9 +73,9 @@ class FailedObjects:
 
     def shown(self) -> list[str]:
         """Return a line for each of the first objects, and how many more there are."""
-        found = [
+        lines = [
             f"{watch} {name}: not taken in, {reason}"
             for (watch, name), reason in islice(self.reasons.items(), SHOWN_MAX)
         ]
-        more = len(self.reasons) - len(found)
-        return [*found, f"{more} more objects were not taken in"] if more else found
+        more = len(self.reasons) - len(lines)
+        return [*lines, f"{more} more objects were not taken in"] if more else lines

@@ -1,4 +1,5 @@
-"""Informers: endless watches with a new list at intervals, and the reasons why some do not work."""
+"""Informers: endless watches that list again at intervals, and the failures that block
+readiness."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -45,8 +46,8 @@ class Informers:
 
     def warnings(self) -> list[str]:
         """Return the other watches that do not work, with the reasons."""
-        found = [f"{what}: {why}" for what, why in self.waiting.items() if not self._matters(what)]
-        return [*found, *self.failures.shown()]
+        lines = [f"{what}: {why}" for what, why in self.waiting.items() if not self._matters(what)]
+        return [*lines, *self.failures.shown()]
 
     def has_synced(self, what: str) -> bool:
         """Return whether a watch was listed, or failed with a reason."""
@@ -103,7 +104,10 @@ class Informers:
         change: Listed[T] | Reached | Interrupted,
         take: Callable[[Change[T]], Awaitable[None]],
     ) -> None:
-        """Pass a change without an object to `take`; an absent resource has no objects."""
+        """Pass a list, a bookmark or an interruption to `take`.
+
+        An interruption is a problem, unless the resource is absent and so has no objects.
+        """
         if isinstance(change, Listed):
             self.failures.forget(what)
         await take(change)

@@ -14,8 +14,14 @@ from typing import Final, Generic, Protocol, TypeVar
 import msgspec
 import structlog
 
+from ledger.kube.api.cluster_errors import (
+    ClusterError,
+    ClusterUnavailable,
+    Gone,
+    Malformed,
+    NotServed,
+)
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed, Reached
-from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Gone, Malformed, NotServed
 from ledger.kube.api.objects import ApiStatus, Bookmark, ListMeta, ObjectMeta, WatchEvent
 from ledger.kube.client.api_client import ApiClient
 from ledger.tasks.backoff import Backoff

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from ledger.kube.api.api_resources import Resource
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.cluster_ports import Change, Interrupted, Listed
-from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload, WorkloadList
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.watch import absent_definitions, list_watch

@@ -1,4 +1,4 @@
-"""The embedded default: the real nats-server as a child process on the loopback interface.
+"""Embedded NATS server: a nats-server as a child process on loopback, restarted when it ends.
 
 Promises: every acknowledged record is synced to the disk; only this store's password opens it;
 the server ends with its parent, even if the parent is killed; while it lives no other process can
@@ -198,10 +198,10 @@ class EmbeddedServer:
                 self._publish(ports, process.pid)
                 return True
             await asyncio.sleep(POLL_SECONDS)
-        said = self._files.log_tail()
-        if "address already in use" in said:
+        log_tail = self._files.log_tail()
+        if "address already in use" in log_tail:
             return False
-        raise ServerFailed(f"nats-server ended with status {process.returncode}: {said}")
+        raise ServerFailed(f"nats-server ended with status {process.returncode}: {log_tail}")
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         assert self._lock is not None, "the store has to be locked before a server starts"

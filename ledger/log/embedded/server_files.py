@@ -91,10 +91,10 @@ class ServerFiles(msgspec.Struct, frozen=True):
 
     def log_tail(self) -> str:
         """Return the end of the server's output, for an error message."""
-        said = [
+        tails = [
             path.read_text(errors="replace") for path in (self.errors, self.log) if path.exists()
         ]
-        return "\n".join(text[-_TAIL_BYTES:] for text in said).strip()
+        return "\n".join(text[-_TAIL_BYTES:] for text in tails).strip()
 
 
 def binary() -> Path:
@@ -119,13 +119,13 @@ def password(files: ServerFiles) -> str:
     No data depends on the old one, because a server reads it at every start.
     """
     try:
-        found = files.password.read_text(encoding="ascii").strip()
+        secret = files.password.read_text(encoding="ascii").strip()
     except (FileNotFoundError, UnicodeDecodeError):
-        found = ""
-    if not found:
-        found = secrets.token_urlsafe(32)
-        write_private(files.password, found)
-    return found
+        secret = ""
+    if not secret:
+        secret = secrets.token_urlsafe(32)
+        write_private(files.password, secret)
+    return secret
 
 
 def write_configuration(files: ServerFiles, listen: str, monitor: str) -> None:

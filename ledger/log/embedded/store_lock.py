@@ -1,7 +1,7 @@
-"""The lock on a store directory: one nats-server at a time, and none while an orphan lives.
+"""Store lock: one nats-server at a time uses a store directory, and none while an orphan lives.
 
-It is an flock whose descriptor the server inherits. So it lasts as long as the server does, even
-when the process that took it was killed, and it never outlives both.
+The lock is an flock whose descriptor the server inherits. So the lock lasts as long as the server,
+even when the process that took it was killed.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""JetStream's API as far as the ledger needs it: streams found, made, compared; messages got.
+"""JetStream API: the requests that find, make and compare streams, and that get and store messages.
 
 The stream's leader answers all requests of this module.
 """
@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from ledger.log.jetstream import shard_streams
-from ledger.log.jetstream.connection import NatsConnection
+from ledger.log.jetstream import stream_configuration
+from ledger.log.jetstream.nats_connection import NatsConnection
 from ledger.log.jetstream.nats_errors import ApiError, ApiProblem
-from ledger.log.jetstream.shard_streams import StreamConfig
-from ledger.log.log_port import Extent, LogError, Lost, Unreachable
+from ledger.log.jetstream.stream_configuration import StreamConfig
+from ledger.log.log_port import Extent, LogError, Lost, StreamMissing, Unreachable
 
 STREAM_NOT_FOUND: Final = 10059
 
@@ -117,8 +117,8 @@ async def version(connection: NatsConnection, stream: str) -> tuple[int, int, in
     Unreachable.
     """
     info = _served_infos.decode(await _info_answer(connection, stream))
-    told = _VERSION.match(info.config.metadata.get(_SERVER_VERSION, ""))
-    return (int(told[1]), int(told[2]), int(told[3])) if told else (0, 0, 0)
+    version = _VERSION.match(info.config.metadata.get(_SERVER_VERSION, ""))
+    return (int(version[1]), int(version[2]), int(version[3])) if version else (0, 0, 0)
 
 
 async def ensure(connection: NatsConnection, wanted: StreamConfig, *, create: bool) -> None:
@@ -127,17 +127,26 @@ async def ensure(connection: NatsConnection, wanted: StreamConfig, *, create: bo
     Raises Lost when it is missing, ConfigurationDrift, Unreachable.
     """
     try:
-        found = await configuration(connection, wanted.name)
+        actual = await configuration(connection, wanted.name)
     except Lost:
         if not create:
             raise
-        try:
-            await connection.api(f"STREAM.CREATE.{wanted.name}", wanted)
-        except ApiError as error:
-            problem = f"stream {wanted.name} cannot be created: {_explained(error)}"
-            raise Unreachable(problem) from error
-        found = await configuration(connection, wanted.name)
-    shard_streams.compare(wanted, found)
+        actual = await _create(connection, wanted)
+    stream_configuration.compare(wanted, actual)
+
+
+async def _create(connection: NatsConnection, wanted: StreamConfig) -> StreamConfig:
+    """Create a stream and return its configuration by the answer to the creation.
+
+    The stream's leader answers before the leader of the cluster has applied the creation
+    (nats-server #8410), so that a question asked now may find no stream.
+    """
+    try:
+        answer = await connection.api(f"STREAM.CREATE.{wanted.name}", wanted)
+    except ApiError as error:
+        problem = f"stream {wanted.name} cannot be created: {_explained(error)}"
+        raise Unreachable(problem) from error
+    return _infos.decode(answer).config
 
 
 async def adjust(connection: NatsConnection, wanted: StreamConfig) -> dict[str, int]:
@@ -146,7 +155,7 @@ async def adjust(connection: NatsConnection, wanted: StreamConfig) -> dict[str, 
     Raises Lost when it is missing, ApiError when the server refuses, Unreachable.
     """
     answer = await _info_answer(connection, wanted.name)
-    changes = shard_streams.adjustments(wanted, _infos.decode(answer).config)
+    changes = stream_configuration.adjustments(wanted, _infos.decode(answer).config)
     if changes:
         # All fields have to be sent, because the server replaces a missing one by its default.
         whole = msgspec.json.decode(answer)["config"]
@@ -184,5 +193,5 @@ def _explained(error: ApiError) -> str:
 
 def _failure(error: ApiError, stream: str) -> LogError:
     if error.code == STREAM_NOT_FOUND:
-        return Lost(f"{error}: stream {stream} does not exist; restore it from a backup")
+        return StreamMissing(f"{error}: stream {stream} does not exist; restore it from a backup")
     return Unreachable(str(error))

@@ -5,8 +5,6 @@ there. Positions are the stream's own sequence numbers. Fresh data is read from 
 never from a replica that may be behind.
 """
 
-import asyncio
-import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Final
@@ -15,19 +13,19 @@ import msgspec
 import structlog
 
 from ledger.log.jetstream import (
-    domains,
-    durability,
     jetstream_api,
+    jetstream_domain,
+    power_cut_safety,
     push_consumer,
     server_monitoring,
-    shard_streams,
     single_message_reader,
-    snapshot_chunks,
+    stream_configuration,
 )
-from ledger.log.jetstream.connection import Access, NatsConnection
+from ledger.log.jetstream.missing_records import Stream
+from ledger.log.jetstream.nats_connection import Access, NatsConnection
 from ledger.log.jetstream.nats_errors import ApiError, ApiProblem
-from ledger.log.jetstream.push_consumer import Stream
-from ledger.log.jetstream.shard_streams import (
+from ledger.log.jetstream.snapshot_store import SnapshotStore
+from ledger.log.jetstream.stream_configuration import (
     HEADERS_BYTES_MAX,
     SNAPSHOTS_SHARE,
     StreamConfig,
@@ -44,16 +42,9 @@ from ledger.log.log_port import (
     PositionTaken,
     RecordTooLarge,
     Snapshot,
-    Unreachable,
     Unwritable,
 )
 from ledger.log.records import RECORD_BYTES_MAX
-
-SNAPSHOTS_KEPT: Final = 2
-"""Snapshots that stay when a new one is complete."""
-
-TROUBLE_SECONDS: Final = 1.0
-"""How long a monitoring port may take to report whether its server can write."""
 
 _WRONG_LAST_SEQUENCE: Final = (10071, 10164)
 """The second is the code of a replicated stream while another append is in progress."""
@@ -96,6 +87,7 @@ class JetStreamLog:
         replicas = settings.replicas
         self._log = Stream(connection, self.names.log, contiguous=True, replicas=replicas)
         self._denials = Stream(connection, self.names.denials, contiguous=False)
+        self._snapshots = SnapshotStore(connection, self.names)
 
     @classmethod
     async def connect(cls, settings: JetStreamSettings) -> "JetStreamLog":
@@ -112,11 +104,11 @@ class JetStreamLog:
         missing now was lost. Snapshots and denials are disposable and created when missing.
         Raises Lost, ConfigurationDrift, domains.Captured, Unreachable.
         """
-        await domains.must_be_clear(self.connection, self.names)
+        await jetstream_domain.must_be_clear(self.connection, self.names)
         log, *disposable = self._wanted()
         await jetstream_api.ensure(self.connection, log, create=create)
-        for one in disposable:
-            await jetstream_api.ensure(self.connection, one, create=True)
+        for stream in disposable:
+            await jetstream_api.ensure(self.connection, stream, create=True)
 
     async def adjust(self) -> None:
         """Set the streams' sizes and the retention of denials to the current settings.
@@ -169,19 +161,8 @@ class JetStreamLog:
         return ack.seq
 
     async def write_trouble(self) -> str:
-        """Read the servers' monitoring ports; the majority decides whether the log is writable."""
-        urls = self.settings.monitor_urls
-        found = await asyncio.gather(
-            *(server_monitoring.write_error(url, TROUBLE_SECONDS) for url in urls)
-        )
-        troubles = [text for text in found if f"{self.names.log}' " in text]
-        if 2 * len(troubles) <= len(urls):
-            return ""
-        causes = ", ".join(dict.fromkeys(text.rpartition(": ")[2] for text in troubles))
-        return (
-            f"a NATS server cannot write to its disk ({causes}): make room there, and start the"
-            " server again"
-        )
+        """Return why most servers cannot write the log; see `server_monitoring.write_trouble`."""
+        return await server_monitoring.write_trouble(self.settings.monitor_urls, self.names.log)
 
     async def extent(self) -> Extent:
         """Return the log's extent, from the leader."""
@@ -193,8 +174,8 @@ class JetStreamLog:
             return None
         if self.connection.domain is not None and self.settings.consumers:
             return await self._delivered(position)
-        found = await jetstream_api.message(self.connection, self.names.log, {"seq": position})
-        return found.data if found is not None else None
+        stored = await jetstream_api.message(self.connection, self.names.log, {"seq": position})
+        return stored.data if stored is not None else None
 
     async def _delivered(self, position: int) -> bytes | None:
         """Return one record by a delivery without JSON.
@@ -220,28 +201,12 @@ class JetStreamLog:
         return push_consumer.follow(self._log, first)
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Store a snapshot in pieces, its manifest last, and drop all but the newest two.
-
-        Raises Unreachable, and Lost when the stream of snapshots is gone.
-        """
-        upload = uuid.uuid4().hex
-        pieces = snapshot_chunks.cut(snapshot, upload)
-        first = 0
-        for piece in pieces:
-            stored = await self._keep(self.names.chunk_subject, piece)
-            first = first or stored
-        sealed = snapshot_chunks.manifest(snapshot, upload, len(pieces), first)
-        await self._keep(self.names.manifest_subject, sealed)
-        await self._drop_old_snapshots()
+        """Store a snapshot; see `SnapshotStore.save`."""
+        await self._snapshots.save(snapshot)
 
     async def load_snapshots(self) -> Sequence[Snapshot]:
         """Return the complete snapshots, newest first."""
-        loaded = []
-        for sequence, manifest in await self._manifests():
-            snapshot = await self._load(manifest, sequence)
-            if snapshot is not None:
-                loaded.append(snapshot)
-        return sorted(loaded, key=lambda snapshot: snapshot.position, reverse=True)[:SNAPSHOTS_KEPT]
+        return await self._snapshots.load()
 
     async def publish_denial(self, payload: bytes) -> None:
         """Send a denial without waiting for its acknowledgement."""
@@ -253,10 +218,10 @@ class JetStreamLog:
 
     async def durability(self) -> Durability:
         """Return the durability of acknowledged records, by the servers' configuration."""
-        found = await jetstream_api.configuration(self.connection, self.names.log)
-        return await durability.inspect(
+        configuration = await jetstream_api.configuration(self.connection, self.names.log)
+        return await power_cut_safety.inspect(
             await jetstream_api.version(self.connection, self.names.log),
-            found,
+            configuration,
             self.settings.monitor_urls,
             production=self.settings.production,
             deadline=self.settings.deadline,
@@ -271,52 +236,12 @@ class JetStreamLog:
         settings, names = self.settings, self.names
         replicas, days = settings.replicas, settings.denials_days
         return (
-            shard_streams.log_stream(names, replicas, settings.max_bytes),
-            shard_streams.snapshot_stream(names, replicas, settings.max_bytes // SNAPSHOTS_SHARE),
-            shard_streams.denials_stream(names, replicas, settings.denials_max_bytes, days),
+            stream_configuration.log_stream(names, replicas, settings.max_bytes),
+            stream_configuration.snapshot_stream(
+                names, replicas, settings.max_bytes // SNAPSHOTS_SHARE
+            ),
+            stream_configuration.denials_stream(names, replicas, settings.denials_max_bytes, days),
         )
-
-    async def _keep(self, subject: str, payload: bytes) -> int:
-        """Store a disposable message. Returns its sequence; raises Unreachable."""
-        try:
-            ack = await jetstream_api.store(self.connection, subject, payload)
-        except (TimeoutError, msgspec.MsgspecError) as error:
-            raise Unreachable(f"{subject}: no acknowledgement") from error
-        if ack.error is not None:
-            raise Unreachable(f"{subject}: {ack.error.description} ({ack.error.err_code})")
-        return ack.seq
-
-    async def _manifests(self) -> list[tuple[int, snapshot_chunks.Manifest]]:
-        """Return the manifests with their sequences, oldest first."""
-        found: list[tuple[int, snapshot_chunks.Manifest]] = []
-        sequence = 1
-        subject = self.names.manifest_subject
-        while True:
-            wanted: dict[str, object] = {"seq": sequence, "next_by_subj": subject}
-            stored = await jetstream_api.message(self.connection, self.names.snapshots, wanted)
-            if stored is None:
-                return found
-            manifest = snapshot_chunks.decode_manifest(stored.data)
-            if manifest is not None:
-                found.append((stored.seq, manifest))
-            sequence = stored.seq + 1
-
-    async def _drop_old_snapshots(self) -> None:
-        kept = (await self._manifests())[-SNAPSHOTS_KEPT:]
-        if len(kept) < SNAPSHOTS_KEPT:
-            return
-        # Of two savers at the same time, the later manifest may have the earlier pieces.
-        first = min(manifest.first for _, manifest in kept)
-        await jetstream_api.purge_before(self.connection, self.names.snapshots, first)
-
-    async def _load(self, manifest: snapshot_chunks.Manifest, sequence: int) -> Snapshot | None:
-        # One by one and not by a consumer, because agents may make none.
-        pieces: list[bytes] = []
-        for at in range(manifest.first, sequence):
-            stored = await jetstream_api.message(self.connection, self.names.snapshots, {"seq": at})
-            if stored is not None:
-                pieces.append(stored.data)
-        return snapshot_chunks.join(manifest, pieces)
 
 
 def _refusal(problem: ApiProblem, position: int) -> LogError:

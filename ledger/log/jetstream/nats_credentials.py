@@ -1,7 +1,8 @@
-"""Credentials for NATS servers, read from files each time that a connection is made.
+"""NATS credentials: their files, and the rule that with TLS configured nothing is sent without it.
 
-A file that is replaced while it is read would give a new name with an old password, so a login is
-one line of one file.
+Files are read each time that a connection is made. A login is one line of one file, because two
+files that are replaced one after the other would give a new name with an old password.
+`nats_connection` checks the files regularly and replaces its client after a change.
 """
 
 import ssl
@@ -55,7 +56,7 @@ class Access(msgspec.Struct, frozen=True):
     @property
     def secured(self) -> bool:
         """Whether credentials are sent only to a server with TLS."""
-        return bool(self.ca) or any(one.startswith("tls://") for one in self.servers)
+        return bool(self.ca) or any(server.startswith("tls://") for server in self.servers)
 
 
 class Login(msgspec.Struct, frozen=True):
@@ -155,7 +156,7 @@ def marks(paths: tuple[str, ...]) -> Marks:
 
 def _mark(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

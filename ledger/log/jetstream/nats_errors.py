@@ -3,12 +3,26 @@
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
 from ledger.log.log_port import LogError, Unreachable
+
+ERRORS_MAX: Final = 4
+"""Different errors of a client that are kept."""
+
+ERROR_SECONDS: Final = 30.0
+"""The same error is logged at most once in so long."""
+
+_NO_GREETING: Final = ("expecting INFO", "info message")
+"""Words of the client's errors about a server that does not send NATS, or nothing."""
+
+_NOT_NATS: Final = (
+    "accepts connections and does not speak NATS: it is another service's port, or a server that"
+    " hangs"
+)
 
 _NUMBER: Final = re.compile(r"\[Errno -?\d+\] ")
 _CONNECT: Final = re.compile(r"Connect call failed \('([^']+)', (\d+)(?:, \d+, \d+)?\)")
@@ -85,3 +99,38 @@ def unreachable_class(errors: Iterable[str]) -> type[Unreachable]:
         if any(word in text for word in words):
             return known
     return Unreachable
+
+
+class ClientErrors:
+    """The newest different errors of a client, by text: they explain a connection that fails."""
+
+    def __init__(self, connect_seconds: float) -> None:
+        """Start empty; a server gets `connect_seconds` to accept a connection and to greet."""
+        self._silent = f"a server does not answer in {connect_seconds:g} s"
+        self._seen: dict[str, float] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._seen)
+
+    def add(self, error: Exception, *, now: float) -> str | None:
+        """Keep an error; returns its text, or None when it was added in the last ERROR_SECONDS."""
+        text = plainly(error)  # also of a denied publish, whose caller sees a timeout only
+        if isinstance(error, TimeoutError):
+            text = self._silent
+        elif any(words in text for words in _NO_GREETING):
+            text = _NOT_NATS
+        if now - self._seen.get(text, -ERROR_SECONDS) < ERROR_SECONDS:
+            return None
+        self._seen[text] = now
+        while len(self._seen) > ERRORS_MAX:
+            del self._seen[next(iter(self._seen))]
+        return text
+
+    def accepted_silently(self, *, now: float) -> None:
+        """Keep that a server accepted a connection and sent nothing, if no other error explains."""
+        if self._seen.keys() <= {self._silent}:
+            self._seen = {_NOT_NATS: now}
+
+    def clear(self) -> None:
+        """Forget all errors, as after a connection was made."""
+        self._seen.clear()

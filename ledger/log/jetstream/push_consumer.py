@@ -13,16 +13,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
-import msgspec
 import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.cancellation import reraise_cancelled
-from ledger.log.jetstream.connection import NatsConnection
+from ledger.log.jetstream.missing_records import RETRY_SECONDS, Stream, confirmed_extent, must_exist
 from ledger.log.jetstream.nats_errors import ApiError
-from ledger.log.log_port import Extent, LogEntry, Lost, Unreachable
+from ledger.log.log_port import LogEntry, Lost, Unreachable
 
 BATCH_ENTRIES_MAX: Final = 512
 """Entries in one batch, so that a fold yields to other tasks in between."""
@@ -33,27 +31,8 @@ HEARTBEAT_SECONDS: Final = 1
 SILENCE_SECONDS_MAX: Final = 3.5
 """A consumer without a message for so long is made again."""
 
-RETRY_SECONDS: Final = 0.25
-"""Wait between two attempts to make a consumer that lives on without end."""
-
-STALE_LEADER_SECONDS: Final = 15
-"""A replicated stream's cut-off leader may report an old extent for about 10 s."""
-
 _NANOSECONDS: Final = 1_000_000_000
 _STALLED: Final = "Nats-Consumer-Stalled"
-
-
-class Stream(msgspec.Struct, frozen=True):
-    """A stream to read. `contiguous` streams have every position, and only those may be lost.
-
-    `subject` keeps only one subject's messages of a stream that is not contiguous.
-    """
-
-    connection: NatsConnection
-    name: str
-    contiguous: bool
-    replicas: int = 1
-    subject: str = ""
 
 
 async def follow(stream: Stream, first: int) -> AsyncGenerator[list[LogEntry], None]:
@@ -101,32 +80,12 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Log
                     yield wanted
 
 
-async def must_exist(stream: Stream, position: int) -> None:
-    """Distinguish a lost record from a silent server.
-
-    A server whose files were cut still announces the old end, and a consumer then waits for ever
-    for missing records. A replicated stream is not judged so, because the answer may come from a
-    leader that was cut off. Raises Lost, Unreachable.
-    """
-    if not stream.contiguous or stream.replicas > 1:
-        return
-    try:
-        found = await jetstream_api.message(stream.connection, stream.name, {"seq": position})
-    except TimeoutError as error:
-        raise Unreachable(f"stream {stream.name} does not answer") from error
-    if found is None:
-        raise Lost(
-            f"position {position}: the record is missing, although stream {stream.name}"
-            " announces it"
-        )
-
-
 async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[list[LogEntry], None]:
     """Yield the entries of one consumer from `first` on until it breaks.
 
     Raises Unreachable, and Lost when the stream does not reach the position `seen`.
     """
-    extent = await confirmed(stream, first, seen)
+    extent = await confirmed_extent(stream, first, seen)
     if not stream.contiguous and first > extent.last + 1:
         # A younger stream of the same name: all its entries are new.
         first = 1
@@ -142,26 +101,6 @@ async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[lis
     finally:
         forget()
         await consumer.detach()
-
-
-async def confirmed(stream: Stream, first: int, seen: int) -> Extent:
-    """Check that a contiguous stream has `first` … `seen`; return the stream's extent.
-
-    Raises Lost, Unreachable.
-    """
-    extent = await jetstream_api.extent(stream.connection, stream.name)
-    if not stream.contiguous:
-        return extent
-    patience = STALE_LEADER_SECONDS if stream.replicas > 1 else 0
-    give_up = asyncio.get_running_loop().time() + patience
-    while extent.last < seen and asyncio.get_running_loop().time() < give_up:
-        await asyncio.sleep(RETRY_SECONDS)
-        extent = await jetstream_api.extent(stream.connection, stream.name)
-    if extent.last < seen:
-        raise Lost(f"stream {stream.name} ends at {extent.last}, but position {seen} was seen")
-    if extent.first > max(first, 1):
-        raise Lost(f"stream {stream.name} begins at {extent.first}, position {first} is missing")
-    return extent
 
 
 class _Consumer:

@@ -1,9 +1,11 @@
-"""The HTTP monitoring of a NATS server: whether it is up, and whether it syncs.
+"""Server monitoring: whether NATS servers are up, sync every write, and can write to their disks.
 
 Only the monitoring port reports whether an acknowledged message is on the disk or in the page
 cache; NATS clients cannot read that.
 """
 
+import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import aiohttp
@@ -13,6 +15,9 @@ from ledger.log.bounded_read import AnswerTooLong, read_whole
 
 ANSWER_BYTES_MAX: Final = 1_048_576
 """Longest answer that is read."""
+
+TROUBLE_SECONDS: Final = 1.0
+"""How long a monitoring port may take to report whether its server can write."""
 
 
 class _Config(msgspec.Struct, frozen=True):
@@ -48,6 +53,19 @@ async def write_error(url: str, deadline: float) -> str:
     except msgspec.MsgspecError:
         return ""
     return error if _WRITE_ERROR in error else ""
+
+
+async def write_trouble(urls: Sequence[str], stream: str) -> str:
+    """Return why most of the servers cannot write a stream, empty while most of them can."""
+    errors = await asyncio.gather(*(write_error(url, TROUBLE_SECONDS) for url in urls))
+    troubles = [text for text in errors if f"{stream}' " in text]
+    if 2 * len(troubles) <= len(urls):
+        return ""
+    causes = ", ".join(dict.fromkeys(text.rpartition(": ")[2] for text in troubles))
+    return (
+        f"a NATS server cannot write to its disk ({causes}): make room there, and start the"
+        " server again"
+    )
 
 
 async def sync_always(url: str, deadline: float) -> bool | None:

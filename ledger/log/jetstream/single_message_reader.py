@@ -1,8 +1,8 @@
 """Single message reader: reads a stream in order, for readers that may make no consumers.
 
-A consumer delivers to a subject of its maker's choice, and goes on doing so when its maker has
-gone. So agents of nodes may not make one, and request each record. They receive append notices of
-new records, and request the extent from time to time, because notices can be lost.
+A consumer delivers to a subject that its maker chooses, and goes on after its maker has gone. So
+the agents of nodes may make no consumers, and request each record instead. They receive append
+notices, and request the extent from time to time because notices can be lost.
 
 Promises: as those of `ledger.log.jetstream.push_consumer`. At most `WINDOW` requests are under
 way at once.
@@ -16,7 +16,7 @@ from typing import Final
 from nats.aio.msg import Msg
 
 from ledger.log.jetstream import jetstream_api
-from ledger.log.jetstream.push_consumer import RETRY_SECONDS, Stream, confirmed, must_exist
+from ledger.log.jetstream.missing_records import RETRY_SECONDS, Stream, confirmed_extent, must_exist
 from ledger.log.log_port import LogEntry, Unreachable
 
 WINDOW: Final = 32
@@ -31,7 +31,7 @@ _DIGITS_MAX: Final = 20
 async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[LogEntry], None]:
     """Yield entries `first` … `last` of a contiguous stream. Raises Lost, Unreachable."""
     position = max(first, 1)
-    await confirmed(stream, position, last)
+    await confirmed_extent(stream, position, last)
     while position <= last:
         batch = await _window(stream, position, last)
         if not batch:
@@ -64,12 +64,12 @@ async def follow(stream: Stream, first: int, news: str) -> AsyncGenerator[list[L
 async def _window(stream: Stream, first: int, last: int) -> list[LogEntry]:
     """Return the next entries, up to the first missing one. Raises Lost, Unreachable."""
     wanted = range(first, min(last, first + WINDOW - 1) + 1)
-    found = await asyncio.gather(*(_get(stream, position) for position in wanted))
+    entries = await asyncio.gather(*(_get(stream, position) for position in wanted))
     batch: list[LogEntry] = []
-    for one in found:
-        if one is None:
+    for entry in entries:
+        if entry is None:
             break
-        batch.append(one)
+        batch.append(entry)
     return batch
 
 
@@ -87,7 +87,7 @@ class _Ends:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._heard = 0
+        self._noticed = 0
         self._woken = asyncio.Event()
 
     async def after(self, seen: int) -> int:
@@ -98,10 +98,10 @@ class _Ends:
         """
         while True:
             self._woken.clear()
-            if self._heard > seen:
-                heard, self._heard = self._heard, 0
-                return heard
-            extent = await confirmed(self._stream, seen + 1, seen)
+            if self._noticed > seen:
+                noticed, self._noticed = self._noticed, 0
+                return noticed
+            extent = await confirmed_extent(self._stream, seen + 1, seen)
             if extent.last > seen:
                 return extent.last
             with contextlib.suppress(TimeoutError):
@@ -114,12 +114,12 @@ class _Ends:
         """Receive a notice: a position in digits."""
         text = message.data[:_DIGITS_MAX]
         if text.isdigit():
-            self._heard = max(self._heard, int(text))
+            self._noticed = max(self._noticed, int(text))
             self._woken.set()
 
     def wake(self) -> None:
         """Request the extent at once, because the connection was made again, or closed."""
-        self._heard = 0
+        self._noticed = 0
         self._woken.set()
 
 

@@ -1,4 +1,4 @@
-"""Append notices: a replica notifies all others of a new record, so that they read it at once.
+"""Append notices: a replica notifies all other replicas of a new record, which they read at once.
 
 A notice is a hint. A lost notice costs a short delay, because every idle writer reads the log from
 time to time; a wrong notice costs one read.
@@ -10,8 +10,8 @@ from typing import Final
 
 from nats.aio.msg import Msg
 
-from ledger.log.jetstream.connection import NatsConnection
-from ledger.log.jetstream.shard_streams import StreamNames
+from ledger.log.jetstream.nats_connection import NatsConnection
+from ledger.log.jetstream.stream_configuration import StreamNames
 from ledger.log.log_port import LogError
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer

@@ -1,8 +1,8 @@
 """Forwarding: commands are sent to the preferred writer, and decided here when it does not answer.
 
-A command is idempotent, so one that was sent, not answered in time and then decided here is
-decided once. Forwarding is for speed only: without it every replica writes for itself and the
-log's expected position keeps them from harming one another.
+A command is idempotent, so a command that two replicas decide takes effect once. Forwarding is for
+speed only: without it every replica appends its own records, and the expected position of each
+append keeps the log consistent.
 
 Commands travel in batches that grow with load: commands that arrive while a batch is on its way
 form the next batch, so that a message costs little per command.
@@ -31,9 +31,9 @@ from ledger.core.model.commands import (
 )
 from ledger.core.model.denials import Denial, Reason
 from ledger.log import system_denials
-from ledger.log.jetstream.connection import NatsConnection
-from ledger.log.jetstream.shard_streams import StreamNames
-from ledger.log.ledger import Accepted, Ledger
+from ledger.log.jetstream.nats_connection import NatsConnection
+from ledger.log.jetstream.stream_configuration import StreamNames
+from ledger.log.ledger_port import Accepted, Ledger
 from ledger.log.log_port import LogError
 
 _REPLACING: Final = (
@@ -201,15 +201,15 @@ class ForwardingLedger:
 
     async def _exchange(self, owner: str | None, batch: list[_Waiting]) -> None:
         """Send a batch and give its answers; None to each when there is none."""
-        found: list[_Answered | None] = [None] * len(batch)
+        answers: list[_Answered | None] = [None] * len(batch)
         try:
             if owner is not None and not self._is_avoided(owner):
-                found = list(await self._request(owner, batch))
+                answers = list(await self._request(owner, batch))
         except (LogError, TimeoutError, msgspec.MsgspecError) as error:
             assert owner is not None, "only a request can fail"
             self._avoid(owner, error)
         finally:
-            for waiting, answered in zip(batch, found, strict=True):
+            for waiting, answered in zip(batch, answers, strict=True):
                 if not waiting.answer.done():
                     waiting.answer.set_result(answered)
 
@@ -219,10 +219,10 @@ class ForwardingLedger:
             _encoder.encode([msgspec.Raw(waiting.encoded) for waiting in batch]),
             deadline=self._settings.answer_seconds,
         )
-        found = _answered.decode(payload)
-        if len(found) != len(batch):
-            raise msgspec.ValidationError(f"{len(found)} answers to {len(batch)} commands")
-        return found
+        answers = _answered.decode(payload)
+        if len(answers) != len(batch):
+            raise msgspec.ValidationError(f"{len(answers)} answers to {len(batch)} commands")
+        return answers
 
     def _avoid(self, owner: str, error: Exception) -> None:
         if _now() >= self._avoided_until or owner != self._avoided:
@@ -282,19 +282,22 @@ class CommandServer:
             return
         self._taken += len(batch)
         try:
-            found = await asyncio.gather(
-                *(self._local.submit(one.command, dry_run=one.dry_run) for one in batch)
+            answers = await asyncio.gather(
+                *(
+                    self._local.submit(forwarded.command, dry_run=forwarded.dry_run)
+                    for forwarded in batch
+                )
             )
         finally:
             self._taken -= len(batch)
-        await _reply(message, found)
+        await _reply(message, answers)
 
 
-async def _reply(message: Msg, found: Sequence[Accepted | Denial]) -> None:
+async def _reply(message: Msg, answers: Sequence[Accepted | Denial]) -> None:
     payload = _encoder.encode(
         [
-            _Answered(accepted=one) if isinstance(one, Accepted) else _Answered(denial=one)
-            for one in found
+            _Answered(accepted=answer) if isinstance(answer, Accepted) else _Answered(denial=answer)
+            for answer in answers
         ]
     )
     # A sender that cannot be reached any more decides for itself.

@@ -1,4 +1,4 @@
-"""Lease: which replica is preferred, until its lease in NATS runs out by itself.
+"""Lease: which replica is preferred to write or to settle, until its lease in NATS expires.
 
 There is one lease to write a shard and, because several clusters may share it, one per cluster to
 settle that cluster. Leases keep answers quick and settlement from being done twice; nothing else
@@ -18,9 +18,9 @@ import msgspec
 import structlog
 
 from ledger.log.jetstream import jetstream_api
-from ledger.log.jetstream.connection import NatsConnection
 from ledger.log.jetstream.jetstream_api import Stored
-from ledger.log.jetstream.shard_streams import StreamNames, owner_stream, settler_stream
+from ledger.log.jetstream.nats_connection import NatsConnection
+from ledger.log.jetstream.stream_configuration import StreamNames, owner_stream, settler_stream
 from ledger.log.log_port import LogError, Lost, Unreachable
 
 RELEASE_SECONDS: Final = 1
@@ -64,7 +64,7 @@ class Lease:
         self._settings = settings or LeaseSettings()
         self._owner: str | None = None
         self._until = 0.0
-        self._told: str | None = None
+        self._notified: str | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -96,7 +96,7 @@ class Lease:
             if current.data == self.writer.encode():
                 await self._put(b"", current.seq, RELEASE_SECONDS)
         self._until = 0.0
-        self._tell()
+        self._notify()
 
     async def _bid(self) -> None:
         while True:
@@ -110,7 +110,7 @@ class Lease:
         except (LogError, TimeoutError) as error:
             # The known owner stays until its lease expires.
             _log.debug("owner_lease_unknown", error=str(error))
-        self._tell()
+        self._notify()
 
     async def _settle_or_begin_again(self) -> None:
         try:
@@ -132,8 +132,7 @@ class Lease:
 
     async def _current(self) -> Stored:
         """Return the lease's last message; no data when it is free."""
-        wanted: dict[str, object] = {"last_by_subj": self._subject}
-        return await jetstream_api.message(self._connection, self._stream.name, wanted) or _FREE
+        return await _last(self._connection, self._stream.name, self._subject)
 
     async def _put(self, data: bytes, expected: int, seconds: int) -> bool:
         """Write on top of the message that was read; False when another replica was faster."""
@@ -147,9 +146,23 @@ class Lease:
             raise Unreachable(f"{self._subject}: unreadable answer") from error
         return ack.error is None
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         owner = self.owner
-        if owner == self._told:
+        if owner == self._notified:
             return
-        self._told = owner
+        self._notified = owner
         _log.info("owner_changed", lease=self._subject, owner=owner, writer=self.writer)
+
+
+async def owner_of(connection: NatsConnection, names: StreamNames) -> str:
+    """Return the preferred writer, "" if there is none. Raises Unreachable."""
+    try:
+        current = await _last(connection, names.owner, names.owner_subject)
+    except Lost:
+        return ""
+    return current.data.decode(errors="replace")
+
+
+async def _last(connection: NatsConnection, stream: str, subject: str) -> Stored:
+    wanted: dict[str, object] = {"last_by_subj": subject}
+    return await jetstream_api.message(connection, stream, wanted) or _FREE

@@ -3,7 +3,7 @@
 A replay begins with the newest usable snapshot and folds the records after it.
 
 Every contradiction raises `Lost`: a log that ends before a witness, a changed record, a snapshot of
-another log. The checks against witnesses stand in `head_witness`.
+another log. The checks against witnesses stand in `log_end_check`.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from ledger.core import snapshot_format
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.log_port import Log, Lost, Snapshot
-from ledger.log.recovery import head_witness
-from ledger.log.recovery.head_witness import LogHead
+from ledger.log.recovery import log_end_check
+from ledger.log.recovery.log_end_check import LogHead
 from ledger.log.recovery.scrub import scrub
 
 SCRUBBED_AT_ONCE: Final = 5_000
@@ -35,12 +35,12 @@ async def open_state(
     # Before the extent: a replica that is writing may save a snapshot of a newer record meanwhile.
     stored = await log.load_snapshots()
     extent = await log.extent()
-    head_witness.check_length(witnesses, extent.last)
+    log_end_check.check_length(witnesses, extent.last)
     if 0 < extent.last <= SCRUBBED_AT_ONCE:
         await scrub(log, extent.last)
     state = await _from_snapshot(log, stored, extent.last)
     for witness in witnesses:
-        await head_witness.check_record(log, witness)
+        await log_end_check.check_record(log, witness)
     await catch_up(log, state, extent.last, on_progress=on_progress)
     return state
 
@@ -91,7 +91,8 @@ async def _from_snapshot(log: Log, stored: Sequence[Snapshot], last: int) -> Sta
                 f"the log ends at position {last}, but a snapshot of position"
                 f" {state.position} exists: acknowledged records are missing"
             )
-        await head_witness.check_record(log, head)
+        if state.position:
+            state.schema = records.schema_of(await log_end_check.checked_record(log, head))
         return state
     return State()
 
@@ -107,5 +108,6 @@ async def _from_older_snapshot(log: Log, position: int) -> State:
             continue
         payload = await log.get(state.position)
         if payload is not None and records.decode(payload)[1] == state.hash:
+            state.schema = records.schema_of(payload)
             return state
     return State()

@@ -1,4 +1,6 @@
-"""Batch decider: decides waiting commands one after the other; their events become one record.
+"""Batch decider: the fair queue of commands, and the decision of a batch that becomes one record.
+
+Namespaces take turns in the queue, so the commands of a busy namespace delay no other namespace.
 
 The events of a command are applied ahead of the record, so that the next command is decided on top
 of them. A command whose events do not fit into the log, or whose namespace is over its share of the
@@ -18,8 +20,8 @@ from ledger.core.evolve import evolver
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Decision, Denial
 from ledger.core.model.state import State
-from ledger.log import records, system_denials
-from ledger.log.ledger import Accepted
+from ledger.log import record_schema, records, system_denials
+from ledger.log.ledger_port import Accepted
 from ledger.log.writer.log_capacity import LogCapacity
 from ledger.log.writer.outage import Outage
 from ledger.log.writer.writer_observer import WriterObserver
@@ -87,8 +89,8 @@ class Batch:
 
     `answers` has a denial for each ticket, or whether the command changed anything. `size` is that
     of the record, in bytes, and `head` that of a record without items. `namespace_bytes` has the
-    bytes of the items about each namespace. `record` is None until the batch is sealed, and when it
-    has no events; `payload` and `hash` are those of the record.
+    bytes of the items about each namespace. `record` is None until all commands are decided, and
+    when they have no events; `payload` and `hash` are those of the record.
     """
 
     __slots__ = (
@@ -119,20 +121,6 @@ class Batch:
         """Return the tickets in the order in which they were decided."""
         return [ticket for ticket, _ in self.answers]
 
-    def seal(self, state: State, time: int) -> records.Record:
-        """Make and return the record that follows on a state, at a time in µs of Unix time."""
-        self.record = records.Record(
-            state.position + 1,
-            time,
-            self.writer,
-            self.nonce,
-            state.hash,
-            len(self.answers),
-            self.items,
-        )
-        self.payload, self.hash = records.encode(self.record)
-        return self.record
-
 
 class BatchDecider:
     """Decides the commands of one writer.
@@ -158,7 +146,7 @@ class BatchDecider:
         self._outage, self._observer, self._stopwatch = outage, observer, stopwatch
 
     async def decide(self, state: State, batch: Batch, time_us: int) -> None:
-        """Decide undecided, then queued commands until the batch is full, and seal the batch.
+        """Decide undecided, then queued commands until the batch is full, and make its record.
 
         Events are applied to `state`. The event loop is released after each slice.
         """
@@ -167,7 +155,14 @@ class BatchDecider:
             await asyncio.sleep(0)
             more = self._decide_slice(state, batch, time_us)
         if batch.items:
-            batch.seal(state, time_us)
+            batch.record, batch.payload, batch.hash = records.next_record(
+                state,
+                time_us,
+                batch.writer,
+                batch.nonce,
+                group=len(batch.answers),
+                items=batch.items,
+            )
 
     def _decide_slice(self, state: State, batch: Batch, time_us: int) -> bool:
         """Decide for as long as the event loop may be held; return whether there is more to do."""
@@ -240,12 +235,13 @@ class BatchDecider:
 
     def _decision(self, state: State, ticket: Ticket, size: int, clock: float) -> Decision:
         """Return the events to append, none for a dry run, or a denial of the core or the log."""
-        decision = decider.decide(state, ticket.command)
+        decision = decider.HANDLERS[type(ticket.command)](state, ticket.command)
         if isinstance(decision, Denial) or not decision:
             return decision
         refusal = self._capacity.refusal(ticket.command, size, clock)
         if refusal is not None:
             return refusal
+        record_schema.must_fit(decision, record_schema.to_seal(state.schema))
         return [] if ticket.dry_run else decision
 
     def _too_large(self, size: int) -> Denial:

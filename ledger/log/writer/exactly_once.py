@@ -77,26 +77,26 @@ class ExactlyOnceAppender:
 
     async def _watched(self, payload: bytes, position: int) -> int:
         """Append; if that takes long, give up as soon as a server reports that it cannot write."""
-        loop, found = asyncio.get_running_loop(), _AppendWatch()
-        handle = loop.call_later(self._settings.stall_seconds, self._ask_soon, found)
+        loop, watch = asyncio.get_running_loop(), _AppendWatch()
+        handle = loop.call_later(self._settings.stall_seconds, self._ask_soon, watch)
         try:
-            async with asyncio.timeout(None) as found.limit:
+            async with asyncio.timeout(None) as watch.limit:
                 return await self._log.append(payload, position - 1)
         except TimeoutError as error:
-            raise Unwritable(found.trouble) from error
+            raise Unwritable(watch.trouble) from error
         finally:
             handle.cancel()
-            if found.task is not None:
-                found.task.cancel()
+            if watch.task is not None:
+                watch.task.cancel()
 
-    def _ask_soon(self, found: "_AppendWatch") -> None:
-        found.task = asyncio.create_task(self._ask(found))
+    def _ask_soon(self, watch: "_AppendWatch") -> None:
+        watch.task = asyncio.create_task(self._ask(watch))
 
-    async def _ask(self, found: "_AppendWatch") -> None:
+    async def _ask(self, watch: "_AppendWatch") -> None:
         """End an append that waits when a server reports that it cannot write."""
-        found.trouble = await self._log.write_trouble()
-        if found.trouble and found.limit is not None:
-            found.limit.reschedule(asyncio.get_running_loop().time())
+        watch.trouble = await self._log.write_trouble()
+        if watch.trouble and watch.limit is not None:
+            watch.limit.reschedule(asyncio.get_running_loop().time())
 
     async def _resolve_ambiguous_append(
         self, payload: bytes, position: int, until: float, problem: LogError

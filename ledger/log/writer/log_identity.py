@@ -5,8 +5,8 @@ from typing import NoReturn
 
 from ledger.core.model.state import State
 from ledger.log.log_port import Log, Lost, Unreachable
-from ledger.log.recovery import head_witness
-from ledger.log.recovery.head_witness import LogHead
+from ledger.log.recovery import log_end_check
+from ledger.log.recovery.log_end_check import LogHead
 
 
 class LogIdentity:
@@ -36,7 +36,7 @@ class LogIdentity:
         the lost records. Its extent alone would not show that. Raises Lost, Unreachable.
         """
         seen = LogHead(state.position, state.hash.hex(), "this replica")
-        if not await head_witness.holds_record(self._log, seen):
+        if not await log_end_check.holds_record(self._log, seen):
             raise Unreachable(f"position {seen.position} cannot be read: a server may be behind")
         self.is_unverified = False
 
@@ -44,7 +44,7 @@ class LogIdentity:
         """Raise Lost for a log that ends before the applied position, or first Unreachable."""
         now = asyncio.get_running_loop().time()
         since = self._behind_since = now if self._behind_since is None else self._behind_since
-        found = f"the log ends at position {last}, but position {state.position} was acknowledged"
+        problem = f"the log ends at position {last}, but position {state.position} was acknowledged"
         if now - since < self._behind_seconds_max:
-            raise Unreachable(f"{found}: a server may be behind")
-        raise Lost(f"{found}: records are missing. Restore the log; see docs/how-to/operating.md")
+            raise Unreachable(f"{problem}: a server may be behind")
+        raise Lost(f"{problem}: records are missing. Restore the log; see docs/how-to/operating.md")

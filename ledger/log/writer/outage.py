@@ -1,13 +1,13 @@
 """Outage of the log for its writer: how it is noticed, which commands are refused, and how it ends.
 
 A log that cannot be reached lets commands wait for `outage_seconds`; after that they are refused at
-once. It is back when it is read again.
+once. It is back when it is read again. The durations are those of `WriterSettings`.
 
-A log that can be read and stores nothing refuses all commands at once, because an append failed or
-the log is full. Reading it proves nothing about that. So the writer probes it with an empty
-record, which promises nothing: first after `probe_seconds`, then after twice the pause each time,
-up to `probe_seconds_max`. A log without room is not probed; its extent is enough. The outage ends
-with the next record that the log stores, of any writer.
+When an append fails or the log is full, a log can be read and stores nothing. Then all commands are
+refused at once. A successful read does not end this outage, so the writer probes the log with an
+empty record, which promises nothing: first after `probe_seconds`, then after twice the pause each
+time, up to `probe_seconds_max`. A full log is not probed, because its extent shows when it has room
+again. The outage ends with the next record that the log stores, of any writer.
 """
 
 import asyncio

@@ -12,17 +12,26 @@ time, and no command waits for others to come, so batches grow with load.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 import msgspec
 
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
-from ledger.log import records, system_denials
-from ledger.log.ledger import Accepted
-from ledger.log.log_port import Full, Log, LogError, Lost, RecordTooLarge, Unwritable
+from ledger.log import record_schema, records, system_denials
+from ledger.log.ledger_port import Accepted
+from ledger.log.log_port import (
+    Full,
+    Log,
+    LogError,
+    Lost,
+    PositionTaken,
+    RecordTooLarge,
+    Unwritable,
+)
 from ledger.log.recovery import replay
-from ledger.log.recovery.head_witness import LogHead
+from ledger.log.recovery.log_end_check import LogHead
 from ledger.log.writer.batch_decider import Batch, BatchDecider, FairQueue, Ticket
 from ledger.log.writer.denial_log import DenialLog
 from ledger.log.writer.exactly_once import ExactlyOnceAppender
@@ -32,6 +41,9 @@ from ledger.log.writer.outage import Outage
 from ledger.log.writer.writer_observer import Answer, WriterObserver
 from ledger.log.writer.writer_settings import WriterSettings
 from ledger.tasks.backoff import Backoff
+
+RAISE_ATTEMPTS_MAX: Final = 1_000
+"""Attempts to append the first record of a schema. Each takes two requests, some milliseconds."""
 
 
 class Writer:
@@ -249,6 +261,7 @@ class Writer:
         if not await store(batch.payload, record.position):
             return False
         self.state.seal(record.position, batch.hash, record.time)
+        self.state.schema = records.schema_of(batch.payload)
         now = asyncio.get_running_loop().time()
         self.capacity.add(record.position, len(batch.payload), batch.namespace_bytes, now)
         if self._outage.unreachable is not None or self._outage.unwritable is not None:
@@ -278,10 +291,29 @@ class Writer:
         self.state.undo()
         self._answer_all(denial)
 
-    async def _store_empty_record(self) -> None:
+    async def raise_schema(self) -> None:
+        """Append a record without items of the newest schema, unless the log has it already.
+
+        Only for a writer that is opened and does not run. Raises LogError; PositionTaken when
+        other writers were faster in each of `RAISE_ATTEMPTS_MAX` attempts.
+        """
+        attempts = 0
+        while 0 < self.state.schema < record_schema.SCHEMA:
+            if attempts == RAISE_ATTEMPTS_MAX:
+                raise PositionTaken(
+                    f"other writers appended first in {attempts} attempts, so the schema stays"
+                    f" {self.state.schema}: try again when fewer objects are created"
+                )
+            attempts += 1
+            await self._store_empty_record(record_schema.SCHEMA)
+
+    async def _store_empty_record(self, schema: int = 0) -> None:
         """Append a record without items, which promises nothing. Raises as an append does."""
         batch = Batch(self._nonces(), self.name)
-        record = batch.seal(self.state, max(self.state.time, self._now()))
+        time_us = max(self.state.time, self._now())
+        record, batch.payload, batch.hash = records.next_record(
+            self.state, time_us, batch.writer, batch.nonce, group=0, items=[], schema=schema
+        )
         if not await self._append(batch, record, self._appender.send):
             await self._catch_up()
             return

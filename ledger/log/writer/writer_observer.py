@@ -1,7 +1,7 @@
 """The events that a writer reports, for metrics."""
 
 from ledger.core.model.denials import Denial
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 
 Answer = Accepted | Denial
 """The answer to a command."""

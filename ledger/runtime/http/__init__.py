@@ -1,1 +1,1 @@
-"""The HTTP server: sockets, guards, authorization, request bodies and health."""
+"""The HTTP server: sockets, connections, access to paths, request bodies and health."""

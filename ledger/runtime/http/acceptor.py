@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
+from ledger.runtime.http.connection_deadlines import HttpConnection, PoolMembership
 from ledger.runtime.http.connection_pools import Pool, address_of
-from ledger.runtime.http.uvicorn_protocol import HttpConnection, PoolMembership
-from ledger.runtime.tls.reloading_context import Tls
+from ledger.runtime.tls.certificate_reload import Tls
 
 HANDSHAKES_MAX: Final = 1024
 """Connections that have not ended their TLS handshake."""

@@ -44,7 +44,7 @@ class Pool(Generic[M]):
 
     def __iter__(self) -> Iterator[M]:
         """Return all members as they are now; they may leave meanwhile."""
-        return iter([member for one in self._addresses.values() for member in one])
+        return iter([member for members in self._addresses.values() for member in members])
 
     def add(self, address: str, member: M) -> bool:
         """Add a member, perhaps instead of another. Return False if there is no room."""

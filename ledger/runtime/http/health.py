@@ -82,9 +82,9 @@ class Health:
             # The pause comes first, because checks fail until their data has been read once.
             await asyncio.sleep(every_seconds)
             for finding in self.ready().checks:
-                found = (finding.ok, finding.reason)
-                if known.get(finding.name, (True, "")) != found:
-                    known[finding.name] = found
+                outcome = (finding.ok, finding.reason)
+                if known.get(finding.name, (True, "")) != outcome:
+                    known[finding.name] = outcome
                     changed(finding)
 
     def routes(self) -> list[Route]:
@@ -119,7 +119,9 @@ def _report(checks: dict[str, Check], excluded: frozenset[str]) -> HealthReport:
 
 
 def _brief(report: HealthReport) -> HealthReport:
-    return HealthReport(report.ok, [CheckResult(one.name, one.ok, "") for one in report.checks])
+    return HealthReport(
+        report.ok, [CheckResult(check.name, check.ok, "") for check in report.checks]
+    )
 
 
 def _text(report: HealthReport) -> str:

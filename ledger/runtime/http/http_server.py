@@ -18,8 +18,8 @@ from starlette.types import ASGIApp
 
 from ledger.runtime import addresses
 from ledger.runtime.http.acceptor import Acceptor, AcceptorSettings
-from ledger.runtime.http.uvicorn_protocol import HttpConnection
-from ledger.runtime.tls.reloading_context import Tls
+from ledger.runtime.http.connection_deadlines import HttpConnection
+from ledger.runtime.tls.certificate_reload import Tls
 
 BACKLOG: Final = 2048
 """Connections that the kernel queues before they are accepted."""
@@ -138,7 +138,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
-        self._tell_started = started
+        self._on_started = started
 
     def connection(self) -> HttpConnection:
         """Return the protocol of a new connection."""
@@ -153,7 +153,7 @@ class _Server(uvicorn.Server):
         self.servers = [self.acceptor]  # type: ignore[list-item]  # closed and waited for alike
         self.acceptor.open()
         self.started = True
-        self._tell_started()
+        self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)

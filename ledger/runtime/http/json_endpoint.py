@@ -295,9 +295,9 @@ async def inflated_body(
             await held.take(body_max, more=False)
     except TimeoutError as error:
         raise _late(held, whole=True) from error
-    found = await asyncio.to_thread(_inflate, body, body_max)
-    held.give_back(body_max - len(found))
-    return found
+    inflated = await asyncio.to_thread(_inflate, body, body_max)
+    held.give_back(body_max - len(inflated))
+    return inflated
 
 
 async def respond(
@@ -314,16 +314,16 @@ async def respond(
 def _inflate(body: bytes, body_max: int) -> bytes:
     machine = zlib.decompressobj(_GZIP)
     try:
-        found = machine.decompress(body, body_max + 1)
+        inflated = machine.decompress(body, body_max + 1)
     except zlib.error as error:
         raise RequestRefused(400, "BadRequest", message=f"the body is not gzip: {error}") from error
-    if len(found) > body_max:
+    if len(inflated) > body_max:
         raise _too_large(body_max)
     if not machine.eof:
         raise RequestRefused(
             400, "BadRequest", message="the body ends in the middle of its gzip stream"
         )
-    return found
+    return inflated
 
 
 def _late(held: BudgetShare, *, whole: bool) -> RequestRefused:

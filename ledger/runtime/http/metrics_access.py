@@ -1,9 +1,9 @@
 """Access to the paths with data of all tenants: `/metrics`, and the probes with `?verbose`.
 
-Access have processes of this machine, clients with a certificate that may send reviews, the token
-of a file, and bearer tokens of users that may `get` the path `/metrics`. Prometheus needs the same
-right for the API server. Probes without `?verbose` stay open: a kubelet has no token, and without
-`?verbose` they show only the names of failing checks.
+Four kinds of clients have access: processes of this machine, clients with a certificate that may
+send reviews, clients with the token of `metrics_token_file`, and users that may `get` the path
+`/metrics`. Prometheus needs the same right for the API server. Probes without `?verbose` need no
+access, because a kubelet has no token. They show only the names of failing checks.
 """
 
 import hmac
@@ -13,10 +13,11 @@ from typing import Final, Generic, TypeVar
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ledger.runtime.http.authorization import is_local, peer_of, refuse, token_of
+from ledger.runtime.http.client_certificate_access import name_of
 from ledger.runtime.http.health import BRIEF, PROBES, VERBOSE
-from ledger.runtime.http.request_guards import name_of
+from ledger.runtime.http.loopback_access import is_local, peer_of
 from ledger.runtime.http.token_reviews import AccessRefusal, TokenGuard
+from ledger.runtime.http.v1_access import refuse, token_of
 
 METRICS: Final = "/metrics"
 

@@ -13,8 +13,6 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from ledger.runtime.http.rate_limit import Rate, Rates
-
 GRANT_SECONDS: Final = 30.0
 """Lifetime of a positive answer: a revoked right or token works for this time."""
 
@@ -30,8 +28,19 @@ PROVEN_SECONDS: Final = 3600.0
 REMEMBERED_MAX: Final = 4096
 """Cached answers; the oldest is removed first."""
 
+RATES_MAX: Final = 4096
+"""Stored rates, one for each name; the least recently used one is removed first."""
+
 NAME_CHARACTERS_MAX: Final = 253
 """Most characters of a name in a refusal; names of Kubernetes are shorter."""
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """At most `burst` at once, and `per_second` in the long run."""
+
+    burst: float
+    per_second: float
+
 
 UNKNOWN_OF_ALL: Final = Rate(burst=20, per_second=4)
 """Rate of reviews of tokens that were not accepted recently."""
@@ -103,6 +112,32 @@ class ExpiringCache(Generic[Value]):
         self._values[key] = (self._clock() + seconds, value)
 
 
+class Rates:
+    """One token bucket for each name."""
+
+    def __init__(self, rate: Rate, clock: Callable[[], float]) -> None:
+        """Begin with a full bucket for every name."""
+        self._rate, self._clock = rate, clock
+        self._left: dict[str | bytes, tuple[float, float]] = {}
+
+    def has(self, name: str | bytes) -> bool:
+        """Return whether one more is allowed now, without counting it."""
+        return self._of(name) >= 1.0
+
+    def take(self, name: str | bytes) -> bool:
+        """Count one more, and return whether it is allowed."""
+        left = self._of(name)
+        self._left.pop(name, None)
+        if len(self._left) >= RATES_MAX:
+            del self._left[next(iter(self._left))]
+        self._left[name] = (left - 1.0 if left >= 1.0 else left, self._clock())
+        return left >= 1.0
+
+    def _of(self, name: str | bytes) -> float:
+        left, then = self._left.get(name, (self._rate.burst, self._clock()))
+        return min(self._rate.burst, left + (self._clock() - then) * self._rate.per_second)
+
+
 class TokenGuard(Generic[Caller]):
     """Authorizes requests by their tokens."""
 
@@ -169,19 +204,19 @@ class TokenGuard(Generic[Caller]):
             task = asyncio.create_task(self._review(reviewer, token, digest))
             self._reviews[digest] = task
             task.add_done_callback(lambda _: self._reviews.pop(digest, None))
-        found = await asyncio.shield(task)
-        return _INVALID if found is None else found
+        reviewed = await asyncio.shield(task)
+        return _INVALID if reviewed is None else reviewed
 
     async def _review(
         self, reviewer: TokenReviewer[Caller], token: str, digest: bytes
     ) -> Caller | None:
-        found = await reviewer.review(token)
-        if found is None:
+        caller = await reviewer.review(token)
+        if caller is None:
             self._invalid.keep(digest, True, INVALID_SECONDS)
         else:
-            self._callers.keep(digest, found, GRANT_SECONDS)
+            self._callers.keep(digest, caller, GRANT_SECONDS)
             self._proven.keep(digest, True, PROVEN_SECONDS)
-        return found
+        return caller
 
     def _may_review(self, digest: bytes, peer: str) -> bool:
         if self._proven.get(digest):

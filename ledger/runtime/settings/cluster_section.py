@@ -1,11 +1,11 @@
 """The cluster: its name, its API server, and the registration of the webhooks."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
 from ledger.runtime.settings.log_section import LogSection
-from ledger.runtime.settings.setting_patterns import NAME_PATTERN
+from ledger.runtime.settings.setting_patterns import NAME_PATTERN, OPTIONAL_NAME_PATTERN
 
 _LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
 _LABEL: Final = (
@@ -83,3 +83,27 @@ class ClusterSection(LogSection, frozen=True, kw_only=True, forbid_unknown_field
             examples=["https://gpuledger.example:8443"],
         ),
     ] = ""
+    register_service: Annotated[
+        str,
+        Meta(
+            pattern=OPTIONAL_NAME_PATTERN,
+            description="Service of the own namespace, port 443, under which the API server reaches"
+            " this service; registers it, and keeps its address and CA registered.",
+            examples=["gpuledger"],
+        ),
+    ] = ""
+    webhook_name: Annotated[
+        str,
+        Meta(
+            pattern=NAME_PATTERN,
+            description="Name of both webhook configurations; another one for each installation in"
+            " one API server.",
+        ),
+    ] = "gpuledger"
+    webhook_failure_policy: Annotated[
+        Literal["Fail", "Ignore"],
+        Meta(
+            description="Whether the API server refuses pods and workloads that request cards while"
+            " no replica answers. Ignore enforces nothing then; the pods are charged later."
+        ),
+    ] = "Fail"

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from ledger.runtime.settings.cluster_section import ClusterSection
+from ledger.runtime.settings.setting_patterns import OPTIONAL_NAME_PATTERN
 
 
 class ServingSection(ClusterSection, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -14,6 +15,22 @@ class ServingSection(ClusterSection, frozen=True, kw_only=True, forbid_unknown_f
         str, Meta(description="PEM certificate chain of the server; none: the service creates one.")
     ] = ""
     tls_key: Annotated[str, Meta(description="PEM private key that belongs to tls_cert.")] = ""
+    tls_ca: Annotated[
+        str,
+        Meta(
+            description="PEM file with the CA of tls_cert, which the registration gives the API"
+            " server; none: the API server's own CAs must include it."
+        ),
+    ] = ""
+    tls_secret: Annotated[
+        str,
+        Meta(
+            pattern=OPTIONAL_NAME_PATTERN,
+            description="Secret of the own namespace in which all replicas share a certificate and"
+            " its CA; they create and renew both.",
+            examples=["gpuledger-tls"],
+        ),
+    ] = ""
     tls_names: Annotated[
         tuple[str, ...],
         Meta(

@@ -10,13 +10,18 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Meta
 
-from ledger.runtime.settings.setting_patterns import HOST_PORT_PATTERN, NAME_PATTERN
+from ledger.runtime.settings.setting_patterns import (
+    HOST_PORT_PATTERN,
+    NAME_PATTERN,
+    OPTIONAL_NAME_PATTERN,
+)
 from ledger.runtime.settings.settings import DEFAULTS, NAMES, TYPES
 
 MASK: Final = "********"
 
 _SHAPES: Final = {
     NAME_PATTERN: "a name of a-z, 0-9 and - with at most 63 characters",
+    OPTIONAL_NAME_PATTERN: "a name of a-z, 0-9 and - with at most 63 characters, or none",
     HOST_PORT_PATTERN: "HOST:PORT",
 }
 """Descriptions of the patterns."""
@@ -51,9 +56,9 @@ def documentation() -> Iterator[Documentation]:
 
 def meta(name: str) -> Meta:
     """Return the bounds and texts of a setting."""
-    found = get_args(TYPES[name])[1]
-    assert isinstance(found, Meta), f"the setting {name} is not documented"
-    return found
+    annotation = get_args(TYPES[name])[1]
+    assert isinstance(annotation, Meta), f"the setting {name} is not documented"
+    return annotation
 
 
 def is_list(name: str) -> bool:
