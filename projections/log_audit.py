@@ -1,6 +1,6 @@
-"""Log audit: lists the log event by event, and verifies it from its first record to its last.
+"""Log audit: the events of the log one by one, with the balances after each event.
 
-Both read the log and need no projection.
+The audit reads the log and needs no projection.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.core import snapshot_format
 from ledger.core.model.events import (
     AccountClosed,
     AnyEvent,
@@ -21,11 +20,11 @@ from ledger.core.model.events import (
 )
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.log_port import Log, Lost, Snapshot
-from ledger.log.records import Item, NewerSchema, Record
+from ledger.log.log_port import Log
+from ledger.log.records import Item, Record
 from ledger.log.recovery.replay import state_at
 from projections.queries.moments import Moment, microseconds, rfc3339
-from projections.queries.scopes import EVERYTHING, QueryScope
+from projections.queries.query_scope import EVERYTHING, QueryScope
 from projections.text.event_text import Description, describe, postings
 
 Progress = Callable[[int, int], None]
@@ -34,34 +33,6 @@ Progress = Callable[[int, int], None]
 Line = dict[str, Any]
 """One event, ready to be written as a JSON object."""
 
-
-class AuditReport(msgspec.Struct, frozen=True):
-    """The result of `verify`: the log is intact up to `records` and `position`."""
-
-    ok: bool
-    records: int
-    position: int
-    problem: str | None = None
-
-
-class ExpectedHead(msgspec.Struct, frozen=True):
-    """A head stored elsewhere: the record at `position` must have this hash (hexadecimal)."""
-
-    position: int
-    hash: str
-
-    @classmethod
-    def parse(cls, text: str) -> "ExpectedHead":
-        """Read `POSITION:HASH`. Raises ValueError naming the text."""
-        position, colon, digest = text.partition(":")
-        if not (
-            colon and position.isascii() and position.isdigit() and len(digest) == _HASH_DIGITS
-        ):
-            raise ValueError(f"{text!r} is not POSITION:HASH with a hash of {_HASH_DIGITS} digits")
-        return cls(int(position), digest.lower())
-
-
-_HASH_DIGITS: Final = 64
 
 TIME_MAX: Final = 2**63
 """Later than any record, in µs."""
@@ -98,79 +69,6 @@ async def audit_lines(
             on_progress(state.position, stop)
 
 
-async def verify(
-    log: Log,
-    expect: ExpectedHead | None = None,
-    *,
-    check_snapshots: bool = True,
-    on_progress: Progress | None = None,
-) -> AuditReport:
-    """Replay the whole log and report the first problem, if any.
-
-    Checks that positions have no gap, the hash of every record, the chain and every balance, that
-    stored snapshots equal the replayed state, and that `expect` is in the log. Raises Unreachable.
-    """
-    state = State()
-    try:
-        await _verify(log, state, expect, check_snapshots, on_progress)
-    except (Lost, NewerSchema) as error:
-        return AuditReport(False, state.position, state.position, str(error))
-    return AuditReport(True, state.position, state.position)
-
-
-async def _verify(
-    log: Log,
-    state: State,
-    expect: ExpectedHead | None,
-    check_snapshots: bool,
-    on_progress: Progress | None,
-) -> None:
-    extent = await log.extent()
-    if extent.last and extent.first != 1:
-        raise Lost(f"the log begins at position {extent.first}: the records before are missing")
-    stored = list(await log.load_snapshots()) if check_snapshots else []
-    _compare(state, stored, expect)
-    if extent.last:
-        async for batch in log.read(1, extent.last):
-            for entry in batch:
-                records.fold(state, entry.position, entry.payload)
-                _compare(state, stored, expect)
-            if on_progress is not None:
-                on_progress(state.position, extent.last)
-    if state.position != extent.last:
-        raise Lost(f"the log ended at position {state.position}, {extent.last} was announced")
-    # Last, because an error within the log explains more than a missing end.
-    _must_reach(extent.last, stored, expect)
-
-
-def _must_reach(last: int, stored: list[Snapshot], expect: ExpectedHead | None) -> None:
-    """Raise Lost when the log ends before a position that a snapshot or a witness has."""
-    if expect is not None and expect.position > last:
-        raise Lost(
-            f"the log ends at position {last}, but position {expect.position} was seen:"
-            " its tail is missing"
-        )
-    for snapshot in stored:
-        if snapshot.position > last:
-            raise Lost(
-                f"the log ends at position {last}, but there is a snapshot of position"
-                f" {snapshot.position}: its tail is missing"
-            )
-
-
-def _compare(state: State, stored: list[Snapshot], expect: ExpectedHead | None) -> None:
-    """Compare a replayed state with stored snapshots and an expected head. Raises Lost."""
-    position = state.position
-    if expect is not None and expect.position == position and expect.hash != state.hash.hex():
-        raise Lost(
-            f"position {position}: the record's hash is {state.hash.hex()}, {expect.hash} was"
-            " expected: this is another log, or its history was rewritten"
-        )
-    for snapshot in stored:
-        if snapshot.position == position and snapshot_format.encode(state) != snapshot.payload:
-            raise Lost(f"position {position}: the stored snapshot differs from what a replay gives")
-
-
 def _fold(
     state: State, position: int, payload: bytes, scope: QueryScope
 ) -> tuple[Record, list[Line]]:
@@ -179,23 +77,24 @@ def _fold(
     lines = []
     for item in record.items:
         records.apply(state, msgspec.structs.replace(record, items=[item]), position)
-        told = describe(item.event)
-        if scope.includes(told.cluster, told.namespace):
-            lines.append(_line(state, record, item, told))
+        description = describe(item.event)
+        if scope.includes(description.cluster, description.namespace):
+            lines.append(_line(state, record, item, description))
     state.seal(position, digest, record.time)
     return record, lines
 
 
-def _line(state: State, record: Record, item: Item, told: Description) -> Line:
+def _line(state: State, record: Record, item: Item, description: Description) -> Line:
     account, used_after = _balance(state, item.event)
     return {
         "position": record.position,
         "time": rfc3339(record.time),
-        **msgspec.structs.asdict(told),
+        **msgspec.structs.asdict(description),
         "account": account,
         "used_after": used_after,
         "postings": [
-            msgspec.structs.asdict(one) for one in postings(item.postings, state.names.__getitem__)
+            msgspec.structs.asdict(posting)
+            for posting in postings(item.postings, state.names.__getitem__)
         ],
     }
 
@@ -212,7 +111,9 @@ def _balance(state: State, event: AnyEvent) -> tuple[str, dict[str, int]]:
         name = event.account
     else:
         space = state.namespaces[event.namespace]
-        counting = [line for _, line in space.plan[:1]] + [one[1] for one in space.selected[:1]]
+        counting = [line for _, line in space.plan[:1]] + [
+            selected[1] for selected in space.selected[:1]
+        ]
         name = state.names[min(counting)][0] if counting else ""
     account = state.accounts.get(name)
     lines = account.lines if account is not None else {}

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 from starlette.datastructures import QueryParams
 
 from projections.queries.moments import InvalidMoment, Moment, microseconds, parse
-from projections.queries.scopes import QueryScope
+from projections.queries.query_scope import QueryScope
 
 LIMIT_DEFAULT: Final = 500
 LIMIT_MAX: Final = 5_000
@@ -114,7 +114,7 @@ def place(query: QueryParams, name: str) -> tuple[int, int] | None:
         return None
     position, dot, index = value.partition(".")
     parts = (position, index)
-    if not dot or not all(one.isascii() and one.isdigit() for one in parts):
+    if not dot or not all(part.isascii() and part.isdigit() for part in parts):
         raise InvalidParameter(
             name, value, message="it is not POSITION.NUMBER as an answer gave it"
         )

@@ -1,9 +1,9 @@
 """Routes of the read API, for the server that includes them.
 
-Every answer is a JSON list of objects. Headers have the position and time of the answer
-(`Gpuledger-Position`, `Gpuledger-Time`), the position of the projection (`Gpuledger-Head`), and, if
-more rows follow, the value of the parameter for the next page (`Gpuledger-Next`: `after`, for
-denials and drift `before`).
+Every answer is a JSON list of objects. The headers `Gpuledger-Position` and `Gpuledger-Time` are
+those of the record as of which the answer holds. `Gpuledger-Head` is the position of the last
+record in the projection. If more rows follow, `Gpuledger-Next` has the value of the query parameter
+`after` of the next page. For denials and drift the parameter is `before`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,7 +21,7 @@ from projections.queries.denial_history import denials
 from projections.queries.drift_report import drift
 from projections.queries.event_history import START, history
 from projections.queries.holders import holders, holds
-from projections.queries.moments import InvalidMoment, microseconds, resolve, rfc3339
+from projections.queries.moments import InvalidMoment, microseconds, resolve, rfc3339, time_of
 from projections.queries.quota_usage import usage
 from projections.queries.universe_shares import UsageBreakdown, shares
 from projections.store.readers import ProjectionView, Readers
@@ -73,20 +73,13 @@ def _endpoint(readers: Readers, question: Question) -> Callable[[Request], Await
 
 
 async def _headers(view: ProjectionView, position: int, more: str) -> dict[str, str]:
-    time = view.head.time if position == view.head.position else await _time(view, position)
+    time = view.head.time if position == view.head.position else await time_of(view, position)
     headers = {
         "Gpuledger-Position": str(position),
         "Gpuledger-Time": rfc3339(time),
         "Gpuledger-Head": str(view.head.position),
     }
     return {**headers, "Gpuledger-Next": more} if more else headers
-
-
-async def _time(view: ProjectionView, position: int) -> int:
-    statement = "SELECT time FROM records WHERE position = ?"
-    async with view.connection.execute(statement, (position,)) as rows:
-        row = await rows.fetchone()
-    return int(row[0]) if row is not None else 0
 
 
 def _refuse(status: int, message: str, **details: str) -> Response:

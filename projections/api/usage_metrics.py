@@ -12,8 +12,8 @@ from prometheus_client.registry import Collector
 
 from ledger.core.model.accounts import AccountKind
 from projections.queries.card_usage import CardUsage, cards, cards_open
+from projections.queries.query_scope import EVERYTHING
 from projections.queries.quota_usage import Usage, usage
-from projections.queries.scopes import EVERYTHING
 from projections.store.readers import Readers
 from projections.store.store_writer import ProjectionHead
 

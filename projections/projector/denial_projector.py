@@ -1,4 +1,7 @@
-"""Denial projector: stores denials from their stream, in which old ones expire, in a table."""
+"""Denial projector: stores denials from their stream in a table, and removes old ones from it.
+
+The table keeps the denials of `denials_days` days, and of these the newest 100,000.
+"""
 
 import asyncio
 import time
@@ -35,7 +38,7 @@ async def follow(log: Log, store: Store) -> None:
         row = await rows.fetchone()
     seen = row[0] if row is not None else 0
     async for batch in log.follow_denials(seen + 1):
-        rows_of_batch = [one for one in map(_row, batch) if one is not None]
+        rows_of_batch = [denial_row for denial_row in map(_row, batch) if denial_row is not None]
         async with store.transaction() as connection:
             await _write(connection, rows_of_batch)
 

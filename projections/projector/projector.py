@@ -13,17 +13,17 @@ from ledger.log import records
 from ledger.log.log_port import Log, LogEntry, Lost
 from ledger.log.recovery.replay import state_at
 from projections.projector import denial_projector
+from projections.record_changes import fold_record
 from projections.store.store_writer import ProjectionHead, Store
 from projections.tables.account_tables import AccountTables
 from projections.tables.balance_table import BalanceTable
 from projections.tables.card_table import CardTable
 from projections.tables.charge_table import ChargeTable
-from projections.tables.draw_table import DrawTable
 from projections.tables.drift_table import DriftTable
+from projections.tables.envelope_draw_table import DrawTable
 from projections.tables.event_tables import HistoryTables
 from projections.tables.name_numbers import NameNumbers
 from projections.tables.placement_table import PlacementTable
-from projections.tables.record_changes import fold_record
 from projections.tables.table_protocol import Table
 
 EVENTS_PER_TRANSACTION: Final = 32_768

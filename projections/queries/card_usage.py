@@ -70,17 +70,19 @@ async def cards(
         "limit": limit + 1,
     }
     async with view.connection.execute(_CARDS, values) as rows:
-        found = list(await rows.fetchall())
-    read = [_card_usage(*row) for row in found[:limit]]
+        fetched = list(await rows.fetchall())
+    read = [_card_usage(*row) for row in fetched[:limit]]
     if pods:
-        there = await pods_on_cards(view, position, {f"{one.cluster}/{one.node}" for one in read})
+        there = await pods_on_cards(
+            view, position, {f"{card.cluster}/{card.node}" for card in read}
+        )
         read = [
             msgspec.structs.replace(
-                one, pods=there.get((f"{one.cluster}/{one.node}", one.uuid), [])
+                card, pods=there.get((f"{card.cluster}/{card.node}", card.uuid), [])
             )
-            for one in read
+            for card in read
         ]
-    return read, found[limit - 1][0] if len(found) > limit else ""
+    return read, fetched[limit - 1][0] if len(fetched) > limit else ""
 
 
 async def cards_open(view: ProjectionView) -> int:

@@ -1,6 +1,7 @@
 """Charged units: the charge of each key and the draws of each root's pods, as of a position.
 
-A unit has one charge: a key that draws from no root, or a root with its pods.
+A unit has one charge: a key that draws from no root, or a root with its pods. Its charge is put
+together from charge rows, which are open holds and committed objects.
 """
 
 from collections.abc import AsyncGenerator
@@ -13,10 +14,60 @@ from ledger.core.model.amounts import Amounts, largest
 from ledger.core.model.commands import BARRED
 from ledger.core.model.events import OBJECT
 from ledger.core.model.traits import Traits, united
-from projections.queries.charge_rows import ChargeRow, charge_rows
-from projections.queries.scopes import NumberedNamespace
+from projections.queries.query_scope import NumberedNamespace
 from projections.store.interval_index import forks_around
 from projections.store.readers import ProjectionView
+
+_ROWS_AT_ONCE: Final = 1_000
+
+
+class ChargeRow(msgspec.Struct, frozen=True, gc=False):
+    """One part of a key's charge: an open hold, or with base -1 the committed object.
+
+    `since` is in µs of Unix time. `admitted` is the admitted part of an object's demand, None for
+    all of it.
+    """
+
+    namespace: NumberedNamespace
+    key: str
+    uid: str
+    base: int
+    demand: Amounts
+    admitted: Amounts | None
+    traits: Traits
+    root: str
+    since: int
+    owner: str
+    actor: str
+
+
+async def charge_rows(
+    view: ProjectionView,
+    position: int,
+    namespace: NumberedNamespace,
+    *,
+    after: str = "",
+    lowest: int = OBJECT,
+) -> AsyncGenerator[ChargeRow, None]:
+    """Yield the rows open at a position in a namespace, by key, after the key `after`.
+
+    Parts with a base under `lowest` are left out; 0 leaves the holds.
+    """
+    values = {
+        "position": position,
+        "namespace": namespace.number,
+        "after": after,
+        "lowest": lowest,
+        "forks": msgspec.json.encode(forks_around(position, view.head.position)).decode(),
+    }
+    statement = _NOW if position == view.head.position else _THEN
+    async with view.connection.execute(statement, values) as cursor:
+        while rows := await cursor.fetchmany(_ROWS_AT_ONCE):
+            for key, uid, base, demand, admitted, traits, *rest in rows:
+                part = None if admitted is None else _demands.decode(admitted)
+                bodies = (_demands.decode(demand), part, _traits.decode(traits))
+                yield ChargeRow(namespace, key, uid, base, *bodies, *rest)
+
 
 _NOTHING: Final[Amounts] = {}
 
@@ -84,7 +135,7 @@ async def draws(view: ProjectionView, position: int, namespace: NumberedNamespac
         "namespace": namespace.number,
         "forks": msgspec.json.encode(forks_around(position, view.head.position)).decode(),
     }
-    statement = _NOW if position == view.head.position else _THEN
+    statement = _DRAWS_NOW if position == view.head.position else _DRAWS_THEN
     async with view.connection.execute(statement, values) as rows:
         return {
             root: DrawnAmounts(
@@ -94,9 +145,9 @@ async def draws(view: ProjectionView, position: int, namespace: NumberedNamespac
         }
 
 
-def is_drawing(held: KeyCharge, found: DrawsByRoot) -> bool:
+def is_drawing(held: KeyCharge, by_root: DrawsByRoot) -> bool:
     """Return whether the key is charged as part of its root."""
-    drawn = found.get(held.root) if held.root else None
+    drawn = by_root.get(held.root) if held.root else None
     return drawn is not None and drawn.live
 
 
@@ -106,19 +157,19 @@ async def key_charges(
     """Yield the charges of a namespace's keys at a position, after the key `after`."""
     stream = charge_rows(view, position, namespace, after=after)
     async with aclosing(by_key(stream)) as keys:
-        async for found in keys:
-            yield _key_charge(found)
+        async for rows in keys:
+            yield _key_charge(rows)
 
 
 async def units(
     view: ProjectionView, position: int, namespace: NumberedNamespace
 ) -> AsyncGenerator[Unit, None]:
     """Yield the units of a namespace at a position."""
-    found = await draws(view, position, namespace)
+    by_root = await draws(view, position, namespace)
     async with aclosing(key_charges(view, position, namespace)) as stream:
-        async for one in stream:
-            if not is_drawing(one, found):
-                yield unit_of(one, found.get(one.key))
+        async for held in stream:
+            if not is_drawing(held, by_root):
+                yield unit_of(held, by_root.get(held.key))
 
 
 def unit_of(held: KeyCharge, drawn: DrawnAmounts | None) -> Unit:
@@ -147,11 +198,11 @@ async def by_key(stream: AsyncGenerator[ChargeRow, None]) -> AsyncGenerator[list
         yield waiting
 
 
-def _key_charge(found: list[ChargeRow]) -> KeyCharge:
+def _key_charge(rows: list[ChargeRow]) -> KeyCharge:
     """Put the parts of a key together, as `ledger.core.evolve.envelope_charges.entry_of` does."""
-    first = found[0]
+    first = rows[0]
     charge, root, traits, asked = first.demand, first.root, first.traits, first.admitted
-    for part in found[1:]:
+    for part in rows[1:]:
         charge, traits = largest(charge, part.demand), united(traits, part.traits)
         asked = None if asked is None else largest(asked, part.demand)
         if part.root != root:
@@ -163,7 +214,7 @@ def _key_charge(found: list[ChargeRow]) -> KeyCharge:
         first.uid,
         charge,
         first.demand if is_committed else _NOTHING,
-        len(found) - is_committed,
+        len(rows) - is_committed,
         first.since,
         "" if root == BARRED else root,
         traits,
@@ -172,16 +223,34 @@ def _key_charge(found: list[ChargeRow]) -> KeyCharge:
     )
 
 
+_demands: Final = msgspec.msgpack.Decoder(Amounts)
+_traits: Final = msgspec.msgpack.Decoder(Traits)
+
+_COLUMNS: Final = "key, uid, base, demand, admitted, traits, root, since, owner, actor"
+_STILL_OPEN: Final = f"""
+    SELECT {_COLUMNS} FROM charges
+    WHERE namespace = :namespace AND closed IS NULL AND opened <= :position AND key > :after
+    AND base >= :lowest
+"""
+_CLOSED_SINCE: Final = f"""
+    SELECT {_COLUMNS} FROM charges
+    WHERE namespace = :namespace AND closed > :position AND opened <= :position AND key > :after
+    AND base >= :lowest AND fork IN (SELECT value FROM json_each(:forks))
+"""
+_BY_KEY: Final = "ORDER BY key, base, uid"
+_NOW: Final = f"{_STILL_OPEN} {_BY_KEY}"
+_THEN: Final = f"{_STILL_OPEN} UNION ALL {_CLOSED_SINCE} {_BY_KEY}"
+
 _amounts: Final = msgspec.msgpack.Decoder(Amounts)
 
-_STILL_OPEN: Final = """
+_DRAWS_STILL_OPEN: Final = """
     SELECT root, charge, committed, pods, live FROM draws
     WHERE namespace = :namespace AND closed IS NULL AND opened <= :position
 """
-_CLOSED_SINCE: Final = """
+_DRAWS_CLOSED_SINCE: Final = """
     SELECT root, charge, committed, pods, live FROM draws
     WHERE namespace = :namespace AND closed > :position AND opened <= :position
     AND fork IN (SELECT value FROM json_each(:forks))
 """
-_NOW: Final = _STILL_OPEN
-_THEN: Final = f"{_STILL_OPEN} UNION ALL {_CLOSED_SINCE}"
+_DRAWS_NOW: Final = _DRAWS_STILL_OPEN
+_DRAWS_THEN: Final = f"{_DRAWS_STILL_OPEN} UNION ALL {_DRAWS_CLOSED_SINCE}"

@@ -7,7 +7,7 @@ from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.qualified_names import split_qualified
 from ledger.log.writer import denial_log
 from projections.queries.moments import LAST, rfc3339
-from projections.queries.scopes import QueryScope
+from projections.queries.query_scope import QueryScope
 from projections.store.readers import ProjectionView
 
 
@@ -58,8 +58,8 @@ async def denials(
         "limit": limit + 1,
     }
     async with view.connection.execute(statement, values) as rows:
-        found = [_denied(*row) async for row in rows]
-    return found[:limit], found[limit - 1].number if len(found) > limit else 0
+        past = [_denied(*row) async for row in rows]
+    return past[:limit], past[limit - 1].number if len(past) > limit else 0
 
 
 def _denied(number: int, body: bytes) -> PastDenial:

@@ -6,7 +6,7 @@ import msgspec
 
 from ledger.core.model.amounts import Amounts
 from projections.queries.moments import LAST, rfc3339
-from projections.queries.scopes import QueryScope, line_names
+from projections.queries.query_scope import QueryScope, line_names
 from projections.store.readers import ProjectionView
 
 
@@ -40,25 +40,8 @@ class Correction(msgspec.Struct, frozen=True):
     over: list[ExceededLine]
 
 
-class UnrecognizedUser(msgspec.Struct, frozen=True):
-    """A user whose objects name an owner, without being a known controller of that owner."""
-
-    username: str
-    objects: int
-
-
 Place = tuple[int, int]
 """Position and number of a correction."""
-
-
-async def unrecognized_users(view: ProjectionView, scope: QueryScope) -> list[UnrecognizedUser]:
-    """Return the users whose objects in a scope are charged apart from the owners that they name.
-
-    Only the newest charges are examined. The users with the most objects are returned.
-    """
-    values = {"name": scope.namespace, "cluster": scope.cluster}
-    async with view.connection.execute(_UNBELIEVED, values) as rows:
-        return [UnrecognizedUser(username, objects) async for username, objects in rows]
 
 
 async def drift(
@@ -88,8 +71,8 @@ async def drift(
         "limit": limit + 1,
     }
     async with view.connection.execute(_NEWEST, values) as rows:
-        found = list(await rows.fetchall())
-    names = await line_names(view, (over[0] for row in found for over in _overs.decode(row[-1])))
+        fetched = list(await rows.fetchall())
+    names = await line_names(view, (over[0] for row in fetched for over in _overs.decode(row[-1])))
     corrections = [
         Correction(
             position,
@@ -105,10 +88,10 @@ async def drift(
             [ExceededLine(*names[line], used, most) for line, used, most in _overs.decode(over)],
         )
         for position, number, time, kind, cause, cluster, namespace, key, uid, amounts, over in (
-            found[:limit]
+            fetched[:limit]
         )
     ]
-    more = len(found) > limit
+    more = len(fetched) > limit
     return corrections, (corrections[-1].position, corrections[-1].number) if more else None
 
 
@@ -126,14 +109,4 @@ _NEWEST: Final = """
     AND records.time BETWEEN :since AND :until
     AND (:name = '' OR namespaces.name = :name) AND (:cluster = '' OR namespaces.cluster = :cluster)
     ORDER BY drift.position DESC, drift.number DESC LIMIT :limit
-"""
-
-_UNBELIEVED: Final = """
-    SELECT actor, COUNT(DISTINCT namespace || '/' || key) AS objects
-    FROM charges JOIN namespaces ON namespaces.number = charges.namespace
-    WHERE charges.number > (SELECT MAX(number) FROM charges) - 200000
-      AND root = '-' AND base = 0
-      AND (:name = '' OR namespaces.name = :name)
-      AND (:cluster = '' OR namespaces.cluster = :cluster)
-    GROUP BY actor ORDER BY objects DESC, actor LIMIT 16
 """

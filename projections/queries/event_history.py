@@ -9,7 +9,7 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.traits import Traits
 from ledger.log.records import Item
 from projections.queries.moments import rfc3339
-from projections.queries.scopes import EVERYTHING, QueryScope, line_names, namespaces
+from projections.queries.query_scope import EVERYTHING, QueryScope, line_names, namespaces
 from projections.store.readers import ProjectionView
 from projections.text.event_text import Posting, describe, postings
 
@@ -53,22 +53,22 @@ async def history(
     after: Place = START,
 ) -> tuple[list[HistoryEvent], Place | None]:
     """Return at most `limit` events from position `first` to `last`, after a place, and the place
-    of the next page (None at the end).. Events without a single namespace are part of the
+    of the next page (None at the end). Events without a single namespace are part of the
     unrestricted history only.
     """
     start = max((first, -1), after)
     if scope == EVERYTHING:
-        found = await _read(view, _ALL, {}, start, last, limit + 1)
+        entries = await _read(view, _ALL, {}, start, last, limit + 1)
     else:
         streams = [
-            await _read(view, _ONE, {"namespace": one.number}, start, last, limit + 1)
-            for one in await namespaces(view, scope)
+            await _read(view, _ONE, {"namespace": namespace.number}, start, last, limit + 1)
+            for namespace in await namespaces(view, scope)
         ]
-        found = list(heapq.merge(*streams, key=lambda event: event[:2]))
-    touched = (line for *_, item in found[:limit] for line in item.postings[::3])
+        entries = list(heapq.merge(*streams, key=lambda event: event[:2]))
+    touched = (line for *_, item in entries[:limit] for line in item.postings[::3])
     names = await line_names(view, touched)
-    events = [_event(*one, names) for one in found[:limit]]
-    more = len(found) > limit
+    events = [_event(*entry, names) for entry in entries[:limit]]
+    more = len(entries) > limit
     return events, (events[-1].position, events[-1].number) if more else None
 
 
@@ -85,29 +85,29 @@ async def _read(
     limit: int,
 ) -> list[_Found]:
     """Return at least `limit` events after a place, if there are, in order."""
-    found: list[_Found] = []
+    entries: list[_Found] = []
     values = {**values, "first": start[0], "last": last}
     position = 0
     async with view.connection.execute(statement, values) as rows:
         async for position_now, time, body in rows:
-            if len(found) >= limit and position_now != position:
+            if len(entries) >= limit and position_now != position:
                 break
             position = position_now
-            found += [
+            entries += [
                 (position, number, time, item)
                 for number, item in _bodies.decode(body)
                 if (position, number) > start
             ]
-    return sorted(found, key=lambda event: event[:2])
+    return sorted(entries, key=lambda event: event[:2])
 
 
 def _event(
     position: int, number: int, time: int, item: Item, names: dict[int, tuple[str, str]]
 ) -> HistoryEvent:
-    told = msgspec.structs.asdict(describe(item.event))
+    description = msgspec.structs.asdict(describe(item.event))
     touched = postings(item.postings, names.__getitem__)
     return HistoryEvent(
-        position=position, number=number, time=rfc3339(time), postings=touched, **told
+        position=position, number=number, time=rfc3339(time), postings=touched, **description
     )
 
 

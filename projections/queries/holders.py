@@ -9,18 +9,19 @@ import msgspec
 from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.amounts import Amounts, minus
 from ledger.core.model.commands import BARRED, CREATE
-from projections.queries.charge_rows import ChargeRow, charge_rows
 from projections.queries.charged_units import (
+    ChargeRow,
     DrawnAmounts,
     KeyCharge,
     by_key,
+    charge_rows,
     draws,
     is_drawing,
     key_charges,
     unit_of,
 )
 from projections.queries.moments import rfc3339
-from projections.queries.scopes import NumberedNamespace, QueryScope, namespaces
+from projections.queries.query_scope import NumberedNamespace, QueryScope, namespaces
 from projections.store.readers import ProjectionView
 
 _NOTHING: Final[Amounts] = {}
@@ -83,34 +84,34 @@ async def holders(
     listed, too; with `root` only the pods of this root. Returns with them the place of the next
     page, `cluster/namespace/key`, empty at the end.
     """
-    found: list[HolderCharge] = []
+    listed: list[HolderCharge] = []
     for namespace, start in await _places(view, scope, after):
         stream = _holders(view, position, namespace, start, pods or bool(root))
         async with aclosing(stream):
-            async for one in stream:
-                if root and one.root != root:
+            async for holder in stream:
+                if root and holder.root != root:
                     continue
-                if len(found) == limit:
-                    return found, _place(found[-1])
-                found.append(one)
-    return found, ""
+                if len(listed) == limit:
+                    return listed, _place(listed[-1])
+                listed.append(holder)
+    return listed, ""
 
 
 async def holds(
     view: ProjectionView, position: int, scope: QueryScope, *, limit: int, after: str = ""
 ) -> tuple[list[OpenHold], str]:
     """Return the holds of at most `limit` keys of a scope as of a position, as `holders` does."""
-    found: list[OpenHold] = []
+    listed: list[OpenHold] = []
     seen = 0
     for namespace, start in await _places(view, scope, after):
         stream = by_key(charge_rows(view, position, namespace, after=start, lowest=CREATE))
         async with aclosing(stream):
-            async for one in stream:
+            async for rows in stream:
                 if seen == limit:
-                    return found, _place(found[-1])
+                    return listed, _place(listed[-1])
                 seen += 1
-                found += map(_hold, one)
-    return found, ""
+                listed += map(_hold, rows)
+    return listed, ""
 
 
 async def _holders(
@@ -121,9 +122,9 @@ async def _holders(
     """
     drawn = await draws(view, position, namespace)
     async with aclosing(key_charges(view, position, namespace, after=after)) as stream:
-        async for one in stream:
-            if pods or not is_drawing(one, drawn):
-                yield _holder(one, drawn.get(one.key))
+        async for held in stream:
+            if pods or not is_drawing(held, drawn):
+                yield _holder(held, drawn.get(held.key))
 
 
 async def _places(
@@ -135,9 +136,9 @@ async def _places(
     cluster, _, rest = after.partition("/")
     name, _, key = rest.partition("/")
     return [
-        (one, key if (one.cluster, one.name) == (cluster, name) else "")
-        for one in await namespaces(view, scope)
-        if (one.cluster, one.name) >= (cluster, name)
+        (namespace, key if (namespace.cluster, namespace.name) == (cluster, name) else "")
+        for namespace in await namespaces(view, scope)
+        if (namespace.cluster, namespace.name) >= (cluster, name)
     ]
 
 
@@ -145,20 +146,20 @@ def _place(row: HolderCharge | OpenHold) -> str:
     return f"{row.cluster}/{row.namespace}/{row.key}"
 
 
-def _holder(one: KeyCharge, drawn: DrawnAmounts | None) -> HolderCharge:
-    unit, is_root = unit_of(one, drawn), not one.key.startswith(PODS)
+def _holder(held: KeyCharge, drawn: DrawnAmounts | None) -> HolderCharge:
+    unit, is_root = unit_of(held, drawn), not held.key.startswith(PODS)
     return HolderCharge(
-        one.namespace.cluster,
-        one.namespace.name,
-        one.key,
-        one.uid,
+        held.namespace.cluster,
+        held.namespace.name,
+        held.key,
+        held.uid,
         unit.charge,
         unit.committed,
         minus(unit.charge, unit.committed),
-        one.holds,
-        rfc3339(one.since),
-        one.root,
-        one.charge if is_root else _NOTHING,
+        held.holds,
+        rfc3339(held.since),
+        held.root,
+        held.charge if is_root else _NOTHING,
         _NOTHING if drawn is None else drawn.charge,
         0 if drawn is None else drawn.pods,
     )

@@ -1,7 +1,7 @@
 """Incomplete quotas: quotas that select by a label that the log lacks for some objects.
 
-Such an object counts with any labels. Queries use an index of the open rows with missing labels, of
-which there are usually none.
+Such an object counts as if it had every label. The queries use an index of the open rows with
+missing labels, of which there are usually none.
 """
 
 from typing import Final
@@ -36,8 +36,8 @@ async def _needing(
     """Return the accounts that select by numbered labels, each with its highest number."""
     values = {"numbers": msgspec.json.encode(numbers).decode(), "position": position}
     async with view.connection.execute(_SELECTING, values) as rows:
-        found = [(number, needs(_selections.decode(selects))) async for number, selects in rows]
-    return [one for one in found if one[1]]
+        accounts = [(number, needs(_selections.decode(selects))) async for number, selects in rows]
+    return [account for account in accounts if account[1]]
 
 
 _selections: Final = msgspec.json.Decoder(tuple[Numbered, ...])

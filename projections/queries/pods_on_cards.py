@@ -1,10 +1,10 @@
-"""Pods on cards: those on each card, now or as of a position."""
+"""Pods on cards: the pods on each card with their amounts, now or as of a position."""
 
 from typing import Final
 
 import msgspec
 
-from ledger.core.evolve.placement_events import bookings_of
+from ledger.core.evolve.placement_charges import bookings_of
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.card_bookings import exclusive_on
 from ledger.core.model.cards import Parts, Placement, Stage
@@ -52,14 +52,14 @@ async def pods_on_cards(view: ProjectionView, position: int, nodes: set[str]) ->
         "forks": msgspec.json.encode(forks_around(position, view.head.position)).decode(),
     }
     statement = _NOW if position == view.head.position else _THEN
-    found: PodsByCard = {}
+    pods: PodsByCard = {}
     async with view.connection.execute(statement, values) as rows:
         async for namespace, key, *row in rows:
-            _add(found, namespace, key, _placement(*row))
-    return found
+            _add(pods, namespace, key, _placement(*row))
+    return pods
 
 
-def _add(found: PodsByCard, namespace: str, key: str, placed: Placement) -> None:
+def _add(pods: PodsByCard, namespace: str, key: str, placed: Placement) -> None:
     """Add a placement to every card that it books."""
     alone = exclusive_on(placed.parts, initialised=placed.initialised)
     for uuid, booking in bookings_of(placed).items():
@@ -73,7 +73,7 @@ def _add(found: PodsByCard, namespace: str, key: str, placed: Placement) -> None
             placed.observed,
             rfc3339(placed.time),
         )
-        found.setdefault((placed.node, uuid), []).append(resident)
+        pods.setdefault((placed.node, uuid), []).append(resident)
 
 
 def _placement(uid: str, node: str, parts: bytes, stands: bytes, *rest: int) -> Placement:

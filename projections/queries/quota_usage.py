@@ -10,7 +10,7 @@ import msgspec
 from ledger.core.model import accounts
 from ledger.core.model.accounts import AccountKind
 from projections.queries.incomplete_quotas import incomplete
-from projections.queries.scopes import EVERYTHING, QueryScope
+from projections.queries.query_scope import EVERYTHING, QueryScope
 from projections.store.readers import ProjectionView
 
 
@@ -59,25 +59,27 @@ async def usage(
     }
     statement = _EVERYTHING if scope == EVERYTHING else _COVERING
     async with view.connection.execute(statement, values) as rows:
-        found = list(await rows.fetchall())
-    numbers = [number for number, _, _ in found[:limit]]
+        fetched = list(await rows.fetchall())
+    numbers = [number for number, _, _ in fetched[:limit]]
     keys = await _keys(view, numbers)
     unread = await incomplete(view, position, numbers)
     lines = [
         line
-        for number, name, body in found[:limit]
+        for number, name, body in fetched[:limit]
         for line in _lines(name, body or _NO_LINES, keys, number in unread)
     ]
-    return lines, found[limit - 1][1] if len(found) > limit else ""
+    return lines, fetched[limit - 1][1] if len(fetched) > limit else ""
 
 
-async def _keys(view: ProjectionView, found: list[int]) -> dict[int, str]:
+async def _keys(view: ProjectionView, account_numbers: list[int]) -> dict[int, str]:
     """Return the quota keys of all lines that these accounts ever had."""
     statement = """
         SELECT number, key FROM lines
         WHERE account IN (SELECT value FROM json_each(?))
     """
-    async with view.connection.execute(statement, (msgspec.json.encode(found).decode(),)) as rows:
+    async with view.connection.execute(
+        statement, (msgspec.json.encode(account_numbers).decode(),)
+    ) as rows:
         return {number: key async for number, key in rows}
 
 

@@ -1,4 +1,4 @@
-"""Universe shares: those of clusters and namespaces in universe quotas, as of a position."""
+"""Universe shares: the usage of universe quotas by cluster or by namespace, as of a position."""
 
 from contextlib import aclosing
 from enum import StrEnum
@@ -10,8 +10,8 @@ import msgspec
 from ledger.core.model import accounts
 from ledger.core.model.traits import Selection, matches
 from projections.queries.charged_units import Unit, units
-from projections.queries.scopes import NumberedNamespace, QueryScope
-from projections.queries.selections import EVERYTHING, selections
+from projections.queries.query_scope import NumberedNamespace, QueryScope
+from projections.queries.selecting_quotas import EVERYTHING, selections
 from projections.store.readers import ProjectionView
 
 
@@ -71,20 +71,22 @@ async def shares(
     Returns with it the place of the next page, empty at the end.
     """
 
-    def place(one: CoveredNamespace) -> tuple[str, ...]:
-        names = (one.namespace.cluster, one.namespace.name)
+    def place(coverage: CoveredNamespace) -> tuple[str, ...]:
+        names = (coverage.namespace.cluster, coverage.namespace.name)
         return names if by is UsageBreakdown.NAMESPACE else names[:1]
 
-    found: list[UsageShare] = []
+    listed: list[UsageShare] = []
     covered = await _covered_namespaces(view, position, scope, quota)
     start = tuple(after.split("/"))
     last: tuple[str, ...] = ()
-    for names, group in groupby((one for one in covered if place(one) > start), key=place):
-        if len(found) >= limit:
-            return found, "/".join(last)
-        found += await _shares(view, position, names, list(group))
+    for names, group in groupby(
+        (coverage for coverage in covered if place(coverage) > start), key=place
+    ):
+        if len(listed) >= limit:
+            return listed, "/".join(last)
+        listed += await _shares(view, position, names, list(group))
         last = names
-    return found, ""
+    return listed, ""
 
 
 async def _shares(
@@ -92,7 +94,7 @@ async def _shares(
 ) -> list[UsageShare]:
     """Return the shares of one namespace, or of the namespaces of one cluster together."""
     totals: Totals = {}
-    for namespace, several in groupby(covered, key=lambda one: one.namespace):
+    for namespace, several in groupby(covered, key=lambda coverage: coverage.namespace):
         counting = list(several)
         async with aclosing(units(view, position, namespace)) as stream:
             async for unit in stream:
@@ -108,15 +110,15 @@ async def _shares(
 
 def _count(unit: Unit, counting: list[CoveredNamespace], totals: Totals) -> None:
     """Add a unit to every line that counts it. An unused line has no total."""
-    for one in counting:
-        if one.selects and not matches(one.selects, unit.traits):
+    for coverage in counting:
+        if coverage.selects and not matches(coverage.selects, unit.traits):
             continue
-        charge, stored = unit.on(asked_only=one.asked_only)
-        for key in one.keys:
+        charge, stored = unit.on(asked_only=coverage.asked_only)
+        for key in coverage.keys:
             resource = accounts.resource_of(key)
             if resource in charge:
-                used, committed = totals.get((one.account, key), (0, 0))
-                totals[one.account, key] = (
+                used, committed = totals.get((coverage.account, key), (0, 0))
+                totals[coverage.account, key] = (
                     used + charge[resource],
                     committed + stored.get(resource, 0),
                 )

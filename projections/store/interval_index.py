@@ -1,4 +1,4 @@
-"""Interval index: a query for closed intervals that contain a position reads few rows.
+"""Interval index: the forks by which a query as of a past position reads few rows.
 
 Positions form a binary tree: every block of 2^n positions has a middle. An interval is stored under
 the middle of the smallest block that contains it, its **fork**. All intervals that contain a

@@ -1,13 +1,13 @@
 -- What the log amounts to, as rows. Everything but `denials` follows from the log alone.
 --
 -- Positions are those of the log, times are µs of Unix time, amounts are in the unit of their
--- resource. Blobs are MessagePack. Whatever can end is an interval: it holds from position
+-- resource. Blobs are MessagePack. A fact that can end is an interval: it holds from position
 -- `opened` on, up to but without position `closed`, or still when `closed` is NULL.
 
 PRAGMA application_id = 0x67707564;  -- "gpud": a projection of gpuledger, and not another file
 PRAGMA user_version = 7;             -- another version is deleted and built again
 
--- One row per record. The last one says how far the projection is, in the same transaction as
+-- One row per record. The last one has the position of the projection, in the same transaction as
 -- everything that follows from it.
 CREATE TABLE records (
   position INTEGER PRIMARY KEY,
@@ -111,11 +111,11 @@ CREATE TABLE charges (
   actor     TEXT NOT NULL,
   root      TEXT NOT NULL,             -- key of the root that it draws from; '-' if it may not
   traits    BLOB NOT NULL,             -- what quotas select it by
-  read      INTEGER NOT NULL,          -- up to which number its labels are told; -1 for a digest
+  read      INTEGER NOT NULL,          -- up to which number its labels are recorded; -1 for a digest
   opened    INTEGER NOT NULL,
   closed    INTEGER,
   cause     TEXT,                      -- why it was closed
-  fork      INTEGER                    -- where a closed row is filed; see intervals.py
+  fork      INTEGER                    -- where a closed row is filed; see `interval_index.py`
 ) STRICT;
 
 CREATE INDEX charges_open ON charges (namespace, key, base, uid, opened) WHERE closed IS NULL;
@@ -136,7 +136,7 @@ CREATE TABLE draws (
   live      INTEGER NOT NULL,
   opened    INTEGER NOT NULL,
   closed    INTEGER,
-  fork      INTEGER                    -- where a closed row is filed; see intervals.py
+  fork      INTEGER                    -- where a closed row is filed; see `interval_index.py`
 ) STRICT;
 
 CREATE INDEX draws_open ON draws (namespace, root) WHERE closed IS NULL;
@@ -170,17 +170,17 @@ CREATE TABLE placements (
   since       INTEGER NOT NULL,        -- time at which the pod was placed
   stage       INTEGER NOT NULL,        -- 0 proposed, 1 bound, 2 handed out
   initialised INTEGER NOT NULL,        -- whether init containers are over and book nothing
-  observed    INTEGER NOT NULL,        -- whether somebody else placed the pod
+  observed    INTEGER NOT NULL,        -- whether another scheduler placed the pod
   opened      INTEGER NOT NULL,
   closed      INTEGER,
-  fork        INTEGER                  -- where a closed row is filed; see intervals.py
+  fork        INTEGER                  -- where a closed row is filed; see `interval_index.py`
 ) STRICT;
 
 CREATE INDEX placements_open ON placements (node, namespace, key) WHERE closed IS NULL;
 CREATE INDEX placements_closed ON placements (fork, node, closed, opened)
   WHERE closed IS NOT NULL;
 
--- Corrections: truth that the ledger was not told in time; see tables/drift.py. `number` counts from
+-- Corrections: facts that the ledger did not receive in time; see `drift_table.py`. `number` counts from
 -- 0 in the record. `over` is a list of `[line, used, limit]` that it brought over their limits.
 CREATE TABLE drift (
   position  INTEGER NOT NULL,
@@ -195,8 +195,8 @@ CREATE TABLE drift (
   PRIMARY KEY (position, number)
 ) STRICT, WITHOUT ROWID;
 
--- Refused requests. They come from another stream, where old ones expire, and are no part of the
--- digest.
+-- Refused requests. They come from another stream, where old ones expire, and are not a part
+-- of the digest.
 CREATE TABLE denials (
   position  INTEGER PRIMARY KEY,       -- in the stream of denials
   time      INTEGER NOT NULL,

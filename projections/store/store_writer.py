@@ -1,9 +1,7 @@
-"""The SQLite file of the projection: one writer, any number of read-only readers, and checks of the
-file's type and schema.
+"""Store writer: transactions of the projection's SQLite file, and its replacement at a new schema.
 
 The writer stores position and rows in one transaction, so the file holds complete records after a
-kill at any byte. The file is disposable: with another schema version it is deleted and built again
-from the log.
+kill at any byte. A file with another schema version is deleted and built again from the log.
 """
 
 import asyncio

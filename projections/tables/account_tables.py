@@ -8,8 +8,8 @@ import msgspec
 from ledger.core.model import events
 from ledger.core.model.state import Account
 from ledger.core.model.traits import Reach, Selection, numbered
+from projections.record_changes import RecordChange
 from projections.tables.name_numbers import NameNumbers
-from projections.tables.record_changes import RecordChange
 
 _NO_ACCOUNT: Final = Account((), {})
 _EVERYTHING: Final[tuple[Reach | None, Selection, bool]] = (None, (), False)
@@ -63,7 +63,9 @@ class AccountTables:
             self._statements.append((_CLOSE_SELECTION, (position, account)))
         if new != _EVERYTHING:
             counted = numbered(after.selects, change.state.labels)
-            reach, selects = (msgspec.json.encode(one).decode() for one in (after.reach, counted))
+            reach, selects = (
+                msgspec.json.encode(selection).decode() for selection in (after.reach, counted)
+            )
             values = (account, reach, selects, after.asked_only, position)
             self._statements.append((_OPEN_SELECTION, values))
 
@@ -91,7 +93,7 @@ def _is_numbered(change: RecordChange, account: Account) -> bool:
         if isinstance(item.event, events.LimitSet)
         for key, _ in item.event.labels
     }
-    return any(one.key in new for one in account.selects)
+    return any(condition.key in new for condition in account.selects)
 
 
 _CLUSTER = "INSERT INTO clusters (name, uid, opened) VALUES (?, ?, ?)"

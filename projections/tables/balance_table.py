@@ -7,9 +7,9 @@ import msgspec
 
 from ledger.core.model.accounts import AccountKind, kind
 from ledger.core.model.state import Account, State
+from projections.record_changes import RecordChange
 from projections.tables.committed_totals import CommittedTotals
 from projections.tables.name_numbers import NameNumbers
-from projections.tables.record_changes import RecordChange
 
 _encoder: Final = msgspec.msgpack.Encoder()
 

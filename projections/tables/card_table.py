@@ -5,11 +5,11 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from ledger.core.evolve.placement_events import account_of
+from ledger.core.evolve.announced_and_lost_cards import account_of
 from ledger.core.model.cards import Card, NodeCards
 from ledger.core.model.qualified_names import split_qualified
+from projections.record_changes import RecordChange
 from projections.tables.name_numbers import NameNumbers
-from projections.tables.record_changes import RecordChange
 
 ANNOUNCED: Final = "announced"
 """The node announces the card."""
@@ -67,8 +67,8 @@ def _card_entries(node: NodeCards | None) -> dict[str, CardEntry]:
     if node is None:
         return {}
     lost = GONE if node.gone else LOST
-    found = {card.uuid: CardEntry(card, node.keeper, lost) for card in node.lost}
-    return found | {card.uuid: CardEntry(card, node.keeper, ANNOUNCED) for card in node.cards}
+    entries = {card.uuid: CardEntry(card, node.keeper, lost) for card in node.lost}
+    return entries | {card.uuid: CardEntry(card, node.keeper, ANNOUNCED) for card in node.cards}
 
 
 _CLOSE: Final = "UPDATE cards SET closed = ? WHERE account = ? AND closed IS NULL"

@@ -8,9 +8,9 @@ import msgspec
 from ledger.core.model.events import OBJECT
 from ledger.core.model.state import Entry, Hold, Object
 from ledger.core.model.traits import recorded_up_to
+from projections.record_changes import RecordChange
 from projections.store.interval_index import fork
 from projections.tables.name_numbers import NameNumbers
-from projections.tables.record_changes import RecordChange
 from projections.tables.table_protocol import check_closed
 
 COMMITTED: Final = "committed"
@@ -72,7 +72,9 @@ class ChargeTable:
             if hold not in after:
                 cause = change.causes.get((namespace, key, hold.uid, hold.base))
                 if cause is None:
-                    again = any(one.uid == hold.uid and one.base == hold.base for one in after)
+                    again = any(
+                        other.uid == hold.uid and other.base == hold.base for other in after
+                    )
                     cause = RAISED if again else COMMITTED
                 self._end((number, key, hold.base, hold.uid), position, cause)
         for hold in after:

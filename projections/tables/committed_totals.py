@@ -10,7 +10,7 @@ from typing import Final
 from ledger.core.evolve import envelope_charges
 from ledger.core.evolve.envelope_charges import ChargeTerm
 from ledger.core.model.state import Namespace, Plan, SelectingPlan, State
-from projections.tables.record_changes import RecordChange, committed_at
+from projections.record_changes import RecordChange, committed_at
 
 
 class CommittedTotals:
@@ -52,9 +52,9 @@ class CommittedTotals:
             self._add(counted, space, envelope_charges.committed_terms(space, unit), 1)
 
     def _add(
-        self, counted: "_Counted", space: Namespace, found: Iterable[ChargeTerm], sign: int
+        self, counted: "_Counted", space: Namespace, terms: Iterable[ChargeTerm], sign: int
     ) -> None:
-        for line, amount in envelope_charges.by_line(space, found).items() if found else ():
+        for line, amount in envelope_charges.by_line(space, terms).items() if terms else ():
             counted.amounts[line] = counted.amounts.get(line, 0) + sign * amount
             self.totals[line] += sign * amount
 

@@ -1,8 +1,8 @@
 """The table of drift: every correction of a difference between cluster and ledger.
 
-Either the cluster has an object that no hold admitted (`Observed`, with the cause `unreserved` or
-`late`), or a comparison with a full list found that an object has ended whose deletion was not
-observed. A change of labels or of the root of an object is not a correction.
+A correction is one of two events. An `Observed` with the cause `unreserved` or `late` charges an
+object that no hold admitted. A `Released` by the actor `recount` ends an object that a full list
+lacks although no deletion was observed. A change of an object's labels or root is not a correction.
 """
 
 from typing import Final, TypeGuard
@@ -14,12 +14,12 @@ from ledger.core.evolve.evolver import Postings
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.events import OBJECT, AnyEvent, Cause, Observed, Released
 from ledger.core.model.state import Hold, Object, State
+from projections.record_changes import RecordChange
 from projections.tables.name_numbers import NameNumbers
-from projections.tables.record_changes import RecordChange
 
 RECOUNT: Final = "recount"
 """The actor of what follows from comparing everything with a list, see
-`webhook.settlement.settlement_session`."""
+`webhook.settlement.charge_settlement_session`."""
 
 _UNTOLD: Final = frozenset({Cause.UNRESERVED, Cause.LATE})
 _NOTHING: Final[Amounts] = {}

@@ -8,8 +8,8 @@ import msgspec
 from ledger.core.model import accounts, events
 from ledger.core.model.qualified_names import qualified
 from ledger.log.records import Item
+from projections.record_changes import KEYED, PLACING, RecordChange
 from projections.tables.name_numbers import NameNumbers
-from projections.tables.record_changes import KEYED, PLACING, RecordChange
 
 _encoder: Final = msgspec.msgpack.Encoder()
 
@@ -30,10 +30,10 @@ class HistoryTables:
         """Collect the record, and its events by namespace."""
         record, position = change.record, change.record.position
         self._records.append((position, record.time, change.hash, record.writer, record.group))
-        found: dict[str, list[tuple[int, Item]]] = {}
+        by_namespace: dict[str, list[tuple[int, Item]]] = {}
         for number, item in enumerate(record.items):
-            found.setdefault(namespace_of(item.event), []).append((number, item))
-        for namespace, items in found.items():
+            by_namespace.setdefault(namespace_of(item.event), []).append((number, item))
+        for namespace, items in by_namespace.items():
             place = self._names.namespace(namespace, position) if namespace else NO_NAMESPACE
             self._events.append((position, place, _encoder.encode(items)))
 

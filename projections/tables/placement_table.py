@@ -6,9 +6,9 @@ import aiosqlite
 import msgspec
 
 from ledger.core.model.cards import Placement
+from projections.record_changes import RecordChange
 from projections.store.interval_index import fork
 from projections.tables.name_numbers import NameNumbers
-from projections.tables.record_changes import RecordChange
 from projections.tables.table_protocol import check_closed
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
@@ -73,11 +73,11 @@ class _Row:
 
     def values(self) -> tuple[int | str | bytes | None, ...]:
         """Return the columns in the order of the insert."""
-        one, opened, closed = self.placement, self.opened, self.closed
-        bodies = (_encoder.encode(one.parts), _encoder.encode(one.stands))
-        flags = (one.stage, one.initialised, one.observed)
+        placed, opened, closed = self.placement, self.opened, self.closed
+        bodies = (_encoder.encode(placed.parts), _encoder.encode(placed.stands))
+        flags = (placed.stage, placed.initialised, placed.observed)
         filed = None if closed is None else fork(opened, closed)
-        return (*self.identity, one.uid, *bodies, one.time, *flags, opened, closed, filed)
+        return (*self.identity, placed.uid, *bodies, placed.time, *flags, opened, closed, filed)
 
 
 _CLOSE: Final = """

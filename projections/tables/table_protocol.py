@@ -1,10 +1,10 @@
-"""Table protocol: what each table offers, and the error for a file that contradicts the log."""
+"""Table protocol: the two methods of each table, and the error if the file contradicts the log."""
 
 from typing import Protocol
 
 import aiosqlite
 
-from projections.tables.record_changes import RecordChange
+from projections.record_changes import RecordChange
 
 
 class Table(Protocol):
@@ -23,10 +23,10 @@ class DamagedProjection(Exception):
     """The file contradicts the log; delete it, and the service builds it again."""
 
 
-def check_closed(table: str, found: int, wanted: int) -> None:
+def check_closed(table: str, closed: int, wanted: int) -> None:
     """Raise DamagedProjection unless as many rows of a table were closed as the log closes."""
-    if wanted and found != wanted:
+    if wanted and closed != wanted:
         raise DamagedProjection(
-            f"the table {table} has {found} of {wanted} rows that the log now closes: delete the"
+            f"the table {table} has {closed} of {wanted} rows that the log now closes: delete the"
             " file, it is built again from the log"
         )

@@ -28,12 +28,12 @@ def _announced(event: events.CardsRegistered) -> str:
     count = len(event.cards)
     ill = [card for card in event.cards if not card.healthy]
     closed = [card for card in event.cards if card.cordoned]
-    told = (
+    facts = (
         f"{count} card{'' if count == 1 else 's'}, kept by {event.keeper}",
         f"not healthy: {_uuids(ill)}" if ill else "",
         f"cordoned: {_uuids(closed)}" if closed else "",
     )
-    return "; ".join(filter(None, told))
+    return "; ".join(filter(None, facts))
 
 
 def _placed(event: events.Placed) -> str:
@@ -56,8 +56,8 @@ def _claimed(event: events.Claimed) -> str:
 
 
 def _parts(parts: Parts) -> str:
-    found = [(part.container, share) for part in parts for share in part.shares]
-    return _some((_share(container, share) for container, share in found), len(found))
+    shares = [(part.container, share) for part in parts for share in part.shares]
+    return _some((_share(container, share) for container, share in shares), len(shares))
 
 
 def _share(container: str, share: Share) -> str:

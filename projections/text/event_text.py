@@ -64,8 +64,8 @@ def describe(event: events.AnyEvent) -> Description:
             cluster, key = cluster_of(event.node), event.node
         case _:
             key, uid, cause, amounts = event.key, event.uid, _cause(event), _amounts(event)
-    told = (type(event).__name__, cause, cluster, namespace, key, uid, amounts, event.actor)
-    return Description(*told, *_root_and_traits(event), _note(event))
+    columns = (type(event).__name__, cause, cluster, namespace, key, uid, amounts, event.actor)
+    return Description(*columns, *_root_and_traits(event), _note(event))
 
 
 def _cause(event: events.AnyEvent) -> str:

@@ -45,12 +45,12 @@ def account_in_words(reach: Reach | None, selects: Selection) -> str:
     return "; ".join(parts)
 
 
-def _requirement_in_words(one: Requirement) -> str:
-    item = _ITEMS.get(one.key, one.key)
-    match one.operator:
+def _requirement_in_words(requirement: Requirement) -> str:
+    item = _ITEMS.get(requirement.key, requirement.key)
+    match requirement.operator:
         case "Exists":
             return item
         case "DoesNotExist":
             return f"no {item}"
-    among = "in" if one.operator == "In" else "not in"
-    return f"{item} {among} ({', '.join(one.values)})"
+    among = "in" if requirement.operator == "In" else "not in"
+    return f"{item} {among} ({', '.join(requirement.values)})"

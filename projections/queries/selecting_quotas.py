@@ -1,4 +1,4 @@
-"""The selections of accounts that do not count all objects of their namespaces."""
+"""Selecting quotas: the namespaces and objects that selecting quotas count, as of a position."""
 
 from typing import Final
 

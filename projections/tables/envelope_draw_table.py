@@ -1,13 +1,13 @@
-"""The table of draws: the charge of the pods of each root, added up, as intervals."""
+"""Envelope draw table: the charge of the pods of each root, added up, as intervals."""
 
 from typing import Final
 
 import aiosqlite
 import msgspec
 
+from projections.record_changes import RecordChange, RootDraw, draw_at
 from projections.store.interval_index import fork
 from projections.tables.name_numbers import NameNumbers
-from projections.tables.record_changes import RecordChange, RootDraw, draw_at
 from projections.tables.table_protocol import check_closed
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")

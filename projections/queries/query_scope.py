@@ -1,4 +1,4 @@
-"""Scopes of queries, and the namespaces and lines of the numbers in rows."""
+"""Query scope: the namespaces of a query, and the namespaces and lines of the numbers in rows."""
 
 from collections.abc import Iterable
 from typing import Final

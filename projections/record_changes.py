@@ -1,7 +1,7 @@
-"""Record changes: folds records and collects what they change, for tables of differences.
+"""Record changes: the values before and after each record, from which the tables take their rows.
 
-Tables have positions and no places inside a record, so no query is "as of half a record". So a
-change is the state of every touched key, unit and account before the record and after it.
+Tables have positions of records and no places inside a record. So a change has the state of every
+touched key, unit and account before the whole record and after it.
 """
 
 from typing import Final
@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from ledger.core.evolve import envelope_charges
+from ledger.core.evolve.announced_and_lost_cards import account_of
 from ledger.core.evolve.envelope_charges import ChargeTerm
-from ledger.core.evolve.placement_events import account_of
 from ledger.core.model import events
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import Card, NodeCards, Placement
@@ -161,7 +161,7 @@ def _note_selecting(change: RecordChange, event: events.LimitSet) -> None:
     """Collect the accounts that select by labels that the record numbers."""
     new = dict(event.labels)
     for name, account in change.state.accounts.items():
-        if any(one.key in new for one in account.selects):
+        if any(condition.key in new for condition in account.selects):
             change.accounts.setdefault(name, account)
 
 

@@ -1,0 +1,39 @@
+"""Unrecognized users: those whose objects name an owner without being its known controller.
+
+Such objects are charged on their own.
+"""
+
+from typing import Final
+
+import msgspec
+
+from projections.queries.query_scope import QueryScope
+from projections.store.readers import ProjectionView
+
+
+class UnrecognizedUser(msgspec.Struct, frozen=True):
+    """A user whose objects name an owner, without being a known controller of that owner."""
+
+    username: str
+    objects: int
+
+
+async def unrecognized_users(view: ProjectionView, scope: QueryScope) -> list[UnrecognizedUser]:
+    """Return the users whose objects in a scope are charged apart from the owners that they name.
+
+    Only the newest charges are examined. The users with the most objects are returned.
+    """
+    values = {"name": scope.namespace, "cluster": scope.cluster}
+    async with view.connection.execute(_UNBELIEVED, values) as rows:
+        return [UnrecognizedUser(username, objects) async for username, objects in rows]
+
+
+_UNBELIEVED: Final = """
+    SELECT actor, COUNT(DISTINCT namespace || '/' || key) AS objects
+    FROM charges JOIN namespaces ON namespaces.number = charges.namespace
+    WHERE charges.number > (SELECT MAX(number) FROM charges) - 200000
+      AND root = '-' AND base = 0
+      AND (:name = '' OR namespaces.name = :name)
+      AND (:cluster = '' OR namespaces.cluster = :cluster)
+    GROUP BY actor ORDER BY objects DESC, actor LIMIT 16
+"""
