@@ -21,7 +21,7 @@ from webhook.api.admission_review import (
     AnsweredAdmissionReview,
     BadReview,
 )
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 
 BODIES_MAX: Final = 16
 """Bodies of the largest size that may be in memory at once; smaller ones share the same bytes."""

@@ -1,4 +1,4 @@
-"""Admission: the decision about a request, one file for each family of objects.
+"""Admission: the decision about a request, one file for each type of object.
 
-`webhook.admission.validating_webhook` decides which of them a review belongs to.
+`webhook.admission.validating_webhook` selects the file for a review.
 """

@@ -1,7 +1,7 @@
-"""Explaining: the decision a request would get, without making it.
+"""Explanation: the decision that a request would get, computed as a dry run.
 
-The very same path as the validating webhook takes, as a dry run, so an explanation cannot differ
-from the decision it explains.
+The request takes the same path as in the validating webhook, so an explanation cannot differ from
+the decision.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ from webhook.context.cluster_context import ClusterContext
 from webhook.kinds.kind_catalog import KindCatalog
 
 _OBJECT: Final = "$.request.object"
-"""Where a manifest is in its review."""
+"""The field of a review that holds the manifest."""
 
 UID: Final = "explain"
 """The uid of an explained object that has none, because it does not exist."""
 
 NAMESPACE: Final = "default"
-"""The namespace of an object that names none, when none was asked for either."""
+"""The namespace of an object that names none, if the caller names none either."""
 
 NAME_SHOWN_MAX: Final = 64
-"""Characters of a name that an error shows; a name of a namespace has at most so many."""
+"""Characters of a name that an error shows, which is the maximum length of a namespace's name."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -63,10 +63,10 @@ class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OtherNamespace(Exception):
-    """The object is of another namespace than the one that was asked for."""
+    """The namespace of the object differs from the requested one."""
 
     def __init__(self, namespace: str, asked: str) -> None:
-        """Keep the object's namespace; the message names both."""
+        """Store the namespace of the object; the message names both namespaces."""
         super().__init__(
             f"the object is of namespace {namespace[:NAME_SHOWN_MAX]!r}, which does not match the"
             f" namespace {asked[:NAME_SHOWN_MAX]!r} that was asked for: give both the same, or"
@@ -76,7 +76,7 @@ class OtherNamespace(Exception):
 
 
 class NamespaceMissing(Exception):
-    """There is no such namespace; the message names it and its cluster."""
+    """The namespace does not exist; the message names it and its cluster."""
 
 
 async def explain(
@@ -89,10 +89,10 @@ async def explain(
 ) -> Explanation:
     """Explain an AdmissionReview, or the creation of a bare manifest, given as JSON.
 
-    A manifest is of a Pod or of any known kind. `username` and `namespace` replace missing
-    ones; `deadline` is in seconds. Raises OtherNamespace when the object is of another
-    namespace than the given one, NamespaceMissing when the namespace does not exist, and BadReview
-    naming the field.
+    A manifest describes a Pod or an object of any known kind. `username` and `namespace` are used
+    where `body` has none; `deadline` is in seconds. Raises OtherNamespace if the namespace of the
+    object differs from `namespace`, NamespaceMissing if the namespace does not exist, and
+    BadReview, which names the field.
     """
     try:
         manifest = msgspec.json.decode(body, type=_Manifest)
@@ -122,17 +122,17 @@ async def explain(
 
 
 def _require(request: AdmissionRequest, namespace: str | None) -> None:
-    """raise OtherNamespace, before anything is judged, unless a request is about this namespace."""
+    """Raise OtherNamespace if a request is about another namespace than this one."""
     if namespace is None:
         return
-    found = (optional_metadata(request, "object"), optional_metadata(request, "oldObject"))
-    for one in (request.namespace, *(meta.namespace for meta in found if meta is not None)):
-        if one not in ("", namespace):
-            raise OtherNamespace(one, namespace)
+    metadata = (optional_metadata(request, "object"), optional_metadata(request, "oldObject"))
+    for named in (request.namespace, *(meta.namespace for meta in metadata if meta is not None)):
+        if named not in ("", namespace):
+            raise OtherNamespace(named, namespace)
 
 
 async def _must_exist(namespace: str, context: ClusterContext, until: float) -> None:
-    """Raise NamespaceMissing for a namespace of which it is known that it does not exist."""
+    """Raise NamespaceMissing if the namespace is known not to exist."""
     if not namespace or await context.has_namespace(namespace, until) is not False:
         return
     shown = f"namespace {namespace[:NAME_SHOWN_MAX]!r}"
@@ -159,7 +159,7 @@ def _creation(body: bytes, manifest: _Manifest, catalog: KindCatalog) -> Admissi
 
 
 def _resource(manifest: _Manifest, catalog: KindCatalog) -> GroupResource:
-    """Return where a manifest would be posted. Raises BadReview for what is never charged."""
+    """Return the resource of a manifest. Raises BadReview for kinds that are never charged."""
     if (manifest.api_version, manifest.kind) == ("v1", "Pod"):
         return GroupResource(resource="pods")
     kind = catalog.of_owner(manifest.api_version, manifest.kind)
@@ -173,15 +173,15 @@ def _resource(manifest: _Manifest, catalog: KindCatalog) -> GroupResource:
 
 
 def _persistable(request: AdmissionRequest) -> AdmissionRequest:
-    """Return a creation with the uid and the name that the API server would have given it."""
+    """Return a creation with the uid and the name that the API server would have set."""
     if request.operation != "CREATE" or request.sub_resource:
         return request
     meta = required_workload(request, "object").metadata
     name = request.name or meta.name or f"{meta.generate_name}{UID}"
-    found = msgspec.json.decode(request.object)
-    found.setdefault("metadata", {})["uid"] = meta.uid or UID
+    document = msgspec.json.decode(request.object)
+    document.setdefault("metadata", {})["uid"] = meta.uid or UID
     return msgspec.structs.replace(
-        request, name=name, object=msgspec.Raw(msgspec.json.encode(found))
+        request, name=name, object=msgspec.Raw(msgspec.json.encode(document))
     )
 
 

@@ -1,13 +1,13 @@
-"""The mutating webhook: a new pod that asks for cards gets what it left out.
+"""Mutating webhook: completes new pods that request cards, and gates pods that wait for quota.
 
-That is so for pods of schedulers that place on cards. Other schedulers look for nodes that offer
-every resource in the pod, and nodes with NVIDIA's own device plugin offer `nvidia.com/gpu` alone,
-so pods of other schedulers stay as they are. Where pods wait for room instead of being refused, a
-pod of any scheduler gets the gate behind which it waits.
+It writes omitted counts, cores and the scheduler into pods whose scheduler places on cards. Pods of
+other schedulers stay unchanged: such a scheduler looks for nodes that offer every resource of the
+pod, and nodes with NVIDIA's own device plugin offer only `nvidia.com/gpu`. Where a policy lets pods
+wait instead of refusing them, a pod of any scheduler gets the scheduling gate.
 
-The webhook never decides and never charges: a pod that it cannot read passes untouched and is
-refused, with a reason, by the validating webhook. Its patch is not a proof of anything, and a pod
-that it has not seen is decided in the same way. Its patch is the same however often it is asked.
+The webhook never decides and never charges. A pod that it cannot read stays unchanged, and the
+validating webhook refuses it with a reason. No decision depends on the patch: a pod without the
+patch is decided in the same way. Repeated calls return the same patch.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ from webhook.api.admission_review import (
     decode,
     required_pod,
 )
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
 
 _POINTER: Final = str.maketrans({"~": "~0", "/": "~1"})
@@ -34,7 +34,7 @@ _POINTER: Final = str.maketrans({"~": "~0", "/": "~1"})
 
 
 class PatchOperation(msgspec.Struct, frozen=True):
-    """One step of a JSON patch; `add` sets what is there already."""
+    """One step of a JSON patch; `add` replaces an existing value."""
 
     path: str
     value: str | dict[str, str] | list[dict[str, str]]
@@ -80,7 +80,7 @@ class MutatingWebhook:
 
 
 def _gated(pod: Pod) -> list[PatchOperation]:
-    """Return the gate for a pod that is to wait; the API server accepts none with a node name."""
+    """Return the patch that gates a pod; a pod with a node name cannot have a gate."""
     if pod.spec.node_name or is_gated(pod.spec):
         return []
     names = [*(gate.name for gate in pod.spec.scheduling_gates or ()), GATE]
@@ -88,10 +88,10 @@ def _gated(pod: Pod) -> list[PatchOperation]:
 
 
 def _completed(pod: Pod, rules: DemandRules, scheduler: str) -> list[PatchOperation]:
-    """Write down the count and the cores that the demand function assumes, and the scheduler.
+    """Return the patch with the counts and cores that the demand function assumes.
 
-    They go into the limits; the API server copies limits of extended resources to requests. The
-    scheduler is written where a container asks for cards, unless it is empty.
+    They are written to the limits, because the API server copies limits of extended resources to
+    the requests. Unless `scheduler` is empty, it is written into pods that request cards.
     """
     patch: list[PatchOperation] = []
     is_asking = False

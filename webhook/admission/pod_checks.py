@@ -1,7 +1,7 @@
-"""Pod checks: denials of pods for which the ledger is not asked.
+"""Pod checks: denials of pods that do not depend on quotas.
 
-They do not depend on free room: placement annotations that make no sense, privileged containers
-beside cards, a node that the pod names itself, another type of cards.
+A pod is refused for an invalid placement annotation, for a privileged container beside cards, for
+spec.nodeName where its scheduler chooses the cards, and for a change of its card types.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from ledger.kube.requests.container_demand import needs_cards
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import invalid_device_request
 from ledger.kube.requests.pod_demand import Demand
-from webhook.api.admission_settings import AdmissionSettings
-from webhook.api.card_schedulers import CardSchedulers
+from webhook.context.admission_settings import AdmissionSettings
+from webhook.context.card_schedulers import CardSchedulers
 
 _KUBELETS: Final = "system:nodes"
-"""The group of the kubelets. A pod that a kubelet creates is static and runs already."""
+"""The group of the kubelets. A pod that a kubelet creates is static and already runs."""
 
 
 def pod_denial(
@@ -30,7 +30,7 @@ def pod_denial(
     settings: AdmissionSettings,
     groups: tuple[str, ...] = (),
 ) -> Denial | None:
-    """Return why a user of these groups may not write a pod, even with enough free room."""
+    """Return the denial of a pod that a user of these groups may not write, or None."""
     denial = placement_denial(pod, old, rules)
     if denial is None and not settings.allow_privileged:
         denial = privileged_denial(pod, old, rules)
@@ -40,20 +40,20 @@ def pod_denial(
 
 
 def privileged_denial(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | None:
-    """Return a denial when a pod that takes cards has a privileged container.
+    """Return a denial if a pod that requests cards has a privileged container.
 
-    A privileged container sees every card of its node, whichever container asks for one. Those that
-    the old pod had beside cards stay, or its labels and finalizers could not be written; they are
-    known by their names, which are unique in a pod.
+    A privileged container sees every card of its node, regardless of the container that requests
+    one. Privileged containers that the old pod had beside cards may stay; otherwise its labels and
+    finalizers could not be written. They are matched by name, which is unique in a pod.
     """
-    found = list(_privileged(pod.spec))
-    taking = _taking_cards(pod.spec, rules) if found else None
+    privileged = list(_privileged(pod.spec))
+    taking = _taking_cards(pod.spec, rules) if privileged else None
     if taking is None:
         return None
     before: frozenset[str] = frozenset()
     if old is not None and _taking_cards(old.spec, rules) is not None:
         before = frozenset(container.name for _, container in _privileged(old.spec))
-    new = ((field, one) for field, one in found if one.name not in before)
+    new = ((field, container) for field, container in privileged if container.name not in before)
     first = next(new, None)
     return None if first is None else _is_privileged(*first, taking, rules)
 
@@ -85,7 +85,7 @@ def _privileged(spec: PodSpec) -> Iterator[tuple[str, Container]]:
 
 
 def _taking_cards(spec: PodSpec, rules: DemandRules) -> Container | None:
-    """Return the first container that takes cards, None where none does."""
+    """Return the first container that requests cards, None if there is none."""
     for _, containers in _containers(spec):
         for container in containers or ():
             if needs_cards(container, rules):
@@ -102,7 +102,7 @@ def _containers(spec: PodSpec) -> tuple[tuple[str, list[Container] | None], ...]
 
 
 def assigned_node_denial(pod: Pod, rules: DemandRules, schedulers: CardSchedulers) -> Denial | None:
-    """Return a denial when a new pod names its node, and its scheduler would place it on cards."""
+    """Return a denial if a new pod names its node although its scheduler places on cards."""
     spec = pod.spec
     if not spec.node_name or not schedulers.place(pod) or _taking_cards(spec, rules) is None:
         return None
@@ -119,9 +119,9 @@ def assigned_node_denial(pod: Pod, rules: DemandRules, schedulers: CardScheduler
 
 
 def placement_denial(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | None:
-    """Return a denial when annotations of a pod ask for a placement that does not exist.
+    """Return a denial if an annotation of a pod has an invalid placement.
 
-    A placement that the old pod asked for may stay, or its labels could not be written.
+    An invalid annotation that the old pod had may stay; otherwise its labels could not be written.
     """
     if not pod.metadata.annotations:
         return None
@@ -134,9 +134,9 @@ def placement_denial(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | 
 def type_change_denial(
     new: tuple[Pod, Demand], old: tuple[Pod, Demand | Denial], rules: DemandRules
 ) -> Denial | None:
-    """Return a denial when a pod would count as of other types of cards than it does.
+    """Return a denial if an update changes the card types for which a pod is charged.
 
-    It may have a card of its type by now, which another word in an annotation does not give back.
+    The pod may already have a card of its type, and a new annotation does not release that card.
     """
     (pod, now), (stored, before) = new, old
     if isinstance(before, Denial):
@@ -157,11 +157,13 @@ def type_change_denial(
 
 
 def _types(amounts: Amounts, rules: DemandRules) -> str:
-    """Return the types of cards on whose keys these amounts count."""
-    found = (
-        one for one, names in rules.typed.items() if not amounts.keys().isdisjoint(names.values())
+    """Return the card types whose keys have amounts, as text for messages."""
+    types = (
+        card_type
+        for card_type, names in rules.typed.items()
+        if not amounts.keys().isdisjoint(names.values())
     )
-    return " or ".join(sorted(found)) or "any"
+    return " or ".join(sorted(types)) or "any"
 
 
 def _changed_type(pod: Pod, stored: Pod, rules: DemandRules) -> tuple[str, str]:

@@ -1,4 +1,9 @@
-"""Reservation client: asks the ledger, within the deadline and by the policy of the namespace."""
+"""Reservation client: asks the ledger for a reservation, and applies the policy to a denial.
+
+Users who may exceed limits are charged beyond them, with a warning. While the ledger is
+unavailable, the setting `allow_unavailable` admits requests uncharged. The answer is due before the
+deadline.
+"""
 
 import asyncio
 from typing import Final
@@ -9,10 +14,10 @@ import structlog
 from ledger.core.model.commands import AnyCommand, Describe, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
 from ledger.core.model.qualified_names import local_name
-from ledger.log.ledger import Accepted, Ledger
+from ledger.log.ledger_port import Accepted, Ledger
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import AdmissionRequest
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.namespace_policies import NamespacePolicy
 
@@ -25,7 +30,7 @@ UNAVAILABLE: Final = frozenset(
         Reason.INTERNAL_ERROR,
     )
 )
-"""Reasons of a ledger that cannot decide now."""
+"""Reasons of denials by a ledger that cannot decide now."""
 
 NO_ROOM: Final = frozenset(
     (
@@ -37,19 +42,20 @@ NO_ROOM: Final = frozenset(
         Reason.TOO_MANY_UNSETTLED,
     )
 )
-"""Reasons that policy may overrule: what is charged all the same is still counted."""
+"""Reasons that a policy may overrule; the charge is then recorded beyond the limit."""
 
 _UNRECORDED: Final = frozenset((Reason.LOG_SHARE_EXCEEDED, Reason.LOG_FULL))
-"""Reasons of a ledger that records nothing new, of a namespace or at all."""
+"""Reasons of denials by a ledger that records nothing new for the namespace, or at all."""
 
 _ACTOR: Final = "webhook"
 _log: Final = structlog.get_logger("webhook")
 
 
 class ReservationRequest(msgspec.Struct, frozen=True):
-    """A reservation to ask for by loop time `until`, after what `shown` proves.
+    """A reservation, with its deadline as loop time `until`.
 
-    `policy` is that of the namespace of the admission request that asks.
+    The observations `shown` are sent to the ledger first. `policy` applies to the namespace of the
+    admission `request`.
     """
 
     request: AdmissionRequest
@@ -71,7 +77,7 @@ class ReservationClient:
         self._context = context
 
     async def ask(self, question: ReservationRequest) -> Verdict:
-        """Ask for a reservation. An update first shows its base, which fences earlier ones."""
+        """Ask for a reservation. The base of an update is sent first, which ends older attempts."""
         reserve = question.reserve
         try:
             async with asyncio.timeout_at(question.until):
@@ -101,7 +107,7 @@ class ReservationClient:
         return msgspec.structs.replace(verdict, denial=answer)
 
     async def dry_run(self, reserve: Reserve, until: float) -> Denial | None:
-        """Return why a reservation would be refused now; nothing is reserved."""
+        """Return the denial that a reservation would get now, or None; nothing is reserved."""
         try:
             async with asyncio.timeout_at(until):
                 answer = await self._ledger.submit(reserve, dry_run=True)
@@ -110,11 +116,10 @@ class ReservationClient:
         return answer if isinstance(answer, Denial) else None
 
     async def share(self, reserve: Reserve, until: float) -> Verdict:
-        """Refuse a change that asks for nothing while the log may record nothing new about it.
+        """Refuse a change that needs no headroom if the log has no space to record it.
 
-        It is recorded all the same once it is stored, so it may not be made again and again: not
-        beyond its namespace's share of the log, and not out of the reserve. A quota without room is
-        not a reason here, and does not hide one.
+        Settlement records every stored change, so repeated changes could exceed the namespace's
+        share of the log, or use up the reserve of the log. Exceeded quotas are ignored here.
         """
         forced = msgspec.structs.replace(reserve, forced=True)
         denial = await self.dry_run(forced, until)
@@ -137,7 +142,7 @@ class ReservationClient:
         return await self._ledger.submit(reserve, dry_run=dry_run)
 
     async def _forced(self, question: ReservationRequest, denial: Denial) -> Verdict:
-        """Charge what there is no room for, with a warning."""
+        """Charge beyond the limits, with a warning."""
         warning = f"over the limit: {brief(denial, overruled=True)}"
         once_more = msgspec.structs.replace(
             question,
@@ -148,7 +153,7 @@ class ReservationClient:
         return await self.ask(once_more)
 
     async def _described(self, namespace: str, until: float) -> tuple[Describe, ...]:
-        """Return the description of a namespace that the ledger lacks and quotas select by."""
+        """Return the description of a namespace, if quotas select by it and the ledger lacks it."""
         state = self._context.view.state
         if namespace in state.described or not state.reaching:
             return ()

@@ -1,9 +1,9 @@
-"""Reserved annotations: only trusted identities and the service itself may write allocations.
+"""Reserved annotations: only trusted users and the service itself may write allocations of cards.
 
-A user that could write them could claim cards that the ledger never gave. So they are checked in
-every mode, and in every request that can write metadata of a pod: of the pod itself, of its status,
-and in a Binding, whose annotations and labels the API server merges into the pod. HAMi's other
-annotations express preferences (a policy, a card) and may be written by any user.
+Another user could claim cards that the ledger never gave. So the annotations are checked in every
+mode, in every request that can write metadata of a pod: to the pod itself, to its status, and in a
+Binding, whose annotations and labels the API server merges into the pod. HAMi's other annotations
+express preferences (a policy, a card), and any user may write them.
 """
 
 import re
@@ -17,8 +17,8 @@ from webhook.api.admission_review import AdmissionRequest
 OURS: Final = "gpuledger.io/"
 
 STAMP: Final = "gpuledger.io/stamp"
-"""An annotation that earlier versions wrote into new pods. It means nothing, so manifests that were
-copied with it are accepted."""
+"""An annotation that earlier versions wrote into new pods. It has no meaning, so copied manifests
+with it are accepted."""
 
 _ALLOCATION: Final = re.compile(
     r"hami\.io/("
@@ -36,9 +36,9 @@ _REMEDY: Final = (
 def resembles_hami(request: AdmissionRequest, field: str) -> bool:
     """Return whether a service account writes one of HAMi's annotations as HAMi does.
 
-    HAMi changes pods that exist. A pod that is created with such an annotation may come from a
-    tenant's template, and the account be a controller with many rights. `explain` judges as a dry
-    run what a tenant writes, user names included.
+    HAMi changes existing pods. A new pod with such an annotation may come from a tenant's template,
+    written by a controller with many rights. A dry run is excluded, because `explain` judges
+    requests in which a tenant wrote the user name.
     """
     is_update = request.is_pods and not request.sub_resource and request.operation == "UPDATE"
     return (
@@ -50,9 +50,9 @@ def resembles_hami(request: AdmissionRequest, field: str) -> bool:
 
 
 def changed_protected_field(new: ObjectMeta, old: ObjectMeta | None) -> str:
-    """Return the field of a reserved annotation or label that `new` has otherwise than `old`.
+    """Return the first reserved annotation or label that differs between `new` and `old`.
 
-    Empty when there is none.
+    Empty if there is none.
     """
     mine, before = _reserved(new), {} if old is None else _reserved(old)
     return min(
@@ -61,7 +61,7 @@ def changed_protected_field(new: ObjectMeta, old: ObjectMeta | None) -> str:
 
 
 def protected_field_denial(field: str, username: str, *, may_allocate: bool = False) -> Denial:
-    """Return why a user may not write this field.
+    """Return the denial of a user who may not write this field.
 
     With `may_allocate` the user has HAMi's rights.
     """
@@ -83,14 +83,14 @@ def _hami_remedy(username: str) -> str:
 
 
 def _reserved(meta: ObjectMeta) -> dict[str, str | None]:
-    found: dict[str, str | None] = {
+    reserved: dict[str, str | None] = {
         _annotation(name): text
         for name, text in (meta.annotations or {}).items()
         if _is_reserved(name)
     }
     if meta.labels and _NODE_LABEL in meta.labels:
-        found[f"metadata.labels[{_NODE_LABEL}]"] = meta.labels[_NODE_LABEL]
-    return found
+        reserved[f"metadata.labels[{_NODE_LABEL}]"] = meta.labels[_NODE_LABEL]
+    return reserved
 
 
 def _annotation(name: str) -> str:

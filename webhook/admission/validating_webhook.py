@@ -1,14 +1,14 @@
-"""The validating webhook: the place where pods and workloads are charged.
+"""Validating webhook: selects the check of a review, and charges pods and workloads.
 
-Here, and only here, the uid and the name of a new object are the ones that will be persisted. An
-answer "allowed" is given after the reservation is durable, and before the deadline: a ledger that
-does not answer in time is an unavailable ledger.
+Only validating admission has the final uid and name of a new object. The webhook answers "allowed"
+after the reservation is durable, and before the deadline: a ledger that does not answer in time is
+treated as unavailable.
 
-Pods, objects of every known kind and their scales are decided when they are created or updated;
-definitions of limits are checked, and refused where an amount makes no sense. Every request that
-can write annotations of a pod, Bindings and statuses too, is checked for annotations of
-allocations, in every mode. Of ephemeral containers only privileged ones are refused. Everything
-else (DELETE, eviction, other kinds) passes untouched.
+Creations and updates of pods, of objects of every known kind and of their scales are decided.
+Quotas and policies with an invalid amount are refused. Every request that can write annotations of
+a pod, including Bindings and statuses, is checked for annotations of allocations in every mode:
+only trusted users may write them. Ephemeral containers are refused only if they are privileged. All
+other requests (DELETE, eviction, other kinds) are allowed unchanged.
 """
 
 from typing import Final
@@ -17,31 +17,30 @@ import structlog
 
 from ledger.core.model.denials import Denial
 from ledger.kube.api.quoting import shown
-from ledger.log.ledger import Ledger
+from ledger.log.ledger_port import Ledger
 from webhook.admission import reserved_annotations
-from webhook.admission.attempts_and_owners import Attempts
-from webhook.admission.objects import quota_lint
+from webhook.admission.objects import quota_admission
 from webhook.admission.objects.pod_admission import WRITES, PodAdmission
 from webhook.admission.objects.scale_admission import ScaleAdmission
 from webhook.admission.objects.workload_admission import WorkloadAdmission, WorkloadWrite
 from webhook.admission.reservation_client import ReservationClient
 from webhook.admission.verdict import UNTOUCHED, Verdict, softened
+from webhook.admission.write_attempts import WriteAttempts
 from webhook.api.admission_review import (
     AdmissionRequest,
     AdmissionResponse,
     AnsweredAdmissionReview,
-    audit,
     decode,
-    denied,
+    denied_status,
     optional_metadata,
     required_metadata,
     required_workload,
     warning,
 )
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.namespace_labels import read_deadline
 from webhook.context.namespace_policies import NamespacePolicy
+from webhook.context.read_deadline import read_deadline
 from webhook.kinds.kind_schema import WorkloadKind
 
 _log: Final = structlog.get_logger("webhook")
@@ -57,7 +56,7 @@ class ValidatingWebhook:
         self.context = context
         self._settings = settings
         reservations = ReservationClient(ledger, settings=settings, context=context)
-        attempts = Attempts(
+        attempts = WriteAttempts(
             context.name, owner_holds_max=settings.owner_holds_max, recorded=settings.recorded
         )
         self._pods = PodAdmission(
@@ -72,17 +71,21 @@ class ValidatingWebhook:
         """Return the answer to a review, by loop time `until`. Raises BadReview."""
         request = decode(body)
         verdict = await self.decide(request, until)
-        if verdict.denial is not None:
-            response = denied(request, verdict.denial, verdict.warnings)
-        elif verdict is UNTOUCHED:
-            response = AdmissionResponse(request.uid, True)
-        else:
-            response = AdmissionResponse(
-                request.uid,
-                True,
-                warnings=tuple(map(warning, verdict.warnings)),
-                audit_annotations=audit(verdict.decision, verdict.outcome),
-            )
+        denial, status = verdict.denial, None
+        decision, outcome = verdict.decision, verdict.outcome
+        if denial is not None:
+            status = denied_status(request, denial)
+            decision, outcome = denial.decision, denial.reason
+        # The annotation leads from the API server's audit log to our decision. The decision is part
+        # of the key because the API server keeps the first value of a key only, and one API request
+        # may take several decisions (conflicts, generated names).
+        response = AdmissionResponse(
+            request.uid,
+            denial is None,
+            status,
+            tuple(map(warning, verdict.warnings)),
+            {f"decision-{decision}": outcome} if decision else {},
+        )
         return AnsweredAdmissionReview(response=response)
 
     async def decide(self, request: AdmissionRequest, until: float) -> Verdict:
@@ -106,7 +109,9 @@ class ValidatingWebhook:
         if policy.mode == "off":
             return UNTOUCHED
         if kind is None:
-            verdict = await self._pods.decide(request, policy, until)
+            is_new = request.operation == "CREATE"
+            decide_pod = self._pods.create if is_new else self._pods.update
+            verdict = await decide_pod(request, policy, until)
         elif request.sub_resource:
             verdict = await self._scales.decide(request, kind, policy, until)
         else:
@@ -155,7 +160,7 @@ class ValidatingWebhook:
 
     async def _decide_definition(self, request: AdmissionRequest, until: float) -> Verdict:
         """Decide about limits; where limits refuse nothing, senseless ones are not refused."""
-        verdict = quota_lint.lint_quota(
+        verdict = quota_admission.lint_quota(
             request,
             request.resource.name,
             self.context.rules,
@@ -179,4 +184,4 @@ def _writes_workload(request: AdmissionRequest, kind: WorkloadKind) -> bool:
 def _writes_definition(request: AdmissionRequest) -> bool:
     if request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
         return False
-    return request.resource.name in quota_lint.NAMES
+    return request.resource.name in quota_admission.NAMES

@@ -1,4 +1,7 @@
-"""Verdicts: what was decided about a request, before it becomes an answer or an explanation."""
+"""Verdict: the decision about a request, and how the mode `warn` turns denials into warnings.
+
+The webhook turns a verdict into its answer, and `explain` turns it into an explanation.
+"""
 
 from typing import Final
 
@@ -11,7 +14,7 @@ RESERVED: Final = "Reserved"
 """The outcome of a request that is charged."""
 
 _STRICT: Final = frozenset((Reason.RESERVED_ANNOTATION, Reason.FORGED_OWNER))
-"""Reasons that hold in every mode: they guard the records, not the limits."""
+"""Reasons that refuse in every mode, because they guard the records and not the limits."""
 
 _NOTHING: Final[Amounts] = {}
 
@@ -19,9 +22,9 @@ _NOTHING: Final[Amounts] = {}
 class Verdict(msgspec.Struct, frozen=True):
     """Allowed unless there is a `denial`. `namespace` is qualified, `key` the storage key.
 
-    `decision` is empty when the ledger was not asked; `demand` is what would be charged. `outcome`
-    is what the API server's audit log gets for what is allowed: the reason, in the place of
-    RESERVED, when policy let in what was not charged.
+    `decision` is empty if the ledger was not asked. `demand` is the amount that would be charged.
+    `outcome` is written to the API server's audit log if the request is allowed: RESERVED, or the
+    reason of a denial that the policy overruled.
     """
 
     denial: Denial | None = None
@@ -38,7 +41,7 @@ UNTOUCHED = Verdict()
 
 
 def softened(verdict: Verdict) -> Verdict:
-    """Return the verdict where limits refuse nothing: a denial for want of room warns only."""
+    """Return the verdict with the denial as a warning, unless its reason refuses in every mode."""
     denial = verdict.denial
     if denial is None or denial.reason in _STRICT:
         return verdict

@@ -1,1 +1,1 @@
-"""The AdmissionReview format and the settings of admission."""
+"""The AdmissionReview format."""

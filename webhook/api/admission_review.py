@@ -212,8 +212,8 @@ def required_metadata(request: AdmissionRequest, field: Field) -> ObjectMeta:
 
 def optional_metadata(request: AdmissionRequest, field: Field) -> ObjectMeta | None:
     """Read the metadata of an object under review, None where there is none. Raises BadReview."""
-    found = _read(_metadata, request, field)
-    return None if found is None else found.metadata
+    decoded = _read(_metadata, request, field)
+    return None if decoded is None else decoded.metadata
 
 
 def required_pod(request: AdmissionRequest, field: Field) -> Pod:
@@ -239,10 +239,10 @@ def required_quota(request: AdmissionRequest, field: Field) -> ResourceQuota:
 def _required(
     decoder: msgspec.json.Decoder[T | None], request: AdmissionRequest, field: Field
 ) -> T:
-    found = _read(decoder, request, field)
-    if found is None:
+    decoded = _read(decoder, request, field)
+    if decoded is None:
         raise BadReview(f"$.request.{field}", "is missing")
-    return found
+    return decoded
 
 
 def _read(
@@ -264,23 +264,10 @@ _quotas: Final[msgspec.json.Decoder[ResourceQuota | None]] = msgspec.json.Decode
 )
 
 
-def denied(
-    request: AdmissionRequest, denial: Denial, warnings: tuple[str, ...] = ()
-) -> AdmissionResponse:
-    """Answer with a refusal: one sentence for people, causes for programs."""
+def denied_status(request: AdmissionRequest, denial: Denial) -> AdmissionStatus:
+    """Return the status of a refusal: one sentence for people, causes for programs."""
     details = AdmissionStatusDetails(request.name, request.kind.kind, _causes(denial))
-    status = AdmissionStatus(sentence(denial), "Forbidden", FORBIDDEN, details)
-    annotations = audit(denial.decision, denial.reason)
-    return AdmissionResponse(request.uid, False, status, tuple(map(warning, warnings)), annotations)
-
-
-def audit(decision: str, outcome: str) -> dict[str, str]:
-    """Return the audit annotations that lead from the API server's audit log to our decision.
-
-    The decision is part of the key because the API server keeps the first value of a key only,
-    and one API request may take several decisions (conflicts, generated names).
-    """
-    return {f"decision-{decision}": outcome} if decision else {}
+    return AdmissionStatus(sentence(denial), "Forbidden", FORBIDDEN, details)
 
 
 def warning(text: str) -> str:
@@ -291,9 +278,12 @@ def warning(text: str) -> str:
 
 
 def _causes(denial: Denial) -> tuple[AdmissionStatusCause, ...]:
-    lines = [one for one in denial.shortages if one.message]
+    lines = [shortage for shortage in denial.shortages if shortage.message]
     if lines:
-        return tuple(AdmissionStatusCause(one.reason, one.message, one.resource) for one in lines)
+        return tuple(
+            AdmissionStatusCause(shortage.reason, shortage.message, shortage.resource)
+            for shortage in lines
+        )
     return (AdmissionStatusCause(denial.reason, denial.message, denial.field),)
 
 

@@ -15,13 +15,12 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.kube.api.errors import ClusterError, NotFound
+from ledger.kube.api.cluster_errors import ClusterError, NotFound
 from ledger.kube.client.api_client import ApiClient
-from ledger.kube.requests.pod_traits import RecordedLabels
-from webhook.configurations import pod_conditions
+from ledger.kube.requests.recorded_labels import RecordedLabels
+from webhook.configurations import configuration_paths, pod_conditions
 
 WEBHOOK: Final = "pods.validate.gpuledger.io"
-PATH: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
 
 LOOK_SECONDS: Final = 0.5
 """Period of the check whether quotas select by other labels."""
@@ -39,8 +38,15 @@ _log: Final = structlog.get_logger("webhook")
 class SelectedLabels:
     """Keeps the condition of one cluster's validating webhook up to date with its quotas."""
 
-    def __init__(self, client: ApiClient, labels: Callable[[], RecordedLabels]) -> None:
-        """`labels` returns the labels by which quotas select now."""
+    def __init__(
+        self,
+        client: ApiClient,
+        labels: Callable[[], RecordedLabels],
+        *,
+        name: str = configuration_paths.NAME,
+    ) -> None:
+        """`labels` returns the labels by which quotas select now; `name` is the configuration's."""
+        self._path = configuration_paths.path(configuration_paths.VALIDATING, name)
         self._client = client
         self._labels = labels
         self._written: tuple[str, ...] | None = None
@@ -75,7 +81,7 @@ class SelectedLabels:
         patch = {"webhooks": [{"name": WEBHOOK, "matchConditions": conditions}]}
         await self._client.request(
             "PATCH",
-            PATH,
+            self._path,
             body=msgspec.json.encode(patch),
             content_type=_STRATEGIC,
             seconds=PATCH_SECONDS,

@@ -18,12 +18,12 @@ from typing import Final
 import msgspec
 import structlog
 
-from ledger.kube.api.errors import ClusterError, NotFound
+from ledger.kube.api.cluster_errors import ClusterError, NotFound
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import WHOLE, Vendor
-from webhook.api.card_schedulers import DEFAULT, CardSchedulers
-from webhook.configurations import resource_request_cel
+from webhook.configurations import configuration_paths, resource_request_cel
+from webhook.context.card_schedulers import DEFAULT, CardSchedulers
 from webhook.context.namespace_policies import Policies
 
 CONDITION: Final = "has-something-to-write"
@@ -33,7 +33,6 @@ WIDE: Final = "true"
 """The condition of a new registration."""
 
 WEBHOOK: Final = "pods.mutate.gpuledger.io"
-PATH: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gpuledger"
 
 LOOK_SECONDS: Final = 1.0
 """Period of the check whether a policy has changed the condition."""
@@ -60,8 +59,10 @@ class MutatingCondition:
         *,
         rules: DemandRules,
         schedulers: CardSchedulers,
+        name: str = configuration_paths.NAME,
     ) -> None:
-        """Narrow to pods of `schedulers`, which place on cards."""
+        """Narrow to pods of `schedulers`, which place on cards; `name` is the configuration's."""
+        self._path = configuration_paths.path(configuration_paths.MUTATING, name)
         self._client = client
         self._policies = policies
         self._narrow = condition(rules, schedulers)
@@ -102,7 +103,7 @@ class MutatingCondition:
         patch = {"webhooks": [{"name": WEBHOOK, "matchConditions": conditions}]}
         await self._client.request(
             "PATCH",
-            PATH,
+            self._path,
             body=msgspec.json.encode(patch),
             content_type=_STRATEGIC,
             seconds=PATCH_SECONDS,
@@ -117,14 +118,14 @@ def condition(rules: DemandRules, schedulers: CardSchedulers) -> str:
     missing = [_leaves_out(vendor) for vendor in rules.vendors if vendor.completed]
     either = []
     if missing:
-        incomplete = " || ".join(f"({one})" for one in missing)
+        incomplete = " || ".join(f"({clause})" for clause in missing)
         either.append(f"{_is_of(schedulers.names)} && ({incomplete})")
     if schedulers.given:
         either.append(_is_of([DEFAULT]))
     if not either:
         return "false"
-    found = " || ".join(f"({one})" for one in either)
-    return f"object.spec.?nodeName.orValue('') == '' && ({found})"
+    alternatives = " || ".join(f"({clause})" for clause in either)
+    return f"object.spec.?nodeName.orValue('') == '' && ({alternatives})"
 
 
 def _leaves_out(vendor: Vendor) -> str:
@@ -138,7 +139,7 @@ def _leaves_out(vendor: Vendor) -> str:
     if not missing:
         return "false"
     asked = _named(*vendor.names())
-    either = " || ".join(f"({one})" for one in missing)
+    either = " || ".join(f"({clause})" for clause in missing)
     return f"{lists}.exists(l, l.exists(c, ({asked}) && ({either})))"
 
 
@@ -156,9 +157,11 @@ def _shares(vendor: Vendor) -> str:
         either.append(f"r == {_literal(vendor.memory)} && string(m[r]) != '0'")
     if vendor.percentage:
         either.append(f"r == {_literal(vendor.percentage)} && string(m[r]) != '{WHOLE}'")
-    maps = ", ".join(f"{one}.orValue({{}})" for one in resource_request_cel.maps("c.?resources"))
-    found = " || ".join(f"({one})" for one in either) or "false"
-    return f"[{maps}].exists(m, m.exists(r, {found}))"
+    maps = ", ".join(
+        f"{optional}.orValue({{}})" for optional in resource_request_cel.maps("c.?resources")
+    )
+    alternatives = " || ".join(f"({clause})" for clause in either) or "false"
+    return f"[{maps}].exists(m, m.exists(r, {alternatives}))"
 
 
 def _is_of(names: Sequence[str]) -> str:

@@ -93,8 +93,8 @@ def _prefixed(name: str) -> str:
 
 def _concerned(resources: Sequence[str]) -> str:
     asks = resource_request_cel.asks("o.spec", _literal(resources))
-    found = f"{asks} || {_carries()} || {_labelled('o')}"
-    return f"[object, oldObject].exists(o, o != null && ({found}))"
+    condition = f"{asks} || {_carries()} || {_labelled('o')}"
+    return f"[object, oldObject].exists(o, o != null && ({condition}))"
 
 
 def _carries() -> str:
@@ -121,7 +121,7 @@ def changed(labels: Sequence[str] | None) -> str:
         _adopted(),
         _relabelled(labels),
     )
-    return " || ".join(one for one in either if one)
+    return " || ".join(clause for clause in either if clause)
 
 
 def _relabelled(labels: Sequence[str] | None) -> str:
@@ -131,8 +131,8 @@ def _relabelled(labels: Sequence[str] | None) -> str:
     it is written after a replica was killed, which may be the one that would review it.
     """
     mine, before = (
-        f"(has({one}.metadata.labels) ? {one}.metadata.labels : {{}})"
-        for one in ("object", "oldObject")
+        f"(has({variable}.metadata.labels) ? {variable}.metadata.labels : {{}})"
+        for variable in ("object", "oldObject")
     )
     if labels is None:
         fence = _literal(LABEL)

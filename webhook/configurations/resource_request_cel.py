@@ -14,7 +14,7 @@ _RESOURCES: Final = ("limits", "requests")
 
 def asks(spec: str, names: str) -> str:
     """Return the CEL condition that a pod's spec requests one of `names`, both as CEL."""
-    lists = ", ".join(f"{spec}.?{one}.orValue([])" for one in _CONTAINERS)
+    lists = ", ".join(f"{spec}.?{field}.orValue([])" for field in _CONTAINERS)
     within = f"[{lists}].exists(l, l.exists(c, {any_of(maps('c.?resources'), names)}))"
     whole = [*maps(f"{spec}.?resources"), f"{spec}.?overhead"]
     return f"{within} || {any_of(whole, names)}"
@@ -22,10 +22,10 @@ def asks(spec: str, names: str) -> str:
 
 def maps(resources: str) -> list[str]:
     """Return the maps of amounts in the `resources` of a container or a pod, as CEL."""
-    return [f"{resources}.?{one}" for one in _RESOURCES]
+    return [f"{resources}.?{field}" for field in _RESOURCES]
 
 
 def any_of(amounts: Sequence[str], names: str) -> str:
     """Return the CEL condition that one of several optional maps has one of `names`."""
-    found = ", ".join(f"{one}.orValue({{}})" for one in amounts)
-    return f"[{found}].exists(m, m.exists(r, r in {names}))"
+    joined = ", ".join(f"{optional}.orValue({{}})" for optional in amounts)
+    return f"[{joined}].exists(m, m.exists(r, r in {names}))"

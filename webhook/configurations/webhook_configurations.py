@@ -13,7 +13,7 @@ refused is read by the documented rules.
 
 import base64
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 import yaml
@@ -21,22 +21,21 @@ import yaml
 from ledger.kube.api.api_resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
 from ledger.kube.client.api_client import ApiClient
 from webhook.api.admission_review import MUTATE_PATH, VALIDATE_PATH
-from webhook.api.card_schedulers import IGNORING, IGNORING_LABEL
+from webhook.configurations import configuration_paths, mutating_conditions, pod_conditions
 from webhook.configurations import kind_conditions as kinds_matching
-from webhook.configurations import mutating_conditions, pod_conditions
+from webhook.configurations.configuration_paths import API, MUTATING, NAME, VALIDATING
+from webhook.context.card_schedulers import IGNORING, IGNORING_LABEL
 from webhook.kinds.kind_catalog import KindCatalog
 from webhook.kinds.kind_schema import WorkloadKind
 
-NAME: Final = "gpuledger"
-"""Name of both configurations, and the field manager under which they are written."""
+FIELD_MANAGER: Final = "gpuledger"
+"""The field manager under which the configurations are written."""
 
 VALIDATE_SECONDS: Final = 10
 MUTATE_SECONDS: Final = 2
 LINT_SECONDS: Final = 2
 REGISTER_SECONDS: Final = 15.0
 """Deadline of writing one configuration."""
-
-_API: Final = "admissionregistration.k8s.io/v1"
 
 Configuration = dict[str, Any]
 """A Kubernetes object, ready for YAML or JSON."""
@@ -85,8 +84,18 @@ class ReviewScope(msgspec.Struct, frozen=True):
     trusted: Sequence[str] = ()
 
 
+class RegistrationOptions(msgspec.Struct, frozen=True):
+    """The name of both configurations, and the policy of webhooks that fail closed by default."""
+
+    name: str = NAME
+    failure_policy: Literal["Fail", "Ignore"] = "Fail"
+
+
+_AS_USUAL: Final = RegistrationOptions()
+
+
 def configurations(
-    address: WebhookAddress, reviewed: ReviewScope
+    address: WebhookAddress, reviewed: ReviewScope, registration: RegistrationOptions = _AS_USUAL
 ) -> tuple[Configuration, Configuration]:
     """Return the mutating and the validating configuration."""
     client = _client(VALIDATE_PATH, address)
@@ -114,9 +123,11 @@ def configurations(
             "rules": [_rule("", "v1", ["pods"], "CREATE")],
         }
     )
+    if registration.failure_policy == "Ignore":
+        validating = [webhook | {"failurePolicy": "Ignore"} for webhook in validating]
     return (
-        _configuration("MutatingWebhookConfiguration", [mutating]),
-        _configuration("ValidatingWebhookConfiguration", validating),
+        _configuration(MUTATING, registration.name, [mutating]),
+        _configuration(VALIDATING, registration.name, validating),
     )
 
 
@@ -127,33 +138,32 @@ class _Spelled(yaml.SafeDumper):
         return True
 
 
-def render(found: Sequence[Configuration]) -> str:
+def render(documents: Sequence[Configuration]) -> str:
     """Return the configurations as one YAML stream."""
-    return yaml.dump_all(found, Dumper=_Spelled, sort_keys=False, width=100)
+    return yaml.dump_all(documents, Dumper=_Spelled, sort_keys=False, width=100)
 
 
-async def register(client: ApiClient, found: Sequence[Configuration]) -> None:
+async def register(client: ApiClient, wanted: Sequence[Configuration]) -> None:
     """Create or update the configurations by server-side apply, as owner of their fields.
 
     Needs the verbs create and patch. Raises ClusterError.
     """
-    for configuration in found:
-        resource = configuration["kind"].lower() + "s"
+    for configuration in wanted:
         await client.request(
             "PATCH",
-            f"/apis/{_API}/{resource}/{configuration['metadata']['name']}",
-            params={"fieldManager": NAME, "force": "true"},
+            configuration_paths.path(configuration["kind"], configuration["metadata"]["name"]),
+            params={"fieldManager": FIELD_MANAGER, "force": "true"},
             body=msgspec.json.encode(configuration),
             content_type="application/apply-patch+yaml",
             seconds=REGISTER_SECONDS,
         )
 
 
-def _configuration(kind: str, webhooks: list[WebhookEntry]) -> Configuration:
+def _configuration(kind: str, name: str, webhooks: list[WebhookEntry]) -> Configuration:
     return {
-        "apiVersion": _API,
+        "apiVersion": API,
         "kind": kind,
-        "metadata": {"name": NAME},
+        "metadata": {"name": name},
         "webhooks": webhooks,
     }
 
@@ -224,13 +234,14 @@ def _scales(reviewed: ReviewScope) -> WebhookEntry:
 
 def _definitions() -> WebhookEntry:
     """Return the entry of quotas and policies, which fails open."""
-    found = [QUOTAS, UNIVERSE_QUOTAS, POLICIES]
+    resources = [QUOTAS, UNIVERSE_QUOTAS, POLICIES]
     return _entry("definitions.validate", [_CHANGED]) | {
         "failurePolicy": "Ignore",
         "sideEffects": "None",
         "timeoutSeconds": LINT_SECONDS,
         "rules": [
-            _rule(one.group, one.version, [one.plural]) | {"scope": _scope(one)} for one in found
+            _rule(resource.group, resource.version, [resource.plural]) | {"scope": _scope(resource)}
+            for resource in resources
         ],
     }
 

@@ -1,5 +1,5 @@
-"""The context of a request: owners, namespaces and policies, cached on every replica.
+"""The context of a review: settings, and owners, namespaces and policies in caches.
 
-Watches feed the caches, so a review rarely has to ask the API server. An object that is not cached
-yet is read within the review's own deadline.
+Watches feed the caches of every replica, so a review rarely reads from the API server. An object
+that is not cached yet is read within the deadline of the review.
 """

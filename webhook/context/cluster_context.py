@@ -1,16 +1,20 @@
 """Cluster context of one replica: the caches and settings that reviews and settlement share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from ledger.core.model.commands import Reserve
 from ledger.core.model.qualified_names import qualified
-from ledger.kube.requests.demand_rules import DemandRules, RecordedLabelRules
+from ledger.kube.requests import recorded_labels
+from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch.owner_cache import OwnerCache
 from webhook.context.context_informers import ContextInformers, ContextSource
-from webhook.context.namespace_labels import Namespaces, read_deadline
+from webhook.context.namespace_labels import Namespaces
 from webhook.context.namespace_policies import NamespacePolicy, Policies
+from webhook.context.owner_cache_content import owner_digest
 from webhook.context.owner_chain import OwnerChains, StateSource
-from webhook.context.owner_digest import owner_digest
+from webhook.context.read_deadline import read_deadline
 from webhook.context.refused_hami_accounts import RefusedHamiAccounts
 from webhook.kinds.kind_catalog import KindCatalog
 
@@ -33,10 +37,11 @@ class ClusterContext:
         current: Callable[[], DemandRules],
         doubts: Callable[[], Sequence[str]],
     ) -> None:
-        """`name` is the cluster's in the ledger; `default` treats what no policy selects.
+        """`name` is the name of the cluster in the ledger.
 
-        `current` returns `rules` with the sizes of the cards that the cluster has by now, and
-        `doubts` the announcements of cards that do not count.
+        `default` applies to namespaces that no policy selects. `current` returns `rules` with the
+        sizes of the cluster's current cards, and `doubts` the announced card sizes that do not
+        count.
         """
         self.name = name
         self.catalog = catalog
@@ -44,15 +49,15 @@ class ClusterContext:
         self.cluster = cluster
         self._current = current
         self._doubts = doubts
-        self._recording = RecordedLabelRules()
+        self._recording = _RulesWithLabels()
         self.identity = ""
-        """The user name that this service has at the API server, empty while it is not known."""
+        """The user name of this service at the API server, empty until it is known."""
         self.parents: OwnerCache[bytes] = OwnerCache(owner_digest(catalog, rules))
         self.owner_chains = OwnerChains(
             name, catalog=catalog, parents=self.parents, cluster=cluster, view=view
         )
         self.refused_hami_accounts = RefusedHamiAccounts(None)
-        """Accounts that may be a HAMi's; without a cluster, none is kept."""
+        """Accounts that may belong to a HAMi; without a cluster, none is kept."""
         self.namespaces = Namespaces(cluster)
         self.policies = Policies(default, self.namespaces)
         self.informers: ContextInformers | None = None
@@ -69,12 +74,12 @@ class ClusterContext:
 
     @property
     def rules(self) -> DemandRules:
-        """How requests become amounts, as of now."""
+        """The current demand rules, with the sizes of cards and the recorded labels."""
         labels = self.view.state.labels
         return self._recording.rules(self._current(), labels) if labels else self._current()
 
     def recorded_root(self, reserve: Reserve) -> str | None:
-        """Return the root that the ledger has for an existing object, None when it has none."""
+        """Return the recorded root of an existing object, None if the ledger has no such object."""
         entry = self.view.state.entry(reserve.namespace, reserve.key)
         if entry is None or not entry.holds_uid(reserve.uid):
             return None
@@ -85,10 +90,10 @@ class ClusterContext:
         return self.cluster is not None or self.name in self.view.state.clusters
 
     async def has_namespace(self, namespace: str, deadline: float) -> bool | None:
-        """Return whether a namespace exists, None when that is not known.
+        """Return whether a namespace exists, None if that is not known.
 
-        Without a connection to the cluster, the ledger has the namespaces that a service has
-        described and, where no service watches, those that a quota covers or a review was about.
+        Without a connection to the cluster, the ledger decides. It has the namespaces that a
+        service described and, if no service watches the cluster, those with a quota or a review.
         """
         if self.cluster is not None:
             return await self.namespaces.exists(namespace, read_deadline(deadline))
@@ -96,14 +101,14 @@ class ClusterContext:
         if prefix + namespace in state.described:
             return True
         if self.is_watched():
-            return False if any(one.startswith(prefix) for one in state.described) else None
-        known = any(one.startswith(prefix) for one in state.namespaces)
+            return False if any(subject.startswith(prefix) for subject in state.described) else None
+        known = any(other.startswith(prefix) for other in state.namespaces)
         if prefix + namespace in state.namespaces or not known or state.reaching:
             return None
         return False
 
     async def traits_of(self, namespace: str, deadline: float) -> str | None:
-        """Return the traits of a namespace for `Describe`, None when they cannot be read."""
+        """Return the traits of a namespace for `Describe`, None if they cannot be read."""
         if self.namespaces.labels_of(namespace) is None:
             await self.namespaces.read(namespace, read_deadline(deadline))
         return self.namespaces.traits_of(namespace)
@@ -117,3 +122,21 @@ class ClusterContext:
             *self.owner_chains.unrecognized_controllers.problems(),
             *self.refused_hami_accounts.problems(),
         ]
+
+
+class _RulesWithLabels:
+    """Adds the recorded labels to rules, and caches the last result."""
+
+    def __init__(self) -> None:
+        self._rules: DemandRules | None = None
+        self._numbers: dict[str, int] = {}
+        self._made: DemandRules | None = None
+
+    def rules(self, rules: DemandRules, numbers: Mapping[str, int]) -> DemandRules:
+        """Return the rules with the labels that have numbers in a state."""
+        if not numbers:
+            return rules
+        if self._made is None or rules is not self._rules or numbers != self._numbers:
+            self._rules, self._numbers = rules, dict(numbers)
+            self._made = msgspec.structs.replace(rules, labels=recorded_labels.labels_of(numbers))
+        return self._made

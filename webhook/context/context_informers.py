@@ -1,4 +1,4 @@
-"""Context informers: they keep the context of a replica up to date.
+"""Context informers: watches of owners, namespaces and policies for the reviews of a replica.
 
 Every replica runs them, because every replica answers reviews. Discovery is repeated, because an
 operator and its definitions may be installed at any time.
@@ -12,8 +12,8 @@ from typing import Final, Protocol
 import structlog
 
 from ledger.kube.api.api_resources import NAMESPACES, POLICIES, Resource
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.cluster_ports import Change, FilteredWatches, PolicyWatches, Workloads
-from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload
 from ledger.kube.watch.failed_objects import FailedObjects
 from ledger.kube.watch.owner_cache import OwnerCache
@@ -59,8 +59,8 @@ class ContextInformers:
 
     def problems(self) -> list[str]:
         """Return the problems with watches; reviews read those objects directly meanwhile."""
-        found = [f"discovery: {self._problem}"] if self._problem else []
-        return [*found, *self._failures.shown()]
+        discovery = [f"discovery: {self._problem}"] if self._problem else []
+        return [*discovery, *self._failures.shown()]
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -73,7 +73,7 @@ class ContextInformers:
                 await asyncio.sleep(pause)
 
     async def _discover(self, tasks: asyncio.TaskGroup) -> bool:
-        """Begin to follow the kinds that are served by now; return whether discovery succeeded."""
+        """Follow the kinds that are served now; return whether discovery succeeded."""
         try:
             served = await self._cluster.served()
         except ClusterError as error:
@@ -87,7 +87,7 @@ class ContextInformers:
         return True
 
     async def _follow(self, tasks: asyncio.TaskGroup, resource: Resource) -> None:
-        """Follow a kind in the version that is preferred by now, and no longer in another."""
+        """Follow a kind in the version that is preferred now, and stop following another one."""
         known, task = self._followed.get(resource.name, (None, None))
         if known == resource:
             return

@@ -1,8 +1,8 @@
-"""Namespace policies: how a namespace is treated, by LedgerPolicies and settings.
+"""Namespace policies: how requests in a namespace are treated, by LedgerPolicies and settings.
 
-Of the policies that select a namespace, only the one with the highest priority applies; among equal
-ones the first by name. The settings apply to a namespace that no policy selects. After an invalid
-change a policy keeps its last valid spec and is named in `problems`.
+Of the policies that select a namespace, only the one with the highest priority applies; of several
+with that priority, the first by name. The settings apply to a namespace that no policy selects.
+After an invalid change, a policy keeps its last valid spec and is named in `problems`.
 """
 
 import asyncio
@@ -15,13 +15,14 @@ from msgspec import Meta
 
 from ledger.core.model import traits
 from ledger.core.model.traits import Selection
-from ledger.kube.api import selectors
+from ledger.kube.api import label_selectors
 from ledger.kube.api.cluster_ports import Change, Changed, Listed, Reached
+from ledger.kube.api.label_selectors import LabelSelector
 from ledger.kube.api.objects import Quantities, Workload
-from ledger.kube.api.selectors import LabelSelector
 from ledger.kube.requests import namespace_traits
 from webhook.api.admission_review import UserInfo
-from webhook.context.namespace_labels import Namespaces, read_deadline
+from webhook.context.namespace_labels import Namespaces
+from webhook.context.read_deadline import read_deadline
 from webhook.kinds.workload_envelope import Surge
 
 Mode = Literal["enforce", "warn", "off"]
@@ -34,22 +35,22 @@ _log: Final = structlog.get_logger("webhook")
 
 
 class DefaultQuota(msgspec.Struct, frozen=True):
-    """The ResourceQuota to make in a namespace that has none of that name."""
+    """The ResourceQuota that is created in a namespace without a quota of that name."""
 
     hard: Quantities
     name: str = "gpuledger-default"
 
 
 class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How a namespace is treated; `name` is that of the LedgerPolicy, empty for the settings.
+    """The treatment of a namespace; `name` names the LedgerPolicy, empty for the settings.
 
-    `mode` decides about requests beyond limits: `enforce` refuses them, `warn` charges them with a
-    warning, `off` neither charges nor refuses anything. `on_exceeded` decides about a pod without
-    room: it is refused, or created and waits. `elastic` is the size at which a workload with an
-    autoscaler is charged: its present size, or the largest one. With `pods_only` workloads are
-    charged nothing, only their pods are. Exempt users and groups may exceed limits and are charged.
-    `foreign_holders` decides whether a denial lists other namespaces that hold a shared quota, each
-    with its share, or not.
+    `mode` applies to requests beyond limits: `enforce` refuses them, `warn` charges them with a
+    warning, `off` neither charges nor refuses anything. `on_exceeded` applies to a pod that exceeds
+    a quota: it is refused, or created and waits. `elastic` is the size for which a workload with an
+    autoscaler is charged: its current size, or the largest one. With `pods_only`, workloads are
+    charged nothing, and their pods are charged. Requests of exempt users and groups may exceed
+    limits, and are charged. `foreign_holders` selects whether a denial lists other namespaces that
+    use a shared quota, each with its share.
     """
 
     mode: Mode = "enforce"
@@ -70,11 +71,11 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def elastic_max(self) -> bool:
-        """Whether the most that an autoscaler may make of a workload is charged."""
+        """Whether a workload is charged for its largest size under an autoscaler."""
         return self.elastic == "max"
 
     def may_exceed_limits(self, user: UserInfo) -> bool:
-        """Return whether a user's requests are charged also where there is no room."""
+        """Return whether a user's requests are admitted and charged beyond limits."""
         if self.mode == "warn" or user.username in self.exempt_users:
             return True
         return bool(self.exempt_groups) and not set(self.exempt_groups).isdisjoint(user.groups)
@@ -102,7 +103,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Ranked(msgspec.Struct, frozen=True):
-    """A policy, which namespaces it selects, and what it is ordered by."""
+    """A policy with its selected namespaces and its rank; the lowest rank applies."""
 
     rank: tuple[int, str]
     selects: Selection
@@ -110,10 +111,10 @@ class _Ranked(msgspec.Struct, frozen=True):
 
 
 class Policies:
-    """The policies of one cluster. `listed` is set once they all were read, or none can be."""
+    """The policies of one cluster. `listed` is set once all were listed, or cannot be listed."""
 
     def __init__(self, default: NamespacePolicy, namespaces: Namespaces) -> None:
-        """Treat as `default` what no policy selects."""
+        """`default` applies to namespaces that no policy selects."""
         self.listed = asyncio.Event()
         self._default = default
         self._namespaces = namespaces
@@ -122,24 +123,24 @@ class Policies:
         self._of: dict[str, NamespacePolicy] = {}
 
     def of(self, namespace: str) -> NamespacePolicy:
-        """Return the policy of a namespace. One whose labels are not known has no labels."""
+        """Return the policy of a namespace; unknown labels are taken as none."""
         if not self._ranked:
             return self._default
-        found = self._of.get(namespace)
-        if found is None:
-            found = self._select(namespace)
+        policy = self._of.get(namespace)
+        if policy is None:
+            policy = self._select(namespace)
             if self._namespaces.labels_of(namespace) is not None:
-                self._of[namespace] = found
-        return found
+                self._of[namespace] = policy
+        return policy
 
     def is_in_use(self) -> bool:
-        """Return whether there is any policy, so that labels of namespaces matter."""
+        """Return whether there is any policy, for which the labels of namespaces matter."""
         return bool(self._ranked)
 
     async def policy_of(self, namespace: str, until: float) -> NamespacePolicy:
-        """Return the policy of a namespace, after the first list and the namespace's labels.
+        """Return the policy of a namespace once the policies and the namespace's labels are known.
 
-        Waits for these until loop time `until`, `LOOK_SECONDS` at most.
+        Waits for them until loop time `until`, `REVIEW_READ_SECONDS` at most.
         """
         if not self.listed.is_set():
             await self._wait_for_list(read_deadline(until))
@@ -148,12 +149,14 @@ class Policies:
         return self.of(namespace)
 
     def have_pods_wait(self) -> bool:
-        """Return whether pods may wait for room anywhere, instead of being refused."""
-        found = (self._default, *(one.policy for one in self._ranked.values()))
-        return any(one.on_exceeded == "pending" and one.mode == "enforce" for one in found)
+        """Return whether any policy lets pods wait instead of refusing them."""
+        policies = (self._default, *(ranked.policy for ranked in self._ranked.values()))
+        return any(
+            policy.on_exceeded == "pending" and policy.mode == "enforce" for policy in policies
+        )
 
     def problems(self) -> list[str]:
-        """Return which policies do not make sense, and why."""
+        """Return the invalid policies, each with its error."""
         return [f"LedgerPolicy {name}: {why}" for name, why in sorted(self._problems.items())]
 
     def take(self, change: Change[Workload]) -> None:
@@ -163,11 +166,11 @@ class Policies:
         self.listed.set()
         self._of.clear()
         if isinstance(change, Listed):
-            names = {one.metadata.name for one in change.objects}
+            names = {policy.metadata.name for policy in change.objects}
             for gone in [name for name in {**self._ranked, **self._problems} if name not in names]:
                 self._forget(gone)
-            for one in change.objects:
-                self._set(one)
+            for policy in change.objects:
+                self._set(policy)
         elif isinstance(change, Changed) and change.deleted:
             self._forget(change.object.metadata.name)
         elif isinstance(change, Changed):
@@ -188,9 +191,9 @@ class Policies:
     def _select(self, namespace: str) -> NamespacePolicy:
         labels = self._namespaces.labels_of(namespace)
         text = namespace_traits.of_namespace(namespace, labels)
-        for one in sorted(self._ranked.values(), key=lambda one: one.rank):
-            if traits.matches(one.selects, (text,)):
-                return one.policy
+        for ranked in sorted(self._ranked.values(), key=lambda ranked: ranked.rank):
+            if traits.matches(ranked.selects, (text,)):
+                return ranked.policy
         return self._default
 
     def _set(self, seen: Workload) -> None:
@@ -215,15 +218,15 @@ def lint(seen: Workload) -> tuple[str, ...]:
         policy = _ranked(seen).policy
     except ValueError as error:
         return (f"this policy is not used: {error}",)
-    found = []
+    warnings = []
     if policy.mode == "off" and policy.default_quota is not None:
-        found.append("spec.defaultQuota: with mode off the quota is made and limits nothing")
+        warnings.append("spec.defaultQuota: with mode off the quota is made and limits nothing")
     for cause in _uncharged(policy):
         if policy.surge != "opportunistic":
-            found.append(f"spec.surge: {policy.surge} has no effect where {cause}")
+            warnings.append(f"spec.surge: {policy.surge} has no effect where {cause}")
         if policy.elastic_max:
-            found.append(f"spec.elastic: max has no effect where {cause}")
-    return tuple(found)
+            warnings.append(f"spec.elastic: max has no effect where {cause}")
+    return tuple(warnings)
 
 
 def default_limits(seen: Workload) -> Quantities:
@@ -233,23 +236,25 @@ def default_limits(seen: Workload) -> Quantities:
 
 
 def _uncharged(policy: NamespacePolicy) -> list[str]:
-    """Return why a policy has workloads charged nothing."""
+    """Return the fields for which a policy charges workloads nothing."""
     causes = ["onExceeded is pending"] if policy.on_exceeded == "pending" else []
     return [*causes, "podsOnly is true"] if policy.pods_only else causes
 
 
 def _ranked(seen: Workload) -> _Ranked:
-    """Read a LedgerPolicy. Raises ValueError naming the field.
+    """Return a LedgerPolicy with its rank. Raises ValueError, which names the field.
 
-    Conditions that make no sense are not left out, as they are of quotas: a policy that selects
-    more than was meant could switch a quota off.
+    An invalid condition invalidates the policy, while that of a quota is left out: a policy that
+    selects more namespaces than intended could switch a quota off.
     """
     try:
         spec = msgspec.convert(seen.spec or {}, _Spec)
     except msgspec.ValidationError as error:
         raise ValueError(str(error).replace("`$", "`spec")[:_SHOWN_MAX]) from error
     odd: list[str] = []
-    labels = selectors.of_labels(spec.namespace_selector, "spec.namespaceSelector", odd.append)
+    labels = label_selectors.of_labels(
+        spec.namespace_selector, "spec.namespaceSelector", odd.append
+    )
     if odd:
         raise ValueError(odd[0][:_SHOWN_MAX])
     policy = NamespacePolicy(
@@ -264,5 +269,5 @@ def _ranked(seen: Workload) -> _Ranked:
         foreign_holders=spec.foreign_holders,
         name=seen.metadata.name,
     )
-    selects = (*selectors.of_names(traits.NAME, spec.namespaces), *labels)
+    selects = (*label_selectors.of_names(traits.NAME, spec.namespaces), *labels)
     return _Ranked((-spec.priority, seen.metadata.name), selects, policy)

@@ -1,12 +1,13 @@
 """Owner chains: the root whose envelope a pod draws from, found by walking up ownerReferences.
 
-The walk follows controllers, each matched by uid, as long as the catalog has their kinds. A kind
-that is not charged, such as CronJob, ends it below itself. So does a reference whose uid is not
-that of the object at its name: no object matches it. An owner that the ledger charges as a root
-ends the walk at once, because its pods draw from that charge.
+The walk follows controllers, each matched by uid, as long as the catalog has their kinds. Three
+owners end the walk, and the owner below, if any, is the root: one of a kind that is not charged,
+such as CronJob; one whose uid differs from that of the object of its name; and one that cannot be
+read. An owner that the ledger already charges as a root ends the walk as the root, because its pods
+draw from that charge.
 
-An owner that cannot be read ends the walk as well. A pod that then counts by itself is at worst
-counted beside an envelope that has room for it, until settlement finds the root.
+If an owner cannot be read, a pod may be charged beside the envelope of its root until settlement
+finds the root.
 """
 
 import asyncio
@@ -21,34 +22,34 @@ from ledger.core.model.qualified_names import qualified
 from ledger.core.model.state import Entry, Namespace, State
 from ledger.kube.api import api_resources
 from ledger.kube.api.api_resources import Resource
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.cluster_ports import Workloads
-from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import ObjectMeta, OwnerReference
 from ledger.kube.watch.owner_cache import CachedOwner, OwnerCache
-from webhook.context.namespace_labels import read_deadline
+from webhook.context.read_deadline import read_deadline
 from webhook.context.unrecognized_controllers import UnrecognizedControllers
 from webhook.kinds.kind_catalog import KindCatalog
 from webhook.kinds.kind_schema import WorkloadKind
 
 DEPTH_MAX: Final = 8
-"""Owners above an object that are followed; the deepest known chain has five."""
+"""Maximum number of owners above an object; the deepest known chain has five."""
 
 _log: Final = structlog.get_logger("webhook")
 
 
 class StateSource(Protocol):
-    """The state that the ledger has reached; read it, never change it."""
+    """The current state of the ledger, for reading only."""
 
     @property
     def state(self) -> State:
-        """The state at the newest position this replica has applied."""
+        """The state at the newest position that this replica has applied."""
         ...
 
 
 class OwningRoot(msgspec.Struct, frozen=True):
-    """The object that a pod draws from.
+    """The root from which a pod draws.
 
-    `seen` is what was read of it, None where the ledger's entry was enough.
+    `seen` is the cached or read object, None if the ledger's entry was sufficient.
     """
 
     kind: WorkloadKind
@@ -60,7 +61,7 @@ class OwningRoot(msgspec.Struct, frozen=True):
 class OwnerChain(msgspec.Struct, frozen=True):
     """The result of a walk: the `root` of an object, None without one.
 
-    `kind` is the kind that its controller claims to be of, None without a controller of a kind
+    `kind` is the kind of its controller, by the ownerReference; None without a controller of a kind
     whose objects are charged.
     """
 
@@ -69,7 +70,7 @@ class OwnerChain(msgspec.Struct, frozen=True):
 
 
 class _Unread(msgspec.Struct, frozen=True):
-    """An owner that has to be read from the API server."""
+    """An uncached owner, to be read from the API server."""
 
     resource: Resource
     owner: OwnerReference
@@ -79,7 +80,7 @@ _Walk = Generator[_Unread, CachedOwner[bytes] | None, OwnerChain]
 
 
 class OwnerChains:
-    """Finds roots in one cluster. Without a `cluster` only the ledger and the cache are asked."""
+    """Finds roots in one cluster; without a `cluster`, by the ledger and the cache alone."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class OwnerChains:
         cluster: Workloads | None,
         view: StateSource,
     ) -> None:
-        """`name` is the cluster's in the ledger."""
+        """`name` is the name of the cluster in the ledger."""
         self.unrecognized_controllers = UnrecognizedControllers()
         self._catalog = catalog
         self._parents = parents
@@ -103,7 +104,7 @@ class OwnerChains:
     ) -> OwnerChain:
         """Return the chain from an object's controller upwards, for a review.
 
-        Owners that are not remembered are read until loop time `until`, `LOOK_SECONDS` at most.
+        Owners that are not cached are read until loop time `until`, `REVIEW_READ_SECONDS` at most.
         """
         walk = self._walk(namespace, owner)
         try:
@@ -120,7 +121,7 @@ class OwnerChains:
     ) -> OwningRoot | None:
         """Return the root of an object, None without one.
 
-        Owners that are not remembered are read until loop time `deadline`.
+        Owners that are not cached are read until loop time `deadline`.
         """
         walk = self._walk(namespace, meta.controller())
         try:
@@ -143,13 +144,13 @@ class OwnerChains:
             return chain.root
 
     def controller_kind(self, meta: ObjectMeta) -> WorkloadKind | None:
-        """Return the kind that an object's controller claims to be of, if that kind has roots."""
+        """Return the kind of an object's controller, by its reference; None for uncharged kinds."""
         owner = meta.controller()
         kind = self._catalog.of_owner(owner.api_version, owner.kind) if owner is not None else None
         return kind if kind is not None and kind.root else None
 
     def _walk(self, namespace: str, owner: OwnerReference | None) -> _Walk:
-        """Yield the owners that are not remembered, and return the chain."""
+        """Yield the owners that are not cached, and return the chain."""
         root = controller = None
         depth = 0
         while owner is not None and depth < DEPTH_MAX:
@@ -171,8 +172,8 @@ class OwnerChains:
             else:
                 break
             seen = self._parents.get(owner.uid)
-            found = seen and (seen.namespace, seen.name, seen.resource.name)
-            if found != (namespace, owner.name, resource):
+            identity = seen and (seen.namespace, seen.name, seen.resource.name)
+            if identity != (namespace, owner.name, resource):
                 seen = yield _Unread(_resource(kind, owner), owner)
             if seen is None:
                 break
@@ -182,14 +183,14 @@ class OwnerChains:
         return OwnerChain(root, controller)
 
     def _root_of_pod(self, space: Namespace, owner: OwnerReference) -> OwningRoot | None:
-        """Return the root that a charged pod draws from, None where the pod is not charged."""
+        """Return the root from which a charged pod draws, None if the pod is not charged."""
         pod = space.entries.get(envelope_charges.PODS + owner.name)
         if pod is None or not pod.holds_uid(owner.uid):
             return None
         return self._of_key(envelope_charges.drawn_from(pod), space.entries)
 
     def _of_key(self, key: str, entries: dict[str, Entry]) -> OwningRoot | None:
-        """Return the root at a key, if it is known."""
+        """Return the root with this key, None if it is not known."""
         resource, _, group = key.partition("/")[0].partition(".")
         kind, entry = self._catalog.of_resource(group, resource), entries.get(key)
         if kind is None or entry is None:
@@ -199,7 +200,7 @@ class OwnerChains:
     async def _read(
         self, unread: _Unread, namespace: str, deadline: float
     ) -> CachedOwner[bytes] | None:
-        """Read an owner, None when it is not there or cannot be read in time."""
+        """Read an owner; None if it does not exist or cannot be read in time."""
         if self._cluster is None:
             return None
         resource, owner = unread.resource, unread.owner
@@ -224,7 +225,7 @@ def _is_pod(owner: OwnerReference) -> bool:
 
 
 def _resource(kind: WorkloadKind | None, owner: OwnerReference) -> Resource:
-    """Return where an owner can be read; without a kind it is a pod."""
+    """Return the resource of an owner, which is a pod if `kind` is None."""
     if kind is None:
         return api_resources.PODS
     version = owner.api_version.rpartition("/")[2]

@@ -1,8 +1,9 @@
-"""Refused HAMi accounts: users with HAMi's rights that were refused annotations of allocations.
+"""Refused HAMi accounts: users with HAMi's rights whose allocation annotations were refused.
 
-A HAMi under a name that the settings do not have is stopped by that refusal. Any tenant can be
-refused as well, so an account is kept only after the API server has answered that it may patch all
-pods and all nodes: a tenant may not, and cannot fill the memory or push a HAMi out of it.
+The refusal stops a HAMi whose account is missing in the settings, so readiness names the account. A
+tenant may be refused as well. So an account is kept only if the API server answers that it may
+patch all pods and all nodes. Tenants lack these rights, and so cannot displace a HAMi from the
+memory.
 """
 
 import asyncio
@@ -12,11 +13,11 @@ from typing import Final
 import structlog
 
 from ledger.kube.api.quoting import shown
-from webhook.context.recent_counts import RecentCounts
+from webhook.context.expiring_counter import ExpiringCounter
 
 QUESTIONS_MAX: Final = 4
-"""Accounts about which the API server is asked at once; further ones are asked about when they are
-refused again, as a HAMi is within seconds."""
+"""Maximum number of simultaneous access reviews. Further accounts are reviewed at their next
+refusal, which for a HAMi follows within seconds."""
 
 MayAllocate = Callable[[str], Awaitable[bool]]
 """Returns whether a user has HAMi's rights. Raises ConnectionError without an answer."""
@@ -25,16 +26,16 @@ _log: Final = structlog.get_logger("webhook")
 
 
 class RefusedHamiAccounts:
-    """The accounts that were refused lately and may be a HAMi's."""
+    """The accounts with HAMi's rights that were refused in the last hour."""
 
     def __init__(self, may_allocate: MayAllocate | None) -> None:
-        """Ask by `may_allocate`; without it no account is kept."""
+        """`may_allocate` checks the rights; without it, no account is kept."""
         self._may_allocate = may_allocate
-        self._seen: RecentCounts[str] = RecentCounts()
+        self._seen: ExpiringCounter[str] = ExpiringCounter()
         self._reservations = 0
 
     async def note(self, user: str, until: float) -> bool:
-        """Note that an account was refused; return whether it has HAMi's rights.
+        """Record that an account was refused; return whether it has HAMi's rights.
 
         Asks the API server until loop time `until`; without an answer by then, the result is False.
         """
@@ -54,11 +55,11 @@ class RefusedHamiAccounts:
         return may
 
     def __len__(self) -> int:
-        """Return how many accounts are kept."""
+        """Return the number of kept accounts."""
         return len(self._seen)
 
     def problems(self) -> list[str]:
-        """Return which accounts were refused, and the setting that would have them trusted."""
+        """Return a line for each refused account, with the setting that makes it trusted."""
         return [
             f"{shown(user)} may patch all pods and nodes, as HAMi's accounts may, and is not"
             f" trusted: {count} of its writes of HAMi's annotations were refused lately; if it is"

@@ -1,8 +1,8 @@
 """Gate opener: reserves for pods behind the scheduling gate, and removes their gates.
 
-Where a policy requires it, a pod that exceeds a quota is created behind a scheduling gate and
-charged nothing. Its gate is removed once the ledger has reserved its demand. `gate_queue` decides
-which pod is tried next.
+If the policy of its namespace lets pods wait, a pod that exceeds a quota is created behind a
+scheduling gate and charged nothing. Its gate is removed once the ledger has reserved its demand.
+`gate_queue` decides which pod is tried next.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ import structlog
 from ledger.core.model.commands import Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.qualified_names import local_name
-from ledger.kube.api.errors import ClusterError, NotFound, VersionConflict
+from ledger.kube.api.cluster_errors import ClusterError, NotFound, VersionConflict
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import GATE
 from ledger.kube.client.pod_event_queue import PodEventQueue
 from ledger.kube.requests.pod_demand import Demand, demand_of
-from ledger.log.ledger import Ledger
+from ledger.log.ledger_port import Ledger
 from ledger.log.records import Record
 from ledger.tasks.backoff import Backoff
 from ledger.tasks.periodic import run_periodically
 from webhook.gates.gate_queue import GateQueue, GateQueues, WaitingPod
 from webhook.gates.waiting_events import PodWait, WaitingEvents
+from webhook.settlement.charge_settlement_session import WATCHED, SettlementSession
 from webhook.settlement.observation_commands import ObservedObject, is_reserved
-from webhook.settlement.settlement_session import WATCHED, SettlementSession
 
 TRIES_MAX: Final = 64
 """Reservations that are attempted in one round."""
@@ -107,28 +107,28 @@ class GateOpener:
         if not self._backoff.is_over():
             return
         clock = asyncio.get_running_loop().time
-        for queue, one in islice(self._queues.turns(clock), TRIES_MAX):
-            if not await self._admit(queue, one):
+        for queue, pod in islice(self._queues.turns(clock), TRIES_MAX):
+            if not await self._admit(queue, pod):
                 self._backoff.failed()
                 return
         self._backoff.reset()
 
-    async def _admit(self, queue: GateQueue, one: WaitingPod) -> bool:
+    async def _admit(self, queue: GateQueue, pod: WaitingPod) -> bool:
         """Reserve for a pod and remove its gate; return whether to continue with other pods."""
-        seen = one.seen
+        seen = pod.seen
         entry = self._session.entry(seen.namespace, seen.key)
         if seen.demand and not is_reserved(entry, seen):
-            denial = await self._reserve(queue, one)
+            denial = await self._reserve(queue, pod)
             if denial is not None:
                 if denial.reason in _UNDECIDED:
                     return False
-                obstacle = queue.keep_waiting(one, denial, asyncio.get_running_loop().time())
+                obstacle = queue.keep_waiting(pod, denial, asyncio.get_running_loop().time())
                 self._events.note_obstacle((seen.namespace, seen.uid), obstacle)
                 return True
-        return await self._open(queue, one)
+        return await self._open(queue, pod)
 
-    async def _reserve(self, queue: GateQueue, one: WaitingPod) -> Denial | None:
-        seen = one.seen
+    async def _reserve(self, queue: GateQueue, pod: WaitingPod) -> Denial | None:
+        seen = pod.seen
         policy = self._policies.of(local_name(seen.namespace))
         command = Reserve(
             seen.namespace,
@@ -136,7 +136,7 @@ class GateOpener:
             seen.uid,
             seen.demand,
             actor=WATCHED,
-            unknown=one.unknown,
+            unknown=pod.unknown,
             root=seen.root,
             traits=seen.traits,
             forced=policy.mode != "enforce",
@@ -158,21 +158,21 @@ class GateOpener:
             return Denial(Reason.LEDGER_UNAVAILABLE, "no answer in time", transient=True)
         return answer if isinstance(answer, Denial) else None
 
-    async def _open(self, queue: GateQueue, one: WaitingPod) -> bool:
+    async def _open(self, queue: GateQueue, pod: WaitingPod) -> bool:
         """Remove a pod's gate; return whether to continue with other pods."""
-        queue.pods.pop(one.seen.uid, None)
-        namespace = local_name(one.seen.namespace)
+        queue.pods.pop(pod.seen.uid, None)
+        namespace = local_name(pod.seen.namespace)
         try:
-            await self._cluster.remove_gate(namespace, one.name, GATE, one.seen.version)
+            await self._cluster.remove_gate(namespace, pod.name, GATE, pod.seen.version)
         except (VersionConflict, NotFound):
-            queue.refused.discard(one.seen.uid)
+            queue.refused.discard(pod.seen.uid)
             return True  # the watch is about to report the change
         except ClusterError as error:
-            queue.pods.setdefault(one.seen.uid, one)
-            where = {"namespace": one.seen.namespace, "key": one.seen.key}
+            queue.pods.setdefault(pod.seen.uid, pod)
+            where = {"namespace": pod.seen.namespace, "key": pod.seen.key}
             _log.warning("gate_not_removed", **where, reason=str(error))
             return False
-        queue.refused.discard(one.seen.uid)
+        queue.refused.discard(pod.seen.uid)
         return True
 
     def _forget(self, namespace: str, uid: str) -> None:
@@ -183,7 +183,7 @@ class GateOpener:
     def _waits(self, namespace: str, uid: str) -> PodWait | None:
         """Return the wait of a pod for its event, None if it no longer waits."""
         queue = self._queues.by_namespace.get(namespace)
-        one = queue.pods.get(uid) if queue is not None else None
-        if queue is None or one is None:
+        pod = queue.pods.get(uid) if queue is not None else None
+        if queue is None or pod is None:
             return None
-        return PodWait(local_name(namespace), one.name, queue.obstacle(uid))
+        return PodWait(local_name(namespace), pod.name, queue.obstacle(uid))

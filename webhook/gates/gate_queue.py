@@ -57,8 +57,8 @@ class GateQueue:
         """Return the pod to try next, None if none is due."""
         if now < self.asleep_until:
             return None
-        candidates = (one for uid, one in self.pods.items() if self.hopeless.get(uid, 0.0) <= now)
-        return min(candidates, key=lambda one: (one.created, one.seen.key), default=None)
+        candidates = (pod for uid, pod in self.pods.items() if self.hopeless.get(uid, 0.0) <= now)
+        return min(candidates, key=lambda pod: (pod.created, pod.seen.key), default=None)
 
     def obstacle(self, uid: str) -> Obstacle | None:
         """Return why a pod waits, None if it was not tried yet."""
@@ -75,20 +75,20 @@ class GateQueue:
         self.obstacles.pop(uid, None)
         self.pods.pop(uid, None)
 
-    def keep_waiting(self, one: WaitingPod, denial: Denial, now: float) -> Obstacle:
+    def keep_waiting(self, pod: WaitingPod, denial: Denial, now: float) -> Obstacle:
         """Return why a denied pod waits, and decide what its denial means for those behind it.
 
         Until a short account changes, or for `SLOW_SECONDS`, no pod of the namespace is tried if
         the denial is transient; else only this pod is set aside.
         """
         obstacle = Obstacle.of(denial)
-        self.obstacles[one.seen.uid] = obstacle
+        self.obstacles[pod.seen.uid] = obstacle
         self.accounts |= {shortage.account for shortage in denial.shortages}
         if denial.transient:
-            self.blocking = one
+            self.blocking = pod
             self.asleep_until = now + SLOW_SECONDS
         else:
-            self.hopeless[one.seen.uid] = now + SLOW_SECONDS
+            self.hopeless[pod.seen.uid] = now + SLOW_SECONDS
         return obstacle
 
     def wake(self) -> None:
@@ -110,13 +110,13 @@ class GateQueues:
 
     def oldest(self) -> datetime | None:
         """Return when the oldest waiting pod was created, None if none waits."""
-        pods = (one for queue in self.by_namespace.values() for one in queue.pods.values())
-        return min((one.created for one in pods), default=None)
+        pods = (pod for queue in self.by_namespace.values() for pod in queue.pods.values())
+        return min((pod.created for pod in pods), default=None)
 
-    def add(self, one: WaitingPod) -> None:
+    def add(self, pod: WaitingPod) -> None:
         """Add a waiting pod, or replace what was known of it."""
-        queue = self.by_namespace.setdefault(one.seen.namespace, GateQueue())
-        queue.pods[one.seen.uid] = one
+        queue = self.by_namespace.setdefault(pod.seen.namespace, GateQueue())
+        queue.pods[pod.seen.uid] = pod
 
     def forget(self, namespace: str, uid: str) -> None:
         """Forget a pod that no longer waits."""
@@ -144,10 +144,10 @@ class GateQueues:
                 if queue is None:
                     continue  # forgotten since this turn began
                 self.by_namespace[namespace] = queue
-                one = queue.first(clock())
-                if one is not None:
+                pod = queue.first(clock())
+                if pod is not None:
                     has_more = True
-                    yield queue, one
+                    yield queue, pod
 
     def wake(self, record: Record, state: State) -> None:
         """Wake the namespaces that wait for accounts that a record changes."""

@@ -45,7 +45,7 @@ class Obstacle(msgspec.Struct, frozen=True, gc=False):
     @classmethod
     def of(cls, denial: Denial) -> "Obstacle":
         """Return the obstacle of a denial."""
-        lines = ",".join(f"{one.account} {one.resource}" for one in denial.shortages)
+        lines = ",".join(f"{shortage.account} {shortage.resource}" for shortage in denial.shortages)
         text = f"waits for room: {brief(denial)}"
         return cls(text, f"{denial.reason} {denial.transient} {lines}")
 
@@ -81,29 +81,29 @@ class WaitingEvents:
         self._new: dict[Pod, float] = {}
         self._unknown: dict[Pod, float] = {}
         self._changed: dict[Pod, float] = {}
-        self._told: dict[Pod, tuple[float, str]] = {}
+        self._reported: dict[Pod, tuple[float, str]] = {}
 
     def __len__(self) -> int:
         """Return the number of remembered pods."""
-        return len(self._new) + len(self._unknown) + len(self._told)
+        return len(self._new) + len(self._unknown) + len(self._reported)
 
     def note(self, pod: Pod, now: float) -> None:
         """Take note of a waiting pod, at `now` seconds of the loop."""
-        if pod not in self._told and pod not in self._unknown:
+        if pod not in self._reported and pod not in self._unknown:
             self._new.setdefault(pod, now)
 
     def note_obstacle(self, pod: Pod, obstacle: Obstacle) -> None:
         """Take note of the reason of a wait; an event is due if it has changed."""
-        told = self._told.get(pod)
-        if told is not None and told[1] != obstacle.kind:
-            self._changed.setdefault(pod, told[0] + CHANGED_SECONDS)
+        reported = self._reported.get(pod)
+        if reported is not None and reported[1] != obstacle.kind:
+            self._changed.setdefault(pod, reported[0] + CHANGED_SECONDS)
 
     def forget(self, pod: Pod) -> None:
         """Forget a pod that no longer waits."""
         self._new.pop(pod, None)
         self._unknown.pop(pod, None)
         self._changed.pop(pod, None)
-        self._told.pop(pod, None)
+        self._reported.pop(pod, None)
 
     def write(self, now: float) -> None:
         """Queue the events that are due, up to the bounds; the others follow in later rounds."""
@@ -117,36 +117,36 @@ class WaitingEvents:
 
         Write or forget each pod before the next one is taken.
         """
-        found = True
-        while found:
-            found = False
-            for pods in (self._new, self._unknown, self._changed, self._told):
+        has_due = True
+        while has_due:
+            has_due = False
+            for pods in (self._new, self._unknown, self._changed, self._reported):
                 pod = _first(pods)
                 if pod is not None and self._is_due(pod, now):
-                    found = True
+                    has_due = True
                     yield pod
 
     def _is_due(self, pod: Pod, now: float) -> bool:
         since = self._new.get(pod, self._unknown.get(pod))
         if since is not None:
             return since + FIRST_SECONDS <= now
-        told = self._told.get(pod)
-        again = told is not None and told[0] + AGAIN_SECONDS <= now
+        reported = self._reported.get(pod)
+        again = reported is not None and reported[0] + AGAIN_SECONDS <= now
         return again or self._changed.get(pod, math.inf) <= now
 
     def _write(self, pod: Pod, now: float) -> None:
         waits = self._find(*pod)
-        kind = self._told[pod][1] if pod in self._told else ""
+        kind = self._reported[pod][1] if pod in self._reported else ""
         self.forget(pod)
         if waits is None:
             return
         if waits.obstacle is None:
             if kind:
-                self._told[pod] = now, kind
+                self._reported[pod] = now, kind
             else:
                 self._unknown[pod] = now
             return
-        self._told[pod] = now, waits.obstacle.kind
+        self._reported[pod] = now, waits.obstacle.kind
         self._events.put(
             PodEvent(
                 namespace=waits.namespace,

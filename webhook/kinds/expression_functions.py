@@ -1,4 +1,4 @@
-"""Expression functions, each with how it is written."""
+"""Expression functions: `default`, `has`, `min`, `max`, `portion`, `indexes` and `condition`."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,21 +8,22 @@ from ledger.core.model.denials import Reason
 from webhook.kinds.object_values import NUMBER_MAX, ExpressionScope, InvalidObject, Json, wrong_type
 
 ARGUMENTS_MAX: Final = 8
-"""Most arguments of `min` and `max`."""
+"""Maximum number of arguments of `min` and `max`."""
 
 _PERCENT: Final = re.compile(r"([0-9]{1,6})%")
 _INDEXES: Final = re.compile(r"[0-9]{1,10}(-[0-9]{1,10})?(,[0-9]{1,10}(-[0-9]{1,10})?)*")
 
 
 class ExpressionTerm(NamedTuple):
-    """A compiled part of an expression: what to read, and the field it is about."""
+    """A compiled part of an expression: the function that reads its value, and the field for
+    errors."""
 
     field: str
     read: Callable[[ExpressionScope], Json]
 
 
 class ExpressionFunction(NamedTuple):
-    """A function: how it is written, how many arguments it takes, and what it does."""
+    """A function: its usage text, the least and most arguments, and the implementation."""
 
     usage: str
     arguments: tuple[int, int]
@@ -38,7 +39,7 @@ def number_of(term: ExpressionTerm, scope: ExpressionScope) -> int:
 
 
 def truth_of(term: ExpressionTerm, scope: ExpressionScope) -> bool:
-    """Return a term as a condition; what is missing is false. Raises InvalidObject."""
+    """Return a term as a condition; a missing value is false. Raises InvalidObject."""
     value = term.read(scope)
     if value is None or isinstance(value, bool):
         return bool(value)
@@ -64,10 +65,12 @@ def _condition(scope: ExpressionScope, terms: Sequence[ExpressionTerm]) -> bool:
     """Return whether a condition of the status is true; a status of another shape has none."""
     wanted = terms[0].read(scope)
     status = scope.names.get("status")
-    found = status.get("conditions") if isinstance(status, dict) else None
-    return isinstance(found, list) and any(
-        isinstance(one, dict) and one.get("type") == wanted and one.get("status") == "True"
-        for one in found
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    return isinstance(conditions, list) and any(
+        isinstance(condition, dict)
+        and condition.get("type") == wanted
+        and condition.get("status") == "True"
+        for condition in conditions
     )
 
 
@@ -96,7 +99,7 @@ def _portion_down(scope: ExpressionScope, terms: Sequence[ExpressionTerm]) -> in
 
 
 def _part_of(scope: ExpressionScope, terms: Sequence[ExpressionTerm]) -> tuple[int, int]:
-    """Return `(percent, whole)` of an int-or-percentage and what it is a part of."""
+    """Return `(percent, whole)` for the arguments of `portion`; a number is 100 % of itself."""
     term, of = terms
     value = term.read(scope)
     if type(value) is int:
@@ -127,4 +130,4 @@ FUNCTIONS: Final = {
     "indexes": ExpressionFunction("indexes(path)", (1, 1), _indexes),
     "condition": ExpressionFunction("condition('Type')", (1, 1), _condition),
 }
-"""By name. `portion` rounds up, as Kubernetes does for what comes on top; `portion_down` down."""
+"""By name. `portion` rounds up, as Kubernetes rounds a surge; `portion_down` rounds down."""

@@ -1,6 +1,6 @@
 """Expression grammar: compiles a syntax tree into terms that evaluate it.
 
-Only the forms that are named here compile; no other value, attribute or call is reachable.
+Only these forms compile, so an expression cannot reach any other value, attribute or call.
 """
 
 import ast
@@ -138,7 +138,7 @@ def _both(node: ast.BoolOp, text: str) -> ExpressionTerm:
 
 
 def _choice(node: ast.IfExp, text: str) -> ExpressionTerm:
-    test, then, other = (compiled(one, text) for one in (node.test, node.body, node.orelse))
+    test, then, other = (compiled(part, text) for part in (node.test, node.body, node.orelse))
     field = then.field if isinstance(node.orelse, ast.Constant) else other.field
     return ExpressionTerm(
         field, lambda scope: then.read(scope) if truth_of(test, scope) else other.read(scope)

@@ -1,10 +1,10 @@
-"""Expressions: how many pods, and whether it is suspended, as one line over an object's fields.
+"""Expressions: numbers of pods and conditions such as `suspended`, from the fields of an object.
 
-The language is a few words of Python: whole numbers, texts, `true`, `false`, paths, `+ - *`,
-comparisons, `and`, `or`, `not`, `a if b else c`, and the functions in `functions`. A path begins
-at `metadata`, `spec`, `status`, at `item` or `key` of the element that a template's path walks
-through, or at `count`. A path to a field that does not exist yields a missing value: `default`
-replaces it, as a condition it is false, and arithmetic with it is an error that names the field.
+The language is a subset of Python: whole numbers, texts, `true`, `false`, paths, `+ - *`,
+comparisons, `and`, `or`, `not`, `a if b else c`, and the functions in `expression_functions`. A
+path begins at `metadata`, `spec`, `status`, at `count`, or at the `item` or `key` of an element of
+a template's path. A path to a field that does not exist has a missing value. `default` replaces it,
+a condition takes it as false, and arithmetic with it is an error that names the field.
 
 An expression is compiled once and evaluated often. It has no loops, and no result is larger than
 its inputs, so its cost is bounded by its length.
@@ -19,13 +19,13 @@ from webhook.kinds.expression_grammar import NAMES, KindExpressionError, compile
 from webhook.kinds.object_values import ExpressionScope, InvalidObject, brief, invalid_object
 
 LENGTH_MAX: Final = 500
-"""Longest expression, characters."""
+"""Maximum length of an expression, in characters."""
 
 NODES_MAX: Final = 120
-"""Most parts of an expression."""
+"""Maximum number of nodes in the syntax tree of an expression."""
 
 COUNT_MAX: Final = 2**31 - 1
-"""Most pods of one template: Kubernetes counts replicas in 32 bits."""
+"""Maximum number of pods of one template: Kubernetes counts replicas in 32 bits."""
 
 
 class KindExpression:
@@ -48,11 +48,11 @@ class KindExpression:
         return "metadata" in self.names and "annotations" in self.text
 
     def truth(self, scope: ExpressionScope) -> bool:
-        """Return whether a condition holds. Raises InvalidObject for another type of value."""
+        """Return whether the condition holds. Raises InvalidObject for other types."""
         return truth_of(self._term, scope)
 
     def pods(self, scope: ExpressionScope) -> int:
-        """Return a number of pods. Raises InvalidObject when it is none from 0 to `COUNT_MAX`."""
+        """Return a number of pods. Raises InvalidObject unless it is from 0 to `COUNT_MAX`."""
         number = number_of(self._term, scope)
         if not 0 <= number <= COUNT_MAX:
             raise self._no_count(scope.naming(self._term.field), number)

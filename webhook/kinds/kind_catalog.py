@@ -1,4 +1,4 @@
-"""Kind catalog: every known kind, from the files in this package and from users' files.
+"""Kind catalog: every known kind, from the built-in files and from users' files.
 
 A user's document for a built-in kind replaces that kind as a whole.
 """
@@ -16,27 +16,27 @@ import yaml
 from webhook.kinds.kind_schema import WorkloadKind, decode
 
 FILES_MAX: Final = 256
-"""Most files that a folder of kinds may hold."""
+"""Maximum number of files in a folder of kinds."""
 
 FILE_BYTES_MAX: Final = 256 * 1024
-"""Largest file of kinds, bytes."""
+"""Maximum size of a file of kinds, in bytes."""
 
 KINDS_MAX: Final = 256
-"""Most kinds in all: each of them is watched and has its own conditions at the API server."""
+"""Maximum number of kinds: each is watched and has its own conditions at the API server."""
 
 _SUFFIXES: Final = (".yaml", ".yml")
 _log: Final = logging.getLogger(__name__)
 
 
 class KindError(ValueError):
-    """Documents of kinds cannot be used; the text names file, field, value and remedy."""
+    """A document of a kind is invalid; the text names file, field, value and remedy."""
 
 
 class KindCatalog:
     """All kinds, by resource and by the name that ownerReferences use."""
 
     def __init__(self, kinds: Iterable[WorkloadKind]) -> None:
-        """Hold kinds of which no two have the same resource or name. Raises KindError."""
+        """Raises KindError if two of the kinds have the same resource or name."""
         self._of_resource: dict[tuple[str, str], WorkloadKind] = {}
         self._of_name: dict[tuple[str, str], WorkloadKind] = {}
         for kind in kinds:
@@ -61,7 +61,7 @@ class KindCatalog:
         `controllers` has, by `resource.group`, identities that replace those in the documents.
         Raises KindError that names the file, the field, its value and the remedy.
         """
-        found = {kind.name: kind for kind in _builtin()}
+        kinds = {kind.name: kind for kind in _builtin()}
         theirs: dict[str, Path] = {}
         for file in _files(Path(path) for path in paths):
             for kind in _read(file, str(file)):
@@ -70,11 +70,11 @@ class KindCatalog:
                         f"{file}: {kind.name} is described in {theirs[kind.name]} already:"
                         " remove one of them"
                     )
-                if kind.name in found:
+                if kind.name in kinds:
                     _log.info("kind_replaced", extra={"kind": kind.name, "file": str(file)})
                 theirs[kind.name] = file
-                found[kind.name] = kind
-        return cls(_controlled(found, controllers or {}))
+                kinds[kind.name] = kind
+        return cls(_controlled(kinds, controllers or {}))
 
     def __iter__(self) -> Iterator[WorkloadKind]:
         """Yield all kinds."""
@@ -102,7 +102,7 @@ class KindCatalog:
 
 def _builtin() -> Iterator[WorkloadKind]:
     folder = resources.files("webhook.kinds") / "builtin"
-    for file in sorted(folder.iterdir(), key=lambda one: one.name):
+    for file in sorted(folder.iterdir(), key=lambda path: path.name):
         yield from _read(file, file.name)
 
 
@@ -111,7 +111,7 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
         if not path.is_dir():
             yield path
             continue
-        inside = sorted(one for one in path.iterdir() if one.suffix in _SUFFIXES)
+        inside = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
         if len(inside) > FILES_MAX:
             raise KindError(f"{path} holds more than {FILES_MAX} files of kinds: split it")
         yield from inside
@@ -141,15 +141,15 @@ def _decoded(document: object, where: str) -> WorkloadKind:
 
 
 def _controlled(
-    found: Mapping[str, WorkloadKind], controllers: Mapping[str, tuple[str, ...]]
+    kinds: Mapping[str, WorkloadKind], controllers: Mapping[str, tuple[str, ...]]
 ) -> Iterator[WorkloadKind]:
     """Yield the kinds with the identities that a setting names. Raises KindError."""
-    unknown = sorted(controllers.keys() - found.keys())
+    unknown = sorted(controllers.keys() - kinds.keys())
     if unknown:
         raise KindError(
-            f"{unknown[0]} is not a known kind: write one of {', '.join(sorted(found))}, or"
+            f"{unknown[0]} is not a known kind: write one of {', '.join(sorted(kinds))}, or"
             " describe it in a file of kinds"
         )
-    for name, kind in found.items():
+    for name, kind in kinds.items():
         theirs = controllers.get(name)
         yield kind if theirs is None else msgspec.structs.replace(kind, controllers=theirs)

@@ -1,4 +1,4 @@
-"""Kind schema: one YAML document, decoded into a frozen value and checked while it is.
+"""Kind schema: the fields of a kind's YAML document, decoded and checked.
 
 An error in a document names the field, its value and the value to write instead.
 """
@@ -14,10 +14,10 @@ from webhook.kinds.expressions import KindExpression
 from webhook.kinds.template_paths import FieldPath
 
 POD_SETS_MAX: Final = 16
-"""Most pod templates that one kind names."""
+"""Maximum number of pod sets of one kind."""
 
 CONTROLLERS_MAX: Final = 32
-"""Most identities that may create what belongs to a kind."""
+"""Maximum number of controller identities of one kind."""
 
 ONE: Final = KindExpression("1")
 
@@ -33,15 +33,15 @@ class _Document(
 
 
 class PodSet(_Document, frozen=True, kw_only=True):
-    """Pods of one template, and how many of them there are.
+    """The pods of one template, and their number.
 
     One of `template`, `pod_spec` and `resources` is the path to a PodTemplateSpec, to a bare
-    PodSpec, or to the limits and requests of the only container that asks for resources. Where the
-    path does not exist, the object has no such pods.
+    PodSpec, or to the limits and requests of the only container that requests resources. An object
+    without a value at this path has no such pods.
 
-    `count` is how many may run at once. `elastic_count` is the most that an autoscaler may make of
-    them. `surge` is how many more a rollout may run, `surge_least` how many more it needs to end;
-    both may name `count`.
+    `count` is the number of pods that may run at once, `elastic_count` the largest number under an
+    autoscaler. `surge` is the number of additional pods that a rollout may run, `surge_least` the
+    number that it needs to end; both may name `count`.
     """
 
     template: FieldPath | None = None
@@ -54,7 +54,9 @@ class PodSet(_Document, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Check fields against one another."""
-        given = [one for one in (self.template, self.pod_spec, self.resources) if one is not None]
+        given = [
+            path for path in (self.template, self.pod_spec, self.resources) if path is not None
+        ]
         if len(given) != 1:
             raise ValueError("write exactly one of template, podSpec and resources")
         for field in ("count", "elastic_count", "surge", "surge_least"):
@@ -72,18 +74,18 @@ class PodSet(_Document, frozen=True, kw_only=True):
     @property
     def path(self) -> FieldPath:
         """The path to a template, a PodSpec or resources."""
-        found = self.template or self.pod_spec or self.resources
-        assert found is not None, "checked when the document was decoded"
-        return found
+        field_path = self.template or self.pod_spec or self.resources
+        assert field_path is not None, "checked when the document was decoded"
+        return field_path
 
 
 class WorkloadKind(_Document, frozen=True, kw_only=True, dict=True):
     """A kind of workload, in every version that is served of it.
 
-    `controllers` are the identities that may create what an object of this kind controls.
-    `suspended` and `finished` are true while it runs nothing, for now and for good. `scale` is the
-    field that its scale subresource changes. `rolled_out` is true when no surge will follow.
-    Without `root` objects of the kind are not charged, because they make others that are.
+    `controllers` are the users that may create the objects that an object of this kind controls.
+    `suspended` is true while the object runs no pods, `finished` if it never will again. `scale` is
+    the field that its scale subresource changes. `rolled_out` is true if no surge will follow.
+    Without `root`, objects of the kind are not charged, because the objects that they create are.
     """
 
     group: Annotated[str, _GROUP]
@@ -119,10 +121,15 @@ class WorkloadKind(_Document, frozen=True, kw_only=True, dict=True):
     def counts_by_annotations(self) -> bool:
         """Whether annotations of an object may change its charge."""
         of_sets = (
-            (one.count, one.elastic_count, one.surge, one.surge_least) for one in self.pod_sets
+            (pod_set.count, pod_set.elastic_count, pod_set.surge, pod_set.surge_least)
+            for pod_set in self.pod_sets
         )
         whole = (self.suspended, self.finished, self.rolled_out)
-        return any(one.reads_annotations for one in chain(whole, *of_sets) if one is not None)
+        return any(
+            expression.reads_annotations
+            for expression in chain(whole, *of_sets)
+            if expression is not None
+        )
 
 
 def decode(document: Any) -> WorkloadKind:
@@ -134,7 +141,7 @@ def decode(document: Any) -> WorkloadKind:
 
 
 def _compiled(form: type, written: Any) -> FieldPath | KindExpression:
-    """Compile a text of a document. Raises ValueError, which the decoder adds the field to."""
+    """Compile a text of a document. Raises ValueError; the decoder adds the field."""
     if form is FieldPath:
         if isinstance(written, str):
             return FieldPath(written)

@@ -1,4 +1,4 @@
-"""Object values of any kind: reading them without trusting their shape."""
+"""Object values: reads of the fields of any object, with an error that names a wrong type."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,11 +12,11 @@ Json = Any
 """Any value of a JSON document."""
 
 NUMBER_MAX: Final = 2**63
-"""Numbers of an object beyond this are an error."""
+"""Largest absolute value of a number in an object."""
 
 
 class InvalidObject(Exception):
-    """An object does not make sense; `denial` names the field, its value and the remedy."""
+    """An object is invalid; `denial` names the field, its value and the remedy."""
 
     def __init__(self, denial: Denial) -> None:
         super().__init__(denial.message)
@@ -26,7 +26,7 @@ class InvalidObject(Exception):
 def invalid_object(
     message: str, field: str, value: str, remedy: str, reason: Reason
 ) -> InvalidObject:
-    """Return the error of a field that does not make sense."""
+    """Return the error of an invalid field."""
     return InvalidObject(
         Denial(reason, message, transient=False, remedy=remedy, field=field, value=value)
     )
@@ -36,9 +36,9 @@ def wrong_type(
     field: str, value: Json, wanted: str, reason: Reason = Reason.INVALID_REVIEW
 ) -> InvalidObject:
     """Return the error of a value that is not of the wanted type, such as `a list`."""
-    found = brief(value)
+    given = brief(value)
     return invalid_object(
-        f"{field} is {found} and not {wanted}", field, found, f"Write {wanted} at {field}", reason
+        f"{field} is {given} and not {wanted}", field, given, f"Write {wanted} at {field}", reason
     )
 
 
@@ -49,15 +49,15 @@ class ExpressionScope(msgspec.Struct, frozen=True, gc=False):
     item: str = ""
 
     def naming(self, field: str) -> str:
-        """Return the field in the object that a path of an expression means."""
+        """Return the object's field for a path of an expression, with `item` replaced."""
         head, dot, rest = field.partition(".")
         return f"{self.item}{dot}{rest}" if head == "item" else field
 
 
 def step_into(value: Json, step: str | int, field: str) -> Json:
-    """Return a member of an object or an element of a list, None when it is not there.
+    """Return a member of an object or an element of a list, None if it does not exist.
 
-    `field` names the value. Raises InvalidObject when the value is of another kind.
+    `field` names the value. Raises InvalidObject if the value has another type.
     """
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""Pod templates: the pods that an object makes, one for each template, read as pods are read."""
+"""Pod templates: one pod for each template of an object, decoded like a real pod."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from webhook.kinds.object_values import ExpressionScope, Json, invalid_object, w
 from webhook.kinds.template_paths import PathMatch
 
 _CONTAINER: Final = "spec.containers[0].resources"
-"""Where the resources of a pod set without a template stand in the pod that is made of them."""
+"""The field of the resources in a pod that is made from resources alone."""
 
 _Form = TypeVar("_Form", bound=msgspec.Struct)
 
@@ -21,7 +21,7 @@ _NOTHING: Final[Mapping[str, Json]] = MappingProxyType({})
 
 
 class Template(msgspec.Struct, frozen=True):
-    """One template of an object: a pod made from it, its pod set, and what it is counted by."""
+    """One template of an object: a pod made from it, its pod set, and the scope of its count."""
 
     pod: Pod
     pods: PodSet
@@ -29,7 +29,7 @@ class Template(msgspec.Struct, frozen=True):
     scope: ExpressionScope
 
     def moved(self, field: str) -> str:
-        """Return the field of the object from which a field of the pod comes."""
+        """Return the object's field that became this field of the pod."""
         if self.pods.template is not None:
             return f"{self.field}.{field}"
         inside = _CONTAINER if self.pods.resources is not None else "spec"
@@ -92,7 +92,7 @@ def _object(field: str, value: Json) -> Mapping[str, Json]:
 
 
 def _read(value: Json, form: type[_Form], field: str) -> _Form:
-    """Return a part of an object in its form. Raises InvalidObject naming the field."""
+    """Return a decoded part of an object. Raises InvalidObject, which names the field."""
     try:
         return msgspec.convert(value, form)
     except msgspec.ValidationError as error:

@@ -1,7 +1,7 @@
 """Template paths: `spec.template`, `spec.tasks[*].template`, `spec.roles.*.template`.
 
-A path may walk over the elements of one list (`[*]`) or the values of one map (`.*`); expressions
-beside it see the element as `item` and its index or key as `key`.
+A path may visit the elements of one list (`[*]`) or the values of one map (`.*`). The expressions
+of the pod set read the element as `item`, and its index or key as `key`.
 """
 
 import re
@@ -13,10 +13,10 @@ import msgspec
 from webhook.kinds.object_values import Json, step_into, wrong_type
 
 LENGTH_MAX: Final = 200
-"""Longest path, characters."""
+"""Maximum length of a path, in characters."""
 
 WALKED_MAX: Final = 1_000
-"""Most elements that one path walks over."""
+"""Maximum number of elements that one path visits."""
 
 _NAME: Final = r"(?!(?:in|true|false|null)\b)[A-Za-z_][A-Za-z0-9_]*"
 _FORM: Final = re.compile(
@@ -25,7 +25,7 @@ _FORM: Final = re.compile(
 
 
 class PathMatch(msgspec.Struct, frozen=True, gc=False):
-    """One place that a path leads to: its field and value, and the element walked through."""
+    """One match of a path: its field and value, and the visited element."""
 
     field: str
     value: Json
@@ -35,7 +35,7 @@ class PathMatch(msgspec.Struct, frozen=True, gc=False):
 
 
 class FieldPath:
-    """A compiled path. `before` leads to the list or map that is walked, `after` on from there."""
+    """A compiled path: `before` ends at the visited list or map, `after` begins at an element."""
 
     __slots__ = ("after", "before", "text", "walk")
 
@@ -53,9 +53,9 @@ class FieldPath:
         self.after = tuple((form["after"] or "").split(".")[1:])
 
     def places(self, root: Json) -> Iterator[PathMatch]:
-        """Yield the places that exist in an object.
+        """Yield the matches of the path in an object.
 
-        Raises InvalidObject where a step meets a value of the wrong type.
+        Raises InvalidObject if a step meets a value of the wrong type.
         """
         field, value = _followed("", root, self.before)
         if value is None:
@@ -64,25 +64,25 @@ class FieldPath:
             yield PathMatch(field, value)
             return
         for item_field, key, item in self._elements(field, value):
-            end, found = _followed(item_field, item, self.after)
-            if found is not None:
-                yield PathMatch(end, found, item_field, item, key)
+            end, reached = _followed(item_field, item, self.after)
+            if reached is not None:
+                yield PathMatch(end, reached, item_field, item, key)
 
     def _elements(self, field: str, value: Json) -> Iterator[tuple[str, str | int, Json]]:
-        found: list[tuple[str, str | int, Json]]
+        elements: list[tuple[str, str | int, Json]]
         if self.walk == "[*]" and isinstance(value, list):
-            found = [(f"{field}[{key}]", key, item) for key, item in enumerate(value)]
+            elements = [(f"{field}[{key}]", key, item) for key, item in enumerate(value)]
         elif self.walk == ".*" and isinstance(value, dict):
-            found = [(f"{field}.{key}", key, item) for key, item in value.items()]
+            elements = [(f"{field}.{key}", key, item) for key, item in value.items()]
         else:
             raise wrong_type(field, value, "a list" if self.walk == "[*]" else "an object")
-        if len(found) > WALKED_MAX:
-            raise wrong_type(field, f"{len(found)} elements", f"at most {WALKED_MAX}")
-        yield from found
+        if len(elements) > WALKED_MAX:
+            raise wrong_type(field, f"{len(elements)} elements", f"at most {WALKED_MAX}")
+        yield from elements
 
 
 def _followed(field: str, value: Json, steps: tuple[str, ...]) -> tuple[str, Json]:
-    """Return the field that steps lead to from a field, and its value."""
+    """Return the field at the end of `steps`, and its value."""
     for step in steps:
         value = step_into(value, step, field or "the object")
         field = f"{field}.{step}" if field else step

@@ -1,5 +1,7 @@
-"""Workload envelope: the amounts that an object of any kind may use at once, by its spec and
-status.
+"""Workload envelope: the amounts that all pods of an object may use at once, surge included.
+
+The envelope follows from the spec and the status of the object, and from the description of its
+kind.
 
 Both webhooks, settlement and the recount use the same function, as they use `demand_of` for pods.
 """
@@ -15,26 +17,29 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.api.quoting import shown
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
-from ledger.kube.requests.pod_traits import RecordedLabels, bounded_traits, traits_of_template
+from ledger.kube.requests.pod_traits import bounded_traits, traits_of_template
+from ledger.kube.requests.recorded_labels import RecordedLabels
 from webhook.kinds.expressions import KindExpression
 from webhook.kinds.kind_schema import WorkloadKind
 from webhook.kinds.object_values import ExpressionScope, InvalidObject, Json, invalid_object
 from webhook.kinds.pod_templates import Template, names_of, templates_of
 
 Surge = Literal["opportunistic", "reserve", "strict"]
-"""How the additional pods of a rollout are charged: when they are created, from each change of the
-spec until it is rolled out, or when they are created while a rollout that could never end is
-refused at once."""
+"""The charge of the additional pods of a rollout.
+
+`opportunistic`: when they are created. `reserve`: from each change of the spec until it is rolled
+out. `strict`: when they are created, and a rollout that could not end is refused.
+"""
 
 
 class Envelope(msgspec.Struct, frozen=True):
     """The amounts that an object may use at once, and the traits by which quotas select it.
 
-    `unknown` is a resource of which it takes an amount that is not known yet, asked for at
-    `unknown_field`; both are empty when all amounts are known. `assumed` are the resources whose
-    amounts depend on the cluster's present cards. `finished`: it will never run pods again. `pods`
-    is the number of equal pods in the demand, 0 where they differ; with `replicas` the object's
-    scale sets that number.
+    `unknown` is a resource whose amount is not known yet, requested at `unknown_field`; both are
+    empty if all amounts are known. `assumed` are the resources whose amounts depend on the
+    cluster's current cards. With `finished`, the object will never run pods again. `pods` is the
+    number of equal pods in the demand, 0 if they differ; with `replicas`, the object's scale sets
+    that number.
     """
 
     demand: Amounts
@@ -55,16 +60,18 @@ def envelope_of(
     surge: Surge = "opportunistic",
     elastic_max: bool = False,
 ) -> Envelope | Denial:
-    """Return the envelope of an object, or why it cannot be understood.
+    """Return the envelope of an object, or the denial of an invalid object.
 
-    With `elastic_max`, the largest size counts that an autoscaler may give it, not its present
-    size. The amounts are sorted by name and hold no zeros.
+    With `elastic_max`, the largest size under an autoscaler counts instead of the current size. The
+    amounts are sorted by name and hold no zeros.
     """
     try:
         stage = _Stage.of(kind, workload, surge, elastic_max)
-        found = [(one, _demand(one, rules)) for one in templates_of(kind, workload)]
-        envelope = _envelope(found, stage, workload.metadata.labels, rules.labels)
-        pods, replicas = _alike(kind, stage, found)
+        demands = [
+            (template, _demand(template, rules)) for template in templates_of(kind, workload)
+        ]
+        envelope = _envelope(demands, stage, workload.metadata.labels, rules.labels)
+        pods, replicas = _alike(kind, stage, demands)
         return msgspec.structs.replace(envelope, pods=pods, replicas=replicas)
     except InvalidObject as error:
         return error.denial
@@ -73,9 +80,9 @@ def envelope_of(
 def surge_demand(
     kind: WorkloadKind, old: Workload, new: Workload, rules: DemandRules
 ) -> Amounts | Denial:
-    """Return the amounts that a rollout from `old` to `new` needs besides the envelope to end.
+    """Return the amounts beyond the envelope that a rollout from `old` to `new` needs to end.
 
-    Empty when no template changes.
+    Empty if no template changes.
     """
     try:
         if _contents(kind, old) == _contents(kind, new):
@@ -89,7 +96,7 @@ def surge_demand(
 
 
 class _Stage(msgspec.Struct, frozen=True):
-    """How far an object has come, which decides the pods that count."""
+    """The stage of an object, which decides the number of its pods that count."""
 
     idle: bool
     finished: bool
@@ -108,7 +115,7 @@ class _Stage(msgspec.Struct, frozen=True):
         return cls(finished or suspended, finished, surging, elastic_max)
 
     def pods(self, template: Template) -> int:
-        """Return how many pods of a template may run at once. Raises InvalidObject."""
+        """Return the number of pods of a template that may run at once. Raises InvalidObject."""
         pods = template.pods
         count = pods.count.pods(template.scope)
         if self.elastic_max and pods.elastic_count is not None:
@@ -119,7 +126,7 @@ class _Stage(msgspec.Struct, frozen=True):
 
 
 def _envelope(
-    found: list[tuple[Template, Demand]],
+    demands: list[tuple[Template, Demand]],
     stage: _Stage,
     labels: dict[str, str] | None,
     recorded: RecordedLabels,
@@ -127,7 +134,7 @@ def _envelope(
     total: Amounts = {}
     traits: dict[str, None] = {}
     unknown = unknown_field = ""
-    for template, demand in found:
+    for template, demand in demands:
         if not demand.amounts and not demand.unknown:
             continue
         meta, spec = template.pod.metadata, template.pod.spec
@@ -138,7 +145,7 @@ def _envelope(
             unknown, unknown_field = demand.unknown, template.moved(demand.memory_unknown)
         elif pods and demand.unknown and demand.unknown != unknown:
             raise _both_unknown(template.moved(demand.memory_unknown), unknown, demand.unknown)
-    assumed = tuple({name: None for _, demand in found for name in demand.assumed})
+    assumed = tuple({name: None for _, demand in demands for name in demand.assumed})
     return Envelope(
         without_zeros(total),
         bounded_traits(traits),
@@ -150,10 +157,10 @@ def _envelope(
 
 
 def _alike(
-    kind: WorkloadKind, stage: _Stage, found: list[tuple[Template, Demand]]
+    kind: WorkloadKind, stage: _Stage, demands: list[tuple[Template, Demand]]
 ) -> tuple[int, bool]:
     """Return the number of equal pods in a demand, and whether the scale sets that number."""
-    asking = [one for one, demand in found if demand.amounts and stage.pods(one)]
+    asking = [template for template, demand in demands if demand.amounts and stage.pods(template)]
     if len(asking) != 1:
         return 0, False
     pods = asking[0].pods
@@ -164,7 +171,7 @@ def _alike(
 
 
 def _is_scale(kind: WorkloadKind, count: KindExpression) -> bool:
-    """Return whether a number of pods is the replicas of the scale and nothing else."""
+    """Return whether a number of pods is exactly the replicas of the scale."""
     if kind.scale is None:
         return False
     return count.text.strip() in (kind.scale.text, f"default({kind.scale.text}, 1)")
@@ -179,7 +186,7 @@ def _demand(template: Template, rules: DemandRules) -> Demand:
 
 
 def _add(total: Amounts, amounts: Amounts, pods: int) -> None:
-    """Add what so many pods ask for. Raises InvalidObject beyond `most_of`."""
+    """Add the demand of this number of pods. Raises InvalidObject beyond `most_of`."""
     for resource, amount in amounts.items():
         sum_ = total.get(resource, 0) + pods * amount
         if sum_ > most_of(resource):
@@ -211,9 +218,9 @@ def _contents(kind: WorkloadKind, workload: Workload) -> list[Json]:
     return [place.value for pods in kind.pod_sets for place in pods.path.places(names)]
 
 
-def _both_unknown(field: str, one: str, other: str) -> InvalidObject:
+def _both_unknown(field: str, resource: str, other: str) -> InvalidObject:
     return invalid_object(
-        f"the object takes an amount of {one} and of {other} that is not known",
+        f"the object takes an amount of {resource} and of {other} that is not known",
         field,
         "",
         f"Ask for MiB with {other}, or set worst_card_memory to the memory to assume",

@@ -8,14 +8,14 @@ from typing import Final
 
 import structlog
 
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
-from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import ResourceQuota, Workload
 from ledger.kube.quotas import hard_limits
 from ledger.tasks.backoff import Backoff
 from ledger.tasks.periodic import CooperativeYield
 from webhook.context.namespace_policies import DefaultQuota
-from webhook.settlement.settlement_session import SettlementSession
+from webhook.settlement.charge_settlement_session import SettlementSession
 
 CREATE_SECONDS: Final = 2.0
 """Period of the check for missing quotas."""
@@ -44,7 +44,9 @@ class DefaultQuotas:
     def take_quota(self, change: Change[ResourceQuota]) -> None:
         """Take note of the existing quotas."""
         if isinstance(change, Listed):
-            self._quotas = {(one.metadata.namespace, one.metadata.name) for one in change.objects}
+            self._quotas = {
+                (quota.metadata.namespace, quota.metadata.name) for quota in change.objects
+            }
         elif isinstance(change, Changed) and self._quotas is not None:
             meta = change.object.metadata
             change_set = self._quotas.discard if change.deleted else self._quotas.add
@@ -53,7 +55,7 @@ class DefaultQuotas:
     def take_namespace(self, change: Change[Workload]) -> None:
         """Take note of the existing namespaces."""
         if isinstance(change, Listed):
-            self._namespaces = {one.metadata.name: None for one in change.objects}
+            self._namespaces = {namespace.metadata.name: None for namespace in change.objects}
         elif isinstance(change, Changed) and self._namespaces is not None:
             name = change.object.metadata.name
             if change.deleted:

@@ -14,7 +14,7 @@ from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import ObjectMeta, Workload
 from ledger.kube.requests import namespace_traits
 from ledger.tasks.periodic import CooperativeYield
-from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
+from webhook.settlement.charge_settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 NAMESPACES: Final = "namespaces"
 """Name of the informer of namespaces in readiness."""
@@ -53,12 +53,12 @@ class NamespaceLabelSync:
     async def _recount(self, listed: Listed[Workload]) -> None:
         session, stride = self._session, CooperativeYield()
         await session.catch_up()
-        present = {self._subject(one.metadata.name) for one in listed.objects}
-        for subject in [one for one in session.view.state.described if session.owns(one)]:
+        present = {self._subject(namespace.metadata.name) for namespace in listed.objects}
+        for subject in [known for known in session.view.state.described if session.owns(known)]:
             await stride.step()
             if subject not in present:
                 await self._send(subject, REMOVED, RECOUNTED, listed.version)
-        for meta in (one.metadata for one in listed.objects):
+        for meta in (namespace.metadata for namespace in listed.objects):
             await stride.step()
             with session.failures.taking(NAMESPACES, meta.full_name()):
                 await self._send(self._subject(meta.name), _traits(meta), RECOUNTED, meta.version())

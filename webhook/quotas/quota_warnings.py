@@ -43,10 +43,14 @@ class QuotaWarnings:
 
     def keep(self, accounts: Collection[str]) -> None:
         """Forget all quotas but these."""
-        self._of = {account: one for account, one in self._of.items() if account in accounts}
+        self._of = {
+            account: warnings for account, warnings in self._of.items() if account in accounts
+        }
 
     def shown(self) -> list[str]:
         """Return a line for each of the first quotas, and how many more there are."""
-        found = [f"{account}: {one[0]}" for account, one in islice(self._of.items(), SHOWN_MAX)]
-        more = len(self._of) - len(found)
-        return [*found, f"{more} more quotas have warnings"] if more else found
+        lines = [
+            f"{account}: {warnings[0]}" for account, warnings in islice(self._of.items(), SHOWN_MAX)
+        ]
+        more = len(self._of) - len(lines)
+        return [*lines, f"{more} more quotas have warnings"] if more else lines

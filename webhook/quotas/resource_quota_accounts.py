@@ -9,9 +9,9 @@ from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import ResourceQuota
 from ledger.kube.quotas.resource_quota_limits import limits_of
 from ledger.tasks.periodic import CooperativeYield
+from webhook.quotas.limits_already_recorded import has_limits
 from webhook.quotas.quota_warnings import QuotaWarnings
-from webhook.quotas.unchanged_limits import has_limits
-from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
+from webhook.settlement.charge_settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 QUOTAS: Final = "quotas"
 """Name of the informer of ResourceQuotas in readiness."""

@@ -1,8 +1,8 @@
-"""ResourceQuota status: what the ledger counts, where `kubectl describe quota` shows it.
+"""ResourceQuota status: the usage in the ledger, for `kubectl describe quota`.
 
 Only `limits.` keys with a domain are written: Kubernetes shows them and never counts them. The
-status is for people; no decision reads it. Changes gather for a while, one write is under way at a
-time, and a quota that another client changes meanwhile is left to the next round.
+status is for people; no decision reads it. Changes are collected for a few seconds, and written one
+after another. A quota that another client changes meanwhile is written in the next round.
 """
 
 from itertools import islice
@@ -13,15 +13,15 @@ import structlog
 
 from ledger.core.model import accounts
 from ledger.core.model.state import Account
+from ledger.kube.api.cluster_errors import ClusterError, NotFound, VersionConflict
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
-from ledger.kube.api.errors import ClusterError, NotFound, VersionConflict
 from ledger.kube.api.objects import ObjectMeta, Quantities, ResourceQuota
 from ledger.kube.quotas import hard_limits
 from ledger.kube.requests import quantities
 from ledger.kube.requests.quantities import QuantityError
 from ledger.tasks.backoff import Backoff
 from ledger.tasks.periodic import CooperativeYield
-from webhook.settlement.settlement_session import SettlementSession
+from webhook.settlement.charge_settlement_session import SettlementSession
 
 WRITE_SECONDS: Final = 3.0
 """Period of the writes: each one makes a new version of the quota."""
@@ -55,7 +55,7 @@ class ResourceQuotaStatusWriter:
     def take(self, change: Change[ResourceQuota]) -> None:
         """Take note of changed quotas."""
         if isinstance(change, Listed):
-            self._seen = {self._account(one.metadata): _seen(one) for one in change.objects}
+            self._seen = {self._account(quota.metadata): _seen(quota) for quota in change.objects}
         elif isinstance(change, Changed) and change.deleted:
             self._seen.pop(self._account(change.object.metadata), None)
         elif isinstance(change, Changed):

@@ -33,9 +33,12 @@ class Condition(NamedTuple):
 def _since(known: QuotaStatusConditions, kind: str, status: str) -> str:
     """Return the last transition of a condition in a known status, empty if it differs."""
     conditions = known.get("conditions")
-    for one in conditions if isinstance(conditions, list) else ():
-        if isinstance(one, dict) and (one.get("type"), one.get("status")) == (kind, status):
-            return str(one.get("lastTransitionTime") or "")
+    for condition in conditions if isinstance(conditions, list) else ():
+        if isinstance(condition, dict) and (condition.get("type"), condition.get("status")) == (
+            kind,
+            status,
+        ):
+            return str(condition.get("lastTransitionTime") or "")
     return ""
 
 

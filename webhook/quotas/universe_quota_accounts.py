@@ -1,9 +1,8 @@
 """UniverseResourceQuota accounts: each one with managed keys limits many namespaces.
 
-Only one cluster's UniverseResourceQuotas are the ledger's; settlement of the other clusters leaves
-these accounts alone. Many namespaces share such an account, so a workload counts on it only as far
-as a review reserved it: an unreviewed change must not use up the others' headroom before a pod
-runs.
+They are kept up to date by the cluster that is the authority (`universe_authority`). Many
+namespaces share such an account, so a workload counts only as far as a review has reserved its
+demand. An unreviewed change must not use the headroom of other namespaces before a pod runs.
 """
 
 from typing import Final
@@ -13,9 +12,9 @@ from ledger.core.model.commands import CloseAccount, SetLimits
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import Workload
 from ledger.kube.quotas.universe_quota_limits import UniverseLimits, limits_of_universe, spec_of
+from webhook.quotas.limits_already_recorded import has_limits
 from webhook.quotas.quota_warnings import QuotaWarnings
-from webhook.quotas.unchanged_limits import has_limits
-from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
+from webhook.settlement.charge_settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 UNIVERSE: Final = "universe quotas"
 """Name of the informer of universe quotas in readiness."""

@@ -1,7 +1,7 @@
 """UniverseResourceQuota status: limits and usage in total, by cluster and by namespace.
 
-Only the cluster whose universe quotas are the ledger's writes it, on change and every few seconds
-at most. The status is for people; no decision reads it.
+Only the authority (`universe_authority`) writes it, on change and every few seconds at most. The
+status is for people; no decision reads it.
 """
 
 from collections import defaultdict
@@ -11,14 +11,14 @@ import structlog
 
 from ledger.core.model import accounts
 from ledger.core.model.state import Account
-from ledger.kube.api.errors import ClusterError, NotFound
+from ledger.kube.api.cluster_errors import ClusterError, NotFound
 from ledger.kube.api.objects import Workload
 from ledger.kube.quotas import hard_limits
 from ledger.tasks.backoff import Backoff
 from webhook.quotas.status_conditions import Condition, QuotaStatusConditions
 from webhook.quotas.universe_quota_accounts import UniverseQuotaAccounts
 from webhook.quotas.usage_by_namespace import NamespaceUsage, UsageByNamespace
-from webhook.settlement.settlement_session import SettlementSession
+from webhook.settlement.charge_settlement_session import SettlementSession
 
 WRITE_SECONDS: Final = 5.0
 """Period of the writes."""
@@ -60,7 +60,9 @@ class UniverseQuotaStatusWriter:
     async def write(self) -> None:
         """Write the statuses that have changed, unless a write has just failed."""
         existing = self._universe_quotas.existing
-        self._written = {name: one for name, one in self._written.items() if name in existing}
+        self._written = {
+            name: written for name, written in self._written.items() if name in existing
+        }
         if not self._backoff.is_over():
             return
         for name, quota in list(existing.items()):
@@ -149,4 +151,4 @@ class UniverseQuotaStatusWriter:
             message = "; ".join(warnings)[:_MESSAGE_MAX]
             understood = Condition(_UNDERSTOOD, "False", "Warnings", message)
         generation, now = quota.metadata.generation, self._session.now()
-        return [one.shown(known, generation, now) for one in (effect, understood)]
+        return [condition.shown(known, generation, now) for condition in (effect, understood)]

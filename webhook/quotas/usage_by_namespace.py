@@ -7,7 +7,7 @@ because summing up all charges for every change takes too long.
 from ledger.core.evolve import envelope_charges
 from ledger.core.model import events
 from ledger.core.model.state import State
-from ledger.log.ledger import StateView
+from ledger.log.ledger_port import StateView
 from ledger.log.records import Record
 from ledger.tasks.periodic import CooperativeYield
 

@@ -7,25 +7,26 @@ began too early or failed is a proof. One list serves all attempts of a kind in 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
 import structlog
 
-from ledger.core.model.commands import AnyCommand
-from ledger.kube.api.errors import ClusterError, ClusterUnavailable
+from ledger.core.model.commands import AnyCommand, Refute
+from ledger.core.model.events import Cause
+from ledger.core.model.state import Entry
+from ledger.kube.api.cluster_errors import ClusterError, ClusterUnavailable
 from ledger.tasks.backoff import Backoff
-from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
+from webhook.settlement.charge_settlement_session import WATCHED, SettlementSession
+from webhook.settlement.objects_missing_from_list import end_missing
 from webhook.settlement.observation_commands import (
-    Attempt,
     ObservedObject,
     command_if_changed,
-    end_missing,
-    refute_unwritten,
+    is_reserved,
 )
-from webhook.settlement.settlement_session import WATCHED, SettlementSession
+from webhook.settlement.open_attempt_ages import Attempt, AttemptAges, OpenAttempt, Proven
 
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 30.0
@@ -157,3 +158,19 @@ class AbsenceProver:
         backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
         self._backoffs.setdefault(place, backoff).failed()
         _log.warning("barrier_postponed", namespace=place[0], kind=place[1], reason=reason)
+
+
+def refute_unwritten(
+    entry: Entry, seen: ObservedObject, actor: str, proven: Proven
+) -> Iterator[Refute]:
+    """Yield the commands that refute updates whose base is still stored, where that is `proven`.
+
+    The updates of a waiting pod are refuted even if a newer version is stored, because nothing
+    commits them.
+    """
+    waits = seen.gated and not is_reserved(entry, seen)
+    for hold in entry.holds:
+        unwritten = hold.base >= seen.version or waits
+        if hold.uid == seen.uid and unwritten and proven((hold.uid, hold.base)):
+            where = (seen.namespace, seen.key, hold.uid, hold.base)
+            yield Refute(*where, Cause.ABSENT, actor, raises=hold.raises)

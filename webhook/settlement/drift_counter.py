@@ -7,7 +7,7 @@ from ledger.core.model.qualified_names import local_name
 from ledger.core.model.traits import is_unread
 from ledger.runtime.counter_protocol import Count
 from webhook.context.namespace_policies import Policies
-from webhook.settlement.settlement_session import RECOUNTED
+from webhook.settlement.charge_settlement_session import RECOUNTED
 
 UNENFORCED: Final = "unenforced"
 """The cause where a policy has switched the reviews off."""

@@ -4,23 +4,14 @@ Time alone never ends an attempt. An attempt ends when its object or a newer ver
 when a list that began after the bound proves that it was not written.
 """
 
-from collections.abc import Callable, Iterator
-
 import msgspec
 
 from ledger.core.model import amounts
 from ledger.core.model.amounts import Amounts
-from ledger.core.model.commands import CREATE, End, Observe, Refute
-from ledger.core.model.events import Cause
+from ledger.core.model.commands import CREATE, End, Observe
 from ledger.core.model.state import Entry, Hold, Object, State
 from ledger.core.model.traits import Traits
-from webhook.context.assumed_demand import promised_demand
-
-Attempt = tuple[str, int]
-"""`(uid, base)`: one possible write of a key."""
-
-Proven = Callable[[Attempt], bool]
-"""Whether an attempt was older than any request can be when a list began."""
+from webhook.context.admitted_demand import promised_demand
 
 
 class ObservedObject(msgspec.Struct, frozen=True, gc=False):
@@ -102,46 +93,6 @@ def is_reserved(entry: Entry | None, seen: ObservedObject) -> bool:
     )
 
 
-def end_missing(
-    namespace: str,
-    key: str,
-    entry: Entry,
-    present: str,
-    version: int,
-    actor: str,
-    proven: Proven | None = None,
-) -> Iterator[End | Refute]:
-    """Yield the commands that end objects of a key that a list at `version` does not hold.
-
-    `present` is the uid that the list holds at this key, or empty. An object that existed at or
-    before that version was deleted. A creation that was never observed is refuted only if it is
-    `proven` that it can no longer be written.
-    """
-    for uid in _uids(entry):
-        if uid == present:
-            continue
-        if _existed(entry, uid, version):
-            yield End(namespace, key, uid, version, Cause.DELETED, actor)
-        elif proven is not None and proven((uid, CREATE)):
-            yield Refute(namespace, key, uid, CREATE, Cause.ABSENT, actor)
-
-
-def refute_unwritten(
-    entry: Entry, seen: ObservedObject, actor: str, proven: Proven
-) -> Iterator[Refute]:
-    """Yield the commands that refute updates whose base is still stored, where that is `proven`.
-
-    The updates of a waiting pod are refuted even if a newer version is stored, because nothing
-    commits them.
-    """
-    waits = seen.gated and not is_reserved(entry, seen)
-    for hold in entry.holds:
-        unwritten = hold.base >= seen.version or waits
-        if hold.uid == seen.uid and unwritten and proven((hold.uid, hold.base)):
-            where = (seen.namespace, seen.key, hold.uid, hold.base)
-            yield Refute(*where, Cause.ABSENT, actor, raises=hold.raises)
-
-
 def _known(entry: Entry | None, uid: str) -> tuple[Object | None, list[Hold]]:
     """Return the stored object of this uid and its open attempts, as the ledger has them."""
     if entry is None:
@@ -170,16 +121,3 @@ def _rising(stored: Object, seen: ObservedObject) -> ObservedObject:
     from a policy, which can change while the object's generation stays.
     """
     return seen if stored.demand else msgspec.structs.replace(seen, generation=0)
-
-
-def _uids(entry: Entry) -> dict[str, None]:
-    """Return the uids of an entry, each once, in order."""
-    uids = dict.fromkeys(hold.uid for hold in entry.holds)
-    return uids if entry.committed is None else {entry.committed.uid: None, **uids}
-
-
-def _existed(entry: Entry, uid: str, version: int) -> bool:
-    """Return whether the object last existed at or before a version, as the ledger has it."""
-    if entry.committed is not None and entry.committed.uid == uid:
-        return entry.committed.version <= version
-    return any(hold.uid == uid and CREATE < hold.base <= version for hold in entry.holds)

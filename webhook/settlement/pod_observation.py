@@ -1,4 +1,8 @@
-"""Pod observation: what a pod counts, until when, and its traits. Pure."""
+"""Pod observation: the amounts of a stored pod, and the time until which they count. Pure.
+
+A pod stops counting when it is deleted, when its phase is Succeeded or Failed, or when its grace
+period after its deletion timestamp is over.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final

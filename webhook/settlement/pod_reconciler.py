@@ -10,17 +10,18 @@ from ledger.core.model.qualified_names import local_name, qualified
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import Pod
 from ledger.tasks.periodic import CooperativeYield
-from webhook.settlement import full_list_recount
+from webhook.settlement import objects_missing_from_list, open_attempt_ages
 from webhook.settlement.absence_proof import ListResult
-from webhook.settlement.attempt_ages import AttemptAges
-from webhook.settlement.full_list_recount import Present
+from webhook.settlement.charge_settlement_session import RECOUNTED, WATCHED, SettlementSession
 from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.objects_missing_from_list import Present
 from webhook.settlement.observation_commands import (
     ObservedObject,
     command_for,
     command_if_changed,
     with_promised_demand,
 )
+from webhook.settlement.open_attempt_ages import AttemptAges
 from webhook.settlement.pod_observation import POD_KEYS, observe_counted_pod, observe_ended_pod
 from webhook.settlement.root_lookup import (
     LIST_READ_SECONDS,
@@ -28,7 +29,6 @@ from webhook.settlement.root_lookup import (
     RootLookup,
     loop_time_after,
 )
-from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
 
 PODS: Final = "pods"
 """Name of the informer of pods in readiness."""
@@ -96,7 +96,7 @@ class PodReconciler:
     async def end_elapsed(self) -> None:
         """Release terminating pods whose grace period is over."""
         now = self._session.now()
-        for seen in [one for one in self._terminating.values() if one.grace_ends < now]:
+        for seen in [pod for pod in self._terminating.values() if pod.grace_ends < now]:
             del self._terminating[seen.uid]
             await self._send(msgspec.structs.replace(seen, cause=Cause.FINISHED))
 
@@ -128,7 +128,9 @@ class PodReconciler:
         seen = {
             key: await self._observe(pods[key], deadline=deadline) for key in keys if key in pods
         }
-        return ListResult(listed.version, {key: one.uid for key, one in seen.items()}, seen)
+        return ListResult(
+            listed.version, {key: observed.uid for key, observed in seen.items()}, seen
+        )
 
     async def _observe(
         self, pod: Pod, *, deleted: bool = False, deadline: float = 0.0
@@ -187,7 +189,7 @@ class PodReconciler:
         self._invalid_objects.clear(POD_KEYS)
         present = await self._send_present(listed.objects)
         await self._release_missing(present, listed.version)
-        await full_list_recount.start_open_attempt_ages(self._session, self._ages, POD_KEYS)
+        await open_attempt_ages.start_open_attempt_ages(self._session, self._ages, POD_KEYS)
         await self._session.commands.flush()
 
     async def _send_present(self, pods: list[Pod]) -> Present:
@@ -206,4 +208,4 @@ class PodReconciler:
 
     async def _release_missing(self, present: Present, version: int) -> None:
         """Release the pods that the ledger counts and a list at `version` does not hold."""
-        await full_list_recount.release_missing(self._session, POD_KEYS, present, version)
+        await objects_missing_from_list.release_missing(self._session, POD_KEYS, present, version)

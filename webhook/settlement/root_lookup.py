@@ -13,8 +13,8 @@ from ledger.core.model.commands import BARRED
 from ledger.core.model.events import Cause
 from ledger.kube.api.objects import ObjectMeta
 from webhook.context.owner_chain import OwningRoot
+from webhook.settlement.charge_settlement_session import SettlementSession
 from webhook.settlement.observation_commands import ObservedObject
-from webhook.settlement.settlement_session import SettlementSession
 from webhook.settlement.workloads.workload_observation import ObservedWorkload
 
 READ_SECONDS: Final = 2.0
@@ -49,29 +49,29 @@ class RootLookup:
         recorded = entry.root_of(seen.uid) if entry is not None else ""
         if recorded == BARRED:
             return msgspec.structs.replace(seen, root=BARRED)
-        found = self._owner_chains.known_root_of(meta.namespace, meta)
-        if not recorded and not self._is_charged(seen.namespace, found):
-            found = await self._owner_chains.root_of(
+        root = self._owner_chains.known_root_of(meta.namespace, meta)
+        if not recorded and not self._is_charged(seen.namespace, root):
+            root = await self._owner_chains.root_of(
                 meta.namespace, meta, deadline=deadline or loop_time_after(READ_SECONDS)
             )
-            if found is None and self._owner_chains.controller_kind(meta) is not None:
+            if root is None and self._owner_chains.controller_kind(meta) is not None:
                 self.unresolved[seen.namespace] = None
-        elif recorded and not self._is_charged(seen.namespace, found):
+        elif recorded and not self._is_charged(seen.namespace, root):
             return msgspec.structs.replace(seen, root=recorded)
-        return msgspec.structs.replace(seen, root=found.key) if found is not None else seen
+        return msgspec.structs.replace(seen, root=root.key) if root is not None else seen
 
     async def of_root(
-        self, one: ObservedWorkload, *, was_part: bool, deadline: float = 0.0
+        self, workload: ObservedWorkload, *, was_part: bool, deadline: float = 0.0
     ) -> tuple[ObservedObject, bool]:
         """Return the observation of a workload, and whether it is part of another root.
 
         A part of another root is charged nothing itself, and an earlier charge of it is released.
         A workload whose controller does not exist is about to be deleted, and gets no new charge.
         """
-        seen, session = one.seen, self._session
-        if one.controller is None or seen.cause:
+        seen, session = workload.seen, self._session
+        if workload.controller is None or seen.cause:
             return seen, False
-        entry, meta = session.entry(seen.namespace, seen.key), one.metadata()
+        entry, meta = session.entry(seen.namespace, seen.key), workload.metadata()
         if entry is not None and entry.root_of(seen.uid) == BARRED:
             return msgspec.structs.replace(seen, root=BARRED), False
         above = self._owner_chains.known_root_of(meta.namespace, meta)

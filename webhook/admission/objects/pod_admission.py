@@ -1,25 +1,26 @@
 """Pod admission: pods are charged when they are created, or when an update requests more.
 
-* CREATE reserves for the attempt `(uid, 0)`. The pod draws from its root's envelope if the
-  expected controller has made it.
-* UPDATE, also of `pods/resize`, reserves for `(uid, base)` when it asks for more than the old
-  object accounts for, or when more quotas count the pod by what it is. Any other change passes,
-  unless a quota would no longer count the pod, or what the change records is more than the
-  namespace's share of the log. So finalizers and labels that no quota selects by can be written
-  in any state of the ledger. The types of cards that a pod names stay what they are: it may have
-  such a card.
-* Beside a container that asks for cards none may be privileged, in any request that can add one.
-  A new pod that names its node is refused where its scheduler would place it on cards.
-* A pod that waits behind the gate asks for nothing. A change that takes the gate away asks for all
-  of it, and so does one by which the pod asks for more or other quotas count it: settlement may be
-  reserving what the pod was before, or this replica may not know yet that the pod is charged.
+* CREATE reserves for the attempt `(uid, 0)`. The pod draws from its root's envelope if a controller
+  of the root's kind has created it.
+* UPDATE, of `pods/resize` too, reserves for `(uid, base)` if the pod requests more than before, or
+  if further quotas count it by its traits. Any other change is allowed, with two exceptions: a
+  quota would no longer count the pod, or the record of the change would exceed the namespace's
+  share of the log. So finalizers, and labels by which no quota selects, can be written in any state
+  of the ledger. An update may not change the card types that a pod names, because the pod may
+  already have such a card.
+* A pod that requests cards may have no privileged container, in any request that can add one. A new
+  pod that names its node is refused if its scheduler places pods on cards.
+* A pod that waits behind the gate reserves nothing. A change that removes the gate reserves all of
+  its demand. So does a change by which the pod requests more or other quotas count it, because
+  settlement may be reserving the pod's earlier demand, or this replica may not have applied yet
+  that the pod is charged.
 """
 
 from typing import Final
 
 import msgspec
 
-from ledger.core.decide import advice_text
+from ledger.core.decide import denial_wording
 from ledger.core.model import display_names
 from ledger.core.model.amounts import Amounts, covers
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
@@ -31,25 +32,24 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.pod_traits import recorded_traits
 from webhook.admission import pod_checks
-from webhook.admission.attempts_and_owners import (
-    Attempts,
+from webhook.admission.leaving_quotas import QuotaMembership, TraitsChange
+from webhook.admission.owner_reference_trust import (
     Ownership,
-    base_observation,
     forged_owner_denial,
     ownership_of,
     with_controller_as_owner,
     wrong_creator_denial,
 )
-from webhook.admission.quota_selection import QuotaSelection, TraitsChange
 from webhook.admission.reservation_client import ReservationClient, ReservationRequest
 from webhook.admission.reserved_annotations import STAMP
 from webhook.admission.verdict import UNTOUCHED, Verdict
+from webhook.admission.write_attempts import WriteAttempts, base_observation
 from webhook.api.admission_review import WARNING_CHARACTERS_MAX, AdmissionRequest, required_pod
-from webhook.api.admission_settings import AdmissionSettings
-from webhook.context.assumed_demand import promised_demand
+from webhook.context.admission_settings import AdmissionSettings
+from webhook.context.admitted_demand import promised_demand
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.namespace_policies import NamespacePolicy
-from webhook.context.owner_digest import cached_workload
+from webhook.context.owner_cache_content import cached_workload
 from webhook.kinds.workload_envelope import envelope_of
 
 WRITES: Final = frozenset(
@@ -66,7 +66,8 @@ _NO_DEMAND: Final = Demand({})
 class PodWrite(msgspec.Struct, frozen=True):
     """One request about a pod: its namespace's policy, and what the pod asks for by these rules.
 
-    `until` is the loop time by which it is answered.
+    `until` is the loop time by which it is answered. An update has the `stored` pod, which asks for
+    `before`.
     """
 
     request: AdmissionRequest
@@ -75,6 +76,8 @@ class PodWrite(msgspec.Struct, frozen=True):
     until: float
     pod: Pod
     demand: Demand
+    stored: Pod | None
+    before: Demand | Denial
 
 
 class PodAdmission:
@@ -84,7 +87,7 @@ class PodAdmission:
         self,
         reservations: ReservationClient,
         *,
-        attempts: Attempts,
+        attempts: WriteAttempts,
         settings: AdmissionSettings,
         context: ClusterContext,
     ) -> None:
@@ -92,51 +95,21 @@ class PodAdmission:
         self._attempts = attempts
         self._settings = settings
         self._context = context
-        self._quota_selection = QuotaSelection(context)
+        self._quota_membership = QuotaMembership(context)
 
-    async def decide(
+    async def create(
         self, request: AdmissionRequest, policy: NamespacePolicy, until: float
     ) -> Verdict:
-        """Decide about a pod, by loop time `until`. Raises BadReview."""
-        pod = required_pod(request, "object")
-        old = required_pod(request, "oldObject") if request.operation == "UPDATE" else None
-        rules = self._context.rules
-        if request.sub_resource == _EPHEMERAL:
-            return self._decide_ephemeral(pod, old, rules)
-        demand = demand_of(pod, rules)
-        before = _NO_DEMAND if old is None else demand_of(old, rules)
-        groups = request.user_info.groups
-        denial = pod_checks.pod_denial(
-            pod, old, rules=rules, settings=self._settings, groups=groups
-        )
-        if isinstance(demand, Denial) and demand != before:
-            denial = demand
-        if denial is not None:
-            return Verdict(denial)
-        if isinstance(demand, Denial) or not demand.amounts:
-            return UNTOUCHED
-        write = PodWrite(request, policy, rules, until, pod, demand)
-        if old is None:
-            return await self._create(write)
-        denial = pod_checks.type_change_denial((pod, demand), (old, before), rules)
-        if denial is not None:
-            return Verdict(denial)
-        return await self._update(write, old, _NO_DEMAND if isinstance(before, Denial) else before)
-
-    def _decide_ephemeral(self, pod: Pod, old: Pod | None, rules: DemandRules) -> Verdict:
-        """Decide about ephemeral containers, which can ask for nothing, but may be privileged."""
-        if self._settings.allow_privileged:
-            return UNTOUCHED
-        denial = pod_checks.privileged_denial(pod, old, rules)
-        return UNTOUCHED if denial is None else Verdict(denial)
-
-    async def _create(self, write: PodWrite) -> Verdict:
-        request, policy, pod = write.request, write.policy, write.pod
+        """Decide about a new pod, by loop time `until`. Raises BadReview."""
+        write = self._checked(request, policy, until)
+        if isinstance(write, Verdict):
+            return write
+        pod = write.pod
         reserve = self._attempts.create(request, "pods", pod.metadata, write.demand.amounts)
         if isinstance(reserve, Denial):
             return Verdict(reserve)
         owner_chains = self._context.owner_chains
-        ownership = await ownership_of(owner_chains, request, pod.metadata, write.until)
+        ownership = await ownership_of(owner_chains, request, pod.metadata, until)
         reserve = with_controller_as_owner(reserve, ownership.controller)
         shown_first = self._root_shown(reserve, ownership, write)
         warnings = _warnings(pod)
@@ -145,10 +118,62 @@ class PodAdmission:
             # Nothing is reserved that could remember that it may not draw.
             if reserve.root == BARRED:
                 return Verdict(wrong_creator_denial(pod.metadata, request.user_info))
-            return await self._waiting(reserve, write.until)
+            return await self._waiting(reserve, until)
         return await self._reservations.ask(
-            ReservationRequest(request, policy, reserve, write.until, shown_first, warnings)
+            ReservationRequest(request, policy, reserve, until, shown_first, warnings)
         )
+
+    async def update(
+        self, request: AdmissionRequest, policy: NamespacePolicy, until: float
+    ) -> Verdict:
+        """Decide about a change of a pod, by loop time `until`. Raises BadReview."""
+        if request.sub_resource == _EPHEMERAL:
+            return self._decide_ephemeral(request)
+        write = self._checked(request, policy, until)
+        if isinstance(write, Verdict):
+            return write
+        stored, before = write.stored, write.before
+        assert stored is not None, "an update has a stored pod"
+        denial = pod_checks.type_change_denial(
+            (write.pod, write.demand), (stored, before), write.rules
+        )
+        if denial is not None:
+            return Verdict(denial)
+        return await self._update(
+            write, stored, _NO_DEMAND if isinstance(before, Denial) else before
+        )
+
+    def _decide_ephemeral(self, request: AdmissionRequest) -> Verdict:
+        """Decide about ephemeral containers, which can ask for nothing, but may be privileged."""
+        pod, stored = required_pod(request, "object"), required_pod(request, "oldObject")
+        if self._settings.allow_privileged:
+            return UNTOUCHED
+        denial = pod_checks.privileged_denial(pod, stored, self._context.rules)
+        return UNTOUCHED if denial is None else Verdict(denial)
+
+    def _checked(
+        self, request: AdmissionRequest, policy: NamespacePolicy, until: float
+    ) -> PodWrite | Verdict:
+        """Return a write that asks for something, or the verdict for which no ledger is needed.
+
+        Raises BadReview.
+        """
+        pod = required_pod(request, "object")
+        stored = required_pod(request, "oldObject") if request.operation == "UPDATE" else None
+        rules = self._context.rules
+        demand = demand_of(pod, rules)
+        before = _NO_DEMAND if stored is None else demand_of(stored, rules)
+        groups = request.user_info.groups
+        denial = pod_checks.pod_denial(
+            pod, stored, rules=rules, settings=self._settings, groups=groups
+        )
+        if isinstance(demand, Denial) and demand != before:
+            denial = demand
+        if denial is not None:
+            return Verdict(denial)
+        if isinstance(demand, Denial) or not demand.amounts:
+            return UNTOUCHED
+        return PodWrite(request, policy, rules, until, pod, demand, stored, before)
 
     async def _update(self, write: PodWrite, stored: Pod, before: Demand) -> Verdict:
         """Reserve for what exists. It stays under the root that it is under."""
@@ -174,14 +199,14 @@ class PodAdmission:
         )
         if isinstance(reserve, Denial):
             return Verdict(reserve)
-        counted = self._quota_selection.is_charged(reserve) or not is_gated(stored.spec)
+        counted = self._quota_membership.is_charged(reserve) or not is_gated(stored.spec)
         if counted and not write.policy.may_exceed_limits(request.user_info):
-            denial = await self._quota_selection.objection(
+            denial = await self._quota_membership.objection(
                 reserve, change, write.policy, write.until
             )
             if denial is not None:
                 return Verdict(denial)
-        more = more or self._quota_selection.enters(reserve, change)
+        more = more or self._quota_membership.enters(reserve, change)
         if not more and not (counted and change.before != change.after):
             return UNTOUCHED
         root = await self._root_key(reserve, write, stored)
@@ -274,7 +299,10 @@ def _cards(write: PodWrite) -> int:
     amounts, spec = write.demand.amounts, write.pod.spec
     counts = [amounts.get(vendor.count, 0) for vendor in write.rules.vendors if vendor.count]
     containers = (*(spec.init_containers or ()), *(spec.containers or ()))
-    if len(containers) > 1 and sum(needs_cards(one, write.rules) for one in containers) != 1:
+    if (
+        len(containers) > 1
+        and sum(needs_cards(container, write.rules) for container in containers) != 1
+    ):
         return 0
     return max(counts, default=0)
 
@@ -283,7 +311,7 @@ def _waits(reserve: Reserve, denial: Denial) -> str:
     """Return the warning to the creator of a pod that waits, with every short line if it fits."""
     head = f"{display_names.object_name(reserve.key)} is created and waits"
     if denial.shortages and denial.transient:
-        head += f"; it starts when {advice_text.released(denial.shortages)} released"
+        head += f"; it starts when {denial_wording.released(denial.shortages)} released"
     head += "; do not create it again"
     whole = f"{head}. {denial.message}. [{denial.reason}]"
     if len(whole) <= WARNING_CHARACTERS_MAX and denial.transient:
@@ -292,9 +320,9 @@ def _waits(reserve: Reserve, denial: Denial) -> str:
 
 
 def _warnings(pod: Pod) -> tuple[str, ...]:
-    found = []
+    warnings = []
     if pod.spec.node_name:
-        found.append("spec.nodeName is set: no scheduler chooses the cards; the pod is charged")
+        warnings.append("spec.nodeName is set: no scheduler chooses the cards; the pod is charged")
     if STAMP in (pod.metadata.annotations or {}):
-        found.append(f"{STAMP} means nothing since stamps were removed; leave it out")
-    return tuple(found)
+        warnings.append(f"{STAMP} means nothing since stamps were removed; leave it out")
+    return tuple(warnings)

@@ -1,7 +1,8 @@
-"""Rollouts: whether an object that is about to change its templates can replace its pods.
+"""Rollouts: whether the quotas have headroom for the additional pods of a rollout.
 
-The additional pods of a rollout need room besides the envelope. Without that room the rollout
-stalls, and only the user that begins it can be warned in time.
+A change of a template replaces the pods, and the surge pods need headroom beyond the envelope.
+Without it the rollout stalls. The check runs at admission, because only the user who begins the
+rollout can be warned in time.
 """
 
 import asyncio
@@ -47,9 +48,9 @@ class Rollouts:
         self._context = context
 
     async def stuck(self, change: Rollout, until: float) -> Denial | None:
-        """Return why a rollout could not end now, by loop time `until`; None if it could.
+        """Return the denial of a rollout that could not end now, or None; by loop time `until`.
 
-        A ledger that does not answer is a reason, too.
+        If the ledger does not answer in time, the denial names that reason.
         """
         most = _most(change, self._context.rules)
         if most is None or isinstance(most, Denial):
@@ -64,7 +65,8 @@ class Rollouts:
         """Return the warnings for a rollout that could not end; they refuse nothing.
 
         The check takes at most half of the time until loop time `until`, and returns no warning
-        after that. With `never`, it warns only of rollouts that no release of others would let end.
+        after that. With `never`, it warns only of rollouts that could not end even if all other
+        objects released their amounts.
         """
         now = asyncio.get_running_loop().time()
         try:
@@ -80,7 +82,7 @@ class Rollouts:
 
 
 def _most(change: Rollout, rules: DemandRules) -> Amounts | Denial | None:
-    """Return the peak demand of the object during its rollout, None where that is not more.
+    """Return the peak demand of the object during its rollout, None if it needs no surge.
 
     The peak is all old pods with the first new ones, or all new pods with the last old ones.
     """

@@ -1,9 +1,9 @@
-"""Scale admission: reviews with a number of replicas and no template, as of `kubectl scale`.
+"""Scale admission: reviews of `kubectl scale` and autoscalers, which name replicas and no template.
 
-The template is in the parent, at exactly the resourceVersion that the scale builds on. The parent
-is cached or read. If neither succeeds in time the scale is allowed, unchecked and with a warning,
-because an autoscaler must not depend on the load of the API server. Each pod beyond the parent's
-reservation is checked when it is created.
+The template is in the scaled object, at exactly the resourceVersion on which the scale is based.
+The object is taken from the cache or read. If it is not available in time, the scale is allowed
+unchecked, with a warning, because an autoscaler must not depend on the load of the API server. Each
+pod beyond the object's reservation is then checked when it is created.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ import msgspec
 import structlog
 
 from ledger.kube.api.api_resources import Resource
-from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.objects import Workload
 from webhook.admission.objects.workload_admission import WorkloadAdmission, WorkloadWrite
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import AdmissionRequest, Scale, required_scale
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.namespace_labels import read_deadline
 from webhook.context.namespace_policies import NamespacePolicy
-from webhook.context.owner_digest import cached_workload
+from webhook.context.owner_cache_content import cached_workload
+from webhook.context.read_deadline import read_deadline
 from webhook.kinds.kind_schema import WorkloadKind
 from webhook.kinds.object_values import Json
 
@@ -32,11 +32,11 @@ _log: Final = structlog.get_logger("webhook")
 
 
 class _Moot(Enum):
-    """Why the parent does not matter."""
+    """The reason why the scaled object does not matter."""
 
     ASKS_NOTHING = auto()
     SUPERSEDED = auto()
-    """Another write came first: this one will be retried on top of it and reviewed again."""
+    """Another write came first. The API server retries the scale, and it is reviewed again."""
 
 
 class ScaleAdmission:
@@ -49,7 +49,7 @@ class ScaleAdmission:
     async def decide(
         self, request: AdmissionRequest, kind: WorkloadKind, policy: NamespacePolicy, until: float
     ) -> Verdict:
-        """Decide about a scale; only an increase asks for more. Raises BadReview."""
+        """Decide about a scale; only an increase needs headroom. Raises BadReview."""
         new, old = required_scale(request, "object"), required_scale(request, "oldObject")
         if new.spec.replicas <= old.spec.replicas:
             return UNTOUCHED
@@ -69,7 +69,7 @@ class ScaleAdmission:
     ) -> Workload | _Moot:
         """Return the scaled object at the version of the scale.
 
-        Raises ClusterError, TimeoutError, and ValueError for a version that is none.
+        Raises ClusterError, TimeoutError, and ValueError for an invalid resourceVersion.
         """
         meta, context = old.metadata, self._context
         base = meta.version()
@@ -80,22 +80,22 @@ class ScaleAdmission:
             raise ClusterError(f"no cluster is there to read {kind.name}/{request.name} from")
         resource = Resource(kind.group, request.resource.version, kind.resource, kind.kind)
         async with asyncio.timeout_at(read_deadline(until)):
-            found = await context.cluster.get_object(
+            parent = await context.cluster.get_object(
                 resource, request.namespace, request.name or meta.name
             )
-        if found is None or found.metadata.uid != meta.uid:
+        if parent is None or parent.metadata.uid != meta.uid:
             return _Moot.SUPERSEDED
-        version = found.metadata.version()
+        version = parent.metadata.version()
         if version < base:
             raise ClusterError(f"read version {version} of what is at {base} already")
-        return _Moot.SUPERSEDED if version > base else found
+        return _Moot.SUPERSEDED if version > base else parent
 
 
 def with_replicas(kind: WorkloadKind, workload: Workload, replicas: int) -> Workload:
-    """Return the object with another number at the field that its scale changes.
+    """Return a copy of the object with this number in the field that its scale changes.
 
-    Its generation goes up, as it will when the API server has written it. The object stays as it
-    is. Raises ValueError when the kind has no scale.
+    The generation of the copy is one higher, as after the write. Raises ValueError if the kind has
+    no scale.
     """
     if kind.scale is None:
         raise ValueError(f"{kind.name} has no scale: its kind names no field for it")
@@ -107,7 +107,7 @@ def with_replicas(kind: WorkloadKind, workload: Workload, replicas: int) -> Work
 
 
 def _with(value: Json, steps: tuple[str, ...], number: int) -> Json:
-    """Return a copy of an object in which the field that steps lead to is a number."""
+    """Return a copy of an object with a number in the field at the end of `steps`."""
     if not steps:
         return number
     members = value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""Checks of templates: a template whose pods would be refused is refused at once."""
+"""Template checks: a workload is refused if the pods of one of its templates would be refused."""
 
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Workload
@@ -6,7 +6,7 @@ from ledger.kube.api.quoting import shown
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.admission import pod_checks
 from webhook.admission.reserved_annotations import changed_protected_field, protected_field_denial
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 from webhook.kinds.kind_schema import WorkloadKind
 from webhook.kinds.pod_templates import Template, templates_of
 
@@ -18,7 +18,7 @@ def template_denial(
     settings: AdmissionSettings,
     username: str,
 ) -> Denial | None:
-    """Return why pods of a valid object would be refused."""
+    """Return the denial of a template whose pods would be refused, None if all are valid."""
     for template in templates_of(kind, workload):
         denial = _pod_denial(template, rules, settings, username)
         if denial is not None:

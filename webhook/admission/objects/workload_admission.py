@@ -1,8 +1,8 @@
-"""Workload admission: charged at the root for what it may run at once, before it makes any pod.
+"""Workload admission: a root is charged for all pods that it may run at once, before it makes any.
 
-An object that belongs to another root, such as the ReplicaSet of a Deployment, is charged with
-that root. If another user than the controller makes such an object, it counts by itself, and stays
-so.
+An object that belongs to another root, such as the ReplicaSet of a Deployment, is charged with that
+root. If a user other than the controller creates such an object, the object is charged by itself,
+and that never changes.
 """
 
 from typing import Final
@@ -13,21 +13,20 @@ from ledger.core.model import amounts
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
 from ledger.kube.api.objects import Workload
-from webhook.admission.attempts_and_owners import (
-    Attempts,
-    base_observation,
+from webhook.admission.leaving_quotas import QuotaMembership, TraitsChange
+from webhook.admission.objects import template_checks
+from webhook.admission.objects.rollouts import Rollout, Rollouts
+from webhook.admission.owner_reference_trust import (
     forged_owner_denial,
     ownership_of,
     with_controller_as_owner,
     wrong_creator_denial,
 )
-from webhook.admission.objects import template_checks
-from webhook.admission.objects.rollouts import Rollout, Rollouts
-from webhook.admission.quota_selection import QuotaSelection, TraitsChange
 from webhook.admission.reservation_client import ReservationClient, ReservationRequest
 from webhook.admission.verdict import UNTOUCHED, Verdict
+from webhook.admission.write_attempts import WriteAttempts, base_observation
 from webhook.api.admission_review import AdmissionRequest
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.namespace_policies import NamespacePolicy
 from webhook.kinds.kind_schema import WorkloadKind
@@ -37,7 +36,7 @@ _NOTHING: Final = Envelope({})
 
 
 class WorkloadWrite(msgspec.Struct, frozen=True):
-    """One write of an object of a kind: what it becomes, and what it was if it exists."""
+    """One write of an object of a kind: the new object, and the old one if it exists."""
 
     kind: WorkloadKind
     new: Workload
@@ -45,7 +44,7 @@ class WorkloadWrite(msgspec.Struct, frozen=True):
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """A write as the ledger sees it."""
+    """A write and the envelopes of the object before and after it."""
 
     write: WorkloadWrite
     envelope: Envelope
@@ -77,7 +76,7 @@ class WorkloadAdmission:
         self,
         reservations: ReservationClient,
         *,
-        attempts: Attempts,
+        attempts: WriteAttempts,
         settings: AdmissionSettings,
         context: ClusterContext,
     ) -> None:
@@ -85,7 +84,7 @@ class WorkloadAdmission:
         self._settings = settings
         self._attempts = attempts
         self._context = context
-        self._quota_selection = QuotaSelection(context)
+        self._quota_membership = QuotaMembership(context)
         self._rollouts = Rollouts(reservations, context)
 
     async def decide(
@@ -130,7 +129,7 @@ class WorkloadAdmission:
     async def _claim(
         self, request: AdmissionRequest, change: _Change, policy: NamespacePolicy, until: float
     ) -> Reserve | Denial | None:
-        """Return the reservation of the object, None when it asks for nothing of its own."""
+        """Return the reservation of the object, None if it is not charged itself."""
         if not change.envelope.traits:
             return None
         denial = self._template_refused(request, change.write)
@@ -152,17 +151,17 @@ class WorkloadAdmission:
         policy: NamespacePolicy,
         until: float,
     ) -> Denial | None:
-        """Return why an update may not take the object off a quota that selects by what it is."""
+        """Return the denial of an update that takes the object off a quota, or None."""
         write = change.write
         if write.old is None or policy.may_exceed_limits(request.user_info):
             return None
         before, after = change.before.traits, change.envelope.traits
         metadata = write.old.metadata, write.new.metadata
-        found = TraitsChange(before or after, after, *metadata, asked=bool(before))
-        return await self._quota_selection.objection(reserve, found, policy, until)
+        traits_change = TraitsChange(before or after, after, *metadata, asked=bool(before))
+        return await self._quota_membership.objection(reserve, traits_change, policy, until)
 
     def _template_refused(self, request: AdmissionRequest, write: WorkloadWrite) -> Denial | None:
-        """Return why pods of the object would be refused, unless those of the old one were."""
+        """Return the denial of an invalid template, None if the old object had the same denial."""
         by = (self._context.rules, self._settings, request.user_info.username)
         denial = template_checks.template_denial(write.kind, write.new, *by)
         if denial is None or write.old is None:
@@ -194,10 +193,11 @@ class WorkloadAdmission:
     async def _rooted(
         self, request: AdmissionRequest, reserve: Reserve, change: _Change, until: float
     ) -> Reserve | Denial | None:
-        """Return the reservation with its root, None when the object is charged with another one.
+        """Return the reservation with its root, None if another root is charged for the object.
 
-        An object without a reservation cannot be distinguished from a controller's later, so it is
-        refused where another user than the controller writes it.
+        Without a reservation, settlement could not distinguish the object later from one that the
+        controller made. So an object that requests nothing is refused if a user other than the
+        controller writes it.
         """
         write, owner_chains, user = change.write, self._context.owner_chains, request.user_info
         meta = write.new.metadata
@@ -219,7 +219,7 @@ class WorkloadAdmission:
         return msgspec.structs.replace(reserve, root=BARRED)
 
     async def _warn_only(self, reserve: Reserve, change: _Change, until: float) -> Verdict:
-        """Charge nothing, and warn of pods that could never run."""
+        """Reserve nothing, and warn if its pods could never run at the same time."""
         if change.is_more:
             denial = await self._reservations.dry_run(reserve, until)
             if denial is not None and denial.reason is Reason.EXCEEDS_LIMIT:
@@ -228,8 +228,8 @@ class WorkloadAdmission:
         rollout = change.rollout(reserve)
         if rollout is None:
             return UNTOUCHED
-        found = await self._rollouts.warnings(rollout, until, never=True)
-        return _warned(UNTOUCHED, reserve, found)
+        warnings = await self._rollouts.warnings(rollout, until, never=True)
+        return _warned(UNTOUCHED, reserve, warnings)
 
     async def _reserve(
         self,
@@ -265,7 +265,7 @@ class WorkloadAdmission:
 
 
 def _warned(verdict: Verdict, reserve: Reserve, warnings: tuple[str, ...]) -> Verdict:
-    """Return a verdict with further warnings, as one about what would be reserved."""
+    """Return a verdict with further warnings; it names the object of the reservation."""
     if not warnings:
         return verdict
     if verdict is UNTOUCHED:

@@ -1,7 +1,21 @@
-"""Charging modes: how the workloads of each namespace are charged, by its policy."""
+"""Charging modes: how the policy of a namespace charges its workloads, and when that changes."""
+
+import msgspec
 
 from webhook.context.namespace_policies import Policies
-from webhook.settlement.workloads.workload_observation import ChargingMode
+from webhook.kinds.workload_envelope import Surge
+
+
+class ChargingMode(msgspec.Struct, frozen=True):
+    """How the workloads of a namespace are charged.
+
+    With `pods_only` they are charged nothing. With `elastic_max` they are charged for their largest
+    size under an autoscaler.
+    """
+
+    surge: Surge = "opportunistic"
+    pods_only: bool = False
+    elastic_max: bool = False
 
 
 class ChargingModes:

@@ -1,7 +1,7 @@
 """Workload informers: one for every kind of workload that the cluster serves.
 
-Definitions are installed, changed and deleted at any time. A kind that is not served is watched all
-the same while the ledger counts objects of it: only the proof that its definition is deleted
+Definitions are installed, changed and deleted at any time. A kind that is not served is still
+watched while the ledger counts objects of it: only the proof that its definition is deleted
 releases them, never a list that failed.
 """
 
@@ -13,12 +13,12 @@ from typing import Final
 import structlog
 
 from ledger.kube.api.api_resources import Resource
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.cluster_ports import Change
-from ledger.kube.api.errors import ClusterError
 from ledger.kube.watch.informers import Informers
 from ledger.tasks.periodic import CooperativeYield
 from webhook.kinds.kind_schema import WorkloadKind
-from webhook.settlement.settlement_session import SettlementSession
+from webhook.settlement.charge_settlement_session import SettlementSession
 from webhook.settlement.workloads.charging_modes import ChargingModes
 from webhook.settlement.workloads.workload_observation import ObservedWorkload
 from webhook.settlement.workloads.workload_reconciler import WorkloadReconciler
@@ -114,7 +114,7 @@ class WorkloadInformers:
         return all(self._has_synced(name, kind) for name, kind in self._watched.items())
 
     def _has_synced(self, name: str, kind: WorkloadReconciler) -> bool:
-        """Return whether a kind is listed here and for the owners, if it can be listed at all."""
+        """Return whether a kind is listed, and also cached for the owners; True if it cannot be."""
         if not self._informers.has_synced(name):
             return False
         if name in self._informers.waiting or name not in self._served:
@@ -124,7 +124,7 @@ class WorkloadInformers:
     async def _discover(self, tasks: asyncio.TaskGroup) -> bool:
         """Watch the kinds that are served now; return whether discovery succeeded."""
         try:
-            served = {one.name: one for one in await self._session.cluster.served()}
+            served = {offered.name: offered for offered in await self._session.cluster.served()}
         except ClusterError as error:
             self._informers.waiting[DISCOVERY] = str(error)
             _log.warning("discovery_failed", reason=str(error))

@@ -12,20 +12,9 @@ from ledger.core.model.qualified_names import qualified, split_qualified
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Workload
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.kinds.kind_schema import WorkloadKind
-from webhook.kinds.workload_envelope import Surge, envelope_of
+from webhook.kinds.workload_envelope import envelope_of
 from webhook.settlement.observation_commands import ObservedObject
-
-
-class ChargingMode(msgspec.Struct, frozen=True):
-    """How the workloads of a namespace are charged.
-
-    With `pods_only` they are charged nothing. With `elastic_max` they are charged the most that an
-    autoscaler may make of them.
-    """
-
-    surge: Surge = "opportunistic"
-    pods_only: bool = False
-    elastic_max: bool = False
+from webhook.settlement.workloads.charging_modes import ChargingMode
 
 
 class ObservedWorkload(msgspec.Struct, frozen=True, gc=False):

@@ -15,29 +15,29 @@ import msgspec
 from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.api_resources import Resource
+from ledger.kube.api.cluster_errors import ClusterUnavailable, NotServed
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed
-from ledger.kube.api.errors import ClusterUnavailable, NotServed
 from ledger.kube.api.objects import Workload
 from ledger.tasks.periodic import CooperativeYield
 from webhook.kinds.kind_schema import WorkloadKind
-from webhook.settlement import full_list_recount
+from webhook.settlement import objects_missing_from_list, open_attempt_ages
 from webhook.settlement.absence_proof import ListResult
-from webhook.settlement.attempt_ages import AttemptAges
-from webhook.settlement.full_list_recount import Present
+from webhook.settlement.charge_settlement_session import RECOUNTED, WATCHED, SettlementSession
 from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.objects_missing_from_list import Present
 from webhook.settlement.observation_commands import (
     ObservedObject,
     command_for,
     command_if_changed,
     with_promised_demand,
 )
+from webhook.settlement.open_attempt_ages import AttemptAges
 from webhook.settlement.root_lookup import (
     LIST_READ_SECONDS,
     RECOUNT_READ_SECONDS,
     RootLookup,
     loop_time_after,
 )
-from webhook.settlement.settlement_session import RECOUNTED, WATCHED, SettlementSession
 from webhook.settlement.workloads.charging_modes import ChargingModes
 from webhook.settlement.workloads.workload_observation import (
     ObservedWorkload,
@@ -93,16 +93,18 @@ class WorkloadReconciler:
         elif isinstance(change, Changed):
             await self._send(change.object, deleted=change.deleted)
 
-    async def _observe(self, one: ObservedWorkload, deadline: float = 0.0) -> ObservedObject | None:
+    async def _observe(
+        self, workload: ObservedWorkload, deadline: float = 0.0
+    ) -> ObservedObject | None:
         """Return the observation of an object, None if it is part of another and not charged.
 
         Owners that are not cached are read until loop time `deadline`. Raises the error with which
         the object could not be read.
         """
-        if one.unreadable is not None and not one.seen.cause:
-            raise one.unreadable
+        if workload.unreadable is not None and not workload.seen.cause:
+            raise workload.unreadable
         seen, is_part = await self._root_lookup.of_root(
-            one, was_part=one.seen.uid in self._parts, deadline=deadline
+            workload, was_part=workload.seen.uid in self._parts, deadline=deadline
         )
         seen = with_promised_demand(self._session.view.state, seen)
         self._invalid_objects.note(seen)
@@ -117,13 +119,19 @@ class WorkloadReconciler:
     async def list_keys(self, namespace: str, keys: Collection[str]) -> ListResult:
         """List keys of a qualified namespace, linearizably. Raises ClusterError."""
         listed = await self._list(namespace)
-        found = {one.seen.key: one for one in listed.objects if one.seen.key in keys}
+        workloads = {
+            workload.seen.key: workload for workload in listed.objects if workload.seen.key in keys
+        }
         deadline = loop_time_after(LIST_READ_SECONDS)
-        readable = {key: one for key, one in found.items() if one.unreadable is None}
-        observed = {key: await self._observe(one, deadline) for key, one in readable.items()}
+        readable = {
+            key: workload for key, workload in workloads.items() if workload.unreadable is None
+        }
+        observed = {
+            key: await self._observe(workload, deadline) for key, workload in readable.items()
+        }
         return ListResult(
             listed.version,
-            {key: one.seen.uid for key, one in found.items()},
+            {key: workload.seen.uid for key, workload in workloads.items()},
             {key: seen for key, seen in observed.items() if seen is not None},
         )
 
@@ -133,7 +141,7 @@ class WorkloadReconciler:
             listed = await self._session.cluster.list_objects(self.resource, local_name(namespace))
         except NotServed:
             return await self._empty_list()
-        return Listed(listed.version, [self.keep(one) for one in listed.objects])
+        return Listed(listed.version, [self.keep(workload) for workload in listed.objects])
 
     async def _empty_list(self) -> Listed[ObservedWorkload]:
         """Return the empty list of a deleted kind. Raises Unavailable without proof that it is."""
@@ -154,7 +162,7 @@ class WorkloadReconciler:
             f"{where} is not served, and nothing proves that its objects are gone"
         )
 
-    async def _send(self, one: ObservedWorkload, *, deleted: bool) -> None:
+    async def _send(self, workload: ObservedWorkload, *, deleted: bool) -> None:
         """Queue the command about an object unless the ledger agrees with it.
 
         Commands that are pending may change the ledger's entry, so the command is then queued in
@@ -162,11 +170,11 @@ class WorkloadReconciler:
         """
         session = self._session
         if deleted:
-            one = msgspec.structs.replace(
-                one, seen=msgspec.structs.replace(one.seen, cause=Cause.DELETED)
+            workload = msgspec.structs.replace(
+                workload, seen=msgspec.structs.replace(workload.seen, cause=Cause.DELETED)
             )
-            self._parts.discard(one.seen.uid)
-        seen = await self._observe(one)
+            self._parts.discard(workload.seen.uid)
+        seen = await self._observe(workload)
         if seen is None:
             return
         if session.commands.is_pending(seen.namespace, seen.key):
@@ -188,18 +196,20 @@ class WorkloadReconciler:
         await self._session.catch_up()
         self._invalid_objects.clear(self.prefix)
         present = await self._send_present(listed.objects)
-        await full_list_recount.release_missing(self._session, self.prefix, present, listed.version)
-        await full_list_recount.start_open_attempt_ages(self._session, self._ages, self.prefix)
+        await objects_missing_from_list.release_missing(
+            self._session, self.prefix, present, listed.version
+        )
+        await open_attempt_ages.start_open_attempt_ages(self._session, self._ages, self.prefix)
         await self._session.commands.flush()
 
     async def _send_present(self, objects: list[ObservedWorkload]) -> Present:
         """Queue the commands about listed objects; return their uids by namespace and key."""
         stride, present = CooperativeYield(), Present()
         deadline = loop_time_after(RECOUNT_READ_SECONDS)
-        for one in objects:
-            present[one.seen.namespace, one.seen.key] = one.seen.uid
-            with self._session.failures.taking(self._kind.name, one.metadata().full_name()):
-                seen = await self._observe(one, deadline)
+        for workload in objects:
+            present[workload.seen.namespace, workload.seen.key] = workload.seen.uid
+            with self._session.failures.taking(self._kind.name, workload.metadata().full_name()):
+                seen = await self._observe(workload, deadline)
                 if seen is not None:
                     await self._send_if_changed(seen, RECOUNTED)
             await stride.step()

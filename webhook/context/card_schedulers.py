@@ -1,4 +1,4 @@
-"""Card schedulers: the schedulers that place pods on cards, by the settings."""
+"""Card schedulers: the schedulers that place pods on cards, built in or from the settings."""
 
 from typing import Final
 
@@ -14,13 +14,13 @@ DEFAULT: Final = "default-scheduler"
 
 IGNORING_LABEL: Final = "hami.io/webhook"
 IGNORING: Final = "ignore"
-"""HAMi's label, and its value, by which a pod or a namespace is left as it is."""
+"""HAMi's label and its value; the mutating webhook leaves such pods and namespaces unchanged."""
 
 
 class CardSchedulers(msgspec.Struct, frozen=True):
     """The schedulers with an extender that places pods on cards.
 
-    `given` is written into pods of the default scheduler that ask for cards, when not empty.
+    `given`, if not empty, is written into pods of the default scheduler that request cards.
     `further` are names besides `KNOWN`. Names are compared exactly, as kube-scheduler does.
     """
 
@@ -29,19 +29,19 @@ class CardSchedulers(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all of them, each once."""
-        return tuple(dict.fromkeys(one for one in (self.given, *KNOWN, *self.further) if one))
+        """The names of all card schedulers, each once."""
+        return tuple(dict.fromkeys(name for name in (self.given, *KNOWN, *self.further) if name))
 
     def of(self, pod: Pod) -> str:
-        """Return the name of the scheduler of a pod that asks for cards."""
+        """Return the scheduler that a pod with cards will have after the mutating webhook."""
         name = pod.spec.scheduler_name or DEFAULT
         return self.given if self.given and name == DEFAULT and not _ignores(pod) else name
 
     def place(self, pod: Pod) -> bool:
-        """Return whether the scheduler of a pod that asks for cards places on cards."""
+        """Return whether the scheduler of a pod with cards places pods on cards."""
         return self.of(pod) in self.names
 
 
 def _ignores(pod: Pod) -> bool:
-    """Return whether the API server does not send a pod to the mutating webhook."""
+    """Return whether a label excludes the pod from the mutating webhook."""
     return (pod.metadata.labels or {}).get(IGNORING_LABEL) == IGNORING

@@ -1,4 +1,4 @@
-"""Unchanged limits: whether the ledger's limits of an account are those of a command."""
+"""Limits already recorded: whether the ledger's limits of an account are those of a command."""
 
 from ledger.core.evolve.quota_coverage import unnumbered
 from ledger.core.model.commands import SetLimits

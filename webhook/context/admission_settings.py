@@ -1,18 +1,18 @@
-"""Admission settings: those of the webhooks."""
+"""Admission settings: the settings of the mutating and the validating webhook."""
 
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from webhook.api.card_schedulers import CardSchedulers
+from webhook.context.card_schedulers import CardSchedulers
 
 HAMI_IDENTITIES: Final = (
     "system:serviceaccount:kube-system:hami-scheduler",
     "system:serviceaccount:kube-system:hami-device-plugin",
     "system:serviceaccount:kube-system:hami-ascend",
 )
-"""The users that write HAMi's allocation annotations where its chart is installed as `hami` in
+"""The users that write HAMi's allocation annotations if its chart is installed as `hami` in
 kube-system.
 
 Another release name or namespace gives other accounts, which
@@ -24,12 +24,11 @@ class AdmissionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The webhooks' settings.
 
     `deadline` is seconds for one request, below the webhook's own `timeoutSeconds`. `body_max` is
-    bytes. `allow_unavailable` admits, uncharged, what the ledger cannot decide on now. At most
-    `owner_holds_max` creations of one owner in a namespace may be unsettled, 0 for no bound.
-    `trusted` names the users that may write the annotations of allocation and of the ledger.
-    `schedulers` are those that place pods on cards.
-    With `universe_authority` universe quotas of this cluster count. `recorded` returns the text
-    that the log holds for the name of a user.
+    in bytes. With `allow_unavailable`, requests are admitted uncharged while the ledger cannot
+    decide. At most `owner_holds_max` creations of one owner in a namespace may be open, 0 for no
+    bound. `trusted` names the users that may write the annotations of allocations and of the
+    ledger. `schedulers` place pods on cards. With `universe_authority`, the universe quotas of this
+    cluster count. `recorded` returns the recorded form of a user's name.
     """
 
     deadline: float = 9.0

@@ -1,4 +1,4 @@
-"""The tasks of quota accounts: limits read from quota objects, and usage written to them."""
+"""Quota account tasks: starts the watches of quotas and namespaces, and the writes of statuses."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -15,15 +15,15 @@ from webhook.quotas import (
     universe_quota_status,
 )
 from webhook.quotas.default_quotas import DefaultQuotas
-from webhook.quotas.ignored_universe_quotas import IgnoredUniverseQuotas
 from webhook.quotas.namespace_label_sync import NAMESPACES, NamespaceLabelSync
 from webhook.quotas.quota_warnings import QuotaWarnings
 from webhook.quotas.resource_quota_accounts import QUOTAS, ResourceQuotaAccounts
 from webhook.quotas.resource_quota_status import ResourceQuotaStatusWriter
+from webhook.quotas.universe_authority import handlers_of_universe_quotas
 from webhook.quotas.universe_quota_accounts import UNIVERSE, UniverseQuotaAccounts
 from webhook.quotas.universe_quota_status import UniverseQuotaStatusWriter
 from webhook.quotas.usage_by_namespace import UsageByNamespace
-from webhook.settlement.settlement_session import SettlementSession
+from webhook.settlement.charge_settlement_session import SettlementSession
 
 
 class QuotaTasks:
@@ -45,7 +45,6 @@ class QuotaTasks:
         self._universe_status = UniverseQuotaStatusWriter(
             session, universe_quotas=self._universe_quotas, usage=self.usage
         )
-        self._ignored = IgnoredUniverseQuotas(session)
         informers.expect(NAMESPACES)
         informers.expect(UNIVERSE)
         informers.expect(QUOTAS, essential=True)
@@ -66,11 +65,11 @@ class QuotaTasks:
             tasks.create_task(
                 run_periodically(resource_quota_status.WRITE_SECONDS, self._resource_status.write)
             )
-        take, write = self._universe_quotas.take, self._universe_status.write
-        if not session.settings.universe_authority:
-            take, write = self._ignored.take, self._ignored.write
-        tasks.create_task(follow(UNIVERSE, self._watch_universe, take))
-        tasks.create_task(run_periodically(universe_quota_status.WRITE_SECONDS, write))
+        handlers = handlers_of_universe_quotas(
+            session, self._universe_quotas, self._universe_status
+        )
+        tasks.create_task(follow(UNIVERSE, self._watch_universe, handlers.take))
+        tasks.create_task(run_periodically(universe_quota_status.WRITE_SECONDS, handlers.write))
 
     def warnings(self) -> list[QuotaWarnings]:
         """Return the warnings about ResourceQuotas and about universe quotas."""

@@ -1,6 +1,7 @@
-"""Quota lint: senseless amounts in definitions of limits are refused, other mistakes get a warning.
+"""Quota admission: writes of ResourceQuotas, UniverseResourceQuotas and LedgerPolicies.
 
-An amount that the object had before may stay, or no other field of the object could be changed.
+An invalid amount is refused, and other mistakes cause a warning. An amount that the object had
+before the update may stay; otherwise no other field of the object could be changed.
 """
 
 from typing import Final
@@ -22,8 +23,8 @@ from webhook.api.admission_review import (
 )
 from webhook.context import namespace_policies
 
-NAMES: Final = frozenset(one.name for one in (QUOTAS, UNIVERSE_QUOTAS, POLICIES))
-"""The resources that are looked at, as keys name them."""
+NAMES: Final = frozenset(resource.name for resource in (QUOTAS, UNIVERSE_QUOTAS, POLICIES))
+"""The resources that are checked, by name and group."""
 
 IGNORED: Final = (
     "this quota limits nothing: this cluster is configured not to supply universe quotas"
@@ -37,38 +38,40 @@ _DEFAULT_HARD: Final = "spec.defaultQuota.hard"
 def lint_quota(
     request: AdmissionRequest, name: str, rules: DemandRules, *, universe_authority: bool = True
 ) -> Verdict:
-    """Refuse senseless amounts, and warn of other mistakes. Raises BadReview.
+    """Refuse invalid amounts, and warn of other mistakes. Raises BadReview.
 
     With `universe_authority`, universe quotas of this cluster count.
     """
-    found = list(
+    invalid = list(
         hard_limits.invalid_quantities(
             _limits(request, name, "object"), _before(request, name), rules
         )
     )
-    if found:
-        return Verdict(_denial(found, _DEFAULT_HARD if name == POLICIES.name else _HARD))
+    if invalid:
+        return Verdict(_denial(invalid, _DEFAULT_HARD if name == POLICIES.name else _HARD))
     warnings = _lint(request, name, rules)
     if name == UNIVERSE_QUOTAS.name and not universe_authority:
         warnings = (IGNORED, *warnings)
     return Verdict(warnings=warnings) if warnings else UNTOUCHED
 
 
-def _denial(found: list[InvalidQuantity], where: str) -> Denial:
-    """Return the denial of a definition with amounts that make no sense."""
-    first = found[0]
+def _denial(invalid: list[InvalidQuantity], where: str) -> Denial:
+    """Return the denial of an object with invalid amounts; it names each of them."""
+    first = invalid[0]
     return Denial(
         Reason.INVALID_QUANTITY,
-        "; ".join(f"{one.key} is {one.value}, which {one.why}" for one in found),
+        "; ".join(
+            f"{quantity.key} is {quantity.value}, which {quantity.why}" for quantity in invalid
+        ),
         transient=False,
-        remedy="; ".join(dict.fromkeys(one.remedy for one in found)),
+        remedy="; ".join(dict.fromkeys(quantity.remedy for quantity in invalid)),
         field=f"{where}[{shown(first.key)}]",
         value=first.value,
     )
 
 
 def _before(request: AdmissionRequest, name: str) -> Quantities:
-    """Return the limits before an update, none where they cannot be read."""
+    """Return the limits before an update, empty if they cannot be read."""
     if request.operation != "UPDATE":
         return {}
     try:
@@ -78,7 +81,7 @@ def _before(request: AdmissionRequest, name: str) -> Quantities:
 
 
 def _limits(request: AdmissionRequest, name: str, field: Field) -> Quantities:
-    """Return the limits of a definition, none where they cannot be read. Raises BadReview."""
+    """Return the limits of an object, empty if they cannot be read. Raises BadReview."""
     if name == QUOTAS.name:
         return required_quota(request, field).spec.hard or {}
     seen = required_workload(request, field)

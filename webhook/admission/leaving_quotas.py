@@ -1,8 +1,8 @@
-"""Quota selection: the quotas that count an object by its traits, before and after a change.
+"""Leaving quotas: a change of labels, class or scopes must not take an object off a quota.
 
-A change by which more quotas count an object asks them for room. One by which a quota no longer
-counts it is refused: its pods run on, and a user that could take them off the quota could use the
-quota again.
+A quota that selects by traits counts the objects that have them. A change by which a further quota
+counts an object needs headroom in that quota. A change by which a quota would no longer count the
+object is refused with LeavesQuota: its pods run on, so the user could spend the quota twice.
 """
 
 from typing import Final
@@ -18,8 +18,8 @@ from ledger.core.model.traits import Traits, is_read, matches, united
 from ledger.kube.api.objects import ObjectMeta
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.namespace_policies import NamespacePolicy
+from webhook.context.owner_cache_content import cached_workload
 from webhook.context.owner_chain import OwningRoot
-from webhook.context.owner_digest import cached_workload
 from webhook.kinds.workload_envelope import Envelope, envelope_of
 
 FIELD: Final = "metadata.labels"
@@ -29,7 +29,7 @@ _NOBODY: Final = ("", BARRED)
 class TraitsChange(msgspec.Struct, frozen=True):
     """The traits and the metadata of an object before and after an update.
 
-    `asked`: the object asked for resources before; if not, `before` equals `after`.
+    `asked` is true if the object requested resources before; otherwise `before` equals `after`.
     """
 
     before: Traits
@@ -40,7 +40,7 @@ class TraitsChange(msgspec.Struct, frozen=True):
 
     @property
     def is_any(self) -> bool:
-        """Whether anything changes that quotas could count the object by."""
+        """Whether anything changes by which quotas select objects."""
         return self.before != self.after or self.is_adopted
 
     @property
@@ -50,14 +50,14 @@ class TraitsChange(msgspec.Struct, frozen=True):
         return owner is not None and (known is None or known.uid != owner.uid)
 
 
-class QuotaSelection:
-    """Compares what quotas count before and after a change."""
+class QuotaMembership:
+    """Compares the quotas that count an object before and after a change."""
 
     def __init__(self, context: ClusterContext) -> None:
         self._context = context
 
     def is_charged(self, reserve: Reserve) -> bool:
-        """Return whether the ledger charges an object for having been created."""
+        """Return whether the ledger holds or has committed the creation of an object."""
         entry = self._entry(reserve)
         if entry is None:
             return False
@@ -66,9 +66,9 @@ class QuotaSelection:
         return any(hold.uid == reserve.uid and not hold.base for hold in entry.holds)
 
     def enters(self, reserve: Reserve, change: TraitsChange) -> bool:
-        """Return whether a quota counts an object from now on that did not before.
+        """Return whether, after a change, a quota counts the object that did not count it before.
 
-        One that draws from a root counts by what the root is.
+        An object that draws from a root is counted by the traits of the root.
         """
         state, space = self._state, self._space(reserve)
         entry = self._entry(reserve)
@@ -81,9 +81,9 @@ class QuotaSelection:
     async def objection(
         self, reserve: Reserve, change: TraitsChange, policy: NamespacePolicy, until: float
     ) -> Denial | None:
-        """Return why an object may not become what a change makes of it.
+        """Return the denial of a change by which a quota would no longer count an object, or None.
 
-        An owner that cannot be read in time lets an adoption pass.
+        If the new owner cannot be read in time, the adoption is allowed.
         """
         space = self._space(reserve)
         if space is None or not space.selected:
@@ -109,25 +109,25 @@ class QuotaSelection:
         return self._state.entry(reserve.namespace, reserve.key)
 
     def _before(self, reserve: Reserve, space: Namespace, change: TraitsChange) -> Traits:
-        """Return by what an object and its pods are counted as far as it is known.
+        """Return the traits by which an object and its pods are counted, as far as they are known.
 
-        A root that asked for nothing may still have the pods of what it asked for earlier.
+        A root that requests nothing now may still have pods from an earlier spec.
         """
-        found = change.before
+        traits = change.before
         entry = space.entries.get(reserve.key)
         if entry is not None and not change.asked:
-            found = united(found, tuple(text for text in entry.traits if text) or found)
+            traits = united(traits, tuple(text for text in entry.traits if text) or traits)
         if change.is_adopted and entry is not None and drawn_from(entry) in space.entries:
-            found = united(found, space.entries[drawn_from(entry)].traits)
+            traits = united(traits, space.entries[drawn_from(entry)].traits)
         if (entry is None or not change.asked) and not reserve.key.startswith(PODS):
             for member in space.members.get(reserve.key, ()):
-                found = united(found, space.entries[member].traits)
-        return found
+                traits = united(traits, space.entries[member].traits)
+        return traits
 
     async def _texts_of_root(
         self, reserve: Reserve, meta: ObjectMeta, policy: NamespacePolicy, until: float
     ) -> Traits | None:
-        """Return by what the root is counted that an object is adopted into."""
+        """Return the traits of the root that adopts an object, None if they are not known."""
         context = self._context
         chain = await context.owner_chains.chain_of(
             local_name(reserve.namespace), meta.controller(), until=until
@@ -143,19 +143,19 @@ class QuotaSelection:
         if workload is None:
             return None
         rules = self._context.rules
-        found = envelope_of(root.kind, workload, rules, surge=policy.surge)
-        return found.traits if isinstance(found, Envelope) else None
+        envelope = envelope_of(root.kind, workload, rules, surge=policy.surge)
+        return envelope.traits if isinstance(envelope, Envelope) else None
 
 
 def _counting(state: State, space: Namespace, traits: Traits) -> set[str]:
-    """Return the accounts that select by traits and count an object with these."""
+    """Return the accounts that select by traits and count an object with these traits."""
     return {
         state.names[line][0] for _, line, selection in space.selected if matches(selection, traits)
     }
 
 
 def _left(state: State, space: Namespace, before: Traits, after: Traits) -> str:
-    """Return an account that is known to count the one and not the other, empty without any."""
+    """Return an account that counts `before` and does not count `after`, "" if there is none."""
     for _, line, selection in space.selected:
         known = matches(selection, before) and is_read(selection, before)
         if known and not matches(selection, after):

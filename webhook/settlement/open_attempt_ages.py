@@ -1,16 +1,31 @@
-"""Attempt ages: how long this replica has seen each open attempt, by its monotonic clock.
+"""Open attempt ages: how long this replica has seen each open attempt, by its monotonic clock.
 
 Monotonic clocks of two processes are not comparable, so every age starts from zero after a restart
 or a change of the active replica. Raising a hold restarts its age too, because another request may
 still write at its base.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from ledger.core.model.events import AnyEvent, Committed, Observed, Raised, Released, Reserved
-from webhook.settlement.settlement_session import RECOUNTED, WATCHED
+from ledger.core.model.events import (
+    AnyEvent,
+    Committed,
+    Observed,
+    Raised,
+    Released,
+    Reserved,
+)
+from ledger.tasks.periodic import CooperativeYield
+from webhook.settlement.charge_settlement_session import RECOUNTED, WATCHED, SettlementSession
+
+Attempt = tuple[str, int]
+"""`(uid, base)`: one possible write of a key."""
+
+Proven = Callable[[Attempt], bool]
+"""Whether an attempt was older than any request can be when a list began."""
 
 
 class OpenAttempt(msgspec.Struct, frozen=True, gc=False):
@@ -72,3 +87,21 @@ class AttemptAges:
     def end(self, attempt: OpenAttempt) -> None:
         """Forget an attempt that is no longer open."""
         self._since.pop(attempt, None)
+
+
+async def start_open_attempt_ages(
+    session: SettlementSession, ages: AttemptAges, prefix: str = ""
+) -> None:
+    """Start the age of every open attempt with this prefix of keys that has none.
+
+    A session begins with this, and so does settlement after a gap of the watch.
+    """
+    stride, clock = CooperativeYield(), asyncio.get_running_loop().time
+    for namespace in session.namespaces():
+        for key in session.keys(namespace):
+            await stride.step()
+            if not key.startswith(prefix) or not session.settles(key):
+                continue
+            entry = session.entry(namespace, key)
+            for hold in entry.holds if entry is not None else ():
+                ages.start_unless_known(OpenAttempt(namespace, key, hold.uid, hold.base), clock())

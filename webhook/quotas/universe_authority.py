@@ -1,24 +1,29 @@
-"""Ignored universe quotas, of a cluster that does not supply them: their status shows it.
+"""Universe authority: the UniverseResourceQuotas of one cluster alone set limits of the ledger.
 
-They change nothing in the ledger. Without that status, users would rely on them.
+The setting `universe_authority` marks that cluster. Elsewhere these quotas change nothing in the
+ledger, and their status has the condition InEffect False, reason NotTheAuthority. Without that
+status, users would rely on them.
 """
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
 
 import structlog
 
+from ledger.kube.api.cluster_errors import ClusterError, NotFound
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
-from ledger.kube.api.errors import ClusterError, NotFound
 from ledger.kube.api.objects import Workload
 from ledger.tasks.backoff import Backoff
 from webhook.quotas.status_conditions import Condition, QuotaStatusConditions
+from webhook.quotas.universe_quota_accounts import UniverseQuotaAccounts
 from webhook.quotas.universe_quota_status import (
     IN_EFFECT,
     RESOURCE,
     RETRY_SECONDS,
     RETRY_SECONDS_MAX,
+    UniverseQuotaStatusWriter,
 )
-from webhook.settlement.settlement_session import SettlementSession
+from webhook.settlement.charge_settlement_session import SettlementSession
 
 NOT_IN_EFFECT: Final = Condition(
     IN_EFFECT,
@@ -29,6 +34,23 @@ NOT_IN_EFFECT: Final = Condition(
 )
 
 _log: Final = structlog.get_logger("webhook")
+
+
+class UniverseQuotaHandlers(NamedTuple):
+    """The consumer of the watch of universe quotas, and the writer of their statuses."""
+
+    take: Callable[[Change[Workload]], Awaitable[None]]
+    write: Callable[[], Awaitable[None]]
+
+
+def handlers_of_universe_quotas(
+    session: SettlementSession, accounts: UniverseQuotaAccounts, status: UniverseQuotaStatusWriter
+) -> UniverseQuotaHandlers:
+    """Return the handlers of this cluster, by whether it is the authority."""
+    if session.settings.universe_authority:
+        return UniverseQuotaHandlers(accounts.take, status.write)
+    ignored = IgnoredUniverseQuotas(session)
+    return UniverseQuotaHandlers(ignored.take, ignored.write)
 
 
 class IgnoredUniverseQuotas:

@@ -1,4 +1,4 @@
-"""Recheck queue: namespaces whose pods are listed again, because their roots may have changed.
+"""Pod recheck queue: namespaces whose pods are listed again, as their roots may have changed.
 
 A root ends before its pods, a ReplicaSet loses its Deployment, or an owner cannot be read. Then one
 list of the namespace shows from which roots its pods draw now. The list is delayed, because in most
@@ -12,9 +12,9 @@ from typing import Final
 import structlog
 
 from ledger.core.model.qualified_names import local_name
-from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.cluster_errors import ClusterError
+from webhook.settlement.charge_settlement_session import SettlementSession
 from webhook.settlement.pod_reconciler import PodReconciler
-from webhook.settlement.settlement_session import SettlementSession
 
 DELAY_SECONDS: Final = 2.0
 """Time from the cause to the list of a namespace."""

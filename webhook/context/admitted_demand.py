@@ -1,11 +1,11 @@
-"""Assumed demand: an object keeps the amounts that it was admitted for when larger cards are added.
+"""Admitted demand: an object keeps the amounts it was admitted for when larger cards are added.
 
-The MiB of a whole card, or of a percentage of one, depend on the cards of the cluster. When a
-larger card is added, unchanged objects that are read again would be charged more, perhaps more than
-their quotas allow. They keep the promised amounts until they are placed on cards.
+The MiB of a whole card, or of a percentage of one, depend on the cards of the cluster. Without this
+rule, unchanged objects would be charged more after a larger card is added, perhaps more than their
+quotas allow. They keep the amounts that they were admitted for until they are placed on cards.
 """
 
-from ledger.core.evolve.placement_events import standing
+from ledger.core.evolve.placement_charges import standing
 from ledger.core.model.amounts import Amounts, covers, largest, without_zeros
 from ledger.core.model.state import State
 
@@ -13,10 +13,10 @@ from ledger.core.model.state import State
 def promised_demand(
     state: State, place: tuple[str, str, str], demand: Amounts, assumed: tuple[str, ...]
 ) -> Amounts:
-    """Return the demand of a pod, of assumed amounts no more than was promised.
+    """Return the demand of a pod, with assumed amounts no larger than when it was admitted.
 
-    Where the pod is placed, the placement decides. `place` is namespace, key and uid; `assumed` are
-    the resources whose demand depends on the cluster's present cards.
+    For a pod on cards, the placement decides. `place` is namespace, key and uid. `assumed` are the
+    resources whose demand depends on the current cards of the cluster.
     """
     namespace, key, uid = place
     entry = state.entry(namespace, key)
@@ -35,8 +35,8 @@ def promised_demand(
 def _lowered(demand: Amounts, known: Amounts, assumed: tuple[str, ...]) -> Amounts:
     """Return the demand with assumed amounts lowered to the known ones.
 
-    A pod that asks for more cards than were promised is charged all of them. Native resources,
-    which have no domain, are not compared.
+    A pod that requests more of another resource than it was admitted for keeps its demand. Native
+    resources, which have no domain, are not compared.
     """
     rest = {name: amount for name, amount in demand.items() if "/" in name and name not in assumed}
     if not known or not covers(known, rest):

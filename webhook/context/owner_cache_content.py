@@ -1,7 +1,7 @@
-"""Owner digests: the cache keeps objects that request cards whole, and others by name.
+"""Owner cache content: whole objects that request charged resources, and only metadata of others.
 
-Most objects of a cluster ask for nothing that is counted. Only their metadata matters, on the way
-from a pod to its root.
+Most objects of a cluster request nothing that is charged. Their metadata is enough to find the root
+of a pod. A whole object is kept as compressed JSON, which is its digest in the owner cache.
 """
 
 import zlib
@@ -19,7 +19,7 @@ from webhook.kinds.kind_catalog import KindCatalog
 from webhook.kinds.workload_envelope import envelope_of
 
 ASKS_NOTHING: Final = b""
-"""Digest of an object whose templates ask for nothing that is counted."""
+"""Digest of an object whose templates request nothing that is charged."""
 
 _FASTEST: Final = 1
 _encoder: Final = msgspec.json.Encoder()
@@ -27,7 +27,7 @@ _decoder: Final = msgspec.json.Decoder(Workload)
 
 
 def owner_digest(catalog: KindCatalog, rules: DemandRules) -> Callable[[Resource, Workload], bytes]:
-    """Return the function that makes the digests of `ledger.kube.watch.owner_cache.OwnerCache`."""
+    """Return the digest function for `ledger.kube.watch.owner_cache.OwnerCache`."""
 
     def digest(resource: Resource, seen: Workload) -> bytes:
         kind = catalog.of_resource(resource.group, resource.plural)
@@ -42,7 +42,7 @@ def owner_digest(catalog: KindCatalog, rules: DemandRules) -> Callable[[Resource
 
 
 def cached_workload(parent: CachedOwner[bytes]) -> Workload | None:
-    """Return the object as it was seen, None when it asks for nothing that is counted."""
+    """Return the cached object, None if it requests nothing that is charged."""
     if parent.digest == ASKS_NOTHING:
         return None
     return _decoder.decode(zlib.decompress(parent.digest))

@@ -1,8 +1,9 @@
-"""Settlement controller: runs the active replica's settlement, quota accounts and scheduling gates.
+"""Active replica: runs settlement, quota accounts and scheduling gates of one cluster.
 
-While this replica is the active one, it compares the ledger with the cluster's pods, workloads and
-quotas. Every difference becomes a command. The ledger decides each command, so a command that is
-sent twice, or by two replicas, does no harm.
+Pods are listed after the workloads that own them. Before anything is settled, the cluster's name is
+registered in the ledger; a name that another cluster has stops the service. Every difference
+between the ledger and the cluster becomes a command. The ledger decides each command, so a command
+that is sent twice, or by two replicas, does no harm.
 """
 
 import asyncio
@@ -13,22 +14,33 @@ import structlog
 
 from ledger.core.model.commands import RegisterCluster
 from ledger.core.model.denials import Denial, Reason, sentence
-from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.api_resources import Resource
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.watch.informers import Informers
 from ledger.log.command_delivery import CommandQueue
-from ledger.log.ledger import Ledger, StateView
+from ledger.log.ledger_port import Ledger, StateView
 from ledger.log.records import Record
 from ledger.runtime.counter_protocol import Count
+from ledger.tasks.periodic import run_periodically
 from webhook.gates.gate_opener import GateOpener
-from webhook.quotas.quota_tasks import QuotaTasks
-from webhook.settlement.pod_reconciler import PodListener
-from webhook.settlement.settlement_session import (
+from webhook.kinds.kind_schema import WorkloadKind
+from webhook.quotas.quota_account_tasks import QuotaTasks
+from webhook.settlement.absence_proof import AbsenceProver, ObjectLister
+from webhook.settlement.charge_settlement_session import (
     WATCHED,
     SettlementSession,
     SettlementSettings,
     Site,
 )
-from webhook.settlement.settlement_tasks import SettlementTasks
+from webhook.settlement.drift_counter import DriftCounter
+from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.new_label_relist import NewLabelRelist
+from webhook.settlement.open_attempt_ages import AttemptAges, start_open_attempt_ages
+from webhook.settlement.pod_recheck_queue import RecheckQueue
+from webhook.settlement.pod_reconciler import PODS, PodGates, PodListener, PodReconciler
+from webhook.settlement.workloads.charging_modes import ChargingModes
+from webhook.settlement.workloads.workload_informers import WorkloadInformers
+from webhook.settlement.workloads.workload_reconciler import WorkloadReconciler
 
 POLL_SECONDS: Final = 0.2
 """Period of the check whether this replica is the active one."""
@@ -50,6 +62,87 @@ class _Passive(Exception):
     """This replica is no longer the active one."""
 
 
+class _SettlementTasks:
+    """Settlement of pods and workloads in one session."""
+
+    def __init__(
+        self,
+        session: SettlementSession,
+        informers: Informers,
+        *,
+        gates: PodGates,
+        listeners: Sequence[PodListener],
+    ) -> None:
+        """Prepare; `start` begins the tasks."""
+        self.ages = AttemptAges()
+        self.invalid_objects = InvalidObjects()
+        self._session = session
+        self._informers = informers
+        self._drift = DriftCounter(session.context.policies, session.count)
+        self._workloads = WorkloadInformers(session, informers, make=self._reconciler)
+        self._pods = PodReconciler(
+            session,
+            gates,
+            ages=self.ages,
+            invalid_objects=self.invalid_objects,
+            listeners=listeners,
+        )
+        self._recheck_queue = RecheckQueue(session, self._pods)
+        self._absence = AbsenceProver(session, self.ages, lister_of=self._lister_of)
+        self._label_relist = NewLabelRelist(session, informers, workloads=self._workloads)
+        informers.expect(PODS, essential=True)
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin the tasks of settlement."""
+        tick = self._session.tick_seconds
+        tasks.create_task(start_open_attempt_ages(self._session, self.ages))
+        tasks.create_task(self._start_pods(tasks))
+        for action in (
+            self._pods.end_elapsed,
+            self._absence.settle,
+            self._recheck_queue.settle,
+            self._label_relist.relist_if_due,
+        ):
+            tasks.create_task(run_periodically(tick, action))
+        tasks.create_task(self._workloads.run())
+        tasks.create_task(run_periodically(tick, self._workloads.follow_policies))
+
+    def follow(self, record: Record, now: float) -> None:
+        """Take note of the changes of a record in this cluster, at `now` seconds of the loop."""
+        prefix, kinds = self._session.namespace_prefix, self._session.settled_kinds
+        for item in record.items:
+            event = item.event
+            if (
+                getattr(event, "namespace", "").startswith(prefix)
+                and getattr(event, "key", "").partition("/")[0] in kinds
+            ):
+                self.ages.follow(event, now)
+                self._drift.follow(event)
+
+    async def _start_pods(self, tasks: asyncio.TaskGroup) -> None:
+        """Follow the pods once the kinds of their owners are listed."""
+        await self._workloads.listed()
+        tasks.create_task(
+            self._informers.follow(PODS, self._session.cluster.watch_pods, self._pods.take)
+        )
+
+    def _lister_of(self, kind: str) -> ObjectLister | None:
+        return self._pods if kind == PODS else self._workloads.of(kind)
+
+    def _reconciler(
+        self, kind: WorkloadKind, resource: Resource, charging_modes: ChargingModes
+    ) -> WorkloadReconciler:
+        return WorkloadReconciler(
+            kind,
+            resource,
+            session=self._session,
+            ages=self.ages,
+            invalid_objects=self.invalid_objects,
+            charging_modes=charging_modes,
+            recheck=self._recheck_queue.add,
+        )
+
+
 class _ActiveTasks:
     """Everything that runs in one session."""
 
@@ -58,7 +151,7 @@ class _ActiveTasks:
     ) -> None:
         self.informers = Informers(session.settings.recount_seconds, session.failures)
         self.gates = GateOpener(session, ledger)
-        self.settlement = SettlementTasks(
+        self.settlement = _SettlementTasks(
             session, self.informers, gates=self.gates, listeners=listeners
         )
         self.quotas = QuotaTasks(session, self.informers)
@@ -140,14 +233,14 @@ class Settlement:
 
     def problems(self) -> list[str]:
         """Return why the ledger may not have all objects; empty on a passive replica."""
-        found = self._active.informers.problems() if self._active is not None else []
-        return [f"registration: {self._unregistered}", *found] if self._unregistered else found
+        reasons = self._active.informers.problems() if self._active is not None else []
+        return [f"registration: {self._unregistered}", *reasons] if self._unregistered else reasons
 
     def warnings(self) -> list[str]:
         """Return unread watches and invalid quotas; empty on a passive replica."""
         if self._active is None:
             return []
-        quotas = [line for one in self._active.quotas.warnings() for line in one.shown()]
+        quotas = [line for warnings in self._active.quotas.warnings() for line in warnings.shown()]
         return [*self._active.informers.warnings(), *quotas]
 
     async def register(self) -> None:

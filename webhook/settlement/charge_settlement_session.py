@@ -1,4 +1,4 @@
-"""The session of settlement: one period in which this replica is the active one.
+"""Charge settlement session: one period in which this replica is the active one.
 
 All parts of settlement and of the quota accounts share its state, cluster and command queue.
 """
@@ -22,7 +22,7 @@ from ledger.kube.api.cluster_ports import (
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch.failed_objects import FailedObjects
 from ledger.log.command_delivery import CommandQueue
-from ledger.log.ledger import StateView
+from ledger.log.ledger_port import StateView
 from ledger.runtime.counter_protocol import Count
 from webhook.context.cluster_context import ClusterContext
 
