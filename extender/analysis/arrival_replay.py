@@ -14,13 +14,13 @@ import numpy as np
 
 from extender.analysis.arrivals import Arrival, Fleet, device_request_for
 from extender.fit import card_filters
-from extender.fit.fit_nodes import FitResult, chosen_parts, fit
+from extender.fit.feasible_nodes import FitResult, chosen_parts, fit
 from extender.fit.fit_question import FitQuestion
 from extender.fit.inventory_fit import FitPreferences
 from extender.inventory.card_arrays import CardArrays
 from extender.inventory.card_rows import slices_of
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import UsageOverlay
+from extender.inventory.unrecorded_card_use import UsageOverlay
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model.card_bookings import Booking, booked, exclusive_on
@@ -180,7 +180,7 @@ class Replay:
             len(self.names),
             placed,
             reasons.total(),
-            dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))),
+            dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
             memory,
             cores,
             busy,
@@ -241,13 +241,13 @@ _LEAVE, _COME, _SHRINK, _LEAVE_AT_ONCE = range(4)
 
 def _steps(arrivals: Sequence[Arrival], begin: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield time, kind and the number of the arrival; an earlier arrival comes at the begin."""
-    for which, one in enumerate(arrivals):
-        came = max(one.began, begin)
+    for which, arrival in enumerate(arrivals):
+        came = max(arrival.began, begin)
         yield came, _COME, which
-        if came < one.initialised <= min(end, one.ended - 1):
-            yield one.initialised, _SHRINK, which
-        if one.ended <= end:
-            left = max(one.ended, came)
+        if came < arrival.initialised <= min(end, arrival.ended - 1):
+            yield arrival.initialised, _SHRINK, which
+        if arrival.ended <= end:
+            left = max(arrival.ended, came)
             yield left, _LEAVE if left > came else _LEAVE_AT_ONCE, which
 
 

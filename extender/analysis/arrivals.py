@@ -75,8 +75,8 @@ class ArrivalRecorder:
 
     def arrivals(self) -> list[Arrival]:
         """Return the arrivals in the order in which they came."""
-        found = [*self._ended, *self._open.values()]
-        return sorted(found, key=lambda one: (one.began, one.place, one.uid))
+        recorded = [*self._ended, *self._open.values()]
+        return sorted(recorded, key=lambda arrival: (arrival.began, arrival.place, arrival.uid))
 
     def _announce(self, name: str, cards: Iterable[Card]) -> None:
         if not name.startswith(self._prefix):
@@ -137,14 +137,16 @@ def device_request_for(
     return PodDeviceRequest(
         tuple(
             ContainerDeviceRequests(
-                part.container, Phase(part.phase), tuple(_wishes(part, cards, keep_types))
+                part.container, Phase(part.phase), tuple(_device_requests(part, cards, keep_types))
             )
             for part in parts
         )
     )
 
 
-def _wishes(part: Part, cards: dict[str, Card], keep_types: bool) -> Iterator[DeviceRequest]:
+def _device_requests(
+    part: Part, cards: dict[str, Card], keep_types: bool
+) -> Iterator[DeviceRequest]:
     of_vendor: dict[str, list[Share]] = {}
     for share in part.shares:
         of_vendor.setdefault(cards[share.uuid].vendor, []).append(share)

@@ -21,7 +21,7 @@ from extender.fit.fit_after_eviction import fits_after
 from extender.fit.inventory_fit import InventoryFit
 from extender.inventory.card_arrays import Booleans
 from extender.scheduler_api.scheduling_request import SchedulingRequest
-from ledger.core.evolve.placement_events import bookings_of
+from ledger.core.evolve.placement_charges import bookings_of
 from ledger.core.model.cards import Placement
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.requests.device_requests import DeviceRequest, DeviceSelector, PodDeviceRequest
@@ -100,11 +100,13 @@ def fewest_evictions(
         helpful,
         key=lambda node: (
             len(evictions[node]),
-            sum(one.memory for one in evictions[node]),
+            sum(victim.memory for victim in evictions[node]),
             node,
         ),
     )
-    pods = ", ".join(f"{one.namespace}/{one.pod} ({one.memory} MiB)" for one in evictions[best])
+    pods = ", ".join(
+        f"{victim.namespace}/{victim.pod} ({victim.memory} MiB)" for victim in evictions[best]
+    )
     return FitSuggestion("evict", 0, 0, [best], f"evict {pods} from {best}")
 
 
@@ -140,7 +142,7 @@ def _leaving(
         if suffice(leaving):
             break
     for place in reversed(leaving[:-1]):
-        without = [one for one in leaving if one != place]
+        without = [other for other in leaving if other != place]
         if suffice(without):
             leaving = without
     return leaving
@@ -157,22 +159,26 @@ def single_changes(
 
     `nodes` are the names of the nodes for which `fitting` answers, in its order.
     """
-    for found in _relaxations(request, fitting):
-        places = fitting(found.request).nonzero()[0].tolist()
+    for relaxation in _relaxations(request, fitting):
+        places = fitting(relaxation.request).nonzero()[0].tolist()
         named = [nodes[place] for place in places[:NODES_NAMED_MAX]]
-        change = _WORDS[found.what].format(now=found.now, then=found.then)
+        change = _WORDS[relaxation.what].format(now=relaxation.now, then=relaxation.then)
         text = f"{change}: it would fit on {', '.join(named)}"
         more = len(places) - len(named)
         yield FitSuggestion(
-            found.what, found.now, found.then, named, f"{text} and {more} more" if more else text
+            relaxation.what,
+            relaxation.now,
+            relaxation.then,
+            named,
+            f"{text} and {more} more" if more else text,
         )
 
 
 def _relaxations(request: PodDeviceRequest, fitting: Fitting) -> Iterator[_Relaxation]:
     for amount in _AMOUNTS:
-        found = _largest(request, amount, fitting)
-        if found is not None:
-            yield found
+        relaxation = _largest(request, amount, fitting)
+        if relaxation is not None:
+            yield relaxation
     for what, change in _CONDITIONS.items():
         other = change(request)
         if other != request and fitting(other).any():
@@ -181,7 +187,9 @@ def _relaxations(request: PodDeviceRequest, fitting: Fitting) -> Iterator[_Relax
 
 def _largest(request: PodDeviceRequest, amount: _Amount, fitting: Fitting) -> _Relaxation | None:
     """Return the largest amount with which the pod fits; None when the least is too much."""
-    now = max((amount.of(card) for one in request.containers for card in one.cards), default=0)
+    now = max(
+        (amount.of(card) for container in request.containers for card in container.cards), default=0
+    )
     low, high = amount.least, now - 1
     if high < low or not fitting(_capped(request, amount, low)).any():
         return None
@@ -201,11 +209,11 @@ def _capped(request: PodDeviceRequest, amount: _Amount, most: int) -> PodDeviceR
 def _each(
     request: PodDeviceRequest, change: Callable[[DeviceRequest], DeviceRequest]
 ) -> PodDeviceRequest:
-    wishes = tuple(
-        structs.replace(one, cards=tuple(change(card) for card in one.cards))
-        for one in request.containers
+    containers = tuple(
+        structs.replace(container, cards=tuple(change(card) for card in container.cards))
+        for container in request.containers
     )
-    return structs.replace(request, containers=wishes)
+    return structs.replace(request, containers=containers)
 
 
 def _less_memory(card: DeviceRequest, most: int) -> DeviceRequest:
@@ -239,12 +247,12 @@ def _of_choice(
 
 def _any_type(request: PodDeviceRequest) -> PodDeviceRequest:
     return _of_choice(
-        request, lambda one: structs.replace(one, use_types=(), nouse_types=(), mode="")
+        request, lambda choice: structs.replace(choice, use_types=(), nouse_types=(), mode="")
     )
 
 
 def _any_uuid(request: PodDeviceRequest) -> PodDeviceRequest:
-    return _of_choice(request, lambda one: structs.replace(one, use_uuids=(), nouse_uuids=()))
+    return _of_choice(request, lambda choice: structs.replace(choice, use_uuids=(), nouse_uuids=()))
 
 
 def _any_numa(request: PodDeviceRequest) -> PodDeviceRequest:

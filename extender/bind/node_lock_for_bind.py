@@ -1,14 +1,15 @@
 """Node lock for a bind: HAMi's lock, held while its device plugin hands out cards to one pod.
 
 The ledger already allows one placement at a time on such a node. The lock is for HAMi's own parts:
-its plugin removes the lock when the pod has its cards, and its scheduler waits for that.
+its plugin removes the lock when the pod has its cards, and its scheduler waits for that. Another
+bind on the node waits in `place_or_choose_again.py`.
 """
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from ledger.kube.api.cluster_errors import VersionConflict
 from ledger.kube.api.cluster_ports import BindingApi
-from ledger.kube.api.errors import VersionConflict
 from ledger.kube.api.objects import ApiNode, Pod
 from ledger.kube.hami import annotation_keys, node_lock_annotation
 from ledger.kube.hami.node_lock_annotation import NodeLock

@@ -1,8 +1,8 @@
 """Scores of cards and nodes: which fitting card is the best, and how good each node is.
 
-The policies of cards are keys of which the lowest wins, the most important first. Ties are decided
-by how little a card is used, then by its column: columns are in the order of index and uuid, so the
-choice is the same in every replica.
+Each card policy gives keys, the most important first, and the card with the lowest keys wins. Among
+equal cards the least used one wins, then the one in the first column. Columns are in the order of
+index and uuid, so the choice is the same in every replica.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ _ELSEWHERE: Final = 1 << 20
 """Added to the number of a NUMA node that has not as many cards as are wanted."""
 
 _DECISIVE: Final = frozenset({"binpack", "spread", "whole"})
-"""The policies that leave nothing for a last word to decide."""
+"""The policies after which `spread` is not added as the last word."""
 
 
 _NO_ORDER: Final = frozenset({"mutex"})
@@ -96,18 +96,18 @@ def _none(offer: CardCandidates, weights: Weights) -> Iterator[Floats]:
 
 def fullness(cards: CardWindow, load: CardLoads, wanted: CardAmounts, weights: Weights) -> Floats:
     """Return how full each card would be: the sum of the shares in use, each by its weight."""
-    found: Floats = (
+    weighted: Floats = (
         weights.slots * share(load.slots + 1, cards.slots)
         + weights.cores * share(load.cores + wanted.cores, cards.cores)
         + weights.memory * share(load.memory + wanted.memory, cards.memory)
     )
-    return found
+    return weighted
 
 
 def share(used: Integers, limit: Integers) -> Floats:
     """Return which part of a limit is used, 0 of no limit."""
-    found: Floats = np.divide(used, limit, out=np.zeros(limit.shape), where=limit > 0)
-    return found
+    shares: Floats = np.divide(used, limit, out=np.zeros(limit.shape), where=limit > 0)
+    return shares
 
 
 def nodes(
@@ -137,26 +137,29 @@ def nodes(
 def scaled(scores: Floats, feasible: Booleans, worst: int = 0, best: int = SCORE_MAX) -> Integers:
     """Return scores as whole numbers from worst to best, by default 0 to 10.
 
-    The best feasible node has the best, none with less has more, and where it is not feasible is 0.
+    The feasible node with the highest score gets `best`, an infeasible node 0. The order of the
+    scores is kept.
     """
-    found = np.zeros(len(scores), np.int64)
+    numbers = np.zeros(len(scores), np.int64)
     if not feasible.any():
-        return found
+        return numbers
     among = scores[feasible]
     low, high = float(among.min()), float(among.max())
     if low == high:
-        found[feasible] = best
+        numbers[feasible] = best
     else:
-        found[feasible] = worst + ((best - worst) * ((among - low) / (high - low))).astype(np.int64)
-    return found
+        numbers[feasible] = worst + ((best - worst) * ((among - low) / (high - low))).astype(
+            np.int64
+        )
+    return numbers
 
 
 def _own(cards: CardWindow, after: CardLoads, shares: dict[str, Floats], own: NodeScore) -> Floats:
     count = count_by_row(cards.present)
     untouched = count_by_row(cards.present & (after.slots == 0))
     values = {**shares, "whole": share(untouched, count), "cards": count.astype(np.float64)}
-    found: Floats = np.broadcast_to(own.score(values), count.shape).copy()
-    return found
+    scores: Floats = np.broadcast_to(own.score(values), count.shape).copy()
+    return scores
 
 
 _KEYS: Final[dict[str, Callable[[CardCandidates, Weights], Iterator[Floats]]]] = {

@@ -109,9 +109,9 @@ def _bound(
     best.ok[:] = False
     best.steps, best.cost = everywhere.steps, everywhere.cost
     for number in np.unique(numa[cards.present]):
-        found = _begin(cards, load)
-        _give_all(cards, found, container, question, numa == number)
-        _keep_better(best, found)
+        candidate = _begin(cards, load)
+        _give_all(cards, candidate, container, question, numa == number)
+        _keep_better(best, candidate)
     torn = everywhere.ok & ~best.ok
     fitting = everywhere.codes == card_filters.FITS
     best.codes = np.where(torn[:, None] & fitting, np.int8(card_filters.NUMA), everywhere.codes)
@@ -119,10 +119,10 @@ def _bound(
     return best
 
 
-def _keep_better(best: ContainerCards, found: ContainerCards) -> None:
+def _keep_better(best: ContainerCards, candidate: ContainerCards) -> None:
     """Replace the best cards of the nodes where the found ones are better or the first."""
-    better = found.ok & (~best.ok | _lower(found.cost, best.cost))
-    best.load.take(better, found.load)
+    better = candidate.ok & (~best.ok | _lower(candidate.cost, best.cost))
+    best.load.take(better, candidate.load)
     best.steps = [
         old._replace(
             columns=np.where(better, new.columns, old.columns),
@@ -130,19 +130,21 @@ def _keep_better(best: ContainerCards, found: ContainerCards) -> None:
             cores=np.where(better, new.cores, old.cores),
             instance=np.where(better, new.instance, old.instance),
         )
-        for old, new in zip(best.steps, found.steps, strict=True)
+        for old, new in zip(best.steps, candidate.steps, strict=True)
     ]
-    best.cost = [np.where(better, new, old) for old, new in zip(best.cost, found.cost, strict=True)]
-    best.taken = np.where(better, found.taken, best.taken)
-    best.ok |= found.ok
+    best.cost = [
+        np.where(better, new, old) for old, new in zip(best.cost, candidate.cost, strict=True)
+    ]
+    best.taken = np.where(better, candidate.taken, best.taken)
+    best.ok |= candidate.ok
 
 
 def _lower(left: list[Floats], right: list[Floats]) -> Booleans:
     """Return where the first key that differs is lower on the left."""
     lower, same = np.zeros(1, np.bool_), np.ones(1, np.bool_)
-    for one, other in zip(left, right, strict=True):
-        lower = lower | (same & (one < other))
-        same = same & (one == other)
+    for key, other in zip(left, right, strict=True):
+        lower = lower | (same & (key < other))
+        same = same & (key == other)
     return lower
 
 
@@ -250,13 +252,13 @@ class _DeviceChoice:
             planned = self.sets[:, number]
             columns = np.where(planned >= 0, planned, columns)
         rows = np.arange(len(columns))
-        found = given.ok & fitting[rows, columns]
-        failed = given.ok & ~found
+        chosen = given.ok & fitting[rows, columns]
+        failed = given.ok & ~chosen
         given.codes[failed] = codes[failed]
-        given.ok = found
+        given.ok = chosen
         step = self._step(wanted, rows, columns)
         given.steps.append(step)
-        self._put(step, wanted, np.nonzero(found)[0])
+        self._put(step, wanted, np.nonzero(chosen)[0])
         if self.question.request.numa_bind:
             self._count_cost([key[rows, columns] for key in keys])
 
@@ -297,7 +299,7 @@ class _DeviceChoice:
         if not known:
             self.given.cost = cost
         else:
-            self.given.cost = [one + more for one, more in zip(known, cost, strict=True)]
+            self.given.cost = [before + more for before, more in zip(known, cost, strict=True)]
 
 
 def _best(fitting: Booleans, keys: list[Floats]) -> Integers:

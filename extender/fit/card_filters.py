@@ -14,7 +14,7 @@ from extender.fit import mig_instance_choice
 from extender.fit.card_window import CardLoads, CardWindow
 from extender.fit.mig_instance_choice import InstanceChoice
 from extender.inventory.card_arrays import Booleans, Integers
-from ledger.core.decide.card_checks import SHARES_MAX
+from ledger.core.decide.cards.card_checks import SHARES_MAX
 from ledger.core.model.cards import MIG
 from ledger.core.model.denials import Reason
 from ledger.kube.requests.device_requests import DeviceRequest, DeviceSelector
@@ -130,18 +130,18 @@ def filter_codes(
     left: Integers | None,
 ) -> Codes:
     """Return the code of each card; `left` is how many MiB quotas leave the pod, by row."""
-    found = np.zeros(cards.shape, np.int8)
+    codes = np.zeros(cards.shape, np.int8)
     broken = [*_of_cards(cards, load, criteria), *_of_amounts(cards, load, criteria, wanted, left)]
     for code, where in broken:
-        np.maximum(found, where.view(np.int8) * np.int8(code), out=found)
-    np.maximum(found, (~cards.present).view(np.int8) * np.int8(ABSENT), out=found)
-    return found
+        np.maximum(codes, where.view(np.int8) * np.int8(code), out=codes)
+    np.maximum(codes, (~cards.present).view(np.int8) * np.int8(ABSENT), out=codes)
+    return codes
 
 
 def count_by_row(cards: Booleans) -> Integers:
     """Return how many of these cards each row has; as fast as `card_window.rows_with_any`."""
-    found: Integers = np.add.reduce(np.ascontiguousarray(cards.T), axis=0, dtype=np.int64)
-    return found
+    counts: Integers = np.add.reduce(np.ascontiguousarray(cards.T), axis=0, dtype=np.int64)
+    return counts
 
 
 def _too_few(cards: CardWindow, request: DeviceRequest, of_vendor: Booleans) -> Booleans:

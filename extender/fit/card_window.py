@@ -1,4 +1,4 @@
-"""The card window: the cards of the requested nodes, and their use while cards are chosen."""
+"""Card window: the cards of the requested nodes, and their use while cards are chosen."""
 
 from typing import Protocol, Self
 
@@ -110,5 +110,5 @@ def rows_with_any(cards: Booleans) -> Booleans:
 
     Numpy is slow along a short last axis: transposed first, the same takes a quarter of the time.
     """
-    found: Booleans = np.logical_or.reduce(np.ascontiguousarray(cards.T), axis=0)
-    return found
+    rows: Booleans = np.logical_or.reduce(np.ascontiguousarray(cards.T), axis=0)
+    return rows

@@ -1,16 +1,16 @@
-"""The fit of a pod on a node once placements there have ended."""
+"""Fit after eviction: whether a pod fits on a node once some placements there have ended."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import numpy as np
 
-from extender.fit.fit_nodes import chosen_parts
+from extender.fit.feasible_nodes import chosen_parts
 from extender.fit.inventory_fit import InventoryFit
 from extender.inventory.card_arrays import CardArrays
 from extender.inventory.card_rows import ALL_SLICES, slices_of
 from extender.scheduler_api.scheduling_request import SchedulingRequest
-from ledger.core.evolve.placement_events import bookings_of
+from ledger.core.evolve.placement_charges import bookings_of
 from ledger.core.model.card_bookings import exclusive_on
 from ledger.core.model.cards import Parts, Placement
 
@@ -39,7 +39,7 @@ def cards_after(
 def _left(arrays: CardArrays, row: int, leaving: Collection[Placement]) -> Iterator[None]:
     """Let placements have left a row, within the block."""
     touched = [arrays.used_memory, arrays.used_cores, arrays.used_slots, arrays.alone]
-    before = [one[row].copy() for one in touched]
+    before = [array[row].copy() for array in touched]
     slices = arrays.slices[row].copy()
     at = {uuid: column for column, uuid in enumerate(arrays.uuids[row]) if uuid}
     try:
@@ -48,11 +48,11 @@ def _left(arrays: CardArrays, row: int, leaving: Collection[Placement]) -> Itera
             for uuid, booking in bookings_of(placed).items():
                 if uuid not in at:
                     continue
-                for one, amount in zip(touched, (*booking, uuid in alone), strict=True):
-                    one[row, at[uuid]] -= amount
+                for array, amount in zip(touched, (*booking, uuid in alone), strict=True):
+                    array[row, at[uuid]] -= amount
                 arrays.slices[row, at[uuid]] &= np.uint64(ALL_SLICES ^ slices_of((placed,), uuid))
         yield
     finally:
-        for one, values in zip(touched, before, strict=True):
-            one[row] = values
+        for array, values in zip(touched, before, strict=True):
+            array[row] = values
         arrays.slices[row] = slices

@@ -1,4 +1,4 @@
-"""The question whether a pod fits on the cards of some nodes."""
+"""Fit question: a pod, the nodes on which it may fit, and the policies of the choice of cards."""
 
 from typing import Final
 

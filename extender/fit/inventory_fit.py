@@ -1,6 +1,7 @@
-"""The inventory fit: the fit of pods on the nodes of an inventory and its overlay.
+"""Inventory fit: the fit of a pod on nodes as they are now, and the choice of cards at the bind.
 
-The use in the overlay counts against a pod, except for the pod's own assumed placement.
+The policies of the pod go before those of the settings. The ledger's use of a card counts against a
+pod, and so does the use that the ledger does not record yet, except for the pod's own.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,29 +11,23 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from extender.fit.failed_nodes import reason_of
-from extender.fit.fit_nodes import FitResult, chosen_parts, fit
+from extender.fit.feasible_nodes import FitResult, chosen_parts, fit
 from extender.fit.fit_question import NO_BOUND, UNUSED_ONLY, FitQuestion
+from extender.fit.node_failure_reasons import reason_of
 from extender.fit.node_score_expression import NodeScore
-from extender.inventory.card_arrays import Booleans, Integers
+from extender.fit.quota_headroom import QuotaHeadroom
+from extender.inventory.card_arrays import Integers
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.simulated_nodes import simulated_inventory
-from extender.inventory.usage_overlay import UsageOverlay
+from extender.inventory.unrecorded_card_use import UsageOverlay
 from extender.scheduler_api.extender_wire import NodeMeta
 from extender.scheduler_api.scheduling_request import SchedulingRequest
-from ledger.core.decide.object_headroom import most
-from ledger.core.model.cards import HAMI, MIG, Parts, Phase
+from ledger.core.model.cards import HAMI, MIG, Parts
 from ledger.core.model.denials import Reason
-from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_requests import (
-    ContainerDeviceRequests,
     PodDeviceRequest,
     Weights,
 )
-from ledger.log.ledger import StateView
-
-SPARE_TIMES: Final = (4, 2)
-"""How many such pods a node should have room for while other extenders place pods, too."""
 
 UNKNOWN: Final = -1
 """The row of a node without announced cards."""
@@ -47,37 +42,6 @@ class FitPreferences(msgspec.Struct, frozen=True):
     node_score: NodeScore | None = None
 
 
-class QuotaHeadroom:
-    """The memory that quotas leave to a pod, by the state of a view and the demand rules."""
-
-    def __init__(self, view: StateView, rules: Callable[[], DemandRules]) -> None:
-        """Read the view and the rules at each question."""
-        self._view, self._rules = view, rules
-
-    def of(self, request: SchedulingRequest, *, cut: bool) -> int:
-        """Return how many MiB quotas allow a pod at most, `NO_BOUND` if they do not matter.
-
-        They matter if the card decides the amount: for percentages of cards, and for all pods if
-        cards are `cut`, because an instance may be larger than requested. A pod with cards of
-        several vendors is not bounded here, because their memory is counted apart.
-        """
-        vendors = {card.vendor for one in request.devices.containers for card in one.cards}
-        if len(vendors) != 1 or not (cut or _wants_parts(request.devices)):
-            return NO_BOUND
-        place = request.namespace, request.key, request.uid
-        rooms = [
-            most(self._view.state, *place, resource)
-            for resource in self._memory(vendors.pop(), request.devices.types)
-        ]
-        return min((room for room in rooms if room is not None), default=NO_BOUND)
-
-    def _memory(self, vendor: str, types: tuple[str, ...]) -> list[str]:
-        """Return the resources as which memory of a vendor's cards of these types is charged."""
-        rules = self._rules()
-        memory = rules.by_name[vendor].memory
-        return [memory, *(rules.typed[one][memory] for one in types)] if memory else []
-
-
 class ChosenCards(NamedTuple):
     """The cards of a node for a pod; `unused_only` if the pod accepts no others."""
 
@@ -86,7 +50,7 @@ class ChosenCards(NamedTuple):
 
 
 class InventoryFit:
-    """Fits pods on the nodes of an inventory."""
+    """Fits the pods of one cluster on the nodes of its inventory."""
 
     def __init__(
         self,
@@ -116,47 +80,6 @@ class InventoryFit:
         arrays = self.inventory.arrays
         return row is not None and arrays.keepers[row] == HAMI and bool(arrays.waiting[row])
 
-    def rows_handing_out(self, request: SchedulingRequest, rows: Integers) -> Booleans:
-        """Return the rows on which a pod would probably wait until another pod has its cards.
-
-        That pod is placed there already, or assumed to be on its way there.
-        """
-        arrays, overlay = self.inventory.arrays, self.inventory.overlay
-        taken: Booleans = arrays.waiting[rows] > 0
-        going_to = overlay.going_to(but=request.uid)
-        if going_to:
-            taken |= np.isin(rows, list(going_to))
-        for place in np.nonzero(taken)[0].tolist():
-            taken[place] = arrays.keepers[rows[place]] == HAMI
-        return taken
-
-    def nearly_full(self, request: SchedulingRequest, fits: FitResult) -> Booleans:
-        """Return the feasible rows without room for several such pods.
-
-        While other extenders place pods, such a node may be full before the pod is bound. If no
-        node has room for the larger number of `SPARE_TIMES`, the smaller number counts.
-        """
-        for times in SPARE_TIMES:
-            tight = self._without_room_for(times, request, fits)
-            if (fits.feasible & ~tight).any():
-                return tight
-        return np.zeros_like(fits.feasible)
-
-    def _without_room_for(
-        self, times: int, request: SchedulingRequest, fits: FitResult
-    ) -> Booleans:
-        found = fits.feasible.copy()
-        several = msgspec.structs.replace(
-            request.devices, containers=_several(request.devices.containers, times)
-        )
-        question = msgspec.structs.replace(
-            self.question(request, fits.rows[found]), request=several, memory_room=NO_BOUND
-        )
-        over = self.inventory.overlay
-        with over.without(request.uid, self._clock()):
-            found[found] = ~fit(self.inventory.arrays, over, question).feasible
-        return found
-
     def of_simulated(self, nodes: Sequence[NodeMeta]) -> "InventoryFit":
         """Return the fit on simulated nodes, which are empty and have the cards they announce."""
         inventory = simulated_inventory(self.inventory.cluster, nodes)
@@ -166,9 +89,10 @@ class InventoryFit:
 
     def fits(self, request: SchedulingRequest, rows: Integers) -> FitResult:
         """Return the feasibility, scores and reasons of these rows."""
-        return self._answered(request, self.question(request, rows))
+        return self.answer(request, self.question(request, rows))
 
-    def _answered(self, request: SchedulingRequest, question: FitQuestion) -> FitResult:
+    def answer(self, request: SchedulingRequest, question: FitQuestion) -> FitResult:
+        """Answer a question about a pod, whose own assumed placement does not count."""
         over = self.inventory.overlay
         with over.without(request.uid, self._clock()):
             return fit(self.inventory.arrays, over, question)
@@ -176,13 +100,13 @@ class InventoryFit:
     def choose_cards(self, request: SchedulingRequest, node: str) -> ChosenCards | str:
         """Return the best cards of one node for a pod, or why it does not fit there.
 
-        Where only assumed placements are in the way they are ignored: the ledger decides.
+        If only assumed placements are in the way, they are ignored, because the ledger decides.
         """
         row = self.inventory.rows.get(node)
         if row is None:
             return str(Reason.NODE_UNREGISTERED)
         question, arrays = self.question(request, np.array([row], np.int64)), self.inventory.arrays
-        fits = self._answered(request, question)
+        fits = self.answer(request, question)
         if not fits.feasible[0]:
             fits = fit(arrays, UsageOverlay(arrays.rows, arrays.columns), question)
         if not fits.feasible[0]:
@@ -199,23 +123,21 @@ class InventoryFit:
             node_policy=devices.node_policy or preferences.node_policy,
             card_policies=devices.card_policies or preferences.card_policies,
             weights=devices.weights or preferences.weights,
-            memory_room=self._room(request),
+            memory_room=self._memory_room(request),
             node_score=None if devices.node_policy else preferences.node_score,
         )
 
-    def _room(self, request: SchedulingRequest) -> int:
-        if self._headroom is None:
+    def _memory_room(self, request: SchedulingRequest) -> int:
+        """Return how many MiB quotas allow a pod at most, `NO_BOUND` if they do not matter.
+
+        They matter if the card decides the amount: for percentages of cards, and for all pods if
+        cards are cut, because an instance may be larger than requested.
+        """
+        is_cut = MIG in self.inventory.arrays.modes
+        if self._headroom is None or not (is_cut or _wants_parts(request.devices)):
             return NO_BOUND
-        return self._headroom.of(request, cut=MIG in self.inventory.arrays.modes)
-
-
-def _several(
-    wishes: tuple[ContainerDeviceRequests, ...], times: int
-) -> tuple[ContainerDeviceRequests, ...]:
-    """Return the requests of this many pods that run at the same time."""
-    beside = tuple(one for one in wishes if one.phase != Phase.INIT)
-    return wishes + beside * (times - 1)
+        return self._headroom.of(request)
 
 
 def _wants_parts(devices: PodDeviceRequest) -> bool:
-    return any(card.percentage for one in devices.containers for card in one.cards)
+    return any(card.percentage for container in devices.containers for card in container.cards)

@@ -47,7 +47,7 @@ class InstanceChoice(NamedTuple):
 @lru_cache(TABLES_MAX)
 def instances_of(profiles: tuple[Profile, ...]) -> tuple[Instance, ...]:
     """Return all instances that profiles allow, in the order in which they are preferred."""
-    ordered = sorted(profiles, key=lambda one: (one.memory, one.slices, one.name))
+    ordered = sorted(profiles, key=lambda profile: (profile.memory, profile.slices, profile.name))
     return tuple(
         Instance(profile, start, size, ((1 << size) - 1) << start)
         for profile in ordered
@@ -73,13 +73,13 @@ def choose_instances(
     table = cards.arrays.table[cards.window]
     memory = np.broadcast_to(memory, cards.shape).copy()
     cores = np.full(cards.shape, request.cores)
-    found = InstanceChoice(
+    choice = InstanceChoice(
         np.full(cards.shape, NONE), memory, cores, np.zeros(cards.shape, np.uint64)
     )
     for number in np.unique(table[cards.cut]):
         at = np.nonzero(cards.cut & (table == number))
-        _place(_of_number(cards.arrays, int(number)), at, load, request, found)
-    return found
+        _place(_of_number(cards.arrays, int(number)), at, load, request, choice)
+    return choice
 
 
 def _of_number(arrays: CardArrays, table: int) -> tuple[Instance, ...]:
@@ -91,43 +91,43 @@ def _place(
     at: tuple[Integers, ...],
     load: CardLoads,
     request: DeviceRequest,
-    found: InstanceChoice,
+    choice: InstanceChoice,
 ) -> None:
     """Choose instances on the cards at these indexes, which all have these instances."""
     if not known:
         return
-    memory, cores = found.memory[at], found.cores[at]
+    memory, cores = choice.memory[at], choice.cores[at]
     if request.percentage == WHOLE:
-        memory = np.minimum(memory, max(one.profile.memory for one in known))
+        memory = np.minimum(memory, max(instance.profile.memory for instance in known))
     if request.exclusive:
-        cores = np.minimum(cores, max(one.profile.cores for one in known))
+        cores = np.minimum(cores, max(instance.profile.cores for instance in known))
     number = _preferred(known, memory, cores, load.slices[at])
     placed = np.nonzero(number != NONE)[0]
     rows, columns = at[0][placed], at[1][placed]
     chosen = [known[offer] for offer in number[placed]]
-    found.number[rows, columns] = number[placed]
-    found.memory[rows, columns] = [one.profile.memory for one in chosen]
-    found.cores[rows, columns] = [one.profile.cores for one in chosen]
-    found.bits[rows, columns] = [one.bits for one in chosen]
+    choice.number[rows, columns] = number[placed]
+    choice.memory[rows, columns] = [instance.profile.memory for instance in chosen]
+    choice.cores[rows, columns] = [instance.profile.cores for instance in chosen]
+    choice.bits[rows, columns] = [instance.bits for instance in chosen]
 
 
 def _preferred(
     known: tuple[Instance, ...], memory: Integers, cores: Integers, taken: Slices
 ) -> Integers:
     """Return for each card which instance is taken, `NONE` where none has room."""
-    bits = np.array([one.bits for one in known], np.uint64)
+    bits = np.array([instance.bits for instance in known], np.uint64)
     possible = (taken[:, None] & bits) == 0
-    fits = possible & (memory[:, None] <= [one.profile.memory for one in known])
-    fits &= cores[:, None] <= [one.profile.cores for one in known]
+    fits = possible & (memory[:, None] <= [instance.profile.memory for instance in known])
+    fits &= cores[:, None] <= [instance.profile.cores for instance in known]
     overlap = (bits[:, None] & bits) != 0
     lost = possible.astype(np.int64) @ overlap.astype(np.int64)
     cost = _ranks(known) * (len(known) + 1) + lost
     best = np.where(fits, cost, np.iinfo(np.int64).max).argmin(axis=1)
-    found: Integers = np.where(rows_with_any(fits), best, NONE)
-    return found
+    preferred: Integers = np.where(rows_with_any(fits), best, NONE)
+    return preferred
 
 
 def _ranks(known: tuple[Instance, ...]) -> Integers:
     """Return the rank of the profile of each instance, 0 for the smallest."""
-    profiles = list(dict.fromkeys(one.profile for one in known))
-    return np.array([profiles.index(one.profile) for one in known], np.int64)
+    profiles = list(dict.fromkeys(instance.profile for instance in known))
+    return np.array([profiles.index(instance.profile) for instance in known], np.int64)

@@ -1,17 +1,17 @@
-"""Assumed placements: the cards that pods are probably on their way to.
+"""Assumed placements: the cards that pods will probably get, and whether other extenders place.
 
-Between the moment a pod is scored and the moment the ledger has placed it, its cards look free. The
-extender that scored it assumes where it goes and publishes that to the other extenders, so that
-they do not send their pods to the same cards. Assumed placements only steer filter and prioritize:
-the ledger decides without them.
+Until the ledger has placed a pod that has been scored, its cards look free. The extender that
+scored it assumes its placement and publishes the assumption to the other extenders, so that they do
+not send their pods to the same cards. Such a message shows that other extenders place pods now.
+Assumed placements only steer filter and prioritize: the ledger decides without them.
 """
 
 import math
 from collections.abc import Callable
 from typing import Final
 
-from extender.inventory import assumption_messages
-from extender.inventory.assumption_messages import Assumption, AssumptionReader
+from extender.inventory import assumed_placement_messages
+from extender.inventory.assumed_placement_messages import Assumption, AssumptionReader
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.scheduler_api.extender_ports import Publish
 from extender.scheduler_api.scheduling_request import SchedulingRequest
@@ -63,7 +63,7 @@ class AssumedPlacements:
             sorted(exclusive_on(parts)),
         )
         if self._lay_over(assumption, seconds) and self._publish is not None:
-            self._publish(assumption_messages.encode(assumption))
+            self._publish(assumed_placement_messages.encode(assumption))
 
     def forget(self, request: SchedulingRequest) -> None:
         """Assume nothing about a pod any more; other extenders forget it at its deadline."""

@@ -36,7 +36,7 @@ class CardColumn(NamedTuple):
 
 def in_order(announced: Iterable[tuple[Card, tuple[int, int, int]]]) -> list[CardColumn]:
     """Return the columns of the cards that a node announces, with their lines."""
-    ordered = sorted(announced, key=lambda one: (one[0].index, one[0].uuid))
+    ordered = sorted(announced, key=lambda pair: (pair[0].index, pair[0].uuid))
     return [CardColumn(card.uuid, lines, card, card.mode == cards.MIG) for card, lines in ordered]
 
 
@@ -70,12 +70,12 @@ def write_scores(arrays: CardArrays, row: int, pairs: PairScores) -> None:
     if not pairs:
         return
     at = {uuid: column for column, uuid in enumerate(arrays.uuids[row]) if uuid}
-    found = np.zeros((arrays.columns, arrays.columns), np.int64)
-    for (one, other), score in pairs.items():
-        if one in at and other in at:
-            found[at[one], at[other]] = score
-    if found.any():
-        arrays.scores[row] = found
+    scores = np.zeros((arrays.columns, arrays.columns), np.int64)
+    for (first, other), score in pairs.items():
+        if first in at and other in at:
+            scores[at[first], at[other]] = score
+    if scores.any():
+        arrays.scores[row] = scores
 
 
 def slices_of(placements: Iterable[Placement], uuid: str) -> int:
@@ -98,21 +98,21 @@ def lies_anywhere(placed: Placement, uuid: str) -> bool:
     )
 
 
-def _write_cards(arrays: CardArrays, row: int, found: list[Card]) -> None:
+def _write_cards(arrays: CardArrays, row: int, announced: list[Card]) -> None:
     """Write cards into the first columns of a row, one array at a time."""
-    width = len(found)
-    arrays.memory[row, :width] = [card.memory for card in found]
-    arrays.cores[row, :width] = [card.cores for card in found]
-    arrays.slots[row, :width] = [card.slots for card in found]
-    arrays.numa[row, :width] = [card.numa for card in found]
-    arrays.index[row, :width] = [card.index for card in found]
-    arrays.kind[row, :width] = [_number(arrays.kinds, card.type) for card in found]
-    arrays.vendor[row, :width] = [_number(arrays.vendors, card.vendor) for card in found]
-    arrays.mode[row, :width] = [_number(arrays.modes, card.mode) for card in found]
-    arrays.table[row, :width] = [_number(arrays.tables, card.profiles) for card in found]
+    width = len(announced)
+    arrays.memory[row, :width] = [card.memory for card in announced]
+    arrays.cores[row, :width] = [card.cores for card in announced]
+    arrays.slots[row, :width] = [card.slots for card in announced]
+    arrays.numa[row, :width] = [card.numa for card in announced]
+    arrays.index[row, :width] = [card.index for card in announced]
+    arrays.kind[row, :width] = [_number(arrays.kinds, card.type) for card in announced]
+    arrays.vendor[row, :width] = [_number(arrays.vendors, card.vendor) for card in announced]
+    arrays.mode[row, :width] = [_number(arrays.modes, card.mode) for card in announced]
+    arrays.table[row, :width] = [_number(arrays.tables, card.profiles) for card in announced]
     arrays.present[row, :width] = True
-    arrays.usable[row, :width] = [card.healthy for card in found]
-    arrays.cordoned[row, :width] = [card.cordoned for card in found]
+    arrays.usable[row, :width] = [card.healthy for card in announced]
+    arrays.cordoned[row, :width] = [card.cordoned for card in announced]
 
 
 def _number(known: list[Any], value: object) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ledger.core.evolve.placement_events import bookings_of
+from ledger.core.evolve.placement_charges import bookings_of
 from ledger.core.model.card_bookings import Booking, Bookings, booked
 from ledger.core.model.cards import Placement, PreemptionClaim
 
@@ -26,12 +26,14 @@ def claimed_bookings(
 def _held_by_victims(
     claim: PreemptionClaim, residents: Mapping[tuple[str, str], Placement]
 ) -> dict[str, Booking]:
-    found: dict[str, Booking] = {}
+    bookings: dict[str, Booking] = {}
     for namespace, key, uid in claim.victims:
         placed = residents.get((namespace, key))
         if placed is None or placed.uid != uid:
             continue
         for uuid, booking in bookings_of(placed).items():
-            there = found.get(uuid, Booking())
-            found[uuid] = Booking(*(one + more for one, more in zip(there, booking, strict=True)))
-    return found
+            there = bookings.get(uuid, Booking())
+            bookings[uuid] = Booking(
+                *(amount + more for amount, more in zip(there, booking, strict=True))
+            )
+    return bookings

@@ -15,9 +15,9 @@ from extender.inventory import card_rows
 from extender.inventory.card_arrays import CardArrays
 from extender.inventory.card_rows import CardColumn, PairScores
 from extender.inventory.claim_bookings import claimed_bookings
-from extender.inventory.usage_overlay import UsageOverlay
+from extender.inventory.unrecorded_card_use import UsageOverlay
 from ledger.core.evolve.evolver import Postings
-from ledger.core.evolve.placement_events import claim_of
+from ledger.core.evolve.preemption_claims import claim_of
 from ledger.core.model import card_bookings, cards, events
 from ledger.core.model.cards import Placement, PreemptionClaim, Stage
 from ledger.core.model.state import State
@@ -158,7 +158,7 @@ class ClusterInventory:
         known.gone = node.gone
         lines = state.card_lines
         columns = card_rows.in_order((card, lines[name, card.uuid]) for card in node.cards)
-        columns += [CardColumn(one.uuid, lines[name, one.uuid], None) for one in node.lost]
+        columns += [CardColumn(card.uuid, lines[name, card.uuid], None) for card in node.lost]
         used = {column.uuid: tuple(state.used[line] for line in column.lines) for column in columns}
         self._lay_out(known, node.keeper, columns, used)
         for namespace, key in state.residents[name]:
@@ -262,7 +262,7 @@ class ClusterInventory:
     def _change(self, known: _Node, keeper: str, columns: list[CardColumn]) -> None:
         """Replace a node's cards; the use of cards is kept, also of lost cards."""
         used = {
-            column.uuid: tuple(int(getattr(self.arrays, one)[known.row, at]) for one in _USED)
+            column.uuid: tuple(int(getattr(self.arrays, name)[known.row, at]) for name in _USED)
             for at, column in enumerate(known.columns)
         }
         kept = {column.uuid for column in columns}
@@ -281,7 +281,7 @@ class ClusterInventory:
         used: dict[str, tuple[int, ...]],
     ) -> None:
         row = known.row
-        if [one.uuid for one in columns] != [one.uuid for one in known.columns]:
+        if [column.uuid for column in columns] != [column.uuid for column in known.columns]:
             self.overlay.clear(row)
         for column in known.columns:
             for line in column.lines:

@@ -1,4 +1,4 @@
-"""Inventory loading: requests wait for it, and it ends once the log is open."""
+"""Inventory loading: how long a request waits until the log is open and the cards are known."""
 
 import asyncio
 from collections.abc import Callable

@@ -7,7 +7,7 @@ in full. The cards that such a node announces are registered in a temporary stat
 from collections.abc import Iterable
 
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import UsageOverlay
+from extender.inventory.unrecorded_card_use import UsageOverlay
 from extender.scheduler_api.extender_wire import NodeMeta
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
@@ -21,10 +21,10 @@ def simulated_inventory(cluster: str, nodes: Iterable[NodeMeta]) -> ClusterInven
     """Return an inventory of these nodes with the cards that they announce."""
     state = State()
     for node in nodes:
-        found = read_announcement(node.annotations or {})
-        if not found.cards:
+        announced = read_announcement(node.annotations or {})
+        if not announced.cards:
             continue
-        command = RegisterCards(f"{cluster}/{node.name}", found.keeper, found.cards)
+        command = RegisterCards(f"{cluster}/{node.name}", announced.keeper, announced.cards)
         decision = decide(state, command)
         for event in () if isinstance(decision, Denial) else decision:
             evolve(state, event, 0)

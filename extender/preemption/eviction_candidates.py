@@ -10,7 +10,7 @@ from typing import NamedTuple
 from extender.preemption.victim_choice import Candidate, Subject
 from extender.scheduler_api.extender_ports import PreemptionCluster
 from extender.scheduler_api.scheduling_request import SchedulingRequest
-from ledger.core.decide.card_checks import residents
+from ledger.core.decide.cards.card_checks import residents
 from ledger.core.model.cards import Placement
 from ledger.core.model.state import State
 from ledger.kube.api.disruption_budgets import Budget
@@ -42,9 +42,9 @@ class DisruptionBudgets:
         namespace = pod.metadata.namespace
         if namespace not in self._known:
             self._known[namespace] = (await self._cluster.list_budgets(namespace)).objects
-            for one in self._known[namespace]:
-                self.allowed[_name(one)] = one.status.disruptions_allowed
-        return tuple(_name(one) for one in self._known[namespace] if one.covers(pod))
+            for budget in self._known[namespace]:
+                self.allowed[_name(budget)] = budget.status.disruptions_allowed
+        return tuple(_name(budget) for budget in self._known[namespace] if budget.covers(pod))
 
 
 async def eviction_candidates(
@@ -61,17 +61,17 @@ async def eviction_candidates(
     """
     listed = await cluster.list_pods_on(node)
     pods = {pod.metadata.uid: pod for pod in listed.objects}
-    found = EvictionCandidates([], [], budgets.allowed)
+    there = EvictionCandidates([], [], budgets.allowed)
     for subject, placed in list(_theirs(state, request, f"{request.cluster}/{node}")):
         pod = pods.get(placed.uid)
         if pod is None:
             continue
         if is_leaving(pod):
-            found.leaving.append((subject, placed))
+            there.leaving.append((subject, placed))
         elif not placed.observed and priority_of(pod) < priority_of(request.pod):
             protecting = await budgets.of(pod)
-            found.candidates.append(Candidate(subject, placed, priority_of(pod), protecting))
-    return found
+            there.candidates.append(Candidate(subject, placed, priority_of(pod), protecting))
+    return there
 
 
 def priority_of(pod: Pod) -> int:

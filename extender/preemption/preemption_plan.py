@@ -1,7 +1,7 @@
-"""Preemption plans: the nodes on which a pod would fit if victims left, the cheapest node first.
+"""Preemption plans: the nodes on which a pod would fit without their victims, the cheapest first.
 
-The cheapest node has the least important victims; then the fewest; then the youngest oldest victim
-(`victims.eviction_cost`).
+The cheapest node is that whose highest victim priority is the lowest, then that with the fewest
+victims, then that whose oldest victim is the youngest (`victim_choice.eviction_cost`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,14 +37,6 @@ class PreemptionPlan(NamedTuple):
         """Return the cost of the evictions."""
         return victim_choice.eviction_cost(self.evicted)
 
-    def subjects(self) -> tuple[Subject, ...]:
-        """Return all victims, those that a budget protects first.
-
-        If one of these cannot be evicted after all, no other pod has been evicted for nothing.
-        """
-        ordered = sorted(self.evicted, key=lambda one: not one.budgets)
-        return (*(one.subject for one in ordered), *self.leaving)
-
 
 async def preemption_plans(
     cluster: PreemptionCluster,
@@ -55,13 +47,13 @@ async def preemption_plans(
 ) -> list[PreemptionPlan]:
     """Return the plans for these nodes, the cheapest first. Raises ClusterError."""
     budgets = DisruptionBudgets(cluster)
-    found = []
+    plans = []
     for node in nodes:
         there = await eviction_candidates(cluster, state, request, node, budgets)
-        one = _plan(fit, request, node, there)
-        if one is not None:
-            found.append(one)
-    return sorted(found, key=lambda one: (one.cost(), one.node))
+        plan = _plan(fit, request, node, there)
+        if plan is not None:
+            plans.append(plan)
+    return sorted(plans, key=lambda plan: (plan.cost(), plan.node))
 
 
 def _plan(
@@ -74,7 +66,7 @@ def _plan(
     gone = [placed for _, placed in there.leaving]
 
     def cards(leaving: Sequence[Candidate]) -> Parts | None:
-        placed = [*gone, *(one.placed for one in leaving)]
+        placed = [*gone, *(candidate.placed for candidate in leaving)]
         return fit_after_eviction.cards_after(fit, request, node, placed)
 
     def fits(leaving: Sequence[Candidate]) -> bool:

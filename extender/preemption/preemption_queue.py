@@ -1,9 +1,10 @@
 """The preemption queue: pods that fit nowhere, for which pods of lower priority are evicted.
 
-The scheduler's own preemption never sees a shortage of cards, so the extender preempts, beside the
-answers of filter, for one pod after the other. Each try covers some of the nodes, and a node may
-help later, when a budget allows more. So each pod is tried again, on the nodes of its last filter,
-until it has its cards or the scheduler does not ask any more.
+The scheduler's own preemption never sees a shortage of cards. So the extender preempts for one pod
+after the other, apart from the answers of filter, unless the pod's preemptionPolicy is Never. Each
+try covers some of the nodes. A node may help later, when a budget allows more. So the queue tries
+each pod again, on the nodes of its last filter, until the pod has its cards or the scheduler does
+not ask any more.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ import structlog
 
 from extender.preemption.victim_eviction import FITS, PreemptionOutcome, VictimEvictor
 from extender.scheduler_api.scheduling_request import SchedulingRequest
-from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.runtime.counter_protocol import Count
 from ledger.tasks.backoff import Backoff
 
@@ -98,39 +99,43 @@ class PreemptionQueue:
     async def run(self) -> None:
         """Preempt for one pod after the other until cancelled."""
         while True:
-            one = min(self._pending.values(), key=lambda one: one.due, default=None)
-            left = one.due - self._clock() if one is not None else None
-            if one is not None and left is not None and left <= 0:
-                await self._try(one)
+            pending = min(self._pending.values(), key=lambda pod: pod.due, default=None)
+            left = pending.due - self._clock() if pending is not None else None
+            if pending is not None and left is not None and left <= 0:
+                await self._try(pending)
                 continue
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._wake.wait()
 
-    async def _try(self, one: _PendingPod) -> None:
+    async def _try(self, pending: _PendingPod) -> None:
         """Try the next nodes, and set the time of the next try."""
-        made = await self._make(one) if self._clock() < one.until else PreemptionOutcome(GIVEN_UP)
+        made = (
+            await self._make(pending)
+            if self._clock() < pending.until
+            else PreemptionOutcome(GIVEN_UP)
+        )
         if made.outcome in _OVER:
-            del self._pending[one.request.uid]
-        one.fits = made.outcome == FITS
-        one.due = self._clock() + one.backoff.seconds
+            del self._pending[pending.request.uid]
+        pending.fits = made.outcome == FITS
+        pending.due = self._clock() + pending.backoff.seconds
         self._count("preemptions_total", made.outcome)
 
-    async def _make(self, one: _PendingPod) -> PreemptionOutcome:
+    async def _make(self, pending: _PendingPod) -> PreemptionOutcome:
         """Preempt on the nodes that were not tried yet; on all nodes once all were tried."""
-        if one.seen.issuperset(one.nodes):
-            one.seen = frozenset()
-            one.backoff.lengthen()
-        chosen = [node for node in one.nodes if node not in one.seen][:NODES_MAX]
+        if pending.seen.issuperset(pending.nodes):
+            pending.seen = frozenset()
+            pending.backoff.lengthen()
+        chosen = [node for node in pending.nodes if node not in pending.seen][:NODES_MAX]
         try:
-            made = await self._executor.make(one.request, one.nodes, chosen)
+            made = await self._executor.make(pending.request, pending.nodes, chosen)
         except ClusterError as error:
-            _log.warning("no_room_made", pod=one.request.key, reason=str(error))
+            _log.warning("no_room_made", pod=pending.request.key, reason=str(error))
             made = PreemptionOutcome("unavailable")
         if made.outcome == "nowhere":
-            one.seen = one.seen.union(chosen)
+            pending.seen = pending.seen.union(chosen)
         else:
-            one.seen = frozenset({made.avoid} if made.avoid else ())
-            one.backoff.lengthen()
+            pending.seen = frozenset({made.avoid} if made.avoid else ())
+            pending.backoff.lengthen()
         return made

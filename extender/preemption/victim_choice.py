@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ledger.core.evolve.placement_events import bookings_of
+from ledger.core.evolve.placement_charges import bookings_of
 from ledger.core.model.cards import Placement
 
 Subject = tuple[str, str, str]
@@ -54,20 +54,20 @@ def choose(
 
 def eviction_cost(victims: Sequence[Candidate]) -> EvictionCost:
     """Return the cost of evicting these; no victim costs least, then low priorities do."""
-    most = max((one.priority for one in victims), default=float("-inf"))
-    oldest = min((one.placed.time for one in victims), default=0)
+    most = max((victim.priority for victim in victims), default=float("-inf"))
+    oldest = min((victim.placed.time for victim in victims), default=0)
     return most, len(victims), -oldest
 
 
 def _within(candidates: Sequence[Candidate], allowed: Mapping[str, int]) -> list[Candidate]:
     """Return the candidates that budgets allow, preferring those of low priority."""
     left = Counter(allowed)
-    found = []
-    for one in sorted(candidates, key=_age, reverse=True):
-        if all(left[budget] > 0 for budget in one.budgets):
-            left.subtract(one.budgets)
-            found.append(one)
-    return found
+    permitted = []
+    for candidate in sorted(candidates, key=_age, reverse=True):
+        if all(left[budget] > 0 for budget in candidate.budgets):
+            left.subtract(candidate.budgets)
+            permitted.append(candidate)
+    return permitted
 
 
 def _spared(removed: list[Candidate], fits: Fits) -> list[Candidate]:
@@ -75,11 +75,11 @@ def _spared(removed: list[Candidate], fits: Fits) -> list[Candidate]:
 
     A group that can be reprieved as a whole is not split.
     """
-    victims = {one.subject: one for one in removed}
+    victims = {victim.subject: victim for victim in removed}
 
     def spare(group: list[Candidate]) -> None:
-        back = {one.subject for one in group}
-        if fits([one for subject, one in victims.items() if subject not in back]):
+        back = {victim.subject for victim in group}
+        if fits([victim for subject, victim in victims.items() if subject not in back]):
             for subject in back:
                 del victims[subject]
         elif len(group) > 1:
@@ -92,12 +92,12 @@ def _spared(removed: list[Candidate], fits: Fits) -> list[Candidate]:
     return list(victims.values())
 
 
-def _age(one: Candidate) -> tuple[int, int, Subject]:
+def _age(candidate: Candidate) -> tuple[int, int, Subject]:
     """Order pods by priority, then the oldest first, because it has done more work."""
-    return -one.priority, one.placed.time, one.subject
+    return -candidate.priority, candidate.placed.time, candidate.subject
 
 
-def _size(one: Candidate) -> tuple[int, int, int, tuple[int, int, Subject]]:
+def _size(candidate: Candidate) -> tuple[int, int, int, tuple[int, int, Subject]]:
     """Order pods by priority, then by how little they hold."""
-    held = bookings_of(one.placed).values()
-    return -one.priority, len(held), sum(booking.memory for booking in held), _age(one)
+    held = bookings_of(candidate.placed).values()
+    return -candidate.priority, len(held), sum(booking.memory for booking in held), _age(candidate)

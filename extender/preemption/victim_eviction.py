@@ -1,8 +1,8 @@
-"""Victim eviction: cards are claimed for a pod first, and then the named victims are evicted.
+"""Victim eviction: claims the cards for a pod, and then evicts the victims, in which order.
 
 The claim is in the log before any pod is evicted: it keeps the cards for the pod while its victims
-end. The next try for the pod goes on with its claim, also after a crash. Settlement withdraws the
-claim in the end.
+end. The next try for the pod goes on with its claim, also after a crash. At the latest, settlement
+withdraws the claim after `claim_seconds`.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from extender.bind.event_recorder import PREEMPTED, PREEMPTION_STARTED, EventRecorder
-from extender.bind.placement_service import ACTOR, CATCH_UP_SECONDS
+from extender.bind.hami_pod_events import PREEMPTED, PREEMPTION_STARTED, EventRecorder
+from extender.bind.place_or_choose_again import ACTOR, CATCH_UP_SECONDS
 from extender.fit.inventory_fit import UNKNOWN, InventoryFit
 from extender.preemption.eviction_candidates import is_leaving, priority_of
-from extender.preemption.preemption_plan import preemption_plans
+from extender.preemption.preemption_plan import PreemptionPlan, preemption_plans
 from extender.preemption.victim_choice import Subject
 from extender.scheduler_api.extender_ports import ExtenderPorts, PreemptionCluster
 from extender.scheduler_api.scheduling_request import SchedulingRequest
@@ -24,7 +24,7 @@ from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.api_resources import PODS
-from ledger.kube.api.errors import BudgetExhausted, NotFound, VersionConflict
+from ledger.kube.api.cluster_errors import BudgetExhausted, NotFound, VersionConflict
 from ledger.kube.api.objects import Pod
 from ledger.log.state_change_signal import StateChangeSignal
 
@@ -114,12 +114,14 @@ class VictimEvictor:
     ) -> HeldClaim | None:
         """Claim by the cheapest plan that the ledger accepts, unless another claim was faster."""
         state = self._ports.view.state
-        for one in await preemption_plans(self._cluster, self._fit, state, request, nodes):
-            wanted = HeldClaim(f"{request.cluster}/{one.node}", one.parts, one.subjects())
+        for plan in await preemption_plans(self._cluster, self._fit, state, request, nodes):
+            wanted = HeldClaim(
+                f"{request.cluster}/{plan.node}", plan.parts, _in_order_of_eviction(plan)
+            )
             if self._standing(request) is not None:
                 break
             if await self._claim(request, wanted):
-                note = f"evicting {len(one.evicted)} pods of lower priority from node {one.node}"
+                note = f"evicting {len(plan.evicted)} pods of lower priority from node {plan.node}"
                 self._recorder.record(request.pod, PREEMPTION_STARTED, note)
                 return wanted
         return None
@@ -153,7 +155,7 @@ class VictimEvictor:
                 _log.info("eviction_refused", pod=subject[1], reason=str(error))
                 await self._withdraw(request)
                 return PreemptionOutcome("protected", node)
-            self._tell_preempted(request, pod, node)
+            self._report_preempted(request, pod, node)
         return PreemptionOutcome("evicted")
 
     async def _victim(self, request: SchedulingRequest, subject: Subject) -> Pod | None:
@@ -170,10 +172,19 @@ class VictimEvictor:
         who = request.namespace, request.key, request.uid
         await self._ports.ledger.submit(Withdraw(*who, Cause.PROTECTED, ACTOR))
 
-    def _tell_preempted(self, request: SchedulingRequest, pod: Pod, node: str) -> None:
+    def _report_preempted(self, request: SchedulingRequest, pod: Pod, node: str) -> None:
         self._ports.count("pods_preempted_total")
         by = f"pod {request.uid} of priority {priority_of(request.pod)}"
         self._recorder.record(pod, PREEMPTED, f"by {by}, for want of cards on node {node}")
+
+
+def _in_order_of_eviction(plan: PreemptionPlan) -> tuple[Subject, ...]:
+    """Return all victims of a plan, those that a budget protects first.
+
+    If the API server refuses to evict one of these, no other pod has been evicted for nothing.
+    """
+    ordered = sorted(plan.evicted, key=lambda victim: not victim.budgets)
+    return (*(victim.subject for victim in ordered), *plan.leaving)
 
 
 def _is_for(claim: PreemptionClaim, request: SchedulingRequest) -> bool:

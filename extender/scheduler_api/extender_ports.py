@@ -7,7 +7,7 @@ import msgspec
 
 from ledger.kube.api.cluster_ports import BindingApi, EvictionApi
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.log.ledger import Ledger, StateView
+from ledger.log.ledger_port import Ledger, StateView
 from ledger.runtime.counter_protocol import Count, uncounted
 
 Publish = Callable[[bytes], None]

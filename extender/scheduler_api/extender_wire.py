@@ -136,33 +136,33 @@ _nodes: Final = msgspec.json.Decoder(NodeObject)
 
 def read_args(body: bytes) -> ExtenderArgs:
     """Read a request of filter or prioritize. Raises BadRequest."""
-    found = _read(_args, body)
-    if _nameless(found.pod) or (found.nodes is None and found.node_names is None):
-        found = _respelled(ExtenderArgs, body)
-    if found.pod is None:
+    args = _read(_args, body)
+    if _nameless(args.pod) or (args.nodes is None and args.node_names is None):
+        args = _respelled(ExtenderArgs, body)
+    if args.pod is None:
         raise BadRequest("the request has no pod", "Pod")
-    return found
+    return args
 
 
 def read_binding(body: bytes) -> BindingArgs:
     """Read a request of bind. Raises BadRequest."""
-    found = _read(_bindings, body)
-    if not all(msgspec.structs.astuple(found)):
-        found = _respelled(BindingArgs, body)
+    binding = _read(_bindings, body)
+    if not all(msgspec.structs.astuple(binding)):
+        binding = _respelled(BindingArgs, body)
     for field in msgspec.structs.fields(BindingArgs):
-        if not getattr(found, field.name) and field.name != "pod_uid":
+        if not getattr(binding, field.name) and field.name != "pod_uid":
             raise BadRequest(f"the request has no {field.encode_name}", field.encode_name)
-    return found
+    return binding
 
 
 def read_preemption(body: bytes) -> PreemptionArgs:
     """Read a request of preempt. Raises BadRequest."""
-    found = _read(_preemptions, body)
-    if _nameless(found.pod):
-        found = _respelled(PreemptionArgs, body)
-    if found.pod is None:
+    args = _read(_preemptions, body)
+    if _nameless(args.pod):
+        args = _respelled(PreemptionArgs, body)
+    if args.pod is None:
         raise BadRequest("the request has no pod", "Pod")
-    return found
+    return args
 
 
 def read_node(raw: msgspec.Raw) -> NodeMeta:

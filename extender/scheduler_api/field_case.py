@@ -31,25 +31,25 @@ def _respelled(value: Any, kind: inspect.Type) -> Any:
     if isinstance(kind, inspect.StructType) and isinstance(value, dict):
         return _fields(value, _spelling(kind.cls))
     if isinstance(kind, inspect.ListType) and isinstance(value, list):
-        return [_respelled(one, kind.item_type) for one in value]
+        return [_respelled(item, kind.item_type) for item in value]
     if isinstance(kind, inspect.DictType) and isinstance(value, dict):
-        return {name: _respelled(one, kind.value_type) for name, one in value.items()}
+        return {name: _respelled(item, kind.value_type) for name, item in value.items()}
     if isinstance(kind, inspect.RawType):
         return msgspec.Raw(msgspec.json.encode(value))
     return value
 
 
 def _fields(value: dict[str, Any], spelling: Spelling) -> dict[str, Any]:
-    found = {}
-    for name, one in value.items():
+    fields = {}
+    for name, item in value.items():
         spelt, kind = spelling.get(name.lower(), (name, _ANY))
-        found[spelt] = _respelled(one, kind)
-    return found
+        fields[spelt] = _respelled(item, kind)
+    return fields
 
 
 def _some(kind: inspect.UnionType) -> inspect.Type:
     """Return the type of an optional field that is present."""
-    return next((one for one in kind.types if not isinstance(one, inspect.NoneType)), _ANY)
+    return next((member for member in kind.types if not isinstance(member, inspect.NoneType)), _ANY)
 
 
 @lru_cache(KINDS_MAX)

@@ -1,8 +1,9 @@
 """Allocation annotations: the amounts of a pod's cards, written on the pod.
 
-A Binding writes them. A resize is an event in the log, and the annotation follows it, because HAMi
-counts by the annotation when a cluster goes back to it. A write that failed or was cut short is
-repaired: the list of pods at the start of a session, and each change of a pod, show it.
+A Binding writes them. A resize is an event in the log, and this replica then writes the annotation,
+because HAMi counts by the annotation after a cluster has gone back to HAMi. A write that failed or
+was cut short is repaired: the list of pods that a new active replica reads shows it, and so does
+each later change of the pod.
 """
 
 import asyncio
@@ -11,13 +12,18 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from extender.settlement import placement_commands, pod_reader
-from extender.settlement.card_settlement_session import CardSettlementSession
+from extender.settlement import placed_pod_reader, placement_drift
+from extender.settlement.card_reconciler_context import CardReconcilerContext
 from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.cards import Placement
 from ledger.core.model.events import AnyEvent, Resized
 from ledger.core.model.qualified_names import local_name
-from ledger.kube.api.errors import ClusterError, ClusterUnavailable, NotFound, VersionConflict
+from ledger.kube.api.cluster_errors import (
+    ClusterError,
+    ClusterUnavailable,
+    NotFound,
+    VersionConflict,
+)
 from ledger.kube.api.objects import Pod
 from ledger.kube.hami.binding_annotations import allocated
 
@@ -56,8 +62,8 @@ _NEW: Final = _Waiting()
 class AllocationAnnotations:
     """Writes the amounts of placed pods whose annotations have other amounts."""
 
-    def __init__(self, session: CardSettlementSession) -> None:
-        self._session = session
+    def __init__(self, context: CardReconcilerContext) -> None:
+        self._context = context
         self._due: dict[_Subject, _Waiting] = {}
 
     def follow(self, event: AnyEvent) -> None:
@@ -103,19 +109,19 @@ class AllocationAnnotations:
     async def _write(self, subject: _Subject) -> None:
         """Write the amounts of a pod unless it has them. Raises ClusterError."""
         namespace, name = local_name(subject.namespace), subject.key.removeprefix(PODS)
-        pod = await self._session.cluster.get_pod(namespace, name)
-        placed = self._session.placement(subject.namespace, subject.key)
+        pod = await self._context.cluster.get_pod(namespace, name)
+        placed = self._context.placement(subject.namespace, subject.key)
         if pod is None or placed is None or not self._is_outdated(pod, placed, subject.uid):
             return
         changes = self._changes(placed)
         if not changes:
             return
         version = pod.metadata.resource_version
-        await self._session.cluster.patch_pod_annotations(namespace, name, changes, version)
+        await self._context.cluster.patch_pod_annotations(namespace, name, changes, version)
         _log.info("allocation_written", namespace=subject.namespace, key=subject.key)
 
     def _changes(self, placed: Placement) -> dict[str, str]:
-        node = self._session.view.state.nodes[placed.node]
+        node = self._context.view.state.nodes[placed.node]
         try:
             return allocated(placed.parts, (*node.cards, *node.lost))
         except ValueError:
@@ -123,13 +129,13 @@ class AllocationAnnotations:
 
     def _is_outdated(self, pod: Pod, placed: Placement, uid: str) -> bool:
         """Return whether a pod is on its node of the ledger, with other amounts."""
-        if pod.metadata.uid != uid or not placement_commands.is_placed(placed, uid):
+        if pod.metadata.uid != uid or not placement_drift.is_placed(placed, uid):
             return False
-        reading = pod_reader.read(pod, self._session.name, self._session.settings.rules)
+        reading = placed_pod_reader.read(pod, self._context.name, self._context.settings.rules)
         if (
             reading.over
             or reading.node != placed.node
-            or placement_commands.annotation_drift(reading, placed)
+            or placement_drift.annotation_drift(reading, placed)
         ):
             return False
-        return placement_commands.is_outdated(reading, placed)
+        return placement_drift.is_outdated(reading, placed)

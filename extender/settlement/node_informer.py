@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
-from extender.settlement import node_reader
-from extender.settlement.node_reader import NodeReading, NodeRules
+from extender.settlement import node_card_health
+from extender.settlement.node_card_health import NodeReading, NodeRules
 from ledger.kube.api import cluster_ports
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import ApiNode
@@ -89,17 +89,18 @@ class NodeInformer:
     @property
     def not_understood(self) -> int:
         """The number of nodes whose announcement cannot be read."""
-        return sum(1 for one in self.known.values() if one.announced.problem)
+        return sum(1 for reading in self.known.values() if reading.announced.problem)
 
     def warnings(self) -> list[str]:
         """Return the problems because of which the cards of nodes are unknown."""
-        found = [*self._watches.problems(), *self._watches.warnings()]
-        unreadable = (one for one in self.known.values() if one.announced.problem)
-        found += [
-            f"node {one.name}: {one.announced.problem}" for one in islice(unreadable, NAMED_MAX)
+        problems = [*self._watches.problems(), *self._watches.warnings()]
+        unreadable = (reading for reading in self.known.values() if reading.announced.problem)
+        problems += [
+            f"node {reading.name}: {reading.announced.problem}"
+            for reading in islice(unreadable, NAMED_MAX)
         ]
         more = self.not_understood - NAMED_MAX
-        return [*found, f"and {more} more nodes cannot be read"] if more > 0 else found
+        return [*problems, f"and {more} more nodes cannot be read"] if more > 0 else problems
 
     async def _take(self, change: Change[ApiNode]) -> None:
         if isinstance(change, Listed):
@@ -124,7 +125,7 @@ class NodeInformer:
         self.listed.set()
 
     def _note(self, node: ApiNode) -> None:
-        reading = node_reader.read(node, self._rules)
+        reading = node_card_health.read(node, self._rules)
         before = self.known.get(reading.name)
         self.known[reading.name] = reading
         if before is None or before.announced.scores != reading.announced.scores:

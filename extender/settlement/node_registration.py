@@ -18,14 +18,15 @@ from typing import Final
 import msgspec
 import structlog
 
-from extender.settlement import node_reader
-from extender.settlement.card_settlement_session import SETTLED, CardSettlementSession
+from extender.settlement import node_card_health
+from extender.settlement.card_reconciler_context import SETTLED, CardReconcilerContext
+from extender.settlement.node_card_health import UnreadyNodes
 from extender.settlement.node_informer import NodeInformer
 from ledger.core.model import cards
 from ledger.core.model.commands import RegisterCards, RemoveNode
 from ledger.core.model.events import AnyEvent, CardsRegistered
 from ledger.core.model.qualified_names import local_name
-from ledger.log.writer.token_bucket import TokenBuckets
+from ledger.log.writer.log_capacity import TokenBuckets
 from ledger.tasks.periodic import CooperativeYield
 
 AGAIN_SECONDS: Final = 0.1
@@ -49,13 +50,13 @@ _log: Final = structlog.get_logger("extender")
 class NodeRegistration:
     """Registers the nodes of one cluster."""
 
-    def __init__(self, session: CardSettlementSession, nodes: NodeInformer) -> None:
+    def __init__(self, context: CardReconcilerContext, nodes: NodeInformer) -> None:
         """Prepare; `run` does the work."""
-        self._session = session
+        self._context = context
         self._nodes = nodes
         self._due: dict[str, None] = {}
         self._uncertain: set[str] = set()
-        self._unready: dict[str, float] = {}
+        self._unready = UnreadyNodes(context.settings.unready_seconds)
         self._woken = asyncio.Event()
         self._rates = TokenBuckets(
             ANNOUNCED_BURST_BYTES, ANNOUNCED_BYTES_PER_SECOND, keys_max=NODES_MAX
@@ -94,8 +95,8 @@ class NodeRegistration:
 
     def _everything(self) -> list[str]:
         """Return the nodes of the cluster and those of the ledger."""
-        prefix = f"{self._session.name}/"
-        registered = self._session.view.state.nodes
+        prefix = f"{self._context.name}/"
+        registered = self._context.view.state.nodes
         names = [name.removeprefix(prefix) for name in registered if name.startswith(prefix)]
         return [*self._nodes.known, *names]
 
@@ -111,12 +112,12 @@ class NodeRegistration:
         stride = CooperativeYield()
         for name in list(self._due):
             await stride.step()
-            if self._session.commands.is_pending("", self._session.qualified(name)):
+            if self._context.commands.is_pending("", self._context.qualified(name)):
                 continue
             del self._due[name]
             command = self._command(name)
             if command is not None and self._may_send(name, command):
-                await self._session.commands.send(command)
+                await self._context.commands.send(command)
 
     def _may_send(self, name: str, command: RegisterCards | RemoveNode) -> bool:
         """Return whether a node may add to the log now, and count what it adds."""
@@ -134,36 +135,24 @@ class NodeRegistration:
 
     def _command(self, name: str) -> RegisterCards | RemoveNode | None:
         """Return the command about a node, None if its registration is up to date."""
-        node = self._session.qualified(name)
-        registered, reading = self._session.view.state.nodes.get(node), self._nodes.known.get(name)
+        node = self._context.qualified(name)
+        registered, reading = self._context.view.state.nodes.get(node), self._nodes.known.get(name)
         if reading is None:
-            self._unready.pop(name, None)
+            self._unready.forget(name)
             self._uncertain.discard(name)
             self._held.discard(name)
             if registered is None or registered.gone:
                 return None
             return RemoveNode(node, SETTLED, self._nodes.version)
-        lost = not self._is_reachable(name, reading.ready, registered)
-        now = datetime.fromtimestamp(self._session.now() / 1e6, UTC)
-        wanted = node_reader.cards_of(reading, registered, now, lost=lost)
+        clock = asyncio.get_running_loop().time()
+        lost = self._unready.is_lost(reading, registered, clock)
+        now = datetime.fromtimestamp(self._context.now() / 1e6, UTC)
+        wanted = node_card_health.cards_of(reading, registered, now, lost=lost)
         self._watch_time(name, uncertain=wanted is not None and reading.is_uncertain())
         if wanted is None or _is_as(registered, wanted):
             self._held.discard(name)
             return None
         return RegisterCards(node, *wanted, SETTLED, reading.version)
-
-    def _is_reachable(self, name: str, ready: bool, registered: cards.NodeCards | None) -> bool:
-        """Return whether a node is ready, or has been unready for less than the bound.
-
-        A node whose cards were unhealthy before this replica read it gets no further time.
-        """
-        if ready:
-            self._unready.pop(name, None)
-            return True
-        given_up = registered is not None and not any(one.healthy for one in registered.cards)
-        clock = asyncio.get_running_loop().time()
-        since = self._unready.setdefault(name, -math.inf if given_up else clock)
-        return clock - since < self._session.settings.unready_seconds
 
     def _watch_time(self, name: str, *, uncertain: bool) -> None:
         if uncertain:

@@ -53,11 +53,11 @@ def read_scaling(text: str) -> CardScaling:
         if name not in percent or not equals:
             raise ValueError(f"card_scaling: {text!r} is not understood; {_FORM}")
         percent[name] = _percent("card_scaling", amount)
-    found = CardScaling(percent["memory"], percent["cores"])
+    scaling = CardScaling(percent["memory"], percent["cores"])
     if selector.startswith(_NODE) and selector != _NODE:
-        return structs.replace(found, node=selector.removeprefix(_NODE))
+        return structs.replace(scaling, node=selector.removeprefix(_NODE))
     if selector.startswith(_TYPE) and selector != _TYPE:
-        return structs.replace(found, type=selector.removeprefix(_TYPE))
+        return structs.replace(scaling, type=selector.removeprefix(_TYPE))
     raise ValueError(f"card_scaling: {selector!r} selects nothing; {_FORM}")
 
 
@@ -87,8 +87,8 @@ def scaled_cards(
 def _scaled(card: Card, node: str, own: Mapping[str, int], scalings: Sequence[CardScaling]) -> Card:
     if card.mode == MIG:
         return card
-    found = next((one for one in scalings if one.selects(node, card)), CardScaling())
-    memory, cores = own.get("memory", found.memory), own.get("cores", found.cores)
+    setting = next((scaling for scaling in scalings if scaling.selects(node, card)), CardScaling())
+    memory, cores = own.get("memory", setting.memory), own.get("cores", setting.cores)
     return structs.replace(
         card,
         memory=card.memory * memory // WHOLE,

@@ -1,14 +1,22 @@
-"""The reconciler of placements: changes of pods become placements and their stages."""
+"""Placement reconciler: sends the commands that follow from a changed pod on cards.
+
+A bound pod on cards that no node announces is unaccounted until a node announces them.
+"""
 
 from typing import Final
 
 import msgspec
 import structlog
 
-from extender.settlement import placement_commands, pod_reader
+from extender.settlement import (
+    placed_pod_reader,
+    placement_drift,
+    placement_stages,
+    pods_of_other_schedulers,
+)
 from extender.settlement.allocation_annotations import AllocationAnnotations
-from extender.settlement.card_settlement_session import SETTLED, CardSettlementSession
-from extender.settlement.pod_reader import PodReading
+from extender.settlement.card_reconciler_context import SETTLED, CardReconcilerContext
+from extender.settlement.placed_pod_reader import PodReading
 from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.cards import Placement
 from ledger.core.model.commands import AnyCommand, Observe
@@ -38,9 +46,9 @@ class UnaccountedPod(msgspec.Struct, frozen=True):
 class PlacementReconciler:
     """Follows the placed pods of one cluster; `unaccounted` are the unaccounted ones, by uid."""
 
-    def __init__(self, session: CardSettlementSession, allocations: AllocationAnnotations) -> None:
+    def __init__(self, context: CardReconcilerContext, allocations: AllocationAnnotations) -> None:
         self.unaccounted: dict[str, UnaccountedPod] = {}
-        self._session, self._allocations = session, allocations
+        self._context, self._allocations = context, allocations
         self._drifting: set[str] = set()
         self._due: dict[str, None] = {}
 
@@ -62,7 +70,11 @@ class PlacementReconciler:
     async def look_again(self) -> None:
         """Check the unaccounted pods of nodes that have announced cards since."""
         due, self._due = self._due, {}
-        waiting = [one.pod for one in self.unaccounted.values() if one.node in due] if due else []
+        waiting = (
+            [uncharged.pod for uncharged in self.unaccounted.values() if uncharged.node in due]
+            if due
+            else []
+        )
         stride = CooperativeYield()
         for pod in waiting:
             await stride.step()
@@ -79,67 +91,69 @@ class PlacementReconciler:
             self._forget(uid)
 
     async def _take(self, pod: Pod) -> None:
-        session, meta = self._session, pod.metadata
-        namespace, key = session.qualified(meta.namespace), PODS + meta.name
-        placed = session.placement(namespace, key)
-        if placed is None and not pod_reader.names_cards(pod):
+        context, meta = self._context, pod.metadata
+        namespace, key = context.qualified(meta.namespace), PODS + meta.name
+        placed = context.placement(namespace, key)
+        if placed is None and not placed_pod_reader.names_cards(pod):
             return
-        reading = pod_reader.read(pod, session.name, session.settings.rules)
+        reading = placed_pod_reader.read(pod, context.name, context.settings.rules)
         before = self.unaccounted.pop(reading.uid, None)
         if reading.over:
             self._forget(reading.uid)
             return
-        found = self._judge(reading, placed, pod)
+        commands = self._judge(reading, placed, pod)
         _log_unaccounted(reading, before, self.unaccounted.get(reading.uid))
-        for command in found:
-            await session.commands.send(command)
+        for command in commands:
+            await context.commands.send(command)
 
     def _judge(self, reading: PodReading, placed: Placement | None, pod: Pod) -> list[AnyCommand]:
         if not reading.node:
             return []
-        if placed is None or not placement_commands.is_placed(placed, reading.uid):
+        if placed is None or not placement_drift.is_placed(placed, reading.uid):
             return self._seen(reading, pod)
         if placed.node != reading.node:
             self._drifts(reading, NODE, f"it runs on {reading.node}, its cards are {placed.node}'s")
             return [
-                placement_commands.unplace_from_old_node(reading, placed),
+                placement_drift.unplace_from_old_node(reading, placed),
                 *self._seen(reading, pod),
             ]
-        wrong = placement_commands.annotation_drift(reading, placed)
+        wrong = placement_drift.annotation_drift(reading, placed)
         if wrong:
             self._drifts(reading, CARDS, wrong)
-        elif placement_commands.is_outdated(reading, placed):
+        elif placement_drift.is_outdated(reading, placed):
             self._allocations.note(reading.namespace, reading.key, reading.uid)
-        nodes, rules = self._session.view.state.nodes, self._session.settings.rules
-        command = placement_commands.advance_if_changed(
+        nodes, rules = self._context.view.state.nodes, self._context.settings.rules
+        command = placement_stages.advance_if_changed(
             reading, placed, pod, nodes.get(placed.node), rules
         )
         return [command] if command is not None else []
 
     def _seen(self, reading: PodReading, pod: Pod) -> list[AnyCommand]:
         """Return the commands that charge a bound pod of another scheduler, if possible."""
-        node, rules = self._session.view.state.nodes.get(reading.node), self._session.settings.rules
+        node, rules = self._context.view.state.nodes.get(reading.node), self._context.settings.rules
         if reading.parts is None:
             if reading.problem:
                 self._keep_unaccounted(reading, pod, reading.problem)
             return []
-        wrong = placement_commands.missing_cards(node, reading.parts)
+        wrong = pods_of_other_schedulers.missing_cards(node, reading.parts)
         if wrong or node is None:
             self._keep_unaccounted(reading, pod, wrong)
             return []
-        found: list[AnyCommand] = [placement_commands.place_observed(reading, pod, node, rules)]
+        commands: list[AnyCommand] = [
+            pods_of_other_schedulers.place_observed(reading, pod, node, rules)
+        ]
         if not self._is_known(reading):
-            demand = placement_commands.observed_demand(reading.parts, pod, node, rules)
+            demand = pods_of_other_schedulers.observed_demand(reading.parts, pod, node, rules)
             where = reading.namespace, reading.key, reading.uid, reading.version
-            found.insert(0, Observe(*where, demand, SETTLED))
-        command = placement_commands.advance_for_observed(reading)
-        return [*found, command] if command is not None else found
+            commands.insert(0, Observe(*where, demand, SETTLED))
+        command = placement_stages.advance_for_observed(reading)
+        return [*commands, command] if command is not None else commands
 
     def _is_known(self, reading: PodReading) -> bool:
         """Return whether a pod is in the ledger, or its command is on the way."""
-        if self._session.commands.is_pending(reading.namespace, reading.key):
+        if self._context.commands.is_pending(reading.namespace, reading.key):
             return True
-        entry = self._session.entry(reading.namespace, reading.key)
+        entry = self._context.entry(reading.namespace, reading.key)
         return entry is not None and entry.holds_uid(reading.uid)
 
     def _keep_unaccounted(self, reading: PodReading, pod: Pod, reason: str) -> None:
@@ -152,7 +166,7 @@ class PlacementReconciler:
         if reading.uid in self._drifting:
             return
         self._drifting.add(reading.uid)
-        self._session.count("placement_drift_total", kind)
+        self._context.count("placement_drift_total", kind)
         _log.warning(
             "placement_drifts", namespace=reading.namespace, key=reading.key, reason=reason
         )

@@ -3,7 +3,7 @@
 An extender may crash between the ledger and the API server, or get no answer. A placement will
 never be bound if it is older than any Binding can take and a linearizable read, begun after that,
 returns the pod unbound. The age alone proves nothing, nor does a failed read. Ages are on this
-replica's own clock and start from zero with its session.
+replica's own clock. They start from zero when this replica becomes active.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from extender.settlement.card_settlement_session import SETTLED, CardSettlementSession
-from extender.settlement.stale_node_locks import NodeLockCleaner
+from extender.settlement.card_reconciler_context import SETTLED, CardReconcilerContext
+from extender.settlement.hami.stale_node_locks import NodeLockCleaner
 from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model.cards import Placement, Stage
 from ledger.core.model.commands import Advance, Unplace
 from ledger.core.model.events import AnyEvent, Cause, Placed
 from ledger.core.model.qualified_names import local_name
-from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.objects import Pod
 from ledger.tasks.backoff import Backoff
 from ledger.tasks.periodic import CooperativeYield
@@ -44,8 +44,8 @@ class _Subject(NamedTuple):
 class UnboundPlacements:
     """Settles the unbound placements of one cluster."""
 
-    def __init__(self, session: CardSettlementSession, locks: NodeLockCleaner) -> None:
-        self._session = session
+    def __init__(self, context: CardReconcilerContext, locks: NodeLockCleaner) -> None:
+        self._context = context
         self._locks = locks
         self._since: dict[_Subject, float] = {}
         self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
@@ -57,11 +57,11 @@ class UnboundPlacements:
     async def find(self) -> None:
         """Start the age of every placement that has none yet."""
         stride, clock = CooperativeYield(), asyncio.get_running_loop().time
-        state = self._session.view.state
-        for node in [name for name in state.residents if self._session.owns(name)]:
+        state = self._context.view.state
+        for node in [name for name in state.residents if self._context.owns(name)]:
             for namespace, key in list(state.residents.get(node, ())):
                 await stride.step()
-                placed = self._session.placement(namespace, key)
+                placed = self._context.placement(namespace, key)
                 if placed is not None and _is_open(placed):
                     self._since.setdefault(_Subject(namespace, key, placed.uid), clock())
 
@@ -89,7 +89,7 @@ class UnboundPlacements:
         """Yield the placements older than the bound; forget those that are settled."""
         now = asyncio.get_running_loop().time()
         for subject, since in list(self._since.items()):
-            if now - since < self._session.settings.settle_seconds:
+            if now - since < self._context.settings.settle_seconds:
                 return
             if self._placement(subject) is None:
                 del self._since[subject]
@@ -98,7 +98,7 @@ class UnboundPlacements:
 
     def _placement(self, subject: _Subject) -> Placement | None:
         """Return the placement of a pod if it is still unbound."""
-        placed = self._session.placement(subject.namespace, subject.key)
+        placed = self._context.placement(subject.namespace, subject.key)
         if placed is None or placed.uid != subject.uid or not _is_open(placed):
             return None
         return placed
@@ -107,19 +107,19 @@ class UnboundPlacements:
         """Read a pod and send the command that follows. Raises ClusterError."""
         namespace, name = local_name(subject.namespace), subject.key.removeprefix(PODS)
         since = self._since[subject]
-        pod = await self._session.cluster.get_pod(namespace, name)
+        pod = await self._context.cluster.get_pod(namespace, name)
         placed = self._placement(subject)
         if placed is None or self._since.get(subject) != since:
             return  # it went on, or was placed again, while the pod was read
         del self._since[subject]
         if pod is not None and _is_at(pod, subject.uid, local_name(placed.node)):
             bound = Advance(*subject, Stage.BOUND, actor=SETTLED, node=placed.node)
-            await self._session.commands.send(bound)
+            await self._context.commands.send(bound)
             return
-        self._session.count("placements_undone_total")
+        self._context.count("placements_undone_total")
         _log.info("placement_undone", namespace=namespace, key=subject.key)
         undo = Unplace(*subject, placed.node, Cause.UNBOUND, SETTLED, version=placed.version)
-        await self._session.commands.send(undo)
+        await self._context.commands.send(undo)
         await self._locks.release(placed.node, namespace, name)
 
 

@@ -1,1 +1,1 @@
-"""The verbs of kube-scheduler: filter, prioritize, bind and preempt."""
+"""The verbs filter, prioritize and preempt of kube-scheduler; `extender.bind` has the verb bind."""

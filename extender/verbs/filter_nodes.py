@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from extender.bind.event_recorder import FILTERING_FAILED, EventRecorder
-from extender.bind.placement_service import placement_of
-from extender.fit.failed_nodes import reasons_of, resolvable
-from extender.fit.fit_nodes import FitResult, chosen_parts
+from extender.bind.hami_pod_events import FILTERING_FAILED, EventRecorder
+from extender.bind.place_or_choose_again import placement_of
+from extender.fit.feasible_nodes import FitResult, chosen_parts
 from extender.fit.inventory_fit import UNKNOWN, InventoryFit
+from extender.fit.node_failure_reasons import reasons_of, resolvable
 from extender.fit.node_score_expression import Floats
 from extender.inventory.assumed_placements import ASSUMED_SECONDS, AssumedPlacements
 from extender.inventory.card_arrays import Booleans, Integers

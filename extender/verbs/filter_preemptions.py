@@ -1,8 +1,8 @@
 """The verb `preempt`: of the nodes where the scheduler would evict pods, those where it helps.
 
-The scheduler asks only where it sees a shortage itself, so never for resources that it leaves to
-its extender. It has chosen the victims, and none are added. They free the very cards that they have
-in the ledger.
+The scheduler asks only if it sees a shortage of its own resources, such as CPU, and never because
+cards are missing. It has chosen the victims, and this verb adds none. It checks whether the pod
+also gets cards on such a node once the victims have freed theirs.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from extender.scheduler_api.extender_wire import (
     PreemptionResult,
 )
 from extender.scheduler_api.scheduling_request import SchedulingRequest, SchedulingRequests
-from ledger.core.decide.card_checks import residents
+from ledger.core.decide.cards.card_checks import residents
 from ledger.core.model.cards import Placement
 from ledger.core.model.denials import Denial
 
@@ -50,13 +50,13 @@ class PreemptionFilter:
             return PreemptionResult()
         if not request.needs_cards:
             return PreemptionResult(nominated)
-        found = {
+        fitting = {
             node: victims
             for node, victims in nominated.items()
             if fits_after(self._fit, request, node, self._placements_of(request, node, victims))
         }
-        self._ports.count("extender_answers_total", "preempt", "fits" if found else "nowhere")
-        return PreemptionResult(found)
+        self._ports.count("extender_answers_total", "preempt", "fits" if fitting else "nowhere")
+        return PreemptionResult(fitting)
 
     def _placements_of(
         self, request: SchedulingRequest, node: str, victims: MetaVictims

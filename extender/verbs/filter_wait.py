@@ -2,8 +2,8 @@
 
 The scheduler reads the end of a pod at the same time as the ledger, asks once, perhaps too early,
 and then not again for minutes. It asks about one pod at a time, so that all pods wait while one
-does: waits must be few. When it asks about many pods again, it does so at once, and all but the
-first find the ledger up to date.
+does: waits must be few. When the scheduler retries many pods, it asks about them one right after
+another. The wait for the first pod brings the ledger up to date, so the others need no wait.
 """
 
 from typing import Final
@@ -38,11 +38,11 @@ class FilterWaitBudget:
 
     def seconds_for(self, uid: str, now: float, *, is_claimed: bool) -> float:
         """Return how long to wait for a pod, which has a preemption claim if it `is_claimed`."""
-        has_synced = uid in self._nowhere
+        fitted_nowhere = uid in self._nowhere
         self._nowhere[uid] = True
         if is_claimed and self._freed.take(now):
             return FREED_SECONDS
-        return AGAIN_SECONDS if has_synced and self._again.take(now) else 0.0
+        return AGAIN_SECONDS if fitted_nowhere and self._again.take(now) else 0.0
 
 
 class _Allowance:

@@ -1,4 +1,4 @@
-"""The recorder of events on pods, with the reasons that HAMi's users know.
+"""HAMi pod events: the events on pods, with the reasons of HAMi, and which are not recorded.
 
 Events are written beside the answers, one at a time, so that no answer waits for them. When too
 many wait, further ones are dropped. An event that repeats the last one of its pod is not recorded.

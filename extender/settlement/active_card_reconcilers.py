@@ -1,6 +1,7 @@
-"""Card settlement: nodes, placements and claims of one cluster, while this replica is active.
+"""Active card reconcilers: those of nodes, placements, claims and locks, on the active replica.
 
-It has no pod informer of its own: the settlement of quotas passes on the changes of its informer.
+They do not watch pods. `webhook/settlement` passes each change of a pod on to them, after it has
+sent the command for the quotas.
 """
 
 import asyncio
@@ -8,22 +9,22 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, Protocol
 
-from extender.settlement import stale_node_locks
 from extender.settlement.allocation_annotations import AllocationAnnotations
-from extender.settlement.card_settlement_session import CardSettings, CardSettlementSession
+from extender.settlement.card_reconciler_context import CardReconcilerContext, CardSettings
+from extender.settlement.hami import stale_node_locks
+from extender.settlement.hami.stale_node_locks import NodeLockCleaner
+from extender.settlement.node_card_health import NodeRules
 from extender.settlement.node_informer import NodeInformer
-from extender.settlement.node_reader import NodeRules
 from extender.settlement.node_registration import ANNOUNCED_BYTES_PER_SECOND, NodeRegistration
 from extender.settlement.placement_reconciler import PlacementReconciler
 from extender.settlement.preemption_claim_expiry import ClaimExpiry
-from extender.settlement.stale_node_locks import NodeLockCleaner
 from extender.settlement.unbound_placements import UnboundPlacements
 from ledger.kube.api import cluster_ports
 from ledger.kube.api.cluster_ports import Change, Listed
 from ledger.kube.api.objects import Pod
 from ledger.kube.watch.failed_objects import FailedObjects
 from ledger.log.command_delivery import CommandQueue
-from ledger.log.ledger import StateView
+from ledger.log.ledger_port import StateView
 from ledger.log.records import Record
 from ledger.runtime.counter_protocol import Count, uncounted
 from ledger.tasks.periodic import run_periodically
@@ -39,23 +40,23 @@ class CardCluster(cluster_ports.NodeWatches, cluster_ports.AllocationApi, Protoc
     """A cluster whose nodes are followed and whose pods and nodes are annotated."""
 
 
-class CardSettlementTasks:
-    """The tasks of one session."""
+class CardReconcilers:
+    """The reconcilers of one cluster, as long as this replica is active."""
 
-    def __init__(self, session: CardSettlementSession, nodes: NodeInformer) -> None:
+    def __init__(self, context: CardReconcilerContext, nodes: NodeInformer) -> None:
         """Prepare; `run` does the work, and `running` is true while it does."""
         self.running = False
-        self.allocations = AllocationAnnotations(session)
-        self.placements = PlacementReconciler(session, self.allocations)
-        self._locks = NodeLockCleaner(session, nodes)
-        self.unbound = UnboundPlacements(session, self._locks)
-        self._session = session
-        self._claims = ClaimExpiry(session)
-        self.registering = NodeRegistration(session, nodes)
+        self.allocations = AllocationAnnotations(context)
+        self.placements = PlacementReconciler(context, self.allocations)
+        self._locks = NodeLockCleaner(context, nodes)
+        self.unbound = UnboundPlacements(context, self._locks)
+        self._context = context
+        self._claims = ClaimExpiry(context)
+        self.registering = NodeRegistration(context, nodes)
 
     async def run(self) -> None:
         """Settle until cancelled."""
-        settings = self._session.settings
+        settings = self._context.settings
         tick = min(TICK_SECONDS, settings.settle_seconds / 4, settings.claim_seconds / 4)
         self.running = True
         try:
@@ -86,7 +87,7 @@ class CardSettlementTasks:
         for item in record.items:
             event = item.event
             about = getattr(event, "namespace", "") or getattr(event, "node", "")
-            if self._session.owns(about):
+            if self._context.owns(about):
                 self.placements.follow(event)
                 self.allocations.follow(event)
                 self.unbound.follow(event, now)
@@ -112,7 +113,7 @@ class CardSettlement:
         self._view, self._cluster, self._name = view, cluster, name
         self._now, self._count = now, count
         self._settings = settings or CardSettings()
-        self._tasks: CardSettlementTasks | None = None
+        self._tasks: CardReconcilers | None = None
         view.subscribe(self._follow)
 
     async def run(self) -> None:
@@ -133,30 +134,34 @@ class CardSettlement:
 
     def warnings(self) -> list[str]:
         """Return the problems of nodes and pods whose cards cannot be read or charged."""
-        found, tasks = self.nodes.warnings(), self._running()
+        problems, tasks = self.nodes.warnings(), self._running()
         held = sorted(tasks.registering.held) if tasks is not None else []
         for name in held[:NAMED_MAX]:
-            found.append(
+            problems.append(
                 f"node {name}: its announcements change too often, and"
                 f" {ANNOUNCED_BYTES_PER_SECOND} bytes of them are recorded per second:"
                 " look at the device plugin there"
             )
         unaccounted = tasks.placements.unaccounted if tasks is not None else {}
-        for one in islice(unaccounted.values(), NAMED_MAX):
-            meta = one.pod.metadata
-            found.append(f"pod {meta.namespace}/{meta.name} is not charged on cards: {one.reason}")
+        for uncharged in islice(unaccounted.values(), NAMED_MAX):
+            meta = uncharged.pod.metadata
+            problems.append(
+                f"pod {meta.namespace}/{meta.name} is not charged on cards: {uncharged.reason}"
+            )
         more = len(unaccounted) - NAMED_MAX
-        return [*found, f"and {more} more pods are not charged on cards"] if more > 0 else found
+        return (
+            [*problems, f"and {more} more pods are not charged on cards"] if more > 0 else problems
+        )
 
-    def begin(self, commands: CommandQueue) -> CardSettlementTasks:
-        """Begin a session, whose commands are sent through this queue."""
-        session = CardSettlementSession(
+    def begin(self, commands: CommandQueue) -> CardReconcilers:
+        """Begin an active period, whose commands are sent through this queue."""
+        context = CardReconcilerContext(
             self._view, self._cluster, self._name, self._settings, self._now, commands, self._count
         )
-        self._tasks = CardSettlementTasks(session, self.nodes)
+        self._tasks = CardReconcilers(context, self.nodes)
         return self._tasks
 
-    def _running(self) -> CardSettlementTasks | None:
+    def _running(self) -> CardReconcilers | None:
         tasks = self._tasks
         return tasks if tasks is not None and tasks.running else None
 

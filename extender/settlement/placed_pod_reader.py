@@ -1,4 +1,4 @@
-"""The reader of placed pods: a pod's cards by its annotations, and its stage. Pure.
+"""Placed pod reader: a pod's cards by its annotations, and its stage. Pure.
 
 The annotations decide for pods that another scheduler has placed. Users cannot write them.
 """
@@ -7,13 +7,14 @@ from typing import Final
 
 import msgspec
 
+from extender.settlement.placement_stages import is_initialised, stage_of
 from ledger.core.evolve import envelope_charges
-from ledger.core.model.cards import Parts, Phase, Stage
+from ledger.core.model.cards import Parts, Stage
 from ledger.core.model.qualified_names import qualified
-from ledger.kube.api.objects import ContainerStatus, Pod
+from ledger.kube.api.objects import Pod
 from ledger.kube.hami import annotation_keys
-from ledger.kube.hami.placement_reader import parts_of, phased
-from ledger.kube.hami.pod_devices import BadDeviceList
+from ledger.kube.hami.placement_annotation_reader import parts_of
+from ledger.kube.hami.pod_device_annotation import BadDeviceList
 from ledger.kube.requests.demand_rules import DemandRules
 
 _ALLOCATED: Final = frozenset(
@@ -59,8 +60,8 @@ def read(pod: Pod, cluster: str, rules: DemandRules) -> PodReading:
         qualified(cluster, spec.node_name) if spec.node_name else "",
         parts,
         problem,
-        _stage(pod),
-        _is_initialised(pod),
+        stage_of(pod),
+        is_initialised(pod),
         pod.status.has_ended(),
     )
 
@@ -79,27 +80,3 @@ def _given(pod: Pod, rules: DemandRules) -> tuple[Parts | None, str]:
         return parts_of(annotations, pod, rules.vendors), ""
     except BadDeviceList as error:
         return None, str(error)
-
-
-def _stage(pod: Pod) -> Stage:
-    """Return the stage of a pod; its cards are handed out at the latest when a container runs."""
-    if not pod.spec.node_name:
-        return Stage.PROPOSED
-    phase = (pod.metadata.annotations or {}).get(annotation_keys.BIND_PHASE)
-    if phase == annotation_keys.SUCCESS or pod.status.phase == "Running" or pod.status.has_ended():
-        return Stage.ALLOCATED
-    return Stage.ALLOCATED if any(one.has_begun() for one in _statuses(pod)) else Stage.BOUND
-
-
-def _is_initialised(pod: Pod) -> bool:
-    """Return whether a pod has init containers other than sidecars, all of which have succeeded."""
-    init = {one.name for one, phase in phased(pod) if phase == Phase.INIT}
-    succeeded = {
-        one.name for one in pod.status.init_container_statuses or () if one.has_succeeded()
-    }
-    return bool(init) and init <= succeeded
-
-
-def _statuses(pod: Pod) -> list[ContainerStatus]:
-    status = pod.status
-    return [*(status.init_container_statuses or ()), *(status.container_statuses or ())]

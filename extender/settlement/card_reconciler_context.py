@@ -1,4 +1,7 @@
-"""The session of card settlement: what its parts share while this replica is active."""
+"""Card reconciler context: the state, cluster, bounds and queue that all card reconcilers share.
+
+It lasts as long as this replica is the active one.
+"""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,7 +14,7 @@ from ledger.core.model.state import Entry
 from ledger.kube.api.cluster_ports import AllocationApi
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.command_delivery import CommandQueue
-from ledger.log.ledger import StateView
+from ledger.log.ledger_port import StateView
 from ledger.runtime.counter_protocol import Count, uncounted
 
 SETTLED: Final = "settlement"
@@ -32,7 +35,7 @@ class CardSettings(msgspec.Struct, frozen=True, kw_only=True):
     unready_seconds: float = 60.0
 
 
-class CardSettlementSession(msgspec.Struct, frozen=True):
+class CardReconcilerContext(msgspec.Struct, frozen=True):
     """The state, the cluster, and the queue of commands to the ledger.
 
     `name` is the cluster's name in the ledger; `now` returns µs of Unix time.

@@ -1,4 +1,4 @@
-"""Assumption messages: assumed placements as replicas publish them; invalid messages are refused.
+"""Assumed placement messages: their format, and which messages of other replicas are refused.
 
 Any client that may publish on the subject can write anything there, and an extender of another
 version may write something else. A message that is not an assumed placement, or that has amounts

@@ -1,5 +1,10 @@
-"""The reader of Nodes: announced cards, and whether a device plugin is alive. Pure."""
+"""Node card health: the cards that a Node announces, and which of them are unhealthy. Pure.
 
+A card is unhealthy if its device plugin reports so, if that device plugin is not alive, or if the
+node has not been ready for too long.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
@@ -12,8 +17,8 @@ from ledger.core.model import cards
 from ledger.core.model.cards import HAMI, OWN, Card
 from ledger.kube.api.objects import ApiNode
 from ledger.kube.hami import annotation_keys
-from ledger.kube.hami.handshake import handshake_alive
 from ledger.kube.hami.node_announcement import NodeAnnouncement, read_announcement
+from ledger.kube.hami.plugin_handshake import handshake_alive
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
 
 _NVIDIA: Final = NVIDIA.name
@@ -51,16 +56,16 @@ class NodeReading(msgspec.Struct, frozen=True):
 def read(node: ApiNode, rules: NodeRules) -> NodeReading:
     """Read a node."""
     annotations = node.metadata.annotations or {}
-    found = read_announcement(annotations, rules.keeper)
-    if found.keeper == OWN:
+    announced = read_announcement(annotations, rules.keeper)
+    if announced.keeper == OWN:
         counted, warning = scaled_cards(
-            found.cards, node.metadata.name, annotations, rules.scalings
+            announced.cards, node.metadata.name, annotations, rules.scalings
         )
-        found = structs.replace(found, cards=counted, warning=warning or found.warning)
+        announced = structs.replace(announced, cards=counted, warning=warning or announced.warning)
     return NodeReading(
         node.metadata.name,
         node.metadata.version(),
-        found,
+        announced,
         node.is_ready(),
         _allocatable(node.status.allocatable or {}, rules.vendors),
         annotations.get(annotation_keys.HANDSHAKE),
@@ -79,16 +84,43 @@ def cards_of(
     """
     announced, before = reading.announced, _cards(known)
     if announced.problem:
-        found, keeper = before, known.keeper if known is not None else announced.keeper
+        current, keeper = before, known.keeper if known is not None else announced.keeper
         present: Sequence[str] = tuple({card.vendor for card in before})
     else:
-        found, keeper = announced.cards, announced.keeper
+        current, keeper = announced.cards, announced.keeper
         present = announced.vendors
-        found += tuple(card for card in before if card.vendor not in present)
-    if not found and not before:
+        current += tuple(card for card in before if card.vendor not in present)
+    if not current and not before:
         return None
     alive = {vendor for vendor in present if not lost and _is_plugin_alive(reading, vendor, now)}
-    return keeper, tuple(_as_known(card, card.vendor in alive) for card in found)
+    return keeper, tuple(_as_known(card, card.vendor in alive) for card in current)
+
+
+class UnreadyNodes:
+    """The nodes that are not ready, and since when."""
+
+    def __init__(self, seconds: float) -> None:
+        """Regard a node as lost that has not been ready for so many seconds."""
+        self._seconds = seconds
+        self._since: dict[str, float] = {}
+
+    def is_lost(
+        self, reading: NodeReading, registered: cards.NodeCards | None, clock: float
+    ) -> bool:
+        """Return whether a node has not been ready for too long, at this loop time in seconds.
+
+        A node whose cards were unhealthy before this replica read it gets no further time.
+        """
+        if reading.ready:
+            self.forget(reading.name)
+            return False
+        given_up = registered is not None and not any(card.healthy for card in registered.cards)
+        since = self._since.setdefault(reading.name, -math.inf if given_up else clock)
+        return clock - since >= self._seconds
+
+    def forget(self, name: str) -> None:
+        """Forget a node that is ready or gone."""
+        self._since.pop(name, None)
 
 
 def _cards(known: cards.NodeCards | None) -> tuple[Card, ...]:

@@ -1,4 +1,4 @@
-"""Binding attempts: a Binding is written once, and its outcome is read.
+"""Binding writer: writes a Binding once, and decides its outcome: bound, refused, changed, unclear.
 
 Annotations and labels travel inside the Binding, so that a pod is bound with them or not at all.
 An unclear answer proves nothing, so the pod is read, linearizably, before anything is undone: a pod
@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from extender.scheduler_api.scheduling_request import version_of
+from ledger.kube.api.cluster_errors import ClusterError, ClusterUnavailable, VersionConflict
 from ledger.kube.api.cluster_ports import BindingApi, PodBinding
-from ledger.kube.api.errors import ClusterError, ClusterUnavailable, VersionConflict
 from ledger.kube.api.objects import Pod
 
 READS_MAX: Final = 3
@@ -73,56 +73,56 @@ class BindingWriter:
         try:
             await self._cluster.bind(binding)
         except ClusterUnavailable as error:
-            found = await self._look(pod, node, str(error))
-            return _overtaken(found, pod)
+            verdict = await self._look(pod, node, str(error))
+            return _overtaken(verdict, pod)
         except ClusterError as error:
             return await self._refused(pod, node, error)
         return BindingOutcome(BindingState.BOUND)
 
     async def _refused(self, pod: Pod, node: str, error: ClusterError) -> BindingOutcome:
         """Read whether the pod is bound already, or has changed."""
-        found = await self._look(pod, node, str(error))
-        if found.outcome is not BindingState.UNCLEAR or found.pod is None:
-            return found
-        if isinstance(error, VersionConflict) and _changed(pod, found.pod):
-            return BindingOutcome(BindingState.CHANGED, str(error), found.pod)
-        return BindingOutcome(BindingState.REFUSED, str(error), found.pod)
+        verdict = await self._look(pod, node, str(error))
+        if verdict.outcome is not BindingState.UNCLEAR or verdict.pod is None:
+            return verdict
+        if isinstance(error, VersionConflict) and _changed(pod, verdict.pod):
+            return BindingOutcome(BindingState.CHANGED, str(error), verdict.pod)
+        return BindingOutcome(BindingState.REFUSED, str(error), verdict.pod)
 
     async def _look(self, pod: Pod, node: str, reason: str) -> BindingOutcome:
         """Read the pod and return the outcome that it proves; UNCLEAR if it cannot be read."""
         for number in range(READS_MAX):
             await asyncio.sleep(PAUSE_SECONDS * number)
             try:
-                found = await self._cluster.get_pod(pod.metadata.namespace, pod.metadata.name)
+                current = await self._cluster.get_pod(pod.metadata.namespace, pod.metadata.name)
             except ClusterError as error:
                 reason = f"{reason}; reading the pod again: {error}"
             else:
-                return _proved(pod, found, node, reason)
+                return _proved(pod, current, node, reason)
         return BindingOutcome(BindingState.UNCLEAR, reason)
 
 
-def _proved(pod: Pod, found: Pod | None, node: str, reason: str) -> BindingOutcome:
-    if found is None or found.metadata.uid != pod.metadata.uid:
-        return BindingOutcome(BindingState.REFUSED, "the pod is gone", found)
-    where = found.spec.node_name
+def _proved(pod: Pod, current: Pod | None, node: str, reason: str) -> BindingOutcome:
+    if current is None or current.metadata.uid != pod.metadata.uid:
+        return BindingOutcome(BindingState.REFUSED, "the pod is gone", current)
+    where = current.spec.node_name
     if where == node:
-        return BindingOutcome(BindingState.BOUND, "", found)
+        return BindingOutcome(BindingState.BOUND, "", current)
     if where:
-        return BindingOutcome(BindingState.REFUSED, f"the pod is bound to {where}", found)
-    return BindingOutcome(BindingState.UNCLEAR, reason, found)
+        return BindingOutcome(BindingState.REFUSED, f"the pod is bound to {where}", current)
+    return BindingOutcome(BindingState.UNCLEAR, reason, current)
 
 
-def _overtaken(found: BindingOutcome, pod: Pod) -> BindingOutcome:
+def _overtaken(verdict: BindingOutcome, pod: Pod) -> BindingOutcome:
     """Return CHANGED for an unclear Binding if the pod is unbound at a later version.
 
     The Binding names the earlier version: it was not stored before, and never will be.
     """
-    if found.outcome is not BindingState.UNCLEAR or found.pod is None:
-        return found
-    if 0 < version_of(pod) < version_of(found.pod):
-        return BindingOutcome(BindingState.CHANGED, found.reason, found.pod)
-    return found
+    if verdict.outcome is not BindingState.UNCLEAR or verdict.pod is None:
+        return verdict
+    if 0 < version_of(pod) < version_of(verdict.pod):
+        return BindingOutcome(BindingState.CHANGED, verdict.reason, verdict.pod)
+    return verdict
 
 
-def _changed(pod: Pod, found: Pod) -> bool:
-    return pod.metadata.resource_version != found.metadata.resource_version
+def _changed(pod: Pod, current: Pod) -> bool:
+    return pod.metadata.resource_version != current.metadata.resource_version

@@ -1,8 +1,8 @@
-"""The usage overlay: the use of cards that the ledger does not record yet.
+"""Unrecorded card use: the overlay with the use of cards that the ledger does not record yet.
 
-kube-scheduler binds one pod while it already asks about the next. An **assumed** placement is where
-a pod probably goes; it ends when the ledger has placed the pod, or at its deadline. Cards that are
-**kept** for a preemptor count as used by it for all other pods. Both only steer filter and
+kube-scheduler binds one pod while it already asks about the next. An **assumed** placement is the
+probable placement of a pod. It ends when the ledger has placed the pod, or at its deadline. Cards
+that are **kept** for a preemptor count as its use for all other pods. Both only steer filter and
 prioritize: the ledger decides without them.
 """
 
@@ -125,13 +125,13 @@ class UsageOverlay:
         Assumed placements whose deadline has come at loop time `now` in seconds are forgotten.
         """
         self.expire(now)
-        found = [taken[uid] for taken in (self._assumed, self._kept) if uid in taken]
-        for taken in found:
+        ignored = [taken[uid] for taken in (self._assumed, self._kept) if uid in taken]
+        for taken in ignored:
             self._count(taken, -1)
         try:
             yield self
         finally:
-            for taken in found:
+            for taken in ignored:
                 self._count(taken, 1)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""HAMi's counts of a pod's bookings on each card, for comparison with those of the ledger.
+"""HAMi card bookings: HAMi's counts of a pod on each card, for comparison with the ledger's.
 
 Per card the larger of the largest init container and the sum of the app containers. It counts
 sidecars like any init container, so the ledger books more for pods with sidecars.
@@ -18,7 +18,7 @@ class HamiBooking(NamedTuple):
 
     def plus(self, other: "HamiBooking") -> "HamiBooking":
         """Return the sum of both."""
-        return HamiBooking(*(one + more for one, more in zip(self, other, strict=True)))
+        return HamiBooking(*(amount + more for amount, more in zip(self, other, strict=True)))
 
 
 def hami_bookings(parts: Parts, *, initialised: bool) -> dict[str, HamiBooking]:
@@ -32,17 +32,17 @@ def hami_bookings(parts: Parts, *, initialised: bool) -> dict[str, HamiBooking]:
         return apps
     peak: dict[str, HamiBooking] = dict(apps)
     for part in init:
-        for uuid, one in _sum([part]).items():
+        for uuid, booking in _sum([part]).items():
             before = peak.get(uuid, HamiBooking())
-            largest = HamiBooking(*map(max, before, one))
+            largest = HamiBooking(*map(max, before, booking))
             peak[uuid] = largest._replace(slots=max(1, before.slots))
     return peak
 
 
 def _sum(parts: list[Part]) -> dict[str, HamiBooking]:
-    found: dict[str, HamiBooking] = {}
+    bookings: dict[str, HamiBooking] = {}
     for part in parts:
         for share in part.shares:
-            before = found.get(share.uuid, HamiBooking())
-            found[share.uuid] = before.plus(HamiBooking(share.memory, share.cores, 1))
-    return found
+            before = bookings.get(share.uuid, HamiBooking())
+            bookings[share.uuid] = before.plus(HamiBooking(share.memory, share.cores, 1))
+    return bookings

@@ -1,4 +1,4 @@
-"""Card verdicts: the free amounts of a node's cards, and the reason against each for a pod."""
+"""Fit report's cards: the free amounts of a node's cards, and the reason against each for a pod."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from extender.fit import card_filters
-from extender.fit.fit_nodes import FitResult
+from extender.fit.feasible_nodes import FitResult
 from extender.inventory.card_arrays import CardArrays
 from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Reason
@@ -83,7 +83,7 @@ def _verdict(
 
 def _largest(request: PodDeviceRequest, amount: str, memory: int) -> int:
     """Return the largest amount that any container requests of a card of this many MiB."""
-    asked = [card for one in request.containers for card in one.cards]
+    asked = [card for container in request.containers for card in container.cards]
     if amount == "cores":
         return max(card.cores for card in asked)
     return max(card.memory or card.percentage * memory // 100 for card in asked)

@@ -1,9 +1,9 @@
-"""The binder, for the verb `bind`: a pod gets cards in the ledger and then its Binding, or neither.
+"""Bind or give back: the verb `bind` gets a pod cards and its Binding, or gives the cards back.
 
-First the ledger, then the API server. A crash between the two leaves a placement without a Binding:
-the next bind of the pod takes it up; or another extender fences its Binding, gives the cards back
-and starts over; or settlement proves that there is none and gives the cards back. Only the extender
-that has placed a pod binds it.
+The ledger comes first, then the API server. A crash between the two leaves a placement without a
+Binding. Then another extender fences that Binding, gives the cards back and starts over, or
+settlement proves that there is no Binding and gives the cards back. After an unclear answer, the
+next bind at this extender uses the same cards (`placement_takeover`).
 """
 
 import contextlib
@@ -12,11 +12,12 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from extender.bind.binding_attempt import BindingOutcome, BindingState, BindingWriter
 from extender.bind.binding_fence import BindingFence
-from extender.bind.event_recorder import BINDING_FAILED, BINDING_SUCCEED, EventRecorder
+from extender.bind.binding_writer import BindingOutcome, BindingState, BindingWriter
+from extender.bind.hami_pod_events import BINDING_FAILED, BINDING_SUCCEED, EventRecorder
 from extender.bind.node_lock_for_bind import HamiNodeLock
-from extender.bind.placement_service import Origin, PlacementResult, PlacementService, placement_of
+from extender.bind.place_or_choose_again import PlacementService, placement_of
+from extender.bind.placement_takeover import Origin, PlacementResult
 from extender.inventory.inventory_loading import until_loaded
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_api.extender_wire import BindingArgs, BindingResult, ExtenderUnavailable
@@ -28,8 +29,8 @@ from extender.scheduler_api.scheduling_request import (
 from ledger.core.model.cards import HAMI, Placement
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.qualified_names import local_name
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.cluster_ports import BindingApi
-from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Pod
 from ledger.kube.hami.binding_annotations import annotations_of, labels_of
 from ledger.log.state_change_signal import StateChangeSignal
@@ -143,10 +144,10 @@ class Binder:
     ) -> BindResult:
         """Bind a pod to cards; a pod that has changed meanwhile is tried again."""
         for _ in range(BIND_TRIES_MAX):
-            found = await self._try(request, node, until)
-            if isinstance(found, BindResult):
-                return found
-            again = self._requests.read(found)
+            outcome = await self._try(request, node, until)
+            if isinstance(outcome, BindResult):
+                return outcome
+            again = self._requests.read(outcome)
             if isinstance(again, Denial) or again.devices != request.devices:
                 return BindResult("refused", OTHER_REQUEST)
             request = again
@@ -191,7 +192,8 @@ class Binder:
         if written.outcome in (BindingState.REFUSED, BindingState.CHANGED):
             await self._undo(request, where, placed)
         if written.outcome is BindingState.UNCLEAR:
-            self._placements.keep(request, placed)
+            standing = placement_of(self._ports.view.state, request)
+            self._placements.takeover.keep(request, placed, standing)
         return _result_of(written)
 
     async def _bind_without_cards(self, request: SchedulingRequest, node: str) -> BindResult:
@@ -214,27 +216,27 @@ class Binder:
 
         Returns the pod with which to start over.
         """
-        if self._clock() < self._placements.fences_at(request, standing):
+        if self._clock() < self._placements.fence_wait.over_at(request, standing):
             return BindResult("unclear", UNDER_WAY)
         try:
-            found = await self._fence.fence(request.pod, standing.version)
+            pod = await self._fence.fence(request.pod, standing.version)
         except ClusterError as error:
             return BindResult("unclear", f"{UNDER_WAY} ({error})")
-        if found is None:
+        if pod is None:
             return BindResult("refused", "the pod is gone")
-        where = found.spec.node_name
+        where = pod.spec.node_name
         if where:
             return (
                 BindResult("bound")
                 if where == node
                 else BindResult("refused", f"it is bound to {where}")
             )
-        if version_of(found) <= standing.version:
+        if version_of(pod) <= standing.version:
             return BindResult("unclear", f"{UNDER_WAY} ({NOT_FENCED})")
         if await self._give_back(request, standing.node, standing.version):
-            self._placements.note_fence(request)
+            self._placements.fence_wait.note_fence(request)
             _log.info("binding_fenced", namespace=request.namespace, key=request.key)
-        return found
+        return pod
 
     async def _locked(self, request: SchedulingRequest, node: str, until: float) -> str:
         """Lock a node that hands out cards to one pod at a time; return the problem, if any."""

@@ -1,8 +1,6 @@
-"""The fit of a pod on nodes: feasible nodes, cards and scores, for all nodes at once.
+"""Feasible nodes: the nodes on which a pod fits, with cards and scores, for all nodes at once.
 
-Sidecars and app containers run together, so they get cards one after the other. Then each init
-container gets cards beside the sidecars that begin before it, preferably cards that the pod has.
-A pod books on a card the most that runs there at once (`card_bookings.booked`).
+A pod fits on a node if all its containers get cards there (`container_order`).
 """
 
 from collections.abc import Sequence
@@ -10,16 +8,17 @@ from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec import structs
 
-from extender.fit import card_and_node_scores, card_choice, mig_instance_choice
-from extender.fit.card_choice import ChoiceStep, ContainerCards, ContainerFit
+from extender.fit import card_and_node_scores, mig_instance_choice
+from extender.fit.card_choice import ChoiceStep
 from extender.fit.card_filters import Codes
 from extender.fit.card_window import CardLoads, CardWindow, OverlayArrays, Window
-from extender.fit.fit_question import NO_BOUND, UNUSED_ONLY, FitQuestion
+from extender.fit.container_order import give_cards
+from extender.fit.fit_question import NO_BOUND, FitQuestion
+from extender.fit.node_failure_reasons import fits_if_all_evicted
 from extender.fit.node_score_expression import Floats
 from extender.inventory.card_arrays import Booleans, CardArrays, Integers
-from ledger.core.model.cards import Part, Parts, Phase, Share
+from ledger.core.model.cards import Part, Parts, Share
 from ledger.kube.requests.device_requests import PodDeviceRequest
 
 BLOCK_ROWS: Final = 1_024
@@ -58,33 +57,25 @@ class _Answer(NamedTuple):
     steps: list[ChoiceStep]
 
 
-class _Walk(msgspec.Struct):
-    """The answers about a whole pod, in the order of the window."""
-
-    ok: Booleans
-    codes: Codes
-    insufficient: Booleans
-    steps: list[ChoiceStep]
-    peak: CardLoads
-
-
 def fit(arrays: CardArrays, overlay: OverlayArrays, question: FitQuestion) -> FitResult:
     """Answer a question about cards by their use plus the use in the overlay."""
     window, at = _window_of_rows(question.rows)
     answers = [_answer(arrays, overlay, question, part) for part in _blocks_of_window(window)]
     fits = FitResult(
         question.rows,
-        np.concatenate([one.feasible for one in answers])[at],
-        np.concatenate([one.score for one in answers])[at],
+        np.concatenate([answer.feasible for answer in answers])[at],
+        np.concatenate([answer.score for answer in answers])[at],
         _joined(answers, at),
-        np.concatenate([one.codes for one in answers])[at],
-        np.concatenate([one.registered for one in answers])[at],
-        np.concatenate([one.insufficient for one in answers])[at],
+        np.concatenate([answer.codes for answer in answers])[at],
+        np.concatenate([answer.registered for answer in answers])[at],
+        np.concatenate([answer.insufficient for answer in answers])[at],
         np.zeros(len(at), np.bool_),
     )
     unsettled = np.nonzero(fits.registered & ~(fits.feasible | fits.insufficient))[0]
     if len(unsettled):
-        fits.hopeful[unsettled] = _fits_alone(arrays, question, question.rows[unsettled])
+        window, at = _window_of_rows(question.rows[unsettled])
+        hopeful = fits_if_all_evicted(arrays, question, _blocks_of_window(window))
+        fits.hopeful[unsettled] = hopeful[at]
     return fits
 
 
@@ -102,8 +93,8 @@ def chosen_parts(
     for step in fits.steps:
         shares[step.container].append(_share(step, place, arrays, row))
     return tuple(
-        Part(one.container, one.phase, tuple(given))
-        for one, given in zip(request.containers, shares, strict=True)
+        Part(container.container, container.phase, tuple(given))
+        for container, given in zip(request.containers, shares, strict=True)
     )
 
 
@@ -146,17 +137,17 @@ def _answer(
     """Answer about the rows of a window, in its order."""
     cards = CardWindow(arrays, window)
     before = CardLoads.of(arrays, overlay, window)
-    walk = _walk(cards, before, question)
+    pod_cards = give_cards(cards, before, question)
     score = card_and_node_scores.nodes(
-        cards, before, walk.peak, question.node_policy, question.node_score
+        cards, before, pod_cards.peak, question.node_policy, question.node_score
     )
     return _Answer(
-        walk.ok & cards.registered,
+        pod_cards.ok & cards.registered,
         score,
-        walk.codes,
+        pod_cards.codes,
         cards.registered,
-        walk.insufficient,
-        walk.steps,
+        pod_cards.insufficient,
+        pod_cards.steps,
     )
 
 
@@ -165,15 +156,17 @@ def _joined(answers: Sequence[_Answer], at: Integers) -> list[ChoiceStep]:
 
     A window in which no node was left has fewer steps; its missing steps are undefined.
     """
-    found = []
-    most = max(len(one.steps) for one in answers)
-    longest = next(one.steps for one in answers if len(one.steps) == most)
+    joined = []
+    most = max(len(answer.steps) for answer in answers)
+    longest = next(answer.steps for answer in answers if len(answer.steps) == most)
     for number, first in enumerate(longest):
         steps = [
-            one.steps[number] if number < len(one.steps) else _nothing(first, len(one.feasible))
-            for one in answers
+            answer.steps[number]
+            if number < len(answer.steps)
+            else _nothing(first, len(answer.feasible))
+            for answer in answers
         ]
-        found.append(
+        joined.append(
             first._replace(
                 columns=np.concatenate([step.columns for step in steps])[at],
                 memory=np.concatenate([step.memory for step in steps])[at],
@@ -181,77 +174,9 @@ def _joined(answers: Sequence[_Answer], at: Integers) -> list[ChoiceStep]:
                 instance=np.concatenate([step.instance for step in steps])[at],
             )
         )
-    return found
+    return joined
 
 
 def _nothing(step: ChoiceStep, rows: int) -> ChoiceStep:
     none = np.zeros(rows, np.int64)
     return step._replace(columns=none, memory=none, cores=none, instance=none)
-
-
-def _fits_alone(arrays: CardArrays, question: FitQuestion, rows: Integers) -> Booleans:
-    """Return on which of these nodes the pod would fit if it were alone there.
-
-    Its cards do not matter, so no card is preferred.
-    """
-    rules = tuple(policy for policy in question.card_policies if policy == UNUSED_ONLY)
-    question = structs.replace(question, card_policies=rules)
-    window, at = _window_of_rows(rows)
-    found = []
-    for part in _blocks_of_window(window):
-        cards = CardWindow(arrays, part)
-        found.append(_walk(cards, CardLoads.empty(cards.shape), question).ok)
-    ok: Booleans = np.concatenate(found)[at]
-    return ok
-
-
-def _walk(cards: CardWindow, before: CardLoads, question: FitQuestion) -> _Walk:
-    """Choose the cards of every container, as long as any node is left."""
-    rows = cards.shape[0]
-    walk = _Walk(
-        np.ones(rows, np.bool_),
-        np.zeros(cards.shape, np.int8),
-        np.zeros(rows, np.bool_),
-        [],
-        before,
-    )
-    load, taken = before, np.zeros(rows, np.int64)
-    beside: list[tuple[int, CardLoads, Integers]] = []
-    for place, request in enumerate(question.request.containers):
-        if not request.cards:
-            continue
-        if not walk.ok.any():
-            return walk
-        if request.phase == Phase.INIT:
-            beside.append((place, load, taken))
-            continue
-        given = _give(cards, load, walk, (place, None, taken), question)
-        load, taken = given.load, taken + given.taken
-    walk.peak = load
-    for place, sidecars, theirs in beside:
-        if not walk.ok.any():
-            break
-        ours = walk.peak.slots > before.slots
-        given = _give(cards, sidecars, walk, (place, ours, theirs), question)
-        walk.peak = walk.peak.raised_to(given.load)
-    return walk
-
-
-def _give(
-    cards: CardWindow,
-    load: CardLoads,
-    walk: _Walk,
-    container: tuple[int, Booleans | None, Integers],
-    question: FitQuestion,
-) -> ContainerCards:
-    """Choose the cards of one container; where that fails, the pod does not fit."""
-    place, prefer, taken = container
-    left = card_choice.memory_left(question, taken)
-    asked = ContainerFit(place, question.request.containers[place], prefer, left)
-    given = card_choice.choose_cards(cards, load, asked, question)
-    failed = walk.ok & ~given.ok
-    walk.codes[failed] = given.codes[failed]
-    walk.insufficient |= failed & given.insufficient
-    walk.ok &= given.ok
-    walk.steps += given.steps
-    return given

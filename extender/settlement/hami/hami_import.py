@@ -11,9 +11,15 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from extender.settlement import node_reader, placement_commands, pod_reader
-from extender.settlement.hami_counts import HamiBooking, hami_bookings
-from extender.settlement.node_reader import NodeRules
+from extender.settlement import (
+    node_card_health,
+    placed_pod_reader,
+    placement_drift,
+    placement_stages,
+    pods_of_other_schedulers,
+)
+from extender.settlement.hami.hami_card_bookings import HamiBooking, hami_bookings
+from extender.settlement.node_card_health import NodeRules
 from ledger.core.model.cards import Card
 from ledger.core.model.commands import AnyCommand, RegisterCards
 from ledger.core.model.denials import Denial, sentence
@@ -100,7 +106,7 @@ class HamiImporter:
         for node in nodes:
             await self._node(node, now)
         for pod in pods:
-            if pod.spec.node_name and pod_reader.names_cards(pod):
+            if pod.spec.node_name and placed_pod_reader.names_cards(pod):
                 await self._pod(pod)
         totals = [self._total(node, card) for node, card in self._cards()]
         return ImportReport(
@@ -114,27 +120,27 @@ class HamiImporter:
         )
 
     async def _node(self, node: ApiNode, now: datetime) -> None:
-        reading = node_reader.read(node, self._node_rules)
+        reading = node_card_health.read(node, self._node_rules)
         if reading.announced.problem:
             self._problems.append(ImportProblem("node", reading.name, reading.announced.problem))
             return
         name = qualified(self._cluster, reading.name)
         known = self._state().nodes.get(name)
-        wanted = node_reader.cards_of(reading, known, now, lost=False)
+        wanted = node_card_health.cards_of(reading, known, now, lost=False)
         if wanted is None:
             return
         denial = await self._decide(RegisterCards(name, *wanted, ACTOR, reading.version))
         self._note("node", reading.name, denial, is_new=self._state().nodes.get(name) != known)
 
     async def _pod(self, pod: Pod) -> None:
-        reading = pod_reader.read(pod, self._cluster, self._rules)
+        reading = placed_pod_reader.read(pod, self._cluster, self._rules)
         if reading.over:
             return
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         node = self._state().nodes.get(reading.node)
         problem = reading.problem
         if not problem and reading.parts is not None:
-            problem = placement_commands.missing_cards(node, reading.parts)
+            problem = pods_of_other_schedulers.missing_cards(node, reading.parts)
         if problem:
             self._problems.append(ImportProblem("pod", name, problem))
             return
@@ -142,13 +148,13 @@ class HamiImporter:
             return
         self._count(reading.node, hami_bookings(reading.parts, initialised=reading.initialised))
         placed = self._state().placement(reading.namespace, reading.key)
-        if placement_commands.is_placed(placed, reading.uid):
+        if placement_drift.is_placed(placed, reading.uid):
             self._known["pod"] += 1
             return
         denial = await self._make_known(pod)
         for command in (
-            placement_commands.place_observed(reading, pod, node, self._rules),
-            placement_commands.advance_for_observed(reading),
+            pods_of_other_schedulers.place_observed(reading, pod, node, self._rules),
+            placement_stages.advance_for_observed(reading),
         ):
             if denial is None and command is not None:
                 denial = await self._decide(structs.replace(command, actor=ACTOR))
@@ -162,8 +168,8 @@ class HamiImporter:
         else:
             self._known[kind] += 1
 
-    def _count(self, node: str, found: dict[str, HamiBooking]) -> None:
-        for uuid, more in found.items():
+    def _count(self, node: str, bookings: dict[str, HamiBooking]) -> None:
+        for uuid, more in bookings.items():
             before = self._by_hami.get((node, uuid), HamiBooking())
             self._by_hami[node, uuid] = before.plus(more)
 

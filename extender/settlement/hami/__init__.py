@@ -1,0 +1,1 @@
+"""The import of nodes and pods that HAMi placed, and HAMi's own counts for comparison."""
