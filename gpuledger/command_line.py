@@ -6,24 +6,28 @@ from gpuledger.cli.command_wrapper import epilog
 from gpuledger.cli.time_options import today
 from gpuledger.commands import (
     agent,
+    check,
     demo,
-    extender,
+    import_hami,
+    log_schema,
     node,
     pseudonym,
     scheduler,
-    serve,
+    serve_and_extender,
+    uninstall,
     version,
     vgpu,
     webhook,
 )
 from gpuledger.commands.ledger import (
-    archive,
     audit,
+    backup_and_restore,
     cards,
     drift,
     explain,
     fit,
-    import_hami,
+    history_and_denials,
+    holders_and_holds,
     projection,
     quota,
     resize,
@@ -57,10 +61,13 @@ def build() -> typer.Typer:
     )
     for family in (
         demo,
-        serve,
-        extender,
+        serve_and_extender,
         agent,
+        check,
+        uninstall,
         usage,
+        holders_and_holds,
+        history_and_denials,
         cards,
         fit,
         what_if,
@@ -69,13 +76,14 @@ def build() -> typer.Typer:
         explain,
         settle,
         pseudonym,
-        archive,
+        backup_and_restore,
         version,
     ):
         family.register(app)
     app.add_typer(quota.app, name="quota")
     app.add_typer(audit.app, name="audit")
     app.add_typer(projection.app, name="projection")
+    app.add_typer(log_schema.app, name="log")
     app.add_typer(webhook.app, name="webhook")
     app.add_typer(scheduler.app, name="scheduler")
     app.add_typer(import_hami.app, name="import")

@@ -1,1 +1,1 @@
-"""The changes that commands make: quotas, resizes, settlement and the take-over of HAMi."""
+"""The work of the commands that write: quotas, resizes and imports of HAMi's placements."""

@@ -34,11 +34,11 @@ class ResizeTrial(msgspec.Struct, frozen=True):
 
 def advice(state: State, asked: ResizeTrial) -> str:
     """Return a sentence without full stop: the amounts that fit now and without other pods."""
-    found = [text for one in asked.amounts if (text := _most(state, asked, one))]
-    if not found:
+    phrases = [text for amount in asked.amounts if (text := _most(state, asked, amount))]
+    if not phrases:
         return "There is room now: try again"
     never = not _fits_cards(state, asked.placed, asked.command(asked.amounts))
-    return f"{'It can never fit:' if never else 'Ask for'} {', and '.join(found)}"
+    return f"{'It can never fit:' if never else 'Ask for'} {', and '.join(phrases)}"
 
 
 def _most(state: State, asked: ResizeTrial, which: str) -> str:

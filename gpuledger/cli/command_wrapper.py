@@ -119,7 +119,7 @@ def _entry(body: Body, takes: tuple[str, ...], retired: tuple[str, ...]) -> Call
         _run(body, values, given.pop("config"), given)
 
     own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
     parameters += [_option(name) for name in takes]
     parameters += [_retired_option(name) for name in retired]
     entry.__signature__ = inspect.Signature([*parameters, _CONFIG])  # type: ignore[attr-defined]
@@ -129,7 +129,7 @@ def _entry(body: Body, takes: tuple[str, ...], retired: tuple[str, ...]) -> Call
 
 def _option(name: str) -> inspect.Parameter:
     """Return a setting as an option; its text is checked together with all other sources."""
-    documented = next(one for one in setting_texts.documentation() if one.name == name)
+    documented = next(setting for setting in setting_texts.documentation() if setting.name == name)
     kind: Any = str
     metavar: str | None = name.rpartition("_")[2].upper()
     if documented.type == "true or false":
@@ -194,7 +194,7 @@ def _run(body: Body, values: dict[str, object], config: str | None, given: dict[
     except asyncio.CancelledError:
         sys.exit(TERMINATED)
     except Exception as error:
-        from gpuledger.cli.error_mapping import command_error_for
+        from gpuledger.cli.exit_codes import command_error_for
 
         stop = command_error_for(error)
         if stop is None:

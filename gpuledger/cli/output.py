@@ -62,9 +62,9 @@ def amounts(header: str, name: str) -> TableColumn:
     return TableColumn(header, lambda row: joined(getattr(row, name)))
 
 
-def joined(found: dict[str, int]) -> str:
+def joined(quantities: dict[str, int]) -> str:
     """Write amounts as one word."""
-    return ",".join(f"{resource}={amount}" for resource, amount in found.items()) or "-"
+    return ",".join(f"{resource}={amount}" for resource, amount in quantities.items()) or "-"
 
 
 def show_rows(
@@ -79,12 +79,12 @@ def show_rows(
         typer.echo(nothing, err=True)
 
 
-def show_one(found: Any, columns: Sequence[TableColumn], output: Format) -> None:
+def show_one(value: Any, columns: Sequence[TableColumn], output: Format) -> None:
     """Print one object: as such, or as a table of one row."""
     if output is Format.TABLE:
-        _show_table([found], columns)
+        _show_table([value], columns)
     else:
-        _show_encoded(found, output)
+        _show_encoded(value, output)
 
 
 class RowStream:
@@ -113,18 +113,18 @@ class RowStream:
         return _aligned(cells, widths, self._columns)
 
 
-def show_object(found: Any, output: Format) -> None:
+def show_object(value: Any, output: Format) -> None:
     """Print one object as JSON or YAML."""
-    _show_encoded(found, output)
+    _show_encoded(value, output)
 
 
-def _show_encoded(found: Any, output: Format) -> None:
+def _show_encoded(value: Any, output: Format) -> None:
     if output is Format.JSON:
-        _write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        _write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
         return
     import yaml
 
-    plain = msgspec.to_builtins(found)
+    plain = msgspec.to_builtins(value)
     _write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip("\n"))
 
 
@@ -167,7 +167,8 @@ def _harmless(cell: str) -> str:
     if cell.isprintable():
         return cell
     return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in cell
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in cell
     )
 
 

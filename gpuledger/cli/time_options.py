@@ -1,4 +1,7 @@
-"""Time options of all commands: positions of the log, or times."""
+"""Time options of commands: `--at`, `--since` and `--until`, each a position of the log or a time.
+
+`--from` and `--to` of an earlier version are read as `--since` and `--until`.
+"""
 
 from typing import Annotated, Final
 

@@ -1,2 +1,4 @@
-"""The commands, one family per module; each is registered on the app that `gpuledger.command_line`
-makes."""
+"""The commands: their options, help and tables, one family per module.
+
+Each family is registered on the app that `gpuledger.command_line` makes.
+"""

@@ -28,7 +28,7 @@ def pseudonym(
     key.
     """
     from gpuledger.cli.exit_codes import CommandError, Exit
-    from gpuledger.wiring.pseudonym_key import recorded_names
+    from gpuledger.wiring.user_pseudonyms import recorded_names
 
     if not user:
         raise CommandError(Exit.USAGE, "USER is empty: give the user name at the API server")

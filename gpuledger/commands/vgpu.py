@@ -40,6 +40,6 @@ def selftest(
     all checks pass, with 1 if one fails, and with 6 if one could not run without a driver or a card
     and the rest pass.
     """
-    from gpuledger.node.self_test import main
+    from gpuledger.node.library_self_test import main
 
     main(library, driver, output, COLUMNS)

@@ -19,6 +19,9 @@ _TAKES = (
     "vendors_file",
     "namespace",
     "exempt_namespaces",
+    "webhook_name",
+    "webhook_failure_policy",
+    "tls_secret",
     "trusted_identities",
     "trust_hami_defaults",
     "workload_kinds",
@@ -51,6 +54,6 @@ async def print_(
     Give --url or --service. `gpuledger serve --register-webhook URL` registers the same
     configurations.
     """
-    from gpuledger.changes import webhook_manifest
+    from gpuledger.wiring import webhook_manifest
 
     typer.echo(webhook_manifest.render_manifest(loaded.settings, url, service, authority), nl=False)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from gpuledger.demo.demo_error import FailedClaim
+from gpuledger.demo.failed_claim import FailedClaim
 from gpuledger.demo.recordings import Creation
 from gpuledger.demo.service_state import ObservedState
 from gpuledger.demo.traffic import CreationOutcome, ReviewAnswer
@@ -75,8 +75,12 @@ def interrupted(answers: Sequence[ReviewAnswer]) -> str:
 
 def nothing_lost(state: ObservedState, allowed: Collection[Creation]) -> str:
     """Every acknowledged reservation is there: its uid, at its key."""
-    held = {(one.namespace, one.key, one.uid) for one in state.holds}
-    lost = [one for one in allowed if (one.namespace, one.key, one.uid) not in held]
+    held = {(hold.namespace, hold.key, hold.uid) for hold in state.holds}
+    lost = [
+        creation
+        for creation in allowed
+        if (creation.namespace, creation.key, creation.uid) not in held
+    ]
     if lost:
         raise FailedClaim("every acknowledged reservation is there", f"without {_names(lost)}")
     return f"every one of {len(allowed)} acknowledged reservations is there"
@@ -86,9 +90,9 @@ def nothing_invented(
     state: ObservedState, allowed: Collection[Creation], unanswered: Collection[ReviewAnswer]
 ) -> str:
     """Every charged pod was allowed, or was being decided when the answer was cut off."""
-    known = {one.uid for one in allowed}
-    cut_off = {one.creation.uid for one in unanswered if one.asked}
-    held = {one.uid for one in state.holds}
+    known = {creation.uid for creation in allowed}
+    cut_off = {answer.creation.uid for answer in unanswered if answer.asked}
+    held = {hold.uid for hold in state.holds}
     if invented := held - known - cut_off:
         raise FailedClaim("every charged pod was requested", f"uids {sorted(invented)}")
     stored = len(held & cut_off)
@@ -110,13 +114,13 @@ def within_limits(state: ObservedState) -> str:
 
 def charged_once(state: ObservedState, pods: Collection[Creation]) -> str:
     """Each pod is charged once, however often it was tried, and used is their sum."""
-    expected = {(one.namespace, one.key) for one in pods}
-    holders = {(one.namespace, one.key) for one in state.holders}
+    expected = {(pod.namespace, pod.key) for pod in pods}
+    holders = {(holder.namespace, holder.key) for holder in state.holders}
     if holders != expected:
         raise FailedClaim("the holders are the admitted pods", _differing(holders, expected))
     for row in state.usage:
         resource = row.resource.partition(".")[2]
-        mine = [one.amounts for one in state.holders if one.namespace == row.namespace]
+        mine = [holder.amounts for holder in state.holders if holder.namespace == row.namespace]
         total = sum(amounts.get(resource, 0) for amounts in mine)
         if total != row.used:
             raise FailedClaim(
@@ -128,8 +132,8 @@ def charged_once(state: ObservedState, pods: Collection[Creation]) -> str:
 
 def same_digest(killed: Digest, compared: dict[str, Any]) -> str:
     """The killed projection, the same file continued, and a new one agree at the position."""
-    found = {killed.digest, compared["digest"], compared["rebuilt"]}
-    if compared["position"] != killed.position or not compared["same"] or len(found) != 1:
+    digests = {killed.digest, compared["digest"], compared["rebuilt"]}
+    if compared["position"] != killed.position or not compared["same"] or len(digests) != 1:
         raise FailedClaim(
             f"the projections agree at position {killed.position}",
             f"{killed.digest} was killed, {compared} was compared",
@@ -140,8 +144,8 @@ def same_digest(killed: Digest, compared: dict[str, Any]) -> str:
 def audit_lists_all(lines: Lines, namespace: str, allowed: Collection[Creation]) -> str:
     """The audit lists every acknowledged reservation of the namespace."""
     reserved = {line["uid"] for line in lines if line["type"] == "Reserved"}
-    mine = [one for one in allowed if one.namespace == namespace]
-    missing = [one for one in mine if one.uid not in reserved]
+    mine = [creation for creation in allowed if creation.namespace == namespace]
+    missing = [creation for creation in mine if creation.uid not in reserved]
     if missing or not mine:
         raise FailedClaim(f"the audit lists all of {namespace}", f"without {_names(missing)}")
     return f"{len(lines)} events include all {len(mine)} acknowledged reservations of {namespace}"
@@ -162,7 +166,9 @@ def ended_cleanly(status: int) -> str:
 
 
 def _names(creations: Collection[Creation]) -> str:
-    some = ", ".join(f"{one.namespace}/{one.name} ({one.uid})" for one in list(creations)[:3])
+    some = ", ".join(
+        f"{creation.namespace}/{creation.name} ({creation.uid})" for creation in list(creations)[:3]
+    )
     return f"{len(creations)}: {some}"
 
 

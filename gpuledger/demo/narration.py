@@ -45,7 +45,7 @@ class Narrator:
         self._print(f"{_INDENT}{text}".rstrip())
 
     def command(self, text: str) -> None:
-        """Show a command as one would type it."""
+        """Show a command as a user types it."""
         self._print(f"{_INDENT}$ {text}", "cyan")
 
     def claim(self, sentence: str) -> None:
@@ -96,7 +96,7 @@ def _row(event: dict[str, Any]) -> str:
 
 
 def _short(amounts: dict[str, int]) -> str:
-    """Write amounts without what all their names have in common."""
+    """Write amounts without the common prefix of their names."""
     parts = (
         f"{name.rpartition(_PREFIX)[2]}={amount}" for name, amount in amounts.items() if amount
     )

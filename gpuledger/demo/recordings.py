@@ -1,4 +1,4 @@
-"""Recordings: pods being created, as a real API server asked about them.
+"""Recordings: the reviews that a real API server sent for created pods.
 
 One file per recorded creation, with the review to the mutating and the one to the validating
 webhook, without `managedFields`. A `Creation` is such a recording with a namespace, a name and
@@ -113,16 +113,18 @@ def load() -> list[RecordedCreation]:
     folder = resources.files(__package__) / _FOLDER
     files = (file for file in folder.iterdir() if file.name.endswith(".json"))
     decode = msgspec.json.Decoder(RecordedCreation).decode
-    return sorted((decode(file.read_bytes()) for file in files), key=lambda one: one.case)
+    return sorted(
+        (decode(file.read_bytes()) for file in files), key=lambda recording: recording.case
+    )
 
 
-def apply(thing: dict[str, Any], patch: Patch) -> None:
+def apply(document: dict[str, Any], patch: Patch) -> None:
     """Apply a JSON patch of `add` steps, the only ones the webhook makes, in place."""
     for step in patch:
         if step["op"] != "add":
             raise ValueError(f"the patch step {step['op']} at {step['path']} is not `add`")
         *way, last = map(_unescaped, step["path"].split("/")[1:])
-        place: Any = thing
+        place: Any = document
         for part in way:
             place = place[int(part)] if isinstance(place, list) else place[part]
         place[last] = step["value"]

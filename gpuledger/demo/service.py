@@ -1,20 +1,22 @@
-"""Service of the demo as a process, and all other commands.
+"""Service of the demo: `gpuledger serve` and all other commands, each a process.
 
-They do not get settings of the environment, so a demo never uses a real ledger.
+The processes get no settings from the environment, so a demo never uses a real ledger.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import ssl
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 import msgspec
 
-from gpuledger.demo.demo_error import FailedClaim
+from gpuledger.demo.failed_claim import FailedClaim
 from gpuledger.wiring import store_layout
 
 READY_SECONDS: Final = 60.0
@@ -72,22 +74,31 @@ class DemoService:
         """
         begun = self.log.stat().st_size if self.log.exists() else 0
         arguments = ("--no-kubernetes", f"--store-dir={self.store}", f"--listen={self.address}")
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *_command("serve", *arguments),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=_environment(),
-                # A group of its own: it can be killed with its helpers at one blow.
-                process_group=0,
-            )
+        spawning = asyncio.create_task(self._spawn(arguments))
+        try:
+            await asyncio.shield(spawning)
+        finally:
+            # Ctrl-C may end the child while it is made. asyncio logs a warning about a child whose
+            # creation was cancelled, so it is always created, and `close` ends it.
+            self._process = await spawning
         try:
             async with asyncio.timeout(READY_SECONDS):
                 self.address = await self._announced(begun)
                 await self._ready()
         except TimeoutError:
             raise FailedClaim("the service gets ready", f"not within {READY_SECONDS:g} s") from None
+
+    async def _spawn(self, arguments: Sequence[str]) -> asyncio.subprocess.Process:
+        with self.log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *_command("serve", *arguments),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(),
+                # A group of its own, so that it is killed together with its helpers.
+                process_group=0,
+            )
 
     def kill(self) -> None:
         """End the service and its helpers with SIGKILL."""
@@ -102,7 +113,9 @@ class DemoService:
     async def stop(self) -> int:
         """End the service with SIGTERM and return its status. Raises TimeoutError."""
         assert self._process is not None, "the service was not started"
-        self._process.terminate()
+        # Not `terminate`, which takes the status of a child that has just ended from asyncio.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGTERM)
         return await self.wait()
 
     async def close(self) -> None:
@@ -159,7 +172,7 @@ class DemoService:
                 await self._still_running()
 
     async def _still_running(self) -> None:
-        """Let a moment pass. Raises FailedClaim when the service ended in it."""
+        """Wait for a moment. Raises FailedClaim when the service has ended."""
         await asyncio.sleep(POLL_SECONDS)
         if not self.runs:
             raise FailedClaim("the service starts", "it ended by itself")

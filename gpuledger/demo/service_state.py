@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 import aiohttp
 import msgspec
 
-from gpuledger.demo.demo_error import FailedClaim
+from gpuledger.demo.failed_claim import FailedClaim
 from gpuledger.demo.service import ANSWER_SECONDS, POLL_SECONDS, DemoService
 from gpuledger.storage.projection_catch_up import projecting
 from gpuledger.wiring import store_layout
@@ -55,7 +55,7 @@ async def read(service: DemoService) -> ObservedState:
 async def _end_of_log(session: aiohttp.ClientSession) -> int:
     async with session.get("/metrics", raise_for_status=True) as answer:
         lines = (await answer.text()).splitlines()
-    return int(float(next(one for one in lines if one.startswith(_POSITION)).split()[1]))
+    return int(float(next(line for line in lines if line.startswith(_POSITION)).split()[1]))
 
 
 async def _shown(session: aiohttp.ClientSession, position: int) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from gpuledger.cli.progress import bar
 from gpuledger.demo import checks, narration, recordings, service_state, traffic
-from gpuledger.demo.demo_error import FailedClaim
+from gpuledger.demo.failed_claim import FailedClaim
 from gpuledger.demo.narration import Narrator
 from gpuledger.demo.recordings import Creation
 from gpuledger.demo.service import DemoService
@@ -85,9 +85,9 @@ class Story:
                 ("quota", "set", "-n", namespace, "gpus", *limits)
                 for namespace, limits in QUOTAS.items()
             ]
-            for one in commands:
-                self._out.command(f"gpuledger {' '.join(one)}")
-            await asyncio.gather(*(self._service.command(*one) for one in commands))
+            for command in commands:
+                self._out.command(f"gpuledger {' '.join(command)}")
+            await asyncio.gather(*(self._service.command(*command) for command in commands))
 
     async def _admit(self) -> None:
         pods = self._requests.make(FIRST, tuple(QUOTAS))
@@ -103,7 +103,7 @@ class Story:
 
     async def _deny(self) -> None:
         with self._out.step("This is what the user of a denied pod reads"):
-            denied = next(one for one in self._answers if one.names(Reason.QUOTA_EXCEEDED))
+            denied = next(answer for answer in self._answers if answer.names(Reason.QUOTA_EXCEEDED))
             self._out.command(f"kubectl -n {denied.creation.namespace} create -f pod.yaml")
             self._out.line(
                 f'Error from server (Forbidden): admission webhook "{_WEBHOOK}" denied the'
@@ -117,7 +117,7 @@ class Story:
             answers = await self._send(pods, kill_at=KILLED_AT)
             await self._service.wait()
             self._out.claim(checks.interrupted(answers))
-        return [one for one in answers if one.outcome is CreationOutcome.UNANSWERED]
+        return [answer for answer in answers if answer.outcome is CreationOutcome.UNANSWERED]
 
     async def _look_at_what_is_left(self) -> Digest:
         with self._out.step("Look at what the killed service left behind"):
@@ -129,21 +129,21 @@ class Story:
     async def _start_again(self, cut_off: list[ReviewAnswer]) -> None:
         with self._out.step("Start it again"):
             await self._service.start()
-            found = await service_state.read(self._service)
-            self._out.claim(checks.nothing_lost(found, self._allowed()))
-            self._out.claim(checks.nothing_invented(found, self._allowed(), cut_off))
-            self._out.claim(checks.within_limits(found))
-            held = {one.uid for one in found.holds}
-            self._answers += [_stored(one) for one in cut_off if one.creation.uid in held]
+            state = await service_state.read(self._service)
+            self._out.claim(checks.nothing_lost(state, self._allowed()))
+            self._out.claim(checks.nothing_invented(state, self._allowed(), cut_off))
+            self._out.claim(checks.within_limits(state))
+            held = {hold.uid for hold in state.holds}
+            self._answers += [_stored(answer) for answer in cut_off if answer.creation.uid in held]
 
     async def _repeat(self, cut_off: list[ReviewAnswer]) -> None:
-        pods = [self._requests.again(one.creation) for one in cut_off]
+        pods = [self._requests.again(answer.creation) for answer in cut_off]
         with self._out.step(f"Repeat the {len(pods)} requests without an answer, as clients do"):
             answers = await self._send(pods)
             self._out.claim(checks.all_requests_answered(answers))
-            found = await service_state.read(self._service)
-            self._out.claim(checks.charged_once(found, self._allowed()))
-            self._out.claim(checks.within_limits(found))
+            state = await service_state.read(self._service)
+            self._out.claim(checks.charged_once(state, self._allowed()))
+            self._out.claim(checks.within_limits(state))
             await self._show_usage()
 
     async def _rebuild(self, killed: Digest) -> None:
@@ -200,11 +200,13 @@ class Story:
 
     def _allowed(self) -> list[Creation]:
         """Return the creations that were allowed, and those found stored afterwards."""
-        return [one.creation for one in self._answers if one.outcome is CreationOutcome.ALLOWED]
+        return [
+            answer.creation for answer in self._answers if answer.outcome is CreationOutcome.ALLOWED
+        ]
 
 
 def _stored(answer: ReviewAnswer) -> ReviewAnswer:
-    """Return the answer that a client would have got, had the service lived a moment longer."""
+    """Return the answer that the client would have got if the service had not been killed."""
     return msgspec.structs.replace(answer, outcome=CreationOutcome.ALLOWED)
 
 

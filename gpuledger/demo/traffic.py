@@ -1,4 +1,4 @@
-"""Traffic: what an API server sends for each pod that is created, over several connections."""
+"""Traffic: the reviews that an API server sends for each created pod, over several connections."""
 
 import asyncio
 import base64
@@ -50,14 +50,14 @@ async def send(
 ) -> list[ReviewAnswer]:
     """Send creations to the service and return the outcome of each, in the order of the answers.
 
-    `on_ask` is called when a validating review is about to be sent, `on_answer` when it is known
-    what became of a creation.
+    `on_ask` is called before a validating review is sent, `on_answer` when the outcome of a
+    creation is known.
     """
-    found: list[ReviewAnswer] = []
+    answers: list[ReviewAnswer] = []
 
     async def work(todo: Iterator[Creation], session: aiohttp.ClientSession) -> None:
         for creation in todo:
-            found.append(await _create(session, service.url, creation, on_ask))
+            answers.append(await _create(session, service.url, creation, on_ask))
             on_answer()
 
     deadline = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
@@ -67,13 +67,13 @@ async def send(
         async with asyncio.TaskGroup() as workers:
             for _ in range(CONNECTIONS):
                 workers.create_task(work(todo, session))
-    return found
+    return answers
 
 
 async def _create(
     session: aiohttp.ClientSession, url: str, creation: Creation, on_ask: Callable[[], None]
 ) -> ReviewAnswer:
-    """Ask both webhooks about a pod, the second one with what the first one changed."""
+    """Ask both webhooks about a pod, the second one with the changes of the first one."""
     asked = False
     try:
         mutated = await _post(session, url + MUTATE_PATH, creation.mutating())

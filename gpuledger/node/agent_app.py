@@ -18,8 +18,8 @@ from gpuledger.version import VERSION
 from ledger.core.model.cards import Card
 from ledger.runtime.http.health import Health
 from vgpu_native.agent.bypass_detection import Bypass
-from vgpu_native.agent.card_inventory import CardInventory
-from vgpu_native.agent.limits_writer import LimitsWriter
+from vgpu_native.agent.cards.card_inventory import CardInventory
+from vgpu_native.agent.limits_page_writer import LimitsWriter
 from vgpu_native.agent.log_follower import LogFollower
 from vgpu_native.agent.node_annotator import NodeAnnotator
 from vgpu_native.agent.node_metrics import AgentCollector
@@ -93,15 +93,15 @@ class AgentApp:
         return Response(body, headers={"content-type": content_type})
 
     async def _containers(self, _: Request) -> Response:
-        found = self._exported.found
+        observation = self._exported.observation
         view = NodeView(
             self._settings.name,
-            found.time,
+            observation.time,
             self._follower.position,
             self._inventory.cards,
-            found.loads,
-            found.uses,
-            found.drifts,
+            observation.loads,
+            observation.uses,
+            observation.drifts,
         )
         body = msgspec.json.encode(msgspec.to_builtins(_plain(view)))
         return Response(body, media_type="application/json")
@@ -155,9 +155,9 @@ class _RequestCollector(Collector):
 def _plain(view: NodeView) -> dict[str, object]:
     """Return a view as objects, also of cards, which are arrays in the log."""
     cards = [
-        {"uuid": one.uuid, "index": one.index, "type": one.type, "memory": one.memory}
-        | {"slots": one.slots, "healthy": one.healthy}
-        for one in view.cards
+        {"uuid": card.uuid, "index": card.index, "type": card.type, "memory": card.memory}
+        | {"slots": card.slots, "healthy": card.healthy}
+        for card in view.cards
     ]
     return msgspec.structs.asdict(view) | {"cards": cards}
 

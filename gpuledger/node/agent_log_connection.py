@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from gpuledger.wiring import service_parts
+from gpuledger.wiring import log_from_settings
 from ledger.log.embedded import server_files
 from ledger.log.embedded.server_files import ServerAddress
 from ledger.log.jetstream.jetstream_log import JetStreamLog
@@ -52,9 +52,9 @@ class AgentLog:
 
     async def _connected(self) -> JetStreamLog:
         if self._settings.nats:
-            async with service_parts.log_servers(self._settings) as (servers, _):
+            async with log_from_settings.log_servers(self._settings) as (servers, _):
                 own = replace(servers, inbox=INBOX, consumers=False)
-                return await service_parts.connect(self._settings, own)
+                return await log_from_settings.connect(self._settings, own)
         address = self._found()
         if address is None:
             raise Unreachable(
@@ -62,7 +62,7 @@ class AgentLog:
                 " name the log's servers with --nats (GPULEDGER_NATS)"
             )
         self._address = address
-        return await service_parts.connect(self._settings, _reach(address))
+        return await log_from_settings.connect(self._settings, _reach(address))
 
     def _found(self) -> ServerAddress | None:
         with contextlib.suppress(ValueError, OSError):
@@ -70,9 +70,9 @@ class AgentLog:
         return None
 
 
-def _reach(address: ServerAddress) -> service_parts.LogServers:
+def _reach(address: ServerAddress) -> log_from_settings.LogServers:
     monitors: Sequence[str] = (address.monitor_url,)
-    servers = service_parts.LogServers(
+    servers = log_from_settings.LogServers(
         (address.url,), address.user, address.password, tuple(monitors)
     )
     return replace(servers, consumers=False)

@@ -20,9 +20,8 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.node.agent_app import AgentApp
 from gpuledger.node.agent_log_connection import AgentLog
 from gpuledger.node.agent_settings import BYPASSES, FORMS, WRONG_CARDS, AgentSettings
-from gpuledger.wiring import service_parts
+from gpuledger.wiring import api_client_from_settings
 from ledger.kube.client import pod_events
-from ledger.kube.client.api_client import ApiClient
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.runtime import gc_tuning, log_setup
 from ledger.runtime.http import http_server
@@ -30,8 +29,8 @@ from ledger.runtime.http.health import CheckResult, Health
 from ledger.runtime.settings.settings import Settings
 from vgpu_native.agent.bypass_detection import BypassDetector
 from vgpu_native.agent.bypass_reports import BypassReporter
-from vgpu_native.agent.card_inventory import CardInventory
-from vgpu_native.agent.limits_writer import LimitsWriter
+from vgpu_native.agent.cards.card_inventory import CardInventory
+from vgpu_native.agent.limits_page_writer import LimitsWriter
 from vgpu_native.agent.log_follower import LogFollower
 from vgpu_native.agent.misallocation_reports import MisallocationReporter
 from vgpu_native.agent.node_agent import NodeAgent
@@ -41,7 +40,7 @@ from vgpu_native.agent.pod_cgroups import ProcCgroups
 from vgpu_native.agent.usage_observer import UsageObserver
 from vgpu_native.nvml.nvml_library import NvmlLibrary
 from vgpu_native.nvml.nvml_port import NvmlDriver
-from vgpu_native.plugin.allocation.allocation_limits import flags
+from vgpu_native.plugin.allocation.initial_limits import flags
 from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 
 _log: Final = structlog.get_logger("gpuledger.node.agent_process")
@@ -148,7 +147,7 @@ async def _cluster(
     """Return the cluster of the settings, None without one. Raises ClusterError."""
     if not settings.kubernetes:
         return None
-    client = await ApiClient.connect(service_parts.kubeconfig(settings))
+    client = await api_client_from_settings.connect(settings)
     stack.push_async_callback(client.close)
     return KubernetesCluster(client, reporter=pod_events.agent_of(node))
 
@@ -166,7 +165,10 @@ async def _until_stopped(
         health.stop()
 
     serving_http = asyncio.create_task(http)
-    tasks = {serving_http, *(asyncio.create_task(one) for one in (unready(), *background))}
+    tasks = {
+        serving_http,
+        *(asyncio.create_task(coroutine) for coroutine in (unready(), *background)),
+    }
     pending = set(tasks)
     try:
         while serving_http in pending:

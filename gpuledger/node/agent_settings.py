@@ -12,7 +12,7 @@ from ledger.core.model.cards import WHOLE
 from ledger.runtime.addresses import PORT_MAX, port_of
 from ledger.runtime.settings.setting_patterns import HOST_PORT_PATTERN
 from vgpu_native.agent.bypass_reports import BypassPolicy
-from vgpu_native.agent.card_announcement import AnnouncementForm, CardOffer
+from vgpu_native.agent.cards.card_announcement import AnnouncementForm, CardOffer
 from vgpu_native.agent.misallocation_reports import MisallocationPolicy
 from vgpu_native.plugin.plugin_settings import PluginSettings
 from vgpu_native.shared.limits_page import MEBIBYTE

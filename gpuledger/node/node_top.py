@@ -125,7 +125,7 @@ def _table(view: AgentAnswer, columns: Sequence[TableColumn]) -> Table:
     table = Table(title=f"{view.node} at position {view.position}", title_justify="left")
     for column in columns:
         table.add_column(column.header, justify="right" if column.number else "left")
-    drifting = {str(one.get("uid")) for one in view.drifts}
+    drifting = {str(drift.get("uid")) for drift in view.drifts}
     for use in view.containers:
         style = "red" if use.uid in drifting else ""
         table.add_row(*(Text(column.cell(use)) for column in columns), style=style)

@@ -1,1 +1,1 @@
-"""The queries of the commands that read: usage, cards, fit, explanations and what-if."""
+"""The work of the commands that read: fit, explanations, quotas and what-if."""

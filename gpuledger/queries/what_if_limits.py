@@ -1,7 +1,7 @@
-"""What-if limits: counts the recorded reservations that another limit would have refused.
+"""Limits of a what-if: counts the recorded reservations that another limit would have refused.
 
-The postings of the log are counted again. A refused reservation and its later events are not
-counted, and its recorded repetitions are not tried again.
+It counts the postings of the log again. A reservation beyond the other limit is refused; neither it
+nor the later events of its object are counted. No refused request is tried a second time.
 """
 
 from collections import Counter
@@ -52,7 +52,7 @@ class LimitTrial:
         self.refused: set[str] = set()
         self._refused_keys: set[Key] = set()
         self._limits = limits
-        self._of = {(one.account, one.resource): at for at, one in enumerate(limits)}
+        self._of = {(limit.account, limit.resource): at for at, limit in enumerate(limits)}
         self._used = [0] * len(limits)
         for line, name in enumerate(state.names):
             if name in self._of:
@@ -74,25 +74,25 @@ class LimitTrial:
         """Return the result of each limit."""
         return [
             LimitResult(
-                one.account,
-                one.resource,
-                one.limit,
+                limit.account,
+                limit.resource,
+                limit.limit,
                 self._asked[at],
                 self._denied[at],
                 self._before[at],
                 self._peak[at],
             )
-            for at, one in enumerate(self._limits)
+            for at, limit in enumerate(self._limits)
         ]
 
     def _deltas(self, state: State, item: Item) -> dict[int, int]:
         """Return the change of each limit's used amount by an event."""
-        found: dict[int, int] = {}
+        deltas: dict[int, int] = {}
         for at in range(0, len(item.postings), 3):
             which = self._of.get(state.names[item.postings[at]])
             if which is not None:
-                found[which] = found.get(which, 0) + item.postings[at + 1]
-        return found
+                deltas[which] = deltas.get(which, 0) + item.postings[at + 1]
+        return deltas
 
     def _count(self, event: AnyEvent, deltas: dict[int, int]) -> None:
         key = (getattr(event, "namespace", ""), getattr(event, "key", ""))

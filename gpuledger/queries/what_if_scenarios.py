@@ -1,4 +1,4 @@
-"""What-if scenarios: recorded arrivals on other nodes, by other preferences or other limits."""
+"""Scenarios of a what-if: recorded arrivals on other nodes, by other preferences or limits."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,8 +24,8 @@ from gpuledger.cli.progress import Progress, bar
 from gpuledger.queries.what_if_limits import LimitResult, LimitTrial, TriedLimit
 from gpuledger.storage.open_log import OpenLog, open_log
 from gpuledger.storage.past_ledger import position_of
-from gpuledger.storage.projection_views import moment_of, ordered
-from gpuledger.wiring.extender_preferences import extender_settings
+from gpuledger.storage.time_ranges import moment_of, ordered
+from gpuledger.wiring.extender_from_settings import extender_settings
 from ledger.core.model import accounts
 from ledger.core.model.cards import Card
 from ledger.core.model.state import State
@@ -110,8 +110,8 @@ async def run_scenarios(
     ordered(question.since, question.until)
     usual, other = _preferences(before), _preferences(settings)
     limits = tuple(_limit(settings.cluster, text) for text in question.limits)
-    async with open_log(settings) as found:
-        read = await _read(found, settings.cluster, question, limits)
+    async with open_log(settings) as opened:
+        read = await _read(opened, settings.cluster, question, limits)
     arrivals = read.recording.arrivals()
     if len(arrivals) > ARRIVALS_MAX:
         raise CommandError(
@@ -142,16 +142,16 @@ def _scenarios(
     yield _scenario("recorded", read, fleet, arrivals, as_recorded)
     yield _scenario("replayed", read, fleet, arrivals, chosen(usual))
     fleet = with_copies(fleet, question.nodes, question.without)
-    created = [one for one in arrivals if one.uid not in read.trial.refused]
-    found = _scenario("what-if", read, fleet, created, chosen(other))
-    yield msgspec.structs.replace(found, not_created=len(arrivals) - len(created))
+    created = [arrival for arrival in arrivals if arrival.uid not in read.trial.refused]
+    scenario = _scenario("what-if", read, fleet, created, chosen(other))
+    yield msgspec.structs.replace(scenario, not_created=len(arrivals) - len(created))
 
 
 async def _read(
-    found: OpenLog, cluster: str, question: WhatIfQuestion, limits: tuple[TriedLimit, ...]
+    opened: OpenLog, cluster: str, question: WhatIfQuestion, limits: tuple[TriedLimit, ...]
 ) -> _LogRange:
     """Read the range of the log that the question names. Raises CommandError, Lost, Unreachable."""
-    log = found.log
+    log = opened.log
     end = (await log.extent()).last
     last = await position_of(log, moment_of(question.until), end)
     since = await _since(log, question.since, last)
@@ -213,12 +213,12 @@ def _nothing_from(since: str, last: int) -> CommandError:
 def _check_counted(state: State, limits: tuple[TriedLimit, ...]) -> None:
     """Raise CommandError for a limit on a resource that no quota counts."""
     known = set(state.names)
-    for one in limits:
-        if (one.account, one.resource) not in known:
+    for limit in limits:
+        if (limit.account, limit.resource) not in known:
             raise CommandError(
                 Exit.NOT_FOUND,
-                f"nothing counts {one.resource} on {one.account}, so what was asked of it is not"
-                " known; `gpuledger quota list` lists the counted resources",
+                f"nothing counts {limit.resource} on {limit.account}, so what was asked of it is"
+                " not known; `gpuledger quota list` lists the counted resources",
             )
 
 
@@ -259,19 +259,19 @@ _COPIES: Final = re.compile(r"\+?([1-9][0-9]{0,5})=(.+)")
 
 def with_copies(fleet: Fleet, more: Sequence[str], without: Iterable[str]) -> Fleet:
     """Return a fleet with `+COUNT=NODE` copies of nodes, and without some. Raises CommandError."""
-    found = dict(fleet)
+    changed = dict(fleet)
     for text in more:
         count, node = _copies(text)
         for number in range(1, count + 1):
             suffix = f"-copy-{number}"
-            found[node + suffix] = {
+            changed[node + suffix] = {
                 uuid + suffix: structs.replace(card, uuid=uuid + suffix)
                 for uuid, card in _cards_of(fleet, node).items()
             }
     for node in without:
         _cards_of(fleet, node)
-        found.pop(node, None)
-    return found
+        changed.pop(node, None)
+    return changed
 
 
 def _copies(text: str) -> tuple[int, str]:

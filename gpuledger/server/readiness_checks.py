@@ -1,14 +1,15 @@
-"""The checks of /readyz: each returns whether it passes, and its reason."""
+"""Readiness checks: the checks of /readyz, each with its result and a reason."""
 
 import time
 from typing import Final
 
-from gpuledger.server.cluster_side import ClusterSide
-from gpuledger.server.extender_server import ExtenderServer
-from gpuledger.server.replica import LedgerReplica
+from gpuledger.server.cluster_tasks import ClusterTasks
+from gpuledger.server.extender_in_service import ServiceExtender
+from gpuledger.server.ledger_replica import LedgerReplica
+from gpuledger.server.shared_certificate import SharedCertificate
 from ledger.runtime.http.health import Health
 from ledger.runtime.settings.settings import Settings
-from ledger.runtime.tls.reloading_context import Tls
+from ledger.runtime.tls.certificate_reload import Tls
 from webhook.context.cluster_context import ClusterContext
 
 LOG_FULL_ALARM: Final = 0.7
@@ -25,16 +26,17 @@ class ReadinessChecks:
         settings: Settings,
         replica: LedgerReplica,
         *,
-        cluster_side: ClusterSide | None,
+        cluster_tasks: ClusterTasks | None,
         context: ClusterContext,
-        extender: ExtenderServer | None,
+        extender: ServiceExtender | None,
         certificates: Tls | None,
+        shared: SharedCertificate | None,
         reviews: bool,
     ) -> None:
         """Check these parts; without `reviews` this replica answers no reviews."""
-        self._settings, self._replica, self._cluster_side = settings, replica, cluster_side
+        self._settings, self._replica, self._cluster_tasks = settings, replica, cluster_tasks
         self._context, self._extender = context, extender
-        self._certificates, self._reviews = certificates, reviews
+        self._certificates, self._shared, self._reviews = certificates, shared, reviews
 
     def add_to(self, health: Health) -> None:
         """Add every check under the name that the operating guide explains."""
@@ -46,7 +48,7 @@ class ReadinessChecks:
         health.add("follower", self._check_follower)
         if self._extender is not None:
             health.add("extender", self._extender.check)
-        if self._cluster_side is not None:
+        if self._cluster_tasks is not None:
             health.add("cluster", self._check_cluster)
             health.add("surroundings", self._check_context)
             health.add("settler", self._check_settler)
@@ -68,16 +70,18 @@ class ReadinessChecks:
         return True, f"{full}: no new object is admitted (LogFull) until log_bytes_max is raised"
 
     def _check_durability(self) -> tuple[bool, str]:
-        found = self._replica.durability
-        if found is None:
+        durability = self._replica.durability
+        if durability is None:
             return not self._settings.production, "not checked yet"
-        return not (found.problems and self._settings.production), "; ".join(found.problems)
+        return not (durability.problems and self._settings.production), "; ".join(
+            durability.problems
+        )
 
     def _check_authentication(self) -> tuple[bool, str]:
         missing = []
         if self._reviews and not self._settings.client_ca:
             missing.append("no client_ca: any client that reaches the port can send reviews")
-        if self._cluster_side is None:
+        if self._cluster_tasks is None:
             missing.append("no cluster: /v1 answers loopback only")
         if self._settings.plain_http:
             missing.append("plain_http: requests and tokens are not encrypted")
@@ -87,9 +91,11 @@ class ReadinessChecks:
         if self._certificates is None:
             return True, ""
         left = self._certificates.expires_at - time.time()
+        unread = self._shared.problem if self._shared is not None else ""
         if left > CERTIFICATE_ALARM_SECONDS:
-            return True, ""
-        return left > 0, f"the certificate ends in {left / 86_400:.1f} days: renew it"
+            return True, unread
+        ending = f"the certificate ends in {left / 86_400:.1f} days: renew it"
+        return left > 0, "; ".join(filter(None, (ending, unread)))
 
     def _check_follower(self) -> tuple[bool, str]:
         follower = self._replica.follower
@@ -97,9 +103,9 @@ class ReadinessChecks:
         return True, f"the projection's process was started again {restarts} times" * bool(restarts)
 
     def _check_cluster(self) -> tuple[bool, str]:
-        assert self._cluster_side is not None
-        problems = self._cluster_side.problems()
-        return not problems, "; ".join(problems)
+        assert self._cluster_tasks is not None
+        problems = self._cluster_tasks.problems()
+        return not problems, "; ".join([*problems, *self._cluster_tasks.warnings()])
 
     def _check_settler(self) -> tuple[bool, str]:
         settler = self._replica.settler
@@ -112,6 +118,9 @@ class ReadinessChecks:
 
     def _check_context(self) -> tuple[bool, str]:
         """Only warn, because reviews read unknown objects from the API server."""
-        assert self._cluster_side is not None
-        unheard = [*self._cluster_side.settlement.warnings(), *self._cluster_side.cards.warnings()]
+        assert self._cluster_tasks is not None
+        unheard = [
+            *self._cluster_tasks.settlement.warnings(),
+            *self._cluster_tasks.cards.warnings(),
+        ]
         return True, "; ".join([*self._context.problems(), *unheard])

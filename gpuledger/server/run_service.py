@@ -6,45 +6,44 @@ readiness fails first, then requests in flight are answered, then the log is clo
 """
 
 import asyncio
-import resource
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import structlog
 import uvloop
 
-from gpuledger.server.cluster_side import ClusterSide
-from gpuledger.server.replica import LedgerReplica
+from gpuledger.server.cluster_tasks import ClusterTasks
+from gpuledger.server.ledger_replica import LedgerReplica
 from gpuledger.server.service_app import ServiceApp
+from gpuledger.server.shared_certificate import SharedCertificate
 from gpuledger.storage.open_log import check_store
-from gpuledger.wiring import service_parts
+from gpuledger.wiring import (
+    api_client_from_settings,
+    connection_bounds,
+    demand_rules_from_settings,
+    log_from_settings,
+    service_certificate,
+    store_layout,
+)
 from ledger.kube.hami.managed_resources import counted_only
 from ledger.log.embedded.nats_server import EmbeddedServer
 from ledger.runtime import gc_tuning, log_setup
 from ledger.runtime.http import http_server
-from ledger.runtime.http.acceptor import HANDSHAKES_MAX, AcceptorSettings
 from ledger.runtime.http.health import CheckResult, Health
 from ledger.runtime.http.http_server import Listener
 from ledger.runtime.metrics import Telemetry
 from ledger.runtime.settings.setting_sources import SettingProblem
 from ledger.runtime.settings.settings import Settings
-from ledger.runtime.tls import reloading_context
-from ledger.runtime.tls.reloading_context import Tls
+from ledger.runtime.tls.certificate_authority import CertificateError
+from ledger.runtime.tls.certificate_reload import Tls
 from ledger.runtime.writer_metrics import WriterMetrics
 
-TLS_DIRECTORY: Final = "tls"
-
-OTHER_FILES: Final = 512
-"""File descriptors other than those of client connections."""
-
-OTHERS_OF_ONE: Final = 0.25
-"""Part of the connections without a certificate that one address may have."""
-
+T = TypeVar("T")
 Work = Coroutine[Any, Any, None]
 
 _log: Final = structlog.get_logger("gpuledger")
@@ -66,12 +65,14 @@ async def serve(
     server.
     """
     log_setup.configure(settings.log_level, settings.log_format)
-    for one in ignored:
-        _log.warning("setting_ignored", source=one.source, field=one.field, reason=one.remedy)
+    for setting in ignored:
+        _log.warning(
+            "setting_ignored", source=setting.source, field=setting.field, reason=setting.remedy
+        )
     _log_counted_vendors(settings)
     gc_tuning.collect_less_often()
-    service_parts.prepare(settings)
-    _raise_descriptors(settings)
+    store_layout.prepare(settings)
+    connection_bounds.raise_descriptors(settings)
     listener = http_server.bind(settings.listen)
     stop = asyncio.Event()
     try:
@@ -84,12 +85,21 @@ async def serve(
 
 def _log_counted_vendors(settings: Settings) -> None:
     """Log the vendors whose cards are charged and never placed. Raises as `demand_rules`."""
-    vendors = counted_only(service_parts.demand_rules(settings).vendors)
+    vendors = counted_only(demand_rules_from_settings.demand_rules(settings).vendors)
     if vendors:
         reason = (
             "nodes announce only a number of these cards, so kube-scheduler alone chooses the node"
         )
         _log.info("vendors_counted_only", vendors=list(vendors), reason=reason)
+
+
+class _Reached(NamedTuple):
+    """The certificate to serve, and the log's servers, one of which may be embedded."""
+
+    certificates: Tls | None
+    shared: SharedCertificate | None
+    servers: log_from_settings.LogServers
+    server: EmbeddedServer | None
 
 
 async def _serve(
@@ -100,24 +110,24 @@ async def _serve(
     started: Callable[[str], None],
     admission: bool,
 ) -> None:
-    certificates = _tls(settings, listener)
-    reached = await _reached(settings, stop, stack)
+    reached = await _unless_stopped(_reached(settings, listener, stack), stop)
     if reached is None:
         return
-    servers, server = reached
+    servers, certificates = reached.servers, reached.certificates
     telemetry, health = Telemetry(), Health()
-    replica = LedgerReplica(settings, servers, observer=WriterMetrics(telemetry))
-    cluster_side = None
+    replica = LedgerReplica(settings, servers, observer=WriterMetrics(telemetry), settles=admission)
+    cluster_tasks = None
     if settings.kubernetes:
-        cluster_side = await ClusterSide.connect(settings, replica, telemetry.count)
-        stack.push_async_callback(cluster_side.close)
+        cluster_tasks = await ClusterTasks.connect(settings, replica, telemetry.count)
+        stack.push_async_callback(cluster_tasks.close)
     application = ServiceApp(
         settings,
         replica=replica,
-        cluster_side=cluster_side,
+        cluster_tasks=cluster_tasks,
         telemetry=telemetry,
         health=health,
         certificates=certificates,
+        shared=reached.shared,
         reviews=admission,
     )
     stack.push_async_callback(application.close)
@@ -128,47 +138,82 @@ async def _serve(
         started(url)
 
     background: list[Work] = [replica.run(), health.report_changes(_report_finding)]
-    background += _background(application, server, certificates)
-    if cluster_side is not None:
-        background.append(cluster_side.run(_authority(settings, certificates), reviews=admission))
+    background += _background(application, reached, partial(_is_trusted, settings, cluster_tasks))
+    if cluster_tasks is not None:
+        authority = partial(service_certificate.authority, settings)
+        background.append(cluster_tasks.run(authority, reviews=admission))
     http = http_server.serve(
         application.app,
         listener,
         stop,
         tls=certificates,
-        accepting=_accepting(settings, telemetry),
+        accepting=connection_bounds.acceptor_settings(settings, telemetry),
         watched=application.watch,
         started=on_started,
     )
     await _until_stopped(http, background, health, stop)
 
 
+def _is_trusted(settings: Settings, cluster_tasks: ClusterTasks | None) -> bool:
+    """Return whether clients may meet the certificates in the files now."""
+    if cluster_tasks is None:
+        return True
+    try:
+        return cluster_tasks.is_trusted(service_certificate.authority(settings))
+    except CertificateError:
+        return True  # loading the files reports the problem
+
+
 def _background(
-    application: ServiceApp, server: EmbeddedServer | None, certificates: Tls | None
+    application: ServiceApp, reached: _Reached, is_trusted: Callable[[], bool]
 ) -> list[Work]:
-    """Return the work of the optional parts: embedded server, certificates and extender."""
+    """Return the work of the optional parts: embedded server, certificates and extender.
+
+    `is_trusted` returns whether clients may meet the certificates in the files now.
+    """
     background: list[Work] = []
-    if server is not None:
-        background += [server.keep_running(), server.keep_storing()]
-    if certificates is not None:
-        background.append(certificates.keep_fresh(_report_certificate))
-    if application.extender_server is not None:
-        background.append(application.extender_server.run())
+    if reached.server is not None:
+        background += [reached.server.keep_running(), reached.server.keep_storing()]
+    if reached.certificates is not None:
+        background.append(
+            reached.certificates.keep_fresh(_report_certificate, is_trusted=is_trusted)
+        )
+    if reached.shared is not None:
+        background.append(reached.shared.run())
+    if application.service_extender is not None:
+        background.append(application.service_extender.run())
     return background
 
 
-async def _reached(
-    settings: Settings, stop: asyncio.Event, stack: AsyncExitStack
-) -> tuple[service_parts.LogServers, EmbeddedServer | None] | None:
-    """Find or start the log's servers, which may take a minute; None when `stop` came first."""
-    connecting = asyncio.create_task(stack.enter_async_context(service_parts.log_servers(settings)))
+async def _reached(settings: Settings, listener: Listener, stack: AsyncExitStack) -> _Reached:
+    """Load the certificate, and find or start the log's servers, which may take a minute."""
+    shared = await _shared_certificate(settings, stack) if settings.tls_secret else None
+    find = shared.find if shared is not None else None
+    certificates = service_certificate.load(settings, listener.address, find)
+    servers, server = await stack.enter_async_context(log_from_settings.log_servers(settings))
+    return _Reached(certificates, shared, servers, server)
+
+
+async def _shared_certificate(settings: Settings, stack: AsyncExitStack) -> SharedCertificate:
+    """Return the certificate that the replicas share, ready to be served. Raises ClusterError and
+    CertificateError.
+    """
+    client = await stack.enter_async_context(await api_client_from_settings.connect(settings))
+    shared = SharedCertificate(settings, client, names=service_certificate.shared_names(settings))
+    await shared.prepare()
+    return shared
+
+
+async def _unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
+    """Return the result of the work; cancel it and return None when `stop` came first."""
+    working = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait((connecting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
-    if connecting.done():
-        return connecting.result()
-    connecting.cancel()
-    await asyncio.gather(connecting, return_exceptions=True)
+    if working.done():
+        return working.result()
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
     return None
 
 
@@ -179,7 +224,7 @@ async def _until_stopped(
     stop: asyncio.Event,
 ) -> None:
     """Run everything; end when HTTP has drained, or with the first error of any part."""
-    tasks = [asyncio.create_task(one) for one in (http, _unready(health, stop), *background)]
+    tasks = [asyncio.create_task(work) for work in (http, _unready(health, stop), *background)]
     try:
         pending = set(tasks)
         while tasks[0] in pending:
@@ -196,61 +241,6 @@ async def _unready(health: Health, stop: asyncio.Event) -> None:
     await stop.wait()
     health.stop()
     _log.info("stopping")
-
-
-def _tls(settings: Settings, listener: Listener) -> Tls | None:
-    """Load or create the server's certificate; None for plain HTTP. Raises CertificateError."""
-    if settings.plain_http:
-        return None
-    if settings.tls_cert:
-        return Tls(reloading_context.given(settings.tls_cert, settings.tls_key), settings.client_ca)
-    names = (*settings.tls_names, *service_parts.own_names(settings, listener.address))
-    directory = Path(settings.store_dir) / TLS_DIRECTORY
-    return Tls(reloading_context.own(directory, names), settings.client_ca)
-
-
-def _accepting(settings: Settings, telemetry: Telemetry) -> AcceptorSettings:
-    """Return the bounds of connections.
-
-    Without a client CA the server cannot distinguish the API server from other clients, so all
-    clients share one bound.
-    """
-    dropped = partial(telemetry.count, "connections_dropped_total")
-    if not settings.client_ca:
-        return AcceptorSettings(others_max=settings.connections_max, dropped=dropped)
-    others = settings.connections_uncertified_max
-    return AcceptorSettings(
-        settings.connections_max,
-        others,
-        max(1, int(others * OTHERS_OF_ONE)),
-        partial(_is_trusted, settings),
-        dropped,
-    )
-
-
-def _raise_descriptors(settings: Settings) -> None:
-    """Raise the limit of file descriptors to one for each connection, as far as permitted."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    connections = settings.connections_max + settings.connections_uncertified_max
-    wanted = connections + HANDSHAKES_MAX + OTHER_FILES
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _is_trusted(settings: Settings, name: str | None) -> bool:
-    """Return whether a client with a certificate of this subject may send reviews."""
-    subjects = settings.client_subjects
-    return name is not None and (not subjects or name in subjects)
-
-
-def _authority(settings: Settings, certificates: Tls | None) -> bytes:
-    """Return the CA for the API server, PEM; empty for given certificates."""
-    made = Path(settings.store_dir) / TLS_DIRECTORY / "ca.crt"
-    if certificates is None or settings.tls_cert or not made.exists():
-        return b""
-    return made.read_bytes()
 
 
 def _report_finding(finding: CheckResult) -> None:
@@ -276,7 +266,9 @@ def main(settings: Settings, ignored: Sequence[SettingProblem] = ()) -> None:
 def main_extender(settings: Settings, ignored: Sequence[SettingProblem] = ()) -> None:
     """Serve a scheduler without reviews, in a new event loop. Raises CommandError as `main`."""
     check_store(settings)
-    settings = msgspec.structs.replace(settings, extender=True, register_webhook="")
+    settings = msgspec.structs.replace(
+        settings, extender=True, register_webhook="", register_service=""
+    )
     uvloop.run(serve(settings, lambda url: _show(settings, url), admission=False, ignored=ignored))
 
 
@@ -285,7 +277,7 @@ def _show(settings: Settings, url: str) -> None:
     if settings.log_format != "console":
         return
     store = Path(settings.store_dir)
-    authority = "" if settings.plain_http else f" --cacert {store / TLS_DIRECTORY / 'ca.crt'}"
+    authority = "" if settings.plain_http else f" --cacert {store_layout.authority(settings)}"
     lines = (
         f"gpuledger serves at {url}",
         f"  store     {store}",

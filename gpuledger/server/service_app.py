@@ -1,53 +1,39 @@
 """Service app: HTTP routes of admission, extender, queries, explain and probes, with guards."""
 
-import asyncio
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from gpuledger.server import metrics_token
-from gpuledger.server.cluster_side import ClusterSide
-from gpuledger.server.extender_server import ExtenderServer
+from gpuledger.server.cluster_tasks import ClusterTasks
+from gpuledger.server.explain_endpoint import ExplainEndpoint
+from gpuledger.server.extender_in_service import ServiceExtender
+from gpuledger.server.ledger_replica import LedgerReplica
 from gpuledger.server.readiness_checks import ReadinessChecks
-from gpuledger.server.replica import LedgerReplica
 from gpuledger.server.service_metrics import ServiceMetrics
-from gpuledger.wiring import service_parts
-from ledger.log.ledger import Ledger
+from gpuledger.server.shared_certificate import SharedCertificate
+from gpuledger.wiring import admission_from_settings, metrics_token, store_layout
+from ledger.log.ledger_port import Ledger
 from ledger.runtime.http.acceptor import CERTIFIED, HANDSHAKES, OTHERS, Acceptor
-from ledger.runtime.http.authorization import AccessRequired
+from ledger.runtime.http.client_certificate_access import ClientCertificateRequired
 from ledger.runtime.http.health import Health
-from ledger.runtime.http.json_endpoint import (
-    BodyBudget,
-    BudgetShare,
-    ClientGone,
-    RequestRefused,
-    read_body,
-)
+from ledger.runtime.http.loopback_access import LoopbackRequired
 from ledger.runtime.http.metrics_access import METRICS, MonitoringAccess
-from ledger.runtime.http.request_guards import ClientCertificateRequired, LoopbackRequired
 from ledger.runtime.http.token_reviews import TokenGuard
+from ledger.runtime.http.v1_access import AccessRequired
 from ledger.runtime.metrics import Telemetry
 from ledger.runtime.settings.settings import Settings
-from ledger.runtime.tls.reloading_context import Tls
+from ledger.runtime.tls.certificate_reload import Tls
 from projections.api import routes as projection_routes
 from projections.api.usage_metrics import UsageCollector
 from projections.store.readers import Readers
 from projections.store.store_writer import StoreError
 from webhook import app as admission
-from webhook.admission.explanation import Explanation, NamespaceMissing, OtherNamespace, explain
 from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
-from webhook.api.admission_review import BadReview
-
-EXPLAINED_MAX: Final = 4
-"""Number of explain requests of the largest size in memory at once, apart from reviews."""
 
 
 class ServiceApp:
@@ -58,32 +44,32 @@ class ServiceApp:
         settings: Settings,
         *,
         replica: LedgerReplica,
-        cluster_side: ClusterSide | None,
+        cluster_tasks: ClusterTasks | None,
         telemetry: Telemetry,
         health: Health,
         certificates: Tls | None,
+        shared: SharedCertificate | None = None,
         reviews: bool = True,
     ) -> None:
         """Connect the parts; without `reviews` this replica answers no reviews."""
-        self._settings, self._replica, self._cluster_side = settings, replica, cluster_side
+        self._settings, self._replica, self._cluster_tasks = settings, replica, cluster_tasks
         self._telemetry = telemetry
-        self._readers = Readers(Path(settings.store_dir) / service_parts.PROJECTION)
+        self._readers = Readers(Path(settings.store_dir) / store_layout.PROJECTION)
         self._usage = UsageCollector(self._readers)
-        self._explaining = BodyBudget(EXPLAINED_MAX * settings.review_bytes_max)
-        policy = service_parts.admission_settings(settings)
-        if cluster_side is not None:
-            self._context = cluster_side.context
+        policy = admission_from_settings.admission_settings(settings)
+        if cluster_tasks is not None:
+            self._context = cluster_tasks.context
         else:
-            self._context = service_parts.cluster_context(settings, replica)
-        ledger = cluster_side.ledger if cluster_side is not None else replica
+            self._context = admission_from_settings.cluster_context(settings, replica)
+        ledger = cluster_tasks.ledger if cluster_tasks is not None else replica
         self._validating = ValidatingWebhook(ledger, settings=policy, context=self._context)
         mutating = MutatingWebhook(policy, self._context)
-        self.extender_server = self._extender_server_of(ledger) if settings.extender else None
+        self.service_extender = self._service_extender(ledger) if settings.extender else None
         routes = [
             *(admission.routes(mutating, self._validating, policy, self._took) if reviews else ()),
-            *(self.extender_server.routes() if self.extender_server is not None else ()),
+            *(self.service_extender.routes() if self.service_extender is not None else ()),
             *projection_routes.routes(self._readers),
-            Route("/v1/explain", self._explain, methods=["POST"]),
+            ExplainEndpoint(self._validating, settings).route(),
             *health.routes(),
             Route(METRICS, telemetry.endpoint([self._refresh])),
         ]
@@ -91,15 +77,18 @@ class ServiceApp:
         ReadinessChecks(
             settings,
             replica,
-            cluster_side=cluster_side,
+            cluster_tasks=cluster_tasks,
             context=self._context,
-            extender=self.extender_server,
+            extender=self.service_extender,
             certificates=certificates,
+            shared=shared,
             reviews=reviews,
         ).add_to(health)
         ServiceMetrics(telemetry, replica, usage=self._usage).add(
-            health, certificates, cluster_side
+            health, certificates, cluster_tasks
         )
+        if shared is not None:
+            telemetry.read("ca_expiry_timestamp_seconds", lambda: shared.authority_expires_at)
 
     def watch(self, acceptor: Acceptor) -> None:
         """Count the connections of the server in front."""
@@ -112,7 +101,7 @@ class ServiceApp:
         await self._readers.close()
 
     def _guarded(self, app: ASGIApp) -> ASGIApp:
-        reviewer = self._cluster_side.reviewer if self._cluster_side is not None else None
+        reviewer = self._cluster_tasks.reviewer if self._cluster_tasks is not None else None
         guard: TokenGuard[Any] = TokenGuard(reviewer)
         settings = self._settings
         guarded: ASGIApp = AccessRequired(app, guard, cluster=settings.cluster)
@@ -126,49 +115,19 @@ class ServiceApp:
             return LoopbackRequired(guarded)
         return ClientCertificateRequired(guarded, settings.client_subjects)
 
-    def _extender_server_of(self, ledger: Ledger) -> ExtenderServer:
-        cluster_side = self._cluster_side
-        extender_server = ExtenderServer(
+    def _service_extender(self, ledger: Ledger) -> ServiceExtender:
+        cluster_tasks = self._cluster_tasks
+        service_extender = ServiceExtender(
             self._settings,
             replica=self._replica,
             ledger=ledger,
-            cluster=cluster_side.cluster if cluster_side is not None else None,
+            cluster=cluster_tasks.cluster if cluster_tasks is not None else None,
             rules=lambda: self._context.rules,
             telemetry=self._telemetry,
         )
-        if cluster_side is not None:
-            cluster_side.cards.nodes.set_scores = extender_server.inventory.set_scores
-        return extender_server
-
-    async def _explain(self, request: Request) -> Response:
-        """Return the answer to a review or a Pod, without a reservation."""
-        with self._explaining.holding() as held:
-            try:
-                explanation = await self._explained(request, held)
-            except OtherNamespace as error:
-                return _refused(400, str(error), "namespace")
-            except NamespaceMissing as error:
-                return _refused(404, str(error), "namespace")
-            except BadReview as error:
-                return _refused(400, error.message, error.field)
-            except RequestRefused as refused:
-                answer = _refused(refused.status, str(refused), "body")
-                answer.raw_headers.extend(refused.headers)
-                return answer
-            except ClientGone:
-                return Response(status_code=400)
-        return Response(msgspec.json.encode(explanation), media_type="application/json")
-
-    async def _explained(self, request: Request, held: BudgetShare) -> Explanation:
-        seconds = self._settings.admission_deadline_seconds
-        until = asyncio.get_running_loop().time() + seconds
-        return await explain(
-            self._validating,
-            await read_body(request.receive, self._settings.review_bytes_max, until, held),
-            deadline=seconds,
-            username=request.query_params.get("user", ""),
-            namespace=request.query_params.get("namespace") or None,
-        )
+        if cluster_tasks is not None:
+            cluster_tasks.cards.nodes.set_scores = service_extender.inventory.set_scores
+        return service_extender
 
     def _took(self, webhook: str, seconds: float) -> None:
         self._telemetry.observe("admission_seconds", seconds, webhook)
@@ -180,8 +139,3 @@ class ServiceApp:
             await self._usage.refresh()
         except (StoreError, TimeoutError):
             return
-
-
-def _refused(status: int, message: str, field: str) -> Response:
-    problem = {"error": {"message": message, "field": field}}
-    return Response(msgspec.json.encode(problem), status, media_type="application/json")

@@ -2,14 +2,14 @@
 
 from collections import Counter
 
-from gpuledger.server.cluster_side import ClusterSide
-from gpuledger.server.replica import LedgerReplica
+from gpuledger.server.cluster_tasks import ClusterTasks
+from gpuledger.server.ledger_replica import LedgerReplica
 from gpuledger.version import VERSION
 from ledger.core.model.events import Committed, Released, Reserved
 from ledger.log.records import Record
 from ledger.runtime.http.health import Health
 from ledger.runtime.metrics import Telemetry
-from ledger.runtime.tls.reloading_context import Tls
+from ledger.runtime.tls.certificate_reload import Tls
 from projections.api.usage_metrics import UsageCollector
 
 
@@ -22,7 +22,7 @@ class ServiceMetrics:
         self._telemetry, self._replica, self._usage = telemetry, replica, usage
 
     def add(
-        self, health: Health, certificates: Tls | None, cluster_side: ClusterSide | None
+        self, health: Health, certificates: Tls | None, cluster_tasks: ClusterTasks | None
     ) -> None:
         """Add the metrics of all parts that this replica has."""
         telemetry, replica = self._telemetry, self._replica
@@ -42,12 +42,12 @@ class ServiceMetrics:
         telemetry.read("projection_lag_records", self._lag)
         if certificates is not None:
             telemetry.read("certificate_expiry_timestamp_seconds", lambda: certificates.expires_at)
-        if cluster_side is not None:
-            self._add_cluster(cluster_side)
+        if cluster_tasks is not None:
+            self._add_cluster(cluster_tasks)
         replica.subscribe(self._on_record)
 
-    def _add_cluster(self, cluster_side: ClusterSide) -> None:
-        context, settlement = cluster_side.context, cluster_side.settlement
+    def _add_cluster(self, cluster_tasks: ClusterTasks) -> None:
+        context, settlement = cluster_tasks.context, cluster_tasks.settlement
         telemetry, parents = self._telemetry, context.parents
         telemetry.read("holds_open", lambda: settlement.open_attempts)
         telemetry.read("settler", self._replica.is_active)
@@ -61,14 +61,14 @@ class ServiceMetrics:
         telemetry.read("pods_waiting_seconds_max", lambda: settlement.waiting_seconds_max)
         telemetry.read("owners_known", lambda: len(parents))
         parents.on_rejected = lambda: telemetry.count("owners_turned_away_total")
-        cards = cluster_side.cards
+        cards = cluster_tasks.cards
         telemetry.read("nodes_not_understood", lambda: cards.nodes.not_understood)
         telemetry.read("pods_astray", lambda: cards.unaccounted)
         telemetry.read("placements_unbound", lambda: cards.unbound)
 
     def _degraded(self) -> float:
-        found = self._replica.durability
-        return float(found is None or bool(found.problems))
+        durability = self._replica.durability
+        return float(durability is None or bool(durability.problems))
 
     def _lag(self) -> float:
         return max(0, self._replica.state.position - self._usage.position)

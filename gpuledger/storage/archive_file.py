@@ -1,9 +1,10 @@
-"""Archives: one file with a complete log.
+"""Archive file: the format of a backup, one file with a complete log.
 
 The format, version 1: the line `gpuledger-backup 1`, then frames, each four bytes of length (big
-endian) and so many bytes. The first frame is a JSON object with `shard` and `records`; then one
-frame per record, as the log holds it, from position 1 on. A length of 0 ends the frames and 32
-bytes follow: the SHA-256 of everything before them. Nothing comes after.
+endian) and that many bytes. The first frame is a JSON object with `shard`, `records` and `hash`,
+that of the last record in hex; then one frame per record, as the log holds it, from position 1 on.
+A length of 0 ends the frames and 32 bytes follow: the SHA-256 of everything before them. Nothing
+comes after. Older versions wrote no `hash`, and an empty log has none.
 """
 
 import hashlib
@@ -19,6 +20,9 @@ from ledger.log.records import RECORD_BYTES_MAX
 
 MAGIC: Final = b"gpuledger-backup 1\n"
 
+PARTIAL: Final = ".part"
+"""The end of the name of an unfinished file."""
+
 _LENGTH_BYTES: Final = 4
 _END: Final = bytes(_LENGTH_BYTES)
 _HASH_BYTES: Final = 32
@@ -28,15 +32,19 @@ class BadArchive(Exception):
     """The file is not an intact backup; the message names the file."""
 
 
-class ArchiveHeader(msgspec.Struct, frozen=True):
-    """The header of an archive: the shard's name and the number of records."""
+class ArchiveHeader(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The header of an archive: the shard's name, the number of records, and the hash of the last.
+
+    `hash` is in hex, empty without records and in the archives of older versions.
+    """
 
     shard: str
     records: int
+    hash: str = ""
 
 
 class ArchiveWriter:
-    """Writes an archive beside its final name; only `finish` makes it appear, complete."""
+    """Writes an archive beside its final name; `finish` gives it that name when it is complete."""
 
     def __init__(self, path: Path, header: ArchiveHeader) -> None:
         """Begin the file. Raises FileExistsError when there is one already, OSError."""
@@ -47,7 +55,7 @@ class ArchiveWriter:
                 f"{path}: {path.parent} is not a directory; create it, or name another"
             )
         self._path = path
-        self._scratch = path.with_name(path.name + ".part")
+        self._scratch = path.with_name(path.name + PARTIAL)
         self._hash = hashlib.sha256()
         descriptor = os.open(self._scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._file = os.fdopen(descriptor, "wb")
@@ -66,6 +74,7 @@ class ArchiveWriter:
         os.fsync(self._file.fileno())
         self._file.close()
         self._scratch.rename(self._path)
+        _sync_folder(self._path.parent)
 
     def __enter__(self) -> "ArchiveWriter":
         return self
@@ -76,7 +85,7 @@ class ArchiveWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Leave nothing behind that was not finished."""
+        """Remove an unfinished file."""
         self._file.close()
         self._scratch.unlink(missing_ok=True)
 
@@ -85,11 +94,20 @@ class ArchiveWriter:
         self._file.write(data)
 
 
+def _sync_folder(folder: Path) -> None:
+    """Sync a directory, so that a new name in it survives a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def read(path: Path) -> Iterator[bytes]:
     """Yield the header's frame and then every record of an archive.
 
-    The hash over the whole is known to be right only when the iterator has ended, so read once to
-    the end before believing anything. Raises BadArchive, OSError.
+    The hash over the whole file is checked at the end, so read once to the end before using any
+    record. Raises BadArchive, OSError.
     """
     with path.open("rb") as file:
         hasher = hashlib.sha256(MAGIC)

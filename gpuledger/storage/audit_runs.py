@@ -1,4 +1,7 @@
-"""Audit runs of a command: the log is found, read and checked; no projection is needed."""
+"""Audit runs: `gpuledger audit` checks the whole log or lists its events, without a projection.
+
+Without a given head, the last head that this store has seen must be in the log.
+"""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -7,13 +10,14 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.storage.open_log import open_log
 from gpuledger.storage.past_ledger import position_of
-from gpuledger.storage.projection_views import ordered
-from gpuledger.storage.witnesses import witnesses
+from gpuledger.storage.seen_log_ends import witnesses
+from gpuledger.storage.time_ranges import ordered
 from ledger.log.log_port import Lost
 from ledger.runtime.settings.settings import Settings
-from projections import log_audit
-from projections.log_audit import AuditReport, ExpectedHead, Line
-from projections.queries.scopes import QueryScope
+from projections import log_audit, log_verification
+from projections.log_audit import Line
+from projections.log_verification import AuditReport, ExpectedHead
+from projections.queries.query_scope import QueryScope
 
 
 async def verify(settings: Settings, expect: str) -> AuditReport:
@@ -23,13 +27,13 @@ async def verify(settings: Settings, expect: str) -> AuditReport:
     """
     wanted = _expected(expect) if expect else await _last_seen(settings)
     try:
-        async with open_log(settings, as_it_is=True) as found:
+        async with open_log(settings, as_it_is=True) as opened:
             with bar("verifying") as progress:
-                report = await log_audit.verify(found.log, wanted, on_progress=progress)
+                report = await log_verification.verify(opened.log, wanted, on_progress=progress)
     except Lost as error:
         return AuditReport(False, 0, 0, str(error))
-    if report.ok and found.drift:
-        return AuditReport(False, report.records, report.position, found.drift)
+    if report.ok and opened.drift:
+        return AuditReport(False, report.records, report.position, opened.drift)
     return report
 
 
@@ -40,13 +44,13 @@ async def replay(
     raises."""
     begin, end = ordered(since, until)
     scope = QueryScope(namespace, cluster)
-    async with open_log(settings) as found:
-        extent = (await found.log.extent()).last
+    async with open_log(settings) as opened:
+        extent = (await opened.log.extent()).last
         for moment in (begin, end):
-            await position_of(found.log, moment if isinstance(moment, int) else None, extent)
+            await position_of(opened.log, moment if isinstance(moment, int) else None, extent)
         with bar("replaying") as progress:
             lines = log_audit.audit_lines(
-                found.log, scope, first=begin, last=end, on_progress=progress
+                opened.log, scope, first=begin, last=end, on_progress=progress
             )
             async with aclosing(lines):
                 async for line in lines:
@@ -64,5 +68,5 @@ async def _last_seen(settings: Settings) -> ExpectedHead | None:
     seen = await witnesses(settings)
     if not seen:
         return None
-    head = max(seen, key=lambda one: one.position)
+    head = max(seen, key=lambda witness: witness.position)
     return ExpectedHead(head.position, head.hash)

@@ -1,4 +1,4 @@
-"""Backing up a log to an archive and restoring one, both verified record by record."""
+"""Backup and restore: copies the log to an archive and back, verified record by record."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +17,9 @@ from ledger.log import records
 from ledger.log.jetstream.nats_errors import plainly
 from ledger.log.log_port import Log, Lost
 from ledger.log.records import NewerSchema
-from ledger.log.recovery.head_witness import HeadFile, LogHead
+from ledger.log.recovery.log_end_check import HeadFile, LogHead
 from ledger.runtime.settings.settings import Settings
-from projections import log_audit
+from projections import log_verification
 
 
 class BackupSummary(msgspec.Struct, frozen=True):
@@ -32,12 +32,30 @@ class BackupSummary(msgspec.Struct, frozen=True):
 
 async def backup(settings: Settings, file: str) -> BackupSummary:
     """Write the log to a file. Raises CommandError, Lost, and what finding the log raises."""
-    async with open_log(settings) as found:
-        last = (await found.log.extent()).last
-        with ArchiveWriter(Path(file), ArchiveHeader(settings.shard, last)) as writer:
-            state = await _copy(found.log, last, writer)
-            writer.finish()
-    return BackupSummary(settings.shard, last, state.hash.hex())
+    async with open_log(settings) as opened:
+        return await write_archive(opened.log, settings.shard, Path(file))
+
+
+async def write_archive(log: Log, shard: str, path: Path) -> BackupSummary:
+    """Write a log to a file. Raises Lost, NewerSchema, Unreachable and OSError."""
+    last = (await log.extent()).last
+    with ArchiveWriter(path, ArchiveHeader(shard, last, await hash_at(log, last))) as writer:
+        state = await _copy(log, last, writer)
+        writer.finish()
+    return BackupSummary(shard, last, state.hash.hex())
+
+
+async def hash_at(log: Log, position: int) -> str:
+    """Return the hash of a record of a log in hex, empty for position 0.
+
+    The hash covers all records up to there. Raises Lost, NewerSchema, Unreachable.
+    """
+    if not position:
+        return ""
+    payload = await log.get(position)
+    if payload is None:
+        raise Lost(f"position {position}: the record is missing")
+    return records.decode_link(payload)[1].hex()
 
 
 async def restore(settings: Settings, file: str) -> BackupSummary:
@@ -48,15 +66,15 @@ async def restore(settings: Settings, file: str) -> BackupSummary:
             Exit.USAGE, f"{file} holds the shard {shard}: restore it with --shard {shard}"
         )
     _refuse_used(settings)
-    async with open_log(settings, create=True) as found:
-        if (await found.log.extent()).last:
+    async with open_log(settings, create=True) as opened:
+        if (await opened.log.extent()).last:
             raise CommandError(
                 Exit.USAGE, f"the log {shard} has records already; restore to a new one"
             )
         # From here on, opening a log that is shorter than the backup fails.
         await HeadFile(Path(settings.store_dir) / store_layout.HEAD).note(head)
-        await _refill(found, Path(file), head)
-        await show_written(settings, found, head.position)
+        await _refill(opened, Path(file), head)
+        await show_written(settings, opened, head.position)
     return BackupSummary(shard, head.position, head.hash)
 
 
@@ -105,15 +123,15 @@ def _refuse_used(settings: Settings) -> None:
         )
 
 
-async def _refill(found: OpenLog, path: Path, head: LogHead) -> None:
+async def _refill(opened: OpenLog, path: Path, head: LogHead) -> None:
     """Append every record of a checked archive at its position and verify the result."""
     with bar("restoring") as progress:
         for position, payload in enumerate(_records(path), start=1):
-            await found.log.append(payload, position - 1)
+            await opened.log.append(payload, position - 1)
             progress(position, head.position)
-    expected = log_audit.ExpectedHead(head.position, head.hash) if head.position else None
+    expected = log_verification.ExpectedHead(head.position, head.hash) if head.position else None
     with bar("verifying") as progress:
-        report = await log_audit.verify(found.log, expected, on_progress=progress)
+        report = await log_verification.verify(opened.log, expected, on_progress=progress)
     if not report.ok:
         raise CommandError(
             Exit.FAILED, f"the restored log is not the one of {path}: {report.problem}"

@@ -1,4 +1,4 @@
-"""Opens the log of a command, with or without a running service, and a writer on it.
+"""Open log: the log of a command, with or without a running service, and a writer on it.
 
 With `nats` set, the log is on those servers. Otherwise it is the embedded one of the store
 directory: a running service writes the address of its server to a file there; without a service
@@ -21,8 +21,8 @@ import msgspec
 
 from gpuledger.cli.exit_codes import CommandError, Exit, denied_error
 from gpuledger.cli.progress import bar
-from gpuledger.storage.witnesses import witnesses
-from gpuledger.wiring import service_parts, store_layout
+from gpuledger.storage.seen_log_ends import witnesses
+from gpuledger.wiring import log_from_settings, store_layout
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.log.embedded import server_files
@@ -30,10 +30,10 @@ from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.embedded.server_files import ServerAddress, ServerFiles
 from ledger.log.embedded.store_lock import StoreBusy
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.jetstream.shard_streams import ConfigurationDrift
-from ledger.log.ledger import Accepted, Ledger
+from ledger.log.jetstream.stream_configuration import ConfigurationDrift
+from ledger.log.ledger_port import Accepted, Ledger
 from ledger.log.log_port import Lost, Unreachable
-from ledger.log.recovery.head_witness import HeadFile, LogHead
+from ledger.log.recovery.log_end_check import HeadFile, LogHead
 from ledger.log.writer.writer import Writer
 from ledger.runtime import log_setup
 from ledger.runtime.settings.settings import Settings
@@ -59,23 +59,23 @@ class OpenLog(msgspec.Struct, frozen=True):
 async def open_log(
     settings: Settings, *, create: bool = False, as_it_is: bool = False
 ) -> AsyncIterator[OpenLog]:
-    """Find the log and keep it open for the block; `create` makes one where none ever was.
+    """Find the log and keep it open for the block; `create` makes one in a store that had none.
 
-    `as_it_is` opens, for an audit, even a log whose configuration is not what it must be. Raises
-    CommandError when there is none, and what opening a log raises.
+    `as_it_is` also opens a log with a wrong configuration, for an audit. Raises CommandError when
+    there is none, and what opening a log raises.
     """
     log_setup.configure("error", "console")
     check_store(settings)
     finding = _given(settings) if settings.nats else _embedded(settings, create)
     drift = ""
-    async with finding as found:
+    async with finding as opened:
         try:
-            await _open_streams(found.log, settings, create)
+            await _open_streams(opened.log, settings, create)
         except ConfigurationDrift as error:
             if not as_it_is:
                 raise
             drift = str(error)
-        yield msgspec.structs.replace(found, drift=drift)
+        yield msgspec.structs.replace(opened, drift=drift)
 
 
 def check_store(settings: Settings) -> None:
@@ -92,8 +92,8 @@ def check_store(settings: Settings) -> None:
 @asynccontextmanager
 async def _given(settings: Settings) -> AsyncIterator[OpenLog]:
     """Connect to the servers that the settings name."""
-    async with service_parts.log_servers(settings) as (servers, _):
-        log = await service_parts.connect(settings, servers)
+    async with log_from_settings.log_servers(settings) as (servers, _):
+        log = await log_from_settings.connect(settings, servers)
         try:
             yield OpenLog(log, alone=False)
         finally:
@@ -102,7 +102,7 @@ async def _given(settings: Settings) -> AsyncIterator[OpenLog]:
 
 @asynccontextmanager
 async def _embedded(settings: Settings, create: bool) -> AsyncIterator[OpenLog]:
-    """Connect to the server of the store that runs, or start it for the block."""
+    """Connect to the running server of the store, or start one for the block."""
     store = Path(settings.store_dir)
     if not ServerFiles(store).streams.exists():
         await _must_be_new(settings, create)
@@ -117,7 +117,7 @@ async def _embedded(settings: Settings, create: bool) -> AsyncIterator[OpenLog]:
 
 
 async def _must_be_new(settings: Settings, create: bool) -> None:
-    """Stop at a store without a log, unless one may be made. Raises CommandError, Lost."""
+    """Refuse a store without a log, unless a new log may be made. Raises CommandError, Lost."""
     seen = await witnesses(settings)
     if seen:
         raise Lost(
@@ -152,19 +152,19 @@ async def _running_or_started(
         # This server ends with the command: no other process may start to rely on it.
         ServerFiles(store).address.unlink(missing_ok=True)
         try:
-            return await service_parts.connect(settings, _servers_at(address)), True
+            return await log_from_settings.connect(settings, _servers_at(address)), True
         except BaseException:
             await server.stop()
             raise
 
 
 async def _running(settings: Settings, store: Path) -> JetStreamLog | None:
-    """Connect to the server that runs in a store; None when it is none that stays."""
+    """Connect to the running server of a store; None if there is none, or if it has ended."""
     address = _address(store)
     if address is None:
         return None
     try:
-        log = await service_parts.connect(settings, _servers_at(address))
+        log = await log_from_settings.connect(settings, _servers_at(address))
     except Unreachable:
         return None
     if _address(store) != address:
@@ -180,14 +180,14 @@ def _address(store: Path) -> ServerAddress | None:
         raise CommandError(Exit.FAILED, str(error)) from error
 
 
-def _servers_at(address: ServerAddress) -> service_parts.LogServers:
-    return service_parts.LogServers(
+def _servers_at(address: ServerAddress) -> log_from_settings.LogServers:
+    return log_from_settings.LogServers(
         (address.url,), address.user, address.password, (address.monitor_url,)
     )
 
 
 async def _open_streams(log: JetStreamLog, settings: Settings, create: bool) -> None:
-    """Open the streams; a log that never was is not found, one that is gone was lost."""
+    """Open the streams. A log that this store has never seen is not found; a seen one is lost."""
     known = await witnesses(settings)
     if not known and not create:
         await _must_exist(log, settings)
@@ -197,7 +197,7 @@ async def _open_streams(log: JetStreamLog, settings: Settings, create: bool) -> 
 
 
 async def _must_be_there(log: JetStreamLog, settings: Settings, seen: LogHead) -> None:
-    """Raise Lost for a log that this store has seen and that is not there, with both remedies."""
+    """Raise Lost for a missing log that this store has seen, with both remedies."""
     try:
         await log.extent()
     except Lost as error:
@@ -231,29 +231,35 @@ ACTOR = "command line"
 
 
 @asynccontextmanager
-async def writer_on(settings: Settings, found: OpenLog) -> AsyncIterator[Writer]:
-    """Open a writer at the end of a log and run it for the block. Raises Lost and NewerSchema."""
+async def writer_on(
+    settings: Settings, opened: OpenLog, *, serves: bool = True
+) -> AsyncIterator[Writer]:
+    """Open a writer at the end of a log and run it for the block, if it is to serve commands.
+
+    Raises Lost and NewerSchema.
+    """
     writer = Writer(
-        found.log,
-        name=service_parts.replica_name(),
+        opened.log,
+        name=log_from_settings.replica_name(),
         now=lambda: time.time_ns() // 1_000,
         nonces=lambda: uuid.uuid4().hex,
-        settings=service_parts.writer_settings(settings),
+        settings=log_from_settings.writer_settings(settings),
     )
     with bar("reading the log") as progress:
         await writer.open(await witnesses(settings), progress)
-    running = asyncio.create_task(writer.run())
+    running = [asyncio.create_task(writer.run())] if serves else []
     try:
         yield writer
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-    if found.alone and writer.head.position:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    if opened.alone and writer.head.position:
         await HeadFile(Path(settings.store_dir) / store_layout.HEAD).note(writer.head)
 
 
 async def submit(ledger: Ledger, command: AnyCommand, *, dry_run: bool = False) -> Accepted:
-    """Have a command decided. Raises CommandError with the sentence of the denial."""
+    """Submit a command. Raises CommandError with the sentence of a denial."""
     answer = await ledger.submit(command, dry_run=dry_run)
     if isinstance(answer, Denial):
         raise denied_error(answer)

@@ -1,4 +1,4 @@
-"""The ledger as it was at a moment, for queries and dry runs, never written."""
+"""Past ledger: the state of the ledger at a moment, for queries and dry runs, never written."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -8,13 +8,13 @@ import typer
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.storage.open_log import open_log
-from gpuledger.storage.projection_views import moment_at
+from gpuledger.storage.time_ranges import moment_at
 from ledger.core.decide.decider import decide
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.log import records
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.log.log_port import Log, Lost
 from ledger.log.records import Record
 from ledger.log.recovery.replay import state_at
@@ -23,7 +23,7 @@ from projections.queries.moments import Moment, microseconds
 
 
 class PastLedger:
-    """A ledger that decides on one state for ever."""
+    """A ledger that decides on a state that never changes."""
 
     def __init__(self, state: State) -> None:
         """Decide on this state."""
@@ -33,8 +33,8 @@ class PastLedger:
         """Do nothing: no record will follow."""
 
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
-        """Decide a command; nothing but a dry run can be asked for."""
-        assert dry_run, "what was cannot be changed"
+        """Decide a command; only a dry run is permitted."""
+        assert dry_run, "a past state cannot be changed"
         decision = decide(self.state, command)
         if isinstance(decision, Denial):
             return decision
@@ -42,16 +42,16 @@ class PastLedger:
 
 
 async def ledger_at(settings: Settings, at: str) -> PastLedger:
-    """Return the ledger at a moment, its end when that is empty, and print the position.
+    """Return the ledger at a moment, at its end if `at` is empty, and print the position.
 
     Raises CommandError, and what finding and reading the log raises.
     """
     moment = moment_at(at)
-    async with open_log(settings) as found:
-        last = (await found.log.extent()).last
-        position = await position_of(found.log, moment, last)
+    async with open_log(settings) as opened:
+        last = (await opened.log.extent()).last
+        position = await position_of(opened.log, moment, last)
         with bar("reading the log") as progress:
-            state = await state_at(found.log, position, on_progress=progress)
+            state = await state_at(opened.log, position, on_progress=progress)
     typer.echo(f"As of position {position} of {last}.", err=True)
     return PastLedger(state)
 
@@ -73,7 +73,7 @@ async def position_of(log: Log, moment: Moment | None, last: int) -> int:
 async def _last_until(log: Log, time: int, last: int) -> int:
     """Return the last position whose record is not later than a time in µs of Unix time.
 
-    The times of records never fall, so the place is found by halving.
+    The times of records never decrease, so a binary search finds it.
     """
     low, high = 0, last
     while low < high:

@@ -1,7 +1,7 @@
-"""Projection catch-up: brings the projection file up to the log, when no service does.
+"""Projection catch-up: a command applies the rest of the log to the projection file.
 
-A process with a projector holds a lock beside the file. A held lock means that a
-service keeps the projection up to date, and waits for it a moment instead.
+The process that writes the projection holds a lock beside the file. If a service holds the lock, a
+command waits until the service has applied the rest of the log.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from projections.store.readers import Readers
 from projections.store.store_writer import ProjectionHead, Store, StoreError
 
 SHOWN_SECONDS: Final = 2.0
-"""How long a command waits until what it wrote can be read."""
+"""Longest wait of a command until readers see its record."""
 
 BUSY_SECONDS: Final = 10.0
-"""How long a command waits for another process that is bringing the projection up to date."""
+"""Longest wait of a command for another process that writes the projection."""
 
 RETRY_SECONDS: Final = 0.05
 
@@ -45,9 +45,9 @@ def _lock_of(settings: Settings) -> Path:
 
 @asynccontextmanager
 async def projecting(settings: Settings, seconds: float = 0.0) -> AsyncIterator[None]:
-    """Be the one that writes the store's projection for the block.
+    """Hold the lock on the store's projection for the block.
 
-    Raises StoreBusy when another process holds it for so many seconds.
+    Raises StoreBusy when another process holds it for longer than `seconds`.
     """
     lock = await store_lock.acquire(
         _lock_of(settings), seconds, "a running service, which keeps the projection up to date"
@@ -59,7 +59,7 @@ async def projecting(settings: Settings, seconds: float = 0.0) -> AsyncIterator[
 
 
 async def build(log: Log, path: Path, last: int | None, progress: Progress) -> ProjectionHead:
-    """Bring a projection file up to a position, the log's end when None; returns where it is."""
+    """Bring a projection file up to a position, None for the log's end; return its head."""
     store = await Store.open(path)
     try:
         return await projector.replay(log, store, last, on_progress=progress)
@@ -67,13 +67,13 @@ async def build(log: Log, path: Path, last: int | None, progress: Progress) -> P
         await store.close()
 
 
-async def show_written(settings: Settings, found: OpenLog, position: int) -> None:
-    """Let readers see what was written at a position: project it, or wait for who does."""
+async def show_written(settings: Settings, opened: OpenLog, position: int) -> None:
+    """Make a written position visible to readers: project it, or wait for the service."""
     path = projection_of(settings)
-    if found.alone:
+    if opened.alone:
         async with projecting(settings, SHOWN_SECONDS):
             with bar("projecting") as progress:
-                await build(found.log, path, None, progress)
+                await build(opened.log, path, None, progress)
     elif path.exists() and not await _reaches(path, position):
         typer.echo(
             f"Position {position} is stored; the projection {path} does not show it yet.", err=True
@@ -81,16 +81,16 @@ async def show_written(settings: Settings, found: OpenLog, position: int) -> Non
 
 
 async def ensure(settings: Settings) -> None:
-    """Let the projection show everything the log holds now: build it, or wait for who does.
+    """Bring the projection up to the end of the log, or wait for the process that does.
 
-    Prints a line when another process, which builds it, stays behind. Raises what finding the log
+    Prints a line when that process stays behind. Raises what finding the log
     raises, and StoreBusy when another process has not built the first projection in time.
     """
     until = asyncio.get_running_loop().time() + BUSY_SECONDS
     while True:
         try:
-            async with open_log(settings) as found:
-                await _catch_up(settings, found, until)
+            async with open_log(settings) as opened:
+                await _catch_up(settings, opened, until)
                 return
         except Unreachable:
             # The server of a service that was killed may answer for a moment and then be gone.
@@ -99,23 +99,23 @@ async def ensure(settings: Settings) -> None:
         await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _catch_up(settings: Settings, found: OpenLog, until: float) -> None:
-    path, last = projection_of(settings), (await found.log.extent()).last
+async def _catch_up(settings: Settings, opened: OpenLog, until: float) -> None:
+    path, last = projection_of(settings), (await opened.log.extent()).last
     async with Readers(path) as readers:
         while (projected := await _head(readers)) < last or not path.exists():
             try:
                 async with projecting(settings):
                     with bar("projecting") as progress:
-                        await build(found.log, path, None, progress)
+                        await build(opened.log, path, None, progress)
                 return
             except StoreBusy:
                 if asyncio.get_running_loop().time() > until:
-                    _tell_late(path, projected, last)
+                    _report_late(path, projected, last)
                     return
             await asyncio.sleep(RETRY_SECONDS)
 
 
-def _tell_late(path: Path, projected: int, last: int) -> None:
+def _report_late(path: Path, projected: int, last: int) -> None:
     if not path.exists():
         raise StoreBusy(f"{path} does not exist yet, and another process is building it: try later")
     typer.echo(f"The projection is at {projected}, the log at {last}.", err=True)

@@ -11,7 +11,8 @@ from gpuledger.storage import scratch_folder
 from gpuledger.storage.open_log import OpenLog, open_log
 from gpuledger.storage.past_ledger import position_of
 from gpuledger.storage.projection_catch_up import build, projecting, projection_of
-from gpuledger.storage.projection_views import COMMAND_SECONDS, moment_of, viewing
+from gpuledger.storage.projection_views import COMMAND_SECONDS, viewing
+from gpuledger.storage.time_ranges import moment_of
 from gpuledger.wiring import store_layout
 from ledger.runtime.settings.settings import Settings
 from projections.store import store_writer
@@ -32,21 +33,21 @@ class Comparison(msgspec.Struct, frozen=True):
 async def rebuild(settings: Settings, at: str) -> Digest:
     """Replace the projection by a new one up to a moment. Raises CommandError, StoreBusy, Lost."""
     moment = moment_of(at)
-    async with open_log(settings) as found:
-        if not (found.alone or settings.nats):
+    async with open_log(settings) as opened:
+        if not (opened.alone or settings.nats):
             raise CommandError(
                 Exit.NOT_READY,
                 f"the service of {settings.store_dir} runs and keeps its projection: stop it"
                 " first, or use `gpuledger projection compare`",
             )
-        last = await position_of(found.log, moment, (await found.log.extent()).last)
+        last = await position_of(opened.log, moment, (await opened.log.extent()).last)
         async with projecting(settings):
-            return await _rebuild(found, projection_of(settings), last)
+            return await _rebuild(opened, projection_of(settings), last)
 
 
-async def _rebuild(found: OpenLog, path: Path, last: int) -> Digest:
+async def _rebuild(opened: OpenLog, path: Path, last: int) -> Digest:
     with scratch_folder.folder(path.parent) as folder:
-        head = await _built(found, folder / path.name, last)
+        head = await _built(opened, folder / path.name, last)
         _replace(path, folder / path.name)
     try:
         return await _digest(path, head.position)
@@ -64,16 +65,16 @@ async def compare(settings: Settings, at: str) -> Comparison:
         known = await digest(view, position)
     with scratch_folder.folder(Path(settings.store_dir)) as folder:
         path = folder / store_layout.PROJECTION
-        async with open_log(settings) as found:
-            await _built(found, path, position)
+        async with open_log(settings) as opened:
+            await _built(opened, path, position)
         built = await _digest(path, position)
     return Comparison(position, known.digest, built.digest, known == built)
 
 
-async def _built(found: OpenLog, path: Path, last: int) -> ProjectionHead:
+async def _built(opened: OpenLog, path: Path, last: int) -> ProjectionHead:
     """Build a projection up to a position and return where it is."""
     with bar("projecting") as progress:
-        return await build(found.log, path, last, progress)
+        return await build(opened.log, path, last, progress)
 
 
 async def _digest(path: Path, position: int) -> Digest:

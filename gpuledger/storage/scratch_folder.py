@@ -1,4 +1,4 @@
-"""Scratch folders, in which a command builds a file.
+"""Scratch folders: a command builds a file in one, and removes those of killed commands.
 
 A folder is removed at the end of its block, also after a signal that the command can handle. The
 next command with a scratch folder removes those of killed commands: each process locks its folder,

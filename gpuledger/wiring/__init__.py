@@ -1,1 +1,1 @@
-"""Parts of the service made from its settings."""
+"""Wiring: parts of the service, the agent and the commands, made from settings."""

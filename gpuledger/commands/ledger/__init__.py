@@ -1,1 +1,1 @@
-"""Commands that read or change the ledger, one family a file."""
+"""Commands that read or change the ledger: their options, help and tables, one family each."""

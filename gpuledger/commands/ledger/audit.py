@@ -96,9 +96,9 @@ async def replay(
     from gpuledger.storage import audit_runs
 
     lines = RowStream(_EVENTS, output)
-    told = audit_runs.replay(loaded.settings, namespace, cluster, since, until)
-    async with aclosing(told):
-        async for line in told:
+    replayed = audit_runs.replay(loaded.settings, namespace, cluster, since, until)
+    async with aclosing(replayed):
+        async for line in replayed:
             lines.show(line)
     if not lines.begun:
         typer.echo("No events found.", err=True)

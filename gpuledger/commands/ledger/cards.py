@@ -1,14 +1,20 @@
 """`gpuledger cards`: the limits and used amounts of every card, and its pods."""
 
-from typing import Annotated, Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 import typer
 
 from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Format, Output, TableColumn, flag, number, show_rows, text
+from gpuledger.cli.row_options import Cluster
 from gpuledger.cli.time_options import At
-from gpuledger.commands.ledger.usage import Cluster
 from ledger.runtime.settings.setting_sources import LoadedSettings
+
+if TYPE_CHECKING:
+    from projections.queries.card_usage import CardUsage
+    from projections.queries.pods_on_cards import PodOnCard
 
 UNSCALED: Final = 100
 """The scale, in percent, of a limit that equals the card's own amount."""
@@ -95,11 +101,49 @@ async def cards(
 
     With --pods, one line per pod on a card; an empty card has one line.
     """
-    from gpuledger.queries import card_listing
+    from gpuledger.storage.projection_views import paged, viewing
+    from projections.queries.card_usage import cards as ask
 
-    found = await card_listing.list_cards(loaded.settings, node, cluster, at, pods=pods)
+    async with viewing(loaded.settings, at) as (view, position):
+        rows = await paged(
+            lambda size, after: ask(
+                view, position, limit=size, cluster=cluster, node=node, after=after, pods=pods
+            )
+        )
+    usages = sorted(rows, key=lambda card: (card.cluster, card.node, card.index, card.uuid))
     nothing = f"No cards of node {node} found." if node else "No cards found."
     if pods and output is Format.TABLE:
-        show_rows(card_listing.card_rows(found), _PODS, output, nothing)
+        show_rows(_pod_rows(usages), _PODS, output, nothing)
     else:
-        show_rows(found, _CARDS, output, nothing)
+        show_rows(usages, _CARDS, output, nothing)
+
+
+class CardRow(msgspec.Struct, frozen=True):
+    """A pod on a card, as one line of a table; an empty card has a line without a pod."""
+
+    cluster: str
+    node: str
+    index: int
+    uuid: str
+    namespace: str = ""
+    key: str = ""
+    memory: int = 0
+    cores: int = 0
+    exclusive: bool = False
+    stage: str = ""
+    since: str = ""
+
+
+def _pod_rows(usages: "list[CardUsage]") -> list[CardRow]:
+    """Return a line for every pod on a card, and one for every empty card."""
+    return [line for card in usages for line in _rows_of_card(card)]
+
+
+def _rows_of_card(card: "CardUsage") -> Iterator[CardRow]:
+    where = (card.cluster, card.node, card.index, card.uuid)
+    pods: list[PodOnCard] = [] if card.pods is msgspec.UNSET else card.pods
+    if not pods:
+        yield CardRow(*where)
+    for pod in pods:
+        amounts = (pod.memory, pod.cores, pod.exclusive)
+        yield CardRow(*where, pod.namespace, pod.key, *amounts, pod.stage, pod.since)

@@ -6,8 +6,8 @@ import typer
 
 from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Format, Output, TableColumn, amounts, number, show_rows, text
+from gpuledger.cli.row_options import Cluster, Limit, Namespace
 from gpuledger.cli.time_options import Since, Until
-from gpuledger.commands.ledger.usage import Cluster, Limit, Namespace
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 
@@ -39,10 +39,11 @@ async def drift(
     OVER names the quotas that exceed their limits because of the correction. The ledger is correct
     again after each of these, so the exit code is always 0.
     """
-    from gpuledger.storage.projection_views import ordered, times, viewing
+    from gpuledger.storage.projection_views import viewing
+    from gpuledger.storage.time_ranges import ordered, times
     from projections.queries.drift_report import drift as ask
-    from projections.queries.drift_report import unrecognized_users
-    from projections.queries.scopes import QueryScope
+    from projections.queries.query_scope import QueryScope
+    from projections.queries.unrecognized_users import unrecognized_users
 
     scope = QueryScope(namespace, cluster)
     ordered(since, until)
@@ -51,11 +52,11 @@ async def drift(
         rows, more = await ask(view, scope, limit=limit, since=begin, until=end)
         strangers = await unrecognized_users(view, scope)
     show_rows(rows, _DRIFT, output, "No corrections found.")
-    for one in strangers:
+    for stranger in strangers:
         typer.echo(
-            f"{one.username} made {one.objects} objects that count beside the owner that they name:"
-            " if it is the controller of their owners' KIND, add"
-            f" KIND={one.username} to controller_identities.",
+            f"{stranger.username} made {stranger.objects} objects that count beside the owner that"
+            " they name: if it is the controller of their owners' KIND, add"
+            f" KIND={stranger.username} to controller_identities.",
             err=True,
         )
     if more is not None:
@@ -63,8 +64,10 @@ async def drift(
 
 
 def _over(row: Any) -> str:
-    told = (f"{one.account} {one.resource} {one.used} of {one.limit}" for one in row.over)
-    return ", ".join(told) or "-"
+    exceeded = (
+        f"{quota.account} {quota.resource} {quota.used} of {quota.limit}" for quota in row.over
+    )
+    return ", ".join(exceeded) or "-"
 
 
 _DRIFT = (

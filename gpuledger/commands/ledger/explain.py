@@ -51,14 +51,14 @@ async def explain(
     Exits with 4 for a denial.
     """
     from gpuledger.cli.exit_codes import CommandError, Exit
-    from gpuledger.queries import pod_explanation
+    from gpuledger.queries import explanation_of_manifest
 
-    found = await pod_explanation.explain(loaded.settings, file, namespace, username)
+    explanation = await explanation_of_manifest.explain(loaded.settings, file, namespace, username)
     if output is Format.TABLE:
-        typer.echo(found.answer)
-        for warning in found.warnings:
+        typer.echo(explanation.answer)
+        for warning in explanation.warnings:
             typer.echo(f"Warning: {warning}", err=True)
     else:
-        show_object(found, output)
-    if not found.allowed:
+        show_object(explanation, output)
+    if not explanation.allowed:
         raise CommandError(Exit.DENIED, "it would be denied; nothing was changed")

@@ -19,7 +19,7 @@ from gpuledger.cli.time_options import At
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
-    from gpuledger.queries.pod_fit import FitReport, PodFit
+    from gpuledger.queries.fit_of_manifest import FitReport, PodFit
 
 PREFERENCES: Final = (
     "node_policy",
@@ -34,11 +34,12 @@ PREFERENCES: Final = (
 
 def _taken(row: Any) -> str:
     """Return the cards of the node that the pod would have."""
-    found = (
-        f"{one.container}={one.uuid}:{one.memory}MiB" + (f":{one.cores}%" if one.cores else "")
-        for one in row.taken
+    cards = (
+        f"{share.container}={share.uuid}:{share.memory}MiB"
+        + (f":{share.cores}%" if share.cores else "")
+        for share in row.taken
     )
-    return ",".join(found) or "-"
+    return ",".join(cards) or "-"
 
 
 _NODES = (
@@ -111,25 +112,25 @@ async def fit(
     Exits with 4 if the pod fits on no node or a quota denies it.
     """
     from gpuledger.cli.exit_codes import CommandError, Exit
-    from gpuledger.queries import pod_fit
+    from gpuledger.queries import fit_of_manifest
 
-    found = await pod_fit.fit(loaded.settings, file, namespace, at)
+    report = await fit_of_manifest.fit(loaded.settings, file, namespace, at)
     if output is Format.TABLE:
-        _show(found, cards=cards)
+        _show(report, cards=cards)
     else:
-        show_object(found, output)
-    if not found.allowed:
+        show_object(report, output)
+    if not report.allowed:
         raise CommandError(Exit.DENIED, "a quota would deny it; nothing was changed")
-    if not found.fits:
+    if not report.fits:
         raise CommandError(Exit.DENIED, "it fits on no node; nothing was changed")
 
 
-def _show(found: "FitReport", *, cards: bool) -> None:
-    for pod in found.pods:
-        if len(found.pods) > 1:
+def _show(report: "FitReport", *, cards: bool) -> None:
+    for pod in report.pods:
+        if len(report.pods) > 1:
             typer.echo(f"{pod.pod}:", err=True)
         _show_pod(pod, cards=cards)
-    typer.echo(f"Quotas: {found.answer}", err=True)
+    typer.echo(f"Quotas: {report.answer}", err=True)
 
 
 def _show_pod(pod: "PodFit", *, cards: bool) -> None:

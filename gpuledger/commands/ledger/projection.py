@@ -31,8 +31,8 @@ async def digest(loaded: LoadedSettings, at: At = "", output: Output = Format.TA
     from projections.store.digest import digest as ask
 
     async with viewing(loaded.settings, at) as (view, position):
-        found = await ask(view, position)
-    show_one(found, _DIGEST, output)
+        answer = await ask(view, position)
+    show_one(answer, _DIGEST, output)
 
 
 @command(app, "gpuledger projection rebuild", "gpuledger projection rebuild --at 1200")
@@ -60,7 +60,7 @@ async def compare(loaded: LoadedSettings, at: At = "", output: Output = Format.T
     from gpuledger.cli.exit_codes import Exit
     from gpuledger.storage import projection_rebuild
 
-    found = await projection_rebuild.compare(loaded.settings, at)
-    show_one(found, _COMPARISON, output)
-    if not found.same:
+    comparison = await projection_rebuild.compare(loaded.settings, at)
+    show_one(comparison, _COMPARISON, output)
+    if not comparison.same:
         raise typer.Exit(Exit.FAILED)

@@ -57,10 +57,10 @@ async def set_(
     is applied once, as for requests. `gpuledger usage` then shows MiB. Lowering a limit below the
     used amount evicts no pod.
     """
-    from gpuledger.changes import quota_changes
+    from gpuledger.changes import quotas_set_by_hand
 
-    read = quota_changes.parse_limits(limits, loaded.settings)
-    written = await quota_changes.set_limits(loaded.settings, namespace, name, read)
+    read = quotas_set_by_hand.parse_limits(limits, loaded.settings)
+    written = await quotas_set_by_hand.set_limits(loaded.settings, namespace, name, read)
     show_one(written, _WRITTEN, output)
 
 
@@ -77,7 +77,7 @@ async def list_(
     COVERS shows the namespaces of a quota over several namespaces, SELECTS the objects that a quota
     counts.
     """
-    from gpuledger.queries.usage_report import quota_limits
+    from gpuledger.queries.quota_listing import quota_limits
 
     show_rows(await quota_limits(loaded.settings, namespace), _LIMITS, output, "No quotas found.")
 
@@ -90,6 +90,6 @@ async def delete(
 
     Its limits end; the ledger keeps the charges of its holders.
     """
-    from gpuledger.changes import quota_changes
+    from gpuledger.changes import quotas_set_by_hand
 
-    show_one(await quota_changes.close(loaded.settings, namespace, name), _WRITTEN, output)
+    show_one(await quotas_set_by_hand.close(loaded.settings, namespace, name), _WRITTEN, output)

@@ -66,16 +66,16 @@ async def resize(
     change. The new amounts replace those of the pod's spec until the pod ends; the pod keeps its
     cards. Exits with 4 when there is no room.
     """
-    from gpuledger.changes import resize_placement
+    from gpuledger.changes import container_resize
     from gpuledger.cli.exit_codes import CommandError, Exit
 
     if memory is None and cores is None:
         raise CommandError(Exit.USAGE, "nothing would change: give --memory, --cores or both")
-    wanted = resize_placement.ResizeRequest(namespace, pod, container, memory, cores)
-    found = await resize_placement.resize(loaded.settings, wanted, dry_run=dry_run)
+    wanted = container_resize.ResizeRequest(namespace, pod, container, memory, cores)
+    resized = await container_resize.resize(loaded.settings, wanted, dry_run=dry_run)
     if output is Format.TABLE:
-        show_rows(found.cards, _CARDS, output, "No card changes.")
+        show_rows(resized.cards, _CARDS, output, "No card changes.")
     else:
-        show_object(found, output)
+        show_object(resized, output)
     if dry_run:
         typer.echo("It would be allowed; nothing was changed.", err=True)

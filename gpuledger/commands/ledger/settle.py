@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import msgspec
 import typer
 
 from gpuledger.cli.command_wrapper import command
@@ -15,6 +16,15 @@ _SETTLED = (
     flag("CHANGED", "changed"),
     number("POSITION", "position"),
 )
+
+
+class SettleResult(msgspec.Struct, frozen=True):
+    """The result of a settlement: the object, whether it changed, and the record's position."""
+
+    uid: str
+    fate: str
+    changed: bool
+    position: int
 
 
 def register(app: typer.Typer) -> None:
@@ -41,12 +51,23 @@ async def settle(
     `gpuledger holds` and `gpuledger holders` list the uids. The service settles a watched cluster.
     There this command is for emergencies, and the next recount corrects errors.
     """
-    from gpuledger.changes import settle_by_outcome
     from gpuledger.cli.exit_codes import CommandError, Exit
+    from gpuledger.storage.open_log import ACTOR, open_log, submit, writer_on
+    from gpuledger.storage.projection_catch_up import show_written
+    from webhook.settlement.operator_outcomes import NothingToSettle, outcome_commands
 
     if not uid.strip():
         raise CommandError(
             Exit.USAGE, "UID is empty; `gpuledger holds` and `gpuledger holders` list uids"
         )
-
-    show_one(await settle_by_outcome.settle(loaded.settings, fate, uid), _SETTLED, output)
+    async with open_log(loaded.settings) as opened:
+        async with writer_on(loaded.settings, opened) as writer:
+            try:
+                commands = outcome_commands(writer.state, uid, fate, ACTOR)
+            except NothingToSettle as error:
+                raise CommandError(Exit.NOT_FOUND, str(error)) from error
+            accepted = [await submit(writer, command) for command in commands]
+        position = max(answer.position for answer in accepted)
+        await show_written(loaded.settings, opened, position)
+    changed = any(answer.changed for answer in accepted)
+    show_one(SettleResult(uid, fate, changed, position), _SETTLED, output)

@@ -90,56 +90,58 @@ async def what_if(
         tuple(limit or ()),
         keep_types,
     )
-    found = await what_if_scenarios.run_scenarios(loaded.without_options, loaded.settings, question)
+    report = await what_if_scenarios.run_scenarios(
+        loaded.without_options, loaded.settings, question
+    )
     if output is Format.TABLE:
-        _show(found)
+        _show(report)
     else:
-        show_object(found, output)
+        show_object(report, output)
 
 
-def _show(found: "WhatIfReport") -> None:
-    typer.echo(f"From {found.since} to {found.until}: {found.arrivals} arrivals.", err=True)
-    if found.unbound:
-        typer.echo(f"{found.unbound} more got cards and were not bound.", err=True)
+def _show(report: "WhatIfReport") -> None:
+    typer.echo(f"From {report.since} to {report.until}: {report.arrivals} arrivals.", err=True)
+    if report.unbound:
+        typer.echo(f"{report.unbound} more got cards and were not bound.", err=True)
     columns = [
         TableColumn("", lambda row: row[0]),
         *(
-            TableColumn(one.name.upper(), lambda row, at=at: row[1][at], number=True)  # type: ignore[misc]
-            for at, one in enumerate(found.scenarios)
+            TableColumn(scenario.name.upper(), lambda row, at=at: row[1][at], number=True)  # type: ignore[misc]
+            for at, scenario in enumerate(report.scenarios)
         ),
     ]
-    show_rows(_lines(found.scenarios), columns, Format.TABLE, "")
-    if found.limits:
+    show_rows(_lines(report.scenarios), columns, Format.TABLE, "")
+    if report.limits:
         typer.echo()
-        show_rows(found.limits, _LIMITS, Format.TABLE, "")
+        show_rows(report.limits, _LIMITS, Format.TABLE, "")
 
 
 def _lines(scenarios: "list[Scenario]") -> list[tuple[str, list[str]]]:
     """Return a line for each number, with its value in each scenario."""
-    outcomes = [one.outcome for one in scenarios]
-    reasons = dict.fromkeys(reason for one in outcomes for reason in one.reasons)
+    outcomes = [scenario.outcome for scenario in scenarios]
+    reasons = dict.fromkeys(reason for outcome in outcomes for reason in outcome.reasons)
     return [
-        ("nodes", [str(one.nodes) for one in outcomes]),
-        ("not created", [str(one.not_created) for one in scenarios]),
-        ("placed", [str(one.placed) for one in outcomes]),
-        ("refused", [str(one.refused) for one in outcomes]),
+        ("nodes", [str(outcome.nodes) for outcome in outcomes]),
+        ("not created", [str(scenario.not_created) for scenario in scenarios]),
+        ("placed", [str(outcome.placed) for outcome in outcomes]),
+        ("refused", [str(outcome.refused) for outcome in outcomes]),
         *(
-            (f"  {reason}", [str(one.reasons.get(reason, 0)) for one in outcomes])
+            (f"  {reason}", [str(outcome.reasons.get(reason, 0)) for outcome in outcomes])
             for reason in reasons
         ),
-        *_used("memory MiB", [one.memory for one in outcomes]),
-        *_used("cores %", [one.cores for one in outcomes]),
-        *_used("cards in use", [one.cards for one in outcomes]),
-        ("whole cards, mean", [f"{one.whole:.1f}" for one in outcomes]),
-        ("GPU-hours", [f"{one.gpu_hours:.1f}" for one in outcomes]),
+        *_used("memory MiB", [outcome.memory for outcome in outcomes]),
+        *_used("cores %", [outcome.cores for outcome in outcomes]),
+        *_used("cards in use", [outcome.cards for outcome in outcomes]),
+        ("whole cards, mean", [f"{outcome.whole:.1f}" for outcome in outcomes]),
+        ("GPU-hours", [f"{outcome.gpu_hours:.1f}" for outcome in outcomes]),
     ]
 
 
 def _used(name: str, uses: list[Any]) -> list[tuple[str, list[str]]]:
     return [
-        (f"{name}, all", [str(one.limit) for one in uses]),
-        (f"{name}, peak", [_part(one.peak, one) for one in uses]),
-        (f"{name}, mean", [_part(one.mean, one) for one in uses]),
+        (f"{name}, all", [str(use.limit) for use in uses]),
+        (f"{name}, peak", [_part(use.peak, use) for use in uses]),
+        (f"{name}, mean", [_part(use.mean, use) for use in uses]),
     ]
 
 

@@ -1,0 +1,102 @@
+"""`gpuledger history` and `gpuledger denials`: recorded events, and refused requests."""
+
+from typing import Any
+
+import typer
+
+from gpuledger.cli.command_wrapper import command
+from gpuledger.cli.output import Format, Output, TableColumn, amounts, number, show_rows, text
+from gpuledger.cli.row_options import PLACE, Cluster, Limit, Namespace
+from gpuledger.cli.time_options import Since, Until
+from ledger.runtime.settings.setting_sources import LoadedSettings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the app."""
+    command(
+        app,
+        "gpuledger history -n team-a --limit 20",
+        "gpuledger history --since 1200 --until 1300 -o json",
+    )(history)
+    command(app, "gpuledger denials -n team-a", "gpuledger denials --since 2026-01-31 -o json")(
+        denials
+    )
+
+
+async def history(
+    loaded: LoadedSettings,
+    namespace: Namespace = "",
+    cluster: Cluster = "",
+    since: Since = "",
+    until: Until = "",
+    limit: Limit = 1_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show what happened, oldest first.
+
+    Quotas over many namespaces are part of the whole history only, not of a namespace's.
+    """
+    from gpuledger.storage.projection_views import viewing
+    from gpuledger.storage.time_ranges import ordered, stretch
+    from projections.queries.event_history import history as ask
+    from projections.queries.query_scope import QueryScope
+
+    ordered(since, until)
+    async with viewing(loaded.settings, "") as (view, _):
+        first, last = await stretch(view, since, until)
+        rows, more = await ask(view, first, last, QueryScope(namespace, cluster), limit=limit)
+    show_rows(rows, _HISTORY, output, "No events found.")
+    if more is not None:
+        typer.echo(f"There is more: go on with --since {more[0]}, or raise --limit.", err=True)
+
+
+async def denials(
+    loaded: LoadedSettings,
+    namespace: Namespace = "",
+    cluster: Cluster = "",
+    since: Since = "",
+    until: Until = "",
+    limit: Limit = 100,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show denied requests and their reasons, newest first.
+
+    Denials are stored for some weeks (setting denials_days).
+    """
+    from gpuledger.storage.projection_views import viewing
+    from gpuledger.storage.time_ranges import ordered, times
+    from projections.queries.denial_history import denials as ask
+    from projections.queries.query_scope import QueryScope
+
+    ordered(since, until)
+    async with viewing(loaded.settings, "") as (view, _):
+        begin, end = await times(view, since, until)
+        scope = QueryScope(namespace, cluster)
+        rows, more = await ask(view, scope, limit=limit, since=begin, until=end)
+    show_rows(rows, _DENIALS, output, "No denials found.")
+    if more:
+        typer.echo("Older ones exist: raise --limit.", err=True)
+
+
+def _reason(row: Any) -> str:
+    return str(row.denial.reason)
+
+
+_HISTORY = (
+    number("POSITION", "position"),
+    text("TIME", "time"),
+    text("TYPE", "type"),
+    text("CAUSE", "cause"),
+    *PLACE,
+    text("KEY", "key"),
+    amounts("AMOUNTS", "amounts"),
+    text("ACTOR", "actor"),
+    text("NOTE", "note"),
+)
+_DENIALS = (
+    text("TIME", "time"),
+    *PLACE,
+    text("KEY", "key"),
+    TableColumn("REASON", _reason),
+    text("MESSAGE", "message"),
+)

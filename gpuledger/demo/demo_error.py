@@ -1,9 +1,0 @@
-"""Demo error: ends the demo early."""
-
-
-class FailedClaim(Exception):
-    """A claim that did not hold: what was claimed, and what was found instead."""
-
-    def __init__(self, claim: str, found: str) -> None:
-        super().__init__(f"{claim}: {found}")
-        self.claim, self.found = claim, found

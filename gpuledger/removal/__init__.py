@@ -1,0 +1,1 @@
+"""Removal: what an installation has written into a cluster, and its removal."""

@@ -1,0 +1,72 @@
+"""Explain endpoint: `POST /v1/explain` shows the decision about an object, and reserves nothing."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ledger.runtime.http.json_endpoint import (
+    BodyBudget,
+    BudgetShare,
+    ClientGone,
+    RequestRefused,
+    read_body,
+)
+from ledger.runtime.settings.settings import Settings
+from webhook.admission.explanation import Explanation, NamespaceMissing, OtherNamespace, explain
+from webhook.admission.validating_webhook import ValidatingWebhook
+from webhook.api.admission_review import BadReview
+
+EXPLAINED_MAX: Final = 4
+"""Number of explain requests of the largest size in memory at once, apart from reviews."""
+
+
+class ExplainEndpoint:
+    """Answers a review or a Pod with the decision of the validating webhook."""
+
+    def __init__(self, validating: ValidatingWebhook, settings: Settings) -> None:
+        """Decide by this webhook, with its bounds of time and size."""
+        self._validating, self._settings = validating, settings
+        self._bodies = BodyBudget(EXPLAINED_MAX * settings.review_bytes_max)
+
+    def route(self) -> Route:
+        """Return the route."""
+        return Route("/v1/explain", self.answer, methods=["POST"])
+
+    async def answer(self, request: Request) -> Response:
+        """Return the answer to a review or a Pod, without a reservation."""
+        with self._bodies.holding() as held:
+            try:
+                explanation = await self._explanation(request, held)
+            except OtherNamespace as error:
+                return _refused(400, str(error), "namespace")
+            except NamespaceMissing as error:
+                return _refused(404, str(error), "namespace")
+            except BadReview as error:
+                return _refused(400, error.message, error.field)
+            except RequestRefused as refused:
+                answer = _refused(refused.status, str(refused), "body")
+                answer.raw_headers.extend(refused.headers)
+                return answer
+            except ClientGone:
+                return Response(status_code=400)
+        return Response(msgspec.json.encode(explanation), media_type="application/json")
+
+    async def _explanation(self, request: Request, held: BudgetShare) -> Explanation:
+        seconds = self._settings.admission_deadline_seconds
+        until = asyncio.get_running_loop().time() + seconds
+        return await explain(
+            self._validating,
+            await read_body(request.receive, self._settings.review_bytes_max, until, held),
+            deadline=seconds,
+            username=request.query_params.get("user", ""),
+            namespace=request.query_params.get("namespace") or None,
+        )
+
+
+def _refused(status: int, message: str, field: str) -> Response:
+    problem = {"error": {"message": message, "field": field}}
+    return Response(msgspec.json.encode(problem), status, media_type="application/json")
