@@ -1,1 +1,1 @@
-"""The node agent: limits that follow the ledger, what containers use, and what the node has."""
+"""The node agent: keeps limits equal to the ledger, measures usage, and announces cards."""

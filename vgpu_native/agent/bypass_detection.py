@@ -1,12 +1,12 @@
-"""Bypass detection: compares the memory that the driver reports of a pod with its regions. Pure.
+"""Bypass detection: whether a pod has allocated memory of a card without the library. Pure.
 
-The library counts the memory that programs request. Contexts and code take some hundred MiB more
-per process. Memory beyond that slack was allocated without the library: a bypass. One reading
-proves nothing, because both sides change while they are read. So a bypass is reported only after
-every reading for `REPORT_SECONDS` has shown it (`Bypass.is_reported`).
+The driver reports all memory that a pod uses, and the regions of its containers have the memory
+that the library counts. Contexts and code take some hundred MiB more per process, the slack. A pod
+that uses still more bypasses the library. One reading proves nothing, because the usage changes
+during the reading. So a bypass is reported only if all readings of `REPORT_SECONDS` show it.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
 from typing import Final
 
 import msgspec
@@ -17,10 +17,10 @@ SLACK: Final = 512 * MEBIBYTE
 """Memory that a process may use beside the memory that it counts, bytes."""
 
 REPORT_SECONDS: Final = 15.0
-"""Duration from which on a bypass is reported."""
+"""A bypass is reported when it has lasted this long."""
 
 EVICT_SECONDS: Final = 60.0
-"""Duration from which on the pod of a bypass is evicted, where that is the policy."""
+"""With the policy `evict`, the pod is evicted when its bypass has lasted this long."""
 
 Where = tuple[str, str]
 """A pod's uid, and a card."""
@@ -35,7 +35,7 @@ class ReportedUsage(msgspec.Struct, frozen=True):
 
 
 class DriverUsage(msgspec.Struct, frozen=True):
-    """The memory of a card that a pod uses according to the driver: bytes, by so many processes."""
+    """The bytes of a card that a pod uses by the driver, and the number of its processes."""
 
     uid: str
     card: str
@@ -48,14 +48,14 @@ class Bypass(msgspec.Struct, frozen=True):
 
     uid: str
     card: str
-    said: int
+    reported: int
     seen: int
     seconds: float
 
     @property
     def excess(self) -> int:
         """The bytes that the driver reports beyond the regions."""
-        return self.seen - self.said
+        return self.seen - self.reported
 
     @property
     def is_reported(self) -> bool:
@@ -75,12 +75,10 @@ class BypassDetector:
         """Allow each process `slack` bytes beside the memory that it counts."""
         self._slack = slack
         self._since: dict[Where, float] = {}
-        self._excess: dict[Where, int] = {}
-        self._overhead: dict[Where, int] = {}
 
     def compare(
         self,
-        said: Iterable[ReportedUsage],
+        reported: Iterable[ReportedUsage],
         seen: Iterable[DriverUsage],
         now: float,
         silent: Container[str] = (),
@@ -91,38 +89,15 @@ class BypassDetector:
         reading of cards in `silent`: bypasses there keep their start.
         """
         before = {where: since for where, since in self._since.items() if where[1] in silent}
-        claimed = {(one.uid, one.card): one.memory for one in said}
-        found = []
-        for one in seen:
-            where = (one.uid, one.card)
+        claimed = {(report.uid, report.card): report.memory for report in reported}
+        bypasses = []
+        for usage in seen:
+            where = (usage.uid, usage.card)
             memory = claimed.get(where)
-            if memory is not None and one.memory - memory > self._slack * max(one.processes, 1):
+            if memory is not None and usage.memory - memory > self._slack * max(usage.processes, 1):
                 since = self._since.get(where, now)
-                found.append(Bypass(*where, memory, one.memory, now - since))
-        self._since = before | {(one.uid, one.card): now - one.seconds for one in found}
-        return tuple(found)
-
-    def overhead(
-        self, said: Mapping[Where, int], seen: Iterable[DriverUsage], silent: Container[str] = ()
-    ) -> dict[Where, int]:
-        """Return the uncounted bytes in both this reading and the one before.
-
-        So a process that has just ended does not count against the others. For cards in `silent`
-        the last value stays.
-        """
-        now = {
-            (one.uid, one.card): max(one.memory - said[one.uid, one.card], 0)
-            for one in seen
-            if (one.uid, one.card) in said
+                bypasses.append(Bypass(*where, memory, usage.memory, now - since))
+        self._since = before | {
+            (bypass.uid, bypass.card): now - bypass.seconds for bypass in bypasses
         }
-        lasting = {where: min(excess, self._excess.get(where, 0)) for where, excess in now.items()}
-        self._excess = _of_silent(self._excess, said, silent) | now
-        self._overhead = _of_silent(self._overhead, said, silent) | lasting
-        return dict(self._overhead)
-
-
-def _of_silent(
-    known: Mapping[Where, int], said: Container[Where], silent: Container[str]
-) -> dict[Where, int]:
-    """Return the known values of present pods on cards without a reading now."""
-    return {where: one for where, one in known.items() if where[1] in silent and where in said}
+        return tuple(bypasses)

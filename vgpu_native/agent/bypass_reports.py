@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 import structlog
 
-from ledger.kube.api.errors import ClusterError, NotFound
-from vgpu_native.agent.agent_events import PodWrites, report_event
+from ledger.kube.api.cluster_errors import ClusterError, NotFound
+from vgpu_native.agent.agent_pod_events import PodWrites, report_event
 from vgpu_native.agent.bypass_detection import Bypass
 from vgpu_native.plugin.allocation.allocation_store import ContainerOwner
 from vgpu_native.shared.limits_page import MEBIBYTE
@@ -27,36 +27,36 @@ class BypassReporter:
     def __init__(self, cluster: PodWrites | None, policy: BypassPolicy) -> None:
         """Without a cluster, bypasses are only logged."""
         self._cluster, self._policy = cluster, policy
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._evicted: set[str] = set()
 
     async def report(self, drifts: Iterable[Bypass], owners: Iterable[ContainerOwner]) -> None:
-        """Report, and by policy evict, the pods of these bypasses that last."""
-        pods = {one.uid: one for one in owners}
-        lasting = [one for one in drifts if one.is_reported and one.uid in pods]
-        here = {(one.uid, one.card) for one in lasting}
-        self._told &= here
+        """Report each lasting bypass of these; by policy, evict its pod."""
+        pods = {owner.uid: owner for owner in owners}
+        lasting = [bypass for bypass in drifts if bypass.is_reported and bypass.uid in pods]
+        here = {(bypass.uid, bypass.card) for bypass in lasting}
+        self._reported &= here
         self._evicted &= {uid for uid, _ in here}
-        for one in lasting:
-            await self._tell(one, pods[one.uid])
-            if self._policy == "evict" and one.is_evictable:
-                await self._evict(one, pods[one.uid])
+        for bypass in lasting:
+            await self._report(bypass, pods[bypass.uid])
+            if self._policy == "evict" and bypass.is_evictable:
+                await self._evict(bypass, pods[bypass.uid])
 
-    async def _tell(self, drift: Bypass, pod: ContainerOwner) -> None:
+    async def _report(self, drift: Bypass, pod: ContainerOwner) -> None:
         where = (drift.uid, drift.card)
-        if where in self._told:
+        if where in self._reported:
             return
-        self._told.add(where)
+        self._reported.add(where)
         note = (
             f"The pod uses {drift.seen // MEBIBYTE} MiB of card {drift.card}, but its containers"
-            f" account for {drift.said // MEBIBYTE} MiB: something allocates past libvgpu.so"
+            f" account for {drift.reported // MEBIBYTE} MiB: something allocates past libvgpu.so"
         )
         _log.warning(
             "memory_not_accounted_for",
             namespace=pod.namespace,
             pod=pod.pod,
             card=drift.card,
-            said=drift.said,
+            said=drift.reported,
             seen=drift.seen,
         )
         await report_event(self._cluster, pod, "GPUMemoryNotAccountedFor", note, "Account")

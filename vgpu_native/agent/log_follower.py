@@ -1,9 +1,9 @@
-"""The log follower: it keeps a node's placements at the log's end, also after lost connections.
+"""Log follower: reads the placements of a node from the log, also after lost connections.
 
-It only reads: it appends nothing, bids for nothing and makes no stream. What it knows is kept in a
-small file, with the hash of the record it was known at, so that an agent which starts again goes on
-where it was and notices a log that is not the one it followed. Whatever happens to the log, what
-was known last still holds: limits of running containers do not depend on the log being there.
+It appends nothing, takes no lease and makes no stream. The placements are stored in
+a small file with the position and hash of their last record. A restarted agent continues there, and
+detects a log that is not the one it followed. The last placements apply until newer ones are
+read, so limits of running containers do not depend on a reachable log.
 """
 
 import asyncio
@@ -19,30 +19,30 @@ from ledger.core import snapshot_format
 from ledger.core.model.cards import Stage
 from ledger.log.log_port import Log, LogError, Lost, Unreachable
 from ledger.log.records import NewerSchema
-from ledger.log.recovery import head_witness
-from ledger.log.recovery.head_witness import LogHead
+from ledger.log.recovery import log_end_check
+from ledger.log.recovery.log_end_check import LogHead
 from vgpu_native.agent.node_placements import NodeImage, NodePlacements, PlacedPod, image_of
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.shared.atomic_file import write_whole
 from vgpu_native.shared.change_counter import ChangeCounter
 
 RETRY_SECONDS: Final = 1.0
-"""Wait before a log that could not be reached is tried again."""
+"""Pause before the next attempt to reach a log."""
 
 LOST_RETRY_SECONDS: Final = 30.0
-"""Wait before a log that is not the one that was followed is looked at again."""
+"""Pause before the next attempt to follow a log after a different one was found."""
 
 KEEP_SECONDS: Final = 1.0
-"""How often at most what is known is kept: each time waits for the disk."""
+"""Interval between two writes of the placements to the file; each waits for the disk."""
 
 ASK_SECONDS: Final = 5.0
-"""How often a log that is followed is asked whether it is there: one that is lost is silent."""
+"""Interval between two checks of a followed log; a lost connection gives no signal of its own."""
 
 CATCH_UP_SECONDS: Final = 0.05
-"""How often whoever waits for the log's end looks how far it was read."""
+"""Interval between two checks of the position by a caller that waits for the log's end."""
 
 BEHIND_RECORDS: Final = 20_000
-"""Who is further behind than this begins with a snapshot, where there is a newer one."""
+"""A follower that is further behind starts from a newer snapshot, if there is one."""
 
 _log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
@@ -51,13 +51,13 @@ Connect = Callable[[], Awaitable[Log]]
 
 
 class LogFollower:
-    """The placements of one node, as a `Placements` of the device plugin.
+    """The placements of one node, as the `PlacementSource` of the device plugin.
 
-    `trouble` says why nothing is followed, and is empty while all is well.
+    `trouble` is the reason why nothing is followed, and empty while the log is followed.
     """
 
     def __init__(self, node: str, connect: Connect, *, file: Path) -> None:
-        """`node` is qualified by its cluster; `file` keeps what is known. Raises OSError."""
+        """`node` is qualified by its cluster; `file` stores its placements. Raises OSError."""
         self.trouble = "the log has not been opened yet"
         self._connect, self._file = connect, file
         self._tracker = NodePlacements(_kept(file, node))
@@ -72,7 +72,7 @@ class LogFollower:
     def version(self) -> int:
         """A number that rises with every change of the node's placements.
 
-        It rises, too, when they are current for the first time.
+        It also rises when the follower has read to the log's end for the first time.
         """
         return self._changes.version
 
@@ -83,9 +83,9 @@ class LogFollower:
 
     @property
     def is_current(self) -> bool:
-        """Whether all was known once since the start that the log held then.
+        """Whether the follower has once read to the log's end since its start.
 
-        Before that, what is known may be older than what a predecessor acted on.
+        Before that, the placements may be older than those that a predecessor used.
         """
         return self._is_current
 
@@ -99,11 +99,11 @@ class LogFollower:
         return self._containers
 
     async def wait(self, version: int) -> None:
-        """Return when the version is another one than this."""
+        """Return when the version differs from this one."""
         await self._changes.wait(version)
 
     async def caught_up(self) -> None:
-        """Return when all is known that the log held at the call, however long that takes."""
+        """Return when all records that the log holds now are read; there is no deadline."""
         while True:
             if await self._has_caught_up():
                 return
@@ -114,7 +114,7 @@ class LogFollower:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_noting())
             tasks.create_task(self._keep_following())
-            tasks.create_task(self._keep_asking())
+            tasks.create_task(self._keep_requesting())
 
     async def _keep_following(self) -> None:
         while True:
@@ -122,7 +122,7 @@ class LogFollower:
             await asyncio.sleep(pause)
 
     async def _attempt(self) -> float:
-        """Follow until it breaks; return after how many seconds to try again."""
+        """Follow until an error; return the pause before the next attempt, in seconds."""
         try:
             log = await self._connect()
             try:
@@ -132,7 +132,7 @@ class LogFollower:
                 await log.close()
         except (Lost, NewerSchema) as error:
             self._report(str(error), is_other_log=True)
-            # Who has seen nothing yet may be earlier than the log.
+            # A follower without a record may have started before the log was created.
             return LOST_RETRY_SECONDS if self._tracker.position else RETRY_SECONDS
         except (LogError, TimeoutError) as error:
             self._report(str(error) or "the log does not answer in time")
@@ -140,9 +140,9 @@ class LogFollower:
 
     async def _follow(self, log: Log) -> None:
         await self._resume(log)
-        # Nothing is thought of the log before all that it holds now is known.
+        # The log counts as followed only when all records that it holds now are read.
         last = (await log.extent()).last
-        self._tell(last)
+        self._update_trouble(last)
         self._log = log
         async for batch in log.follow(self._tracker.position + 1):
             changed = False
@@ -150,20 +150,20 @@ class LogFollower:
                 changed |= self._tracker.take(entry.position, entry.payload)
             if changed:
                 self._change()
-            self._tell(last)
+            self._update_trouble(last)
             await asyncio.sleep(0)
         raise Unreachable("the connection to the log was closed")
 
-    async def _keep_asking(self) -> None:
+    async def _keep_requesting(self) -> None:
         while True:
             await asyncio.sleep(ASK_SECONDS)
             if self._log is not None:
                 await self._ask(self._log)
 
     async def _ask(self, log: Log) -> int | None:
-        """See whether the log that is followed is there: its client waits for it without a word.
+        """Check that the followed log answers, because its client waits for it silently.
 
-        Return where it ends, None when it is not there, or is followed no more.
+        Return its last position; None when it does not answer or is no longer followed.
         """
         reason = ""
         last = None
@@ -178,21 +178,21 @@ class LogFollower:
             self._report(reason)
         elif self._silent:
             self._silent = False
-            self._tell(last)
+            self._update_trouble(last)
         return last
 
     async def _has_caught_up(self) -> bool:
-        """Read up to where the log ends now, for as long as it is there."""
+        """Read to the present end of the log; False when the log does not answer."""
         log = self._log
         last = await self._ask(log) if log is not None else None
         if last is None:
             return False
-        while self._log is log and self._tracker.position < last:  # noqa: ASYNC110 - it tells nobody
+        while self._log is log and self._tracker.position < last:  # noqa: ASYNC110 - it sends no signal
             await asyncio.sleep(CATCH_UP_SECONDS)
         return self._log is log
 
     async def _resume(self, log: Log) -> None:
-        """See that this is the log that was followed, and go on from a snapshot if that is newer.
+        """Check that this is the log that was followed; continue from a newer snapshot, if any.
 
         Raises Lost.
         """
@@ -201,7 +201,7 @@ class LogFollower:
         if tracker.position > extent.last:
             raise Lost(f"the log ends at {extent.last}, {self._file} has seen {tracker.position}")
         witness = LogHead(tracker.position, tracker.hash.hex(), str(self._file))
-        if not await head_witness.holds_record(log, witness):
+        if not await log_end_check.holds_record(log, witness):
             raise Lost(f"position {tracker.position}, known from {self._file}, is missing")
         if tracker.position and extent.last - tracker.position <= BEHIND_RECORDS:
             return
@@ -210,7 +210,7 @@ class LogFollower:
             self._tracker = NodePlacements(image)
             self._change()
 
-    def _tell(self, last: int) -> None:
+    def _update_trouble(self, last: int) -> None:
         if self._tracker.position < last:
             self.trouble = f"reading the log: at {self._tracker.position} of {last}"
             return
@@ -236,13 +236,13 @@ class LogFollower:
         try:
             while True:
                 await asyncio.sleep(KEEP_SECONDS)
-                # Taken here, between two records: in a thread it might have a part of each.
+                # The image is made here, between two records: in a thread it might mix two of them.
                 await asyncio.to_thread(self._note, self._tracker.image())
         finally:
             self._note(self._tracker.image())
 
     def _note(self, image: NodeImage) -> None:
-        """Keep what is known; a disk that is full costs a longer start, and nothing else."""
+        """Store the placements; a full disk only makes the next start longer."""
         if image.position == self._kept_position:
             return
         try:
@@ -253,7 +253,7 @@ class LogFollower:
 
 
 def _kept(file: Path, node: str) -> NodeImage:
-    """Return what was kept of a node, nothing when it was of another or cannot be read."""
+    """Return the stored placements; none if they are unreadable or those of another node."""
     with contextlib.suppress(FileNotFoundError):
         try:
             image = msgspec.msgpack.decode(file.read_bytes(), type=NodeImage)
@@ -267,7 +267,7 @@ def _kept(file: Path, node: str) -> NodeImage:
 
 
 async def _snapshot(log: Log, tracker: NodePlacements) -> NodeImage | None:
-    """Return what the newest snapshot says of the node, None when it says nothing newer."""
+    """Return the node's placements in the newest snapshot; None when there is no newer one."""
     try:
         stored = await log.load_snapshots()
     except LogError as error:
@@ -281,7 +281,7 @@ async def _snapshot(log: Log, tracker: NodePlacements) -> NodeImage | None:
         except snapshot_format.InvalidSnapshot:
             continue
         head = LogHead(state.position, state.hash.hex(), "a stored snapshot")
-        if await head_witness.holds_record(log, head):
+        if await log_end_check.holds_record(log, head):
             return image_of(state, tracker.node)
     return None
 
@@ -290,16 +290,16 @@ def _containers(residents: Sequence[PlacedPod]) -> tuple[PlacedContainer, ...]:
     """Return the containers of pods, each with its place among those of its pod."""
     return tuple(
         PlacedContainer(
-            namespace=one.space,
-            pod=one.name,
-            uid=one.uid,
+            namespace=pod.space,
+            pod=pod.name,
+            uid=pod.uid,
             name=part.container,
             order=order,
             shares=part.shares,
-            time=one.time,
-            allocated=one.stage >= Stage.ALLOCATED,
+            time=pod.time,
+            allocated=pod.stage >= Stage.ALLOCATED,
         )
-        for one in residents
-        for order, part in enumerate(one.parts)
+        for pod in residents
+        for order, part in enumerate(pod.parts)
         if part.shares
     )

@@ -1,4 +1,4 @@
-"""The agent of one node: it keeps plugin, limits pages and metrics equal to ledger and driver."""
+"""Node agent: the loops that keep plugin, limits pages and metrics equal to ledger and driver."""
 
 import asyncio
 import contextlib
@@ -8,9 +8,10 @@ from typing import Final
 import structlog
 
 from vgpu_native.agent.bypass_reports import BypassReporter
-from vgpu_native.agent.card_inventory import CardInventory
-from vgpu_native.agent.limits_writer import Key, LimitsWriter
+from vgpu_native.agent.cards.card_inventory import CardInventory
+from vgpu_native.agent.limits_page_writer import Key, LimitsWriter
 from vgpu_native.agent.log_follower import LogFollower
+from vgpu_native.agent.memory_overhead import count_against_limits
 from vgpu_native.agent.misallocation_reports import MisallocationReporter
 from vgpu_native.agent.node_metrics import AgentCollector
 from vgpu_native.agent.usage_observer import (
@@ -23,7 +24,7 @@ from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 from vgpu_native.shared.limits_page import BadLimitsPage
 
 AGAIN_SECONDS: Final = 10.0
-"""Interval between comparisons of pages with the ledger without a change: a page may be removed."""
+"""Longest time between two comparisons of pages with the ledger, because a page may be removed."""
 
 _log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
@@ -47,8 +48,7 @@ class NodeAgent:
     ) -> None:
         """Use these parts; read the usage of containers every `look_seconds` seconds.
 
-        With `overhead`, memory that processes use beside what they count counts against their
-        limits.
+        With `overhead`, the memory overhead of containers counts against their limits.
         """
         self._inventory, self._follower = inventory, follower
         self._devices, self._allocations = plugin.devices, plugin.allocations
@@ -62,7 +62,7 @@ class NodeAgent:
             tasks.create_task(self._keep_advertising())
             tasks.create_task(self._keep_limiting())
             tasks.create_task(self._keep_observing())
-            tasks.create_task(self._keep_telling())
+            tasks.create_task(self._keep_reporting())
 
     async def _keep_advertising(self) -> None:
         changes = self._inventory.changes
@@ -77,8 +77,8 @@ class NodeAgent:
     async def _keep_limiting(self) -> None:
         """Update pages whenever placements or allocations have changed.
 
-        Not before the log was read to its end once: stored placements may be older than the pages
-        after a start.
+        No page is changed before the log was read to its end once, because the placements that are
+        stored on disk may be older than the pages.
         """
         follower, allocations = self._follower, self._allocations
         while True:
@@ -94,22 +94,22 @@ class NodeAgent:
                     waiting, timeout=AGAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
             finally:
-                for one in waiting:
-                    one.cancel()
+                for task in waiting:
+                    task.cancel()
 
     async def _keep_observing(self) -> None:
         while True:
             holders = self._holders()
-            cards = [one.uuid for one in self._inventory.cards]
-            found = await self._observer.look(holders, cards)
-            self._exported.show(found)
-            self._settle(found)
+            cards = [card.uuid for card in self._inventory.cards]
+            observation = await self._observer.look(holders, cards)
+            self._exported.show(observation)
+            self._settle(observation)
             if self._overhead:
-                self._hold_against(found)
-            await self._bypasses.report(found.drifts, [one.owner for one in holders])
+                count_against_limits(self._limits, observation.overhead)
+            await self._bypasses.report(observation.drifts, [holder.owner for holder in holders])
             await asyncio.sleep(self._look_seconds)
 
-    async def _keep_telling(self) -> None:
+    async def _keep_reporting(self) -> None:
         """Report pods that cannot start, until each report is written."""
         changes = self._allocations.changes
         while True:
@@ -119,29 +119,24 @@ class NodeAgent:
                 async with asyncio.timeout(AGAIN_SECONDS):
                     await changes.wait(version)
 
-    def _hold_against(self, found: UsageObservation) -> None:
-        for page, overhead in found.overhead.items():
-            try:
-                self._limits.set_overhead(Path(page), overhead)
-            except (BadLimitsPage, OSError) as error:
-                _log.warning("overhead_not_written", page=page, reason=str(error))
-
-    def _settle(self, found: UsageObservation) -> None:
-        """Drop earlier, larger limits where the usage is within the lowered ones."""
-        for page, (generation, cards) in found.within.items():
+    def _settle(self, observation: UsageObservation) -> None:
+        """Drop the earlier limits of cards of which the usage is within the lowered limits."""
+        for page, (generation, cards) in observation.within.items():
             try:
                 self._limits.settle(Path(page), generation, cards)
-            except (BadLimitsPage, OSError) as error:
+            except (BadLimitsPage, OSError, ValueError) as error:
                 _log.warning("limits_not_settled", page=page, reason=str(error))
 
     def _pages(self) -> dict[Key, Path]:
         """Return the limits pages of containers that are known for sure."""
-        return {one.owner.key: one.page for one in self._holders()}
+        return {holder.owner.key: holder.page for holder in self._holders()}
 
     def _holders(self) -> list[LimitedContainer]:
         allocations = self._allocations
-        found = (
-            limited_container(one, allocations.page(one), allocations.region(one))
-            for one in allocations.assigned()
+        containers = (
+            limited_container(
+                allocation, allocations.page(allocation), allocations.region(allocation)
+            )
+            for allocation in allocations.assigned()
         )
-        return [one for one in found if one is not None]
+        return [container for container in containers if container is not None]

@@ -1,4 +1,4 @@
-"""The node annotator: it keeps the Node's annotations equal to its cards and their health."""
+"""Node annotator: keeps the annotations of the Node equal to its cards and their health."""
 
 import asyncio
 import contextlib
@@ -7,20 +7,20 @@ from typing import Final, Protocol
 
 import structlog
 
-from ledger.kube.api.errors import ClusterError, VersionConflict
+from ledger.kube.api.cluster_errors import ClusterError, VersionConflict
 from ledger.kube.api.objects import ApiNode
 from ledger.kube.hami import annotation_keys
-from vgpu_native.agent.card_announcement import (
+from vgpu_native.agent.cards.card_announcement import (
     AnnouncementForm,
     CardOffer,
     annotations,
     answer,
     changes,
 )
-from vgpu_native.agent.card_inventory import CardInventory
+from vgpu_native.agent.cards.card_inventory import CardInventory
 
 LOOK_SECONDS: Final = 30.0
-"""Interval between readings of the Node without a change of cards: its annotations may differ."""
+"""Longest time between two readings of the Node, because other programs write annotations, too."""
 
 RETRY_SECONDS: Final = 2.0
 CONFLICT_SECONDS: Final = 0.2
@@ -43,7 +43,7 @@ class NodeWrites(Protocol):
 
 
 class NodeAnnotator:
-    """Announces the cards of an inventory; `trouble` is why the Node is out of date, or empty."""
+    """Announces the cards of an inventory; `trouble` is the reason if the Node is out of date."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class NodeAnnotator:
                 f"there is no Node {self._node}: give the agent its node's name (--node, NODE_NAME)"
             )
             return False
-        found = node.metadata.annotations or {}
+        present = node.metadata.annotations or {}
         wanted = annotations(self._inventory.cards, self._inventory.scores, self._offer, self._form)
-        reply = answer(found.get(annotation_keys.HANDSHAKE), datetime.now(UTC))
-        missing = changes(wanted | ({annotation_keys.HANDSHAKE: reply} if reply else {}), found)
+        reply = answer(present.get(annotation_keys.HANDSHAKE), datetime.now(UTC))
+        missing = changes(wanted | ({annotation_keys.HANDSHAKE: reply} if reply else {}), present)
         if missing:
             version = node.metadata.resource_version
             await self._cluster.patch_node_annotations(self._node, missing, version)

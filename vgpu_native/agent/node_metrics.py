@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ledger.core.model.cards import Card
-from vgpu_native.agent.card_inventory import CardInventory
+from vgpu_native.agent.cards.card_inventory import CardInventory
 from vgpu_native.agent.usage_observer import ContainerUse, UsageObservation
 
 _CARD: Final = ("node", "device_index", "device_uuid", "device_type")
@@ -21,7 +21,7 @@ _POD: Final = ("uid", "device_uuid")
 _OF_CONTAINERS: Final[tuple[tuple[str, str, Callable[[ContainerUse], float]], ...]] = (
     (
         "hami_vgpu_memory_used_bytes",
-        "Memory of a card that a container says it uses, bytes.",
+        "Memory of a card that a container reports as used, bytes.",
         lambda use: use.memory_used,
     ),
     (
@@ -56,25 +56,25 @@ class AgentCollector(Collector):
     def __init__(self, node: str, inventory: CardInventory) -> None:
         """Export the cards of an inventory; `show` sets the usage of containers."""
         self._node, self._inventory = node, inventory
-        self._found = UsageObservation()
+        self._observation = UsageObservation()
 
     @property
-    def found(self) -> UsageObservation:
+    def observation(self) -> UsageObservation:
         """The last reading."""
-        return self._found
+        return self._observation
 
-    def show(self, found: UsageObservation) -> None:
+    def show(self, observation: UsageObservation) -> None:
         """Export this reading from now on."""
-        self._found = found
+        self._observation = observation
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
-        found, cards = self._found, self._inventory.cards
-        yield from self._of_cards(found, cards)
+        observation, cards = self._observation, self._inventory.cards
+        yield from self._of_cards(observation, cards)
         yield self._xids()
         for name, text, value in _OF_CONTAINERS:
             family = GaugeMetricFamily(name, text, labels=_CONTAINER)
-            for use in found.uses[:LIMIT]:
+            for use in observation.uses[:LIMIT]:
                 family.add_metric(_labels(use), value(use))
             yield family
         busy = CounterMetricFamily(
@@ -82,12 +82,12 @@ class AgentCollector(Collector):
             "Time for which a container kept a card busy, seconds, as far as it was measured.",
             labels=_CONTAINER,
         )
-        for use in found.uses[:LIMIT]:
+        for use in observation.uses[:LIMIT]:
             busy.add_metric(_labels(use), use.busy_seconds)
         yield busy
-        yield from _of_drift(found)
+        yield from _of_drift(observation)
 
-    def _of_cards(self, found: UsageObservation, cards: tuple[Card, ...]) -> Iterator[Metric]:
+    def _of_cards(self, observation: UsageObservation, cards: tuple[Card, ...]) -> Iterator[Metric]:
         health = GaugeMetricFamily(
             "gpuledger_card_healthy", "1 while a card is healthy.", labels=_CARD
         )
@@ -107,7 +107,7 @@ class AgentCollector(Collector):
         for card in cards:
             labels = (self._node, str(card.index), card.uuid, card.type)
             health.add_metric(labels, card.healthy)
-            load = found.loads.get(card.uuid)
+            load = observation.loads.get(card.uuid)
             if load is not None:
                 memory.add_metric(labels, load.memory)
                 busy.add_metric(labels, load.busy)
@@ -117,7 +117,7 @@ class AgentCollector(Collector):
     def _xids(self) -> Metric:
         family = CounterMetricFamily(
             "gpuledger_card_xids",
-            "Errors of cards that the driver told since the start, by number.",
+            "Errors of cards that the driver reported since the start, by number.",
             labels=("node", "device_uuid", "xid"),
         )
         for (uuid, number), count in list(self._inventory.health.xids.items())[:LIMIT]:
@@ -125,19 +125,19 @@ class AgentCollector(Collector):
         return family
 
 
-def _of_drift(found: UsageObservation) -> Iterator[Metric]:
+def _of_drift(observation: UsageObservation) -> Iterator[Metric]:
     drift = GaugeMetricFamily(
         "gpuledger_pod_gpu_drift_bytes",
-        "Memory of a card that a pod uses beyond what its containers say, bytes.",
+        "Memory of a card that a pod uses beyond the sum that its containers report, bytes.",
         labels=_POD,
     )
-    for one in found.drifts[:LIMIT]:
-        drift.add_metric((one.uid, one.card), one.excess)
+    for bypass in observation.drifts[:LIMIT]:
+        drift.add_metric((bypass.uid, bypass.card), bypass.excess)
     yield drift
     broken = GaugeMetricFamily(
         "gpuledger_regions_broken", "Regions and limits pages of containers that cannot be read."
     )
-    broken.add_metric((), len(found.broken))
+    broken.add_metric((), len(observation.broken))
     yield broken
 
 

@@ -1,4 +1,4 @@
-"""Node placements: the pods that are placed on one node, from the log's records.
+"""Node placements: applies the log's records to the pods that are placed on one node.
 
 A node needs only its own placements of the ledger. So records are decoded and their chain is
 checked, but the state of other nodes and quotas is not folded: an agent takes as little memory in
@@ -78,13 +78,13 @@ class NodePlacements:
         self.node: Final = image.node
         self.position, self.hash = image.position, image.hash
         self._residents: dict[Place, PlacedPod] = {
-            (one.namespace, one.key): one for one in image.residents
+            (pod.namespace, pod.key): pod for pod in image.residents
         }
 
     @property
     def residents(self) -> tuple[PlacedPod, ...]:
         """The pods on the node, in the order in which they were placed."""
-        return tuple(sorted(self._residents.values(), key=lambda one: (one.time, one.namespace)))
+        return tuple(sorted(self._residents.values(), key=lambda pod: (pod.time, pod.namespace)))
 
     def image(self) -> NodeImage:
         """Return the placements, to resume from later."""
@@ -93,7 +93,7 @@ class NodePlacements:
     def take(self, position: int, payload: bytes) -> bool:
         """Apply the record at the next position; return whether a placement of the node changed.
 
-        Raises Lost when it does not follow from the one before, and NewerSchema.
+        Raises Lost if the record does not follow from the one before, and NewerSchema.
         """
         try:
             record, digest = records.decode(payload)
@@ -135,19 +135,19 @@ class NodePlacements:
 
     def _replace(self, event: Advanced | Resized, **changes: object) -> None:
         where = (event.namespace, event.key)
-        found = self._residents.get(where)
-        if found is not None and found.uid == event.uid:
-            self._residents[where] = msgspec.structs.replace(found, **changes)
+        pod = self._residents.get(where)
+        if pod is not None and pod.uid == event.uid:
+            self._residents[where] = msgspec.structs.replace(pod, **changes)
 
     def _end(self, namespace: str, key: str, uid: str) -> None:
-        found = self._residents.get((namespace, key))
-        if found is not None and found.uid == uid:
+        pod = self._residents.get((namespace, key))
+        if pod is not None and pod.uid == uid:
             del self._residents[namespace, key]
 
     def _succeed(self, namespace: str, key: str, uid: str) -> None:
         """Remove the earlier pod of a name that another pod has now."""
-        found = self._residents.get((namespace, key))
-        if found is not None and found.uid != uid:
+        pod = self._residents.get((namespace, key))
+        if pod is not None and pod.uid != uid:
             del self._residents[namespace, key]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 CGROUP_BYTES_MAX: Final = 65_536
-"""More than this is in no file of a process's cgroups."""
+"""Maximum size of the file that is read of a process's cgroups."""
 
 _POD: Final = re.compile(
     r"[/-]pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})"
@@ -41,8 +41,8 @@ class ProcCgroups:
 def pod_in(text: str) -> str:
     """Return the uid of the pod in the content of a process's `cgroup` file, empty without one.
 
-    With the systemd driver the dashes of the uid are underscores. Of cgroups within a pod's, which
-    a container may make itself, the outermost counts: it is the kubelet's.
+    With the systemd driver the dashes of the uid are underscores. A container may create
+    cgroups in that of its pod. So the outermost counts, which is the kubelet's.
     """
-    found = _POD.search(text)
-    return found.group(1).replace("_", "-") if found is not None else ""
+    match = _POD.search(text)
+    return match.group(1).replace("_", "-") if match is not None else ""

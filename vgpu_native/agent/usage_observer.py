@@ -1,22 +1,31 @@
-"""The observer of usage: what each container of the node uses of its cards, every few seconds."""
+"""Usage observer: the memory and time of cards that containers use, by regions and driver.
+
+A region reports the usage of its own container, so a claim counts only up to the limit.
+"""
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import structlog
 
-from vgpu_native.agent.bypass_detection import Bypass, BypassDetector, DriverUsage, ReportedUsage
+from vgpu_native.agent.bypass_detection import (
+    Bypass,
+    BypassDetector,
+    DriverUsage,
+    ReportedUsage,
+)
+from vgpu_native.agent.lowered_limits import cards_within_limits
+from vgpu_native.agent.memory_overhead import MemoryOverhead, overhead_by_page
 from vgpu_native.agent.pod_cgroups import Cgroups
 from vgpu_native.nvml.nvml_port import Load, NvmlDriver, NvmlError
 from vgpu_native.plugin.allocation.allocation_store import Allocation, ContainerOwner
 from vgpu_native.shared import usage_region
 from vgpu_native.shared.layout import NO_LIMIT
-from vgpu_native.shared.limits_page import BadLimitsPage, ContainerLimits
+from vgpu_native.shared.limits_page import BadLimitsPage, ContainerLimits, DeviceLimits
 from vgpu_native.shared.limits_page import read as read_page
 from vgpu_native.shared.usage_region import BadRegion, UsageRegion
 
@@ -26,7 +35,7 @@ _log: Final = structlog.get_logger("gpuledger.node.agent_process")
 
 
 class LimitedContainer(msgspec.Struct, frozen=True):
-    """Where a container's limits page and its region are."""
+    """A limited container, and the paths of its limits page and its region."""
 
     owner: ContainerOwner
     page: Path
@@ -60,8 +69,8 @@ class ContainerUse(msgspec.Struct, frozen=True):
 class UsageObservation(msgspec.Struct, frozen=True):
     """The result of one reading. `broken` maps files that cannot be read to the reason.
 
-    `within` lists, by limits page and with the generation that was read, the cards of which a pod
-    uses no more than its present limits.
+    `within` has, by limits page, the generation that was read and the cards of which the pod uses
+    at most its present limits.
     """
 
     uses: tuple[ContainerUse, ...] = ()
@@ -86,6 +95,7 @@ class UsageObserver:
     def __init__(self, driver: NvmlDriver, cgroups: Cgroups, *, comparer: BypassDetector) -> None:
         """Begin without a reading."""
         self._driver, self._cgroups, self._comparer = driver, cgroups, comparer
+        self._overhead = MemoryOverhead()
         self._busy: dict[tuple[Path, str], int] = {}
         self._looked = 0.0
         self._blind = ""
@@ -101,28 +111,28 @@ class UsageObserver:
         silent = set(asked) - seen.cards
         after = await asyncio.to_thread(_read_all, holders)
         now = time.monotonic()
-        said = _said(holders, before, after)
-        self._say_broken(holders, after.broken)
+        reported = _usage_by_pod(holders, before, after)
+        self._log_broken(holders, after.broken)
         uses = tuple(self._uses(holders, after, now, seen))
-        overhead = self._comparer.overhead(said, seen.pods, silent)
+        overhead = self._overhead.update(reported, seen.pods, silent)
         self._looked = now
         return UsageObservation(
             uses,
             loads,
             self._comparer.compare(
-                [ReportedUsage(*where, memory) for where, memory in said.items()],
+                [ReportedUsage(*where, memory) for where, memory in reported.items()],
                 seen.pods,
                 now,
                 silent,
             ),
-            _alone(holders, overhead),
+            overhead_by_page(overhead, [(held.owner.uid, held.page) for held in holders]),
             after.broken,
-            _within(holders, after, seen),
+            cards_within_limits(_read_pages(holders, after), seen.of),
             time.time(),
         )
 
     async def _driven(self, cards: tuple[str, ...]) -> tuple[dict[str, Load], "_Seen"]:
-        """Return the driver's readings. A card that does not answer hides no other."""
+        """Return the driver's readings of the cards that answer."""
         loads: dict[str, Load] = {}
         seen = _Seen()
         blind = []
@@ -137,15 +147,15 @@ class UsageObserver:
             for process in running:
                 if uid := self._cgroups.pod_of(process.pid):
                     seen.add(uid, card, process.memory)
-        self._say_blind("; ".join(dict.fromkeys(blind)))
+        self._log_blind("; ".join(dict.fromkeys(blind)))
         return loads, seen
 
-    def _say_blind(self, reason: str) -> None:
+    def _log_blind(self, reason: str) -> None:
         if reason and reason != self._blind:
             _log.warning("processes_not_seen", reason=reason)
         self._blind = reason
 
-    def _say_broken(self, holders: Sequence[LimitedContainer], broken: dict[str, str]) -> None:
+    def _log_broken(self, holders: Sequence[LimitedContainer], broken: dict[str, str]) -> None:
         """Log containers whose files cannot be read, each once until it can be read again."""
         for held in holders:
             for path in {str(held.page), str(held.region)} & (broken.keys() - self._broken):
@@ -212,8 +222,8 @@ class _Seen:
         """Return the bytes that a pod uses of a card, None without a reading of the card."""
         if card not in self.cards:
             return None
-        found = self._pods.get((uid, card))
-        return found.memory if found is not None else 0
+        usage = self._pods.get((uid, card))
+        return usage.memory if usage is not None else 0
 
 
 class _Read(msgspec.Struct):
@@ -239,62 +249,40 @@ def _read_all(holders: Sequence[LimitedContainer]) -> _Read:
     return read
 
 
-def _said(
+def _usage_by_pod(
     holders: Sequence[LimitedContainer], before: _Read, after: _Read
 ) -> dict[tuple[str, str], int]:
     """Return the reported usage, by uid and card: the larger of two readings of each region.
 
-    A container without a readable region counts as using nothing. A claim beyond the container's
-    limits does not count, because the library gives no more: another program wrote such a region
-    to hide a bypass.
+    A container without a readable region counts as using nothing.
     """
-    found: dict[tuple[str, str], int] = {}
+    reported: dict[tuple[str, str], int] = {}
     for held in holders:
         limits = after.limits.get(held.page)
         regions_of = [read.regions.get(held.region) for read in (before, after)]
         for device in limits.devices if limits is not None else ():
             where = (held.owner.uid, device.uuid)
-            most = max(one.memory_of(device.uuid) if one is not None else 0 for one in regions_of)
-            found[where] = found.get(where, 0) + min(most, device.most)
-    return found
+            most = max(
+                region.memory_of(device.uuid) if region is not None else 0 for region in regions_of
+            )
+            reported[where] = reported.get(where, 0) + _credible_usage(most, device)
+    return reported
 
 
-def _within(
-    holders: Sequence[LimitedContainer], read: _Read, seen: _Seen
-) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Return by limits page the cards of which, by the driver, a pod uses at most its limits."""
-    limits: Counter[tuple[str, str]] = Counter()
-    pages = [(held, read.limits[held.page]) for held in holders if held.page in read.limits]
-    for held, page in pages:
-        for device in page.devices:
-            limits[held.owner.uid, device.uuid] += device.memory
-    found = {}
-    for held, page in pages:
-        uid = held.owner.uid
-        used = {device.uuid: seen.of(uid, device.uuid) for device in page.devices}
-        cards = [
-            card
-            for card, amount in used.items()
-            if amount is not None and amount <= limits[uid, card]
-        ]
-        found[str(held.page)] = page.generation, tuple(cards)
-    return found
+def _read_pages(
+    holders: Sequence[LimitedContainer], read: _Read
+) -> list[tuple[str, str, ContainerLimits]]:
+    """Return the pod's uid, the path and the content of each page that was read."""
+    return [
+        (held.owner.uid, str(held.page), read.limits[held.page])
+        for held in holders
+        if held.page in read.limits
+    ]
 
 
-def _alone(
-    holders: Sequence[LimitedContainer], overhead: Mapping[tuple[str, str], int]
-) -> dict[str, dict[str, int]]:
-    """Return the overhead by limits page, for pods with one container.
+def _credible_usage(claimed: int, limits: DeviceLimits) -> int:
+    """Return the bytes of a region's claim that count: at most the container's limit.
 
-    For other pods the container that has the overhead is unknown.
+    The library allocates no more. So another program wrote a larger claim to hide a bypass.
     """
-    pods: dict[str, list[LimitedContainer]] = {}
-    for held in holders:
-        pods.setdefault(held.owner.uid, []).append(held)
-    found: dict[str, dict[str, int]] = {}
-    for uid, those in pods.items():
-        if len(those) == 1:
-            found[str(those[0].page)] = {
-                card: excess for (owner, card), excess in overhead.items() if owner == uid
-            }
-    return found
+    return min(claimed, limits.most)

@@ -33,3 +33,7 @@ static inline void *vgpu_real(enum vgpu_function function) {
 
 /* Whether the driver has the function. */
 #define HAS(name) vgpu_has(VGPU_FN_##name)
+
+/* A hook: a function with the driver's name that replaces it. The build finds it by this mark, because all
+ * other symbols stay inside the library. */
+#define EXPORT __attribute__((visibility("default")))

@@ -1,4 +1,4 @@
-"""The NVML library, through its Python bindings, which load `libnvidia-ml.so.1` at first use."""
+"""NVML library: the NVML port through NVIDIA's Python bindings, and the link scores of cards."""
 
 import ctypes
 import threading
@@ -48,9 +48,9 @@ class NvmlLibrary:
     def gpus(self) -> tuple[Gpu, ...]:
         """Return the cards, in the order of their indexes. Raises NvmlError."""
         with self._calling("the list of cards"):
-            found = _gpus(int(pynvml.nvmlDeviceGetCount()))
-            self._handles |= {gpu.uuid: handle for gpu, handle in found}
-            return tuple(gpu for gpu, _ in found)
+            pairs = _gpus(int(pynvml.nvmlDeviceGetCount()))
+            self._handles |= {gpu.uuid: handle for gpu, handle in pairs}
+            return tuple(gpu for gpu, _ in pairs)
 
     def load(self, uuid: str) -> Load:
         """Return the current load of a card. Raises NvmlError."""
@@ -68,25 +68,27 @@ class NvmlLibrary:
         """Return the processes that compute or draw on a card. Raises NvmlError."""
         with self._calling(f"the processes of card {uuid}"):
             handle = self._handle(uuid)
-            found: dict[int, int] = {}
-            for one in (
+            used: dict[int, int] = {}
+            for process in (
                 *pynvml.nvmlDeviceGetComputeRunningProcesses(handle),
                 *_graphics(handle),
             ):
-                memory = one.usedGpuMemory
+                memory = process.usedGpuMemory
                 known = memory is not None and memory != NO_MEMORY_VALUE
-                found[int(one.pid)] = max(found.get(int(one.pid), 0), int(memory) if known else 0)
-            return tuple(DriverProcess(pid, memory) for pid, memory in sorted(found.items()))
+                used[int(process.pid)] = max(
+                    used.get(int(process.pid), 0), int(memory) if known else 0
+                )
+            return tuple(DriverProcess(pid, memory) for pid, memory in sorted(used.items()))
 
     def scores(self) -> dict[tuple[str, str], int]:
         """Return the link score of each pair of cards. Raises NvmlError."""
         with self._calling("the links between cards"):
-            handles = {one.uuid: self._handle(one.uuid) for one in self.gpus()}
+            handles = {gpu.uuid: self._handle(gpu.uuid) for gpu in self.gpus()}
             return {
-                (one, other): _score(left, right)
-                for one, left in handles.items()
+                (uuid, other): _score(left, right)
+                for uuid, left in handles.items()
                 for other, right in handles.items()
-                if one != other
+                if uuid != other
             }
 
     def xid(self, seconds: float) -> Xid | None:
@@ -163,18 +165,18 @@ def _gpus(count: int) -> list[tuple[Gpu, Any]]:
 
     A card that fell off its bus does not hide the others.
     """
-    found, failure = [], None
+    pairs, failure = [], None
     for index in range(count):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            found.append((_gpu(index, handle), handle))
+            pairs.append((_gpu(index, handle), handle))
         except (pynvml.NVMLError_Uninitialized, pynvml.NVMLError_DriverNotLoaded):
             raise
         except pynvml.NVMLError as error:
             failure = error
-    if failure is not None and not found:
+    if failure is not None and not pairs:
         raise failure
-    return found
+    return pairs
 
 
 def _gpu(index: int, handle: Any) -> Gpu:
@@ -221,14 +223,14 @@ def _score(left: Any, right: Any) -> int:
 
 def _links(left: Any, right: Any) -> int:
     """Return the number of direct NVLinks from one card to another."""
-    found = 0
+    count = 0
     with suppress(pynvml.NVMLError, AttributeError):
         other = _text(pynvml.nvmlDeviceGetPciInfo(right).busId)
         for link in range(LINKS_MAX):
             if pynvml.nvmlDeviceGetNvLinkState(left, link):
                 remote = pynvml.nvmlDeviceGetNvLinkRemotePciInfo(left, link)
-                found += _text(remote.busId) == other
-    return found
+                count += _text(remote.busId) == other
+    return count
 
 
 def _subscribed() -> Any:
@@ -251,5 +253,5 @@ def _subscribe(events: Any) -> None:
             pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, events)
 
 
-def _text(found: str | bytes) -> str:
-    return found.decode() if isinstance(found, bytes) else found
+def _text(text: str | bytes) -> str:
+    return text.decode() if isinstance(text, bytes) else text

@@ -1,6 +1,6 @@
-"""The port to NVML: the queries that the agent makes of GPUs, and the errors that they raise.
+"""NVML port: the queries that the agent makes of GPUs, their deadlines and their errors.
 
-The calls block, as the driver does. `NvmlDriver` runs them in its own threads, with deadlines.
+A call blocks until the driver returns. `NvmlDriver` runs them in its own threads, with deadlines.
 """
 
 import asyncio
@@ -101,24 +101,24 @@ class NvmlDriver:
         """
         if self._pending is not None and not self._pending.done():
             raise NvmlError("NVML has not answered for long: see whether the driver hangs (dmesg)")
-        found = asyncio.wrap_future(self._calls.submit(functools.partial(call, *given)))
+        future = asyncio.wrap_future(self._calls.submit(functools.partial(call, *given)))
         try:
-            return await asyncio.wait_for(asyncio.shield(found), self._seconds)
+            return await asyncio.wait_for(asyncio.shield(future), self._seconds)
         except TimeoutError:
-            self._pending = found
-            found.add_done_callback(_forget_error)
+            self._pending = future
+            future.add_done_callback(_forget_error)
             raise NvmlError(f"NVML did not answer in {self._seconds:g} s") from None
 
     async def xid(self, seconds: float) -> Xid | None:
         """Wait for an error of any card. Raises NvmlError."""
         call = functools.partial(self.nvml.xid, seconds)
-        found: Xid | None = await asyncio.wrap_future(self._events.submit(call))
-        return found
+        fault: Xid | None = await asyncio.wrap_future(self._events.submit(call))
+        return fault
 
     def close(self) -> None:
         """Stop the threads after their pending calls, without waiting for them."""
-        for one in (self._calls, self._events):
-            one.close()
+        for thread in (self._calls, self._events):
+            thread.close()
 
     @property
     def is_asking(self) -> bool:

@@ -1,6 +1,6 @@
-"""A worker thread for calls that may never return; the process ends without waiting for it.
+"""Worker thread: runs calls that may never return. The process ends without waiting for the thread.
 
-The threads of `concurrent.futures` do delay it, because the interpreter joins them at exit.
+The threads of `concurrent.futures` delay that end, because the interpreter joins them at exit.
 """
 
 import threading
@@ -26,9 +26,9 @@ class WorkerThread:
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
         """Queue a call; return the future of its result."""
-        self._last = found = Future[Any]()
-        self._calls.put((found, call))
-        return found
+        self._last = future = Future[Any]()
+        self._calls.put((future, call))
+        return future
 
     def close(self) -> None:
         """Stop the thread after its queued calls."""
@@ -40,8 +40,8 @@ class WorkerThread:
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                found = call()
+                result = call()
             except BaseException as error:  # noqa: BLE001 - the future carries it to the caller
                 future.set_exception(error)
             else:
-                future.set_result(found)
+                future.set_result(result)

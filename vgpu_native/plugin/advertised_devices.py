@@ -1,4 +1,4 @@
-"""Advertised devices: the slots of this node's cards, as the kubelet counts them."""
+"""Advertised devices: the slots of this node's cards, which the kubelet counts as devices."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -53,16 +53,16 @@ class AdvertisedDevices:
         """Advertise these cards. Raises ValueError for a uuid that is too long for an id."""
         ordered = tuple(sorted(cards, key=lambda card: (card.index, card.uuid)))
         ids = {device_id(card.uuid, slot) for card in ordered for slot in range(card.slots)}
-        for one in ids:
-            if len(one) > ID_MAX:
-                raise ValueError(f"device id {one!r} has more than {ID_MAX} characters")
+        for device in ids:
+            if len(device) > ID_MAX:
+                raise ValueError(f"device id {device!r} has more than {ID_MAX} characters")
         if ordered != self._cards:
             self._cards, self._ids = ordered, frozenset(ids)
             self.changes.increment()
 
     def unknown(self, devices: Iterable[str]) -> list[str]:
         """Return the ids that are not slots of the advertised cards."""
-        return [one for one in devices if one not in self._ids]
+        return [device for device in devices if device not in self._ids]
 
     def listed(self) -> ListAndWatchResponse:
         """Return all slots, also those of cordoned cards: their containers may restart."""

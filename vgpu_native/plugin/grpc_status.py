@@ -1,4 +1,4 @@
-"""The gRPC status by which a request of the kubelet is refused."""
+"""gRPC status: the statuses by which the plugin rejects a call of the kubelet."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -37,5 +37,5 @@ def failed_precondition(message: str) -> RejectedCall:
 
 def shown_ids(ids: Iterable[str]) -> str:
     """Return ids for a status or a log, shortened: a caller may send any number of any length."""
-    first = [shown(one) for one in islice(ids, IDS_SHOWN + 1)]
+    first = [shown(device) for device in islice(ids, IDS_SHOWN + 1)]
     return ", ".join(first[:IDS_SHOWN] + ["…"] * (len(first) > IDS_SHOWN))

@@ -1,4 +1,4 @@
-"""The source of placements: the containers that the ledger placed on this node, and their cards.
+"""Placement source: the containers that the ledger placed on this node, and their cards.
 
 The agent implements it from the log; tests implement it with lists.
 """

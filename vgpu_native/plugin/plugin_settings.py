@@ -1,4 +1,4 @@
-"""The settings of the plugin."""
+"""Plugin settings: paths, switches, and how long the calls of the kubelet wait."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Atomic files: a file is there complete or not at all, also after a power failure."""
+"""Atomic file: a file is written completely or not at all, also if the power fails."""
 
 import os
 import secrets

@@ -21,8 +21,8 @@ class RecordFields:
     def number(self, field: Field, index: int = 0, *, signed: bool = False) -> int:
         """Return one value of a field with values of 4 or 8 bytes."""
         code = _CODES[field.width].lower() if signed else _CODES[field.width]
-        found: int = struct.unpack_from(code, self._content, self._base + place(field, index))[0]
-        return found
+        value: int = struct.unpack_from(code, self._content, self._base + place(field, index))[0]
+        return value
 
     def numbers(self, field: Field) -> tuple[int, ...]:
         """Return all values of a field of contiguous 8-byte values, at once."""
@@ -32,8 +32,8 @@ class RecordFields:
     def text(self, field: Field, index: int = 0) -> str:
         """Return a zero-terminated text; empty if it is not visible ASCII."""
         start = self._base + place(field, index)
-        found = self._content[start : start + field.width].split(b"\0", 1)[0]
-        return found.decode() if all(33 <= one <= 126 for one in found) else ""
+        encoded = self._content[start : start + field.width].split(b"\0", 1)[0]
+        return encoded.decode() if all(33 <= byte <= 126 for byte in encoded) else ""
 
     def at(self, field: Field, index: int) -> "RecordFields":
         """Return one of a field's values as a record."""
@@ -54,10 +54,10 @@ def put_number(content: bytearray, field: Field, number: int, index: int = 0) ->
 
 def put_text(content: bytearray, field: Field, text: str, index: int = 0) -> None:
     """Write a text and its terminating zero. Raises ValueError if it does not fit."""
-    found = text.encode("ascii")
-    if len(found) >= field.width:
+    encoded = text.encode("ascii")
+    if len(encoded) >= field.width:
         raise ValueError(
-            f"{field.name} {text!r} has {len(found)} bytes, room is for {field.width - 1}"
+            f"{field.name} {text!r} has {len(encoded)} bytes, room is for {field.width - 1}"
         )
     start = place(field, index)
-    content[start : start + field.width] = found.ljust(field.width, b"\0")
+    content[start : start + field.width] = encoded.ljust(field.width, b"\0")

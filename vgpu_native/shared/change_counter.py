@@ -1,4 +1,4 @@
-"""A change counter: a number that rises with each change, and on which tasks wait."""
+"""Change counter: a number that rises with each change, and wakes the tasks that wait for one."""
 
 import asyncio
 

@@ -95,10 +95,10 @@ def decode(content: bytes, source: str = "the limits page") -> ContainerLimits:
     if len(content) != LIMITS_SIZE:
         raise BadLimitsPage(f"{source}: {len(content)} bytes, but a limits page has {LIMITS_SIZE}")
     words = RecordFields(content)
-    found = tuple(words.number(LIMITS[name]) for name in ("magic", "version", "size"))
-    if found != (MAGIC, VERSION, LIMITS_SIZE):
+    header = tuple(words.number(LIMITS[name]) for name in ("magic", "version", "size"))
+    if header != (MAGIC, VERSION, LIMITS_SIZE):
         raise BadLimitsPage(
-            f"{source}: it begins with {found}: not a limits page of version {VERSION}"
+            f"{source}: it begins with {header}: not a limits page of version {VERSION}"
         )
     count = words.number(LIMITS["devices"])
     if count > DEVICES_MAX:
@@ -155,7 +155,7 @@ class LimitsPage:
         Raises ValueError unless the devices are the same, in the same order.
         """
         before = self._limits
-        if [one.uuid for one in before.devices] != [one.uuid for one in limits.devices]:
+        if [device.uuid for device in before.devices] != [device.uuid for device in limits.devices]:
             raise ValueError(f"{self._path}: a page keeps its devices; write another one instead")
         for device in limits.devices:
             _check(device)

@@ -65,11 +65,11 @@ class UsageRegion(msgspec.Struct, frozen=True):
 
     def memory_of(self, uuid: str) -> int:
         """Return the bytes in use on a device."""
-        return min(sum(one.memory for one in self.devices if one.uuid == uuid), LARGEST)
+        return min(sum(device.memory for device in self.devices if device.uuid == uuid), LARGEST)
 
     def busy_of(self, uuid: str) -> int:
         """Return the busy nanoseconds of a device."""
-        return min(sum(one.busy for one in self.devices if one.uuid == uuid), LARGEST)
+        return min(sum(device.busy for device in self.devices if device.uuid == uuid), LARGEST)
 
 
 def read(path: Path) -> UsageRegion:
@@ -82,9 +82,9 @@ def decode(content: bytes, source: str = "the region") -> UsageRegion:
     if len(content) != REGION_SIZE:
         raise BadRegion(f"{source}: {len(content)} bytes, but a region has {REGION_SIZE}")
     words = RecordFields(content)
-    found = tuple(words.number(REGION[one]) for one in ("magic", "version", "size", "slots"))
-    if found != (MAGIC, VERSION, REGION_SIZE, SLOTS_MAX):
-        raise BadRegion(f"{source}: it begins with {found}: not a region of version {VERSION}")
+    header = tuple(words.number(REGION[name]) for name in ("magic", "version", "size", "slots"))
+    if header != (MAGIC, VERSION, REGION_SIZE, SLOTS_MAX):
+        raise BadRegion(f"{source}: it begins with {header}: not a region of version {VERSION}")
     high = min(words.number(REGION["high"]), SLOTS_MAX)
     uuids = _uuids(words)
     living = [at for at in range(high) if _lives(words.at(REGION["slot"], at))]
@@ -103,27 +103,27 @@ def decode(content: bytes, source: str = "the region") -> UsageRegion:
 def _content(path: Path) -> bytes:
     """Read a file of any type. Raises BadRegion, FileNotFoundError."""
     try:
-        found = os.open(path, _FINDING)
+        handle = os.open(path, _FINDING)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise BadRegion(f"{path}: {error.strerror}; a region is a file") from error
     try:
-        return _read(found, path)
+        return _read(handle, path)
     except OSError as error:
         raise BadRegion(f"{path}: {error.strerror}") from error
     finally:
-        os.close(found)
+        os.close(handle)
 
 
-def _read(found: int, path: Path) -> bytes:
+def _read(handle: int, path: Path) -> bytes:
     """Open and read a found path if it is a regular file. Raises BadRegion, OSError."""
-    state = os.fstat(found)
+    state = os.fstat(handle)
     if not stat.S_ISREG(state.st_mode):
         raise BadRegion(f"{path}: it is not a file")
     if state.st_size != REGION_SIZE:
         raise BadRegion(f"{path}: {state.st_size} bytes, but a region has {REGION_SIZE}")
-    descriptor = os.open(f"/proc/self/fd/{found}", _OPENING)
+    descriptor = os.open(f"/proc/self/fd/{handle}", _OPENING)
     try:
         return _whole(descriptor)
     finally:
@@ -143,13 +143,13 @@ def _whole(descriptor: int) -> bytes:
 
 def _uuids(words: RecordFields) -> list[str]:
     """Return the region's device uuids, up to the first invalid one."""
-    found: list[str] = []
+    uuids: list[str] = []
     for index in range(DEVICES_MAX):
         uuid = words.text(REGION["uuid"], index)
         if not uuid:
             break
-        found.append(uuid)
-    return found
+        uuids.append(uuid)
+    return uuids
 
 
 def _lives(slot: RecordFields) -> bool:

@@ -32,7 +32,7 @@ class DriverFunction(NamedTuple):
     @property
     def arguments(self) -> tuple[str, ...]:
         """Return the names of the parameters."""
-        return tuple(_argument(one) for one in self.parameters)
+        return tuple(_argument(parameter) for parameter in self.parameters)
 
     @property
     def typedef(self) -> str:
@@ -67,25 +67,27 @@ def parts(name: str) -> tuple[str, int, str]:
 def _lookup_keys(names: Iterable[str], typedefs: str) -> dict[str, tuple[str, int, int]]:
     # The n-th newest symbol of a base name is the one of the n-th newest type of that name.
     symbols: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for name in sorted(names, key=lambda one: parts(one)[1]):
+    for name in sorted(names, key=lambda function: parts(function)[1]):
         base, _, form = parts(name)
         symbols[base, form].append(name)
     versions: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for base, version, form in sorted(_TYPEDEF.findall(typedefs), key=lambda one: int(one[1])):
+    for base, version, form in sorted(
+        _TYPEDEF.findall(typedefs), key=lambda typedef: int(typedef[1])
+    ):
         versions[base, form].append(int(version))
     odd = [key for key in symbols if len(symbols[key]) != len(versions[key])]
     if odd:
         raise SystemExit(f"cuda.h and cudaTypedefs.h disagree about {odd}")
     return {
         symbol: (base, version, PER_THREAD if form else 0)
-        for (base, form), found in symbols.items()
-        for symbol, version in zip(found, versions[base, form], strict=True)
+        for (base, form), namesakes in symbols.items()
+        for symbol, version in zip(namesakes, versions[base, form], strict=True)
     }
 
 
 def _parameters(inside: str) -> tuple[str, ...]:
     text = " ".join(inside.split())
-    return () if text in ("", "void") else tuple(one.strip() for one in text.split(","))
+    return () if text in ("", "void") else tuple(parameter.strip() for parameter in text.split(","))
 
 
 def _argument(parameter: str) -> str:

@@ -46,14 +46,17 @@ def hooks_of(objects: Iterable[str]) -> set[str]:
     )
 
 
-def callable_functions(found: list[DriverFunction]) -> str:
+def callable_functions(functions: list[DriverFunction]) -> str:
     """Return the list of all callable functions, with their keys for cuGetProcAddress."""
     table = tomllib.loads((Path(__file__).parent / "functions.toml").read_text())
     listed = [
         name for names in (*table["hooked"].values(), *table["called"].values()) for name in names
     ]
-    known = {one.name for one in found}
-    lines = [f'VGPU_FUNCTION({one.name}, "{one.base}", {one.version}, {one.flag})' for one in found]
+    known = {function.name for function in functions}
+    lines = [
+        f'VGPU_FUNCTION({function.name}, "{function.base}", {function.version}, {function.flag})'
+        for function in functions
+    ]
     lines += [f'VGPU_FUNCTION({name}, "", 0, 0)' for name in listed if name not in known]
     return _macro("VGPU_FUNCTIONS", lines)
 

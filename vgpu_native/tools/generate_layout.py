@@ -30,33 +30,33 @@ def header() -> str:
     lines += ["#include <stddef.h>", "#include <stdint.h>", ""]
     lines += [f"#define VGPU_{name} {value:#x}" for name, value in layout.CONSTANTS.items()]
     lines += [f"#define VGPU_NO_LIMIT {layout.NO_LIMIT:#x}ULL", ""]
-    for one in (layout.USES, layout.SLOT, layout.BUDGET, layout.LIMITS, layout.REGION):
-        lines += [*_struct(one), ""]
+    for record in (layout.USES, layout.SLOT, layout.BUDGET, layout.LIMITS, layout.REGION):
+        lines += [*_struct(record), ""]
     return "\n".join(lines)
 
 
-def _struct(one: Layout) -> Iterator[str]:
+def _struct(record: Layout) -> Iterator[str]:
     yield "typedef struct {"
     at, pads = 0, 0
-    for field in one.fields:
+    for field in record.fields:
         if field.offset > at:
             yield f"  unsigned char pad_{pads}[{field.offset - at}];"
             pads += 1
-        yield f"  {_member(one, field)};"
+        yield f"  {_member(record, field)};"
         at = field.end
-    if one.size > at:
-        yield f"  unsigned char pad_{pads}[{one.size - at}];"
-    yield f"}} vgpu_{one.name};"
-    for field in one.fields:
+    if record.size > at:
+        yield f"  unsigned char pad_{pads}[{record.size - at}];"
+    yield f"}} vgpu_{record.name};"
+    for field in record.fields:
         yield (
-            f"_Static_assert(offsetof(vgpu_{one.name}, {field.name}) == {field.offset},"
-            f' "{one.name}.{field.name}");'
+            f"_Static_assert(offsetof(vgpu_{record.name}, {field.name}) == {field.offset},"
+            f' "{record.name}.{field.name}");'
         )
-    yield f'_Static_assert(sizeof(vgpu_{one.name}) == {one.size}, "{one.name}");'
+    yield f'_Static_assert(sizeof(vgpu_{record.name}) == {record.size}, "{record.name}");'
 
 
-def _member(one: Layout, field: Field) -> str:
-    nested = _NESTED.get((one.name, field.name))
+def _member(record: Layout, field: Field) -> str:
+    nested = _NESTED.get((record.name, field.name))
     if nested is not None:
         return f"vgpu_{nested.name} {field.name}[{field.count}]"
     if field.width in _WORDS:

@@ -31,14 +31,14 @@ class StubFunction(NamedTuple):
     @property
     def base(self) -> str:
         """Return the function's name for `cuGetProcAddress`."""
-        found = _NAME.match(self.name)
-        return found[1] if found else self.name
+        match = _NAME.match(self.name)
+        return match[1] if match else self.name
 
     @property
     def suffix(self) -> str:
         """Return `_ptsz`, `_ptds` or nothing: the meaning of the function's default stream."""
-        found = _NAME.match(self.name)
-        return (found[3] or "") if found else ""
+        match = _NAME.match(self.name)
+        return (match[3] or "") if match else ""
 
     @property
     def behaviour(self) -> str:
@@ -48,11 +48,11 @@ class StubFunction(NamedTuple):
 
 def functions(header: str, typedefs: str) -> list[StubFunction]:
     """Return the functions of a preprocessed header, with the versions of the typedefs."""
-    found = {match[1]: match for match in map(_read, _PROTOTYPE.findall(header))}
-    versions = _versions(set(found), typedefs)
+    prototypes = {match[1]: match for match in map(_read, _PROTOTYPE.findall(header))}
+    versions = _versions(set(prototypes), typedefs)
     return [
         StubFunction(name, result, parameters, versions.get(name, 0))
-        for result, name, parameters in sorted(found.values(), key=lambda each: each[1])
+        for result, name, parameters in sorted(prototypes.values(), key=lambda each: each[1])
     ]
 
 
@@ -65,9 +65,9 @@ def _read(match: tuple[str, str, str]) -> tuple[str, str, tuple[tuple[str, str],
 def _parameter(text: str, at: int) -> tuple[str, str]:
     """Return the type and a generated name, because a header may omit names."""
     whole = " ".join(text.split())
-    found = re.match(r"^(.*[\s*])(\w+)$", whole)
-    named = found and found[2] not in _WORDS and found[1].strip() not in ("const", "struct", "enum")
-    return (found[1].strip() if found and named else whole), f"a{at}"
+    match = re.match(r"^(.*[\s*])(\w+)$", whole)
+    named = match and match[2] not in _WORDS and match[1].strip() not in ("const", "struct", "enum")
+    return (match[1].strip() if match and named else whole), f"a{at}"
 
 
 def _versions(names: set[str], typedefs: str) -> dict[str, int]:
@@ -77,10 +77,10 @@ def _versions(names: set[str], typedefs: str) -> dict[str, int]:
         introduced.setdefault((base, suffix), []).append(int(version))
     variants: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for name in names if introduced else ():
-        found = _NAME.match(name)
-        assert found is not None, f"{name} is not named as the driver's functions are"
-        order = int((found[2] or "_v1")[2:])
-        variants.setdefault((found[1], found[3] or ""), []).append((order, name))
+        match = _NAME.match(name)
+        assert match is not None, f"{name} is not named as the driver's functions are"
+        order = int((match[2] or "_v1")[2:])
+        variants.setdefault((match[1], match[3] or ""), []).append((order, name))
     result = {}
     for key, named in variants.items():
         pairs = zip(sorted(introduced.get(key, ())), sorted(named), strict=True)
@@ -126,7 +126,7 @@ def main() -> None:
     typedefs = Path(sys.argv[2]).read_text() if len(sys.argv) > 2 else ""
     every = functions(sys.stdin.read(), typedefs)
     sys.stdout.write("/* Made by tools/generate_stub.py; not to be edited. */\n\n")
-    sys.stdout.write("\n".join(_definition(at, one) for at, one in enumerate(every)))
+    sys.stdout.write("\n".join(_definition(at, function) for at, function in enumerate(every)))
     sys.stdout.write("\nconst struct stub_function stub_functions[] = {\n")
     sys.stdout.write("\n".join(map(_row, every)) + "\n};\n")
     sys.stdout.write(f"const unsigned stub_function_count = {len(every)};\n")

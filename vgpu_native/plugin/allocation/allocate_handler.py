@@ -1,4 +1,8 @@
-"""Allocate handler: responds to `Allocate`, which does not name the container."""
+"""Allocate handler: responds to `Allocate` with the cards of the likely container.
+
+The call does not name the container. While the ledger has no placement that fits, the call waits
+(`allocate_wait_budget`). With the setting `cdi` it neither chooses nor waits.
+"""
 
 import asyncio
 import time
@@ -9,11 +13,16 @@ from typing import Final
 import msgspec
 import structlog
 
-from vgpu_native.plugin.allocation import allocate_response
+from vgpu_native.plugin.allocation import container_environment
 from vgpu_native.plugin.allocation.allocate_wait_budget import AllocateWaitBudget, WaitingCall
-from vgpu_native.plugin.allocation.allocation_limits import closed, is_limited
 from vgpu_native.plugin.allocation.allocation_store import Allocation, AllocationStore, owner_of
-from vgpu_native.plugin.allocation.likely_container import LikelyContainer, candidates, choose
+from vgpu_native.plugin.allocation.initial_limits import closed, is_limited
+from vgpu_native.plugin.allocation.likely_container import (
+    LikelyContainer,
+    candidates,
+    choose,
+    containers_with_cards,
+)
 from vgpu_native.plugin.allocation.owner_correction import (
     correct_by_checkpoint,
     correct_by_pod_resources,
@@ -55,21 +64,21 @@ class AllocateHandler:
             # PreStartContainer finds the container, so this call needs no choice and no wait.
             allocation = self._allocations.make(ids, cdi=True)
             self._allocations.put(allocation)
-            return allocate_response.cdi_response(allocation.token)
+            return container_environment.cdi_response(allocation.token)
         # No await separates the choice from its record, so that the second of two concurrent
         # calls finds the response of the first.
         return self._respond(ids, await self._chosen(len(ids)))
 
     async def expected(self, count: int) -> tuple[str, ...]:
         """Return the cards of the container that is likely the next with `count` devices."""
-        found = await self._likeliest(count)
-        return found.container.cards if found else ()
+        likely = await self._likeliest(count)
+        return likely.container.cards if likely else ()
 
     async def _chosen(self, count: int) -> LikelyContainer:
         """Return the likely container; wait for the ledger if needed. Raises RejectedCall."""
         await self._settle()
-        if found := await self._likeliest(count):
-            return found
+        if likely := await self._likeliest(count):
+            return likely
         with self.wait_budget.waiting() as call:
             return await self._waited(count, call)
 
@@ -79,8 +88,8 @@ class AllocateHandler:
         logged = False
         while True:
             version, over = self._placements.version, call.is_over
-            if found := await self._likeliest(count, repeated=call.may_repeat):
-                return found
+            if likely := await self._likeliest(count, repeated=call.may_repeat):
+                return likely
             if over:
                 raise (
                     failed_precondition(self._no_container(count))
@@ -105,11 +114,15 @@ class AllocateHandler:
     async def _likeliest(self, count: int, *, repeated: bool = False) -> LikelyContainer | None:
         """Return the likely container; with `repeated`, also one that has its cards already."""
         entries = await self._kubelet.entries()
-        given = self._allocations.given(_now(), entries)
+        given = containers_with_cards(self._allocations.all(), _now(), entries)
         latest = self._allocations.latest()
         uid = latest.owner.uid if latest and latest.owner else ""
-        found = (one for one in self._placements.containers() if repeated or not one.allocated)
-        return choose(candidates(found, given, count, uid))
+        containers = (
+            container
+            for container in self._placements.containers()
+            if repeated or not container.allocated
+        )
+        return choose(candidates(containers, given, count, uid))
 
     def _respond(self, ids: Sequence[str], choice: LikelyContainer) -> ContainerAllocateResponse:
         settings, container = self._settings, choice.container
@@ -121,10 +134,10 @@ class AllocateHandler:
         limited = allocation.limited
         page = self._allocations.page(allocation)
         region = self._allocations.region(allocation)
-        return allocate_response.plain_response(
+        return container_environment.plain_response(
             allocation.token,
-            allocate_response.environment(allocation.cards, shares, settings, limited=limited),
-            allocate_response.mounts(page, region, settings, limited=limited),
+            container_environment.environment(allocation.cards, shares, settings, limited=limited),
+            container_environment.mounts(page, region, settings, limited=limited),
         )
 
     def _record(self, ids: Sequence[str], container: PlacedContainer) -> Allocation:
@@ -153,7 +166,9 @@ class AllocateHandler:
         )
 
     def _no_container(self, count: int) -> str:
-        waiting = sorted(str(one) for one in self._placements.containers() if not one.allocated)
+        waiting = sorted(
+            str(container) for container in self._placements.containers() if not container.allocated
+        )
         return (
             f"no container that was placed on this node waits for {count} devices"
             f" ({len(waiting)} were placed here{': ' if waiting else ''}{'; '.join(waiting[:3])})."

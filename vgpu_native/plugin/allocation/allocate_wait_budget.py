@@ -2,7 +2,7 @@
 
 The kubelet handles no pod of the node while it waits for `Allocate`, and a pod whose call is
 rejected fails for good. So a call waits for the ledger within a bound, and consecutive calls share
-one budget.
+one budget: `outage_seconds` of `PluginSettings`, 25 s by default.
 """
 
 import asyncio

@@ -8,9 +8,8 @@ the kubelet and a power cut.
 """
 
 import secrets
-import stat
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,6 @@ import structlog
 from vgpu_native.plugin.allocation.directory_removal import remove_tree
 from vgpu_native.plugin.allocation.region_file_systems import RegionSlots, slot_in
 from vgpu_native.plugin.grpc_status import failed_precondition
-from vgpu_native.plugin.kubelet.kubelet_checkpoint import CheckpointEntry
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.shared.atomic_file import sync_directory, write_whole
 from vgpu_native.shared.change_counter import ChangeCounter
@@ -95,14 +93,16 @@ class AllocationStore:
         found_here = []
         for directory in sorted(self._directory.iterdir()):
             try:
-                found = msgspec.json.decode((directory / "record").read_bytes(), type=Allocation)
+                allocation = msgspec.json.decode(
+                    (directory / "record").read_bytes(), type=Allocation
+                )
             except (OSError, msgspec.MsgspecError) as error:
                 _log.warning("allocation_not_read", directory=str(directory), error=str(error))
                 continue
-            if found.token == directory.name:
-                found_here.append(found)
-        for found in sorted(found_here, key=lambda one: (one.time, one.token)):
-            self._known[found.token] = found
+            if allocation.token == directory.name:
+                found_here.append(allocation)
+        for allocation in sorted(found_here, key=lambda record: (record.time, record.token)):
+            self._known[allocation.token] = allocation
         self.changes.increment()
 
     def all(self) -> list[Allocation]:
@@ -115,7 +115,7 @@ class AllocationStore:
 
     def assigned(self) -> list[Allocation]:
         """Return the allocations that PreStartContainer has assigned to a container."""
-        return [one for one in self.all() if one.tied]
+        return [allocation for allocation in self.all() if allocation.tied]
 
     def get(self, token: str) -> Allocation | None:
         """Return the allocation of a token."""
@@ -124,19 +124,7 @@ class AllocationStore:
     def with_ids(self, ids: Collection[str]) -> list[Allocation]:
         """Return the allocations of exactly these ids, newest first."""
         wanted = set(ids)
-        return [one for one in reversed(self.all()) if set(one.ids) == wanted]
-
-    def given(self, now: int, entries: Sequence[CheckpointEntry] | None) -> set[tuple[str, str]]:
-        """Return the keys of the containers that have responses; `now` in µs of Unix time.
-
-        They are the containers of the kubelet's checkpoint and those of responses that are too
-        fresh to be in it. Without a checkpoint they are the owners of all allocations.
-        """
-        if entries is None:
-            return {one.owner.key for one in self._known.values() if one.owner}
-        young = (one for one in self._known.values() if is_fresh(one, now))
-        noted = {(entry.uid, entry.container) for entry in entries}
-        return noted | {one.owner.key for one in young if one.owner and not one.tied}
+        return [allocation for allocation in reversed(self.all()) if set(allocation.ids) == wanted]
 
     def directory(self, allocation: Allocation) -> Path:
         """Return the directory of an allocation."""
@@ -162,7 +150,7 @@ class AllocationStore:
                 " of ended pods are removed once the kubelet's checkpoint is readable"
             )
         # Dropped allocations keep their slots until their directories are removed.
-        slot = self.slots.free(one.name for one in self._directory.iterdir())
+        slot = self.slots.free(directory.name for directory in self._directory.iterdir())
         if slot is None:
             raise failed_precondition(
                 f"all slots below {self.slots.directory} are taken: set SLOTS of the init container"
@@ -185,10 +173,10 @@ class AllocationStore:
         cdi: bool,
     ) -> Allocation:
         """Restore an allocation whose record is lost. Raises OSError."""
-        found = Allocation(token, tuple(sorted(ids)), _now(), tuple(cards), limited, cdi)
-        self._make_directories(found)
-        self.put(found)
-        return found
+        restored = Allocation(token, tuple(sorted(ids)), _now(), tuple(cards), limited, cdi)
+        self._make_directories(restored)
+        self.put(restored)
+        return restored
 
     def put(self, allocation: Allocation) -> None:
         """Store an allocation. Raises OSError, without any change."""
@@ -215,11 +203,11 @@ class AllocationStore:
         They belong to allocations that were dropped or never stored. Raises OSError.
         """
         return [
-            one
-            for one in sorted(self._directory.iterdir())
-            if one.name not in self._known
-            and not (one / "record").exists()
-            and one.lstat().st_mtime_ns // 1_000 < before
+            directory
+            for directory in sorted(self._directory.iterdir())
+            if directory.name not in self._known
+            and not (directory / "record").exists()
+            and directory.lstat().st_mtime_ns // 1_000 < before
         ]
 
     def _make_directories(self, allocation: Allocation) -> None:
@@ -239,11 +227,3 @@ def is_fresh(allocation: Allocation, now: int) -> bool:
 
 def _now() -> int:
     return time.time_ns() // 1_000
-
-
-def is_plain_file(path: Path) -> bool:
-    """Return whether the path is a regular file and not a link."""
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False

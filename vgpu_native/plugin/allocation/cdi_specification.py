@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from vgpu_native.plugin.allocation.allocate_response import KIND, HostMount
+from vgpu_native.plugin.allocation.container_environment import KIND, HostMount
 from vgpu_native.shared.atomic_file import write_whole
 
 VERSION: Final = "0.5.0"
@@ -29,11 +29,11 @@ def specification(
         "env": [f"{name}={value}" for name, value in sorted(variables.items())],
         "mounts": [
             {
-                "hostPath": one.host,
-                "containerPath": one.container,
-                "options": ["ro" if one.read_only else "rw", "nosuid", "nodev", "bind"],
+                "hostPath": mount.host,
+                "containerPath": mount.container,
+                "options": ["ro" if mount.read_only else "rw", "nosuid", "nodev", "bind"],
             }
-            for one in mounted
+            for mount in mounted
         ],
     }
     return {

@@ -42,8 +42,8 @@ def _emptied(directory: int, top: int) -> list[str]:
     """Remove all files of a directory, and move its directories to the top; return their names."""
     moved = []
     # Read the whole list first, because scandir may repeat or skip entries that are renamed.
-    with os.scandir(directory) as found:
-        listed = [(one.name, one.is_dir(follow_symlinks=False)) for one in found]
+    with os.scandir(directory) as entries:
+        listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_directory in listed:
         if not is_directory:
             os.unlink(name, dir_fd=directory)

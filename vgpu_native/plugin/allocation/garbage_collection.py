@@ -1,4 +1,4 @@
-"""Garbage collection: removes the allocations of containers that no longer exist."""
+"""Garbage collection: removes the allocations of containers that the kubelet no longer has."""
 
 import asyncio
 import time
@@ -38,14 +38,14 @@ async def collect(
     known = {(entry.uid, entry.container) for entry in entries}
     now = time.time_ns() // 1_000
     gone = []
-    for one in allocations.all():
-        if one.token in noted or _is_forgotten(one, known, kubelet):
+    for allocation in allocations.all():
+        if allocation.token in noted or _is_forgotten(allocation, known, kubelet):
             continue
-        if now - one.time > YOUNG_MICROSECONDS:
-            gone += _dropped(allocations, one, settings)
+        if now - allocation.time > YOUNG_MICROSECONDS:
+            gone += _dropped(allocations, allocation, settings)
     try:
         orphans = allocations.orphans(now - YOUNG_MICROSECONDS)
-        left = [one for one in orphans if one.name not in noted]
+        left = [orphan for orphan in orphans if orphan.name not in noted]
     except OSError as error:
         _log.warning("allocations_not_listed", error=str(error))
         left = []
@@ -54,22 +54,24 @@ async def collect(
     return await asyncio.to_thread(_remove, allocations, paths) if paths else 0
 
 
-def _is_forgotten(one: Allocation, known: Set[Key], kubelet: KubeletState) -> bool:
+def _is_forgotten(allocation: Allocation, known: Set[Key], kubelet: KubeletState) -> bool:
     """Return whether a container may still run although the checkpoint lacks its devices."""
-    if not one.tied or one.owner is None or one.owner.key in known:
+    if not allocation.tied or allocation.owner is None or allocation.owner.key in known:
         return False
-    return kubelet.placed(*one.owner.key) is not None
+    return kubelet.placed(*allocation.owner.key) is not None
 
 
-def _dropped(allocations: AllocationStore, one: Allocation, settings: PluginSettings) -> list[Path]:
+def _dropped(
+    allocations: AllocationStore, allocation: Allocation, settings: PluginSettings
+) -> list[Path]:
     """Drop an allocation, and return the directory to remove; [] after an error."""
     try:
-        cdi_specification.remove(settings.cdi_dir, one.token)
-        allocations.drop(one)
+        cdi_specification.remove(settings.cdi_dir, allocation.token)
+        allocations.drop(allocation)
     except OSError as error:
-        _log.warning("allocation_not_dropped", token=one.token, error=str(error))
+        _log.warning("allocation_not_dropped", token=allocation.token, error=str(error))
         return []
-    return [allocations.directory(one)]
+    return [allocations.directory(allocation)]
 
 
 def _remove(allocations: AllocationStore, directories: Sequence[Path]) -> int:

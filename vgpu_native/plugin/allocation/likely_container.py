@@ -8,8 +8,30 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from vgpu_native.plugin.advertised_devices import card_of
+from vgpu_native.plugin.allocation.allocation_store import Allocation, is_fresh
+from vgpu_native.plugin.kubelet.kubelet_checkpoint import CheckpointEntry
 from vgpu_native.plugin.placement_source import PlacedContainer
+
+
+def containers_with_cards(
+    allocations: Iterable[Allocation], now: int, entries: Sequence[CheckpointEntry] | None
+) -> set[tuple[str, str]]:
+    """Return the keys of the containers that have responses; `now` in µs of Unix time.
+
+    They are the containers of the kubelet's checkpoint, and the owners of responses that are too
+    new to be in it. Without a checkpoint they are the owners of all allocations.
+    """
+    owned = [
+        (allocation, allocation.owner) for allocation in allocations if allocation.owner is not None
+    ]
+    if entries is None:
+        return {owner.key for _, owner in owned}
+    stored = {(entry.uid, entry.container) for entry in entries}
+    return stored | {
+        owner.key
+        for allocation, owner in owned
+        if not allocation.tied and is_fresh(allocation, now)
+    }
 
 
 class LikelyContainer(msgspec.Struct, frozen=True):
@@ -35,50 +57,34 @@ def candidates(
     the last response: the kubelet finishes one pod before it begins another.
     """
     firsts: dict[str, PlacedContainer] = {}
-    for one in containers:
-        if one.shares and one.key not in given:
-            first = firsts.get(one.uid)
-            if first is None or one.order < first.order:
-                firsts[one.uid] = one
-    fitting = (one for one in firsts.values() if len(one.shares) == count)
+    for container in containers:
+        if container.shares and container.key not in given:
+            first = firsts.get(container.uid)
+            if first is None or container.order < first.order:
+                firsts[container.uid] = container
+    fitting = (container for container in firsts.values() if len(container.shares) == count)
     return sorted(
-        fitting, key=lambda one: (one.uid != latest, one.time, one.namespace, one.pod, one.uid)
+        fitting,
+        key=lambda container: (
+            container.uid != latest,
+            container.time,
+            container.namespace,
+            container.pod,
+            container.uid,
+        ),
     )
 
 
-def choose(found: Sequence[PlacedContainer]) -> LikelyContainer | None:
+def choose(containers: Sequence[PlacedContainer]) -> LikelyContainer | None:
     """Return the likeliest of the candidates; None if there is none."""
-    if not found:
+    if not containers:
         return None
-    first = found[0]
+    first = containers[0]
     return LikelyContainer(
         first,
-        all(_cards(one) == _cards(first) for one in found),
-        all(one.shares == first.shares for one in found),
+        all(_cards(container) == _cards(first) for container in containers),
+        all(container.shares == first.shares for container in containers),
     )
-
-
-def prefer(
-    available: Sequence[str], required: Sequence[str], size: int, cards: Sequence[str]
-) -> list[str]:
-    """Return the ids that the kubelet should take, so that it counts the cards in use.
-
-    The required ids come first, then a slot of each of `cards`, then slots of cards without any.
-    Returns fewer than `size` if fewer are available.
-    """
-    chosen = dict.fromkeys(list(dict.fromkeys(required))[:size])
-    free = [one for one in sorted(available) if one not in chosen]
-    used = {card_of(one) for one in chosen}
-    for wanted in (*cards, None):
-        for one in free:
-            if len(chosen) >= size:
-                return list(chosen)
-            card = card_of(one)
-            if card not in used and wanted in (None, card):
-                chosen[one] = None
-                used.add(card)
-    rest = [one for one in dict.fromkeys(free) if one not in chosen]
-    return [*chosen, *rest[: size - len(chosen)]]
 
 
 def _cards(container: PlacedContainer) -> tuple[frozenset[str], bool]:

@@ -32,14 +32,14 @@ def correct_by_checkpoint(
     OSError.
     """
     by_token = {entry.token: entry for entry in entries if entry.token}
-    for one in allocations.all():
-        if one.tied:
+    for allocation in allocations.all():
+        if allocation.tied:
             continue
-        entry = by_token.get(one.token)
+        entry = by_token.get(allocation.token)
         if entry is not None:
-            _give(allocations, one, _owner(kubelet, entry))
-        elif one.owner and not is_fresh(one, now):
-            _give(allocations, one, None)
+            _give(allocations, allocation, _owner(kubelet, entry))
+        elif allocation.owner and not is_fresh(allocation, now):
+            _give(allocations, allocation, None)
 
 
 def correct_by_pod_resources(
@@ -50,11 +50,13 @@ def correct_by_pod_resources(
     An owner that is missing from the API is kept, because the API omits init containers.
     """
     for holder in holders:
-        found = [one for one in allocations.with_ids(holder.ids) if not one.tied]
+        unassigned = [
+            allocation for allocation in allocations.with_ids(holder.ids) if not allocation.tied
+        ]
         container = kubelet.named(holder)
         # Of several allocations with these ids, only the newest is surely not an init container's.
-        if found and container is not None:
-            _give(allocations, found[0], owner_of(container))
+        if unassigned and container is not None:
+            _give(allocations, unassigned[0], owner_of(container))
 
 
 def _owner(kubelet: KubeletState, entry: CheckpointEntry) -> ContainerOwner:
@@ -62,6 +64,8 @@ def _owner(kubelet: KubeletState, entry: CheckpointEntry) -> ContainerOwner:
     return owner_of(container) if container else ContainerOwner("", "", entry.uid, entry.container)
 
 
-def _give(allocations: AllocationStore, one: Allocation, owner: ContainerOwner | None) -> None:
-    if one.owner != owner:
-        allocations.put(msgspec.structs.replace(one, owner=owner))
+def _give(
+    allocations: AllocationStore, allocation: Allocation, owner: ContainerOwner | None
+) -> None:
+    if allocation.owner != owner:
+        allocations.put(msgspec.structs.replace(allocation, owner=owner))

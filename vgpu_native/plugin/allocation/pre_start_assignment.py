@@ -3,18 +3,19 @@
 From then on, the allocation's limits page and region belong to the container.
 """
 
+import stat
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
-from vgpu_native.plugin.allocation import allocate_response, cdi_specification
-from vgpu_native.plugin.allocation.allocation_limits import is_limited, limits_of
+from vgpu_native.plugin.allocation import cdi_specification, container_environment
 from vgpu_native.plugin.allocation.allocation_store import (
     Allocation,
     AllocationStore,
-    is_plain_file,
     owner_of,
 )
+from vgpu_native.plugin.allocation.initial_limits import is_limited, limits_of
 from vgpu_native.plugin.allocation.region_file_systems import slot_in
 from vgpu_native.plugin.grpc_status import failed_precondition, unavailable
 from vgpu_native.plugin.placement_source import PlacedContainer
@@ -52,9 +53,11 @@ def assign(
 ) -> None:
     """Assign an allocation to a container. Raises OSError, RejectedCall for a wrong response."""
     owner = owner_of(container)
-    if found := problem(allocation, container, settings):
-        allocations.put(msgspec.structs.replace(allocation, owner=owner, tied=False, problem=found))
-        raise failed_precondition(found)
+    if mistake := problem(allocation, container, settings):
+        allocations.put(
+            msgspec.structs.replace(allocation, owner=owner, tied=False, problem=mistake)
+        )
+        raise failed_precondition(mistake)
     known = allocation.tied and allocation.owner == owner
     if allocation.cdi:
         limited = is_limited(container, settings)
@@ -77,7 +80,7 @@ def _limit(
     known: bool,
 ) -> None:
     """Write the limits page, unless it is this container's already; then the agent updates it."""
-    if not is_plain_file(settings.library):
+    if not _is_plain_file(settings.library):
         raise unavailable(
             f"library {settings.library} is not a file, so {container} cannot be limited: install"
             " the library there; then the container starts"
@@ -91,8 +94,8 @@ def _limit(
     page = allocations.page(allocation)
     if known:
         with suppress(OSError, BadLimitsPage):
-            found = limits_page.read(page)
-            if {device.uuid for device in found.devices} == set(container.cards):
+            limits = limits_page.read(page)
+            if {device.uuid for device in limits.devices} == set(container.cards):
                 return
     limits_page.write(page, limits_of(container, settings))
 
@@ -104,9 +107,17 @@ def _describe(
     settings: PluginSettings,
 ) -> None:
     limited = allocation.limited
-    variables = allocate_response.environment(
+    variables = container_environment.environment(
         allocation.cards, container.shares, settings, limited=limited
     )
     page, region = allocations.page(allocation), allocations.region(allocation)
-    mounted = allocate_response.mounts(page, region, settings, limited=limited)
+    mounted = container_environment.mounts(page, region, settings, limited=limited)
     cdi_specification.write(settings.cdi_dir, allocation.token, variables, mounted)
+
+
+def _is_plain_file(path: Path) -> bool:
+    """Return whether the path is a regular file and not a link."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False

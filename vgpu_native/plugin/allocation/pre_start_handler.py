@@ -1,4 +1,8 @@
-"""Pre-start handler: assigns allocations to the containers of `PreStartContainer` calls."""
+"""Pre-start handler: finds the containers and the allocations of a `PreStartContainer` call.
+
+The kubelet's checkpoint and its pod-resources API must agree on the pod. The call waits until they
+and the ledger name the container.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -52,7 +56,7 @@ class PreStartHandler:
         while True:
             version = self._placements.version
             try:
-                return await self._found(ids)
+                return await self._assigned(ids)
             except RejectedCall as error:
                 if error.code != unavailable("").code or loop.time() >= deadline:
                     raise
@@ -61,15 +65,15 @@ class PreStartHandler:
             except TimeoutError:
                 continue
 
-    async def _found(self, ids: Sequence[str]) -> list[Pair]:
+    async def _assigned(self, ids: Sequence[str]) -> list[Pair]:
         holders = await self._kubelet.holders() or ()
-        entries = [one for one in with_ids(await self._kubelet.entries(), ids) if one.token]
+        entries = [entry for entry in with_ids(await self._kubelet.entries(), ids) if entry.token]
         if entries:
             pairs = [self._by_entry(entry) for entry in entries]
             self._agree(pairs, holders, ids)
             return pairs
         # Without the checkpoint, any common id identifies the pod: pods share no device ids.
-        if holder := next((one for one in holders if one.ids & set(ids)), None):
+        if holder := next((candidate for candidate in holders if candidate.ids & set(ids)), None):
             return self._by_holder(holder, ids)
         raise unavailable(
             f"devices_ids {shown_ids(sorted(ids))}: neither the checkpoint of the kubelet"
@@ -99,14 +103,14 @@ class PreStartHandler:
                 f"{name}: the ledger has no placement of it on this node; the container starts when"
                 " the ledger has one"
             )
-        found = self._allocations.with_ids(ids)
+        allocations = self._allocations.with_ids(ids)
         pairs = []
-        if found and holder.ids == frozenset(ids):
-            pairs.append((found.pop(0), container))
-        for one in found:
-            owner = self._kubelet.placed(*one.owner.key) if one.owner else None
+        if allocations and holder.ids == frozenset(ids):
+            pairs.append((allocations.pop(0), container))
+        for allocation in allocations:
+            owner = self._kubelet.placed(*allocation.owner.key) if allocation.owner else None
             if owner is not None and owner.uid == container.uid:
-                pairs.append((one, owner))
+                pairs.append((allocation, owner))
         if not pairs:
             raise failed_precondition(f"{name}: the plugin has no allocation of it; delete the pod")
         return pairs

@@ -48,10 +48,10 @@ class RegionSlots:
     def mounted(self) -> list[str]:
         """Return the names of all slots, in order."""
         try:
-            found = [one.name for one in self.directory.iterdir() if _is_name(one.name)]
+            names = [path.name for path in self.directory.iterdir() if _is_name(path.name)]
         except OSError:
             return []
-        return sorted((one for one in found if self.is_mounted(one)), key=int)
+        return sorted((name for name in names if self.is_mounted(name)), key=int)
 
     def is_mounted(self, name: str) -> bool:
         """Return whether a slot is its own file system of at most BYTES_MAX."""
@@ -71,8 +71,8 @@ class RegionSlots:
     def free(self, tokens: Iterable[str]) -> str | None:
         """Return a slot that no token names; None if all are taken, empty without slots."""
         mounted = self.mounted()
-        taken = {slot_in(one) for one in tokens}
-        return next((one for one in mounted if one not in taken), None) if mounted else ""
+        taken = {slot_in(token) for token in tokens}
+        return next((slot for slot in mounted if slot not in taken), None) if mounted else ""
 
     def clear(self, name: str) -> None:
         """Remove all files of a container from a slot. Raises OSError."""

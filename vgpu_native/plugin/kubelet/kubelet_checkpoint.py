@@ -12,11 +12,19 @@ from typing import Final
 import msgspec
 from google.protobuf.message import DecodeError
 
-from vgpu_native.plugin.allocate_response_names import LIMITS_AT, MARK, VISIBLE
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import ContainerAllocateResponse
 
 BYTES_MAX: Final = 64 * 1024**2
 """Maximum size of the file."""
+
+MARK: Final = "gpuledger.io/allocation"
+"""The annotation of a response that names its allocation."""
+
+VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
+"""The variable that names the cards to NVIDIA's container runtime."""
+
+LIMITS_AT: Final = "/etc/gpuledger/limits"
+"""The path of the limits page in the container."""
 
 _TOKEN: Final = re.compile(r"a[0-9a-f]{24}(-[0-9]{1,4})?")
 
@@ -59,10 +67,10 @@ class _File(msgspec.Struct, frozen=True, rename="pascal"):
 def version(path: Path) -> tuple[int, int, int] | None:
     """Return a version that differs after each write of the file; None if there is no file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def read(path: Path, resource: str) -> tuple[CheckpointEntry, ...]:
@@ -75,28 +83,28 @@ def read(path: Path, resource: str) -> tuple[CheckpointEntry, ...]:
     if len(content) > BYTES_MAX:
         raise BadCheckpoint(f"{path}: more than {BYTES_MAX} bytes")
     try:
-        found = msgspec.json.decode(content, type=_File)
-        entries = found.data.pod_device_entries or ()
-        return tuple(_entry(one) for one in entries if one.resource_name == resource)
+        checkpoint = msgspec.json.decode(content, type=_File)
+        entries = checkpoint.data.pod_device_entries or ()
+        return tuple(_entry(entry) for entry in entries if entry.resource_name == resource)
     except (msgspec.MsgspecError, DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadCheckpoint(f"{path}: {error}") from error
 
 
-def _entry(found: _Devices) -> CheckpointEntry:
-    devices = found.device_ids or ()
+def _entry(entry: _Devices) -> CheckpointEntry:
+    devices = entry.device_ids or ()
     lists = devices.values() if isinstance(devices, dict) else (devices,)
-    answer = ContainerAllocateResponse.FromString(found.alloc_resp or b"")
-    ids = frozenset(one for several in lists for one in several)
+    answer = ContainerAllocateResponse.FromString(entry.alloc_resp or b"")
+    ids = frozenset(device for several in lists for device in several)
     token = answer.annotations.get(MARK, "")
     # The token becomes the name of a directory.
     if not _TOKEN.fullmatch(token):
-        return CheckpointEntry(found.pod_uid, found.container_name, ids, "")
+        return CheckpointEntry(entry.pod_uid, entry.container_name, ids, "")
     return CheckpointEntry(
-        found.pod_uid,
-        found.container_name,
+        entry.pod_uid,
+        entry.container_name,
         ids,
         token,
-        tuple(one for one in answer.envs.get(VISIBLE, "").split(",") if one),
+        tuple(card for card in answer.envs.get(VISIBLE, "").split(",") if card),
         any(mount.container_path == LIMITS_AT for mount in answer.mounts),
         bool(answer.cdi_devices),
     )

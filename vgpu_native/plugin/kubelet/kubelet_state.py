@@ -1,4 +1,4 @@
-"""Kubelet state: the devices of containers by the kubelet, matched with placements."""
+"""Kubelet state: the containers to which the kubelet gave devices, and their placements."""
 
 import asyncio
 from collections.abc import Iterable
@@ -37,10 +37,10 @@ class KubeletState:
         path = self._settings.checkpoint
         for _ in range(READS_MAX):
             before = kubelet_checkpoint.version(path)
-            found = await self._read(path)
+            current = await self._read(path)
             if kubelet_checkpoint.version(path) == before:
                 break
-        return found
+        return current
 
     async def _read(self, path: Path) -> tuple[CheckpointEntry, ...] | None:
         try:
@@ -63,18 +63,20 @@ class KubeletState:
 
     def placed(self, uid: str, name: str) -> PlacedContainer | None:
         """Return the placed container of this pod uid and name; None if there is none."""
-        found = (one for one in self._placements.containers() if one.key == (uid, name))
-        return next(found, None)
+        containers = (
+            container for container in self._placements.containers() if container.key == (uid, name)
+        )
+        return next(containers, None)
 
     def named(self, holder: DeviceHolder) -> PlacedContainer | None:
         """Return the placed container of a holder: of pods with one name, that of the newest."""
-        found = (
-            one
-            for one in self._placements.containers()
-            if (one.namespace, one.pod, one.name)
+        containers = (
+            container
+            for container in self._placements.containers()
+            if (container.namespace, container.pod, container.name)
             == (holder.namespace, holder.pod, holder.container)
         )
-        return max(found, key=lambda one: one.time, default=None)
+        return max(containers, key=lambda container: container.time, default=None)
 
     def _is_new(self, source: str, problem: str) -> bool:
         """Return whether this problem of a source differs from its last one, and store it."""
@@ -87,4 +89,4 @@ def with_ids(
 ) -> list[CheckpointEntry]:
     """Return the entries of exactly these ids."""
     wanted = frozenset(ids)
-    return [one for one in entries or () if one.ids == wanted]
+    return [entry for entry in entries or () if entry.ids == wanted]

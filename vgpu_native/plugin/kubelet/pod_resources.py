@@ -46,15 +46,17 @@ async def holders(socket: Path, resource: str) -> tuple[DeviceHolder, ...]:
 
 
 def _read(answer: ListPodResourcesResponse, resource: str) -> tuple[DeviceHolder, ...]:
-    found = []
+    device_holders = []
     for pod in answer.pod_resources:
         for container in pod.containers:
             ids = {
-                one
+                device
                 for devices in container.devices
                 if devices.resource_name == resource
-                for one in devices.device_ids
+                for device in devices.device_ids
             }
             if ids:
-                found.append(DeviceHolder(pod.namespace, pod.name, container.name, frozenset(ids)))
-    return tuple(found)
+                device_holders.append(
+                    DeviceHolder(pod.namespace, pod.name, container.name, frozenset(ids))
+                )
+    return tuple(device_holders)

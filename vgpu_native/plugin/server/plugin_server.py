@@ -1,11 +1,6 @@
-"""Plugin server: serves the plugin's socket, keeps it registered, and collects garbage.
-
-The server polls the kubelet's directory once a second instead of using inotify. Polling needs no
-dependency and detects a replaced directory, and a kubelet takes longer than a second to start.
-"""
+"""Plugin server: serves the plugin's socket, and removes the allocations of ended containers."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -25,8 +20,8 @@ from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2_grpc import (
 from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
 from vgpu_native.plugin.placement_source import PlacementSource
 from vgpu_native.plugin.plugin_settings import PluginSettings
+from vgpu_native.plugin.server.kubelet_registration import KubeletRegistration, identity
 from vgpu_native.plugin.server.plugin_service import DevicePluginService
-from vgpu_native.plugin.server.registration import NotRegistered, identity, register
 from vgpu_native.shared.atomic_file import write_whole
 
 CALLS_MAX: Final = 64
@@ -34,12 +29,6 @@ CALLS_MAX: Final = 64
 
 STOP_SECONDS: Final = 1.0
 """How long running calls may continue when the plugin stops."""
-
-RETRY_SECONDS_MAX: Final = 10.0
-"""Maximum time between two attempts to register."""
-
-UNHEARD_SECONDS: Final = 10.0
-"""A kubelet without a ListAndWatch call for so long has forgotten the plugin."""
 
 COLLECT_SECONDS: Final = 60.0
 """Interval of garbage collection."""
@@ -64,12 +53,14 @@ class DevicePluginServer:
             settings, placements, allocations=self.allocations, kubelet=self._kubelet
         )
         self._servicer: DevicePluginService | None = None
-        self._registered: tuple[int, int, int] | None = None
+        self._registration = KubeletRegistration(
+            settings, self.devices, has_listener=lambda: self._has_listener
+        )
 
     @property
     def registered(self) -> bool:
         """Whether the plugin is registered and the kubelet reads its devices."""
-        return self._registered is not None and self._has_listener
+        return self._registration.is_done and self._has_listener
 
     @property
     def waited_seconds(self) -> float:
@@ -88,7 +79,7 @@ class DevicePluginServer:
             while True:
                 try:
                     async with self._serving() as ours:
-                        await self._stay_registered(ours)
+                        await self._registration.keep(ours)
                     _log.warning("plugin_socket_gone", socket=self._place)
                 except OSError as error:
                     _log.error("plugin_not_served", socket=self._place, error=str(error))
@@ -130,44 +121,10 @@ class DevicePluginServer:
                 raise OSError(f"{self._place} was removed during its creation")
             yield ours
         finally:
-            self._registered = self._servicer = None
+            self._registration.forget()
+            self._servicer = None
             servicer.close()
             await server.stop(STOP_SECONDS)
-
-    async def _stay_registered(self, ours: tuple[int, int, int]) -> None:
-        """Register after each restart of the kubelet; return when the plugin's socket is gone."""
-        loop = asyncio.get_running_loop()
-        heard, failures = loop.time(), 0
-        while identity(self._settings.socket) == ours:
-            kubelet = identity(self._settings.kubelet_socket)
-            if self._has_listener:
-                heard = loop.time()
-            elif loop.time() - heard > UNHEARD_SECONDS:
-                heard, self._registered = loop.time(), None
-            # Wait for the cards, because an empty list makes the kubelet drop those of its pods.
-            if kubelet in (None, self._registered) or not self.devices.known:
-                pause = self._settings.look_seconds
-            else:
-                failures = await self._try(kubelet, failures)
-                heard, pause = loop.time(), self._pause(failures)
-            await asyncio.sleep(pause)
-
-    async def _try(self, kubelet: tuple[int, int, int], failures: int) -> int:
-        """Register, and return the number of consecutive failures."""
-        try:
-            await register(self._settings)
-        except NotRegistered as error:
-            _log.warning("plugin_not_registered", error=str(error), failures=failures + 1)
-            return failures + 1
-        self._registered = kubelet
-        _log.info("plugin_registered", resource=self._settings.resource)
-        return 0
-
-    def _pause(self, failures: int) -> float:
-        longest: float = min(
-            self._settings.look_seconds * 2 ** min(failures, 10), RETRY_SECONDS_MAX
-        )
-        return longest * random.uniform(0.5, 1.0)
 
     async def _collect(self) -> None:
         while True:

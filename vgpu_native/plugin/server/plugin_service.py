@@ -9,8 +9,8 @@ import structlog
 
 from vgpu_native.plugin.advertised_devices import AdvertisedDevices
 from vgpu_native.plugin.allocation.allocate_handler import AllocateHandler
-from vgpu_native.plugin.allocation.likely_container import prefer
 from vgpu_native.plugin.allocation.pre_start_handler import PreStartHandler
+from vgpu_native.plugin.allocation.preferred_devices import prefer
 from vgpu_native.plugin.grpc_status import RejectedCall, bad_request, shown_ids
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import (
     AllocateRequest,
@@ -88,8 +88,8 @@ class DevicePluginService(DevicePluginServicer):
         try:
             with _explained("GetPreferredAllocation"):
                 answers = [
-                    await self._preferred(one, f"container_requests[{index}]")
-                    for index, one in enumerate(request.container_requests)
+                    await self._preferred(container_request, f"container_requests[{index}]")
+                    for index, container_request in enumerate(request.container_requests)
                 ]
                 return PreferredAllocationResponse(container_responses=answers)
         except RejectedCall as refused:
@@ -101,11 +101,13 @@ class DevicePluginService(DevicePluginServicer):
         """Return the responses of the containers, computed one after the other."""
         try:
             with _explained("Allocate"):
-                for index, one in enumerate(request.container_requests):
-                    self._check(one.devices_ids, f"container_requests[{index}].devices_ids")
+                for index, container_request in enumerate(request.container_requests):
+                    self._check(
+                        container_request.devices_ids, f"container_requests[{index}].devices_ids"
+                    )
                 answers = [
-                    await self._allocate.allocate(list(one.devices_ids))
-                    for one in request.container_requests
+                    await self._allocate.allocate(list(container_request.devices_ids))
+                    for container_request in request.container_requests
                 ]
                 return AllocateResponse(container_responses=answers)
         except RejectedCall as refused:

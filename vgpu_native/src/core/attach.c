@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "core/device_entries.h"
-#include "core/limits/environment.h"
 #include "core/limits/limits_page.h"
 #include "core/process_state.h"
 #include "core/region_file.h"
@@ -75,13 +74,6 @@ static bool attach_shared(void) {
   return slot;
 }
 
-static bool control_disabled(void) {
-  if (!vgpu_switch("CUDA_DISABLE_CONTROL")) return false;
-  if (!vgpu_limits_paged() || vgpu_limits_may_disable()) return true;
-  vgpu_log(VGPU_WARNING, "CUDA_DISABLE_CONTROL has no effect: the limits page does not allow it");
-  return false;
-}
-
 /* Whether the slot is one of the region's, or the process is denied memory. */
 static bool has_slot_or_is_denied(void) {
   const struct vgpu_mapped *mapped = &own->mapped;
@@ -100,7 +92,7 @@ static enum vgpu_state attach(void) {
   VGPU_ASSERT(!own->mapped.region && !own->mapped.slot && !own->owner && !own->deny_memory);
   VGPU_ASSERT_EXPENSIVE(uses_nothing());
   vgpu_limits_open();
-  if (control_disabled()) return VGPU_OFF;
+  if (vgpu_limits_disabled()) return VGPU_OFF;
   if (!attach_shared() && !attach_private()) own->mapped = (struct vgpu_mapped){NULL, without_slot()};
   own->owner = __atomic_load_n(&own->mapped.slot->owner, __ATOMIC_RELAXED);
   VGPU_ASSERT(has_slot_or_is_denied());

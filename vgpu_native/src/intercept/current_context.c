@@ -7,7 +7,7 @@
 #include "intercept/current_context.h"
 
 #include "intercept/device_lookup.h"
-#include "intercept/hook.h"
+#include "intercept/nested_calls.h"
 
 enum { CACHED_READS_MAX = 64 };
 

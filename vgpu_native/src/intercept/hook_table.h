@@ -14,6 +14,3 @@ const struct vgpu_hook *vgpu_hook_at(size_t index);
 
 /* The hook of this name, or NULL. */
 const struct vgpu_hook *vgpu_hook_named(const char *name);
-
-/* The hook of the driver's function at this address, or NULL. */
-const struct vgpu_hook *vgpu_hook_of(const void *real);

@@ -1,4 +1,4 @@
-/* The dlsym that this library's own dlsym replaces. */
+/* The real dlsym: the one that this library's own dlsym replaces. */
 #pragma once
 
 typedef void *dlsym_function(void *handle, const char *name);

@@ -1,6 +1,6 @@
 /* CUDA arrays and mipmapped arrays. The driver does not report their sizes, so the size is computed: rows in
  * steps of 64 bytes, heights in steps of the blocks of textures, and each level in pages of 64 KiB. */
-#include "intercept/hook.h"
+#include "intercept/nested_calls.h"
 #include "memory/allocation_charge.h"
 #include "util/arithmetic.h"
 

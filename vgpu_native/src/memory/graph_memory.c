@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "intercept/hook.h"
+#include "intercept/nested_calls.h"
 #include "memory/graph_memory_need.h"
 #include "memory/memory_pools.h"
 #include "util/assert.h"

@@ -3,7 +3,7 @@
  * Oversubscription does not change the limit. Where it is allowed, memory within the limit for which the
  * card has no room is allocated as managed memory, which the driver keeps partly in the host. It is
  * charged like all other memory. */
-#include "intercept/hook.h"
+#include "intercept/nested_calls.h"
 #include "memory/allocation_charge.h"
 #include "memory/memory_pools.h"
 #include "util/arithmetic.h"

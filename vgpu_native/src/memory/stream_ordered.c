@@ -1,7 +1,7 @@
 /* CUDA's stream-ordered memory allocator: cuMemAllocAsync, cuMemAllocFromPoolAsync and cuMemFreeAsync,
  * each with the legacy null stream and with the thread's own; and the pools that they take from. */
 #include "intercept/device_lookup.h"
-#include "intercept/hook.h"
+#include "intercept/nested_calls.h"
 #include "memory/allocation_charge.h"
 #include "memory/memory_pools.h"
 #include "util/cancellation.h"

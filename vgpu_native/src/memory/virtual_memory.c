@@ -4,7 +4,7 @@
  * from each mapping. When the last reference goes, the memory is uncharged. Imported memory is charged in
  * the process that created it. Handles of the host's memory are not stored here. */
 #include "intercept/device_lookup.h"
-#include "intercept/hook.h"
+#include "intercept/nested_calls.h"
 #include "memory/allocation_charge.h"
 
 #define BATCH 32

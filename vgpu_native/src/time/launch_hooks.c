@@ -1,5 +1,5 @@
 /* Hooks of launches. Each first reads whether any limit of time is set. */
-#include "intercept/hook.h"
+#include "intercept/nested_calls.h"
 #include "memory/graph_memory.h"
 #include "time/launch_pacing.h"
 

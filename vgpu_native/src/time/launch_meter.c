@@ -1,5 +1,5 @@
-/* A thread reads the samples that have ended, and corrects the charges of the launches that they stand
- * for. It is started with the first sample, and sleeps while there is none. */
+/* A thread reads the samples that have ended, and corrects the charges of the launches that they
+ * represent. It is started with the first sample, and sleeps while there is none. */
 #include "time/launch_meter.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "intercept/hook.h"
+#include "intercept/nested_calls.h"
 #include "time/time_budget.h"
 #include "util/assert.h"
 #include "util/futex.h"

@@ -12,7 +12,7 @@
 #include "core/limits/limits_page.h"
 #include "core/process_state.h"
 #include "intercept/current_context.h"
-#include "intercept/hook.h"
+#include "intercept/nested_calls.h"
 #include "time/time_budget.h"
 #include "util/assert.h"
 #include "util/cancellation.h"

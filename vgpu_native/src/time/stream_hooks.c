@@ -1,6 +1,6 @@
-/* Hooks of streams. After a synchronisation pools may have given memory back to the card, and a destroyed
- * stream is no longer used to measure launches in others. */
-#include "intercept/hook.h"
+/* Synchronised and destroyed streams. During a synchronisation pools may give memory back to the card, so
+ * their charges are read again. A destroyed stream is no longer used to measure launches in others. */
+#include "intercept/nested_calls.h"
 #include "memory/graph_memory.h"
 #include "memory/memory_pools.h"
 #include "time/launch_meter.h"

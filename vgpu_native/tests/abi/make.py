@@ -21,50 +21,59 @@ _RESOLVING = ("cuGetProcAddress", "cuGetProcAddress_v2")
 def main(headers: Path, output: Path) -> None:
     """Write the files."""
     output.mkdir(parents=True, exist_ok=True)
-    found = [one for one in driver_api.functions(headers) if one.name not in _RESOLVING]
-    (output / "echoes.inc").write_text("".join(echo(i, one) for i, one in enumerate(found)))
-    (output / "calls.inc").write_text("".join(call(i, one) for i, one in enumerate(found)))
-    (output / "forwards.inc").write_text("".join(forward(one) for one in found))
-    rows = (row(i, one) for i, one in enumerate(found))
+    functions = [
+        function for function in driver_api.functions(headers) if function.name not in _RESOLVING
+    ]
+    (output / "echoes.inc").write_text(
+        "".join(echo(i, function) for i, function in enumerate(functions))
+    )
+    (output / "calls.inc").write_text(
+        "".join(call(i, function) for i, function in enumerate(functions))
+    )
+    (output / "forwards.inc").write_text("".join(forward(function) for function in functions))
+    rows = (row(i, function) for i, function in enumerate(functions))
     (output / "rows.inc").write_text("".join(rows))
 
 
-def row(number: int, one: DriverFunction) -> str:
+def row(number: int, function: DriverFunction) -> str:
     """Return FUNCTION(number, name, base, version, flag) for a table."""
-    return f"FUNCTION({number}, {one.name}, {one.base}, {one.version}, {one.flag})\n"
+    key = f"{function.base}, {function.version}, {function.flag}"
+    return f"FUNCTION({number}, {function.name}, {key})\n"
 
 
-def echo(number: int, one: DriverFunction) -> str:
+def echo(number: int, function: DriverFunction) -> str:
     """Return the function of the driver, and its double that the driver does not export."""
-    notes = "".join(f"  note(&{name}, sizeof {name});\n" for name in one.arguments)
-    given = ", ".join(one.parameters) or "void"
+    notes = "".join(f"  note(&{name}, sizeof {name});\n" for name in function.arguments)
+    given = ", ".join(function.parameters) or "void"
     body = f"({given}) {{\n  begin({number});\n{notes}  return told();\n}}\n"
-    return f"CUresult {one.name}{body}static CUresult inner_{one.name}{body}"
+    return f"CUresult {function.name}{body}static CUresult inner_{function.name}{body}"
 
 
-def forward(one: DriverFunction) -> str:
+def forward(function: DriverFunction) -> str:
     """Return a hook that forwards."""
-    given, arguments = ", ".join(one.parameters) or "void", ", ".join(one.arguments)
-    return f"EXPORT CUresult {one.name}({given}) {{ return REAL({one.name})({arguments}); }}\n"
+    given, arguments = ", ".join(function.parameters) or "void", ", ".join(function.arguments)
+    name = function.name
+    return f"EXPORT CUresult {name}({given}) {{ return REAL({name})({arguments}); }}\n"
 
 
-def call(number: int, one: DriverFunction) -> str:
+def call(number: int, function: DriverFunction) -> str:
     """Return a function that calls through an address, or directly where that is NULL."""
-    names = one.arguments
-    locals_ = "".join(f"  {parameter};\n" for parameter in one.parameters)
+    names = function.arguments
+    locals_ = "".join(f"  {parameter};\n" for parameter in function.parameters)
     fills = "".join(
         f"  {_filling(parameter)}((void *)&{name}, sizeof {name}, {number}, {i});\n"
-        for i, (name, parameter) in enumerate(zip(names, one.parameters, strict=True))
+        for i, (name, parameter) in enumerate(zip(names, function.parameters, strict=True))
     )
     given = ", ".join(names)
     checks = "".join(f"  expect(&{name}, sizeof {name}, {i});\n" for i, name in enumerate(names))
-    through = f"((__typeof__(&{one.name}))called_at)({given})"
+    through = f"((__typeof__(&{function.name}))called_at)({given})"
     return (
-        f"_Static_assert(__builtin_types_compatible_p(__typeof__(&{one.name}), {one.typedef}),"
-        f' "{one.name} is not {one.typedef}");\n'
-        f"static void call_{one.name}(void *called_at) {{\n{locals_}{fills}"
+        f"_Static_assert(__builtin_types_compatible_p(__typeof__(&{function.name}),"
+        f" {function.typedef}),"
+        f' "{function.name} is not {function.typedef}");\n'
+        f"static void call_{function.name}(void *called_at) {{\n{locals_}{fills}"
         f"  prepare({number});\n"
-        f"  CUresult came_back = called_at ? {through} : {one.name}({given});\n"
+        f"  CUresult came_back = called_at ? {through} : {function.name}({given});\n"
         f"  arrived({number}, came_back);\n{checks}  arrived_all();\n}}\n"
     )
 

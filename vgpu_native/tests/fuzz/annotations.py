@@ -9,10 +9,10 @@ from typing import Final
 from mutating import Mutator
 
 from ledger.core.model.denials import Denial
-from ledger.kube.hami import annotation_keys, node_lock_annotation, pod_devices
-from ledger.kube.hami.handshake import handshake_alive
+from ledger.kube.hami import annotation_keys, node_lock_annotation, pod_device_annotation
 from ledger.kube.hami.node_announcement import read_announcement
-from ledger.kube.hami.pod_devices import BadDeviceList
+from ledger.kube.hami.plugin_handshake import handshake_alive
+from ledger.kube.hami.pod_device_annotation import BadDeviceList
 from ledger.kube.requests import placement_preferences
 
 CORPUS: Final = Path(__file__).parent / "corpus" / "annotations"
@@ -22,14 +22,14 @@ INT32_MAX: Final = 2**31 - 1
 
 def cards(text: str) -> None:
     """Read the cards of a node."""
-    found = read_announcement(
+    announcement = read_announcement(
         {
             annotation_keys.VENDOR_ANNOTATIONS["nvidia"].register: text,
             annotation_keys.PAIR_SCORES: text,
         }
     )
-    assert not (found.problem and found.cards), "a list with a problem has no cards"
-    for card in found.cards:
+    assert not (announcement.problem and announcement.cards), "a list with a problem has no cards"
+    for card in announcement.cards:
         assert card.uuid, "every card has a uuid"
         assert 0 <= card.memory <= INT32_MAX, f"{card.memory} MiB"
 
@@ -37,7 +37,7 @@ def cards(text: str) -> None:
 def device_list(text: str) -> None:
     """Read the devices of a pod."""
     try:
-        slots = pod_devices.read(text)
+        slots = pod_device_annotation.read(text)
     except BadDeviceList:
         return
     for share in (share for slot in slots for share in slot):
@@ -46,16 +46,16 @@ def device_list(text: str) -> None:
 
 def lock(text: str) -> None:
     """Read the lock of a node, and its handshake."""
-    found = node_lock_annotation.read(text)
-    if found is not None:
-        found.expired(NOW)
+    node_lock = node_lock_annotation.read(text)
+    if node_lock is not None:
+        node_lock.expired(NOW)
     handshake_alive(text, NOW, 1)
 
 
 def preferences(text: str) -> None:
     """Read the placement preferences of a pod."""
-    found = placement_preferences.preferences_of(dict.fromkeys(placement_preferences.KEYS, text))
-    assert isinstance(found, Denial | placement_preferences.PlacementPreferences)
+    answer = placement_preferences.preferences_of(dict.fromkeys(placement_preferences.KEYS, text))
+    assert isinstance(answer, Denial | placement_preferences.PlacementPreferences)
 
 
 READERS: Final[tuple[Callable[[str], None], ...]] = (cards, device_list, lock, preferences)
@@ -65,12 +65,12 @@ def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
     """Return the source of inputs, and the function that reads an input."""
     corpus = [path.read_bytes() for path in sorted(CORPUS.iterdir())]
 
-    def one(data: bytes) -> None:
+    def read_input(data: bytes) -> None:
         text = data.decode("utf-8", errors="replace")
         for reader in READERS:
             reader(text)
 
-    return Mutator(seed, corpus), one
+    return Mutator(seed, corpus), read_input
 
 
 if __name__ == "__main__":

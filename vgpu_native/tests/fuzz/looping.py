@@ -28,14 +28,14 @@ class TooLong(Exception):
 def main(targets: Targets) -> int:
     """Run a target; after a finding, return 1 and leave the input in DIRECTORY/found."""
     seconds, seed, directory = float(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-    mutator, one = targets(seed)
+    mutator, read_input = targets(seed)
     signal.signal(signal.SIGPROF, _interrupt)
     count, until = 0, time.monotonic() + seconds
     while time.monotonic() < until:
         data = mutator.next()
         begun = time.process_time()
         try:
-            _bounded(one, data)
+            _bounded(read_input, data)
             taken = time.process_time() - begun
             assert taken < INPUT_SECONDS_MAX, f"it took {taken:.1f} s"
         except Exception:  # noqa: BLE001 - any exception is a finding
@@ -47,11 +47,11 @@ def main(targets: Targets) -> int:
     return 0
 
 
-def _bounded(one: Callable[[bytes], None], data: bytes) -> None:
+def _bounded(read_input: Callable[[bytes], None], data: bytes) -> None:
     """Run an input, and interrupt it after too much processor time: it may never end."""
     signal.setitimer(signal.ITIMER_PROF, INPUT_SECONDS_MAX, AGAIN_SECONDS)
     try:
-        one(data)
+        read_input(data)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
 

@@ -59,7 +59,7 @@ def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
     servicer, ids = _plugin(Path(folder.name))
     runner = asyncio.Runner()
 
-    def one(data: bytes) -> None:
+    def read_input(data: bytes) -> None:
         name, kind = CALLS[data[0] % len(CALLS) if data else 0]
         try:
             request = kind.FromString(data[1:])
@@ -68,7 +68,7 @@ def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
         runner.run(_call(servicer, name, request))
         assert Path(folder.name).exists(), "a plugin keeps to its own directory"
 
-    return Mutator(seed, _corpus(ids)), one
+    return Mutator(seed, _corpus(ids)), read_input
 
 
 async def _call(servicer: DevicePluginService, name: str, request: Any) -> None:
@@ -94,7 +94,7 @@ def _plugin(folder: Path) -> tuple[DevicePluginService, list[str]]:
         allocate=AllocateHandler(settings, placed, allocations=allocations, kubelet=kubelet),
         pre_start=PreStartHandler(settings, placed, allocations=allocations, kubelet=kubelet),
     )
-    return servicer, [one.ID for one in devices.listed().devices]
+    return servicer, [device.ID for device in devices.listed().devices]
 
 
 def _corpus(ids: list[str]) -> list[bytes]:

@@ -96,7 +96,7 @@ def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
     corpus = [path.read_bytes() for path in sorted(CORPUS.iterdir())]
     region, folder = good(), tempfile.TemporaryDirectory()
 
-    def one(data: bytes) -> None:
+    def read_input(data: bytes) -> None:
         path = Path(folder.name) / "region"
         content = changed(region, data)
         path.write_bytes(content)
@@ -105,7 +105,7 @@ def targets(seed: int) -> tuple[Mutator, Callable[[bytes], None]]:
         with suppress(usage_region.BadRegion):
             judge(usage_region.read(path))
 
-    return Mutator(seed, corpus), one
+    return Mutator(seed, corpus), read_input
 
 
 def _while_it_changes(path: Path, region: bytes, content: bytes) -> None:

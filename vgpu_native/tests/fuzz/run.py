@@ -62,47 +62,47 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--only", choices=[one.name for one in TARGETS], action="append")
+    parser.add_argument("--only", choices=[target.name for target in TARGETS], action="append")
     arguments = parser.parse_args()
     variables = [f"PYTHON={sys.executable}", f"BUILD={BUILD}"]
     make = ["make", "-s", "-C", str(NATIVE), *variables, "fuzzers"]
     subprocess.run(make, check=True, timeout=BUILD_SECONDS)
     print(f"seed {arguments.seed}, {arguments.seconds:g} s", flush=True)
     running = [
-        (one, folder, one.started(arguments.seconds, arguments.seed, folder))
-        for one in TARGETS
-        if not arguments.only or one.name in arguments.only
-        for folder in [BUILT / "found" / one.name.replace(" ", "-")]
+        (target, folder, target.started(arguments.seconds, arguments.seed, folder))
+        for target in TARGETS
+        if not arguments.only or target.name in arguments.only
+        for folder in [BUILT / "found" / target.name.replace(" ", "-")]
     ]
-    ended = [_ended(*one, arguments.seconds + GRACE_SECONDS) for one in running]
+    ended = [_ended(*run, arguments.seconds + GRACE_SECONDS) for run in running]
     return int(not all(ended))
 
 
-def _ended(one: Target, folder: Path, process: "subprocess.Popen[str]", seconds: float) -> bool:
+def _ended(target: Target, folder: Path, process: "subprocess.Popen[str]", seconds: float) -> bool:
     """Wait for a target, print its result, and return whether it found nothing."""
     try:
         output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         output, _ = process.communicate()
-    print(f"{one.name}: {output.strip()}", flush=True)
+    print(f"{target.name}: {output.strip()}", flush=True)
     if process.returncode == 0:
         return True
     _take_last(folder)
     print(f"  the input is {folder / 'found'}; status {process.returncode}", flush=True)
-    if one.corpus:
-        command = " ".join([*one.command, "0 1", str(folder), str(folder)])
+    if target.corpus:
+        command = " ".join([*target.command, "0 1", str(folder), str(folder)])
         print(f"  run it again, with what else was kept there: {command}", flush=True)
     return False
 
 
 def _take_last(folder: Path) -> None:
     """Write the last input to the file `found`, if a crashed target did not write it itself."""
-    last, found = folder / "last", folder / "found"
-    if last.exists() and not found.exists():
+    last, finding = folder / "last", folder / "found"
+    if last.exists() and not finding.exists():
         content = last.read_bytes()
         length = int.from_bytes(content[:LENGTH_BYTES], "little")
-        found.write_bytes(content[LENGTH_BYTES:][:length])
+        finding.write_bytes(content[LENGTH_BYTES:][:length])
 
 
 if __name__ == "__main__":

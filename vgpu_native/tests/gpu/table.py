@@ -85,9 +85,9 @@ class Bench:
         }
 
 
-def show(title: str, head: list[str], found: Iterable[Iterable[object]]) -> None:
+def show(title: str, head: list[str], body: Iterable[Iterable[object]]) -> None:
     """Print a table."""
-    rows = [head, *([str(cell) for cell in row] for row in found)]
+    rows = [head, *([str(cell) for cell in row] for row in body)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     rows.insert(1, ["-" * width for width in widths])
     print("\n" + title)
@@ -103,7 +103,7 @@ def calls(bench: Bench, _: int) -> bool:
     both = dict(bench.run(command, CALLS_MIB, 99))
     rows = []
     for name in native:
-        bare, memory, time = (float(found[name]) for found in (native, limited, both))
+        bare, memory, time = (float(costs[name]) for costs in (native, limited, both))
         cells = [f"{number:,.1f}" for number in (bare, memory, memory - bare, time - bare)]
         rows.append([name, *cells])
     head = ["call, ns", "native", "with a limit", "added", "added with a limit of time, too"]
@@ -125,8 +125,8 @@ def shares(bench: Bench, seconds: int) -> bool:
     whole = statistics.mean(int(row[0]) for row in bench.run(command, kernel_ns=KERNEL_NS)[1:])
     rows, good = [], True
     for limit in SHARES:
-        found = [int(row[0]) for row in bench.run(command, CALLS_MIB, limit, KERNEL_NS)]
-        windows = [100 * ended / whole for ended in found[1:]]
+        counts = [int(row[0]) for row in bench.run(command, CALLS_MIB, limit, KERNEL_NS)]
+        windows = [100 * ended / whole for ended in counts[1:]]
         error = statistics.mean(windows) - limit
         good = good and abs(error) <= 3 and max(windows) <= limit + 8
         rows.append([limit, *(f"{x:.1f}" for x in (error + limit, error, max(windows)))])
@@ -137,8 +137,8 @@ def shares(bench: Bench, seconds: int) -> bool:
 
 def recovery(bench: Bench, _: int) -> bool:
     """Measure the time until memory of a killed process is available again."""
-    found = [float(row[0]) for row in bench.run([bench.program("recovery"), "9"], LIMIT_MIB)]
-    row = [f"{number:,.0f}" for number in (statistics.median(found), max(found))]
+    durations = [float(row[0]) for row in bench.run([bench.program("recovery"), "9"], LIMIT_MIB)]
+    row = [f"{number:,.0f}" for number in (statistics.median(durations), max(durations))]
     show("From SIGKILL to the memory's next owner", ["median, µs", "worst, µs"], [row])
     return True
 
@@ -149,12 +149,12 @@ def torch(bench: Bench, _: int) -> bool:
     try:
         if bench.stub:
             raise Absent
-        found = bench.run(command, LIMIT_MIB)
+        rows = bench.run(command, LIMIT_MIB)
     except Absent:
         print("\nPyTorch: not here, not tried")
         return True
-    show("PyTorch", ["MiB given", "refused by", "MiB in total", "MiB free at first"], found)
-    return found[0][1] == "OutOfMemoryError" and int(found[0][2]) <= LIMIT_MIB
+    show("PyTorch", ["MiB given", "refused by", "MiB in total", "MiB free at first"], rows)
+    return rows[0][1] == "OutOfMemoryError" and int(rows[0][2]) <= LIMIT_MIB
 
 
 def described(bench: Bench) -> str:

@@ -1,4 +1,4 @@
-/* Settings from the environment, read strictly: an invalid value never widens a limit. */
+/* Limits and switches from environment variables. An invalid value never widens a limit. */
 #include "core/limits/environment.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The limits page, mapped read-only. Its words are read at every decision, so that a change by the agent
- * holds from the next decision on. */
+/* The limits page, mapped read-only, and whether it or the environment sets the limits. Its words are read
+ * at every decision, so that a change by the agent holds from the next decision on. */
 #include "core/limits/limits_page.h"
 
 #include <errno.h>
@@ -62,6 +62,13 @@ void vgpu_limits_open(void) {
 bool vgpu_limits_paged(void) { return paged; }
 
 static uint64_t read_word(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+
+bool vgpu_limits_disabled(void) {
+  if (!vgpu_switch("CUDA_DISABLE_CONTROL")) return false;
+  if (!vgpu_limits_paged() || vgpu_limits_may_disable()) return true;
+  vgpu_log(VGPU_WARNING, "CUDA_DISABLE_CONTROL has no effect: the limits page does not allow it");
+  return false;
+}
 
 bool vgpu_limits_may_disable(void) { return page && read_word(&page->flags) & VGPU_MAY_DISABLE; }
 

@@ -10,6 +10,9 @@ void vgpu_limits_open(void);
 /* Whether there is a page, valid or not. */
 bool vgpu_limits_paged(void);
 
+/* Whether CUDA_DISABLE_CONTROL switches all limits off. A limits page must allow that. */
+bool vgpu_limits_disabled(void);
+
 /* Whether the container's own environment may switch limits off. */
 bool vgpu_limits_may_disable(void);
 

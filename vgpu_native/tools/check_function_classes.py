@@ -1,8 +1,8 @@
 """Check that functions.toml classifies each function of the driver's header.
 
-`python tools/check_coverage.py HEADER` fails and lists the functions that are in no class or in
-two. It first lists functions of a newer toolkit that seem to allocate or launch, because they may
-need hooks. The others match a pattern, or need an entry.
+`python tools/check_function_classes.py HEADER` fails and lists the functions that are in no class
+or in two. It first lists functions of a newer toolkit that seem to allocate or launch, because they
+may need hooks. The others match a pattern, or need an entry.
 """
 
 import os
@@ -31,17 +31,17 @@ def suspicious(name: str) -> bool:
 def classes() -> dict[str, list[str]]:
     """Return the classes of each name or pattern of functions.toml."""
     table = tomllib.loads((Path(__file__).parent / "functions.toml").read_text())
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for kind, names in {**table["hooked"], **table["forwarded"]}.items():
         for name in names:
-            found.setdefault(name, []).append(kind)
-    return found
+            by_name.setdefault(name, []).append(kind)
+    return by_name
 
 
 def unclassified(names: Iterable[str]) -> list[str]:
     """Return the names without a class. A pattern does not classify a suspicious name."""
     written = classes()
-    patterns = [one for one in written if "*" in one]
+    patterns = [entry for entry in written if "*" in entry]
     return [
         name
         for name in sorted(names)
@@ -55,20 +55,20 @@ def complaints(header: Path) -> list[str]:
     names = set(driver_api.prototypes(header))
     missing = unclassified(names)
     return [
-        *(f"{one}: looks as if it allocated or launched" for one in missing if suspicious(one)),
-        *(f"{one}: new" for one in missing if not suspicious(one)),
-        *(f"{one}: in {kinds}" for one, kinds in classes().items() if len(kinds) > 1),
+        *(f"{name}: looks as if it allocated or launched" for name in missing if suspicious(name)),
+        *(f"{name}: new" for name in missing if not suspicious(name)),
+        *(f"{name}: in {kinds}" for name, kinds in classes().items() if len(kinds) > 1),
     ]
 
 
 def main(header: Path) -> int:
     """Print the problems and return the exit status."""
-    found = complaints(header)
-    for line in found:
+    problems = complaints(header)
+    for line in problems:
         print(line, file=sys.stderr)
-    if found:
-        print(f"{len(found)} to classify in vgpu_native/tools/functions.toml", file=sys.stderr)
-    return 1 if found else 0
+    if problems:
+        print(f"{len(problems)} to classify in vgpu_native/tools/functions.toml", file=sys.stderr)
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

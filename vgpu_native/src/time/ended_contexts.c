@@ -1,9 +1,10 @@
-/* Hooks of contexts. The end of a context frees its memory, without a call for each pointer.
+/* Ended contexts. The end of a context frees its memory without a call for each pointer, so the charges
+ * of that memory end with the context.
  *
- * The driver does not report a context's own memory in advance, nor, in a container, by process. So it
- * is not charged here: the node's agent measures it and adds it to the overhead. */
+ * A context's own memory is not charged here, because the driver reports it neither in advance nor, in a
+ * container, by process. The node's agent measures it as overhead. */
 #include "intercept/current_context.h"
-#include "intercept/hook.h"
+#include "intercept/nested_calls.h"
 #include "memory/allocation_charge.h"
 #include "memory/graph_memory.h"
 #include "memory/memory_pools.h"

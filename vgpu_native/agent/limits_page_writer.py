@@ -1,8 +1,9 @@
-"""The writer of limits pages: those of running containers are kept equal to the ledger.
+"""Limits page writer: keeps the limits of running containers equal to the ledger.
 
-A page is written when a container gets its cards. A later change of its placement is a store into
-the page, which its processes read at their next allocation. A placement that is gone changes
-nothing: the pod keeps its limits to its end, and so does every pod when the log is lost.
+The plugin writes the page of a container when the container gets its cards. When the placement of
+the container changes later, the new limits are written into the page in place. The processes of the
+container read them at their next allocation of memory. When a placement is gone, the limits do not
+change: the pod keeps them to its end. When the log is lost, every pod keeps its limits.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from vgpu_native.agent.lowered_limits import with_earlier_limit, without_earlier_limits
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.shared.container_limits import limits_of
 from vgpu_native.shared.limits_page import BadLimitsPage, ContainerLimits, DeviceLimits, LimitsPage
@@ -41,14 +43,14 @@ class LimitsWriter:
         """
         for path in self._pages.keys() - set(pages.values()):
             self._forget(path)
-        promised = {one.key: one for one in containers if one.key in pages}
+        promised = {container.key: container for container in containers if container.key in pages}
         self.troubles = {key: why for key, why in self.troubles.items() if key in promised}
-        return [key for key, one in promised.items() if self._change(pages[key], one)]
+        return [key for key, container in promised.items() if self._change(pages[key], container)]
 
     def set_overhead(self, path: Path, overhead: Mapping[str, int]) -> bool:
         """Write the uncounted bytes by card; return whether that changed the page.
 
-        Raises BadPage, OSError.
+        Raises BadLimitsPage, OSError.
         """
         page = self._page(path)
         self._overhead[path] = dict(overhead)
@@ -60,13 +62,7 @@ class LimitsWriter:
         A page that has changed since `generation` stays as it is. Raises BadLimitsPage, OSError.
         """
         page = self._page(path)
-        if page.limits.generation != generation:
-            return False
-        devices = tuple(
-            msgspec.structs.replace(one, granted=0) if one.uuid in cards else one
-            for one in page.limits.devices
-        )
-        return page.change(msgspec.structs.replace(page.limits, devices=devices))
+        return page.change(without_earlier_limits(page.limits, generation, cards))
 
     def limits(self, path: Path) -> ContainerLimits | None:
         """Return the limits of a page, None when it cannot be read."""
@@ -90,48 +86,45 @@ class LimitsWriter:
             return False
         self.troubles.pop(container.key, None)
         if changed:
-            _log.info("limits_changed", container=str(container), devices=_told(page.limits))
+            _log.info("limits_changed", container=str(container), devices=_shown(page.limits))
         return changed
 
     def _wanted(self, page: LimitsPage, container: PlacedContainer) -> ContainerLimits:
         """Return a container's limits in the order of its page, where it has those cards."""
-        places = {one.uuid: place for place, one in enumerate(page.limits.devices)}
-        shares = sorted(container.shares, key=lambda one: places.get(one.uuid, len(places)))
+        places = {device.uuid: place for place, device in enumerate(page.limits.devices)}
+        shares = sorted(container.shares, key=lambda share: places.get(share.uuid, len(places)))
         wanted = limits_of(shares, self._flags)
         if len(wanted.devices) != len(page.limits.devices):
             return wanted
         pairs = zip(page.limits.devices, wanted.devices, strict=True)
-        return msgspec.structs.replace(wanted, devices=tuple(_granted(*pair) for pair in pairs))
+        return msgspec.structs.replace(
+            wanted, devices=tuple(with_earlier_limit(*pair) for pair in pairs)
+        )
 
     def _with_overhead(self, path: Path, limits: ContainerLimits) -> ContainerLimits:
         overhead = self._overhead.get(path, {})
         devices = tuple(
-            msgspec.structs.replace(one, overhead=overhead.get(one.uuid, 0))
-            for one in limits.devices
+            msgspec.structs.replace(device, overhead=overhead.get(device.uuid, 0))
+            for device in limits.devices
         )
         return msgspec.structs.replace(limits, devices=devices)
 
     def _page(self, path: Path) -> LimitsPage:
-        """Return a page, mapped once. Raises BadPage, OSError."""
-        found = self._pages.get(path)
-        if found is not None and not found.is_current():
+        """Return a page, mapped once. Raises BadLimitsPage, OSError."""
+        page = self._pages.get(path)
+        if page is not None and not page.is_current():
             self._forget(path)
-            found = None
-        if found is None:
-            found = self._pages[path] = LimitsPage(path)
-        return found
+            page = None
+        if page is None:
+            page = self._pages[path] = LimitsPage(path)
+        return page
 
     def _forget(self, path: Path) -> None:
         self._overhead.pop(path, None)
         self._pages.pop(path).close()
 
 
-def _granted(before: DeviceLimits, after: DeviceLimits) -> DeviceLimits:
-    """Return a device with its earlier limit if that was larger, because it may still be in use."""
-    return msgspec.structs.replace(after, granted=before.most if before.most > after.memory else 0)
-
-
-def _told(limits: ContainerLimits) -> list[str]:
+def _shown(limits: ContainerLimits) -> list[str]:
     return [_of(device) for device in limits.devices]
 
 

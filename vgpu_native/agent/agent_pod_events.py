@@ -1,11 +1,11 @@
-"""Events that the agent records on pods. Without a cluster, only its log has them."""
+"""Agent pod events: the events that the agent records on pods. Without a cluster it only logs."""
 
 from typing import Final, Protocol
 
 import structlog
 
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.cluster_ports import PodEvent
-from ledger.kube.api.errors import ClusterError
 from vgpu_native.plugin.allocation.allocation_store import ContainerOwner
 
 _log: Final = structlog.get_logger("gpuledger.node.agent_process")

@@ -1,4 +1,4 @@
-/* A hook is a function with the driver's name, marked EXPORT; the build finds it. */
+/* Nested calls: the driver calls its own functions inside a hook. They must not be charged twice. */
 #pragma once
 
 #include "driver.h"
@@ -6,10 +6,7 @@
 #include "util/lock_order.h"
 #include "vgpu.h"
 
-/* A symbol that replaces the driver's. All other symbols stay inside the library. */
-#define EXPORT __attribute__((visibility("default")))
-
-/* Whether this thread is inside a hook. The driver calls its own functions, which must not be charged twice:
+/* Whether this thread is inside a hook. Each hook that charges begins and ends as follows:
  *
  *   if (!vgpu_enter()) return REAL(f)(...);     nested, or control is off
  *   ...

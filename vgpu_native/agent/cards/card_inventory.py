@@ -7,8 +7,8 @@ import structlog
 
 from ledger.core.model.cards import Card
 from ledger.kube.hami.link_scores import PairScores
-from vgpu_native.agent.card_announcement import CardOffer, cards_of
-from vgpu_native.agent.card_health import CardHealth
+from vgpu_native.agent.cards.card_announcement import CardOffer, cards_of
+from vgpu_native.agent.cards.card_health import CardHealth
 from vgpu_native.nvml.nvml_port import Gpu, NvmlDriver, NvmlError, Xid
 from vgpu_native.shared.change_counter import ChangeCounter
 
@@ -77,13 +77,13 @@ class CardInventory:
 
     async def _take(self, gpus: tuple[Gpu, ...]) -> dict[str, str]:
         """Take over the listed cards; return for which cards NVML does not answer, and why."""
-        if {one.uuid for one in gpus} != self._gpus.keys():
+        if {gpu.uuid for gpu in gpus} != self._gpus.keys():
             await self._read_links()
-        for one in gpus:
-            if one.cut and one.uuid not in self._gpus:
-                _log.warning("card_in_mig_mode", uuid=one.uuid, reason="it is not offered")
-        listed = {one.uuid for one in gpus}
-        self._gpus |= {one.uuid: one for one in gpus}
+        for gpu in gpus:
+            if gpu.cut and gpu.uuid not in self._gpus:
+                _log.warning("card_in_mig_mode", uuid=gpu.uuid, reason="it is not offered")
+        listed = {gpu.uuid for gpu in gpus}
+        self._gpus |= {gpu.uuid: gpu for gpu in gpus}
         unanswered = dict.fromkeys(self._gpus.keys() - listed, "NVML lists it no more")
         for uuid in listed:
             try:

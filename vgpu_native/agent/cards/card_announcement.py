@@ -1,4 +1,4 @@
-"""Card announcement: the node's cards, as the ledger and the annotations of the Node have them.
+"""Card announcement: which cards the node offers, and how the annotations of the Node list them.
 
 A card is announced with the memory it has. Overcommitment is a percentage beside it, which the
 ledger applies, so that overcommitted memory is never taken for existing memory.
@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from ledger.core.model.cards import OWN, WHOLE, Card
-from ledger.kube.hami import annotation_keys, link_scores, node_devices
+from ledger.kube.hami import annotation_keys, link_scores, node_device_annotation
 from ledger.kube.hami.link_scores import PairScores
 from vgpu_native.nvml.nvml_port import Gpu
 from vgpu_native.shared.limits_page import MEBIBYTE
@@ -27,7 +27,7 @@ AnnouncementForm = Literal["json", "colons"]
 
 
 class CardOffer(msgspec.Struct, frozen=True):
-    """The offer of each card: how many containers share it, and percent of its amounts."""
+    """The offer of each card: how many containers may share it, and percent of its amounts."""
 
     slots: int = 10
     memory_scaling: int = WHOLE
@@ -43,26 +43,30 @@ def cards_of(
     """
     return tuple(
         Card(
-            uuid=one.uuid,
-            index=one.index,
-            type=_type(one.name),
-            memory=one.memory // MEBIBYTE,
+            uuid=device.uuid,
+            index=device.index,
+            type=_type(device.name),
+            memory=device.memory // MEBIBYTE,
             cores=WHOLE,
             slots=offer.slots,
-            numa=one.numa,
+            numa=device.numa,
             mode=MODE,
-            healthy=one.uuid not in unhealthy,
+            healthy=device.uuid not in unhealthy,
         )
-        for one in sorted(gpus, key=lambda gpu: (gpu.index, gpu.uuid))
-        if not one.cut
+        for device in sorted(gpus, key=lambda gpu: (gpu.index, gpu.uuid))
+        if not device.cut
     )
 
 
 def annotations(
     cards: Sequence[Card], scores: PairScores, offer: CardOffer, form: AnnouncementForm
 ) -> dict[str, str | None]:
-    """Return the annotations by which a node announces its cards; None stands for none."""
-    write = node_devices.announcement if form == "json" else node_devices.colon_announcement
+    """Return the annotations by which a node announces its cards; None removes one."""
+    write = (
+        node_device_annotation.announcement
+        if form == "json"
+        else node_device_annotation.colon_announcement
+    )
     return {
         annotation_keys.KEEPER: OWN,
         _WORDS.register: write(cards),
@@ -79,9 +83,9 @@ def answer(handshake: str | None, now: datetime) -> str | None:
     return f"Reported {now:%Y-%m-%d %H:%M:%S}"
 
 
-def changes(wanted: Mapping[str, str | None], found: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the wanted annotations that a node lacks or has with another value."""
-    return {key: value for key, value in wanted.items() if found.get(key) != value}
+def changes(wanted: Mapping[str, str | None], present: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the wanted annotations that are missing from a node or have another value there."""
+    return {key: value for key, value in wanted.items() if present.get(key) != value}
 
 
 def _percent(scaling: int) -> str | None:
@@ -89,6 +93,6 @@ def _percent(scaling: int) -> str | None:
 
 
 def _type(name: str) -> str:
-    """Return the model of a card as HAMi writes it; no separator of its lists is in it."""
+    """Return the model of a card as HAMi writes it, without commas, colons and semicolons."""
     plain = " ".join(name.translate(_SEPARATORS).split())
     return plain if plain.startswith(_MAKER) else f"{_MAKER}-{plain}"

@@ -1,4 +1,8 @@
-"""Allocation limits: the limits page before and after the container is known. Pure."""
+"""Initial limits: which containers are limited, and the limits on their first page. Pure.
+
+The limits are 0 bytes while the container of an allocation is unknown, then those of the container.
+Later the agent changes them.
+"""
 
 from collections.abc import Sequence
 

@@ -1,16 +1,19 @@
-"""Allocate response: the variables and mounts by which a container uses its cards. Pure."""
+"""Container environment: the variables and mounts by which a container uses its cards. Pure.
+
+The response to `Allocate` has them or, with the setting `cdi`, the CDI specification.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ledger.core.model.cards import Share
-from vgpu_native.plugin.allocate_response_names import LIMITS_AT, MARK, VISIBLE
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import (
     CDIDevice,
     ContainerAllocateResponse,
     Mount,
 )
+from vgpu_native.plugin.kubelet.kubelet_checkpoint import LIMITS_AT, MARK, VISIBLE
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
 KIND: Final = "gpuledger.io/gpu"
@@ -36,16 +39,16 @@ def environment(
     The variables of amounts are for information; the library enforces the limits page. `shares` is
     empty while the amounts are not known.
     """
-    found = {VISIBLE: ",".join(cards)}
+    variables = {VISIBLE: ",".join(cards)}
     if not limited:
-        return found
-    found["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = f"{REGION_AT}/region"
-    found["LIBCUDA_LOG_LEVEL"] = str(settings.log_level)
+        return variables
+    variables["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = f"{REGION_AT}/region"
+    variables["LIBCUDA_LOG_LEVEL"] = str(settings.log_level)
     if settings.oversubscribe:
-        found["CUDA_OVERSUBSCRIBE"] = "true"
+        variables["CUDA_OVERSUBSCRIBE"] = "true"
     if settings.cores_off:
-        found["GPU_CORE_UTILIZATION_POLICY"] = "disable"
-    return found | _amounts(cards, {share.uuid: share for share in shares})
+        variables["GPU_CORE_UTILIZATION_POLICY"] = "disable"
+    return variables | _amounts(cards, {share.uuid: share for share in shares})
 
 
 def mounts(page: Path, region: Path, settings: PluginSettings, *, limited: bool) -> list[HostMount]:
@@ -68,8 +71,8 @@ def plain_response(
     return ContainerAllocateResponse(
         envs=dict(variables),
         mounts=[
-            Mount(host_path=one.host, container_path=one.container, read_only=one.read_only)
-            for one in mounted
+            Mount(host_path=mount.host, container_path=mount.container, read_only=mount.read_only)
+            for mount in mounted
         ],
         annotations={MARK: token},
     )
@@ -83,11 +86,11 @@ def cdi_response(token: str) -> ContainerAllocateResponse:
 
 
 def _amounts(cards: Sequence[str], shares: Mapping[str, Share]) -> dict[str, str]:
-    found = {}
+    variables = {}
     for index, uuid in enumerate(cards):
         if share := shares.get(uuid):
             # 0 means no limit, as with HAMi.
-            found[f"CUDA_DEVICE_MEMORY_LIMIT_{index}"] = f"{share.memory}m"
+            variables[f"CUDA_DEVICE_MEMORY_LIMIT_{index}"] = f"{share.memory}m"
             if index == 0 and share.cores:
-                found["CUDA_DEVICE_SM_LIMIT"] = str(share.cores)
-    return found
+                variables["CUDA_DEVICE_SM_LIMIT"] = str(share.cores)
+    return variables

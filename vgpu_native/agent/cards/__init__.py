@@ -1,0 +1,1 @@
+"""The cards of the node: what it has, which are healthy, and how they are announced."""
