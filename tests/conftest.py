@@ -25,7 +25,7 @@ def _no_settings_of_the_machine() -> None:
 
     A test that needs such a variable for itself reads it when it is imported.
     """
-    for name in [one for one in os.environ if one.startswith("GPULEDGER_")]:
+    for name in [variable for variable in os.environ if variable.startswith("GPULEDGER_")]:
         del os.environ[name]
 
 

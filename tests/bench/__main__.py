@@ -40,23 +40,23 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console(stderr=arguments.json)
     console.width = max(console.width, COLUMNS_MIN)
-    machine, found = results.machine(), list[Result]()
+    machine, measured = results.machine(), list[Result]()
     skipped, failed = list[str](), list[str]()
     for name in arguments.only or NAMES:
         started = time.perf_counter()
         try:
-            found += _measured(name, arguments.quick)
+            measured += _measured(name, arguments.quick)
         except results.Skipped as error:
             skipped.append(f"{name}: {error}")
         except (RuntimeError, OSError, AssertionError) as error:
             failed.append(f"{name}: {error}")
         console.print(f"[dim]{name}: {time.perf_counter() - started:.0f} s[/]")
-    console.print(results.table(found))
-    console.print(results.notes(found), highlight=False, style="dim")
+    console.print(results.table(measured))
+    console.print(results.notes(measured), highlight=False, style="dim")
     if arguments.json:
-        print(results.encoded(Report(machine, found)).decode(), end="")
+        print(results.encoded(Report(machine, measured)).decode(), end="")
     if not (arguments.only or arguments.quick or skipped):
-        results.write(Report(machine, found))
+        results.write(Report(machine, measured))
     for reason in skipped:
         console.print(f"[yellow]skipped[/] {reason}")
     for problem in failed:

@@ -1,4 +1,4 @@
-"""Campaigns: many seeds, on several processors, and the story of one that fails."""
+"""Campaigns: many seeds, on several processors, and the shortest script of a failed one."""
 
 import contextlib
 import signal
@@ -57,10 +57,10 @@ def _deaf_to_interrupts() -> Iterator[None]:
 def explain(seed: int, defects: Sequence[str] = ()) -> str:
     """Return the violation of a seed and the shortest script that was found for it."""
     plan = script.write(seed)
-    found = run_script(plan, defects)
-    if found.violation is None:
-        return f"seed {seed}: no violation in {found.steps} steps, {found.seconds:.0f} s"
-    shorter, shown = shrink(plan, found, defects)
+    outcome = run_script(plan, defects)
+    if outcome.violation is None:
+        return f"seed {seed}: no violation in {outcome.steps} steps, {outcome.seconds:.0f} s"
+    shorter, shown = shrink(plan, outcome, defects)
     assert shown.violation is not None, "shrinking keeps the violation"
     return "\n".join(
         (

@@ -1,8 +1,8 @@
 """Shrinking: the shortest script that still breaks the same rule.
 
-Operations are left out, first many at a time and then one by one, for as long as the violation
-stays. Everything else of a run depends on the seed and on what is left, so a shorter script is
-another run; that it breaks the same rule is all that is asked of it.
+Operations are left out, first many at a time and then one by one, as long as the violation remains.
+A shorter script is another run, because the rest of a run depends on the seed and on the remaining
+operations. It only has to break the same rule.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ RUNS_MAX: Final = 250
 """Runs that finding a shorter script may take."""
 
 
-def shrink(plan: Script, found: Result, defects: Sequence[str] = ()) -> tuple[Script, Result]:
+def shrink(plan: Script, known: Result, defects: Sequence[str] = ()) -> tuple[Script, Result]:
     """Return a script with as few operations as can be found, and its result."""
     runs = 0
     size = max(1, len(plan.operations) // 2)
@@ -27,20 +27,20 @@ def shrink(plan: Script, found: Result, defects: Sequence[str] = ()) -> tuple[Sc
         for operations in _without(plan.operations, size):
             runs += 1
             if runs > RUNS_MAX:
-                return plan, found
+                return plan, known
             tried = msgspec.structs.replace(plan, operations=operations)
             result = run_script(tried, defects)
-            if _breaks_the_same_rule(result, found):
+            if _breaks_the_same_rule(result, known):
                 shorter = tried, result
                 break
         if shorter is None:
             size //= 2
         else:
-            plan, found = shorter
+            plan, known = shorter
             size = min(size, len(plan.operations) // 2) or 1
             if not plan.operations:
                 break
-    return plan, found
+    return plan, known
 
 
 def _without(operations: Sequence[Operation], size: int) -> Iterator[tuple[Operation, ...]]:
@@ -50,6 +50,9 @@ def _without(operations: Sequence[Operation], size: int) -> Iterator[tuple[Opera
         yield (*operations[:first], *operations[first + size :])
 
 
-def _breaks_the_same_rule(result: Result, found: Result) -> bool:
-    rules = [one.violation.rule if one.violation is not None else "" for one in (result, found)]
+def _breaks_the_same_rule(result: Result, known: Result) -> bool:
+    rules = [
+        outcome.violation.rule if outcome.violation is not None else ""
+        for outcome in (result, known)
+    ]
     return rules[0] == rules[1]

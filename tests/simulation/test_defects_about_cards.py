@@ -1,4 +1,4 @@
-"""Negative controls about nodes, cards, schedulers and Bindings, like those of other mistakes."""
+"""Negative controls: the simulation finds the planted defects of nodes, cards and schedulers."""
 
 import pytest
 
@@ -21,6 +21,6 @@ The label of the fence must get lost while the fenced Binding is on its way.
 def test_a_defect_about_cards_is_found(defect: Defect) -> None:
     first = FIRST.get(defect.name, 0)
     seeds = CARD_SEEDS[first : first + SEEDS_MAX]
-    found = next((seed for seed in seeds if run(seed, (defect.name,)).violation), None)
-    assert found is not None, f"{defect.name} ({defect.says}) is not found in {seeds}"
-    assert run(found).violation is None
+    caught_at = next((seed for seed in seeds if run(seed, (defect.name,)).violation), None)
+    assert caught_at is not None, f"{defect.name} ({defect.says}) is not found in {seeds}"
+    assert run(caught_at).violation is None

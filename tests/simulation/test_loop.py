@@ -1,4 +1,4 @@
-"""The ground of the simulation: virtual time, seeded order, and processes that really die."""
+"""Engine of the simulation: virtual time, seeded order, and processes that end at a kill."""
 
 import asyncio
 import random

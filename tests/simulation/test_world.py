@@ -1,4 +1,4 @@
-"""The simulated world does what it is for: seeds reach the situations that rules are about."""
+"""The simulated world: seeds reach the situations that the rules are about."""
 
 from itertools import chain
 
@@ -12,7 +12,7 @@ from simulation.model.settings import RULES, SETTLE_SECONDS
 from simulation.oracle import quota_object_oracle
 from simulation.run import run
 from simulation.script.operations_author import LATE_SECONDS_MAX
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 from webhook.kinds.workload_envelope import Envelope, envelope_of
 
 SEEDS = (*range(120), 123, 190, 219)
@@ -86,13 +86,13 @@ def test_what_must_be_charged_is_worked_out_as_the_product_does(
 ) -> None:
     pods = kinds.template(1, 2_000, "", "")
     spec = kinds.spec_of(resource, count, pods)
-    found = Workload(resource.api_version, resource.kind, ObjectMeta(name="a"), spec)
+    root = Workload(resource.api_version, resource.kind, ObjectMeta(name="a"), spec)
     kind = kinds.catalog().of_resource(resource.group, resource.plural)
     assert kind is not None
-    envelope = envelope_of(kind, found, RULES)
+    envelope = envelope_of(kind, root, RULES)
     assert isinstance(envelope, Envelope)
-    assert quota_object_oracle.envelope(found) == envelope.demand
-    assert kinds.count_of(kinds.with_count(found, count + 1)) == count + 1
+    assert quota_object_oracle.envelope(root) == envelope.demand
+    assert kinds.count_of(kinds.with_count(root, count + 1)) == count + 1
 
 
 def test_the_bound_of_proof_is_longer_than_any_request() -> None:

@@ -1,4 +1,4 @@
-"""A control plane to measure on: real etcd, kube-apiserver and kube-controller-manager.
+"""Bench cluster: a control plane of real etcd, kube-apiserver and kube-controller-manager.
 
 The binaries are those of the end-to-end tests: a folder named by KUBEBUILDER_ASSETS.
 """
@@ -92,16 +92,16 @@ class BenchCluster:
 
     def register(self, name: str, address: str, authority: Path, namespaces: list[str]) -> None:
         """Have the pods of some namespaces reviewed as the service would have it."""
-        resources = [one for vendor in DemandRules().vendors for one in vendor.names()]
+        resources = [resource for vendor in DemandRules().vendors for resource in vendor.names()]
         asked = WebhookAddress(f"https://{address}", authority.read_bytes())
         selector = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
 
         async def create(cluster: Cluster) -> None:
-            for found in configurations(asked, ReviewScope(resources, KindCatalog(()), ())):
-                entry = found["webhooks"][0]
+            for configuration in configurations(asked, ReviewScope(resources, KindCatalog(()), ())):
+                entry = configuration["webhooks"][0]
                 entry["namespaceSelector"] = {"matchExpressions": [selector]}
-                thing = {**found, "metadata": {"name": name}, "webhooks": [entry]}
-                path = f"{_WEBHOOKS}/{found['kind'].lower()}s"
+                thing = {**configuration, "metadata": {"name": name}, "webhooks": [entry]}
+                path = f"{_WEBHOOKS}/{configuration['kind'].lower()}s"
                 await cluster.must("POST", path, thing)
 
         self.do(create)

@@ -1,4 +1,4 @@
-"""Services to visit: `gpuledger serve` as a process, and how long it takes to be ready."""
+"""Bench service: `gpuledger serve` as a process, and the time until it is ready."""
 
 import contextlib
 import http.client

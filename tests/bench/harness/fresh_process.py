@@ -1,6 +1,6 @@
-"""Run each measurement in a process of its own, apart from other memory and garbage.
+"""Fresh process: each measurement runs in a process of its own, without other memory and garbage.
 
-The function is named by module and name, its arguments and what it returns travel as JSON.
+The process gets the module and name of a function; arguments and result are JSON.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ def fresh(function: Measure, **arguments: Any) -> dict[str, float]:
 
 def median(samples: Sequence[dict[str, float]]) -> dict[str, float]:
     """Return the median of every number."""
-    return {name: statistics.median(one[name] for one in samples) for name in samples[0]}
+    return {name: statistics.median(sample[name] for sample in samples) for name in samples[0]}
 
 
 def percentile(numbers: Sequence[float], share: float) -> float:
@@ -99,8 +99,8 @@ def _main() -> None:
     module, name = sys.argv[1:]
     function: Measure = getattr(importlib.import_module(module), name)
     arguments = msgspec.json.decode(sys.stdin.buffer.readline())
-    found = uvloop.run(function(**arguments))
-    print(msgspec.json.encode(found).decode(), flush=True)
+    numbers = uvloop.run(function(**arguments))
+    print(msgspec.json.encode(numbers).decode(), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ledgers to measure: the real nats-server, a log on it and a writer on that, in this process."""
+"""Ledgers: a writer on a log on the real nats-server, in this process."""
 
 import asyncio
 import contextlib
@@ -10,9 +10,9 @@ from typing import Any
 
 from ledger.core.model import accounts, commands
 from ledger.log.embedded.server_files import ServerAddress
-from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
-from ledger.log.ledger import Ledger
+from ledger.log.jetstream.nats_connection import Access
+from ledger.log.ledger_port import Ledger
 from ledger.log.log_port import Log
 from ledger.log.writer.writer import Writer
 from ledger.log.writer.writer_observer import WriterObserver

@@ -1,4 +1,4 @@
-"""Memory of this process, as the kernel counts it, in bytes."""
+"""Process memory: the memory of this process by the count of the kernel, in bytes."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""All living processes below this one, and what they have computed together."""
+"""Process tree: all living processes below this one, and their processor time together."""
 
 import os
 from pathlib import Path
@@ -12,13 +12,13 @@ _PARENT, _USER, _SYSTEM = 1, 11, 12
 def computed() -> float:
     """Return the processor seconds that the living descendants of this process have taken."""
     fields = _living()
-    family, found = {os.getpid()}, set[int]()
+    family, tree = {os.getpid()}, set[int]()
     while family:
-        found |= family
-        family = {pid for pid, one in fields.items() if int(one[_PARENT]) in family} - found
+        tree |= family
+        family = {pid for pid, values in fields.items() if int(values[_PARENT]) in family} - tree
     ticks = sum(
         int(fields[pid][_USER]) + int(fields[pid][_SYSTEM])
-        for pid in found - {os.getpid()}
+        for pid in tree - {os.getpid()}
         if pid in fields
     )
     return ticks / os.sysconf("SC_CLK_TCK")
@@ -26,11 +26,11 @@ def computed() -> float:
 
 def _living() -> dict[int, list[str]]:
     """Return the fields of every process after its name, by id."""
-    found = {}
-    for one in _PROC.iterdir():
-        if one.name.isdigit():
+    fields = {}
+    for folder in _PROC.iterdir():
+        if folder.name.isdigit():
             try:
-                found[int(one.name)] = (one / "stat").read_text().rpartition(")")[2].split()
+                fields[int(folder.name)] = (folder / "stat").read_text().rpartition(")")[2].split()
             except OSError:  # it has ended meanwhile
                 continue
-    return found
+    return fields

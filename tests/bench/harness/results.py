@@ -1,4 +1,4 @@
-"""Results: what was measured, what it is compared with, and whether that is good enough."""
+"""Results: a measured value, its baseline, and whether the value reaches its goal."""
 
 import os
 import platform
@@ -120,22 +120,22 @@ def encoded(report: Report) -> bytes:
 def table(results: Iterable[Result]) -> Table:
     """Return the results as people read them."""
     made = Table("measured", "value", "unit", "baseline", "ratio", "goal", "met", box=SIMPLE_HEAD)
-    for one in results:
+    for measured in results:
         made.add_row(
-            one.name,
-            f"{one.value:,g}",
-            one.unit,
-            "" if one.baseline is None else f"{one.baseline:,g}",
-            "" if one.ratio is None else f"{one.ratio:.2f}",
-            "" if one.goal is None else one.goal.text(),
-            {None: "", True: "[green]yes[/]", False: "[red]no[/]"}[one.met],
+            measured.name,
+            f"{measured.value:,g}",
+            measured.unit,
+            "" if measured.baseline is None else f"{measured.baseline:,g}",
+            "" if measured.ratio is None else f"{measured.ratio:.2f}",
+            "" if measured.goal is None else measured.goal.text(),
+            {None: "", True: "[green]yes[/]", False: "[red]no[/]"}[measured.met],
         )
     return made
 
 
 def notes(results: Iterable[Result]) -> str:
     """Return the notes of the results, one line each."""
-    return "\n".join(f"{one.name}: {one.note}" for one in results if one.note)
+    return "\n".join(f"{measured.name}: {measured.note}" for measured in results if measured.note)
 
 
 def _rounded(number: float) -> float:

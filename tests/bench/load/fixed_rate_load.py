@@ -1,11 +1,11 @@
-"""Load at a fixed rate: commands are submitted when they are due, whether answers came or not."""
+"""Fixed-rate load: commands are submitted when they are due, without waiting for answers."""
 
 import asyncio
 import itertools
 import time
 from typing import Final
 
-from ledger.log.ledger import Accepted, Ledger
+from ledger.log.ledger_port import Accepted, Ledger
 from tests.bench.harness import ledgers
 
 TICK_SECONDS: Final = 0.002

@@ -1,7 +1,7 @@
-"""An API server's stand-in that lists a fleet, page by page, over HTTP on loopback.
+"""List server: lists a fleet as an API server does, page by page, over HTTP on loopback.
 
-It serves what a recount reads and nothing else. Below `/changed`, one pod in a hundred has been
-replaced by another.
+It serves only the lists that a recount reads. Below `/changed`, one pod in a hundred is replaced by
+another.
 """
 
 import json

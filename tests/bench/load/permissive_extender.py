@@ -1,7 +1,7 @@
-"""The baseline of an extender: the service's own stack, which accepts every node and binds.
+"""Permissive extender: the baseline, which accepts every node and binds, on the service's stack.
 
-It binds as gpuledger does, by one request to the API server, so that what is compared is choosing
-cards and writing them down.
+It binds with one request to the API server, as gpuledger does. So the difference is the cost of
+choosing and recording cards.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from starlette.routing import Route
 from support.servers.ports import free_port
 
 from ledger.runtime.http import http_server
-from ledger.runtime.tls import reloading_context
+from ledger.runtime.tls import certificate_reload
 from tests.bench.harness.fresh_process import start, wait_for_go
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.scheduling.support.scheduler import Extender
@@ -68,7 +68,7 @@ async def let_everything_pass(
         app = Starlette(
             routes=[Route(f"/extender/{verb}", verbs[verb], methods=["POST"]) for verb in verbs]
         )
-        secured = reloading_context.Tls(reloading_context.own(Path(store, "tls"), (HOST,)))
+        secured = certificate_reload.Tls(certificate_reload.own(Path(store, "tls"), (HOST,)))
         stop = asyncio.Event()
         listener = http_server.bind(f"{HOST}:{port}")
         task = asyncio.create_task(http_server.serve(app, listener, stop, tls=secured))

@@ -1,4 +1,4 @@
-"""The floor of a webhook: the service's own stack, which reads a pod and answers "allowed"."""
+"""Permissive webhook: the baseline, which reads a pod and allows it, on the service's own stack."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from starlette.routing import Route
 from support.servers.ports import free_port
 
 from ledger.runtime.http import http_server
-from ledger.runtime.tls import reloading_context
+from ledger.runtime.tls import certificate_reload
 from tests.bench.harness.bench_service import MeasuredProcess
 from tests.bench.harness.fresh_process import MeasuringProcess, start, wait_for_go
 from webhook.api.admission_review import (
@@ -23,8 +23,8 @@ from webhook.api.admission_review import (
     decode,
     required_pod,
 )
-from webhook.api.admission_settings import AdmissionSettings
 from webhook.app import endpoint
+from webhook.context.admission_settings import AdmissionSettings
 
 HOST: Final = "127.0.0.1"
 
@@ -61,7 +61,7 @@ async def answer_allowed(store: str, port: int) -> dict[str, float]:
     handler = PermissiveWebhook()
     paths = (MUTATE_PATH, VALIDATE_PATH)
     app = Starlette(routes=[Route(path, endpoint(handler, AdmissionSettings())) for path in paths])
-    secured = reloading_context.Tls(reloading_context.own(Path(store, "tls"), (HOST,)))
+    secured = certificate_reload.Tls(certificate_reload.own(Path(store, "tls"), (HOST,)))
     stop = asyncio.Event()
     listener = http_server.bind(f"{HOST}:{port}")
     task = asyncio.create_task(http_server.serve(app, listener, stop, tls=secured))

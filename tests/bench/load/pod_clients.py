@@ -1,7 +1,7 @@
-"""Clients of an API server: each posts one pod after the other on a connection of its own.
+"""Pod clients: each posts one pod after the other to an API server, on a connection of its own.
 
-They run in a process of their own and only look at the status of an answer, so that what is
-measured is the API server and whom it asks.
+They run in a separate process and read only the status of an answer, so that the measurement is of
+the API server and its webhooks.
 """
 
 import asyncio
@@ -41,19 +41,19 @@ async def post(
         for _ in range(CLIENTS)
     ]
     gc_tuning.freeze_existing()
-    found: Counter[int] = Counter()
+    answers: Counter[int] = Counter()
     started = time.perf_counter()
-    await asyncio.gather(*(_client(*one, requests, found) for one in connections))
+    await asyncio.gather(*(_client(*connection, requests, answers) for connection in connections))
     seconds = time.perf_counter() - started
     for _, writer in connections:
         writer.close()
-    known = found[CREATED] + found[FORBIDDEN] + found[CONFLICT]
-    assert known == count, f"answers by status: {dict(found)}"
+    known = answers[CREATED] + answers[FORBIDDEN] + answers[CONFLICT]
+    assert known == count, f"answers by status: {dict(answers)}"
     return {
         "seconds": seconds,
-        "created": found[CREATED],
-        "forbidden": found[FORBIDDEN],
-        "conflicts": found[CONFLICT],
+        "created": answers[CREATED],
+        "forbidden": answers[FORBIDDEN],
+        "conflicts": answers[CONFLICT],
     }
 
 
@@ -61,12 +61,12 @@ async def _client(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     requests: Iterator[bytes],
-    found: Counter[int],
+    answers: Counter[int],
 ) -> None:
     for request in requests:
         writer.write(request)
         async with asyncio.timeout(ANSWER_SECONDS_MAX):
-            found[await _status(reader)] += 1
+            answers[await _status(reader)] += 1
 
 
 async def _status(reader: asyncio.StreamReader) -> int:

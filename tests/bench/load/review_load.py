@@ -1,7 +1,7 @@
-"""Visitors: a load generator that posts reviews over keep-alive TLS connections.
+"""Review load: a load generator that posts reviews over keep-alive TLS connections.
 
-It runs in a process of its own and does as little as it can, so that the service is measured and
-not the client: requests are joined from prepared pieces, and of answers only denials are counted.
+It runs in a separate process and does little work, so that the service is measured and not the
+client. It joins requests from prepared pieces and counts only the denials among the answers.
 """
 
 import asyncio
@@ -47,7 +47,9 @@ class Review:
                 _NAMESPACE.encode(): namespace,
                 _CALL.encode(): f"678ec104-fe57-4d05-bdfe-{number:012x}",
             }
-            body = b"".join(fields[one].encode() if one in fields else one for one in self._pieces)
+            body = b"".join(
+                fields[piece].encode() if piece in fields else piece for piece in self._pieces
+            )
             yield (
                 b"POST /admission/validate?timeout=10s HTTP/1.1\r\nhost: gpuledger\r\n"
                 b"content-type: application/json\r\naccept: application/json, */*\r\n"
@@ -185,7 +187,7 @@ async def post_reviews(
 def _template() -> str:
     """Return the recorded body as compact JSON with a mark for everything that has to be fresh."""
     calls = msgspec.json.decode(RECORDED.read_bytes())["calls"]
-    review = next(one["review"] for one in calls if one["webhook"] == "validate")
+    review = next(call["review"] for call in calls if call["webhook"] == "validate")
     request, pod = review["request"], review["request"]["object"]
     request.update(uid=_CALL, name=_NAME, namespace=_NAMESPACE)
     pod["metadata"].update(name=_NAME, namespace=_NAMESPACE, uid=_UID)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.embedded.server_files import ServerAddress
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.log.writer.writer import Writer
 from ledger.log.writer.writer_observer import WriterObserver
 from ledger.runtime import gc_tuning
@@ -47,20 +47,20 @@ class Records(WriterObserver):
 def run(quick: bool) -> list[Result]:
     """Measure the core."""
     rounds = 1 if quick else 3
-    found = median(
+    numbers = median(
         [fresh(measure, clients=2_000, pairs=15 if quick else 60) for _ in range(rounds)]
     )
     held = fresh(measure, clients=2_000, pairs=15, by_processor=True)
-    processor = 1e6 / found["commands_per_second"] * found["processor_share"]
+    processor = 1e6 / numbers["commands_per_second"] * numbers["processor_share"]
     return [
         result(
             "ledger core",
-            found["commands_per_second"],
+            numbers["commands_per_second"],
             "commands/s",
-            baseline=found["stored_per_second"],
+            baseline=numbers["stored_per_second"],
             goal=Goal(100_000, "least"),
-            note=f"{found['commands_per_record']:.0f} commands in a record; the process computes"
-            f" {processor:.1f} µs per command, {found['processor_share']:.0%} of the time;"
+            note=f"{numbers['commands_per_record']:.0f} commands in a record; the process computes"
+            f" {processor:.1f} µs per command, {numbers['processor_share']:.0%} of the time;"
             " baseline: the same records stored without deciding",
         ),
         result(

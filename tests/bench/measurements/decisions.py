@@ -27,7 +27,7 @@ from tests.bench.objects import fleet_commands, fleet_reviews
 from tests.bench.objects.fleet import Fleet, workload
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_review import AdmissionRequest
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 
 NAMESPACES: Final = 100
 AT_ONCE: Final = 64
@@ -63,7 +63,7 @@ def run(quick: bool) -> list[Result]:
         for fleet in (FEW, many)
     )
     size = f"{many.roots:,} Deployments with {many.roots * many.pods:,} pods"
-    found = [
+    results = [
         result(
             f"decision: {words}",
             large[case],
@@ -78,7 +78,7 @@ def run(quick: bool) -> list[Result]:
         f" {AT_ONCE} at a time on the log in memory, without HTTP; baseline: {FEW.roots}"
         " Deployments without pods"
     )
-    return [msgspec.structs.replace(found[0], note=note), *found[1:]]
+    return [msgspec.structs.replace(results[0], note=note), *results[1:]]
 
 
 async def measure(fleet: dict[str, int], count: int) -> dict[str, float]:
@@ -135,7 +135,7 @@ async def _measured(
     for first in range(0, len(requests), AT_ONCE):
         until = asyncio.get_running_loop().time() + 60.0
         group = requests[first : first + AT_ONCE]
-        verdicts = await asyncio.gather(*(judge.decide(one, until) for one, _ in group))
+        verdicts = await asyncio.gather(*(judge.decide(admission, until) for admission, _ in group))
         for verdict, (request, allowed) in zip(verdicts, group, strict=True):
             assert (verdict.denial is None) is allowed, (request.name, verdict)
             assert verdict.decision, f"nobody asked the ledger about {request.name}"

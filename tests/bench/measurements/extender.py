@@ -18,9 +18,9 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from extender.app import routes
+from extender.extender_routes import routes
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import UsageOverlay
+from extender.inventory.unrecorded_card_use import UsageOverlay
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_extender import Extender
 from ledger.core.model.commands import AnyCommand
@@ -55,13 +55,13 @@ class NullLedger:
 
 def run(quick: bool) -> list[Result]:
     """Measure small to large clusters."""
-    found = fresh(measure, rounds=40 if quick else 300)
+    times = fresh(measure, rounds=40 if quick else 300)
     return [
         result(
             f"filter, then prioritize, over HTTP, {size:,} nodes, {share}",
-            found[f"both {size} {share}"],
+            times[f"both {size} {share}"],
             "ms",
-            baseline=found[f"plain {size} {share}"],
+            baseline=times[f"plain {size} {share}"],
             goal=Goal(10.0, "most") if (size, share) == (SIZES[-1], "p50") else None,
             note=f"{CARDS} cards a node, {FULL:.0%} in use; the visitor is in the same process"
             if size == SIZES[0] and share == "p50"
@@ -74,7 +74,7 @@ def run(quick: bool) -> list[Result]:
 
 async def measure(rounds: int) -> dict[str, float]:
     """Return milliseconds by what was measured."""
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for size in SIZES:
         listener, stop, started = http_server.bind("127.0.0.1:0"), asyncio.Event(), asyncio.Event()
         app = Starlette(routes=[*routes(_extender(size), BODY_MAX), Route("/plain", _Plain())])
@@ -83,10 +83,10 @@ async def measure(rounds: int) -> dict[str, float]:
         timeout = aiohttp.ClientTimeout(total=DEADLINE_SECONDS)
         base = f"http://{listener.address}"
         async with aiohttp.ClientSession(base, timeout=timeout) as session:
-            found |= await _measured(session, size, rounds)
+            times |= await _measured(session, size, rounds)
         stop.set()
         await served
-    return found
+    return times
 
 
 class _Plain:
@@ -122,11 +122,11 @@ async def _measured(session: aiohttp.ClientSession, size: int, rounds: int) -> d
         first, _ = await _posted(session, "/plain", body)
         second, _ = await _posted(session, "/plain", rest)
         plain.append(first + second)
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for name, seconds in (("both", both[20:]), ("plain", plain[20:])):
         p50, p99 = np.percentile(seconds, [50, 99])
-        found |= {f"{name} {size} p50": 1e3 * float(p50), f"{name} {size} p99": 1e3 * float(p99)}
-    return found
+        times |= {f"{name} {size} p50": 1e3 * float(p50), f"{name} {size} p99": 1e3 * float(p99)}
+    return times
 
 
 async def _posted(session: aiohttp.ClientSession, path: str, body: bytes) -> tuple[float, Any]:

@@ -21,8 +21,8 @@ from projections.projector.projector import Projector
 from projections.queries.event_history import history
 from projections.queries.holders import holders
 from projections.queries.moments import parse, resolve
+from projections.queries.query_scope import QueryScope
 from projections.queries.quota_usage import usage
-from projections.queries.scopes import QueryScope
 from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import Store
 from tests.bench.harness import ledgers
@@ -54,17 +54,17 @@ def run(quick: bool) -> list[Result]:
     ]
 
 
-def _replay_results(found: dict[str, float], size: str) -> list[Result]:
+def _replay_results(numbers: dict[str, float], size: str) -> list[Result]:
     return [
         result(
             "verified replay",
-            found["per_second"],
+            numbers["per_second"],
             "events/s",
             goal=Goal(300_000, "least"),
-            note=f"{size}; the process computes {found['computed']:.2f} µs per event,"
-            f" {found['folding']:.2f} of them in the fold",
+            note=f"{size}; the process computes {numbers['computed']:.2f} µs per event,"
+            f" {numbers['folding']:.2f} of them in the fold",
         ),
-        result("verified replay, the fold alone", 1e6 / found["folding"], "events/s"),
+        result("verified replay, the fold alone", 1e6 / numbers["folding"], "events/s"),
     ]
 
 
@@ -81,19 +81,19 @@ def _restart_results(opened: float, executed: float, size: str) -> list[Result]:
     ]
 
 
-def _memory_results(found: dict[str, float]) -> list[Result]:
+def _memory_results(memory: dict[str, float]) -> list[Result]:
     return [
-        result("memory of an account with three lines", found["account"], "bytes"),
-        result("memory of a hold", found["hold"], "bytes"),
+        result("memory of an account with three lines", memory["account"], "bytes"),
+        result("memory of a hold", memory["hold"], "bytes"),
     ]
 
 
-def _projection_results(found: dict[str, float]) -> list[Result]:
+def _projection_results(numbers: dict[str, float]) -> list[Result]:
     return [
-        result("projection catching up", found["per_second"], "events/s"),
+        result("projection catching up", numbers["per_second"], "events/s"),
         result(
             "question as of a moment in the past",
-            found["question"] * 1e3,
+            numbers["question"] * 1e3,
             "ms",
             goal=Goal(50, "most"),
             note="median of the slowest of usage, holders and history at one moment",

@@ -97,14 +97,14 @@ def _visit(
 ) -> dict[str, float]:
     """Visit a process; `served` is how many seconds it computed per request."""
     number, before = next(numbers), visited.computed()
-    found = fresh(
+    measured = fresh(
         post_reviews,
         address=visited.address,
         store=str(store),
         per_second=per_second,
         **number,
     )
-    return {**found, "served": (visited.computed() - before) / number["count"]}
+    return {**measured, "served": (visited.computed() - before) / number["count"]}
 
 
 async def prepare(store: str) -> dict[str, float]:

@@ -25,13 +25,13 @@ LOOK_SECONDS = 0.05
 
 def run(quick: bool) -> list[Result]:
     """Measure for a while."""
-    found = fresh(measure, seconds=3.0 if quick else 15.0)
+    numbers = fresh(measure, seconds=3.0 if quick else 15.0)
     return [
         result(
             "projection behind the log, p99",
-            found["seconds"],
+            numbers["seconds"],
             "s",
-            note=f"while {PER_SECOND:,} commands/s are decided; {found['records']:.0f} records;"
+            note=f"while {PER_SECOND:,} commands/s are decided; {numbers['records']:.0f} records;"
             " the projector is a process of its own, as in the service",
         ),
     ]

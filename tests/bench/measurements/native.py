@@ -92,21 +92,23 @@ class _NativeBench:
 
 def _calls(bed: _NativeBench, rounds: int) -> list[Result]:
     """Measure calls with so many processes attached, all but one of which are idle."""
-    found = list[Result]()
+    results = list[Result]()
     for processes in PROCESSES:
         with ExitStack() as stack:
             env = bed.container()
             for _ in range(processes - 1):
                 stack.enter_context(_Idle(env))
             native, limited = _compared(bed, env, rounds)
-        names = list(native) if processes == 1 else [one for one in native if _PAIR in one]
-        found += [_added(name, processes, native, limited) for name in names if name not in _FIRST]
+        names = list(native) if processes == 1 else [call for call in native if _PAIR in call]
+        results += [
+            _added(name, processes, native, limited) for name in names if name not in _FIRST
+        ]
     timed = bed.container(cores=99)
     native, limited = _compared(bed, timed, rounds)
     for name in ("launch", "graph launch"):
         title, goal = f"{name} with a limit of time, added", Goal(15.0, "most")
-        found.append(_difference(title, native[name], limited[name], "ns", goal))
-    return found
+        results.append(_difference(title, native[name], limited[name], "ns", goal))
+    return results
 
 
 def _added(name: str, processes: int, native: Calls, limited: Calls) -> Result:
@@ -136,11 +138,11 @@ def _in_turn(
     by half of it where another thread has the processor's other half.
     """
     both = [(native(), limited()) for _ in range(rounds)]
-    return _least([one for one, _ in both]), _least([other for _, other in both])
+    return _least([plain for plain, _ in both]), _least([other for _, other in both])
 
 
 def _least(samples: list[Calls]) -> Calls:
-    return {name: min(one[name] for one in samples) for name in samples[0]}
+    return {name: min(sample[name] for sample in samples) for name in samples[0]}
 
 
 def _called(env: Mapping[str, str], *arguments: str) -> Calls:
@@ -185,8 +187,8 @@ def _shares(bed: _NativeBench, seconds: int) -> list[Result]:
     }
     error = max(abs(shares[share] - share) for share in SHARES)
     loss = max(100 * (share - shares[share]) / share for share in SHARES)
-    found = ", ".join(f"{share} % had {shares[share]:.1f} %" for share in SHARES)
-    note = f"over {seconds} s, with kernels of {KERNEL_NS // 1000:,} µs: {found}"
+    given = ", ".join(f"{share} % had {shares[share]:.1f} %" for share in SHARES)
+    note = f"over {seconds} s, with kernels of {KERNEL_NS // 1000:,} µs: {given}"
     title = "error of a limit of time, worst of "
     limits = "/".join(str(share) for share in SHARES) + " %"
     return [

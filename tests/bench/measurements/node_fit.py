@@ -1,4 +1,4 @@
-"""Fitting: what the extender works out for filter and prioritize, inside the process."""
+"""Node fit: the calculation of the extender for filter and prioritize, inside the process."""
 
 import gc
 import time
@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from extender.fit.failed_nodes import reasons_of
-from extender.fit.fit_nodes import FitQuestion, fit, priorities
+from extender.fit.feasible_nodes import FitQuestion, fit, priorities
+from extender.fit.node_failure_reasons import reasons_of
 from extender.inventory.card_arrays import CardArrays
-from extender.inventory.usage_overlay import UsageOverlay
+from extender.inventory.unrecorded_card_use import UsageOverlay
 from ledger.core.model.cards import Phase
 from ledger.kube.requests.device_requests import (
     ContainerDeviceRequests,
@@ -39,13 +39,13 @@ _SEVERAL: Final = DeviceRequest("nvidia", 4, 2 * _QUANTUM, 0, 20, exclusive=Fals
 
 def run(quick: bool) -> list[Result]:
     """Measure small to large clusters in one process that does nothing else."""
-    found = fresh(measure, rounds=50 if quick else 400)
+    times = fresh(measure, rounds=50 if quick else 400)
     goal = Goal(5.0, "most")
     note = f"{CARDS} cards a node, {FULL:.0%} in use; all nodes are asked about, with reasons"
     results = [
         result(
             f"filter and prioritize inside, {size:,} nodes, p50",
-            found[f"shared {size} p50"],
+            times[f"shared {size} p50"],
             "ms",
             goal=goal if size == SIZES[-1] else None,
             note=note if size == SIZES[0] else "",
@@ -54,34 +54,34 @@ def run(quick: bool) -> list[Result]:
     ]
     large = SIZES[-1]
     results += [
-        result(f"the same, {large:,} nodes, p99", found[f"shared {large} p99"], "ms"),
+        result(f"the same, {large:,} nodes, p99", times[f"shared {large} p99"], "ms"),
         result(
             f"the same, {large:,} nodes against {SIZES[1]:,}",
-            found[f"shared {large} p50"],
+            times[f"shared {large} p50"],
             "ms",
-            baseline=found[f"shared {SIZES[1]} p50"],
+            baseline=times[f"shared {SIZES[1]} p50"],
             goal=Goal(1.5 * large / SIZES[1], "most", "ratio"),
             note="growth is at most linear with a small factor",
         ),
-        result(f"a whole card, {large:,} nodes, p50", found[f"whole {large} p50"], "ms"),
-        result(f"four cards, {large:,} nodes, p50", found[f"several {large} p50"], "ms"),
-        result("choosing for bind, one node, p50", found["one node p50"], "ms"),
+        result(f"a whole card, {large:,} nodes, p50", times[f"whole {large} p50"], "ms"),
+        result(f"four cards, {large:,} nodes, p50", times[f"several {large} p50"], "ms"),
+        result("choosing for bind, one node, p50", times["one node p50"], "ms"),
     ]
     return results
 
 
 async def measure(rounds: int) -> dict[str, float]:
     """Return milliseconds by what was measured."""
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for size in SIZES:
         arrays, overlay = cluster(size), UsageOverlay(size, CARDS)
         rows = np.random.default_rng(size).permutation(size)
         shapes = {"shared": _SHARED, "whole": _WHOLE, "several": _SEVERAL}
         for name, wish in shapes.items() if size == SIZES[-1] else [("shared", _SHARED)]:
             asked = FitQuestion(_pod(wish), rows)
-            found |= _timed(f"{name} {size}", rounds, _answering(arrays, overlay, asked))
-    one = FitQuestion(_pod(_SHARED), rows[:1])
-    return found | _timed("one node", rounds, _answering(arrays, overlay, one))
+            times |= _timed(f"{name} {size}", rounds, _answering(arrays, overlay, asked))
+    question = FitQuestion(_pod(_SHARED), rows[:1])
+    return times | _timed("one node", rounds, _answering(arrays, overlay, question))
 
 
 def cluster(size: int) -> CardArrays:

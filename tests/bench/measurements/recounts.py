@@ -1,8 +1,8 @@
-"""Recounts: how long the ledger takes to compare itself with lists of everything there is.
+"""Recounts: the time in which settlement compares the ledger with lists of all objects.
 
-A real client reads the lists of Deployments, ReplicaSets and pods page by page from a stand-in for
-the API server, in a process of its own on the same cores, and settlement sends a writer on the real
-nats-server what differs. Each recount has a process of its own, as after a restart of the service.
+A real client reads the lists of Deployments, ReplicaSets and pods page by page from a list server,
+which is a separate process on the same cores. Settlement sends the differences to a writer on the
+real nats-server. Each recount has a process of its own, as after a restart of the service.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ from tests.bench.load import list_server
 from tests.bench.objects import fleet_commands
 from tests.bench.objects.fleet import Fleet, workload
 from webhook.gates.gate_opener import GateOpener
-from webhook.settlement.attempt_ages import AttemptAges
+from webhook.settlement.charge_settlement_session import SettlementSession, SettlementSettings, Site
 from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.open_attempt_ages import AttemptAges
 from webhook.settlement.pod_reconciler import PodReconciler
-from webhook.settlement.settlement_session import SettlementSession, SettlementSettings, Site
 from webhook.settlement.workloads.charging_modes import ChargingModes
 from webhook.settlement.workloads.workload_reconciler import WorkloadReconciler
 
@@ -111,9 +111,9 @@ async def measure(fleet: dict[str, int], store: str, address: str) -> dict[str, 
     ):
         await ledgers.set_limits(writer, known.namespaces)
         async with _settling(writer, known, address, store) as site:
-            found = await _recount(writer, *site)
+            numbers = await _recount(writer, *site)
         _check(writer, known)
-    return found
+    return numbers
 
 
 async def _recount(
@@ -125,9 +125,9 @@ async def _recount(
     gc_tuning.freeze_existing()
     forget_peak()
     before, started, computed = resident(), time.perf_counter(), time.process_time()
-    for one in roots:
-        async with aclosing(session.cluster.watch_filtered(one.resource, one.keep)) as changes:
-            await one.take(await anext(changes))
+    for root in roots:
+        async with aclosing(session.cluster.watch_filtered(root.resource, root.keep)) as changes:
+            await root.take(await anext(changes))
     async with aclosing(session.cluster.watch_pods()) as pods:
         reconciler = PodReconciler(
             session,
@@ -160,7 +160,7 @@ async def _settling(
         )
         for resource, make in zip(_KINDS, (fleet.deployment, fleet.replica_set), strict=True):
             seen = (workload(make(root)) for root in range(fleet.roots))
-            parents = [around.parents.parent_of(resource, one) for one in seen]
+            parents = [around.parents.parent_of(resource, owner) for owner in seen]
             await around.parents.feed(resource, Listed(1, parents))
         site = Site(cluster, around)
         commands = CommandQueue(writer)

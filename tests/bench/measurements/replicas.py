@@ -59,15 +59,15 @@ async def measure(replicas: int, per_second: float, seconds: float) -> dict[str,
                 start(replica, address=address, number=number, per_second=share, seconds=seconds)
                 for number in range(replicas)
             ]
-            for one in running:
-                await asyncio.to_thread(one.wait_ready)
-            for one in running:
-                one.go()
-            found = [await asyncio.to_thread(one.result) for one in running]
+            for process in running:
+                await asyncio.to_thread(process.wait_ready)
+            for process in running:
+                process.go()
+            reports = [await asyncio.to_thread(process.result) for process in running]
     return {
-        "p99": max(one["p99"] for one in found),
-        "refused": sum(one["refused"] for one in found),
-        "answered": sum(one["answered"] for one in found),
+        "p99": max(report["p99"] for report in reports),
+        "refused": sum(report["refused"] for report in reports),
+        "answered": sum(report["answered"] for report in reports),
     }
 
 

@@ -1,4 +1,4 @@
-"""Pods scheduled by the real kube-scheduler on nodes that kwok plays: ours against the floor.
+"""Scheduling: pods bound by the real kube-scheduler on kwok's nodes, against a baseline.
 
 The baseline is an extender that accepts every node and binds, on the service's own HTTP stack. In
 one run both get the same pods, which exist before the scheduler starts, so that nothing of their
@@ -63,15 +63,15 @@ def run(quick: bool) -> list[Result]:
             on.do(lambda cluster: grant_service(cluster, RIGHTS))
             made = [nodes.node(f"gpu-{number}") for number in range(sizes.nodes)]
             on.do(lambda cluster: nodes.make(cluster, made))
-            found = _in_turn(on, assets, Path(directory), sizes)
+            samples = _in_turn(on, assets, Path(directory), sizes)
         finally:
             players.stop()
-    return _results(found, sizes)
+    return _results(samples, sizes)
 
 
-def _results(found: dict[str, list[Sample]], sizes: Sizes) -> list[Result]:
-    rates = {way: statistics.median(one.per_second for one in found[way]) for way in WAYS}
-    computed = {way: statistics.median(one.computed for one in found[way]) for way in WAYS}
+def _results(samples: dict[str, list[Sample]], sizes: Sizes) -> list[Result]:
+    rates = {way: statistics.median(sample.per_second for sample in samples[way]) for way in WAYS}
+    computed = {way: statistics.median(sample.computed for sample in samples[way]) for way in WAYS}
     note = (
         f"{sizes.nodes} nodes of 8 cards, {sizes.rounds} x {sizes.pods:,} pods each, all processes"
         " on the same cores; baseline: an extender that says yes to every node and binds"
@@ -98,7 +98,7 @@ def _results(found: dict[str, list[Sample]], sizes: Sizes) -> list[Result]:
 
 def _in_turn(on: BenchCluster, assets: Path, folder: Path, sizes: Sizes) -> dict[str, list[Sample]]:
     """Measure both once a round, each round beginning with the other one."""
-    found: dict[str, list[Sample]] = {way: [] for way in WAYS}
+    samples: dict[str, list[Sample]] = {way: [] for way in WAYS}
     service = Service(folder, on.plane.kubeconfig(SERVICE), settle_seconds="60")
     store = folder / "floor"
     for number in range(sizes.rounds):
@@ -106,8 +106,8 @@ def _in_turn(on: BenchCluster, assets: Path, folder: Path, sizes: Sizes) -> dict
             floor = permissive_extender(store, on.plane.url, on.ca, on.token)
             with _ours(on, service) if way == LEDGER else floor as extender:
                 scheduler = Scheduler(assets, folder / "scheduler", on.plane.kubeconfig(SCHEDULER))
-                found[way].append(_sample(on, extender, scheduler, f"{way}-{number}", sizes))
-    return found
+                samples[way].append(_sample(on, extender, scheduler, f"{way}-{number}", sizes))
+    return samples
 
 
 @contextmanager
@@ -182,9 +182,9 @@ async def _bindings(on: BenchCluster, namespace: str) -> AsyncIterator[AsyncIter
 
 async def _names(stream: aiohttp.ClientResponse) -> AsyncIterator[str]:
     async for line in stream.content:
-        found: Manifest = json.loads(line)
-        assert found["type"] != "ERROR", found
-        yield found["object"]["metadata"]["name"]
+        event: Manifest = json.loads(line)
+        assert event["type"] != "ERROR", event
+        yield event["object"]["metadata"]["name"]
 
 
 async def _is_empty(cluster: Cluster, namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""Memory: how much the state grows with every root and with every pod that draws from one."""
+"""State memory: the growth of the state by every root and by every pod that draws from one."""
 
 import msgspec
 from support.builders.decide_and_fold import apply
@@ -18,11 +18,11 @@ from tests.bench.objects.fleet import Fleet
 def run(quick: bool) -> list[Result]:
     """Weigh the state that decisions are measured with."""
     fleet = msgspec.structs.replace(MANY, roots=2_000) if quick else MANY
-    found = fresh(measure, fleet=msgspec.structs.asdict(fleet))
+    memory = fresh(measure, fleet=msgspec.structs.asdict(fleet))
     size = f"{fleet.roots:,} roots with {fleet.pods} pods each, all of them committed"
     return [
-        result("memory of a root", found["root"], "bytes", goal=Goal(2_048, "most"), note=size),
-        result("memory of a pod that draws", found["pod"], "bytes", goal=Goal(2_048, "most")),
+        result("memory of a root", memory["root"], "bytes", goal=Goal(2_048, "most"), note=size),
+        result("memory of a pod that draws", memory["pod"], "bytes", goal=Goal(2_048, "most")),
     ]
 
 

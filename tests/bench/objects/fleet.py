@@ -1,7 +1,7 @@
 """A fleet: Deployments with a ReplicaSet and pods each, as an API server stores them, numbered.
 
-They are recorded objects with fresh names and uids, joined from pieces, so that making them costs
-next to nothing beside what is measured.
+They are recorded objects with fresh names and uids, joined from pieces, so that their creation
+costs almost nothing.
 """
 
 from collections.abc import Iterator
@@ -70,13 +70,13 @@ class Fleet(msgspec.Struct, frozen=True):
                 yield root, number
 
     def _marks(self, root: int) -> dict[bytes, bytes]:
-        found = {
+        texts = {
             _NAMESPACE: self.namespace(root),
             _DEPLOYMENT: f"web-{root}",
             _SET: f"web-{root}-675798b469",
             _REPLICAS: str(self.replicas),
         }
-        marks = {name.encode(): text.encode() for name, text in found.items()}
+        marks = {name.encode(): text.encode() for name, text in texts.items()}
         marks[_DEPLOYMENT_UID.encode()] = _uid("d0", root)
         marks[_SET_UID.encode()] = _uid("e0", root)
         return marks
@@ -99,13 +99,13 @@ def _uid(kind: str, number: int) -> bytes:
 def _recorded(resource: str) -> dict[str, Any]:
     """Return the first object of a resource that the recorded request led to."""
     calls = msgspec.json.decode(RECORDED.read_bytes())["calls"]
-    requests = (one["review"]["request"] for one in calls if one["webhook"] == "validate")
-    found: dict[str, Any] = next(
-        one["object"]
-        for one in requests
-        if one["resource"]["resource"] == resource and "subResource" not in one
+    requests = (call["review"]["request"] for call in calls if call["webhook"] == "validate")
+    manifest: dict[str, Any] = next(
+        request["object"]
+        for request in requests
+        if request["resource"]["resource"] == resource and "subResource" not in request
     )
-    return found
+    return manifest
 
 
 def _template(resource: str, name: str, uid: str, owner: tuple[str, str] | None) -> Template:

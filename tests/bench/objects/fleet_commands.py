@@ -1,4 +1,4 @@
-"""Filling a state with a fleet, as if all of it had been seen."""
+"""Fleet commands: they fill a state with a fleet, as after an observation of all its objects."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""Reviews of a fleet: what the API server would ask about its Deployments and pods."""
+"""Fleet reviews: the reviews of the API server about the Deployments and pods of a fleet."""
 
 from typing import Any, Final
 
@@ -71,7 +71,7 @@ def _about(kind: Type, fleet: Fleet, root: int, name: str, user: str) -> dict[st
 
 
 def _scale(meta: dict[str, Any], replicas: int) -> dict[str, Any]:
-    named = {one: meta[one] for one in ("name", "namespace", "uid")}
+    named = {field: meta[field] for field in ("name", "namespace", "uid")}
     return {
         "apiVersion": "autoscaling/v1",
         "kind": "Scale",

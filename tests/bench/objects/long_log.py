@@ -1,4 +1,4 @@
-"""A long history in a store: accounts, then holds that stay open, then pods that come and go."""
+"""Long log: accounts, then holds that stay open, then pods that come and go, in a store."""
 
 import asyncio
 from collections import deque
@@ -33,21 +33,21 @@ async def prepare(store: str, quotas: int, holds: int, events: int) -> dict[str,
     Returns positions and how many events were stored.
     """
     state, stored = State(), 0
-    found: dict[str, float] = {}
+    positions: dict[str, float] = {}
     async with (
         EmbeddedServer(EmbeddedSettings(store=Path(store))) as server,
         ledgers.log_at(server.address) as log,
     ):
         # Quotas are as large as two events, for half a group fits well into a record.
         stored += await _append(log, state, _accounts(quotas))
-        found["accounts_at"] = state.position
+        positions["accounts_at"] = state.position
         stored += await _append(log, state, _holds(quotas, holds))
-        found["holds_at"] = state.position
+        positions["holds_at"] = state.position
         lives = _lives(quotas)
         stored += await _append(log, state, islice(lives, int(events * 0.98) - stored))
         await log.save_snapshot(Snapshot(state.position, snapshot_format.encode(state)))
         stored += await _append(log, state, islice(lives, events - stored))
-    return {**found, "last": state.position, "events": stored, "lines": len(state.names)}
+    return {**positions, "last": state.position, "events": stored, "lines": len(state.names)}
 
 
 async def _append(log: JetStreamLog, state: State, made: Iterator[AnyCommand]) -> int:

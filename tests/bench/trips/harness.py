@@ -13,9 +13,9 @@ from typing import Any, Final
 from starlette.applications import Starlette
 from support.builders.cluster_contexts import cluster_context
 
-from extender import app as extender_app
+from extender import extender_routes as extender_app
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import UsageOverlay
+from extender.inventory.unrecorded_card_use import UsageOverlay
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_extender import Extender
 from ledger.core.model import accounts
@@ -34,13 +34,13 @@ from tests.bench.trips.api_server_stub import ApiServerStub
 from tests.bench.trips.sample_objects import CARDS, MEMORY, NAMESPACE
 from tests.bench.trips.virtual_time import idle
 from webhook import app as webhook_app
+from webhook.active_replica import Settlement
 from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
 from webhook.kinds.kind_catalog import KindCatalog
-from webhook.settlement.settlement_session import SettlementSettings, Site
-from webhook.settlement_controller import Settlement
+from webhook.settlement.charge_settlement_session import SettlementSettings, Site
 
 CLUSTER: Final = "here"
 NOW: Final = 1_750_000_000_000_000

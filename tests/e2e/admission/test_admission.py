@@ -63,7 +63,7 @@ async def test_every_quota_of_the_namespace_must_hold(team: Team) -> None:
     await team.agrees(cards=1, memory=1_000)
 
 
-async def test_a_pod_without_accelerators_is_nobodys_business(team: Team) -> None:
+async def test_pod_without_accelerators_is_not_reviewed(team: Team) -> None:
     await team.limit({f"limits.{CARDS}": "0"})
     plain = pod("plain")
     del plain["spec"]["containers"][0]["resources"]

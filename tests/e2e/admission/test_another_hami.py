@@ -31,8 +31,10 @@ PHASE: Final = {"hami.io/bind-phase": "success"}
 
 @pytest.fixture(scope="module")
 def plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with own_control_plane.control_plane(assets, tmp_path_factory.mktemp("another-hami")) as found:
-        yield found
+    with own_control_plane.control_plane(
+        assets, tmp_path_factory.mktemp("another-hami")
+    ) as running:
+        yield running
 
 
 @pytest.fixture
@@ -85,7 +87,7 @@ async def writes(team: Team, user: str, annotations: dict[str, str]) -> Answer:
 
 async def used(service: Service) -> int:
     """Return the memory of cards that is used, MiB."""
-    return sum(one["used_memory"] for one in await service.answer("cards", "-o", "json"))
+    return sum(card["used_memory"] for card in await service.answer("cards", "-o", "json"))
 
 
 async def copies_are_refused(team: Team, copies: list[str]) -> None:
@@ -106,9 +108,9 @@ async def readiness_names(service: Service, *users: str) -> None:
 
 async def setting_of(service: Service, kubeconfig: Path, copies: list[str]) -> list[str]:
     """Return the trusted users by the settings that an import prints."""
-    found = await service.answer("import", "hami", "--dry-run", f"--kubeconfig={kubeconfig}")
-    assert {one["user"] for one in found["accounts"]["proven"]} == {SCHEDULER, PLUGIN}
-    assert {one["user"] for one in found["accounts"]["unproven"]} == set(copies)
-    lines = tomllib.loads("\n".join(found["settings"]))
+    report = await service.answer("import", "hami", "--dry-run", f"--kubeconfig={kubeconfig}")
+    assert {account["user"] for account in report["accounts"]["proven"]} == {SCHEDULER, PLUGIN}
+    assert {account["user"] for account in report["accounts"]["unproven"]} == set(copies)
+    lines = tomllib.loads("\n".join(report["settings"]))
     assert lines["card_schedulers"] == [another_hami.SCHEDULER_NAME]
     return list(lines["trusted_identities"])

@@ -57,12 +57,12 @@ class Objects:
 
     def manifest(self, name: str = "a") -> Manifest:
         """Return an object that asks for cards in one of its templates."""
-        found = deepcopy(cases_of(self.kind)[0].object)
-        found["metadata"] = {"name": name, "labels": {"team": "a"}}
-        found["spec"] = {**found["spec"], **REQUIRED.get(self.kind.name, {})}
+        body = deepcopy(cases_of(self.kind)[0].object)
+        body["metadata"] = {"name": name, "labels": {"team": "a"}}
+        body["spec"] = {**body["spec"], **REQUIRED.get(self.kind.name, {})}
         if self.kind.group in BUILT_IN:
-            complete(self.kind, found["spec"])
-        return found
+            complete(self.kind, body["spec"])
+        return body
 
     async def are_served(self) -> bool:
         """Return whether the API server serves the kind; until then its answer is not JSON."""
@@ -113,11 +113,11 @@ def complete(kind: WorkloadKind, spec: Manifest) -> None:
 def asking_for(resource: str, manifest: Any) -> Any:
     """Return an object in which another resource replaces the cards."""
     if isinstance(manifest, dict):
-        kept = {key: one for key, one in manifest.items() if not key.startswith("nvidia.com/")}
+        kept = {key: value for key, value in manifest.items() if not key.startswith("nvidia.com/")}
         asks = {resource: 1} if len(kept) < len(manifest) else {}
-        return {key: asking_for(resource, one) for key, one in kept.items()} | asks
+        return {key: asking_for(resource, value) for key, value in kept.items()} | asks
     if isinstance(manifest, list):
-        return [asking_for(resource, one) for one in manifest]
+        return [asking_for(resource, element) for element in manifest]
     return manifest
 
 
@@ -197,11 +197,11 @@ async def objects(plane: ControlPlane, request: pytest.FixtureRequest) -> AsyncI
         await cluster.must("POST", "/api/v1/namespaces", made)
         if kind.group not in BUILT_IN:
             await cluster.ask("POST", DEFINITIONS, definition(kind))
-        found = Objects(cluster, kind, namespace)
-        await eventually(found.are_served, bool, within=30, what=f"{kind.name} is served")
-        await found.watch()
-        yield found
-        await found.watch_no_more()
+        instances = Objects(cluster, kind, namespace)
+        await eventually(instances.are_served, bool, within=30, what=f"{kind.name} is served")
+        await instances.watch()
+        yield instances
+        await instances.watch_no_more()
 
 
 each_kind = pytest.mark.parametrize("objects", KINDS, ids=named, indirect=True)

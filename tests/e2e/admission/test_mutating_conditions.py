@@ -26,8 +26,8 @@ from tests.e2e.harness.review_recorder import (
     setting,
 )
 from tests.e2e.objects.pods import CARDS, CORES, MEMORY, pod
-from webhook.api.card_schedulers import CardSchedulers
 from webhook.configurations.mutating_conditions import MutatingCondition
+from webhook.context.card_schedulers import CardSchedulers
 from webhook.context.namespace_labels import Namespaces
 from webhook.context.namespace_policies import NamespacePolicy, Policies
 

@@ -16,6 +16,7 @@ import yaml
 from ledger.kube.api.cluster_ports import PodBinding, PodEvent
 from ledger.kube.api.pod_gates import GATE
 from ledger.kube.client.api_client import ApiClient
+from ledger.kube.client.certificate_secret import CertificateSecret
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.kube.hami import annotation_keys, node_lock_annotation
 from ledger.kube.hami.fence_label import LABEL
@@ -32,6 +33,7 @@ from tests.e2e.objects.forged_writes import (
     KEY,
     NAME,
     NODE,
+    SECRETS,
     SPACE,
     SYSTEM,
     TEAM,
@@ -49,6 +51,7 @@ from tests.e2e.objects.forged_writes import (
     pod,
     posted,
     quota,
+    secret,
 )
 from webhook.configurations import webhook_configurations
 
@@ -71,6 +74,7 @@ def plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
     typist.type("kubectl apply -k deploy")
     typist.type("kubectl apply -k deploy/scheduler")
     typist.type("kubectl apply -k deploy/preemption")
+    typist.type("kubectl apply -k deploy/certificates")
     yield running
     running.stop()
 
@@ -92,15 +96,19 @@ async def token(admin: Cluster, account: str = NAME) -> str:
 async def service(admin: Cluster, plane: ControlPlane) -> Cluster:
     """Return the API server as the service sees it, with all policies in effect."""
     await populate(admin)
-    found = admin.with_token(await token(admin))
+    cluster = admin.with_token(await token(admin))
     for name, wrong in (
-        ("pods", lambda: found.patch(f"{TEAM}/pods/p?dryRun=All", image("evil"))),
-        ("quotas", lambda: found.ask("POST", f"{SYSTEM}/resourcequotas?dryRun=All", quota("q"))),
-        ("nodes", lambda: found.patch(f"{NODE}?dryRun=All", {"spec": {"unschedulable": True}})),
-        ("webhooks", lambda: found.ask("POST", hooks("validating") + "?dryRun=All", hook("x"))),
-        ("events", lambda: found.ask("POST", events("team") + "?dryRun=All", event(reporter="x"))),
-        ("bindings", lambda: bind(found, "?dryRun=All", annotations={"a": "b"})),
-        ("quota status", lambda: found.patch(f"{TEAM}/resourcequotas/q/status?dryRun=All", HELD)),
+        ("pods", lambda: cluster.patch(f"{TEAM}/pods/p?dryRun=All", image("evil"))),
+        ("quotas", lambda: cluster.ask("POST", f"{SYSTEM}/resourcequotas?dryRun=All", quota("q"))),
+        ("nodes", lambda: cluster.patch(f"{NODE}?dryRun=All", {"spec": {"unschedulable": True}})),
+        ("webhooks", lambda: cluster.ask("POST", hooks("validating") + "?dryRun=All", hook("x"))),
+        (
+            "events",
+            lambda: cluster.ask("POST", events("team") + "?dryRun=All", event(reporter="x")),
+        ),
+        ("bindings", lambda: bind(cluster, "?dryRun=All", annotations={"a": "b"})),
+        ("secrets", lambda: cluster.ask("POST", f"{SECRETS}?dryRun=All", secret("x"))),
+        ("quota status", lambda: cluster.patch(f"{TEAM}/resourcequotas/q/status?dryRun=All", HELD)),
     ):
         await eventually(
             wrong,
@@ -108,7 +116,7 @@ async def service(admin: Cluster, plane: ControlPlane) -> Cluster:
             within=EFFECTIVE_SECONDS,
             what=f"the policy on {name} is in effect",
         )
-    return found
+    return cluster
 
 
 @pytest.fixture
@@ -230,6 +238,7 @@ async def test_everything_that_the_service_writes_is_accepted(
     admin: Cluster, client: ApiClient
 ) -> None:
     port = KubernetesCluster(client)
+    shared_secret = CertificateSecret(client, namespace=SPACE, name="gpuledger-tls")
     bound, told = await uid_of(admin, "bound"), await uid_of(admin, "p")
     names = {annotation_keys.NODE: "n1"}
     notes = names | {ALLOCATED: "x"}
@@ -257,8 +266,12 @@ async def test_everything_that_the_service_writes_is_accepted(
             port.create_event(event_of),
             webhook_configurations.register(client, found_configurations()),
             webhook_configurations.register(client, found_configurations()),
+            shared_secret.create({"ca.crt": b"x", "tls.crt": b"x"}),
         ):
             await write
+        stored = await shared_secret.read()
+        assert stored is not None
+        assert await shared_secret.update(stored, {"tls.crt": b"y"})
     finally:
         # Or the API server would ask a service that is not there.
         for kind in ("validating", "mutating"):
@@ -324,24 +337,31 @@ async def test_a_status_of_a_universe_quota_changes_nothing_else(
     admin: Cluster, service: Cluster
 ) -> None:
     await service.patch(f"{UNIVERSE}/u/status", HELD | {"spec": {"hard": {KEY: "9"}}})
-    found = await admin.must("GET", f"{UNIVERSE}/u")
-    assert "finalizers" not in found["metadata"]
-    assert found["spec"]["hard"] == {"limits.nvidia.com/gpumem": "1"}
+    stored = await admin.must("GET", f"{UNIVERSE}/u")
+    assert "finalizers" not in stored["metadata"]
+    assert stored["spec"]["hard"] == {"limits.nvidia.com/gpumem": "1"}
 
 
 def test_every_policy_is_bound_and_about_the_services_accounts() -> None:
     for file in (
         ROOT / "deploy" / "own-writes.yaml",
         ROOT / "deploy" / "preemption" / "access.yaml",
+        ROOT / "deploy" / "certificates" / "access.yaml",
     ):
         manifests = list(yaml.safe_load_all(file.read_text()))
-        policies = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicy"]
-        bindings = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicyBinding"]
-        assert policies
-        assert [one["spec"]["policyName"] for one in bindings] == [
-            one["metadata"]["name"] for one in policies
+        policies = [
+            manifest for manifest in manifests if manifest["kind"] == "ValidatingAdmissionPolicy"
         ]
-        for one in policies:
-            [condition] = one["spec"]["matchConditions"]
+        bindings = [
+            manifest
+            for manifest in manifests
+            if manifest["kind"] == "ValidatingAdmissionPolicyBinding"
+        ]
+        assert policies
+        assert [binding["spec"]["policyName"] for binding in bindings] == [
+            policy["metadata"]["name"] for policy in policies
+        ]
+        for policy in policies:
+            [condition] = policy["spec"]["matchConditions"]
             assert f'"system:serviceaccount:{SPACE}:{NAME}"' in condition["expression"]
-            assert one["spec"]["failurePolicy"] == "Fail"
+            assert policy["spec"]["failurePolicy"] == "Fail"

@@ -27,11 +27,15 @@ async def test_warn_lets_everything_in_and_counts_it(team: Team) -> None:
         space = TeamWorkloads(team)
         answer = await space.create(replicated("Deployment", 3))
         assert answer.status == 201
-        assert any("allows 2, nothing is used" in one for one in answer.warnings), answer.warnings
+        assert any("allows 2, nothing is used" in warning for warning in answer.warnings), (
+            answer.warnings
+        )
         await space.pods_are(3)
         answer = await space.create(pod("alone"))
         assert answer.status == 201
-        assert any("allows 2, 3 are used" in one for one in answer.warnings), answer.warnings
+        assert any("allows 2, 3 are used" in warning for warning in answer.warnings), (
+            answer.warnings
+        )
         assert await cards_used(team) == 4
 
 
@@ -50,7 +54,9 @@ async def test_who_is_exempt_may_exceed_and_is_counted(team: Team, tenant: Clust
         assert (await team.create(pod("refused", cards=3))).status == 403
         answer = await TeamWorkloads(team, tenant).create(pod("rescue", cards=3))
         assert answer.status == 201
-        assert any("allows 2, nothing is used" in one for one in answer.warnings), answer.warnings
+        assert any("allows 2, nothing is used" in warning for warning in answer.warnings), (
+            answer.warnings
+        )
         assert await cards_used(team) == 3
 
 
@@ -79,7 +85,9 @@ async def test_pods_without_room_wait_behind_a_gate_in_order(team: Team, tenant:
         for name in ("second", "third"):
             answer = await TeamWorkloads(team, tenant).create(pod(name, cards=2))
             assert answer.status == 201
-            assert any("is created and waits" in one for one in answer.warnings), answer.warnings
+            assert any("is created and waits" in warning for warning in answer.warnings), (
+                answer.warnings
+            )
         assert await cards_used(team) == 2
         assert await gated(team) == ["second", "third"]
         await team.delete("first")
@@ -104,7 +112,10 @@ async def test_pending_pods_show_their_reason_in_kubectl(team: Team, kubectl: Ku
             }
 
         events = await eventually(
-            told, lambda found: len(found) == 2, within=SEEN_SECONDS, what="both pods have an event"
+            told,
+            lambda messages: len(messages) == 2,
+            within=SEEN_SECONDS,
+            what="both pods have an event",
         )
         assert events["second"].startswith("Warning waits for room: "), events
         assert LINE in events["second"] or "GPU" in events["second"], events
@@ -153,8 +164,8 @@ async def test_a_default_quota_comes_again_when_it_is_deleted(team: Team) -> Non
         await team.cluster.must("DELETE", path)
 
         async def uid() -> str:
-            found = await team.cluster.ask("GET", path)
-            return str(found.body["metadata"].get("uid", "")) if found.status == 200 else ""
+            answer = await team.cluster.ask("GET", path)
+            return str(answer.body["metadata"].get("uid", "")) if answer.status == 200 else ""
 
         await eventually(
             uid,
@@ -178,7 +189,7 @@ async def test_the_policy_of_the_highest_priority_holds_alone(team: Team) -> Non
 
 async def gated(team: Team) -> list[str]:
     """Name the pods that wait."""
-    return [found["metadata"]["name"] for found in await team.pods() if _gates(found)]
+    return [manifest["metadata"]["name"] for manifest in await team.pods() if _gates(manifest)]
 
 
 async def ungated(team: Team, name: str) -> None:
@@ -192,5 +203,5 @@ async def ungated(team: Team, name: str) -> None:
     )
 
 
-def _gates(found: Manifest) -> list[str]:
-    return [gate["name"] for gate in found["spec"].get("schedulingGates", ())]
+def _gates(manifest: Manifest) -> list[str]:
+    return [gate["name"] for gate in manifest["spec"].get("schedulingGates", ())]

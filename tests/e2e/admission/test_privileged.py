@@ -27,9 +27,9 @@ def shell(name: str = "shell", *, privileged: bool = True, **more: str) -> Manif
 
 def beside(kind: str, container: Manifest, name: str = "trainer") -> Manifest:
     """Return a pod that asks for a card, with another container."""
-    found = pod(name)
-    found["spec"].setdefault(kind, []).append(container)
-    return found
+    manifest = pod(name)
+    manifest["spec"].setdefault(kind, []).append(container)
+    return manifest
 
 
 async def debug(team: Team, container: Manifest, name: str = "trainer") -> Answer:
@@ -42,9 +42,9 @@ async def debug(team: Team, container: Manifest, name: str = "trainer") -> Answe
 async def put_first(team: Team, container: Manifest, name: str = "trainer") -> Answer:
     """Add a debugging container to a pod, before those that it has."""
     path = f"{team.path}/pods/{name}"
-    found = deepcopy(await team.cluster.must("GET", path))
-    found["spec"].setdefault("ephemeralContainers", []).insert(0, container)
-    return await team.cluster.ask("PUT", f"{path}/ephemeralcontainers", found)
+    manifest = deepcopy(await team.cluster.must("GET", path))
+    manifest["spec"].setdefault("ephemeralContainers", []).insert(0, container)
+    return await team.cluster.ask("PUT", f"{path}/ephemeralcontainers", manifest)
 
 
 def is_refused(answer: Answer) -> None:
@@ -74,7 +74,7 @@ async def test_no_privileged_debugging_container_is_added_to_a_pod_with_a_card(t
     assert (await debug(team, shell("plain", privileged=False))).status == 200
     is_refused(await put_first(team, shell()))
     stored = await team.cluster.must("GET", f"{team.path}/pods/trainer")
-    assert [one["name"] for one in stored["spec"]["ephemeralContainers"]] == ["plain"]
+    assert [container["name"] for container in stored["spec"]["ephemeralContainers"]] == ["plain"]
 
 
 async def test_an_older_privileged_debugging_container_lets_no_other_in(team: Team) -> None:
@@ -82,7 +82,7 @@ async def test_an_older_privileged_debugging_container_lets_no_other_in(team: Te
         await team.created(pod("trainer"))
         answer = await debug(team, shell("older"))
         assert answer.status == 200, answer
-        assert any("PrivilegedContainer" in one for one in answer.warnings)
+        assert any("PrivilegedContainer" in warning for warning in answer.warnings)
 
     async def look() -> int:
         return (await team.create(beside("containers", shell(), "canary"), **DRY)).status

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from ledger.kube.client.api_client import ApiClient
-from ledger.runtime.tls import own_authority
+from ledger.runtime.tls import server_certificate
 from tests.e2e.conftest import _connected
 from tests.e2e.harness.cluster import Manifest
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
@@ -292,7 +292,7 @@ async def test_definitions_of_limits_are_reviewed_when_their_spec_changes(
 async def test_without_the_service_only_what_it_guards_is_refused(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
-    files = own_authority.ensure(tmp_path / "tls", (), own_authority.utc_now())
+    files = server_certificate.ensure(tmp_path / "tls", (), server_certificate.utc_now())
     authority = (tmp_path / "tls" / "ca.crt").read_bytes()
     assert files.authority
     async with _connected(plane) as cluster:
@@ -337,15 +337,15 @@ async def test_registering_again_changes_what_is_different(plane: ControlPlane) 
 async def test_kinds_that_are_taken_away_are_not_reviewed_any_more(plane: ControlPlane) -> None:
     await register(plane, "https://one.example", b"one")
     reviewed = ReviewScope(RESOURCES, KindCatalog(()), EXEMPT)
-    found = webhook_configurations.configurations(
+    configurations = webhook_configurations.configurations(
         WebhookAddress("https://one.example", b"one"), reviewed
     )
     async with await ApiClient.connect(plane.kubeconfig(ADMIN)) as client:
-        await webhook_configurations.register(client, found)
+        await webhook_configurations.register(client, configurations)
     async with _connected(plane) as cluster:
         path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
         webhooks = (await cluster.must("GET", path))["webhooks"]
-    assert [one["name"].split(".")[0] for one in webhooks] == [
+    assert [webhook["name"].split(".")[0] for webhook in webhooks] == [
         "pods",
         "claims",
         "ephemeralcontainers",

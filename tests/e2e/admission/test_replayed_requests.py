@@ -66,8 +66,8 @@ async def mutating(tenant: Cluster, team: Team, mode: str) -> AsyncIterator[None
     if mode == "on":
         yield
         return
-    found = await team.cluster.must("GET", CONFIGURATION)
-    kept = found | {"metadata": {"name": "gpuledger"}}
+    configuration = await team.cluster.must("GET", CONFIGURATION)
+    kept = configuration | {"metadata": {"name": "gpuledger"}}
     async with SlowProxy(team.service.address) as proxy:
         await replace(team, None)
         try:
@@ -138,7 +138,9 @@ async def clear(team: Team) -> None:
     async def used() -> int:
         return sum(row["used"] for row in await team.usage())
 
-    await eventually(used, lambda one: one == 0, within=GONE_SECONDS, what="the quota is empty")
+    await eventually(
+        used, lambda amount: amount == 0, within=GONE_SECONDS, what="the quota is empty"
+    )
 
 
 async def storms_stay_within(tenant: Cluster, team: Team, mode: str, rounds: int) -> None:
@@ -150,7 +152,7 @@ async def storms_stay_within(tenant: Cluster, team: Team, mode: str, rounds: int
         stamp = await copied(tenant, team)
         async with mutating(tenant, team, mode):
             answers = await storm(tenant, team, stamp, source)
-            created += sum(one.status == 201 for one in answers)
+            created += sum(answer.status == 201 for answer in answers)
             live.append(len(await team.pods()))
             await clear(team)
     assert max(live) <= LIMIT, f"{mode}: of a quota of {LIMIT} there lived {live}"

@@ -33,13 +33,13 @@ async def rolled_out(space: TeamWorkloads, replicas: int) -> None:
     """Wait until only pods of the last template are left."""
 
     async def status() -> Manifest:
-        found: Manifest = await space.get("Deployment", "web")
-        return found
+        deployment: Manifest = await space.get("Deployment", "web")
+        return deployment
 
-    def done(found: Manifest) -> bool:
-        told = found["status"]
+    def done(deployment: Manifest) -> bool:
+        told = deployment["status"]
         return (
-            told.get("observedGeneration") == found["metadata"]["generation"]
+            told.get("observedGeneration") == deployment["metadata"]["generation"]
             and told.get("updatedReplicas") == told.get("replicas") == replicas
             and told.get("availableReplicas") == replicas
         )
@@ -137,7 +137,9 @@ async def test_a_roll_out_that_can_never_end_is_warned_of_and_goes_on_with_room(
         await rolled_out(space, 3)
         answer = await roll_out(space)
         assert answer.status == 200
-        assert any("this rollout can never end" in one for one in answer.warnings), answer.warnings
+        assert any("this rollout can never end" in warning for warning in answer.warnings), (
+            answer.warnings
+        )
         path = f"{team.path}/resourcequotas/{QUOTA}"
         changed = await team.cluster.patch(path, {"spec": {"hard": {LINE: "4"}}})
         assert changed.status == 200, changed

@@ -33,8 +33,8 @@ def plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
     """Run a control plane whose controllers all act as the controller manager itself."""
     with own_control_plane.control_plane(
         assets, tmp_path_factory.mktemp("unexpected"), CONTROLLERS
-    ) as found:
-        yield found
+    ) as running:
+        yield running
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def test_an_unexpected_controller_is_named_with_the_setting_to_trust_it(
     async with own_control_plane.running(Service(tmp_path, kubeconfig), cluster) as service:
         team = await own_control_plane.team_of(cluster, service, NAMESPACE, **{LINE: "9"})
         await TeamWorkloads(team).created(replicated("Deployment", 1))
-        # The Deployment, and beside it the ReplicaSet and the pod that it did not believe.
+        # The Deployment, and beside it the ReplicaSet and the pod that it did not trust.
         await used_is(team, 3)
         ok, reason = await service.check("surroundings")
         assert ok, "it is safe: a warning and no failure"

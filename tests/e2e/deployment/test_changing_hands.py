@@ -22,7 +22,9 @@ async def adopted(space: TeamWorkloads, kind: str, name: str) -> None:
 
     async def look() -> list[object]:
         metadata = (await space.get(kind, name))["metadata"]
-        return [one["uid"] for one in metadata.get("ownerReferences", ()) if one["controller"]]
+        return [
+            owner["uid"] for owner in metadata.get("ownerReferences", ()) if owner["controller"]
+        ]
 
     await eventually(look, bool, within=CONTROLLER_SECONDS, what=f"{kind} {name} has a controller")
 

@@ -1,4 +1,4 @@
-"""The manifests of deploy/, applied to a real API server as in docs/how-to/install.md.
+"""The manifests of deploy/, applied to a real API server as in docs/how-to/kustomize.md.
 
 The page's commands are typed here, with kubectl, to a control plane of its own. There are no nodes,
 so nothing runs: what a replica would read, and what its service account may, is looked at instead.
@@ -33,7 +33,7 @@ from tests.e2e.objects.rights import RIGHTS, rights_of
 pytestmark = pytest.mark.e2e
 
 ROOT: Final = Path(__file__).parents[3]
-PAGE: Final = (ROOT / "docs" / "how-to" / "install.md").read_text()
+PAGE: Final = (ROOT / "docs" / "how-to" / "kustomize.md").read_text()
 SCHEDULING_PAGE: Final = (ROOT / "docs" / "how-to" / "scheduling.md").read_text()
 NODE_PAGE: Final = (ROOT / "docs" / "how-to" / "node.md").read_text()
 EFFECTIVE_SECONDS: Final = 60.0
@@ -95,8 +95,11 @@ async def admin(plane: ControlPlane, kubectl: Kubectl) -> AsyncIterator[Cluster]
 
 async def test_the_definitions_are_established(admin: Cluster) -> None:
     for name in ("universeresourcequotas", "ledgerpolicies"):
-        found = await admin.must("GET", f"{CRDS}/{name}.gpuledger.io")
-        status = {one["type"]: one["status"] for one in found["status"]["conditions"]}
+        definition = await admin.must("GET", f"{CRDS}/{name}.gpuledger.io")
+        status = {
+            condition["type"]: condition["status"]
+            for condition in definition["status"]["conditions"]
+        }
         assert status == {"NamesAccepted": "True", "Established": "True"}
 
 
@@ -198,11 +201,15 @@ def test_every_mounted_key_is_made_by_the_page(kubectl: Kubectl) -> None:
 def test_every_file_of_the_settings_is_mounted(kubectl: Kubectl, path: str) -> None:
     spec = kubectl.get(SPACE, "deployment/gpuledger")["spec"]["template"]["spec"]
     settings = kubectl.type("gpuledger serve --config deploy/gpuledger.toml --print-config")
-    found = re.search(rf'^{path}\s.*?"(.*?)"', settings, re.MULTILINE)
-    assert found is not None, settings
-    folder, name = os.path.split(found[1])
-    [mount] = [one for one in spec["containers"][0]["volumeMounts"] if one["mountPath"] == folder]
-    [volume] = [one for one in spec["volumes"] if one["name"] == mount["name"]]
+    match = re.search(rf'^{path}\s.*?"(.*?)"', settings, re.MULTILINE)
+    assert match is not None, settings
+    folder, name = os.path.split(match[1])
+    [mount] = [
+        candidate
+        for candidate in spec["containers"][0]["volumeMounts"]
+        if candidate["mountPath"] == folder
+    ]
+    [volume] = [candidate for candidate in spec["volumes"] if candidate["name"] == mount["name"]]
     if "secret" in volume:
         assert name in kubectl.get(SPACE, f"secret/{volume['secret']['secretName']}")["data"]
     else:

@@ -28,7 +28,7 @@ from tests.e2e.harness.service import COMMAND
 pytestmark = pytest.mark.e2e
 
 ROOT: Final = Path(__file__).parents[3]
-PAGE: Final = (ROOT / "docs" / "how-to" / "install.md").read_text()
+PAGE: Final = (ROOT / "docs" / "how-to" / "kustomize.md").read_text()
 OPERATING: Final = (ROOT / "docs" / "how-to" / "operating.md").read_text()
 SPACE: Final = "gpuledger-system"
 REPLICAS: Final = 2
@@ -61,7 +61,9 @@ def kubectl(assets: Path, plane: ControlPlane, tmp_path: Path) -> Kubectl:
 def mount(kubectl: Kubectl, root: Path) -> None:
     """Write the Deployment's Secrets and ConfigMaps below a folder, as the kubelet does below /."""
     spec = kubectl.get(SPACE, "deployment/gpuledger")["spec"]["template"]["spec"]
-    paths = {one["name"]: one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
+    paths = {
+        mounted["name"]: mounted["mountPath"] for mounted in spec["containers"][0]["volumeMounts"]
+    }
     for volume in spec["volumes"]:
         folder = Path(f"{root}{paths[volume['name']]}")
         folder.mkdir(parents=True)
@@ -172,7 +174,9 @@ async def test_metrics_are_read_with_the_right_to_and_probes_without(
     for name in ("prometheus", "stranger"):
         kubectl.type(f"kubectl -n monitoring create serviceaccount {name}")
         tokens[name] = kubectl.type(f"kubectl -n monitoring create token {name}").strip()
-    [binding] = [one for one in commands_of(OPERATING, "Scraping") if "clusterrolebinding" in one]
+    [binding] = [
+        command for command in commands_of(OPERATING, "Scraping") if "clusterrolebinding" in command
+    ]
     kubectl.type(binding)
     replica, host = replicas[0], "gpuledger.example"
 
@@ -194,4 +198,4 @@ async def test_metrics_are_read_with_the_right_to_and_probes_without(
     _, probed = await eventually(
         asked("/readyz"), lambda answer: answer[0] == 200, within=READY_SECONDS, what="it is ready"
     )
-    assert all(not one["reason"] for one in json.loads(probed)["checks"])
+    assert all(not check["reason"] for check in json.loads(probed)["checks"])

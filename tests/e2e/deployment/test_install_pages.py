@@ -27,7 +27,7 @@ pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "how-to" / "operating.md").read_text()
-INSTALL = (ROOT / "docs" / "how-to" / "install.md").read_text()
+INSTALL = (ROOT / "docs" / "how-to" / "kustomize.md").read_text()
 EFFECTIVE_SECONDS = 30.0
 
 
@@ -45,9 +45,9 @@ class Configured(ControlPlane):
 
 def block_of(language: str, beginning: str) -> str:
     """Return the code block of the page that begins with some text."""
-    for found in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL):
-        if found.startswith(beginning):
-            return str(found)
+    for block in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL):
+        if block.startswith(beginning):
+            return str(block)
     raise AssertionError(f"the page has no block that begins with {beginning!r}")
 
 
@@ -62,7 +62,7 @@ def write_admission(folder: Path, listen: str) -> None:
     for name in ("config.yaml", "webhooks.kubeconfig"):
         text = block_of("yaml", f"# /etc/kubernetes/admission/{name}")
         text = text.replace("/etc/kubernetes/admission", str(folder))
-        (folder / name).write_text(text.replace("gpuledger.gpuledger-system.svc\n", f"{listen}\n"))
+        (folder / name).write_text(text.replace("gpuledger.gpuledger.svc\n", f"{listen}\n"))
 
 
 async def grant(cluster: Cluster) -> None:

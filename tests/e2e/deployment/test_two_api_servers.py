@@ -80,9 +80,11 @@ async def test_one_decision_charges_the_namespace_and_both_clusters_together(
     admitted = await shared.create(east, "pods", pod("web"))
     uid = admitted.body["metadata"]["uid"]
     [reserved] = [
-        one for one in await shared.events() if one["type"] == "Reserved" and one["uid"] == uid
+        event
+        for event in await shared.events()
+        if event["type"] == "Reserved" and event["uid"] == uid
     ]
-    posted = {one["account"]: one["used_after"] for one in reserved["postings"]}
+    posted = {posting["account"]: posting["used_after"] for posting in reserved["postings"]}
     assert posted == {
         f"quota/{east.name}/{shared.name}/gpus": POD,
         f"universe/{shared.name}": POD,
@@ -120,8 +122,8 @@ async def test_a_cut_off_cluster_admits_no_more_and_is_recounted_when_it_is_back
         await shared.sites.link.restore()
     await shared.used_is(4 * POD, within=SETTLED_SECONDS)
     await shared.agrees()
-    ends = [one for one in await shared.events() if one["key"] == "pods/goes"]
-    assert [(one["type"], one["cause"], one["actor"]) for one in ends[-1:]] == [
+    ends = [event for event in await shared.events() if event["key"] == "pods/goes"]
+    assert [(end["type"], end["cause"], end["actor"]) for end in ends[-1:]] == [
         ("Released", "deleted", "recount")
     ]
     assert (await shared.create(east, "pods", pod("again"))).status == 201
@@ -156,13 +158,13 @@ async def test_both_clusters_stay_within_one_limit_while_the_link_breaks(
     events = await shared.events()
     account = f"universe/{shared.name}"
     used = [
-        one["used_after"]
+        posting["used_after"]
         for event in events
-        for one in event["postings"]
-        if one["account"] == account
+        for posting in event["postings"]
+        if posting["account"] == account
     ]
     assert max(used) == limit * POD
-    surprises = [one for one in events if one["cause"] in ("unreserved", "late")]
+    surprises = [event for event in events if event["cause"] in ("unreserved", "late")]
     assert not surprises
     assert (await west.service.answer("audit", "verify"))["ok"]
 
@@ -180,8 +182,8 @@ async def test_the_status_contains_the_usage_of_each_cluster_and_namespace(
     await shared.agrees()
 
     async def look(quota: str) -> Manifest:
-        found = await west.cluster.must("GET", f"{QUOTAS}/{quota}")
-        return dict(found.get("status", {}))
+        stored = await west.cluster.must("GET", f"{QUOTAS}/{quota}")
+        return dict(stored.get("status", {}))
 
     def share(cluster: str, used: int) -> Manifest:
         amounts = {KEY: str(used)}
@@ -213,8 +215,8 @@ async def test_another_label_at_the_edge_moves_usage_in_one_event(shared: Shared
     await shared.agrees()
     await shared.update(east, "", {"metadata": {"labels": {GROUP: other}}})
     await shared.used_is(3 * POD, other)
-    described = [one for one in await east.service.replay() if one["type"] == "Described"]
-    moved = {one["account"]: one["used_after"] for one in described[-1]["postings"]}
+    described = [event for event in await east.service.replay() if event["type"] == "Described"]
+    moved = {posting["account"]: posting["used_after"] for posting in described[-1]["postings"]}
     assert moved == {f"universe/{shared.name}": 0, f"universe/{other}": 3 * POD}
     assert described[-1]["key"] == f"{east.name}/{shared.name}"
     await shared.agrees()
@@ -249,13 +251,13 @@ async def test_a_universe_quota_at_the_edge_limits_nothing_and_reports_it(
     )
     assert made.status == 201
     assert any("this quota limits nothing" in warning for warning in made.warnings), made.warnings
-    found = await eventually(
+    stored = await eventually(
         lambda: east.cluster.must("GET", f"{QUOTAS}/{shared.name}"),
         lambda seen: "status" in seen,
         within=STATUS_SECONDS,
         what="the edge says of its quota whether it counts",
     )
-    [effect] = found["status"]["conditions"]
+    [effect] = stored["status"]["conditions"]
     assert (effect["status"], effect["reason"]) == ("False", "NotTheAuthority")
     assert (await shared.create(east, "pods", pod("web"))).status == 201
     await shared.agrees()

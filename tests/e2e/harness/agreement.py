@@ -3,14 +3,14 @@
 import asyncio
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from support.oracles import cluster_oracle
 from support.oracles.cluster_oracle import ClusterLabels, Lines, Ownership, Snapshot
 
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.polling import eventually
-from tests.e2e.harness.service import CLUSTER, Row, Service
+from tests.e2e.harness.service import CLUSTER, Row
 from tests.e2e.objects.fake_operators import KINDS
 from tests.e2e.objects.pods import CARDS
 from tests.e2e.objects.team import QUOTA, SETTLED_SECONDS, Team
@@ -35,6 +35,13 @@ _WORKLOADS: Final = BUILTIN | {
 
 Standings = dict[str, Ownership]
 """By uid."""
+
+
+class LedgerReader(Protocol):
+    """The HTTP API of a running service."""
+
+    async def get(self, path: str, **query: str) -> Any:
+        """Read from the API."""
 
 
 class Comparison(NamedTuple):
@@ -78,11 +85,17 @@ async def cards_used(team: Team, *barred: str) -> int:
 
 
 async def compare(
-    cluster: Cluster, service: Service, spaces: frozenset[str], barred: frozenset[str]
+    cluster: Cluster,
+    service: LedgerReader,
+    spaces: frozenset[str],
+    barred: frozenset[str],
+    *,
+    place: ClusterLabels = _HERE,
+    workloads: Mapping[str, str] = _WORKLOADS,
 ) -> Comparison:
     """Read the ledger and the cluster beside each other."""
     snapshot, usage, holds, *holders = await asyncio.gather(
-        snapshot_of(cluster, barred),
+        snapshot_of(cluster, barred, place=place, workloads=workloads),
         service.get("/v1/usage", limit=ROWS),
         service.get("/v1/holds", limit=ROWS),
         *(
@@ -111,7 +124,7 @@ async def snapshot_of(
     workloads: Mapping[str, str] = _WORKLOADS,
 ) -> Snapshot:
     """List everything that matters by linearizable reads."""
-    spaces, pods, quotas, universe, policies, *found = await asyncio.gather(
+    spaces, pods, quotas, universe, policies, *lists = await asyncio.gather(
         cluster.items("/api/v1/namespaces"),
         _listed(cluster, "Pod", "/api/v1/pods"),
         cluster.items("/api/v1/resourcequotas"),
@@ -119,25 +132,25 @@ async def snapshot_of(
         cluster.items(f"{PRODUCT}/ledgerpolicies"),
         *(_listed(cluster, kind, path) for kind, path in workloads.items()),
     )
-    objects = [one for listed in found for one in listed]
+    objects = [manifest for listed in lists for manifest in listed]
     return Snapshot(place, spaces, pods, objects, quotas, universe, policies, barred)
 
 
 async def _listed(cluster: Cluster, kind: str, path: str) -> list[Manifest]:
     """List objects with their kind, which those of a list lack."""
-    return [{**found, "kind": kind} for found in await cluster.items(path)]
+    return [{**manifest, "kind": kind} for manifest in await cluster.items(path)]
 
 
 def _standings(rows: list[Row]) -> Standings:
     """Return the ownership of the holders, by uid. A root without an envelope is left out."""
     keys = {row["key"] for row in rows if row["envelope"]}
-    found: Standings = {}
+    standings: Standings = {}
     for row in rows:
         amounts = row["amounts"] if row["key"].startswith("pods/") else row["envelope"]
         root = row["root"].rpartition("/")[2] if row["root"] in keys else ""
         if amounts:
-            found[row["uid"]] = Ownership(amounts, root)
-    return found
+            standings[row["uid"]] = Ownership(amounts, root)
+    return standings
 
 
 def _used(rows: list[Row], spaces: frozenset[str]) -> Lines:

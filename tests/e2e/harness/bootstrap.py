@@ -76,7 +76,11 @@ async def kinds_are_served(cluster: Cluster) -> None:
 
     async def pending() -> list[str]:
         listed = await cluster.items(fake_operators.DEFINITIONS)
-        return [found["metadata"]["name"] for found in listed if not _is_established(found)]
+        return [
+            definition["metadata"]["name"]
+            for definition in listed
+            if not _is_established(definition)
+        ]
 
     await eventually(
         pending, lambda names: not names, within=EFFECTIVE_SECONDS, what="all kinds are served"
@@ -85,23 +89,26 @@ async def kinds_are_served(cluster: Cluster) -> None:
 
 def _is_established(definition: Manifest) -> bool:
     conditions = definition.get("status", {}).get("conditions") or ()
-    return "True" in [one["status"] for one in conditions if one["type"] == "Established"]
+    return "True" in [
+        condition["status"] for condition in conditions if condition["type"] == "Established"
+    ]
 
 
-async def grant(cluster: Cluster, user: str, rules: list[Manifest]) -> None:
-    """Grant a user the rights of these rules, everywhere; once for each user."""
+async def grant(cluster: Cluster, user: str, rules: list[Manifest], role_name: str = "") -> None:
+    """Grant a user the rights of these rules, everywhere; once for each user and name."""
+    name = f"e2e-{role_name or user}"
     group, version = "rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1"
     role = {
         "apiVersion": version,
         "kind": "ClusterRole",
-        "metadata": {"name": f"e2e-{user}"},
+        "metadata": {"name": name},
         "rules": rules,
     }
     binding = {
         "apiVersion": version,
         "kind": "ClusterRoleBinding",
-        "metadata": {"name": f"e2e-{user}"},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": f"e2e-{user}"},
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
         "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
     }
     await cluster.must("POST", f"/apis/{version}/clusterroles", role)

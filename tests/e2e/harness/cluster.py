@@ -37,15 +37,15 @@ class Cluster:
 
     def as_user(self, user: str) -> "Cluster":
         """Return the API server as another user sees it; only an administrator may ask so."""
-        found = copy.copy(self)
-        found._headers = self._headers | {"Impersonate-User": user}
-        return found
+        view = copy.copy(self)
+        view._headers = self._headers | {"Impersonate-User": user}
+        return view
 
     def with_token(self, token: str) -> "Cluster":
         """Return the API server as the holder of a token sees it."""
-        found = copy.copy(self)
-        found._headers = {"Authorization": f"Bearer {token}"}
-        return found
+        view = copy.copy(self)
+        view._headers = {"Authorization": f"Bearer {token}"}
+        return view
 
     async def ask(
         self, method: str, path: str, body: Manifest | None = None, **options: Any

@@ -118,6 +118,6 @@ class ContendingClients:
         west, east = self._shared.sites.both
         before = await self._shared.pods(west)
         beyond = await self._shared.pods(east)
-        after = {one["metadata"]["uid"] for one in await self._shared.pods(west)}
-        still = [one for one in before if one["metadata"]["uid"] in after]
+        after = {manifest["metadata"]["uid"] for manifest in await self._shared.pods(west)}
+        still = [manifest for manifest in before if manifest["metadata"]["uid"] in after]
         return sum(total(demands(listed))[CARDS] for listed in (still, beyond))

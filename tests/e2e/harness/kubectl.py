@@ -30,8 +30,11 @@ class Kubectl:
             "PATH": os.pathsep.join([str(assets), str(COMMAND.parent), os.environ["PATH"]]),
         }
 
-    def attempt(self, commands: str) -> tuple[int, str]:
-        """Run commands in bash up to the first that fails; return its status and all output."""
+    def attempt(self, commands: str, *, within: float = COMMAND_SECONDS) -> tuple[int, str]:
+        """Run commands in bash up to the first that fails; return its status and all output.
+
+        Raises subprocess.TimeoutExpired after `within` seconds.
+        """
         done = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", commands],
             cwd=self.folder,
@@ -39,21 +42,21 @@ class Kubectl:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=COMMAND_SECONDS,
+            timeout=within,
             check=False,
         )
         return done.returncode, done.stdout
 
-    def type(self, commands: str) -> str:
+    def type(self, commands: str, *, within: float = COMMAND_SECONDS) -> str:
         """Run commands that have to succeed; return their output."""
-        status, output = self.attempt(commands)
+        status, output = self.attempt(commands, within=within)
         assert status == 0, f"{commands}\n{output}"
         return output
 
     def get(self, namespace: str, what: str) -> Manifest:
         """Return an object."""
-        found: Manifest = json.loads(self.type(f"kubectl -n {namespace} get {what} -o json"))
-        return found
+        manifest: Manifest = json.loads(self.type(f"kubectl -n {namespace} get {what} -o json"))
+        return manifest
 
 
 def commands_of(page: str, heading: str) -> list[str]:

@@ -23,6 +23,11 @@ _TETHERED: Final = (
 """Asks the kernel (PR_SET_PDEATHSIG) to end the process with the tests, then becomes it."""
 
 
+def tethered(command: Sequence[str]) -> list[str]:
+    """Return a command that becomes the given one, and ends with the thread that starts it."""
+    return [sys.executable, "-I", "-S", "-c", _TETHERED, *command]
+
+
 class Child:
     """One process with its log file. `name` is how failures speak of it.
 
@@ -36,7 +41,7 @@ class Child:
         self.log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _TETHERED, *command],
+                tethered(command),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -10,7 +10,7 @@ import pytest
 from support.servers.tls_server import serving_at
 
 from ledger.kube.client.api_client import ApiClient
-from ledger.runtime.tls import reloading_context
+from ledger.runtime.tls import certificate_reload
 from tests.e2e.conftest import _connected
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
@@ -84,9 +84,11 @@ class ReviewedNamespace:
 
 async def register(plane: ControlPlane, base: str, authority: bytes) -> None:
     reviewed = ReviewScope(RESOURCES, KindCatalog.load(), EXEMPT)
-    found = webhook_configurations.configurations(WebhookAddress(base, authority), reviewed)
+    configurations = webhook_configurations.configurations(
+        WebhookAddress(base, authority), reviewed
+    )
     async with await ApiClient.connect(plane.kubeconfig(ADMIN)) as client:
-        await webhook_configurations.register(client, found)
+        await webhook_configurations.register(client, configurations)
 
 
 async def make_namespace(cluster: Cluster, name: str) -> None:
@@ -150,12 +152,12 @@ async def setting(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Reviewed
     """Serve and register the recorder; wait until the API server asks it."""
     recorder, secured = (
         ReviewRecorder(),
-        reloading_context.Tls(reloading_context.own(tmp_path / "tls", ())),
+        certificate_reload.Tls(certificate_reload.own(tmp_path / "tls", ())),
     )
     namespace = f"team-{uuid.uuid4().hex[:8]}"
     async with _connected(plane) as cluster, serving_at(recorder, secured) as address:
         await make_namespace(cluster, namespace)
         await register(plane, f"https://{address}", (tmp_path / "tls" / "ca.crt").read_bytes())
-        found = ReviewedNamespace(cluster, recorder, namespace)
-        await effective(found)
-        yield found
+        reviewed = ReviewedNamespace(cluster, recorder, namespace)
+        await effective(reviewed)
+        yield reviewed

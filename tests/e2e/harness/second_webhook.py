@@ -24,15 +24,17 @@ GATE_SECONDS: Final = 9.0
 
 
 class SecondWebhook:
-    """Serves on loopback from a thread of its own until `stop`."""
+    """Serves from a thread of its own until `stop`; on loopback if no address is given."""
 
-    def __init__(self, certificate: Path, key: Path) -> None:
+    def __init__(
+        self, certificate: Path, key: Path, *, listen: tuple[str, int] = ("127.0.0.1", 0)
+    ) -> None:
         self.seen: dict[str, Any] = {}
         """The last object that came, as other webhooks had left it."""
         self._gate = threading.Event()
         self._waiting = threading.Semaphore(0)
         self._certificate = certificate
-        self._server = _Server(self, _tls(certificate, key))
+        self._server = _Server(self, listen, _tls(certificate, key))
         self._thread = threading.Thread(target=self._server.serve_forever, name="later webhook")
         self._thread.start()
 
@@ -51,7 +53,7 @@ class SecondWebhook:
         """Let all requests through."""
         self._gate.set()
 
-    async def somebody_waits(self) -> None:
+    async def a_request_waits(self) -> None:
         """Return when a request has come to the gate, once per request."""
         came = await asyncio.to_thread(self._waiting.acquire, timeout=GATE_SECONDS)
         assert came, f"nobody came to the later webhook within {GATE_SECONDS:g} s"
@@ -60,30 +62,7 @@ class SecondWebhook:
         """Return the ValidatingWebhookConfiguration that puts this webhook in every pod's way."""
         authority = base64.b64encode(self._certificate.read_bytes()).decode()
         url = f"https://127.0.0.1:{self._server.server_port}/"
-        return {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": NAME},
-            "webhooks": [
-                {
-                    "name": NAME,
-                    "clientConfig": {"url": url, "caBundle": authority},
-                    "rules": [
-                        {
-                            "apiGroups": [""],
-                            "apiVersions": ["v1"],
-                            "operations": ["CREATE"],
-                            "resources": ["pods"],
-                        }
-                    ],
-                    "objectSelector": {"matchExpressions": [{"key": LABEL, "operator": "Exists"}]},
-                    "failurePolicy": "Fail",
-                    "sideEffects": "None",
-                    "timeoutSeconds": 10,
-                    "admissionReviewVersions": ["v1"],
-                }
-            ],
-        }
+        return configuration({"url": url, "caBundle": authority})
 
     def review(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one AdmissionReview request."""
@@ -97,12 +76,42 @@ class SecondWebhook:
         return {"uid": request["uid"], "allowed": allowed, **status}
 
 
+def configuration(client: dict[str, Any]) -> dict[str, Any]:
+    """Return the ValidatingWebhookConfiguration that asks a client configuration about pods."""
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": NAME},
+        "webhooks": [
+            {
+                "name": NAME,
+                "clientConfig": client,
+                "rules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["pods"],
+                    }
+                ],
+                "objectSelector": {"matchExpressions": [{"key": LABEL, "operator": "Exists"}]},
+                "failurePolicy": "Fail",
+                "sideEffects": "None",
+                "timeoutSeconds": 10,
+                "admissionReviewVersions": ["v1"],
+            }
+        ],
+    }
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 512
 
-    def __init__(self, webhook: SecondWebhook, context: ssl.SSLContext) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(
+        self, webhook: SecondWebhook, listen: tuple[str, int], context: ssl.SSLContext
+    ) -> None:
+        super().__init__(listen, _Handler)
         self.webhook = webhook
         self.socket = context.wrap_socket(
             self.socket, server_side=True, do_handshake_on_connect=False

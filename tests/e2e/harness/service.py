@@ -29,7 +29,10 @@ class Service:
     """One ledger in a store directory, with or without a running `gpuledger serve`."""
 
     def __init__(self, folder: Path, kubeconfig: Path, **settings: str) -> None:
-        """Take settings besides those that every test needs, as environment variables have them."""
+        """Take settings besides those that every test needs, as environment variables have them.
+
+        A service without `tls_secret` registers itself by its address.
+        """
         self._store = folder / "store"
         self._log = folder / "gpuledger.log"
         self._kubeconfig = kubeconfig
@@ -37,6 +40,7 @@ class Service:
         self._env = os.environ | {f"GPULEDGER_{name.upper()}": settings[name] for name in settings}
         self._listen = f"127.0.0.1:{free_port()}"
         self._child: Child | None = None
+        self._has_secret = "tls_secret" in settings
 
     @property
     def runs(self) -> bool:
@@ -51,7 +55,7 @@ class Service:
     @property
     def authority(self) -> Path:
         """Return the file of the CA that the service's certificate is checked against."""
-        return self._store / "tls" / "ca.crt"
+        return self._store / ("shared-tls" if self._has_secret else "tls") / "ca.crt"
 
     def configure(self, **settings: str) -> None:
         """Change settings for the next start."""
@@ -64,8 +68,9 @@ class Service:
             f"--store-dir={self._store}",
             f"--listen={self._listen}",
             f"--kubeconfig={self._kubeconfig}",
-            f"--register-webhook=https://{self._listen}",
         ]
+        if not self._has_secret:
+            arguments.append(f"--register-webhook=https://{self._listen}")
         self._child = Child("gpuledger", [str(COMMAND), "serve", *arguments], self._log, self._env)
 
     def wait_ready(self) -> None:
@@ -117,8 +122,10 @@ class Service:
     async def check(self, name: str) -> tuple[bool, str]:
         """Return whether a check of readiness passes, and its reason."""
         _, report = await self._ask("/readyz", {})
-        [found] = [one for one in json.loads(report)["checks"] if one["name"] == name]
-        return found["ok"], found["reason"]
+        [verdict] = [
+            candidate for candidate in json.loads(report)["checks"] if candidate["name"] == name
+        ]
+        return verdict["ok"], verdict["reason"]
 
     async def _read(self, path: str, query: dict[str, str]) -> str:
         status, text = await self._ask(path, query)

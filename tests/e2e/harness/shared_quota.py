@@ -111,9 +111,9 @@ class SharedQuota:
         )
         together: Counter[tuple[str, str, str]] = Counter()
         expected: dict[str, Any] = {"": together}
-        for site, found in zip(self.sites.both, lines, strict=True):
-            together.update({line: used for line, used in found.items() if not line[0]})
-            expected[site.name] = {line: used for line, used in found.items() if line[0]}
+        for site, usage in zip(self.sites.both, lines, strict=True):
+            together.update({line: used for line, used in usage.items() if not line[0]})
+            expected[site.name] = {line: used for line, used in usage.items() if line[0]}
         said: dict[str, Any] = {cluster: {} for cluster in expected}
         for row in rows:
             line = (row["namespace"], row["quota"], row["resource"])

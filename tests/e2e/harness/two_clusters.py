@@ -86,10 +86,10 @@ async def running(assets: Path, folder: Path) -> AsyncIterator[TwoClusters]:
         near = await _site(stack, assets, west, WEST, hub)
         far = await _site(stack, assets, east, EAST, edge)
         # The hub's service makes the streams.
-        for one in (near, far):
-            await one.service.run_again()
-            stack.push_async_callback(_stop, one.service)
-        await asyncio.gather(*(webhooks_are_in_effect(one.cluster) for one in (near, far)))
+        for site in (near, far):
+            await site.service.run_again()
+            stack.push_async_callback(_stop, site.service)
+        await asyncio.gather(*(webhooks_are_in_effect(site.cluster) for site in (near, far)))
         yield TwoClusters(near, far, nats)
 
 

@@ -126,7 +126,7 @@ async def _announce(story: NodeStory) -> None:
         await story.kubelet.wait_listed()
         await eventually(
             lambda: story.yard.service.answer("cards"),
-            lambda found: len(found) == 2,
+            lambda cards: len(cards) == 2,
             within=ANNOUNCED_SECONDS,
             what="the ledger knows the cards",
         )
@@ -152,7 +152,7 @@ async def _limit(story: NodeStory, team: SchedulingTeam) -> None:
         await team.cluster.must("POST", f"{team.path}/resourcequotas", quota)
         await eventually(
             lambda: story.yard.service.answer("usage", "-n", team.namespace),
-            lambda found: [one["limit"] for one in found] == [QUOTA_MIB],
+            lambda rows: [row["limit"] for row in rows] == [QUOTA_MIB],
             within=COUNTED_SECONDS,
             what="the ledger knows the quota",
         )
@@ -257,10 +257,10 @@ async def _free(story: NodeStory, process: Container) -> None:
     with story.teller.step("Free everything, and allocate until it is refused"):
         process.do("free")
         _fill(story, process, LOWERED_MIB)
-        found = await story.use(LOWERED_MIB * MEBIBYTE)
-        assert (found["memory_limit"], found["processes"]) == (LOWERED_MIB * MEBIBYTE, 1)
+        usage = await story.use(LOWERED_MIB * MEBIBYTE)
+        assert (usage["memory_limit"], usage["processes"]) == (LOWERED_MIB * MEBIBYTE, 1)
         story.teller.claim(
-            f"the agent, too, says that {found['namespace']}/{found['pod']}/{found['container']} "
+            f"the agent, too, says that {usage['namespace']}/{usage['pod']}/{usage['container']} "
             f"uses {LOWERED_MIB:,} of {LOWERED_MIB:,} MiB in 1 process"
         )
 

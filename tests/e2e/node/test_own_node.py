@@ -54,27 +54,27 @@ async def admin(plane: ControlPlane) -> AsyncIterator[Cluster]:
 @pytest.fixture
 async def agents(admin: Cluster) -> Agents:
     """Return the agents by their nodes, with everything in effect."""
-    found = {}
+    by_node = {}
     for node in NODES:
         await admin.ask("POST", "/api/v1/nodes", {"metadata": {"name": node}})
         agent = pod(f"agent-{node}", node)
         agent["spec"]["serviceAccountName"] = "gpuledger-agent"
         await made(admin, f"{AGENTS}/pods", agent)
         await made(admin, f"{TENANTS}/pods", pod(f"tenant-{node}", node))
-        found[node] = admin.with_token(await token(admin, f"agent-{node}"))
+        by_node[node] = admin.with_token(await token(admin, f"agent-{node}"))
     await eventually(
-        lambda: evict(found["a"], "tenant-b", dry_run=True),
+        lambda: evict(by_node["a"], "tenant-b", dry_run=True),
         lambda answer: answer.status == 403,
         within=EFFECTIVE_SECONDS,
         what="the policy on evictions is in effect",
     )
     await eventually(
-        lambda: found["a"].patch("/api/v1/nodes/b?dryRun=All", ANNOTATED),
+        lambda: by_node["a"].patch("/api/v1/nodes/b?dryRun=All", ANNOTATED),
         lambda answer: answer.status == 403,
         within=EFFECTIVE_SECONDS,
         what="the policy on nodes is in effect",
     )
-    return found
+    return by_node
 
 
 def pod(name: str, node: str) -> Manifest:

@@ -87,8 +87,8 @@ OPERATORS: Final = sorted({f"system:serviceaccount:{kind.operator}" for kind in 
 
 def operator_of(kind: str) -> str:
     """Return the user that the operator of a kind is."""
-    [found] = [played.operator for played in KINDS if played.kind == kind]
-    return f"system:serviceaccount:{found}"
+    [operator] = [played.operator for played in KINDS if played.kind == kind]
+    return f"system:serviceaccount:{operator}"
 
 
 def definition(played: OperatedKind) -> Manifest:

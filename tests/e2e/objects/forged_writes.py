@@ -126,6 +126,12 @@ def posted(path: str, body: Manifest) -> tuple[str, str, Manifest]:
     return "POST", path, body
 
 
+def secret(name: str, kind: str = "Opaque", key: str = "tls.crt", **metadata: Any) -> Manifest:
+    return {"metadata": {"name": name, **metadata}, "type": kind, "data": {key: "eA=="}}
+
+
+SECRETS: Final = f"/api/v1/namespaces/{SPACE}/secrets"
+TOKEN: Final = "kubernetes.io/service-account-token"
 ELSEWHERE: Final = {"url": "https://evil.example/admission/validate", "caBundle": "eA=="}
 OTHER_SERVICE: Final = {
     "service": {"namespace": "team", "name": NAME, "path": "/admission/validate"},
@@ -203,5 +209,18 @@ FORGED: Final[dict[str, tuple[str, str, Manifest]]] = {
     "event about a Deployment": posted(events("team"), event("Deployment")),
     "event about a pod of another namespace": posted(events("default"), event(namespace="default")),
     "event that reports something else": posted(events("team"), event(reason="Scheduled")),
+    "Secret of another name": posted(SECRETS, secret("other")),
+    "Secret with the token of an account": posted(
+        SECRETS,
+        secret(
+            "gpuledger-tls",
+            TOKEN,
+            annotations={"kubernetes.io/service-account.name": "gpuledger-scheduler"},
+        ),
+    ),
+    "Secret with something else": posted(SECRETS, secret("gpuledger-tls", key="password")),
+    "Secret with a finalizer": posted(
+        SECRETS, secret("gpuledger-tls", finalizers=["example.com/held"])
+    ),
     "event with a finalizer": posted(events("team"), event(finalizers=["example.com/held"])),
 }

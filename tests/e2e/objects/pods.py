@@ -60,14 +60,14 @@ def total(used: dict[str, dict[str, int]]) -> dict[str, int]:
 
 
 def _demand(stored: Manifest) -> dict[str, int]:
-    found: Counter[str] = Counter()
+    amounts: Counter[str] = Counter()
     for container in stored["spec"]["containers"]:
         limits = container.get("resources", {}).get("limits", {})
         cards = _integer(limits.get(CARDS, "0"))
-        found[CARDS] += cards
-        found[MEMORY] += cards * _integer(limits.get(MEMORY, "0"))
-        found[CORES] += cards * _integer(limits.get(CORES, "0"))
-    return {resource: amount for resource, amount in found.items() if amount}
+        amounts[CARDS] += cards
+        amounts[MEMORY] += cards * _integer(limits.get(MEMORY, "0"))
+        amounts[CORES] += cards * _integer(limits.get(CORES, "0"))
+    return {resource: amount for resource, amount in amounts.items() if amount}
 
 
 def _counts(stored: Manifest) -> bool:

@@ -31,9 +31,9 @@ RIGHTS: Final[dict[tuple[str, str, str], tuple[str, ...]]] = {
     ("gpuledger.io", "universeresourcequotas/status", ""): ("patch",),
     ("gpuledger.io", "ledgerpolicies", ""): READ,
     **{
-        ("admissionregistration.k8s.io", f"{kind}webhookconfigurations", name): (verb,)
+        ("admissionregistration.k8s.io", f"{kind}webhookconfigurations", name): verbs
         for kind in ("mutating", "validating")
-        for name, verb in (("", "create"), ("gpuledger", "patch"))
+        for name, verbs in (("", ("create",)), ("gpuledger", ("get", "patch")))
     },
     ("authentication.k8s.io", "tokenreviews", ""): ("create",),
     ("authorization.k8s.io", "subjectaccessreviews", ""): ("create",),
@@ -55,14 +55,14 @@ async def rights_of(cluster: Cluster, user: str, namespace: str) -> Rights:
         "kind": "SelfSubjectRulesReview",
         "spec": {"namespace": namespace},
     }
-    found = await cluster.must(
+    answer = await cluster.must(
         "POST",
         "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
         review,
         headers={"Impersonate-User": user},
     )
     rights: Rights = {}
-    for rule in found["status"]["resourceRules"]:
+    for rule in answer["status"]["resourceRules"]:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
                 for name in rule.get("resourceNames", [""]):

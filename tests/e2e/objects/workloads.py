@@ -64,9 +64,9 @@ def replicated(kind: str, replicas: int, name: str = "web", **wanted: Any) -> Ma
 def job(parallelism: int, name: str = "train", **wanted: Any) -> Manifest:
     """Return a Job; `spec` holds further fields."""
     further = wanted.pop("spec", {})
-    found = template(**wanted)
-    found["spec"]["restartPolicy"] = "Never"
-    return workload("Job", name, parallelism=parallelism, template=found, **further)
+    pod_template = template(**wanted)
+    pod_template["spec"]["restartPolicy"] = "Never"
+    return workload("Job", name, parallelism=parallelism, template=pod_template, **further)
 
 
 def controlled_by(owner: Manifest) -> list[Manifest]:
@@ -168,10 +168,10 @@ class TeamWorkloads:
     async def live(self) -> list[Manifest]:
         """Return the pods that neither are finished nor being deleted."""
         return [
-            found
-            for found in await self.team.pods()
-            if found.get("status", {}).get("phase") not in ("Succeeded", "Failed")
-            and "deletionTimestamp" not in found["metadata"]
+            manifest
+            for manifest in await self.team.pods()
+            if manifest.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+            and "deletionTimestamp" not in manifest["metadata"]
         ]
 
     async def pods_are(self, count: int) -> list[Manifest]:
@@ -198,8 +198,8 @@ class TeamWorkloads:
         conditions = [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady")]
         ready = {"status": {"phase": "Running", "conditions": conditions}}
         while True:
-            for found in await self.live():
-                if found["status"].get("phase") != "Running":
-                    path = self.path("Pod", found["metadata"]["name"], "status")
+            for manifest in await self.live():
+                if manifest["status"].get("phase") != "Running":
+                    path = self.path("Pod", manifest["metadata"]["name"], "status")
                     await self.team.cluster.patch(path, ready)
             await asyncio.sleep(_LOOK_SECONDS)

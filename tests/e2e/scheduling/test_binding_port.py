@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from ledger.kube.api.api_resources import NAMESPACES, NODES, PODS
+from ledger.kube.api.cluster_errors import BudgetExhausted, NotFound, VersionConflict
 from ledger.kube.api.cluster_ports import Change, Changed, Listed, PodBinding, PodEvent
-from ledger.kube.api.errors import BudgetExhausted, NotFound, VersionConflict
 from ledger.kube.api.objects import ApiNode, Pod
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
@@ -205,7 +205,7 @@ async def test_nodes_are_watched_as_they_come_change_and_go(
         await cluster.must("DELETE", NODES.object("", name))
         while not (await told(changes, name)).deleted:
             pass
-    assert name not in [one.metadata.name for one in (await port.list_nodes()).objects]
+    assert name not in [listed.metadata.name for listed in (await port.list_nodes()).objects]
 
 
 async def test_events_of_a_pod_show_where_it_is_described(

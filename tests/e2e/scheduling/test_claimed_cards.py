@@ -81,8 +81,8 @@ async def used_of(service: Service, node: str, memory: int) -> None:
     """Wait until the ledger has given so much of the node's card, in MiB."""
 
     async def look() -> list[int]:
-        found = await service.answer("cards", "-o", "json")
-        return [one["used_memory"] for one in found if one["node"] == node]
+        cards = await service.answer("cards", "-o", "json")
+        return [card["used_memory"] for card in cards if card["node"] == node]
 
     what = f"{memory} MiB of the card of {node} are given"
     await eventually(look, lambda seen: seen == [memory], within=SEEN_SECONDS, what=what)

@@ -80,15 +80,15 @@ async def totals(service: Service, control_plane: ControlPlane, uuid: str) -> di
     """Return an import's findings about a card: usage by the ledger, and by HAMi."""
     kubeconfig = f"--kubeconfig={control_plane.kubeconfig(SERVICE)}"
     _, output = await service.run("import", "hami", "--dry-run", kubeconfig)
-    found = json.loads(output)
-    assert found["pods"] == 0, "settlement has imported every pod already"
-    (card,) = [one for one in found["cards"] if one["uuid"] == uuid]
+    report = json.loads(output)
+    assert report["pods"] == 0, "settlement has imported every pod already"
+    (card,) = [candidate for candidate in report["cards"] if candidate["uuid"] == uuid]
     return dict(card)
 
 
 async def cards(service: Service, name: str) -> list[dict[str, Any]]:
-    found = await service.answer("cards", "-o", "json")
-    return [one for one in found if one["node"] == name]
+    rows = await service.answer("cards", "-o", "json")
+    return [row for row in rows if row["node"] == name]
 
 
 async def sees(service: Service, name: str, wanted: Any, what: str) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ async def sees(service: Service, name: str, wanted: Any, what: str) -> list[dict
 
 
 def used(amount: int) -> Any:
-    return lambda found: bool(found) and sum(one["used_memory"] for one in found) == amount
+    return lambda rows: bool(rows) and sum(row["used_memory"] for row in rows) == amount
 
 
 @pytest.mark.parametrize("write", [in_json, in_colons])
@@ -104,9 +104,11 @@ async def test_cards_that_a_node_announces_are_accounts(
     cluster: Cluster, service: Service, name: str, write: Any
 ) -> None:
     await cluster.must("POST", NODES, node(name, write(name)))
-    found = await sees(service, name, lambda seen: len(seen) == 2, f"two cards of {name}")
-    assert [one["uuid"] for one in found] == [f"GPU-{name}-0", f"GPU-{name}-1"]
-    assert {(one["memory"], one["cores"], one["slots"]) for one in found} == {(MEMORY, 100, 10)}
+    announced = await sees(service, name, lambda seen: len(seen) == 2, f"two cards of {name}")
+    assert [card["uuid"] for card in announced] == [f"GPU-{name}-0", f"GPU-{name}-1"]
+    assert {(card["memory"], card["cores"], card["slots"]) for card in announced} == {
+        (MEMORY, 100, 10)
+    }
 
 
 async def test_a_pod_that_others_placed_is_charged_and_outlives_its_node(

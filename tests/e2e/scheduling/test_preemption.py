@@ -32,7 +32,7 @@ async def yard(
 ) -> AsyncIterator[SchedulingCluster]:
     """Run a cluster with a few nodes whose service may evict pods."""
     async with opened(assets, tmp_path_factory.mktemp("yard"), preemption="on") as running:
-        await nodes.make(running.cluster, [nodes.node(f"gpu-{one}") for one in range(NODES)])
+        await nodes.make(running.cluster, [nodes.node(f"gpu-{number}") for number in range(NODES)])
         for name, manifest in PRIORITIES.items():
             await running.cluster.must("POST", CLASSES, {"metadata": {"name": name}, **manifest})
         yield running
@@ -53,7 +53,7 @@ async def test_an_important_pod_gets_the_cards_of_another_and_a_rival_does_not(
 ) -> None:
     small = container(cards=1, memory=1_000)
     await team.create(pod("rival", small, priorityClassName="patient"))
-    await team.is_told("rival", "8/8 Card")
+    await team.has_event_with("rival", "8/8 Card")
     await team.create(_whole("high", "high"))
     bound = await _bound_with(team, "high")
     assert len(bound) == NODES
@@ -72,8 +72,8 @@ async def test_who_is_protected_by_a_budget_stays_until_the_budget_goes(
     await team.create(_whole("high", "high"))
     assert await _bound_with(team, "high") == {"high", "low-0"}
     await team.create(_whole("second", "high"))
-    await team.is_told("second", "8/8 Card")
-    assert "low-0" in {one["metadata"]["name"] for one in await team.bound()}
+    await team.has_event_with("second", "8/8 Card")
+    assert "low-0" in {manifest["metadata"]["name"] for manifest in await team.bound()}
     await team.cluster.must("DELETE", f"{budgets}/guard")
     assert await _bound_with(team, "second") == {"high", "second"}
     await team.agrees()
@@ -89,7 +89,7 @@ async def _bound_with(team: SchedulingTeam, name: str) -> set[str]:
     """Wait until a pod is bound, and return the names of all pods that are."""
 
     async def look() -> set[str]:
-        return {one["metadata"]["name"] for one in await team.bound()}
+        return {manifest["metadata"]["name"] for manifest in await team.bound()}
 
     return await eventually(
         look,

@@ -71,7 +71,10 @@ async def test_a_pod_with_a_priority_comes_to_a_card(team: SchedulingTeam) -> No
     without["resources"] = {"limits": {"nvidia.com/priority": "0"}}
     await team.create(pod("urgent", with_gpu), pod("cardless", without))
     bound = await team.are_bound(2)
-    cards = {one["metadata"]["name"]: one["metadata"].get("annotations", {}) for one in bound}
+    cards = {
+        manifest["metadata"]["name"]: manifest["metadata"].get("annotations", {})
+        for manifest in bound
+    }
     assert cards["urgent"][ALLOCATED].endswith(",NVIDIA,4000,20:;")
     assert ALLOCATED not in cards["cardless"]
     await team.agrees()
@@ -102,13 +105,13 @@ async def allocated(team: SchedulingTeam, end: str) -> dict[str, str]:
     """Wait until the annotation with the cards of the only pod ends so; return all annotations."""
 
     async def look() -> dict[str, str]:
-        [one] = await team.bound()
-        found: dict[str, str] = one["metadata"]["annotations"]
-        return found
+        [manifest] = await team.bound()
+        annotations: dict[str, str] = manifest["metadata"]["annotations"]
+        return annotations
 
     return await eventually(
         look,
-        lambda found: found[ALLOCATED].endswith(end),
+        lambda annotations: annotations[ALLOCATED].endswith(end),
         within=AGREED_SECONDS,
         what=f"the cards of the pod end with {end}",
     )
@@ -138,9 +141,9 @@ async def test_a_pod_that_fits_nowhere_gets_a_reason_by_card(team: SchedulingTea
             annotations={"nvidia.com/use-gputype": "H100"},
         ),
     )
-    await team.is_told("large", "8/8 CardInsufficientMemory")
-    await team.is_told("many", "NodeInsufficientDevice")
-    await team.is_told("other", "8/8 CardTypeMismatch")
+    await team.has_event_with("large", "8/8 CardInsufficientMemory")
+    await team.has_event_with("many", "NodeInsufficientDevice")
+    await team.has_event_with("other", "8/8 CardTypeMismatch")
     await team.events_are("FilteringFailed")
     assert not await team.bound()
 
@@ -151,7 +154,7 @@ async def test_a_full_cluster_takes_the_next_pod_when_a_card_is_free(team: Sched
     await team.create(*whole)
     await team.are_bound(NODES)
     await team.create(pod("late", container(**SMALL)))
-    await team.is_told("late", "8/8 CardInsufficientMemory")
+    await team.has_event_with("late", "8/8 CardInsufficientMemory")
     await team.delete("whole-0")
     await team.are_bound(NODES)
     await team.agrees()

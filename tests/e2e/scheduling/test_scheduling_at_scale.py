@@ -106,7 +106,7 @@ async def _lost(*services: Service) -> float:
     An extender that was killed has forgotten those before.
     """
     bound, lost = [
-        sum(await asyncio.gather(*(one.metric(sample) for one in services)))
+        sum(await asyncio.gather(*(service.metric(sample) for service in services)))
         for sample in (BOUND, LOST)
     ]
     assert bound, "binds are counted"

@@ -49,9 +49,9 @@ async def team(yard: SchedulingCluster, tmp_path: Path) -> AsyncIterator[Schedul
         yield made
 
 
-def asked(found: Manifest) -> dict[str, str]:
+def asked(manifest: Manifest) -> dict[str, str]:
     """Return the limits of the first container."""
-    limits: dict[str, str] = found["spec"]["containers"][0]["resources"]["limits"]
+    limits: dict[str, str] = manifest["spec"]["containers"][0]["resources"]["limits"]
     return limits
 
 

@@ -60,8 +60,8 @@ async def team(yard: SchedulingCluster, tmp_path: Path) -> AsyncIterator[Schedul
 def blocks() -> list[str]:
     """Return the blocks of commands of the page's section, without their indents."""
     section = PAGE.split("## Switch back")[1].split("\n## ")[0]
-    found = re.findall(r"(?ms)^( *)```sh\n(.*?)^ *```", section)
-    return [textwrap.dedent(commands) for _, commands in found]
+    matches = re.findall(r"(?ms)^( *)```sh\n(.*?)^ *```", section)
+    return [textwrap.dedent(commands) for _, commands in matches]
 
 
 def waiting(names: str) -> list[list[str]]:
@@ -71,9 +71,10 @@ def waiting(names: str) -> list[list[str]]:
 
 async def names_of(team: SchedulingTeam, app: str) -> list[str]:
     return [
-        one["metadata"]["name"]
-        for one in await team.pods()
-        if one["metadata"]["labels"].get("app") == app and one["spec"]["schedulerName"] == DEFAULT
+        manifest["metadata"]["name"]
+        for manifest in await team.pods()
+        if manifest["metadata"]["labels"].get("app") == app
+        and manifest["spec"]["schedulerName"] == DEFAULT
     ]
 
 
@@ -90,7 +91,7 @@ async def test_pods_that_wait_are_made_again_and_those_that_run_stay(
     await team.create(deployment(pod("waits", small, profile=DEFAULT), 1))
     await eventually(
         lambda: waiting_in(team),
-        lambda found: len(found) == 1 and not found[0]["spec"].get("schedulingGates"),
+        lambda pods: len(pods) == 1 and not pods[0]["spec"].get("schedulingGates"),
         within=SCHEDULED_SECONDS,
         what="a pod for which there is room waits for a scheduler",
     )
@@ -98,8 +99,8 @@ async def test_pods_that_wait_are_made_again_and_those_that_run_stay(
         lambda: gates_of_new(team), bool, within=SCHEDULED_SECONDS, what="a new pod gets a gate"
     )
     await team.create(pod("gated", container(cards=1, memory=14_000), profile=DEFAULT))
-    before = {one["metadata"]["name"]: one for one in await team.pods()}
-    assert {one["spec"]["schedulerName"] for one in before.values()} == {PROFILE}
+    before = {manifest["metadata"]["name"]: manifest for manifest in await team.pods()}
+    assert {manifest["spec"]["schedulerName"] for manifest in before.values()} == {PROFILE}
     assert before["gated"]["spec"]["schedulingGates"]
 
     team.yard.service.stop()
@@ -128,15 +129,15 @@ async def test_pods_that_wait_are_made_again_and_those_that_run_stay(
 
 async def waiting_in(team: SchedulingTeam) -> list[Manifest]:
     """Return the pods that have no node."""
-    return [one for one in await team.pods() if "nodeName" not in one["spec"]]
+    return [manifest for manifest in await team.pods() if "nodeName" not in manifest["spec"]]
 
 
 async def gates_of_new(team: SchedulingTeam) -> Manifest:
     """Return the scheduling gates of a pod that is not stored."""
     asked = pod("asked", container(**SMALL), profile=DEFAULT)
     answer = await team.cluster.ask("POST", f"{team.path}/pods?dryRun=All", asked)
-    found: Manifest = answer.body.get("spec", {}).get("schedulingGates", {})
-    return found
+    gates: Manifest = answer.body.get("spec", {}).get("schedulingGates", {})
+    return gates
 
 
 async def installed(team: SchedulingTeam) -> None:

@@ -106,5 +106,5 @@ async def test_a_pod_that_bypassed_the_webhook_is_charged_as_observed(
 
 async def _configurations(cluster: Cluster) -> list[str]:
     """Name the product's validating configurations: all but the tests' own."""
-    names = [found["metadata"]["name"] for found in await cluster.items(WEBHOOKS)]
+    names = [configuration["metadata"]["name"] for configuration in await cluster.items(WEBHOOKS)]
     return [name for name in names if not name.endswith("e2e.gpuledger.io")]

@@ -44,9 +44,9 @@ async def test_what_happened_without_the_service_is_corrected_and_listed(
     assert (await space.scale("Deployment", "grows", 6)).status == 200
     await space.delete("Deployment", "goes")
     await space.created(replicated("StatefulSet", 3, "comes"))
-    for found in await space.live():
-        if found["metadata"]["name"].startswith("ends"):
-            await team.finish(found["metadata"]["name"])
+    for manifest in await space.live():
+        if manifest["metadata"]["name"].startswith("ends"):
+            await team.finish(manifest["metadata"]["name"])
     await space.gone("Deployment", "goes")
     await space.pods_are(11)
     await team.service.run_again()

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from ledger.kube.api.api_resources import DEFINITIONS, NAMESPACES, PODS, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.cluster_errors import NotFound, NotServed, VersionConflict
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed, Reached
-from ledger.kube.api.errors import NotFound, NotServed, VersionConflict
 from ledger.kube.api.objects import Workload
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
@@ -60,7 +60,7 @@ async def test_what_is_served_is_found_once_and_in_its_preferred_version(
     served = await port.served()
     assert {PODS, NAMESPACES, DEPLOYMENTS, DEFINITIONS} <= set(served)
     assert Resource("batch", "v1", "cronjobs", "CronJob") in served
-    assert len({one.name for one in served}) == len(served)
+    assert len({resource.name for resource in served}) == len(served)
 
 
 async def test_a_definition_comes_and_goes_while_it_is_watched(
@@ -68,7 +68,9 @@ async def test_a_definition_comes_and_goes_while_it_is_watched(
 ) -> None:
     async with aclosing(port.watch_objects(WIDGETS)) as changes:
         for round_ in range(2):
-            absent = await told(changes, lambda one: isinstance(one, Interrupted) and one.absent)
+            absent = await told(
+                changes, lambda change: isinstance(change, Interrupted) and change.absent
+            )
             assert "no CustomResourceDefinition widgets.e2e.example.com" in absent.reason
             assert (await told(changes, Listed)).objects == []
             with pytest.raises(NotServed):
@@ -80,7 +82,9 @@ async def test_a_definition_comes_and_goes_while_it_is_watched(
             made = await told(changes, Changed)
             assert (made.object.metadata.name, made.object.spec) == ("w", {"size": round_})
             await cluster.must("DELETE", DEFINITIONS.object("", WIDGETS.name))
-            gone = await told(changes, lambda one: isinstance(one, Changed) and one.deleted)
+            gone = await told(
+                changes, lambda change: isinstance(change, Changed) and change.deleted
+            )
             assert gone.object.metadata.uid == made.object.metadata.uid
 
 
@@ -104,7 +108,7 @@ async def test_our_own_definitions_may_be_missing_at_first(
         await universe_is_defined(port, cluster)
         name = f"u-{uuid.uuid4().hex[:8]}"
         await cluster.must("POST", UNIVERSE_QUOTAS.collection(), universe_quota(name))
-        seen = await told(changes, lambda one: name in names(one))
+        seen = await told(changes, lambda change: name in names(change))
     assert not isinstance(seen, Interrupted)
     await cluster.must("DELETE", UNIVERSE_QUOTAS.object("", name))
 
@@ -119,7 +123,7 @@ async def test_an_object_is_read_as_it_is_now(
     assert seen.metadata.uid == made["metadata"]["uid"]
     assert (seen.spec or {})["replicas"] == 0
     listed = await port.list_objects(DEPLOYMENTS, namespace)
-    assert [one.metadata.name for one in listed.objects] == ["web"]
+    assert [workload.metadata.name for workload in listed.objects] == ["web"]
     assert listed.version >= seen.metadata.version()
 
 
@@ -128,14 +132,15 @@ async def test_parents_are_remembered_up_to_the_root(
 ) -> None:
     parents: OwnerCache[None] = OwnerCache(lambda _, seen: None)
     following = [
-        asyncio.create_task(parents.follow(port, one)) for one in (DEPLOYMENTS, REPLICA_SETS)
+        asyncio.create_task(parents.follow(port, resource))
+        for resource in (DEPLOYMENTS, REPLICA_SETS)
     ]
     await cluster.must("POST", DEPLOYMENTS.collection(namespace), deployment())
 
     async def look() -> str:
         sets = await port.list_objects(REPLICA_SETS, namespace)
-        known = [parents.get(one.metadata.uid) for one in sets.objects]
-        owners = [one.controller.uid for one in known if one is not None and one.controller]
+        known = [parents.get(replica_set.metadata.uid) for replica_set in sets.objects]
+        owners = [owner.controller.uid for owner in known if owner is not None and owner.controller]
         root = parents.get(owners[0]) if owners else None
         return root.name if root is not None else ""
 
@@ -159,7 +164,7 @@ async def test_a_new_namespace_is_watched_with_its_labels(
         await told(changes, Listed)
         manifest = {"metadata": {"name": name, "labels": {"tier": "gold"}}}
         await cluster.must("POST", NAMESPACES.collection(), manifest)
-        seen = await told(changes, lambda one: name in names(one))
+        seen = await told(changes, lambda change: name in names(change))
     assert (seen.object.metadata.labels or {})["tier"] == "gold"
 
 
@@ -259,7 +264,7 @@ async def told(
 
 def names(change: Change[Workload]) -> list[str]:
     if isinstance(change, Listed):
-        return [one.metadata.name for one in change.objects]
+        return [workload.metadata.name for workload in change.objects]
     return [change.object.metadata.name] if isinstance(change, Changed) else []
 
 

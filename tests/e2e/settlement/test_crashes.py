@@ -75,7 +75,7 @@ async def test_twenty_kills_under_load_lose_nothing_and_double_nothing(team: Tea
             assert total(demands(await team.pods()))[CARDS] <= CARDS_MAX
             await team.service.run_again()
         load.stop()
-    stored = [found["metadata"]["name"] for found in await team.pods()]
+    stored = [manifest["metadata"]["name"] for manifest in await team.pods()]
     assert sorted(stored) == sorted(load.live), "what clients were told is what is stored"
     assert len(stored) <= CARDS_MAX
     await team.agrees(cards=len(stored))

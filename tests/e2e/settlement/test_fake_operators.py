@@ -68,14 +68,15 @@ def ray(workers: int) -> Manifest:
     return {"headGroupSpec": {"template": NOTHING}, "workerGroupSpecs": [group]}
 
 
-def cases() -> Iterator[Case]:
-    """Yield a case of each kind."""
-    pausing: dict[str, Any] = {"pause": suspended(True), "resume": suspended(False)}
-    policy = "runPolicy"
-    training: dict[str, Any] = {
-        "pause": suspended(True, policy),
-        "resume": suspended(False, policy),
-    }
+PAUSING: Final[dict[str, Any]] = {"pause": suspended(True), "resume": suspended(False)}
+TRAINING: Final[dict[str, Any]] = {
+    "pause": suspended(True, "runPolicy"),
+    "resume": suspended(False, "runPolicy"),
+}
+
+
+def group_cases() -> Iterator[Case]:
+    """Yield a case of each kind that makes groups of pods."""
 
     def jobs(replicas: int) -> Manifest:
         inner = {"parallelism": 1, "completions": 1, "template": TWO}
@@ -83,56 +84,12 @@ def cases() -> Iterator[Case]:
             "replicatedJobs": [{"name": "w", "replicas": replicas, "template": {"spec": inner}}]
         }
 
-    yield Case(workload("JobSet", **jobs(3)), {"spec": jobs(5)}, (), between=("Job",), **pausing)
+    yield Case(workload("JobSet", **jobs(3)), {"spec": jobs(5)}, (), between=("Job",), **PAUSING)
     groups = {"size": 3, "leaderTemplate": NOTHING, "workerTemplate": template(cards=1)}
     yield Case(
         workload("LeaderWorkerSet", replicas=3, leaderWorkerTemplate=groups),
         {"spec": {"replicas": 5}},
         (1, 1, 1, 1, 1, 1),
-    )
-    launcher = {"replicas": 1, "template": NOTHING}
-    mpi = {"Launcher": launcher, "Worker": {"replicas": 3, "template": TWO}}
-    yield Case(
-        workload("MPIJob", mpiReplicaSpecs=mpi),
-        {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 5}}}},
-        (2, 2, 2),
-        **training,
-    )
-    torch = {"Master": {"replicas": 1, "template": TWO}, "Worker": {"replicas": 2, "template": TWO}}
-    yield Case(
-        workload("PyTorchJob", pytorchReplicaSpecs=torch),
-        {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 4}}}},
-        (2, 2, 2),
-        **training,
-    )
-    flow = {"PS": {"replicas": 1, "template": NOTHING}, "Worker": {"replicas": 3, "template": TWO}}
-    yield Case(
-        workload("TFJob", tfReplicaSpecs=flow),
-        {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": 5}}}},
-        (2, 2, 2),
-        **training,
-    )
-    nodes = {"numNodes": 3, "resourcesPerNode": TWO["spec"]["containers"][0]["resources"]}
-    yield Case(
-        workload("TrainJob", runtimeRef={"name": "torch"}, trainer=nodes),
-        {"spec": {"trainer": {"numNodes": 5}}},
-        (),
-        between=("JobSet", "Job"),
-        **pausing,
-    )
-    yield Case(workload("RayCluster", **ray(3)), {"spec": ray(5)}, (2, 2, 2), **pausing)
-    yield Case(
-        workload("RayJob", rayClusterSpec=ray(3), submissionMode="HTTPMode"),
-        {"spec": {"rayClusterSpec": ray(5)}},
-        (2, 2, 2),
-        between=("RayCluster",),
-        **pausing,
-    )
-    yield Case(
-        workload("RayService", rayClusterConfig=ray(3)),
-        {"spec": {"rayClusterConfig": ray(5)}},
-        (2, 2, 2),
-        between=("RayCluster",),
     )
     yield Case(
         workload("Rollout", replicas=3, template=TWO),
@@ -142,7 +99,61 @@ def cases() -> Iterator[Case]:
     )
 
 
-each_kind = pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.kind)
+def training_cases() -> Iterator[Case]:
+    """Yield a case of each kind of the training operators."""
+    launcher = {"replicas": 1, "template": NOTHING}
+    mpi = {"Launcher": launcher, "Worker": {"replicas": 3, "template": TWO}}
+    yield Case(
+        workload("MPIJob", mpiReplicaSpecs=mpi),
+        {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 5}}}},
+        (2, 2, 2),
+        **TRAINING,
+    )
+    torch = {"Master": {"replicas": 1, "template": TWO}, "Worker": {"replicas": 2, "template": TWO}}
+    yield Case(
+        workload("PyTorchJob", pytorchReplicaSpecs=torch),
+        {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 4}}}},
+        (2, 2, 2),
+        **TRAINING,
+    )
+    flow = {"PS": {"replicas": 1, "template": NOTHING}, "Worker": {"replicas": 3, "template": TWO}}
+    yield Case(
+        workload("TFJob", tfReplicaSpecs=flow),
+        {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": 5}}}},
+        (2, 2, 2),
+        **TRAINING,
+    )
+    nodes = {"numNodes": 3, "resourcesPerNode": TWO["spec"]["containers"][0]["resources"]}
+    yield Case(
+        workload("TrainJob", runtimeRef={"name": "torch"}, trainer=nodes),
+        {"spec": {"trainer": {"numNodes": 5}}},
+        (),
+        between=("JobSet", "Job"),
+        **PAUSING,
+    )
+
+
+def ray_cases() -> Iterator[Case]:
+    """Yield a case of each kind of Ray."""
+    yield Case(workload("RayCluster", **ray(3)), {"spec": ray(5)}, (2, 2, 2), **PAUSING)
+    yield Case(
+        workload("RayJob", rayClusterSpec=ray(3), submissionMode="HTTPMode"),
+        {"spec": {"rayClusterSpec": ray(5)}},
+        (2, 2, 2),
+        between=("RayCluster",),
+        **PAUSING,
+    )
+    yield Case(
+        workload("RayService", rayClusterConfig=ray(3)),
+        {"spec": {"rayClusterConfig": ray(5)}},
+        (2, 2, 2),
+        between=("RayCluster",),
+    )
+
+
+CASES: Final = (*group_cases(), *training_cases(), *ray_cases())
+
+each_kind = pytest.mark.parametrize("case", CASES, ids=lambda case: case.kind)
 
 
 @pytest.fixture
@@ -221,7 +232,7 @@ async def test_pods_outlive_their_root_and_are_charged_until_they_go(
 
 
 pausable = pytest.mark.parametrize(
-    "case", [case for case in cases() if case.pause], ids=lambda case: case.kind
+    "case", [case for case in CASES if case.pause], ids=lambda case: case.kind
 )
 
 
@@ -247,7 +258,7 @@ async def test_a_suspended_root_holds_no_more_than_its_pods(
 
 @pytest.mark.parametrize("kind", ["LeaderWorkerSet", "PyTorchJob", "Rollout"])
 async def test_a_custom_kind_is_scaled_by_its_subresource(space: TeamWorkloads, kind: str) -> None:
-    [case] = [case for case in cases() if case.kind == kind]
+    [case] = [case for case in CASES if case.kind == kind]
     await space.created(case.manifest)
     refused = await space.scale(kind, "web", 6)
     assert refused.status == 403

@@ -43,7 +43,11 @@ async def finished(space: TeamWorkloads, name: str = "train") -> None:
 
     async def conditions() -> list[str]:
         status = (await space.get("Job", name)).get("status", {})
-        return [one["type"] for one in status.get("conditions", ()) if one["status"] == "True"]
+        return [
+            condition["type"]
+            for condition in status.get("conditions", ())
+            if condition["status"] == "True"
+        ]
 
     await eventually(
         conditions,
@@ -57,8 +61,8 @@ async def status_is(space: TeamWorkloads, **fields: int) -> None:
     """Wait until the controller has counted so many pods of a Job."""
 
     async def status() -> Manifest:
-        found: Manifest = (await space.get("Job", "train")).get("status", {})
-        return {field: found.get(field, 0) for field in fields}
+        reported: Manifest = (await space.get("Job", "train")).get("status", {})
+        return {field: reported.get(field, 0) for field in fields}
 
     await eventually(
         status, lambda seen: seen == fields, within=CONTROLLER_SECONDS, what=f"{fields}"
@@ -107,7 +111,7 @@ async def test_indexes_that_failed_for_good_are_given_back(space: TeamWorkloads)
     indexed = {"completions": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 0}
     await space.created(job(3, spec=indexed))
     pods = await space.pods_are(3)
-    [first] = [one for one in pods if one["metadata"]["annotations"][INDEX] == "0"]
+    [first] = [manifest for manifest in pods if manifest["metadata"]["annotations"][INDEX] == "0"]
     await space.team.finish(first["metadata"]["name"], "Failed")
     await status_is(space, failed=1)
     await space.pods_are(2)
@@ -157,7 +161,7 @@ async def test_a_deleted_job_frees_all_it_had(space: TeamWorkloads, propagation:
 async def test_a_cron_job_of_which_no_run_can_fit_is_warned_about(space: TeamWorkloads) -> None:
     answer = await space.create(cron_job(5))
     assert answer.status == 201
-    assert any("would need 5 GPUs" in one for one in answer.warnings), answer.warnings
+    assert any("would need 5 GPUs" in warning for warning in answer.warnings), answer.warnings
     assert await cards_used(space.team) == 0
 
 

@@ -211,7 +211,11 @@ async def test_a_pod_behind_a_gate_of_its_own_is_charged_and_judged(group: Group
 
 async def used_now(group: Group) -> int:
     rows: list[Row] = await group.team.service.get("/v1/usage", limit="5000")
-    [row] = [one for one in rows if (one["namespace"], one["quota"]) == ("", group.name)]
+    [row] = [
+        candidate
+        for candidate in rows
+        if (candidate["namespace"], candidate["quota"]) == ("", group.name)
+    ]
     return int(row["used"])
 
 

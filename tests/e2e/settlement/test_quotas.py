@@ -68,8 +68,8 @@ async def test_a_plain_number_holds_however_the_api_server_stores_it(
     team: Team, written: str, stored: str, limit: int
 ) -> None:
     await team.create_quota({MEM: written}, QUOTA)
-    found = await team.cluster.must("GET", f"{team.path}/resourcequotas/{QUOTA}")
-    assert found["spec"]["hard"] == {MEM: stored}
+    quota = await team.cluster.must("GET", f"{team.path}/resourcequotas/{QUOTA}")
+    assert quota["spec"]["hard"] == {MEM: stored}
     await team.limits_are({MEM: str(limit)})
 
 

@@ -51,10 +51,10 @@ async def limit(team: Team, cards: int, **selecting: object) -> None:
 
 def classes(operator: str, *values: str) -> Manifest:
     """Return a scopeSelector by priority class."""
-    one: Manifest = {"scopeName": "PriorityClass", "operator": operator}
+    expression: Manifest = {"scopeName": "PriorityClass", "operator": operator}
     if values:
-        one["values"] = list(values)
-    return {"matchExpressions": [one]}
+        expression["values"] = list(values)
+    return {"matchExpressions": [expression]}
 
 
 def with_class(manifest: Manifest, name: str) -> Manifest:

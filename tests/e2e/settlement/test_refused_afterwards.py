@@ -79,7 +79,7 @@ async def test_a_client_that_goes_away_in_mid_request_leaves_no_hold(team: Team)
     team.later.shut_gate()
     client = asyncio.create_task(team.create(pod("abandoned", labels=WAIT)))
     try:
-        await team.later.somebody_waits()
+        await team.later.a_request_waits()
         await team.holds_are(1)
         client.cancel()
         await asyncio.gather(client, return_exceptions=True)
@@ -96,7 +96,7 @@ async def test_etcd_that_is_paused_after_admission_proves_nothing(
     team.later.shut_gate()
     client = asyncio.create_task(team.create(pod("stuck", labels=WAIT), within=patience + 9))
     try:
-        await team.later.somebody_waits()
+        await team.later.a_request_waits()
         await team.holds_are(1)
         control_plane.pause_etcd()
         team.later.open_gate()

@@ -147,5 +147,7 @@ async def beyond(team: Team, limit: int) -> list[Row]:
         event
         for event in events
         if event["type"] == "Reserved"
-        and any(one["delta"] > 0 and one["used_after"] > limit for one in event["postings"])
+        and any(
+            posting["delta"] > 0 and posting["used_after"] > limit for posting in event["postings"]
+        )
     ]

@@ -91,15 +91,17 @@ async def test_two_namespaces_share_a_limit_whose_status_lists_their_usage(
         row = {
             "name": CLUSTER,
             "used": {LINE: "4"},
-            "namespaces": [{"name": one, "used": {LINE: by_name[one]}} for one in both],
+            "namespaces": [
+                {"name": namespace, "used": {LINE: by_name[namespace]}} for namespace in both
+            ],
         }
 
         async def status() -> Manifest:
-            found: Manifest = await team.cluster.must("GET", f"{QUOTAS}/{name}")
-            told = found.get("status", {})
+            stored: Manifest = await team.cluster.must("GET", f"{QUOTAS}/{name}")
+            told = stored.get("status", {})
             for cluster in told.get("clusters", ()):
                 cluster["namespaces"] = sorted(
-                    cluster.get("namespaces", ()), key=lambda one: str(one["name"])
+                    cluster.get("namespaces", ()), key=lambda usage: str(usage["name"])
                 )
             return {key: told.get(key) for key in ("hard", "used", "clusters")}
 
@@ -230,9 +232,9 @@ async def test_two_namespaces_at_once_never_get_more_than_there_is(team: Team, o
     async with universe(team, 7, namespaces=both) as name:
         answers = await asyncio.gather(
             *(
-                TeamWorkloads(one).create(replicated("ReplicaSet", 1, f"r-{number}", cards=2))
+                TeamWorkloads(member).create(replicated("ReplicaSet", 1, f"r-{number}", cards=2))
                 for number in range(4)
-                for one in (team, other)
+                for member in (team, other)
             )
         )
         assert sorted(answer.status for answer in answers) == [201] * 3 + [403] * 5

@@ -9,7 +9,7 @@ from gpuledger.storage.open_log import open_log, writer_on
 from ledger.core.model import commands
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -41,7 +41,7 @@ STEPS: list[commands.AnyCommand] = [
 async def store(tmp_path: Path) -> Path:
     """A ledger in which one pod has two of three cards."""
     settings = Settings(store_dir=str(tmp_path / "store"))
-    async with open_log(settings, create=True) as found, writer_on(settings, found) as writer:
+    async with open_log(settings, create=True) as opened, writer_on(settings, opened) as writer:
         for step in STEPS:
             assert isinstance(await writer.submit(step), Accepted)
     return tmp_path / "store"
@@ -55,7 +55,7 @@ def charge_of(store: Path) -> Amounts:
 
 def used_of(store: Path, *arguments: str) -> dict[str, tuple[int, int, int]]:
     rows = gpuledger("cards", "-o", "json", *arguments, store=store).json
-    return {one["uuid"]: (one["used_memory"], one["used_cores"], one["used_slots"]) for one in rows}
+    return {row["uuid"]: (row["used_memory"], row["used_cores"], row["used_slots"]) for row in rows}
 
 
 def test_cards_are_shown_with_what_is_used_of_them(store: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_resize_changes_the_cards_and_what_the_pod_is_charged(store: Path) -> 
     done = gpuledger(*RESIZE, "--memory", "12000", "--cores", "40", "-o", "json", store=store).json
     assert done["changed"]
     wanted = ("node", "uuid", "memory_before", "memory")
-    assert [tuple(one[name] for name in wanted) for one in done["cards"]] == [
+    assert [tuple(card[name] for name in wanted) for card in done["cards"]] == [
         ("n1", "GPU-a", 8_000, 12_000),
         ("n1", "GPU-b", 8_000, 12_000),
     ]
@@ -180,7 +180,7 @@ async def test_a_denied_resize_reports_amounts_that_fit_now_and_on_a_free_card(
     small = (Part("main", Phase.APP, (Share("GPU-b", 1_000, 0),)),)
     pod = ("local/team-c", "pods/small", "u-2")
     settings = Settings(store_dir=str(store))
-    async with open_log(settings) as found, writer_on(settings, found) as writer:
+    async with open_log(settings) as opened, writer_on(settings, opened) as writer:
         for step in (
             commands.Reserve(*other, {GPU: 1, MEMORY: 7_000}),
             commands.Place(*other, "local/n1", parts),
@@ -210,7 +210,7 @@ async def test_a_pod_that_named_a_type_of_cards_is_charged_as_that_too(store: Pa
         commands.Place(*pod, "local/n2", (Part("main", Phase.APP, (share,)),)),
     ]
     settings = Settings(store_dir=str(store))
-    async with open_log(settings) as found, writer_on(settings, found) as writer:
+    async with open_log(settings) as opened, writer_on(settings, opened) as writer:
         for step in steps:
             assert isinstance(await writer.submit(step), Accepted)
     asked = ("resize", "-n", "team-b", "typed", "-c", "main", "--memory", "2000")

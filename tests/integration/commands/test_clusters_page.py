@@ -13,10 +13,10 @@ from support.servers.nats_servers import NatsServer, settings_for
 from support.servers.ports import free_port
 from support.servers.service_process import ServiceProcess, creation
 
-from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.jetstream.nats_connection import Access
 from ledger.log.log_port import Unreachable
-from ledger.runtime.tls import own_authority
+from ledger.runtime.tls import server_certificate
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -34,13 +34,13 @@ class Servers(NamedTuple):
 
 def configuration(name: str) -> str:
     """Return a configuration of the page."""
-    found = re.search(rf"```text {re.escape(name)}\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found is not None
-    return found[1]
+    match = re.search(rf"```text {re.escape(name)}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 def placed(
-    server: NatsServer, name: str, leaf_port: int, tls: own_authority.CertificateFiles
+    server: NatsServer, name: str, leaf_port: int, tls: server_certificate.CertificateFiles
 ) -> None:
     """Give a server a configuration of the page, with ports and paths that are free here."""
     text = configuration(name)
@@ -61,7 +61,7 @@ def placed(
 @pytest.fixture
 async def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Servers]:
     """Both servers, joined."""
-    tls = own_authority.ensure(tmp_path / "tls", ["127.0.0.1"], own_authority.utc_now())
+    tls = server_certificate.ensure(tmp_path / "tls", ["127.0.0.1"], server_certificate.utc_now())
     leaf_port = free_port()
     monkeypatch.setenv("GPULEDGER_PASSWORD", PASSWORD)
     monkeypatch.setenv("EAST_PASSWORD", EAST_PASSWORD)
@@ -107,11 +107,11 @@ async def test_services_of_the_page_admit_at_both_ends_and_back_up_at_the_edge(
         async with service.client() as client:
             answer = await client.post("/admission/validate", json=creation("pod"))
         assert answer.json()["response"]["allowed"], answer.text
-        found = await asyncio.to_thread(service.wait_for, "durability", ok=True)
-        assert found == ""
+        reason = await asyncio.to_thread(service.wait_for, "durability", ok=True)
+        assert reason == ""
     variables = {
         "GPULEDGER_" + name[2:].upper().replace("-", "_"): value
-        for name, _, value in (one.partition("=") for one in services[1].options)
+        for name, _, value in (option.partition("=") for option in services[1].options)
     }
     copied = await asyncio.to_thread(
         gpuledger, "backup", str(tmp_path / "copy"), store=tmp_path / "east", **variables

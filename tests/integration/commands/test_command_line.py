@@ -16,8 +16,8 @@ from support.harness.command_line import COMMAND, SECONDS, Ended, environment, g
 
 from gpuledger.storage.open_log import open_log, writer_on
 from ledger.core.model.commands import Reserve
-from ledger.log.jetstream import shard_streams
-from ledger.log.ledger import Accepted
+from ledger.log.jetstream import stream_configuration
+from ledger.log.ledger_port import Accepted
 from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -47,7 +47,7 @@ async def _reserve(path: Path) -> None:
     settings = Settings(store_dir=str(path))
     demand = {CARDS: 1, MEMORY: 4_000}
     command = Reserve("local/team-a", "pods/web-0", "uid-0", demand, actor="alice")
-    async with open_log(settings) as found, writer_on(settings, found) as writer:
+    async with open_log(settings) as opened, writer_on(settings, opened) as writer:
         assert isinstance(await writer.submit(command), Accepted)
 
 
@@ -205,12 +205,12 @@ def test_a_log_that_was_tampered_with_is_named_by_position_and_not_written(
 async def _rewrite(path: Path, tamper: Callable[[list[bytes]], list[bytes]]) -> None:
     """Replace the whole stream by another one, as an administrator could."""
     settings = Settings(store_dir=str(path))
-    async with open_log(settings) as found:
-        stored = [entry.payload async for batch in found.log.read(1, 2) for entry in batch]
-        await found.log.connection.api(f"STREAM.DELETE.{found.log.names.log}")
-        await found.log.open(create=True)
+    async with open_log(settings) as opened:
+        stored = [entry.payload async for batch in opened.log.read(1, 2) for entry in batch]
+        await opened.log.connection.api(f"STREAM.DELETE.{opened.log.names.log}")
+        await opened.log.open(create=True)
         for expected, payload in enumerate(tamper(stored)):
-            await found.log.append(payload, expected)
+            await opened.log.append(payload, expected)
 
 
 def _flipped(payload: bytes) -> bytes:
@@ -229,10 +229,10 @@ def test_a_log_with_another_configuration_is_audited_and_not_written(copy: Path)
 
 
 async def _loosen(path: Path) -> None:
-    async with open_log(Settings(store_dir=str(path))) as found:
-        wanted = shard_streams.log_stream(found.log.names, 1, 16 * 1024**3)
+    async with open_log(Settings(store_dir=str(path))) as opened:
+        wanted = stream_configuration.log_stream(opened.log.names, 1, 16 * 1024**3)
         loose = msgspec.structs.replace(wanted, discard="old")
-        await found.log.connection.api(f"STREAM.UPDATE.{wanted.name}", loose)
+        await opened.log.connection.api(f"STREAM.UPDATE.{wanted.name}", loose)
 
 
 def test_a_store_whose_log_is_gone_is_lost_and_not_made_again(copy: Path) -> None:
@@ -280,7 +280,7 @@ def test_commands_at_the_same_time_take_turns(copy: Path) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         ended = list(pool.map(set_one, range(2)))
-    assert [one.status for one in ended] == [0, 0], ended
+    assert [command.status for command in ended] == [0, 0], ended
     report = gpuledger("audit", "verify", "-o", "json", store=copy)
     assert report.json == {"ok": True, "records": 4, "position": 4, "problem": None}
 

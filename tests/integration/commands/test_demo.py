@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.harness.command_line import Ended, gpuledger
 
-from gpuledger.demo.demo_error import FailedClaim
+from gpuledger.demo.failed_claim import FailedClaim
 from gpuledger.demo.service import DemoService
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(170)]

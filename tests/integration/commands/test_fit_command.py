@@ -9,7 +9,7 @@ from support.harness.command_line import gpuledger
 from gpuledger.storage.open_log import open_log, writer_on
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -33,7 +33,7 @@ def pod(memory: int) -> str:
 async def store(tmp_path: Path) -> Path:
     """A ledger in which half of the only card is taken, since position 3."""
     settings = Settings(store_dir=str(tmp_path / "store"))
-    async with open_log(settings, create=True) as found, writer_on(settings, found) as writer:
+    async with open_log(settings, create=True) as opened, writer_on(settings, opened) as writer:
         for step in STEPS:
             assert isinstance(await writer.submit(step), Accepted)
     return tmp_path / "store"
@@ -65,8 +65,8 @@ def test_cards_show_what_is_free_of_them(store: Path) -> None:
 def test_an_earlier_position_is_asked_as_it_was(store: Path) -> None:
     shown = gpuledger("fit", "-f", "-", "--at", "1", "-o", "json", stdin=pod(8_002), store=store)
     assert shown.status == 0, shown
-    (found,) = shown.json["pods"]
-    assert found["nodes"][0]["cards"][0]["free_memory"] == 16_000
+    (answer,) = shown.json["pods"]
+    assert answer["nodes"][0]["cards"][0]["free_memory"] == 16_000
     assert "As of position 1 of 3." in shown.err
 
 

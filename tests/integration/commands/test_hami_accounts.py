@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from support.fakes.apiserver import on_loopback
 
-from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.client.access_review import KubernetesReviewer
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.cluster import hami_accounts
@@ -74,9 +74,9 @@ async def client(server: Server, tmp_path: Path) -> AsyncIterator[ApiClient]:
     app.router.add_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", server.review)
     async with (
         on_loopback(app, tmp_path) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as found,
+        await ApiClient.connect(kubeconfig) as connected,
     ):
-        yield found
+        yield connected
 
 
 def user(namespace: str, account: str) -> str:
@@ -84,7 +84,7 @@ def user(namespace: str, account: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "found",
+    "daemonset",
     [
         workload("x", labels=LABELLED),
         workload("x", outside=LABELLED),
@@ -96,9 +96,9 @@ def user(namespace: str, account: str) -> str:
     ],
 )
 async def test_hami_is_known_by_labels_and_by_images(
-    server: Server, client: ApiClient, found: Any
+    server: Server, client: ApiClient, daemonset: Any
 ) -> None:
-    server.daemonsets = [found]
+    server.daemonsets = [daemonset]
     server.rights = {user("gpu", "a"): {"pods", "nodes"}}
     accounts = await hami_accounts.find_accounts(client)
     assert accounts.proven == (hami_accounts.HamiAccount(user("gpu", "a"), "DaemonSet gpu/x"),)
@@ -147,7 +147,7 @@ async def test_many_copies_in_a_namespace_do_not_hide_hami(
     server.daemonsets = [workload("real", "z", labels=LABELLED)]
     server.rights = {user("z", "a"): {"pods", "nodes"}}
     accounts = await hami_accounts.find_accounts(client)
-    assert [one.user for one in accounts.proven] == [user("z", "a")]
+    assert [account.user for account in accounts.proven] == [user("z", "a")]
     assert len(accounts.unproven) == hami_accounts.UNPROVEN_MAX
     assert accounts.unproven_more == 39 - hami_accounts.UNPROVEN_MAX
     assert accounts.unasked == 61

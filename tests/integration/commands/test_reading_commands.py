@@ -9,7 +9,7 @@ from support.harness.command_line import gpuledger
 from gpuledger.storage.open_log import open_log, writer_on
 from ledger.core.model import accounts, commands
 from ledger.core.model.traits import Reach, Requirement
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -40,15 +40,21 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def _write(path: Path) -> None:
     settings = Settings(store_dir=str(path))
-    async with open_log(settings, create=True) as found, writer_on(settings, found) as writer:
+    async with open_log(settings, create=True) as opened, writer_on(settings, opened) as writer:
         for command in STEPS:
             assert isinstance(await writer.submit(command), Accepted)
 
 
 def test_drift_names_what_was_corrected_and_what_is_over_its_limit(store: Path) -> None:
-    (one,) = gpuledger("drift", "-n", "team-a", "-o", "json", store=store).json
-    assert (one["key"], one["cause"], one["amounts"]) == ("pods/stray", "unreserved", {GPU: 2})
-    assert one["over"] == [{"account": "universe/company", "resource": KEY, "used": 4, "limit": 3}]
+    (correction,) = gpuledger("drift", "-n", "team-a", "-o", "json", store=store).json
+    assert (correction["key"], correction["cause"], correction["amounts"]) == (
+        "pods/stray",
+        "unreserved",
+        {GPU: 2},
+    )
+    assert correction["over"] == [
+        {"account": "universe/company", "resource": KEY, "used": 4, "limit": 3}
+    ]
     table = gpuledger("drift", store=store)
     assert table.status == 0
     assert f"universe/company {KEY} 4 of 3" in table.out
@@ -78,12 +84,12 @@ def test_a_quota_over_many_is_broken_down(store: Path, by: str, namespace: str) 
 
 def test_a_root_is_one_holder_and_its_pods_are_shown_when_asked_for(store: Path) -> None:
     holders = gpuledger("holders", "-o", "json", store=store).json
-    assert [(one["key"], one["amounts"], one["pods"]) for one in holders] == [
+    assert [(holder["key"], holder["amounts"], holder["pods"]) for holder in holders] == [
         (WEB, {GPU: 2}, 1),
         ("pods/stray", {GPU: 2}, 0),
     ]
     everything = gpuledger("holders", "--pods", "-o", "json", store=store).json
-    assert [one["key"] for one in everything] == [WEB, "pods/stray", "pods/web-1"]
+    assert [holder["key"] for holder in everything] == [WEB, "pods/stray", "pods/web-1"]
     (pod,) = gpuledger("holders", "--root", WEB, "-o", "json", store=store).json
     assert (pod["key"], pod["root"]) == ("pods/web-1", WEB)
 

@@ -12,5 +12,5 @@ pytestmark = pytest.mark.integration
 def test_a_page_shows_the_real_output(page: str, tmp_path: Path) -> None:
     steps = steps_of((DOCS / page).read_text())
     assert len(steps) > 5
-    for step, found in zip(steps, run([step.command for step in steps], tmp_path), strict=True):
-        assert same(found.printed) == same(step.printed), step.command
+    for step, actual in zip(steps, run([step.command for step in steps], tmp_path), strict=True):
+        assert same(actual.printed) == same(step.printed), step.command

@@ -8,7 +8,7 @@ from support.harness.command_line import gpuledger
 from gpuledger.storage.open_log import open_log, writer_on
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -34,7 +34,7 @@ STEPS: list[commands.AnyCommand] = [
 async def store(tmp_path: Path) -> Path:
     """A ledger with two pods on two nodes."""
     settings = Settings(store_dir=str(tmp_path / "store"))
-    async with open_log(settings, create=True) as found, writer_on(settings, found) as writer:
+    async with open_log(settings, create=True) as opened, writer_on(settings, opened) as writer:
         for step in STEPS:
             assert isinstance(await writer.submit(step), Accepted)
     return tmp_path / "store"
@@ -55,6 +55,8 @@ def test_scenarios_stand_side_by_side(store: Path) -> None:
 
 def test_preferences_of_the_command_line_are_what_is_otherwise(store: Path) -> None:
     asked = ("what-if", "--node-policy", "spread", "-o", "json")
-    found = gpuledger(*asked, store=store, GPULEDGER_NODE_POLICY="binpack").json
-    cards = {one["name"]: one["outcome"]["cards"]["peak"] for one in found["scenarios"]}
+    report = gpuledger(*asked, store=store, GPULEDGER_NODE_POLICY="binpack").json
+    cards = {
+        scenario["name"]: scenario["outcome"]["cards"]["peak"] for scenario in report["scenarios"]
+    }
     assert cards == {"recorded": 2, "replayed": 1, "what-if": 2}

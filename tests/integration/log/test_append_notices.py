@@ -10,7 +10,7 @@ from support.servers.nats_servers import NatsServer, settings_for
 
 from ledger.core.model.commands import Reserve
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.log.peers.append_notices import AppendNotifier
 from ledger.log.writer.writer import Writer
 from ledger.log.writer.writer_settings import WriterSettings
@@ -36,7 +36,7 @@ async def replica(
     await writer.open()
     news = AppendNotifier(log.connection, log.names, writer=writer)
     await news.start()
-    running = [asyncio.create_task(one) for one in (writer.run(), news.run())]
+    running = [asyncio.create_task(coroutine) for coroutine in (writer.run(), news.run())]
     try:
         yield writer, log
     finally:
@@ -60,11 +60,11 @@ async def test_an_idle_replica_reads_at_once_what_another_has_stored(
     nats_server: NatsServer, shard: str
 ) -> None:
     async with (
-        replica(nats_server, shard, "a") as (one, _),
+        replica(nats_server, shard, "a") as (writer, _),
         replica(nats_server, shard, "b") as (other, _),
     ):
         for number in range(3):
-            answer = await one.submit(reserve(number))
+            answer = await writer.submit(reserve(number))
             assert isinstance(answer, Accepted)
             await applied(other, answer.position)
 
@@ -73,25 +73,25 @@ async def test_a_replica_without_notice_reads_on_when_it_is_asked(
     nats_server: NatsServer, shard: str
 ) -> None:
     async with (
-        replica(nats_server, shard, "a") as (one, _),
+        replica(nats_server, shard, "a") as (writer, _),
         replica(nats_server, shard, "b") as (other, deaf),
     ):
         await deaf.connection.unsubscribe(deaf.names.news_subject)
-        await one.submit(reserve(1))
+        await writer.submit(reserve(1))
         answer = await other.submit(reserve(2))
         assert isinstance(answer, Accepted)
-        assert other.state.position == one.state.position + 1
+        assert other.state.position == writer.state.position + 1
 
 
 async def test_other_messages_than_notices_are_ignored(nats_server: NatsServer, shard: str) -> None:
     async with (
-        replica(nats_server, shard, "a") as (one, _),
+        replica(nats_server, shard, "a") as (writer, _),
         replica(nats_server, shard, "b") as (other, _),
     ):
         sender = await JetStreamLog.connect(settings_for(nats_server, shard))
         for text in (b"", b"not a number", b"-1", b"9" * 1_000):
             await sender.connection.publish(sender.names.news_subject, text)
         await sender.close()
-        answer = await one.submit(reserve(1))
+        answer = await writer.submit(reserve(1))
         assert isinstance(answer, Accepted)
         await applied(other, answer.position)

@@ -18,8 +18,8 @@ from ledger.log.embedded import nats_server, server_files
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings, ServerFailed
 from ledger.log.embedded.server_files import ServerAddress
 from ledger.log.embedded.store_lock import StoreBusy, acquire
-from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog, JetStreamSettings
+from ledger.log.jetstream.nats_connection import Access
 from ledger.log.log_port import LogError, Unreachable
 
 pytestmark = pytest.mark.integration
@@ -214,8 +214,8 @@ async def append_when_reachable(log: JetStreamLog) -> None:
 
 
 async def test_every_store_has_a_password_of_its_own(tmp_path: Path) -> None:
-    one, two = _quick(tmp_path / "one"), _quick(tmp_path / "two")
-    async with EmbeddedServer(one) as first, EmbeddedServer(two) as second:
+    here, there = _quick(tmp_path / "one"), _quick(tmp_path / "two")
+    async with EmbeddedServer(here) as first, EmbeddedServer(there) as second:
         assert first.address.password != second.address.password
         stranger = Access((second.address.url,), "gpuledger", first.address.password)
         for access in (stranger, Access((second.address.url,))):

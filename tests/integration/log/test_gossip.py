@@ -58,40 +58,43 @@ async def two(
     server: NatsServer, shard: str
 ) -> AsyncIterator[tuple[Hints, Listener, JetStreamLog]]:
     """Run a replica that sends hints and one that receives; yields the log of the first, too."""
-    async with replica(server, shard, "a") as (one, _, log), replica(server, shard, "b") as other:
-        yield one, other[1], log
+    async with (
+        replica(server, shard, "a") as (sender, _, log),
+        replica(server, shard, "b") as other,
+    ):
+        yield sender, other[1], log
 
 
 async def test_all_other_replicas_receive_a_hint_and_its_sender_does_not(
     nats_server: NatsServer, shard: str
 ) -> None:
     async with (
-        replica(nats_server, shard, "a") as (one, itself, _),
+        replica(nats_server, shard, "a") as (sender, itself, _),
         replica(nats_server, shard, "b") as (_, second, _),
         replica(nats_server, shard, "c") as (third, other, _),
     ):
-        one.tell(b"soon")
-        one.tell(b"end")
+        sender.broadcast(b"soon")
+        sender.broadcast(b"end")
         assert await second.all_heard() == await other.all_heard() == [b"soon"]
-        third.tell(b"end")
+        third.broadcast(b"end")
         assert await itself.all_heard() == []
 
 
 async def test_of_more_hints_than_there_is_room_for_the_oldest_are_lost(
     nats_server: NatsServer, shard: str
 ) -> None:
-    async with two(nats_server, shard) as (one, other, _):
+    async with two(nats_server, shard) as (sender, other, _):
         for number in range(HINTS_MAX + 10):
-            one.tell(str(number).encode())
-        one.tell(b"end")
+            sender.broadcast(str(number).encode())
+        sender.broadcast(b"end")
         heard = await other.all_heard()
         assert heard == [str(number).encode() for number in range(11, HINTS_MAX + 10)]
 
 
 async def test_a_hint_that_is_too_long_is_not_sent(nats_server: NatsServer, shard: str) -> None:
-    async with two(nats_server, shard) as (one, other, _):
-        one.tell(b"x" * (HINT_BYTES_MAX + 1))
-        one.tell(b"end")
+    async with two(nats_server, shard) as (sender, other, _):
+        sender.broadcast(b"x" * (HINT_BYTES_MAX + 1))
+        sender.broadcast(b"end")
         assert await other.all_heard() == []
 
 
@@ -103,10 +106,10 @@ async def test_a_hint_that_is_too_long_is_not_sent(nats_server: NatsServer, shar
 async def test_a_message_that_is_none_of_ours_is_passed_over(
     nats_server: NatsServer, shard: str, message: bytes
 ) -> None:
-    async with two(nats_server, shard) as (one, other, log):
+    async with two(nats_server, shard) as (sender, other, log):
         with capture_logs() as logs:
             await log.connection.publish(log.names.hints_subject, message)
-            one.tell(b"end")
+            sender.broadcast(b"end")
             assert await other.all_heard() == []
         assert logs == []
 
@@ -114,11 +117,11 @@ async def test_a_message_that_is_none_of_ours_is_passed_over(
 async def test_hints_are_sent_again_after_the_server_was_away(
     nats_server: NatsServer, shard: str
 ) -> None:
-    async with two(nats_server, shard) as (one, other, _):
+    async with two(nats_server, shard) as (sender, other, _):
         nats_server.kill()
-        one.tell(b"into the void")
+        sender.broadcast(b"into the void")
         await nats_server.start()
         async with asyncio.timeout(HEARD_SECONDS * 4):
             while not other.ended.is_set():
-                one.tell(b"end")
+                sender.broadcast(b"end")
                 await asyncio.sleep(0.1)

@@ -16,9 +16,9 @@ from support.servers.nats_servers import settings_for
 from ledger.core.model import accounts, commands
 from ledger.core.model.denials import Denial, Reason
 from ledger.log import records
-from ledger.log.jetstream.domains import Captured
+from ledger.log.jetstream.jetstream_domain import Captured
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.ledger import Accepted, Ledger
+from ledger.log.ledger_port import Accepted, Ledger
 from ledger.log.log_port import Lost, PositionTaken
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
 from ledger.log.peers.lease import Lease, LeaseSettings
@@ -291,8 +291,8 @@ async def test_the_edge_may_have_jetstream_of_its_own_or_none(
         log = await edge_log(two)
         await log.open(create=True)
         assert await log.append(b"one", 0) == 1
-        found = await log.durability()
-        assert (found.server_version.split(".")[0], found.sync_always) == ("2", True)
+        durability = await log.durability()
+        assert (durability.server_version.split(".")[0], durability.sync_always) == ("2", True)
         await log.close()
 
 

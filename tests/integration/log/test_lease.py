@@ -8,9 +8,9 @@ from support.servers.nats_servers import NatsServer
 
 from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.denials import Denial, Reason, Shortage
-from ledger.log.jetstream.connection import Access, NatsConnection
-from ledger.log.jetstream.shard_streams import StreamNames
-from ledger.log.ledger import Accepted
+from ledger.log.jetstream.nats_connection import Access, NatsConnection
+from ledger.log.jetstream.stream_configuration import StreamNames
+from ledger.log.ledger_port import Accepted
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger, ForwardingSettings
 from ledger.log.peers.lease import Lease, LeaseSettings
 

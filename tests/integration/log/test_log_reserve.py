@@ -15,7 +15,7 @@ from support.servers.service_process import ServiceProcess, creation, running_se
 from ledger.core.model.commands import Refute, Reserve
 from ledger.core.model.denials import Reason
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.log.writer.writer import Writer
 
 pytestmark = pytest.mark.integration

@@ -67,19 +67,19 @@ async def fill(log: AnyLog, count: int) -> list[bytes]:
 
 async def collect(batches: AsyncIterator[Sequence[LogEntry]], count: int) -> list[LogEntry]:
     """Take so many entries."""
-    found: list[LogEntry] = []
+    entries: list[LogEntry] = []
     async with asyncio.timeout(PATIENCE_SECONDS), aclosing(batches) as source:  # type: ignore[type-var]
         async for batch in source:
-            found.extend(batch)
-            if len(found) >= count:
+            entries.extend(batch)
+            if len(entries) >= count:
                 break
-    return found
+    return entries
 
 
 async def test_positions_count_from_one_without_gaps(log: AnyLog) -> None:
     payloads = await fill(log, 5)
-    found = await collect(log.read(1, 5), 5)
-    assert found == [LogEntry(position, payloads[position - 1]) for position in range(1, 6)]
+    entries = await collect(log.read(1, 5), 5)
+    assert entries == [LogEntry(position, payloads[position - 1]) for position in range(1, 6)]
 
 
 async def test_a_stale_expected_position_is_refused_and_nothing_is_stored(log: AnyLog) -> None:
@@ -122,8 +122,8 @@ async def test_writers_that_retry_lose_and_double_nothing(connect: Connect) -> N
                     continue
 
     await asyncio.gather(*(write(name, client) for name, client in enumerate(clients)))
-    found = await collect(clients[0].read(1, 60), 60)
-    assert sorted(entry.payload for entry in found) == sorted(
+    entries = await collect(clients[0].read(1, 60), 60)
+    assert sorted(entry.payload for entry in entries) == sorted(
         f"{name}/{number}".encode() for name in range(3) for number in range(20)
     )
 
@@ -169,8 +169,8 @@ async def test_an_empty_record_is_a_record(log: AnyLog) -> None:
 @pytest.mark.parametrize(("first", "last"), [(1, 700), (350, 360), (700, 700), (0, 3)])
 async def test_any_range_is_read_in_order(log: AnyLog, first: int, last: int) -> None:
     await fill(log, 700)
-    found = await collect(log.read(first, last), 1_000)
-    assert [entry.position for entry in found] == list(range(max(first, 1), last + 1))
+    entries = await collect(log.read(first, last), 1_000)
+    assert [entry.position for entry in entries] == list(range(max(first, 1), last + 1))
 
 
 async def test_an_empty_range_yields_nothing(log: AnyLog) -> None:
@@ -261,8 +261,8 @@ async def test_denials_are_followed_from_a_position(log: AnyLog) -> None:
     for number in range(3):
         await log.publish_denial(f"denial {number}".encode())
     assert len(await collect(log.follow_denials(1), 3)) == 3
-    found = await collect(log.follow_denials(2), 2)
-    assert found == [LogEntry(2, b"denial 1"), LogEntry(3, b"denial 2")]
+    denials = await collect(log.follow_denials(2), 2)
+    assert denials == [LogEntry(2, b"denial 1"), LogEntry(3, b"denial 2")]
 
 
 async def test_denials_of_a_younger_stream_are_read_from_its_start(log: AnyLog) -> None:

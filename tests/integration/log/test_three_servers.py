@@ -11,9 +11,9 @@ from support.servers.nats_servers import NatsServer, settings_for
 from support.servers.ports import free_port
 
 from ledger.log.jetstream import jetstream_api, push_consumer
-from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.jetstream.shard_streams import ConfigurationDrift, log_stream
+from ledger.log.jetstream.nats_connection import Access
+from ledger.log.jetstream.stream_configuration import ConfigurationDrift, log_stream
 from ledger.log.log_port import Ambiguous, LogError, PositionTaken, Snapshot, Unreachable
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -124,11 +124,11 @@ async def test_nothing_acknowledged_is_lost_with_the_leader(
     await appending
     await leader.start()
     await appender.until(320)
-    found = await contents(log)
-    assert {position: found[position] for position in appender.acknowledged} == (
+    payloads = await contents(log)
+    assert {position: payloads[position] for position in appender.acknowledged} == (
         appender.acknowledged
     )
-    assert list(found) == list(range(1, len(found) + 1))
+    assert list(payloads) == list(range(1, len(payloads) + 1))
     await log.close()
 
 
@@ -161,9 +161,9 @@ async def test_writers_on_different_servers_never_share_a_position(
     await asyncio.gather(*(appender.until(50) for appender in appenders))
     positions = [position for appender in appenders for position in appender.acknowledged]
     assert len(positions) == len(set(positions)) == 150
-    found = await contents(logs[0])
+    payloads = await contents(logs[0])
     for appender in appenders:
-        assert {position: found[position] for position in appender.acknowledged} == (
+        assert {position: payloads[position] for position in appender.acknowledged} == (
             appender.acknowledged
         )
     for log in logs:

@@ -15,7 +15,7 @@ from support.servers.service_process import ServiceProcess, creation
 from ledger.core.model import accounts, commands
 from ledger.core.model.denials import Reason
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.log.recovery import replay
 from ledger.log.writer.writer import Writer
 
@@ -126,13 +126,13 @@ async def test_two_clusters_share_a_limit_over_a_link_that_breaks_under_load(
     await limit(log)
     creating = Clients(west), Clients(east)
     for break_it in (two.between.cut, two.between.stall):
-        for one in creating:
-            await one.grown(10)
+        for clients in creating:
+            await clients.grown(10)
         await break_it()
         await asyncio.to_thread(east.wait_for, "ledger", ok=False)
         await two.between.restore()
         await asyncio.to_thread(east.wait_for, "ledger", ok=True)
-    await asyncio.gather(*(one.full() for one in creating))
+    await asyncio.gather(*(clients.full() for clients in creating))
     state = await replay.open_state(log)
     await log.close()
     held = {
@@ -143,8 +143,8 @@ async def test_two_clusters_share_a_limit_over_a_link_that_breaks_under_load(
     }
     assert creating[0].admitted | creating[1].admitted <= held
     assert state.used[state.accounts[SHARED].lines["limits.nvidia.com/gpumem"]] == LIMIT
-    assert min(len(one.admitted) for one in creating) >= 20
-    assert max(one.slowest for one in creating) < 10
+    assert min(len(clients.admitted) for clients in creating) >= 20
+    assert max(clients.slowest for clients in creating) < 10
 
 
 async def test_a_cut_off_cluster_reports_it_and_the_others_go_on(

@@ -49,7 +49,9 @@ async def test_a_container_gets_its_cards_and_its_limits(tmp_path: Path) -> None
             "LIBCUDA_LOG_LEVEL": "1",
         }
         library = str(node.settings.library)
-        assert [(one.host_path, one.container_path, one.read_only) for one in answer.mounts] == [
+        assert [
+            (mount.host_path, mount.container_path, mount.read_only) for mount in answer.mounts
+        ] == [
             (library, library, True),
             (str(node.settings.preload), "/etc/ld.so.preload", True),
             (str(directory / "limits"), "/etc/gpuledger/limits", True),
@@ -68,13 +70,15 @@ async def test_the_kubelet_prefers_the_cards_of_the_ledger(tmp_path: Path) -> No
 async def test_pods_on_the_same_cards_each_get_their_own_limits_in_any_order(
     tmp_path: Path,
 ) -> None:
-    placed = [container(f"p{one}", share(0, 100 * one), time=one) for one in range(1, 5)]
+    placed = [
+        container(f"p{number}", share(0, 100 * number), time=number) for number in range(1, 5)
+    ]
     async with node_in(tmp_path, *placed) as node:
-        for one in (4, 2, 3, 1):
-            await node.kubelet.admit("team", f"p{one}", f"p{one}-uid", ONE)
-        for one in (3, 1, 4, 2):
-            await node.kubelet.start_container(f"p{one}-uid", "main")
-        assert [node.limits(f"p{one}-uid")[CARDS[0]] for one in (1, 2, 3, 4)] == [
+        for number in (4, 2, 3, 1):
+            await node.kubelet.admit("team", f"p{number}", f"p{number}-uid", ONE)
+        for number in (3, 1, 4, 2):
+            await node.kubelet.start_container(f"p{number}-uid", "main")
+        assert [node.limits(f"p{number}-uid")[CARDS[0]] for number in (1, 2, 3, 4)] == [
             100,
             200,
             300,
@@ -243,7 +247,7 @@ async def test_an_unhealthy_card_is_reported_at_once_and_when_it_recovers(
     async with node_in(tmp_path) as node:
         node.plugin.devices.replace([card(0), card(1, healthy=False)])
         await node.kubelet.wait_listed(2)
-        ill = {one for one, health in node.kubelet.health.items() if health == "Unhealthy"}
+        ill = {device for device, health in node.kubelet.health.items() if health == "Unhealthy"}
         assert ill == {f"{CARDS[1]}-{slot}" for slot in range(4)}
         node.plugin.devices.replace([card(0), card(1)])
         await node.kubelet.wait_listed(3)
@@ -270,8 +274,8 @@ async def test_a_container_with_exclusive_cards_runs_without_the_library(tmp_pat
 async def test_a_cdi_device_is_described_when_its_container_starts(
     tmp_path: Path, exclusive: bool
 ) -> None:
-    one = container("a", share(1, 140_000, 100, exclusive=exclusive))
-    async with node_in(tmp_path, one, cdi=True) as node:
+    placement = container("a", share(1, 140_000, 100, exclusive=exclusive))
+    async with node_in(tmp_path, placement, cdi=True) as node:
         await node.kubelet.admit("team", "a", "a-uid", ONE)
         token = node.allocation("a-uid").token
         described = node.settings.cdi_dir / f"gpuledger.io-gpu-{token}.json"
@@ -294,10 +298,10 @@ async def test_whole_cards_can_be_limited_too(tmp_path: Path) -> None:
 
 
 async def test_limits_that_changed_before_the_start_are_those_of_the_start(tmp_path: Path) -> None:
-    one = container("a", share(0, 10))
-    async with node_in(tmp_path, one) as node:
+    placement = container("a", share(0, 10))
+    async with node_in(tmp_path, placement) as node:
         await node.kubelet.admit("team", "a", "a-uid", ONE)
-        node.placed.replace(moved(one, share(0, 20)))
+        node.placed.replace(moved(placement, share(0, 20)))
         await node.kubelet.start_container("a-uid", "main")
         assert node.limits("a-uid") == {CARDS[0]: 20}
 

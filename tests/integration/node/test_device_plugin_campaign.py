@@ -18,7 +18,7 @@ from support.fakes.kubelet import Asked, Kubelet, NotStarted, Rejected
 from support.harness.device_plugin import FakePlacements, Node, card, container, settings_in, share
 
 from ledger.core.model.cards import Share
-from vgpu_native.plugin.allocate_response_names import MARK
+from vgpu_native.plugin.kubelet.kubelet_checkpoint import MARK
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 
@@ -76,14 +76,17 @@ class Life:
 
     async def admit(self) -> None:
         """Let the kubelet admit any pod that was placed."""
-        waiting = sorted({one.uid for one in self.placed.containers()} - self.admitted)
+        waiting = sorted({placement.uid for placement in self.placed.containers()} - self.admitted)
         if not waiting:
             return
         uid = self.random.choice(waiting)
-        found = self._of(uid)
-        asked = [Asked(one.name, len(one.shares), init=one.name == "init") for one in found]
+        placements = self._of(uid)
+        asked = [
+            Asked(placement.name, len(placement.shares), init=placement.name == "init")
+            for placement in placements
+        ]
         try:
-            await self.kubelet.admit("team", found[0].pod, uid, asked)
+            await self.kubelet.admit("team", placements[0].pod, uid, asked)
             self.admitted.add(uid)
         except Rejected as error:
             if "devices wanted" not in str(error):
@@ -96,7 +99,7 @@ class Life:
         if not keys:
             return
         uid, name = self.random.choice(keys)
-        (wanted,) = (one for one in self._of(uid) if one.name == name)
+        (wanted,) = (placement for placement in self._of(uid) if placement.name == name)
         try:
             answer = await self.kubelet.start_container(uid, name)
         except NotStarted as error:
@@ -111,22 +114,25 @@ class Life:
 
     async def end(self) -> None:
         """End any pod."""
-        if uids := sorted({one.uid for one in self.placed.containers()}):
+        if uids := sorted({placement.uid for placement in self.placed.containers()}):
             self._end(self.random.choice(uids))
 
     async def resize(self) -> None:
         """Let the ledger change what a pod has that has not started yet."""
-        keys = sorted({one.key for one in self.placed.containers()} - self.kubelet.answers.keys())
+        keys = sorted(
+            {placement.key for placement in self.placed.containers()} - self.kubelet.answers.keys()
+        )
         if keys:
             key = self.random.choice(keys)
             self.placed.replace(
                 *(
                     replace(
-                        one, shares=tuple(replace(it, memory=it.memory + 1) for it in one.shares)
+                        placement,
+                        shares=tuple(replace(it, memory=it.memory + 1) for it in placement.shares),
                     )
-                    if one.key == key
-                    else one
-                    for one in self.placed.containers()
+                    if placement.key == key
+                    else placement
+                    for placement in self.placed.containers()
                 )
             )
 
@@ -153,7 +159,9 @@ class Life:
             (self.restart_kubelet, 1),
             (self.restart_plugin, 1),
         )
-        (chosen,) = self.random.choices([one for one, _ in what], [weight for _, weight in what])
+        (chosen,) = self.random.choices(
+            [action for action, _ in what], [weight for _, weight in what]
+        )
         await chosen()
 
     def _check(self, wanted: PlacedContainer, answer: Any) -> None:
@@ -166,8 +174,8 @@ class Life:
             assert set(answer.envs["NVIDIA_VISIBLE_DEVICES"].split(",")) == set(wanted.cards)
         if allocation.limited:
             node = Node(self.kubelet, self.plugin, self.settings, self.placed)
-            found = node.limits(wanted.uid, wanted.name)
-            assert found == {one.uuid: one.memory for one in wanted.shares}
+            limits = node.limits(wanted.uid, wanted.name)
+            assert limits == {card_share.uuid: card_share.memory for card_share in wanted.shares}
         else:
             assert wanted.exclusive
 
@@ -175,15 +183,17 @@ class Life:
         cards = self.random.sample(range(3), self.random.choice((1, 1, 1, 2)))
         alone = self.random.random() < 0.1
         memory = self.random.choice((10, 20, 30 + self.pods))
-        return [share(one, memory, exclusive=alone) for one in cards]
+        return [share(number, memory, exclusive=alone) for number in cards]
 
     def _of(self, uid: str) -> list[PlacedContainer]:
-        return [one for one in self.placed.containers() if one.uid == uid]
+        return [placement for placement in self.placed.containers() if placement.uid == uid]
 
     def _end(self, uid: str) -> None:
         self.kubelet.end(uid)
         self.admitted.discard(uid)
-        self.placed.replace(*(one for one in self.placed.containers() if one.uid != uid))
+        self.placed.replace(
+            *(placement for placement in self.placed.containers() if placement.uid != uid)
+        )
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from vgpu_native.plugin.allocation import allocation_store, garbage_collection
 
 
 @pytest.fixture(autouse=True)
-def _nobody_is_too_young(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_container_is_too_young(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage_collection, "YOUNG_MICROSECONDS", -1)
 
 
@@ -43,14 +43,14 @@ async def test_only_allocations_that_the_kubelet_lacks_are_removed(
             checkpoint.unlink(missing_ok=True)
             if unreadable is not None:
                 checkpoint.write_bytes(unreadable)
-            assert await node.collect() == 0, "nobody is thought gone for want of a file"
+            assert await node.collect() == 0, "without the file no container counts as gone"
         checkpoint.write_bytes(content)
         node.kubelet.write_checkpoint()
         assert await node.collect() == 1
         (kept,) = node.plugin.allocations.all()
         assert kept.owner is not None
         assert kept.owner.uid == "b-uid"
-        assert [one.name for one in node.settings.cdi_dir.iterdir()] == [
+        assert [file.name for file in node.settings.cdi_dir.iterdir()] == [
             f"gpuledger.io-gpu-{kept.token}.json"
         ]
         assert len(list((node.settings.state_dir / "allocations").iterdir())) == 1
@@ -63,11 +63,11 @@ async def test_a_directory_is_not_removed_for_want_of_its_record(
     async with kubelet_in(tmp_path / "kubelet") as kubelet:
         async with node_with_plugin(kubelet, settings, placed) as node:
             await node.run("a")
-            found = node.allocation("a-uid")
-            (node.plugin.allocations.directory(found) / "record").unlink()
+            allocation = node.allocation("a-uid")
+            (node.plugin.allocations.directory(allocation) / "record").unlink()
         async with node_with_plugin(kubelet, settings, placed) as node:
             assert await node.collect() == 0
-            assert node.plugin.allocations.page(found).exists(), "it is mounted"
+            assert node.plugin.allocations.page(allocation).exists(), "it is mounted"
 
 
 async def test_a_forgotten_container_keeps_limits_while_the_ledger_places_it(
@@ -75,12 +75,12 @@ async def test_a_forgotten_container_keeps_limits_while_the_ledger_places_it(
 ) -> None:
     async with node_in(tmp_path, container("a", share(0))) as node:
         await node.run("a")
-        found = node.allocation("a-uid")
+        allocation = node.allocation("a-uid")
         # The checkpoint is removed, and the kubelet starts again without it.
         node.kubelet.end("a-uid")
         node.kubelet.write_checkpoint()
         assert await node.collect() == 0
-        assert node.plugin.allocations.page(found).exists(), "it is mounted"
+        assert node.plugin.allocations.page(allocation).exists(), "it is mounted"
         node.placed.replace()
         assert await node.collect() == 1
 
@@ -116,12 +116,12 @@ async def test_links_that_a_tenant_makes_are_removed_and_not_followed(tmp_path: 
 async def test_directories_that_a_tenant_nests_deep_are_removed(tmp_path: Path) -> None:
     async with node_in(tmp_path, container("a", share(0))) as node:
         await node.run("a")
-        found = node.allocation("a-uid")
+        allocation = node.allocation("a-uid")
         for _ in range(2):
-            _nest(node.plugin.allocations.region(found), 3_000)
+            _nest(node.plugin.allocations.region(allocation), 3_000)
         _end(node)
         assert await node.collect() == 1
-        assert not node.plugin.allocations.directory(found).exists()
+        assert not node.plugin.allocations.directory(allocation).exists()
 
 
 def _end(node: Node) -> None:

@@ -107,17 +107,20 @@ async def test_with_cdi_all_containers_start_in_any_order(
 
 
 async def test_pods_that_are_admitted_at_the_same_time_all_get_an_answer(tmp_path: Path) -> None:
-    placed = [container(f"p{one}", share(0, 100 + one)) for one in range(4)]
+    placed = [container(f"p{number}", share(0, 100 + number)) for number in range(4)]
     async with node_in(tmp_path, *placed) as node:
         ids = [f"{CARDS[0]}-{slot}" for slot in range(4)]
         answers = await asyncio.gather(*map(node.allocate, ids))
-        for one in range(4):
-            node.kubelet.names[f"p{one}-uid"] = ("team", f"p{one}")
-            node.kubelet.answers[f"p{one}-uid", "main"] = (frozenset({ids[one]}), answers[one])
+        for number in range(4):
+            node.kubelet.names[f"p{number}-uid"] = ("team", f"p{number}")
+            node.kubelet.answers[f"p{number}-uid", "main"] = (
+                frozenset({ids[number]}),
+                answers[number],
+            )
         node.kubelet.write_checkpoint()
-        for one in (2, 0, 3, 1):
-            await node.kubelet.start_container(f"p{one}-uid", "main")
-            assert node.limits(f"p{one}-uid") == {CARDS[0]: 100 + one}
+        for number in (2, 0, 3, 1):
+            await node.kubelet.start_container(f"p{number}-uid", "main")
+            assert node.limits(f"p{number}-uid") == {CARDS[0]: 100 + number}
 
 
 async def test_two_calls_that_wait_for_the_ledger_get_their_own_responses(tmp_path: Path) -> None:

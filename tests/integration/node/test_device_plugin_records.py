@@ -48,9 +48,9 @@ async def test_devices_of_a_pod_that_has_ended_are_the_next_ones(
             ids = node.kubelet.answers[f"{pod}-uid", "main"][0]
             assert len(node.plugin.allocations.with_ids(ids)) == "abc".index(pod) + 1
             assigned = [
-                one
-                for one in node.plugin.allocations.assigned()
-                if one.owner and one.owner.pod == pod
+                allocation
+                for allocation in node.plugin.allocations.assigned()
+                if allocation.owner and allocation.owner.pod == pod
             ]
             assert assigned == [node.allocation(f"{pod}-uid")]
             node.kubelet.end(f"{pod}-uid")
@@ -90,10 +90,10 @@ async def test_records_that_were_lost_are_made_again_from_the_checkpoint(
         shutil.rmtree(settings.state_dir)
         async with node_with_plugin(kubelet, settings, placed) as node:
             await kubelet.start_container("a-uid", "main")
-            (found,) = node.plugin.allocations.assigned()
-            assert found.cards == (CARDS[0],)
-            assert node.plugin.allocations.page(found).exists()
-            assert node.plugin.allocations.region(found).is_dir()
+            (allocation,) = node.plugin.allocations.assigned()
+            assert allocation.cards == (CARDS[0],)
+            assert node.plugin.allocations.page(allocation).exists()
+            assert node.plugin.allocations.region(allocation).is_dir()
 
 
 async def test_a_container_in_the_checkpoint_gets_no_answer_without_records(
@@ -112,14 +112,14 @@ async def test_a_container_in_the_checkpoint_gets_no_answer_without_records(
 async def test_a_kubelet_without_checkpoint_may_ask_again_for_running_pods(
     tmp_path: Path,
 ) -> None:
-    placed = [container(f"p{one}", share(0, 10 + one), time=one) for one in range(3)]
+    placed = [container(f"p{number}", share(0, 10 + number), time=number) for number in range(3)]
     async with node_in(tmp_path, *placed, allocate_seconds=0.4) as node:
         for _ in range(2):
             for pod in ("p2", "p0", "p1"):
                 await node.run(pod)
-            found = [node.limits(f"p{one}-uid")[CARDS[0]] for one in range(3)]
-            assert found == [10, 11, 12]
-            node.placed.replace(*(replace(one, allocated=True) for one in placed))
+            limits = [node.limits(f"p{number}-uid")[CARDS[0]] for number in range(3)]
+            assert limits == [10, 11, 12]
+            node.placed.replace(*(replace(placement, allocated=True) for placement in placed))
             node.kubelet.answers.clear()
             node.kubelet.write_checkpoint()
             await node.kubelet.restart()

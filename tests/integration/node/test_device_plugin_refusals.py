@@ -29,7 +29,7 @@ async def test_a_pod_whose_placement_is_gone_does_not_start(tmp_path: Path) -> N
     ("ids", "told"),
     [
         ([], r"container_requests\[0\]\.devices_ids has 0 ids; .* 1 to 16"),
-        ([f"{CARDS[0]}-{one}" for one in range(17)], "has 17 ids"),
+        ([f"{CARDS[0]}-{slot}" for slot in range(17)], "has 17 ids"),
         ([f"{CARDS[0]}-0", f"{CARDS[0]}-0"], "an id is named twice"),
         (["GPU-of-nobody-0"], r"devices_ids GPU-of-nobody-0: not advertised .* ListAndWatch"),
         ([f"{CARDS[0]}-4"], "not advertised"),

@@ -17,8 +17,8 @@ from support.harness.device_plugin import (
     settings_in,
 )
 
+from vgpu_native.plugin.server import kubelet_registration
 from vgpu_native.plugin.server import plugin_server as whole
-from vgpu_native.plugin.server import registration
 from vgpu_native.plugin.server.plugin_server import DevicePluginServer
 
 
@@ -53,14 +53,14 @@ async def test_lists_do_not_hold_up_the_end(
 
 
 def test_a_file_that_is_not_a_socket_is_not_a_kubelet(tmp_path: Path) -> None:
-    assert registration.identity(tmp_path) is None
-    assert registration.identity(tmp_path / "none") is None
+    assert kubelet_registration.identity(tmp_path) is None
+    assert kubelet_registration.identity(tmp_path / "none") is None
 
 
 async def test_the_plugin_registers_with_another_kubelet_while_its_socket_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "UNHEARD_SECONDS", 1_000)
+    monkeypatch.setattr(kubelet_registration, "UNHEARD_SECONDS", 1_000)
     async with node_in(tmp_path) as node:
         node.kubelet.removes_sockets = False
         before = node.settings.socket.stat().st_ino
@@ -73,7 +73,7 @@ async def test_the_plugin_registers_with_another_kubelet_while_its_socket_stays(
 async def test_a_kubelet_that_no_longer_listens_is_registered_with_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "UNHEARD_SECONDS", 0.1)
+    monkeypatch.setattr(kubelet_registration, "UNHEARD_SECONDS", 0.1)
     async with node_in(tmp_path) as node:
         await node.kubelet.forget_plugin()
         await node.kubelet.wait_registered(2)
@@ -123,6 +123,6 @@ async def test_a_registration_that_is_refused_is_tried_again(
 async def test_a_failed_registration_names_the_kubelet_and_the_reason(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     with pytest.raises(
-        registration.NotRegistered, match=r"kubelet at .*kubelet\.sock: UNAVAILABLE"
+        kubelet_registration.NotRegistered, match=r"kubelet at .*kubelet\.sock: UNAVAILABLE"
     ):
-        await registration.register(settings)
+        await kubelet_registration.register(settings)

@@ -79,8 +79,8 @@ async def until(condition: Callable[[], Any | Awaitable[Any]], running: Agent) -
     try:
         async with asyncio.timeout(SECONDS):
             while True:
-                found = condition()
-                if await found if asyncio.iscoroutine(found) else found:
+                answer = condition()
+                if await answer if asyncio.iscoroutine(answer) else answer:
                     return
                 await asyncio.sleep(0.02)
     except TimeoutError:
@@ -99,7 +99,7 @@ async def started(site: AgentSite) -> Path:
 
 
 def host_path(answer: Any, mounted: str) -> Path:
-    [path] = [one.host_path for one in answer.mounts if one.container_path == mounted]
+    [path] = [mount.host_path for mount in answer.mounts if mount.container_path == mounted]
     return Path(path)
 
 
@@ -261,7 +261,11 @@ async def test_an_agent_that_has_forgotten_a_change_does_not_undo_it(site: Agent
 
 async def keeps_the_kubelet_waiting(running: Agent) -> bool:
     _, text = await running.get("/metrics")
-    [line] = [one for one in text.splitlines() if one.startswith("gpuledger_allocate_waiting_s")]
+    [line] = [
+        candidate
+        for candidate in text.splitlines()
+        if candidate.startswith("gpuledger_allocate_waiting_s")
+    ]
     return float(line.rpartition(" ")[2]) > 0
 
 
@@ -275,7 +279,7 @@ async def test_a_failed_card_is_reported_to_kubelet_and_ledger_within_seconds(
         await until(lambda: bool(site.api.annotations), running)
         await asyncio.to_thread(break_card, site)
         await until(lambda: set(site.kubelet.health.values()) != {"Healthy"}, running)
-        ill = {one for one, health in site.kubelet.health.items() if health == "Unhealthy"}
+        ill = {device for device, health in site.kubelet.health.items() if health == "Unhealthy"}
         assert ill == {f"{CARD}-{slot}" for slot in range(4)}
         await until(lambda: healthy(site) == [False, True], running)
         _, text = await running.get("/metrics")
@@ -311,7 +315,7 @@ async def test_a_misallocated_pod_is_reported_and_evicted_by_policy(
             with pytest.raises(NotStarted, match="Delete the pod"):
                 await site.kubelet.start_container(LATER_UID, "main")
         told = ["WrongGPUsAnswered", *["EvictedForWrongGPUs"] * (policy == "evict")]
-        await until(lambda: [one["reason"] for one in site.api.events] == told, running)
+        await until(lambda: [event["reason"] for event in site.api.events] == told, running)
         assert site.api.events[0]["regarding"]["uid"] == LATER_UID
         assert site.api.evictions == ["q"] * (policy == "evict")
 

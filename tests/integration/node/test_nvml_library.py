@@ -36,16 +36,16 @@ nvml = NvmlLibrary()
 gpus = nvml.gpus()
 assert nvml.xid(0.0) is None
 ctypes.CDLL("libnvidia-ml.so.1").vgpu_stub_xid(1, 48)
-found = {
+observed = {
     "gpus": gpus,
-    "loads": {one.uuid: nvml.load(one.uuid) for one in gpus},
-    "processes": {one.uuid: nvml.processes(one.uuid) for one in gpus},
+    "loads": {gpu.uuid: nvml.load(gpu.uuid) for gpu in gpus},
+    "processes": {gpu.uuid: nvml.processes(gpu.uuid) for gpu in gpus},
     "scores": [[*pair, score] for pair, score in nvml.scores().items()],
     "xid": nvml.xid(2.0),
 }
 nvml.close()
 assert nvml.gpus() == gpus, "it starts again after its end"
-print(msgspec.json.encode(found).decode())
+print(msgspec.json.encode(observed).decode())
 """
 
 LOSING = """
@@ -57,7 +57,7 @@ before = nvml.gpus()
 stub = ctypes.CDLL("libnvidia-ml.so.1")
 stub.vgpu_stub_lose(0, 1)
 left = nvml.gpus()
-loads = {one.uuid: nvml.load(one.uuid) for one in left}
+loads = {gpu.uuid: nvml.load(gpu.uuid) for gpu in left}
 assert nvml.xid(0.0) is None, "the other one's errors are waited for"
 stub.vgpu_stub_lose(0, 0)
 stub.vgpu_stub_lose(1, 1)
@@ -70,8 +70,8 @@ try:
     nvml.gpus()
 except NvmlError as error:
     refused = str(error)
-found = {"before": before, "left": left, "loads": loads, "refused": refused, "told": told}
-print(msgspec.json.encode(found).decode())
+observed = {"before": before, "left": left, "loads": loads, "refused": refused, "told": told}
+print(msgspec.json.encode(observed).decode())
 """
 
 REFUSED = """
@@ -117,24 +117,24 @@ def holding(environment: dict[str, str]) -> Iterator[int]:
 def test_cards_and_their_load_are_read_from_the_library(tmp_path: Path) -> None:
     environment = machine(tmp_path / "machine", 2, "1g")
     with holding(environment) as pid:
-        found: dict[str, Any] = json.loads(asked(ASKING, environment))
-    assert [(one["uuid"], one["index"], one["memory"]) for one in found["gpus"]] == [
+        report: dict[str, Any] = json.loads(asked(ASKING, environment))
+    assert [(gpu["uuid"], gpu["index"], gpu["memory"]) for gpu in report["gpus"]] == [
         (CARDS[0], 0, 1 << 30),
         (CARDS[1], 1, 1 << 30),
     ]
-    assert [found["loads"][card]["memory"] for card in CARDS] == [0, USED]
-    assert found["processes"] == {CARDS[0]: [], CARDS[1]: [{"pid": pid, "memory": USED}]}
-    assert {tuple(one[:2]) for one in found["scores"]} == {CARDS, CARDS[::-1]}
-    assert found["xid"] == {"uuid": CARDS[1], "number": 48}
+    assert [report["loads"][card]["memory"] for card in CARDS] == [0, USED]
+    assert report["processes"] == {CARDS[0]: [], CARDS[1]: [{"pid": pid, "memory": USED}]}
+    assert {tuple(score[:2]) for score in report["scores"]} == {CARDS, CARDS[::-1]}
+    assert report["xid"] == {"uuid": CARDS[1], "number": 48}
 
 
 def test_a_card_that_fell_off_its_bus_takes_no_other_with_it(tmp_path: Path) -> None:
-    found: dict[str, Any] = json.loads(asked(LOSING, machine(tmp_path / "machine", 2, "1g")))
-    assert [one["uuid"] for one in found["before"]] == list(CARDS)
-    assert [(one["uuid"], one["index"]) for one in found["left"]] == [(CARDS[1], 1)]
-    assert list(found["loads"]) == [CARDS[1]]
-    assert found["told"] == {"uuid": CARDS[1], "number": 79}
-    assert found["refused"].startswith("NVML: the list of cards: ")
+    report: dict[str, Any] = json.loads(asked(LOSING, machine(tmp_path / "machine", 2, "1g")))
+    assert [gpu["uuid"] for gpu in report["before"]] == list(CARDS)
+    assert [(gpu["uuid"], gpu["index"]) for gpu in report["left"]] == [(CARDS[1], 1)]
+    assert list(report["loads"]) == [CARDS[1]]
+    assert report["told"] == {"uuid": CARDS[1], "number": 79}
+    assert report["refused"].startswith("NVML: the list of cards: ")
 
 
 def test_a_card_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from support.servers.shipped_nats import (
 
 from gpuledger.node.agent_log_connection import INBOX
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.jetstream.shard_streams import HEADERS_BYTES_MAX
+from ledger.log.jetstream.stream_configuration import HEADERS_BYTES_MAX
 from ledger.log.log_port import Ambiguous, LogEntry, Snapshot, Unreachable
 from ledger.log.peers.lease import Lease
 from ledger.log.records import RECORD_BYTES_MAX
@@ -97,7 +97,10 @@ def closing(
 
 async def taken(owner: Client) -> dict[str | None, int]:
     """Return how many messages each stream has ever taken, and its consumers."""
-    return {one.config.name: one.state.last_seq for one in await owner.jetstream().streams_info()}
+    return {
+        stream.config.name: stream.state.last_seq
+        for stream in await owner.jetstream().streams_info()
+    }
 
 
 async def test_consumers_of_a_stolen_agent_write_nothing_also_after_it_has_gone(
@@ -204,7 +207,7 @@ async def test_an_agent_reads_the_log_and_writes_nothing(
     try:
         assert (await reader.extent()).last == end
         assert await reader.get(1) == payload
-        assert [one.position for one in await reader.load_snapshots()] == [1]
+        assert [snapshot.position for snapshot in await reader.load_snapshots()] == [1]
         async with asyncio.timeout(FORM_SECONDS), closing(reader.follow(1)) as batches:
             assert (await anext(batches))[0].payload == payload
         with pytest.raises((Ambiguous, Unreachable)):

@@ -11,7 +11,8 @@ from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.log_port import Snapshot
-from projections.log_audit import ExpectedHead, audit_lines, verify
+from projections.log_audit import audit_lines
+from projections.log_verification import ExpectedHead, verify
 from projections.projector import projector
 from projections.store.store_writer import Store
 

@@ -15,13 +15,13 @@ from gpuledger.cli.command_wrapper import TERMINATED
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.storage import projection_rebuild, scratch_folder
 from gpuledger.storage.open_log import open_log
-from ledger.log import records
+from ledger.log import record_schema, records
 from ledger.runtime.settings.settings import Settings
 
 pytestmark = pytest.mark.integration
 
 UNKNOWN = ["Renamed", "local/team", "pods/a", "pods/b"]
-"""An event that this version does not know."""
+"""An event that this version does not support."""
 
 
 @pytest.fixture(scope="module")
@@ -110,18 +110,18 @@ async def test_a_rebuilt_projection_is_in_place_before_its_digest_is_known(
 
 
 async def _append_unknown(store: Path) -> None:
-    async with open_log(Settings(store_dir=str(store))) as found:
-        last = (await found.log.extent()).last
-        async for batch in found.log.read(last, last):
+    async with open_log(Settings(store_dir=str(store))) as opened:
+        last = (await opened.log.extent()).last
+        async for batch in opened.log.read(last, last):
             [entry] = batch
         record, previous = records.decode(entry.payload)
         items = [[UNKNOWN, []]]
         body = msgspec.msgpack.encode([last + 1, record.time, "w", "n", previous, 1, items])
-        digest = hashlib.sha256(bytes((records.SCHEMA,)) + body).digest()
-        await found.log.append(msgspec.msgpack.encode((records.SCHEMA, digest, body)), last)
+        digest = hashlib.sha256(bytes((record_schema.SCHEMA,)) + body).digest()
+        await opened.log.append(msgspec.msgpack.encode((record_schema.SCHEMA, digest, body)), last)
 
 
-async def test_each_reader_asks_for_an_upgrade_at_an_event_it_does_not_know(
+async def test_each_reader_asks_for_an_upgrade_at_an_event_it_does_not_support(
     store: Path, tmp_path: Path
 ) -> None:
     await _append_unknown(store)

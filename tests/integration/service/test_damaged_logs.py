@@ -25,16 +25,16 @@ pytestmark = pytest.mark.integration
 async def _rewrite(store: Path, change) -> None:
     """Replace the log of a store by changed records, as a user with access to the disk might."""
     settings = Settings(store_dir=str(store))
-    async with open_log(settings) as found:
-        extent = await found.log.extent()
+    async with open_log(settings) as opened:
+        extent = await opened.log.extent()
         payloads = [
-            entry.payload async for batch in found.log.read(1, extent.last) for entry in batch
+            entry.payload async for batch in opened.log.read(1, extent.last) for entry in batch
         ]
-        name = found.log.names.log
-        await found.log.connection.api(f"STREAM.DELETE.{name}", {})
-        await found.log.open(create=True)
+        name = opened.log.names.log
+        await opened.log.connection.api(f"STREAM.DELETE.{name}", {})
+        await opened.log.open(create=True)
         for position, payload in enumerate(change(payloads)):
-            await found.log.append(payload, position)
+            await opened.log.append(payload, position)
 
 
 def _changed(payloads: list[bytes]) -> list[bytes]:

@@ -33,14 +33,14 @@ def authority(tmp_path: Path) -> ClientAuthority:
 @pytest.fixture
 def service(tmp_path: Path, authority: ClientAuthority) -> Iterator[ServiceProcess]:
     """A service that takes reviews from clients with a certificate only."""
-    found = ServiceProcess(
+    process = ServiceProcess(
         tmp_path / "store",
         f"--client-ca={authority.file}",
         "--client-subjects=CN=apiserver",
     )
-    found.start()
-    yield found
-    found.kill()
+    process.start()
+    yield process
+    process.kill()
 
 
 @contextlib.contextmanager
@@ -50,7 +50,7 @@ def besieged(
     """Hold anonymous connections for the time of a block; gives how many were made."""
     made: list[int] = []
     program = [sys.executable, anonymous_connections.__file__]
-    numbers = [str(one) for one in (service.port, count, addresses)]
+    numbers = [str(number) for number in (service.port, count, addresses)]
     with subprocess.Popen([*program, *numbers, *kinds], stdout=subprocess.PIPE, text=True) as crowd:
         assert crowd.stdout is not None
         try:
@@ -129,6 +129,8 @@ async def test_five_thousand_anonymous_clients_do_not_stop_two_hundred_reviews(
         took = await reviewed(service, context, 200)
         assert await asyncio.to_thread(probed, service) == 200
     with capsys.disabled():
-        halves = [f"{found[len(found) // 2] * 1e3:.1f} ms" for found in (calm, took) if found]
+        halves = [
+            f"{seconds[len(seconds) // 2] * 1e3:.1f} ms" for seconds in (calm, took) if seconds
+        ]
         print(f"\n{len(took)} of 200 reviews, median {halves}, {made[0]} connections made")
     assert len(took) == 200

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 from support.fakes.apiserver import on_loopback
 
-from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.client.own_identity import own_name
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.servers.nats_servers import NatsServer
 
-from gpuledger.server.replica import LedgerReplica
-from gpuledger.wiring.service_parts import LogServers
+from gpuledger.server.ledger_replica import LedgerReplica
+from gpuledger.wiring.log_from_settings import LogServers
 from ledger.log.writer.writer_observer import WriterObserver
 from ledger.runtime.settings.settings import Settings
 
@@ -18,12 +18,15 @@ pytestmark = pytest.mark.integration
 
 @contextlib.asynccontextmanager
 async def kept(
-    server: NatsServer, shard: str, store: Path, cluster: str
+    server: NatsServer, shard: str, store: Path, cluster: str, *, settles: bool = True
 ) -> AsyncIterator[LedgerReplica]:
     """A replica of a cluster on a shard that others may use, too."""
     settings = Settings(store_dir=str(store), shard=shard, cluster=cluster, nats=(server.url,))
     replica = LedgerReplica(
-        settings, LogServers((server.url,), "", "", ()), observer=WriterObserver()
+        settings,
+        LogServers((server.url,), "", "", ()),
+        observer=WriterObserver(),
+        settles=settles,
     )
     running = asyncio.create_task(replica.run())
     try:
@@ -43,8 +46,22 @@ async def test_of_two_clusters_on_one_shard_each_is_settled(
         kept(nats_server, shard, tmp_path / "west", "west") as west,
         kept(nats_server, shard, tmp_path / "spare", "west") as spare,
     ):
-        assert [one.is_active() for one in (east, west, spare)] == [True, True, False]
-        assert [one.owner is not None and one.owner.is_owner for one in (east, west)] == [
+        assert [replica.is_active() for replica in (east, west, spare)] == [True, True, False]
+        assert [
+            replica.owner is not None and replica.owner.is_owner for replica in (east, west)
+        ] == [
             True,
             False,
         ]
+
+
+async def test_an_extender_leaves_settlement_to_the_service(
+    nats_server: NatsServer, shard: str, tmp_path: Path
+) -> None:
+    async with (
+        kept(nats_server, shard, tmp_path / "extender", "east", settles=False) as extender,
+        kept(nats_server, shard, tmp_path / "service", "east") as service,
+    ):
+        assert extender.owner is not None
+        assert extender.owner.is_owner
+        assert [replica.is_active() for replica in (extender, service)] == [False, True]

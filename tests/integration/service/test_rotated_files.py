@@ -16,11 +16,11 @@ from nats.aio.msg import Msg
 from support.servers.nats_servers import NatsServer
 from support.servers.service_process import ServiceProcess, creation, running_service
 
-from ledger.log.jetstream import connection as connections
-from ledger.log.jetstream.connection import Access, NatsConnection
+from ledger.log.jetstream import nats_connection as connections
+from ledger.log.jetstream.nats_connection import Access, NatsConnection
 from ledger.log.jetstream.nats_credentials import CredentialsError, check_keys
 from ledger.log.log_port import Unreachable
-from ledger.runtime.tls import own_authority
+from ledger.runtime.tls import server_certificate
 
 pytestmark = pytest.mark.integration
 
@@ -48,7 +48,9 @@ class Guarded(NatsServer):
         """Return the users of all connections."""
         async with httpx2.AsyncClient() as client:
             answer = await client.get(f"{self.monitor_url}/connz?auth=1&limit=1024")
-        return [one.get("authorized_user", "") for one in answer.json()["connections"]]
+        return [
+            connection.get("authorized_user", "") for connection in answer.json()["connections"]
+        ]
 
     async def only(self, user: str) -> None:
         """Wait until all who are connected are this user."""
@@ -172,7 +174,7 @@ async def test_a_subscription_moves_and_gets_each_message_once(
 @pytest.mark.usefixtures("quick")
 async def test_the_ca_of_the_servers_is_replaced(tmp_path: Path) -> None:
     old, new = (
-        own_authority.ensure(tmp_path / name, (), own_authority.utc_now())
+        server_certificate.ensure(tmp_path / name, (), server_certificate.utc_now())
         for name in ("old", "new")
     )
     served, trusted = tmp_path / "server.pem", tmp_path / "ca.crt"
@@ -186,7 +188,7 @@ async def test_the_ca_of_the_servers_is_replaced(tmp_path: Path) -> None:
             Access((server.url,), ca=str(trusted)), deadline=10
         )
         first = await connection.client()
-        replaced(trusted, "".join(content(one.authority) for one in (old, new)))
+        replaced(trusted, "".join(content(files.authority) for files in (old, new)))
         async with asyncio.timeout(WAIT_SECONDS):
             while await connection.client() is first:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)

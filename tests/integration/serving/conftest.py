@@ -8,7 +8,7 @@ import pytest
 import uvloop
 from support.servers.tls_server import ClientAuthority
 
-from ledger.runtime.tls import own_authority, reloading_context
+from ledger.runtime.tls import certificate_reload, server_certificate
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -24,11 +24,11 @@ def clients(tmp_path: Path) -> ClientAuthority:
 
 @pytest.fixture
 def strangers(tmp_path: Path) -> ClientAuthority:
-    """A CA that the server does not know."""
+    """A CA that the server does not trust."""
     return ClientAuthority(tmp_path / "strangers")
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Callable[[], own_authority.CertificateFiles]:
+def own(tmp_path: Path) -> Callable[[], server_certificate.CertificateFiles]:
     """Certificates made by the service itself."""
-    return reloading_context.own(tmp_path / "tls", ())
+    return certificate_reload.own(tmp_path / "tls", ())

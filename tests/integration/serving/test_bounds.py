@@ -18,11 +18,11 @@ from support.servers.tls_server import (
     visitor,
 )
 
-from ledger.runtime.http import acceptor, uvicorn_protocol
+from ledger.runtime.http import acceptor, connection_deadlines
 from ledger.runtime.http.acceptor import HANDSHAKES, OTHERS, Acceptor, AcceptorSettings
-from ledger.runtime.tls import own_authority, reloading_context
+from ledger.runtime.tls import certificate_reload, server_certificate
 
-Find = Callable[[], own_authority.CertificateFiles]
+Find = Callable[[], server_certificate.CertificateFiles]
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n"
@@ -92,7 +92,7 @@ class Blocking:
 async def test_an_anonymous_client_has_to_send_something_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "FIRST_SECONDS", 0.1)
+    monkeypatch.setattr(connection_deadlines, "FIRST_SECONDS", 0.1)
     async with serving_at(answer_scope) as address, peer_of(address) as peer:
         assert await peer.ended()
 
@@ -100,7 +100,7 @@ async def test_an_anonymous_client_has_to_send_something_soon(
 async def test_a_handshake_has_to_end_soon(own: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(acceptor._OF_TLS, "ssl_handshake_timeout", 0.2)
     async with (
-        serving_at(answer_scope, reloading_context.Tls(own)) as address,
+        serving_at(answer_scope, certificate_reload.Tls(own)) as address,
         peer_of(address) as peer,
     ):
         assert await peer.ended()
@@ -109,7 +109,7 @@ async def test_a_handshake_has_to_end_soon(own: Find, monkeypatch: pytest.Monkey
 async def test_stray_bytes_between_requests_do_not_hold_a_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connection_deadlines, "HEAD_SECONDS", 0.2)
     async with serving_at(answer_scope) as address, peer_of(address) as peer:
         peer.writer.write(GET)
         assert await peer.answer() == b"HTTP/1.1 200 OK"
@@ -127,7 +127,7 @@ async def stray(writer: asyncio.StreamWriter, sent: bytes) -> None:
 async def test_a_body_that_was_answered_early_does_not_hold_a_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "REST_SECONDS", 0.2)
+    monkeypatch.setattr(connection_deadlines, "REST_SECONDS", 0.2)
     async with serving_at(answer_scope) as address, peer_of(address) as peer:
         peer.writer.write(POST)
         assert await peer.answer() == b"HTTP/1.1 200 OK"
@@ -137,7 +137,7 @@ async def test_a_body_that_was_answered_early_does_not_hold_a_connection(
 async def test_an_idle_connection_that_was_used_is_closed_at_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(connection_deadlines, "IDLE_SECONDS", 0.2)
     async with serving_at(answer_scope) as address, peer_of(address) as peer:
         peer.writer.write(GET)
         assert await peer.answer() == b"HTTP/1.1 200 OK"
@@ -147,9 +147,9 @@ async def test_an_idle_connection_that_was_used_is_closed_at_its_time(
 async def test_a_connection_is_idle_for_longer_than_the_api_server_keeps_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert uvicorn_protocol.IDLE_SECONDS > 90
-    monkeypatch.setattr(uvicorn_protocol, "FIRST_SECONDS", 0.05)
-    monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 0.05)
+    assert connection_deadlines.IDLE_SECONDS > 90
+    monkeypatch.setattr(connection_deadlines, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(connection_deadlines, "HEAD_SECONDS", 0.05)
     async with serving_at(answer_scope) as address, peer_of(address) as peer:
         peer.writer.write(GET)
         assert await peer.answer() == b"HTTP/1.1 200 OK"
@@ -161,8 +161,8 @@ async def test_a_connection_is_idle_for_longer_than_the_api_server_keeps_it(
 async def test_a_certified_client_may_open_a_connection_before_it_needs_it(
     own: Find, clients: ClientAuthority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "FIRST_SECONDS", 0.05)
-    secured = reloading_context.Tls(own, clients.file)
+    monkeypatch.setattr(connection_deadlines, "FIRST_SECONDS", 0.05)
+    secured = certificate_reload.Tls(own, clients.file)
     context = visitor(tmp_path, clients.issue((NameOID.COMMON_NAME, "apiserver")))
     async with (
         serving_at(answer_scope, secured) as address,
@@ -177,7 +177,7 @@ async def test_a_certified_client_may_open_a_connection_before_it_needs_it(
 async def test_an_answer_that_is_not_read_does_not_hold_a_connection(
     monkeypatch: pytest.MonkeyPatch, close: bool
 ) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "UNREAD_SECONDS", 0.2)
+    monkeypatch.setattr(connection_deadlines, "UNREAD_SECONDS", 0.2)
     left = asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -269,7 +269,7 @@ async def test_a_body_that_never_comes_protects_no_connection(head: bytes) -> No
 async def test_anonymous_clients_take_no_place_of_certified_ones(
     own: Find, clients: ClientAuthority, tmp_path: Path
 ) -> None:
-    secured, stranger = reloading_context.Tls(own, clients.file), visitor(tmp_path)
+    secured, stranger = certificate_reload.Tls(own, clients.file), visitor(tmp_path)
     certified = visitor(tmp_path, clients.issue((NameOID.COMMON_NAME, "apiserver")))
     how = AcceptorSettings(certified_max=1, others_max=2)
     async with (
@@ -287,7 +287,7 @@ async def test_anonymous_clients_take_no_place_of_certified_ones(
 async def test_a_certificate_of_another_subject_counts_as_anonymous(
     own: Find, clients: ClientAuthority, tmp_path: Path
 ) -> None:
-    secured = reloading_context.Tls(own, clients.file)
+    secured = certificate_reload.Tls(own, clients.file)
     other = visitor(tmp_path, clients.issue((NameOID.COMMON_NAME, "kubelet")))
     watched: list[Acceptor] = []
     how = AcceptorSettings(trusted=lambda name: name == "CN=apiserver")
@@ -308,7 +308,7 @@ async def test_handshakes_that_stall_give_their_places_to_newcomers(
     async with (
         serving_at(
             answer_scope,
-            reloading_context.Tls(own),
+            certificate_reload.Tls(own),
             accepting=AcceptorSettings(dropped=dropped.append),
             watched=watched.append,
         ) as address,

@@ -9,20 +9,20 @@ import pytest
 from cryptography.x509.oid import NameOID
 from support.servers.tls_server import ClientAuthority, answer_scope, get, serving_at, visitor
 
-from ledger.runtime.http.request_guards import ClientCertificateRequired
-from ledger.runtime.tls import own_authority, reloading_context
+from ledger.runtime.http.client_certificate_access import ClientCertificateRequired
+from ledger.runtime.tls import certificate_reload, server_certificate
 
-Find = Callable[[], own_authority.CertificateFiles]
+Find = Callable[[], server_certificate.CertificateFiles]
 
 
 @pytest.fixture
-def secured(own: Find, clients: ClientAuthority) -> reloading_context.Tls:
-    return reloading_context.Tls(own, clients.file)
+def secured(own: Find, clients: ClientAuthority) -> certificate_reload.Tls:
+    return certificate_reload.Tls(own, clients.file)
 
 
 @pytest.mark.parametrize("path", ["/admission/validate", "/admission", "/extender/filter"])
 async def test_a_guarded_path_is_refused_without_a_client_certificate(
-    secured: reloading_context.Tls, tmp_path: Path, path: str
+    secured: certificate_reload.Tls, tmp_path: Path, path: str
 ) -> None:
     async with serving_at(ClientCertificateRequired(answer_scope), secured) as address:
         status, body = await get(f"https://{address}{path}", visitor(tmp_path))
@@ -31,7 +31,7 @@ async def test_a_guarded_path_is_refused_without_a_client_certificate(
 
 
 async def test_an_encoded_path_is_guarded_like_the_plain_one(
-    secured: reloading_context.Tls, tmp_path: Path
+    secured: certificate_reload.Tls, tmp_path: Path
 ) -> None:
     async with serving_at(ClientCertificateRequired(answer_scope), secured) as address:
         status, _ = await get(f"https://{address}/%61dmission/validate", visitor(tmp_path))
@@ -40,7 +40,7 @@ async def test_an_encoded_path_is_guarded_like_the_plain_one(
 
 @pytest.mark.parametrize("path", ["/healthz", "/metrics", "/admissions"])
 async def test_other_paths_need_no_client_certificate(
-    secured: reloading_context.Tls, tmp_path: Path, path: str
+    secured: certificate_reload.Tls, tmp_path: Path, path: str
 ) -> None:
     async with serving_at(ClientCertificateRequired(answer_scope), secured) as address:
         status, body = await get(f"https://{address}{path}", visitor(tmp_path))
@@ -49,7 +49,7 @@ async def test_other_paths_need_no_client_certificate(
 
 
 async def test_a_certificate_of_the_client_ca_opens_the_guarded_paths(
-    secured: reloading_context.Tls, clients: ClientAuthority, tmp_path: Path
+    secured: certificate_reload.Tls, clients: ClientAuthority, tmp_path: Path
 ) -> None:
     client = clients.issue((NameOID.ORGANIZATION_NAME, "a, b"), (NameOID.COMMON_NAME, "apiserver"))
     async with serving_at(ClientCertificateRequired(answer_scope), secured) as address:
@@ -62,7 +62,7 @@ async def test_a_certificate_of_the_client_ca_opens_the_guarded_paths(
 
 @pytest.mark.parametrize("path", ["/admission/validate", "/healthz"])
 async def test_a_certificate_of_another_ca_fails_the_handshake(
-    secured: reloading_context.Tls, strangers: ClientAuthority, tmp_path: Path, path: str
+    secured: certificate_reload.Tls, strangers: ClientAuthority, tmp_path: Path, path: str
 ) -> None:
     client = strangers.issue((NameOID.COMMON_NAME, "apiserver"))
     async with serving_at(ClientCertificateRequired(answer_scope), secured) as address:
@@ -71,7 +71,7 @@ async def test_a_certificate_of_another_ca_fails_the_handshake(
 
 
 async def test_a_client_of_another_name_is_refused_where_names_are_given(
-    secured: reloading_context.Tls, clients: ClientAuthority, tmp_path: Path
+    secured: certificate_reload.Tls, clients: ClientAuthority, tmp_path: Path
 ) -> None:
     client = clients.issue((NameOID.COMMON_NAME, "kubelet"))
     app = ClientCertificateRequired(answer_scope, subjects=["CN=apiserver"])
@@ -81,7 +81,7 @@ async def test_a_client_of_another_name_is_refused_where_names_are_given(
 
 
 async def test_a_header_does_not_stand_for_a_certificate(
-    secured: reloading_context.Tls, tmp_path: Path
+    secured: certificate_reload.Tls, tmp_path: Path
 ) -> None:
     headers = {"X-Forwarded-Client-Cert": "CN=apiserver", "X-Client-Cert": "CN=apiserver"}
     async with serving_at(ClientCertificateRequired(answer_scope), secured) as address:
@@ -94,7 +94,7 @@ async def test_without_a_client_ca_a_presented_certificate_proves_nothing(
 ) -> None:
     client = strangers.issue((NameOID.COMMON_NAME, "apiserver"))
     async with serving_at(
-        ClientCertificateRequired(answer_scope), reloading_context.Tls(own)
+        ClientCertificateRequired(answer_scope), certificate_reload.Tls(own)
     ) as address:
         status, _ = await get(f"https://{address}/admission", visitor(tmp_path, client))
     assert status == 403

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.servers.tls_server import DEADLINE_SECONDS, answer_scope, get, serving_at
 
-from ledger.runtime.http import http_server, uvicorn_protocol
+from ledger.runtime.http import connection_deadlines, http_server
 
 
 async def reply_to(address: str, sent: bytes) -> bytes:
@@ -142,14 +142,14 @@ async def test_an_ended_server_task_gives_its_socket_back() -> None:
 
 async def test_a_head_that_is_too_large_is_refused() -> None:
     async with serving_at(answer_scope) as address:
-        endless = b"GET / HTTP/1.1\r\nx: " + b"a" * (uvicorn_protocol.HEAD_BYTES_MAX + 1)
+        endless = b"GET / HTTP/1.1\r\nx: " + b"a" * (connection_deadlines.HEAD_BYTES_MAX + 1)
         assert (await reply_to(address, endless)).startswith(b"HTTP/1.1 431 ")
 
 
 async def test_a_head_just_below_the_limit_is_served() -> None:
     async with serving_at(answer_scope) as address:
         start = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx: "
-        padding = b"a" * (uvicorn_protocol.HEAD_BYTES_MAX - len(start) - 4)
+        padding = b"a" * (connection_deadlines.HEAD_BYTES_MAX - len(start) - 4)
         assert (await reply_to(address, start + padding + b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 
@@ -157,7 +157,7 @@ async def test_a_head_just_below_the_limit_is_served() -> None:
 async def test_a_head_that_never_comes_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(connection_deadlines, "HEAD_SECONDS", 0.1)
     async with serving_at(answer_scope) as address:
         assert await reply_to(address, sent) == b""
 
@@ -165,7 +165,7 @@ async def test_a_head_that_never_comes_is_not_waited_for(
 async def test_a_second_head_that_never_ends_is_not_waited_for_either(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(connection_deadlines, "HEAD_SECONDS", 0.1)
     async with serving_at(answer_scope) as address:
         reply = await reply_to(address, b"GET / HTTP/1.1\r\nhost: a\r\n\r\nGET / HTT")
     assert reply.startswith(b"HTTP/1.1 200")
@@ -174,7 +174,7 @@ async def test_a_second_head_that_never_ends_is_not_waited_for_either(
 async def test_a_body_that_is_slow_is_left_to_the_application(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(connection_deadlines, "HEAD_SECONDS", 0.05)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         with contextlib.suppress(TimeoutError):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.servers.tls_server import DEADLINE_SECONDS, answer_scope, serving_at
 
-from ledger.runtime.tls import own_authority, reloading_context
-from ledger.runtime.tls.own_authority import CertificateFiles
+from ledger.runtime.tls import certificate_reload, server_certificate
+from ledger.runtime.tls.server_certificate import CertificateFiles
 
 CLIENTS = 4
 
@@ -18,7 +18,7 @@ def pairs(directory: Path) -> list[tuple[bytes, bytes]]:
     """Return two certificates, with their chains, of one CA, and their keys."""
     made = []
     for _ in range(2):
-        files = own_authority.ensure(directory, (), own_authority.utc_now())
+        files = server_certificate.ensure(directory, (), server_certificate.utc_now())
         text = Path(files.certificate).read_bytes()
         chain, mark, key = text.partition(b"-----BEGIN PRIVATE KEY-----")
         made.append((chain, mark + key))
@@ -80,7 +80,7 @@ async def test_no_handshake_fails_while_files_are_replaced(handshakes: int, tmp_
     paths = CertificateFiles(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"), "")
     for path, content in zip((paths.certificate, paths.key), made[0], strict=True):
         put(Path(path), content)
-    secured = reloading_context.Tls(reloading_context.given(paths.certificate, paths.key))
+    secured = certificate_reload.Tls(certificate_reload.given(paths.certificate, paths.key))
     reported: list[str] = []
     loaded = secured.context
     async with serving_at(answer_scope, secured) as address:
@@ -94,5 +94,5 @@ async def test_no_handshake_fails_while_files_are_replaced(handshakes: int, tmp_
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     assert visits.failed == [], f"{len(visits.failed)} of {visits.done} handshakes failed"
-    assert any("is not the key" in one for one in reported), "no half of a swap was seen"
+    assert any("is not the key" in problem for problem in reported), "no half of a swap was seen"
     assert secured.context is not loaded, "nothing was taken up"

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
+import aiohttp
 import pytest
 from cryptography.x509.oid import NameOID
 from support.servers.tls_server import (
@@ -20,10 +21,11 @@ from support.servers.tls_server import (
 )
 
 from ledger.runtime.http import acceptor
-from ledger.runtime.tls import own_authority, reloading_context
-from ledger.runtime.tls.own_authority import CertificateError
+from ledger.runtime.tls import certificate_reload, server_certificate
+from ledger.runtime.tls.certificate_authority import CertificateError
+from ledger.runtime.tls.server_certificate import CertificateFiles
 
-Find = Callable[[], own_authority.CertificateFiles]
+Find = Callable[[], server_certificate.CertificateFiles]
 
 
 async def served_certificate(address: str) -> str:
@@ -48,13 +50,13 @@ def content(path: str) -> str:
 async def test_the_certificate_is_trusted_with_the_ca_of_the_store(
     own: Find, tmp_path: Path
 ) -> None:
-    async with serving_at(answer_scope, reloading_context.Tls(own)) as address:
+    async with serving_at(answer_scope, certificate_reload.Tls(own)) as address:
         status, body = await get(f"https://{address}/", visitor(tmp_path))
     assert (status, body["scheme"]) == (200, "https")
 
 
 async def test_a_changed_certificate_is_served_without_a_restart(own: Find, tmp_path: Path) -> None:
-    secured = reloading_context.Tls(own)
+    secured = certificate_reload.Tls(own)
     async with serving_at(answer_scope, secured) as address:
         before = await served_certificate(address)
         (tmp_path / "tls" / "server.pem").unlink()
@@ -65,7 +67,7 @@ async def test_a_changed_certificate_is_served_without_a_restart(own: Find, tmp_
 
 
 async def test_files_that_did_not_change_are_not_loaded_again(own: Find) -> None:
-    secured = reloading_context.Tls(own)
+    secured = certificate_reload.Tls(own)
     assert not secured.refresh()
 
 
@@ -73,7 +75,7 @@ async def test_a_broken_file_is_reported_and_the_old_certificate_stays(
     own: Find, tmp_path: Path
 ) -> None:
     files = own()
-    secured = reloading_context.Tls(reloading_context.given(files.certificate, files.key))
+    secured = certificate_reload.Tls(certificate_reload.given(files.certificate, files.key))
     reported: asyncio.Queue[str] = asyncio.Queue()
     keeping = asyncio.create_task(secured.keep_fresh(reported.put_nowait, every_seconds=0.01))
     async with serving_at(answer_scope, secured) as address:
@@ -86,10 +88,86 @@ async def test_a_broken_file_is_reported_and_the_old_certificate_stays(
     assert "server.pem: holds no PEM certificate" in problem
 
 
+async def test_a_problem_is_reported_when_it_begins_and_not_at_every_look(own: Find) -> None:
+    files = own()
+    looks = ["", "one", "one", "two", "", "two"]
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    def find() -> CertificateFiles:
+        if not looks:
+            loop.call_soon_threadsafe(over.set)
+        problem = looks.pop(0) if looks else ""
+        if problem:
+            raise CertificateError(problem)
+        return files
+
+    reported: list[str] = []
+    secured = certificate_reload.Tls(find)
+    keeping = asyncio.create_task(secured.keep_fresh(reported.append, every_seconds=0.001))
+    await asyncio.wait_for(over.wait(), DEADLINE_SECONDS)
+    keeping.cancel()
+    assert reported == ["one", "two", "two"]
+
+
+async def test_files_of_a_ca_that_clients_do_not_trust_yet_are_loaded_later(
+    own: Find, tmp_path: Path
+) -> None:
+    files, trusted, looked = own(), [False], asyncio.Event()
+    other = server_certificate.ensure(tmp_path / "other", (), server_certificate.utc_now())
+    secured = certificate_reload.Tls(certificate_reload.given(files.certificate, files.key))
+    before = secured.context
+
+    def is_trusted() -> bool:
+        looked.set()
+        return trusted[-1]
+
+    keeping = asyncio.create_task(
+        secured.keep_fresh(print, every_seconds=0.001, is_trusted=is_trusted)
+    )
+    replace(files.certificate, content(other.certificate))
+    for _ in range(3):
+        looked.clear()
+        await asyncio.wait_for(looked.wait(), DEADLINE_SECONDS)
+    assert secured.context is before
+    trusted.append(True)
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while secured.context is before:  # noqa: ASYNC110 - another task loads
+            await asyncio.sleep(0.001)
+    keeping.cancel()
+
+
+async def test_a_client_ca_changes_while_the_files_of_a_new_ca_wait(
+    own: Find, tmp_path: Path
+) -> None:
+    files = own()
+    first, second = (ClientAuthority(tmp_path / name) for name in ("first", "second"))
+    other = server_certificate.ensure(tmp_path / "other", (), server_certificate.utc_now())
+    given = certificate_reload.given(files.certificate, files.key)
+    secured = certificate_reload.Tls(given, first.file)
+    old, new = (
+        visitor(tmp_path, each.issue((NameOID.COMMON_NAME, "reviewer"))) for each in (first, second)
+    )
+    before, served = secured.authorities, content(files.certificate)
+    keeping = asyncio.create_task(
+        secured.keep_fresh(print, every_seconds=0.001, is_trusted=lambda: False)
+    )
+    async with serving_at(answer_scope, secured) as address:
+        replace(files.certificate, content(other.certificate))
+        replace(first.file, content(second.file))
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while secured.authorities is before:  # noqa: ASYNC110 - another task loads
+                await asyncio.sleep(0.001)
+        assert await served_certificate(address) in served
+        assert (await get(f"https://{address}/", new))[0] == 200
+        with pytest.raises((OSError, aiohttp.ClientError)):
+            await get(f"https://{address}/", old)
+    keeping.cancel()
+
+
 async def test_a_mended_file_is_loaded_after_a_broken_one(own: Find, tmp_path: Path) -> None:
     files = own()
-    secured = reloading_context.Tls(reloading_context.given(files.certificate, files.key))
-    other = own_authority.ensure(tmp_path / "other", (), own_authority.utc_now())
+    secured = certificate_reload.Tls(certificate_reload.given(files.certificate, files.key))
+    other = server_certificate.ensure(tmp_path / "other", (), server_certificate.utc_now())
     replace(files.certificate, "half a certif")
     with pytest.raises(CertificateError):
         secured.refresh()
@@ -99,11 +177,11 @@ async def test_a_mended_file_is_loaded_after_a_broken_one(own: Find, tmp_path: P
 
 async def test_a_mounted_secret_that_swaps_its_link_is_noticed(tmp_path: Path, own: Find) -> None:
     own()
-    other = own_authority.ensure(tmp_path / "other", (), own_authority.utc_now())
+    other = server_certificate.ensure(tmp_path / "other", (), server_certificate.utc_now())
     link = tmp_path / "mounted"
     link.symlink_to(tmp_path / "tls")
     path = str(link / "server.pem")
-    secured = reloading_context.Tls(reloading_context.given(path, path))
+    secured = certificate_reload.Tls(certificate_reload.given(path, path))
     replacement = tmp_path / "replacement"
     replacement.symlink_to(Path(other.certificate).parent)
     replacement.rename(link)
@@ -111,22 +189,22 @@ async def test_a_mounted_secret_that_swaps_its_link_is_noticed(tmp_path: Path, o
 
 
 async def test_the_end_of_the_served_certificate_is_known(own: Find) -> None:
-    secured = reloading_context.Tls(own)
-    assert secured.expires_at == own_authority.expires_at(Path(own().certificate))
+    secured = certificate_reload.Tls(own)
+    assert secured.expires_at == server_certificate.expires_at(Path(own().certificate))
 
 
 async def test_a_client_ca_that_cannot_be_loaded_is_refused(own: Find, tmp_path: Path) -> None:
     broken = tmp_path / "ca.pem"
     broken.write_text("nothing")
     with pytest.raises(CertificateError, match=r"ca\.pem: cannot be loaded"):
-        reloading_context.Tls(own, str(broken))
+        certificate_reload.Tls(own, str(broken))
 
 
 async def test_a_client_ca_that_is_added_is_trusted_without_a_restart(
     own: Find, clients: ClientAuthority, strangers: ClientAuthority, tmp_path: Path
 ) -> None:
     client = strangers.issue((NameOID.COMMON_NAME, "new"))
-    secured = reloading_context.Tls(own, clients.file)
+    secured = certificate_reload.Tls(own, clients.file)
     async with serving_at(answer_scope, secured) as address:
         replace(clients.file, content(clients.file) + content(strangers.file))
         assert secured.refresh()
@@ -144,7 +222,7 @@ async def test_a_client_of_a_removed_ca_does_not_resume_its_session(
 ) -> None:
     kept = content(clients.file)
     replace(clients.file, kept + content(strangers.file))
-    secured = reloading_context.Tls(own, clients.file)
+    secured = certificate_reload.Tls(own, clients.file)
     context = visitor(tmp_path, strangers.issue((NameOID.COMMON_NAME, "old")))
     context.maximum_version = version
     async with serving_at(answer_scope, secured) as address:
@@ -189,7 +267,7 @@ async def test_connections_of_a_removed_ca_end_and_those_of_others_do_not(
     monkeypatch.setattr(acceptor, "TURN_SECONDS", 0.02)
     kept = content(clients.file)
     replace(clients.file, kept + content(strangers.file))
-    secured = reloading_context.Tls(own, clients.file)
+    secured = certificate_reload.Tls(own, clients.file)
     contexts = [
         visitor(tmp_path, authority.issue((NameOID.COMMON_NAME, "apiserver")))
         for authority in (clients, strangers)

@@ -96,8 +96,8 @@ def test_a_valid_size_is_read_as_written_without_a_log_line(
 def test_the_stricter_reading_of_a_bad_size_holds_and_is_logged_once(
     ledger: Ledger, text: str, limit: int
 ) -> None:
-    found, said = asked(ledger, "limit", "limit", "reserve", 1, CUDA_DEVICE_MEMORY_LIMIT=text)
-    assert found == [limit, limit, int(limit > 0)]
+    answers, said = asked(ledger, "limit", "limit", "reserve", 1, CUDA_DEVICE_MEMORY_LIMIT=text)
+    assert answers == [limit, limit, int(limit > 0)]
     assert said.count("is not a size") + said.count("gpuledger: error") >= 1
     assert said.count("gpuledger: error") == 1
     assert "CUDA_DEVICE_MEMORY_LIMIT" in said
@@ -105,8 +105,8 @@ def test_the_stricter_reading_of_a_bad_size_holds_and_is_logged_once(
 
 def test_the_limit_of_one_device_overrides_that_of_all(ledger: Ledger) -> None:
     limits = {"CUDA_DEVICE_MEMORY_LIMIT": "5g", "CUDA_DEVICE_MEMORY_LIMIT_1": "1g"}
-    found, _ = asked(ledger, "limit", "device", 1, "limit", "device", 2, "limit", **limits)
-    assert found == [5 * GIB, GIB, 5 * GIB]
+    answers, _ = asked(ledger, "limit", "device", 1, "limit", "device", 2, "limit", **limits)
+    assert answers == [5 * GIB, GIB, 5 * GIB]
 
 
 def test_a_device_that_nvml_showed_first_is_limited_by_cudas_ordinal(ledger: Ledger) -> None:
@@ -116,8 +116,8 @@ def test_a_device_that_nvml_showed_first_is_limited_by_cudas_ordinal(ledger: Led
 
 
 def test_all_memory_is_granted_and_counted_when_there_is_no_limit(ledger: Ledger) -> None:
-    found, said = asked(ledger, "limit", "cores", "reserve", 2**50, "used")
-    assert (found, said) == ([NO_LIMIT, 100, 1, 2**50], "")
+    answers, said = asked(ledger, "limit", "cores", "reserve", 2**50, "used")
+    assert (answers, said) == ([NO_LIMIT, 100, 1, 2**50], "")
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_all_memory_is_granted_and_counted_when_there_is_no_limit(ledger: Ledger
     ],
 )
 def test_a_share_of_time_is_read_strictly(ledger: Ledger, text: str, cores: int, bad: bool) -> None:
-    found, said = asked(ledger, "cores", CUDA_DEVICE_SM_LIMIT=text)
-    assert found == [cores]
+    answers, said = asked(ledger, "cores", CUDA_DEVICE_SM_LIMIT=text)
+    assert answers == [cores]
     assert ("is not a percentage" in said) == bad
 
 
@@ -151,8 +151,8 @@ def test_a_share_of_time_is_read_strictly(ledger: Ledger, text: str, cores: int,
 def test_the_limit_of_time_can_be_switched_off_when_there_is_no_page(
     ledger: Ledger, name: str, text: str, cores: int
 ) -> None:
-    found, said = asked(ledger, "cores", CUDA_DEVICE_SM_LIMIT="30", **{name: text})
-    assert found == [cores]
+    answers, said = asked(ledger, "cores", CUDA_DEVICE_SM_LIMIT="30", **{name: text})
+    assert answers == [cores]
     assert ("is not a known policy" in said) == (text == "what")
 
 
@@ -164,8 +164,8 @@ def test_control_can_be_switched_off_when_there_is_no_page(
     ledger: Ledger, text: str, ready: int
 ) -> None:
     limits = {"CUDA_DEVICE_MEMORY_LIMIT": "1m", "CUDA_DISABLE_CONTROL": text}
-    found, said = asked(ledger, "ready", "entry", "reserve", "2m", **limits)
-    assert found == ([1, 0, 0] if ready else [0, NO_LIMIT, 1])
+    answers, said = asked(ledger, "ready", "entry", "reserve", "2m", **limits)
+    assert answers == ([1, 0, 0] if ready else [0, NO_LIMIT, 1])
     assert ("neither true nor false" in said) == (text == "ja")
     assert ledger.region.exists() == bool(ready), "what is off leaves no file"
 
@@ -234,8 +234,8 @@ def test_the_page_overrides_the_environment(ledger: Ledger) -> None:
     paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB, 40), DeviceLimits(UUID.format(1)))
     limits = {"CUDA_DEVICE_MEMORY_LIMIT": "9g", "CUDA_DEVICE_SM_LIMIT": "90"}
     words = ("limit", "cores", "device", 1, "limit", "cores", "reserve", "9g")
-    found, said = asked(ledger, *words, **limits)
-    assert (found, said) == ([5 * MIB, 40, NO_LIMIT, 100, 1], "")
+    answers, said = asked(ledger, *words, **limits)
+    assert (answers, said) == ([5 * MIB, 40, NO_LIMIT, 100, 1], "")
 
 
 def test_a_change_of_the_page_holds_at_the_next_decision(ledger: Ledger) -> None:
@@ -281,8 +281,8 @@ def test_a_mig_instance_is_found_by_its_uuid(ledger: Ledger) -> None:
 def test_switches_count_with_a_page_only_if_it_allows_them(ledger: Ledger, flags: int) -> None:
     paged(ledger, DeviceLimits(UUID.format(0), 5 * MIB, 40), flags=flags)
     assert asked(ledger, "ready", CUDA_DISABLE_CONTROL="true")[0] == [0 if flags else 1]
-    found = asked(ledger, "cores", GPU_CORE_UTILIZATION_POLICY="disable")[0]
-    assert found == [100 if flags else 40]
+    answers = asked(ledger, "cores", GPU_CORE_UTILIZATION_POLICY="disable")[0]
+    assert answers == [100 if flags else 40]
 
 
 def test_the_page_can_switch_the_limit_of_time_off_and_allow_more_memory(ledger: Ledger) -> None:
@@ -309,6 +309,6 @@ def test_no_memory_is_granted_when_the_page_is_invalid(ledger: Ledger, what: str
         page.write_bytes(content[: 100 if what == "short" else None])
     wide = {"CUDA_DEVICE_MEMORY_LIMIT": "9g", "CUDA_OVERSUBSCRIBE": "true"}
     wide["CUDA_DISABLE_CONTROL"] = "true"
-    found, said = asked(ledger, "limit", "reserve", 1, "oversubscribes", **wide)
-    assert found == [0, 0, 0]
+    answers, said = asked(ledger, "limit", "reserve", 1, "oversubscribes", **wide)
+    assert answers == [0, 0, 0]
     assert "is not a limits page" in said

@@ -63,10 +63,10 @@ def test_a_new_region_is_complete_and_the_only_file(ledger: Ledger) -> None:
 def test_the_agent_reads_what_processes_use(ledger: Ledger) -> None:
     with ledger.talking("reserve", "600m", "device", 3, "reserve", "5m", "wait") as process:
         assert process.answers(2) == [1, 1]
-        found = usage_region.read(ledger.region)
-        assert [one.uuid for one in found.devices] == [UUID.format(0), UUID.format(3)]
-        assert [one.memory for one in found.devices] == [600 * MIB, 5 * MIB]
-        assert [one.pid for one in found.processes] == [process.pid]
+        usage = usage_region.read(ledger.region)
+        assert [device.uuid for device in usage.devices] == [UUID.format(0), UUID.format(3)]
+        assert [device.memory for device in usage.devices] == [600 * MIB, 5 * MIB]
+        assert [user.pid for user in usage.processes] == [process.pid]
     assert usage_region.read(ledger.region).devices[0].memory == 0
 
 
@@ -288,8 +288,11 @@ def test_a_false_usage_harms_only_its_own_container(ledger: Ledger) -> None:
 
 
 def test_an_overflowing_sum_of_slots_counts_as_too_much(ledger: Ledger) -> None:
-    with ledger.talking("reserve", "1m", "wait") as one, ledger.talking("used", "wait") as other:
-        assert one.answers(1) + other.answers(1)
+    with (
+        ledger.talking("reserve", "1m", "wait") as process,
+        ledger.talking("used", "wait") as other,
+    ):
+        assert process.answers(1) + other.answers(1)
         with ledger.region.open("r+b") as file:
             for slot in (0, 1):
                 file.seek(place(REGION["used"]) + place(USES["slot"], slot))
@@ -327,8 +330,8 @@ def test_a_contention_gate_that_is_held_for_ever_is_ignored(ledger: Ledger) -> N
     ledger.region.write_bytes(content)
     refusals = 100
     began = time.monotonic()
-    found = ledger.ask("reserve", "600m", *("reserve", "600m") * refusals)
-    assert found == [1] + [0] * refusals
+    answers = ledger.ask("reserve", "600m", *("reserve", "600m") * refusals)
+    assert answers == [1] + [0] * refusals
     assert time.monotonic() - began < 2.5, "each of them waited until it stopped believing"
 
 

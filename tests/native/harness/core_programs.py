@@ -59,8 +59,8 @@ class Ledger:
     def measured(self, program: str, *words: object, kind: str = "plain") -> dict[str, int]:
         """Return the JSON that a program prints, with a new region."""
         self.region.unlink(missing_ok=True)
-        found: dict[str, int] = json.loads(self.run(program, *words, kind=kind).stdout)
-        return found
+        figures: dict[str, int] = json.loads(self.run(program, *words, kind=kind).stdout)
+        return figures
 
     @contextlib.contextmanager
     def talking(self, *words: object, **settings: str) -> Iterator["Talk"]:

@@ -64,11 +64,11 @@ def test_functions_that_the_driver_does_not_export_are_hooked(abi: Path) -> None
 def test_cu_get_proc_address_itself_is_hooked_in_the_requested_version(
     abi: Path, library: Path
 ) -> None:
-    found = say(abi, "itself", library).splitlines()
-    assert found[:2] == ["11030 cuGetProcAddress 1", "11080 cuGetProcAddress 1"]
-    assert found[2:4] == ["12000 cuGetProcAddress_v2 1", "13000 cuGetProcAddress_v2 1"]
+    lines = say(abi, "itself", library).splitlines()
+    assert lines[:2] == ["11030 cuGetProcAddress 1", "11080 cuGetProcAddress 1"]
+    assert lines[2:4] == ["12000 cuGetProcAddress_v2 1", "13000 cuGetProcAddress_v2 1"]
 
 
 def test_a_missing_function_is_reported_as_by_the_driver(abi: Path, library: Path) -> None:
-    not_found = [say(abi, "itself", one).splitlines()[4] for one in (None, library)]
+    not_found = [say(abi, "itself", preloaded).splitlines()[4] for preloaded in (None, library)]
     assert not_found == ["500 1 1"] * 2

@@ -78,20 +78,20 @@ def test_next_and_default_lookups_find_the_hooks_when_a_driver_is_loaded(
 
 def test_no_driver_function_is_found_when_no_driver_is_loaded(probe: Probe) -> None:
     assert probe("default:cuMemAlloc_v2", "self:cuMemAlloc_v2") == ["nowhere"] * 2
-    found = probe("open:libm.so.6", "has:cuMemAlloc_v2", "error", "error")
-    assert found[0] == "nowhere"
-    assert "libm.so.6: undefined symbol: cuMemAlloc_v2" in found[1]
-    assert found[2] == "none"
+    answers = probe("open:libm.so.6", "has:cuMemAlloc_v2", "error", "error")
+    assert answers[0] == "nowhere"
+    assert "libm.so.6: undefined symbol: cuMemAlloc_v2" in answers[1]
+    assert answers[2] == "none"
 
 
 @pytest.mark.parametrize("name", ["cuNothing", "cuMemAlloc_v9", "nothing"])
 def test_a_missing_symbol_is_reported_as_without_the_library(probe: Probe, name: str) -> None:
     steps = ("open:libcuda.so.1", f"has:{name}", "error", "error", "has:cuMemAlloc_v2", "error")
-    found = probe(*steps)
-    assert found[0] == "nowhere"
-    assert found[1].endswith(f"libcuda.so.1: undefined symbol: {name}")
-    assert found[2:] == ["none", VGPU, "none"]
-    assert found[:3] == probe(*steps, preload="")[:3]
+    answers = probe(*steps)
+    assert answers[0] == "nowhere"
+    assert answers[1].endswith(f"libcuda.so.1: undefined symbol: {name}")
+    assert answers[2:] == ["none", VGPU, "none"]
+    assert answers[:3] == probe(*steps, preload="")[:3]
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_a_preloaded_library_finds_the_functions_behind_it_in_both_orders(
 ) -> None:
     order = [str(library), str(built / OTHER)]
     preload = ":".join(order if first else reversed(order))
-    found = probe("ask:other_malloc", "ask:ompt_start_tool", preload=preload)
-    assert found == ["libc.so.6", "nowhere"]
+    answers = probe("ask:other_malloc", "ask:ompt_start_tool", preload=preload)
+    assert answers == ["libc.so.6", "nowhere"]
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -16,7 +16,7 @@ HEADER = Path("headers/nvidia/cu13/include/cuda.h")
 def check(header: Path) -> subprocess.CompletedProcess[str]:
     """Run the check on a header."""
     return subprocess.run(
-        [sys.executable, TOOLS / "check_coverage.py", header],
+        [sys.executable, TOOLS / "check_function_classes.py", header],
         capture_output=True,
         text=True,
         timeout=60,

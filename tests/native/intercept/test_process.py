@@ -54,7 +54,7 @@ def test_only_hooks_and_dlsym_are_exported(library: Path) -> None:
 def test_no_symbol_needs_a_c_library_newer_than_2_17(library: Path) -> None:
     needed = re.findall(r"GLIBC_([\d.]+)", read("readelf", "--dyn-syms", "--wide", library))
     assert needed
-    newer = {one for one in needed if tuple(map(int, one.split("."))) > NEWEST}
+    newer = {version for version in needed if tuple(map(int, version.split("."))) > NEWEST}
     assert newer == set()
 
 
@@ -79,10 +79,10 @@ def test_dlsym_can_be_unwound(library: Path) -> None:
 
 
 def test_a_program_without_cuda_opens_nothing_more_and_starts_no_thread(library: Path) -> None:
-    bare, loaded = (traced(one, "/bin/true") for one in (None, library))
+    bare, loaded = (traced(preloaded, "/bin/true") for preloaded in (None, library))
     more = set(OPENED.findall(loaded)) - set(OPENED.findall(bare))
     assert str(library) in more
-    assert {Path(one).name for one in more} <= {library.name, "libdl.so.2", "libpthread.so.0"}
+    assert {Path(path).name for path in more} <= {library.name, "libdl.so.2", "libpthread.so.0"}
     assert not re.search(r"\b(clone3?|v?fork|socket|rt_sigaction|umask|memfd_create)\(", loaded)
 
 
@@ -90,8 +90,8 @@ def test_dlsym_of_other_names_opens_nothing(library: Path, make: Callable[..., N
     make("dlsym")
     probe = str(library.parent / "dlsym" / "probe")
     steps = ["next:open", "default:cudaMalloc", "default:curl_easy_init", "default:malloc"]
-    bare, loaded = (traced(one, probe, *steps) for one in (None, library))
-    more = {Path(one).name for one in set(OPENED.findall(loaded)) - set(OPENED.findall(bare))}
+    bare, loaded = (traced(preloaded, probe, *steps) for preloaded in (None, library))
+    more = {Path(path).name for path in set(OPENED.findall(loaded)) - set(OPENED.findall(bare))}
     assert more <= {library.name, "libdl.so.2", "libpthread.so.0"}
 
 

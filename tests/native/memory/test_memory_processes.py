@@ -33,40 +33,40 @@ def page_with(path: Path, memory: tuple[int, ...], flags: int = 0) -> Path:
 
 
 def test_cuda_and_nvml_report_the_same_share(shell: Callable[..., Shell]) -> None:
-    with shell() as one:
-        assert one.info() == (100 * MIB, 100 * MIB)
-        assert one.take(30 * MIB) == 0
-        assert one.info() == (70 * MIB, 100 * MIB)
-        assert one.take(40 * MIB, "mapped") == 0
-        assert one.info() == (30 * MIB, 100 * MIB)
-        assert one.give() == 0
-        assert one.give() == 0
-        assert one.info() == (100 * MIB, 100 * MIB)
+    with shell() as process:
+        assert process.info() == (100 * MIB, 100 * MIB)
+        assert process.take(30 * MIB) == 0
+        assert process.info() == (70 * MIB, 100 * MIB)
+        assert process.take(40 * MIB, "mapped") == 0
+        assert process.info() == (30 * MIB, 100 * MIB)
+        assert process.give() == 0
+        assert process.give() == 0
+        assert process.info() == (100 * MIB, 100 * MIB)
 
 
 def test_a_card_without_a_limit_is_reported_unchanged(shell: Callable[..., Shell]) -> None:
-    with shell("0", VGPU_STUB_MEMORY="500m") as one:
-        assert one.take(30 * MIB) == 0
-        assert one.info() == (470 * MIB, 500 * MIB)
+    with shell("0", VGPU_STUB_MEMORY="500m") as process:
+        assert process.take(30 * MIB) == 0
+        assert process.info() == (470 * MIB, 500 * MIB)
 
 
 def test_the_reported_free_memory_is_at_most_the_cards(shell: Callable[..., Shell]) -> None:
-    with shell("100m", VGPU_STUB_MEMORY="80m") as one:
-        assert one.info() == (80 * MIB, 80 * MIB)
-        assert one.take(80 * MIB) == 0
-        assert one.take(1 * MIB) == OUT_OF_MEMORY
-        assert one.info() == (0, 80 * MIB)
+    with shell("100m", VGPU_STUB_MEMORY="80m") as process:
+        assert process.info() == (80 * MIB, 80 * MIB)
+        assert process.take(80 * MIB) == 0
+        assert process.take(1 * MIB) == OUT_OF_MEMORY
+        assert process.info() == (0, 80 * MIB)
 
 
 def test_processes_share_one_limit_and_a_killed_one_gives_back_at_once(
     shell: Callable[..., Shell],
 ) -> None:
-    with shell() as one, shell() as other:
-        assert one.take(60 * MIB) == 0
+    with shell() as process, shell() as other:
+        assert process.take(60 * MIB) == 0
         assert other.take(41 * MIB) == OUT_OF_MEMORY
         assert other.take(40 * MIB) == 0
-        assert other.info() == one.info() == (0, 100 * MIB)
-        one.kill()
+        assert other.info() == process.info() == (0, 100 * MIB)
+        process.kill()
         assert other.take(60 * MIB) == 0
         assert other.used() == 100 * MIB
 
@@ -75,10 +75,10 @@ def test_processes_share_one_limit_and_a_killed_one_gives_back_at_once(
 def test_a_killed_process_frees_its_memory_of_every_allocator(
     allocator: str, shell: Callable[..., Shell]
 ) -> None:
-    with shell() as one, shell() as other:
-        assert one.take(60 * MIB, allocator) == 0
+    with shell() as process, shell() as other:
+        assert process.take(60 * MIB, allocator) == 0
         assert other.take(60 * MIB) == OUT_OF_MEMORY
-        one.kill()
+        process.kill()
         assert other.take(60 * MIB) == 0
 
 
@@ -86,11 +86,11 @@ def test_a_killed_process_frees_its_memory_of_every_allocator(
 def test_memory_that_a_pool_trims_is_available_to_others_at_once(
     command: str, shell: Callable[..., Shell]
 ) -> None:
-    with shell() as one, shell() as other:
-        assert one.take(60 * MIB, "async") == 0
-        assert one.give() == 0
+    with shell() as process, shell() as other:
+        assert process.take(60 * MIB, "async") == 0
+        assert process.give() == 0
         assert other.take(60 * MIB) == OUT_OF_MEMORY
-        assert one.ask(command) == [0]
+        assert process.ask(command) == [0]
         assert other.take(60 * MIB) == 0
 
 
@@ -108,20 +108,20 @@ def test_a_changed_page_holds_at_the_next_allocation(
     shell: Callable[..., Shell], tmp_path: Path
 ) -> None:
     path = page_with(tmp_path / "limits", (100 * MIB, 100 * MIB))
-    with shell("0", GPULEDGER_LIMITS_FILE=str(path)) as one, LimitsPage(path) as page:
-        assert one.take(90 * MIB) == 0
-        assert one.take(20 * MIB) == OUT_OF_MEMORY
+    with shell("0", GPULEDGER_LIMITS_FILE=str(path)) as process, LimitsPage(path) as page:
+        assert process.take(90 * MIB) == 0
+        assert process.take(20 * MIB) == OUT_OF_MEMORY
         page.change(ContainerLimits(tuple(DeviceLimits(uuid, 120 * MIB) for uuid in UUIDS)))
-        assert one.take(20 * MIB) == 0
-        assert one.info() == (10 * MIB, 120 * MIB)
+        assert process.take(20 * MIB) == 0
+        assert process.info() == (10 * MIB, 120 * MIB)
         page.change(ContainerLimits(tuple(DeviceLimits(uuid, 50 * MIB) for uuid in UUIDS)))
-        assert one.info() == (0, 50 * MIB)
-        assert one.take(1) == OUT_OF_MEMORY
-        assert one.used() == 110 * MIB
-        assert one.give() == 0
-        assert one.take(1) == OUT_OF_MEMORY
-        assert one.give() == 0
-        assert one.take(50 * MIB) == 0
+        assert process.info() == (0, 50 * MIB)
+        assert process.take(1) == OUT_OF_MEMORY
+        assert process.used() == 110 * MIB
+        assert process.give() == 0
+        assert process.take(1) == OUT_OF_MEMORY
+        assert process.give() == 0
+        assert process.take(50 * MIB) == 0
 
 
 def test_limits_follow_the_device_and_not_its_ordinal(
@@ -154,25 +154,25 @@ def test_overhead_that_the_agent_measured_is_not_free(
     limits_page.write(
         path, ContainerLimits((DeviceLimits(UUIDS[0], 100 * MIB, overhead=30 * MIB),))
     )
-    with shell("0", GPULEDGER_LIMITS_FILE=str(path)) as one:
-        assert one.info() == (70 * MIB, 100 * MIB)
-        assert one.take(71 * MIB) == OUT_OF_MEMORY
-        assert one.take(70 * MIB) == 0
+    with shell("0", GPULEDGER_LIMITS_FILE=str(path)) as process:
+        assert process.info() == (70 * MIB, 100 * MIB)
+        assert process.take(71 * MIB) == OUT_OF_MEMORY
+        assert process.take(70 * MIB) == 0
 
 
 def test_memory_beyond_the_card_is_managed_with_oversubscription(
     shell: Callable[..., Shell],
 ) -> None:
     small = {"VGPU_STUB_MEMORY": "64m"}
-    with shell("100m", CUDA_OVERSUBSCRIBE="true", **small) as one:
-        assert one.info() == (100 * MIB, 100 * MIB)
-        assert one.take(60 * MIB) == 0
-        assert one.take(40 * MIB) == 0
-        assert one.info() == (0, 100 * MIB)
-        assert one.take(1 * MIB) == OUT_OF_MEMORY
-        assert one.used() <= 64 * MIB
-        assert one.give() == 0
-        assert one.info() == (40 * MIB, 100 * MIB)
+    with shell("100m", CUDA_OVERSUBSCRIBE="true", **small) as process:
+        assert process.info() == (100 * MIB, 100 * MIB)
+        assert process.take(60 * MIB) == 0
+        assert process.take(40 * MIB) == 0
+        assert process.info() == (0, 100 * MIB)
+        assert process.take(1 * MIB) == OUT_OF_MEMORY
+        assert process.used() <= 64 * MIB
+        assert process.give() == 0
+        assert process.info() == (40 * MIB, 100 * MIB)
     with shell("100m", **small) as other:
         assert other.take(60 * MIB) == 0
         assert other.take(40 * MIB) == OUT_OF_MEMORY

@@ -99,10 +99,10 @@ def failures_of(command: list[object], environ: dict[str, str]) -> list[str]:
         timeout=TIMEOUT_S,
         check=False,
     )
-    found = [condition for condition, _function, _file in FAILED.findall(done.stderr)]
-    assert len(found) == done.stderr.count("assertion failed"), done.stderr
-    assert found or done.returncode != -signal.SIGABRT, done.stderr
-    return found
+    conditions = [condition for condition, _function, _file in FAILED.findall(done.stderr)]
+    assert len(conditions) == done.stderr.count("assertion failed"), done.stderr
+    assert conditions or done.returncode != -signal.SIGABRT, done.stderr
+    return conditions
 
 
 def ask(program: Path, defect: CoreDefect, directory: Path) -> list[str]:

@@ -36,8 +36,8 @@ PLANTED_IN_PYTHON = [
     ),
     (
         "binary_fields.py",
-        'found.decode() if all(33 <= one <= 126 for one in found) else ""',
-        "found.decode()",
+        'encoded.decode() if all(33 <= byte <= 126 for byte in encoded) else ""',
+        "encoded.decode()",
     ),
 ]
 

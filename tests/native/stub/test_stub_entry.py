@@ -55,10 +55,10 @@ def test_every_function_of_the_header_is_exported(native: Path) -> None:
 def test_a_name_a_version_and_a_stream_select_the_function(
     users: Users, name: str, version: int, flags: int, symbol: str
 ) -> None:
-    one = users()
-    one.ok("cuGetProcAddress_v2", name, OUT, version, flags, {"out": 4})
-    assert one.word(1) == FOUND
-    assert one.word(0) == _address(one, symbol)
+    user = users()
+    user.ok("cuGetProcAddress_v2", name, OUT, version, flags, {"out": 4})
+    assert user.word(1) == FOUND
+    assert user.word(0) == _address(user, symbol)
 
 
 def _address(user: CardUser, symbol: str) -> int:
@@ -73,44 +73,44 @@ def _address(user: CardUser, symbol: str) -> int:
 def test_a_missing_function_differs_from_one_that_is_too_new(
     users: Users, name: str, version: int, status: int
 ) -> None:
-    one = users()
-    assert one.call("cuGetProcAddress_v2", name, OUT, version, 0, {"out": 4}) == NOT_FOUND
-    assert (one.word(0), one.word(1)) == (0, status)
+    user = users()
+    assert user.call("cuGetProcAddress_v2", name, OUT, version, 0, {"out": 4}) == NOT_FOUND
+    assert (user.word(0), user.word(1)) == (0, status)
 
 
 def test_an_older_driver_lacks_newer_functions(users: Users) -> None:
-    one = users(VGPU_STUB_VERSION="11040")
-    assert one.ok("cuDriverGetVersion", OUT) == 11040
-    assert one.call("cuGetProcAddress_v2", "cuLibraryLoadData", OUT, 13000, 0, {"out": 4}) == NEWER
-    assert one.call("cuGetProcAddress", "cuLibraryLoadData", OUT, 13000, 0) == NOT_FOUND
-    assert one.call("cuGetProcAddress", "cuMemAllocAsync", OUT, 13000, 0) == 0
-    assert one.call("cuLibraryLoadData", OUT, 0, 0, 0, 0, 0, 0, 0) == NEWER
+    user = users(VGPU_STUB_VERSION="11040")
+    assert user.ok("cuDriverGetVersion", OUT) == 11040
+    assert user.call("cuGetProcAddress_v2", "cuLibraryLoadData", OUT, 13000, 0, {"out": 4}) == NEWER
+    assert user.call("cuGetProcAddress", "cuLibraryLoadData", OUT, 13000, 0) == NOT_FOUND
+    assert user.call("cuGetProcAddress", "cuMemAllocAsync", OUT, 13000, 0) == 0
+    assert user.call("cuLibraryLoadData", OUT, 0, 0, 0, 0, 0, 0, 0) == NEWER
 
 
 def test_the_kth_call_of_a_function_fails(users: Users) -> None:
-    one = users(VGPU_STUB_FAIL="cuMemAlloc_v2:2,cuMemFree_v2:1")
-    at = one.ok("cuMemAlloc_v2", OUT, 4096)
-    assert one.call("cuMemAlloc_v2", OUT, 4096) == UNKNOWN
-    assert one.call("cuMemFree_v2", at) == UNKNOWN
-    assert one.used() == 4096, "a call that fails does nothing"
-    one.ok("cuMemFree_v2", at)
-    one.call("vgpu_stub_fail", "cuMemAlloc_v2", 1, 2)
-    assert one.call("cuMemAlloc_v2", OUT, 4096) == 2
+    user = users(VGPU_STUB_FAIL="cuMemAlloc_v2:2,cuMemFree_v2:1")
+    at = user.ok("cuMemAlloc_v2", OUT, 4096)
+    assert user.call("cuMemAlloc_v2", OUT, 4096) == UNKNOWN
+    assert user.call("cuMemFree_v2", at) == UNKNOWN
+    assert user.used() == 4096, "a call that fails does nothing"
+    user.ok("cuMemFree_v2", at)
+    user.call("vgpu_stub_fail", "cuMemAlloc_v2", 1, 2)
+    assert user.call("cuMemAlloc_v2", OUT, 4096) == 2
 
 
 def test_calls_take_as_long_as_is_set(users: Users) -> None:
-    one = users(VGPU_STUB_DELAY_NS="100000000")
+    user = users(VGPU_STUB_DELAY_NS="100000000")
     begin = time.monotonic()
-    one.ok("cuMemAlloc_v2", OUT, 4096)
+    user.ok("cuMemAlloc_v2", OUT, 4096)
     assert time.monotonic() - begin >= 0.1
 
 
 def test_calls_are_counted_by_the_name_that_was_called(users: Users) -> None:
-    one = users()
+    user = users()
     for _ in range(3):
-        one.ok("cuMemAlloc_v2", OUT, 4096)
-    assert one.call("vgpu_stub_calls", "cuMemAlloc_v2") == 3
-    assert one.call("vgpu_stub_calls", "cuMemAlloc") == 0
+        user.ok("cuMemAlloc_v2", OUT, 4096)
+    assert user.call("vgpu_stub_calls", "cuMemAlloc_v2") == 3
+    assert user.call("vgpu_stub_calls", "cuMemAlloc") == 0
 
 
 def test_preloaded_functions_do_not_enter_the_stubs_tables(
@@ -120,17 +120,17 @@ def test_preloaded_functions_do_not_enter_the_stubs_tables(
     other = tmp_path / "libother.so"
     command = ["cc", "-shared", "-fPIC", "-o", str(other), str(tmp_path / "other.c")]
     subprocess.run(command, check=True, timeout=60)
-    one = users(preload=str(other))
-    assert one.call("cuMemAlloc_v2", OUT, 1, library="") == 77
-    one.ok("cuGetProcAddress_v2", "cuMemAlloc", OUT, 13000, 0, {"out": 4})
-    assert one.word(0) == _address(one, "cuMemAlloc_v2")
+    user = users(preload=str(other))
+    assert user.call("cuMemAlloc_v2", OUT, 1, library="") == 77
+    user.ok("cuGetProcAddress_v2", "cuMemAlloc", OUT, 13000, 0, {"out": 4})
+    assert user.word(0) == _address(user, "cuMemAlloc_v2")
 
 
 def test_cards_have_the_uuids_that_limits_name(users: Users) -> None:
-    one = users(VGPU_STUB_DEVICES="3")
-    assert one.ok("cuDeviceGetCount", OUT) == 3
-    one.ok("cuDeviceGetUuid_v2", {"out": 16}, 2)
-    assert one.out[0] == bytes(15) + b"\x02"
-    assert one.call("cuDeviceGetUuid_v2", {"out": 16}, 3) == 101
-    one.ok("cuDeviceTotalMem_v2", OUT, 1)
-    assert one.word() == 80 << 30
+    user = users(VGPU_STUB_DEVICES="3")
+    assert user.ok("cuDeviceGetCount", OUT) == 3
+    user.ok("cuDeviceGetUuid_v2", {"out": 16}, 2)
+    assert user.out[0] == bytes(15) + b"\x02"
+    assert user.call("cuDeviceGetUuid_v2", {"out": 16}, 3) == 101
+    user.ok("cuDeviceTotalMem_v2", OUT, 1)
+    assert user.word() == 80 << 30

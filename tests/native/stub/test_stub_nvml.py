@@ -39,7 +39,7 @@ def ask(native: Path, tmp_path: Path) -> Ask:
 
 
 def test_cards_are_found_by_number_uuid_and_place(ask: Ask) -> None:
-    found = ask(
+    answers = ask(
         "[n.nvmlDeviceGetCount(), n.nvmlDeviceGetUUID(h(1)),"
         " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByUUID(n.nvmlDeviceGetUUID(h(2)))),"
         " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByPciBusId("
@@ -47,20 +47,20 @@ def test_cards_are_found_by_number_uuid_and_place(ask: Ask) -> None:
         " n.nvmlDeviceGetName(h(0))]",
         VGPU_STUB_DEVICES="4",
     )
-    assert found == [4, "GPU-00000000-0000-0000-0000-000000000001", 2, 3, "Stub GPU"]
+    assert answers == [4, "GPU-00000000-0000-0000-0000-000000000001", 2, 3, "Stub GPU"]
 
 
 def test_memory_and_processes_are_those_of_the_driver(users: Users, ask: Ask) -> None:
-    one, two = users(VGPU_STUB_MEMORY="1g"), users()
-    one.ok("cuMemAlloc_v2", OUT, 5 * MIB)
+    user, two = users(VGPU_STUB_MEMORY="1g"), users()
+    user.ok("cuMemAlloc_v2", OUT, 5 * MIB)
     two.ok("cuMemAlloc_v2", OUT, 3 * MIB)
     memory, listed = ask(
         "[n.nvmlDeviceGetMemoryInfo(h(0)).used,"
         " [[p.pid, p.usedGpuMemory] for p in n.nvmlDeviceGetComputeRunningProcesses(h(0))]]"
     )
     assert memory == 8 * MIB
-    assert sorted(listed) == sorted([[one.pid, 5 * MIB], [two.pid, 3 * MIB]])
-    one.end()
+    assert sorted(listed) == sorted([[user.pid, 5 * MIB], [two.pid, 3 * MIB]])
+    user.end()
     assert ask("[p.pid for p in n.nvmlDeviceGetComputeRunningProcesses(h(0))]") == [two.pid]
     v2 = ask("n.nvmlDeviceGetMemoryInfo(h(0), version=n.nvmlMemory_v2).total")
     assert v2 == 1 << 30
@@ -68,8 +68,8 @@ def test_memory_and_processes_are_those_of_the_driver(users: Users, ask: Ask) ->
 
 @pytest.mark.parametrize("version", ["", "_v2", "_v3"])
 def test_all_versions_list_the_same_processes(users: Users, ask: Ask, version: str) -> None:
-    one = users()
-    one.ok("cuMemAlloc_v2", OUT, 5 * MIB)
+    user = users()
+    user.ok("cuMemAlloc_v2", OUT, 5 * MIB)
     fields = "[('pid', c.c_uint), ('used', c.c_ulonglong)]"
     if version:
         fields = fields[:-1] + ", ('gi', c.c_uint), ('ci', c.c_uint)]"
@@ -79,7 +79,7 @@ def test_all_versions_list_the_same_processes(users: Users, ask: Ask, version: s
         " k.value, a[0].pid, a[0].used])((t * 4)(), c.c_uint(4)))"
         f"(type('T', (c.Structure,), {{'_fields_': {fields}}})))(__import__('ctypes'))"
     )
-    assert ask(expression) == [0, 1, one.pid, 5 * MIB]
+    assert ask(expression) == [0, 1, user.pid, 5 * MIB]
 
 
 def test_a_list_that_does_not_fit_is_refused_with_its_length(users: Users, ask: Ask) -> None:
@@ -92,10 +92,10 @@ def test_a_list_that_does_not_fit_is_refused_with_its_length(users: Users, ask: 
 
 
 def test_a_busy_card_and_its_process_are_seen_to_be_busy(users: Users, ask: Ask) -> None:
-    one = users(VGPU_STUB_KERNEL_NS="20000000")
-    one.ok("cuMemAlloc_v2", OUT, MIB)
+    user = users(VGPU_STUB_KERNEL_NS="20000000")
+    user.ok("cuMemAlloc_v2", OUT, MIB)
     for _ in range(100):
-        one.ok("cuLaunchKernel", 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0)
+        user.ok("cuLaunchKernel", 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0)
     look = "n.nvmlDeviceGetUtilizationRates(h(0)).gpu"
     first, _, second = ask(f"[{look}, __import__('time').sleep(0.3), {look}]")
     assert first == 0
@@ -111,7 +111,7 @@ def test_a_critical_error_reaches_a_waiting_process(
         "print('waiting', flush=True); e = n.nvmlEventSetWait_v2(s, 20000)\n"
         "print(n.nvmlDeviceGetIndex(e.device), e.eventType, e.eventData)"
     )
-    one = users(VGPU_STUB_DEVICES="2")
+    user = users(VGPU_STUB_DEVICES="2")
     waiting = subprocess.Popen(
         [sys.executable, "-c", code],
         env={
@@ -123,9 +123,9 @@ def test_a_critical_error_reaches_a_waiting_process(
     )
     assert waiting.stdout is not None
     assert waiting.stdout.readline() == "waiting\n"
-    one.call("vgpu_stub_xid", 0, 31)
+    user.call("vgpu_stub_xid", 0, 31)
     begin = time.monotonic()
-    one.call("vgpu_stub_xid", 1, 79)
+    user.call("vgpu_stub_xid", 1, 79)
     assert waiting.communicate(timeout=20)[0] == "1 8 79\n"
     assert time.monotonic() - begin < 5
 
@@ -139,8 +139,8 @@ def test_waiting_for_errors_ends_in_time(ask: Ask) -> None:
 
 
 def test_a_card_that_is_lost_answers_nothing_else(users: Users, ask: Ask) -> None:
-    one = users(VGPU_STUB_DEVICES="2")
-    one.call("vgpu_stub_lose", 1, 1, library="libnvidia-ml.so.1")
+    user = users(VGPU_STUB_DEVICES="2")
+    user.call("vgpu_stub_lose", 1, 1, library="libnvidia-ml.so.1")
     calls = (
         "[(lambda m: n.nvmlLib.nvmlDeviceGetMemoryInfo(h(i), m))"
         "(__import__('ctypes').byref(n.c_nvmlMemory_t())) for i in (0, 1)]"

@@ -79,7 +79,7 @@ def limited(container: Container, program: Program, load: Load, limit: int) -> f
     return share_of(container.start(program("time_load"), load, **setting))
 
 
-@pytest.mark.parametrize(("load", "limit"), CASES, ids=lambda one: getattr(one, "way", one))
+@pytest.mark.parametrize(("load", "limit"), CASES, ids=lambda value: getattr(value, "way", value))
 def test_the_time_of_a_device_is_limited(
     load: Load, limit: int, container: Container, program: Program
 ) -> None:
@@ -100,7 +100,7 @@ def test_kernels_stay_below_the_limit_when_one_kind_varies_in_length(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("load", "limit"), MATRIX, ids=lambda one: getattr(one, "way", one))
+@pytest.mark.parametrize(("load", "limit"), MATRIX, ids=lambda value: getattr(value, "way", value))
 def test_ten_seconds_are_within_three_points_of_the_limit(
     load: Load, limit: int, container: Container, program: Program
 ) -> None:
@@ -131,9 +131,9 @@ def test_containers_share_a_card_by_their_limits_of_30_and_70_percent(
         started = []
         for limit in (30, 70):
             (tmp_path / f"{limit}-{attempt}").mkdir()
-            one = Container(native, tmp_path / f"{limit}-{attempt}")
+            sharer = Container(native, tmp_path / f"{limit}-{attempt}")
             setting = {"CUDA_DEVICE_SM_LIMIT": str(limit), **machine}
-            started.append(one.start(program("time_load"), load, **setting))
+            started.append(sharer.start(program("time_load"), load, **setting))
         low, high = (share_of(process) for process in started)
         assert low <= most(30, load, 2)
         assert high <= most(70, load, 2)

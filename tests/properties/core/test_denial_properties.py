@@ -107,7 +107,7 @@ def _look_at_line(state: State, command: Reserve, line: Line, text: str) -> None
     own = {line.own} if line.own else {0, line.used}
     if line.used > line.limit and not increase:
         return  # beyond an envelope of which a part was never asked for
-    assert increase in {line.total - one for one in own}, text
+    assert increase in {line.total - amount for amount in own}, text
     assert line.used + increase > line.limit, text
 
 
@@ -145,8 +145,8 @@ def _look_at_now(
     if advice.pods_now is not None:
         _look_at_pods(state, command, advice.pods_now, text)
     if advice.now is not None:
-        one = _demand(command, advice)
-        _look_at_amounts(state, command, one, dict.fromkeys(short, 0) | advice.now, text)
+        demand = _demand(command, advice)
+        _look_at_amounts(state, command, demand, dict.fromkeys(short, 0) | advice.now, text)
 
 
 def _look_at_ever(
@@ -155,8 +155,8 @@ def _look_at_ever(
     if advice.pods_ever is not None:
         _look_at_pods(alone, command, advice.pods_ever, text)
     if advice.ever is not None:
-        one = _demand(command, advice)
-        _look_at_amounts(alone, command, one, dict.fromkeys(short, 0) | advice.ever, text)
+        demand = _demand(command, advice)
+        _look_at_amounts(alone, command, demand, dict.fromkeys(short, 0) | advice.ever, text)
 
 
 def _demand(command: Reserve, advice: Advice) -> Amounts:
@@ -168,9 +168,11 @@ def _demand(command: Reserve, advice: Advice) -> Amounts:
 def _look_at_pods(state: State, command: Reserve, pods: int, text: str) -> None:
     each = {name: amount // command.asker.pods for name, amount in command.demand.items()}
     if pods:
-        assert not refused(state, command, {name: pods * one for name, one in each.items()}), text
+        assert not refused(
+            state, command, {name: pods * amount for name, amount in each.items()}
+        ), text
     assert pods < command.asker.pods, text
-    more = {name: (pods + 1) * one for name, one in each.items()}
+    more = {name: (pods + 1) * amount for name, amount in each.items()}
     assert refused(state, command, more), text
 
 
@@ -190,8 +192,8 @@ def _look_at_released(
 ) -> None:
     """Look whether it fits when so much is released on every short line, and with less not."""
     assert advice.released.keys() == {line.resource for line in lines}, text
-    found = [(line, number) for line in lines for number in _numbers_of(state, command, line)]
-    short = [(*one, _increase(state, command, one[1])) for one in found]
+    numbered = [(line, number) for line in lines for number in _numbers_of(state, command, line)]
+    short = [(*pair, _increase(state, command, pair[1])) for pair in numbered]
     with state.trying():
         for line, number, rise in short:
             others = line.used - (line.total - rise if rise else 0)
@@ -212,16 +214,16 @@ def emptied(state: State, command: Reserve) -> Iterator[State]:
     own = _kept(state, command)
     for namespace, space in list(alone.namespaces.items()):
         for key, entry in list(space.entries.items()):
-            for one in entry.bodies():
+            for body in entry.bodies():
                 if (namespace, key) == (command.namespace, command.key):
-                    base = one.base if isinstance(one, Hold) else command.base
-                    gone = one.uid != command.uid
+                    base = body.base if isinstance(body, Hold) else command.base
+                    gone = body.uid != command.uid
                     if not gone and base != command.base:
-                        tell(alone, Refute(namespace, key, one.uid, base))
+                        tell(alone, Refute(namespace, key, body.uid, base))
                 else:
                     gone = namespace != command.namespace or key not in own
                 if gone:
-                    tell(alone, End(namespace, key, one.uid, 0, "deleted"))
+                    tell(alone, End(namespace, key, body.uid, 0, "deleted"))
     alone.ended.clear()
     alone.ended_order.clear()
     yield alone
@@ -239,8 +241,8 @@ def _kept(state: State, command: Reserve) -> set[str]:
     """Return the keys of the roots that an object draws from."""
     entry = state.entry(command.namespace, command.key)
     mine = [
-        one
-        for one in (() if entry is None else entry.bodies())
-        if one.uid == command.uid and getattr(one, "base", command.base) == command.base
+        body
+        for body in (() if entry is None else entry.bodies())
+        if body.uid == command.uid and getattr(body, "base", command.base) == command.base
     ]
-    return {command.root, *(one.root for one in mine)}
+    return {command.root, *(body.root for body in mine)}

@@ -7,7 +7,7 @@ from support.builders.decide_and_fold import apply
 from support.generators.random_commands import CLUSTER, random_commands
 
 from ledger.core.decide.decider import decide
-from ledger.core.decide.object_headroom import most
+from ledger.core.decide.headroom_for_cards import most
 from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share

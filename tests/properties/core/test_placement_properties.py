@@ -24,13 +24,13 @@ seeds = st.integers(min_value=0, max_value=2**32)
 
 def _expected(state: State, oracle: CardOracle) -> dict[tuple[str, str], int]:
     """Return the oracle's usage of every line of the state."""
-    found = oracle.used()
+    usage = oracle.used()
     for account in state.accounts:
         if accounts.kind(account) is accounts.AccountKind.CARD:
             cluster, node, uuid = accounts.parts(account)
             used = oracle.used_of_card((f"{cluster}/{node}", uuid))
-            found.update({(account, key): used[at] for at, key in enumerate(cards.LINES)})
-    return found
+            usage.update({(account, key): used[at] for at, key in enumerate(cards.LINES)})
+    return usage
 
 
 def _live(seed: int, count: int) -> str:
@@ -101,7 +101,7 @@ def test_taking_commands_back_restores_the_state_to_the_byte(seed: int) -> None:
         apply(state, command)
     state.undo()
     assert snapshot_format.encode(state) == before
-    assert {name: dict(found) for name, found in state.residents.items()} == residents
+    assert {name: dict(pods) for name, pods in state.residents.items()} == residents
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -113,27 +113,30 @@ def _whole(parts: cards.Parts, *, initialised: bool = False) -> card_bookings.Bo
 
 
 GUARDS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "cards of a node that has them": ("ledger.core.decide.card_checks.missing", _nothing),
-    "one pod at a time": ("ledger.core.decide.card_checks.busy", _nothing),
-    "health and instances": ("ledger.core.decide.card_checks._unusable", _nothing),
-    "who has a card alone": ("ledger.core.decide.card_checks.in_the_way", _nothing),
+    "cards of a node that has them": ("ledger.core.decide.cards.card_checks.missing", _nothing),
+    "one pod at a time": ("ledger.core.decide.cards.card_checks.busy", _nothing),
+    "health and instances": ("ledger.core.decide.cards.card_checks._unusable", _nothing),
+    "who has a card alone": ("ledger.core.decide.cards.card_checks.in_the_way", _nothing),
     "room on cards": (
-        "ledger.core.decide.place_pod._if_cards_have_room",
+        "ledger.core.decide.cards.place_pod._if_cards_have_room",
         lambda _, event, __: [event],
     ),
-    "room": ("ledger.core.decide.place_pod._if_there_is_room", lambda _, event, *__: [event]),
-    "the end of a pod": ("ledger.core.evolve.placement_events.vacate", lambda *_: []),
-    "the end of init containers": ("ledger.core.evolve.placement_events.booked", _whole),
+    "room": ("ledger.core.decide.cards.place_pod.event_if_room", lambda _, event, *__: [event]),
+    "the end of a pod": ("ledger.core.evolve.placement_charges.vacate", lambda *_: []),
+    "the end of init containers": ("ledger.core.evolve.placement_charges.booked", _whole),
     "what stands": (
-        "ledger.core.evolve.placement_events.standing",
+        "ledger.core.evolve.placement_charges.standing",
         lambda _, __, ___, demand: demand,
     ),
     "an envelope that is less": (
-        "ledger.core.evolve.placement_events._lowered",
+        "ledger.core.evolve.placement_charges._lowered",
         lambda _, __, known, *___: known,
     ),
-    "an earlier pod of the name": ("ledger.core.decide.card_checks.followed", _nothing),
-    "a resize of amounts only": ("ledger.core.decide.card_checks.moved", lambda *_: ""),
+    "an earlier pod of the name": ("ledger.core.decide.cards.card_checks.followed", _nothing),
+    "a resize of amounts only": (
+        "ledger.core.decide.cards.resize_placed_pod._moved",
+        lambda *_: "",
+    ),
 }
 
 

@@ -27,11 +27,11 @@ def seen_of(envelope: tuple[int, int], drawn: list[tuple[str, int]]) -> list[Obs
         Observe(NAMESPACE, key, f"uid-{key}", 10 + at, mib(envelope[at]), generation=1)
         for at, key in enumerate(ROOTS)
     ]
-    found = [
+    drawing = [
         Observe(NAMESPACE, f"pods/p{at}", f"uid-{at}", 100 + at, mib(amount), root=root)
         for at, (root, amount) in enumerate(drawn)
     ]
-    return [*roots, *found]
+    return [*roots, *drawing]
 
 
 def largest(envelope: tuple[int, int], drawn: list[tuple[str, int]]) -> int:

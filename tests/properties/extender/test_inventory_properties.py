@@ -8,7 +8,7 @@ from support.generators.card_commands import random_life
 
 from extender.inventory.card_arrays import INTEGERS
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import UsageOverlay
+from extender.inventory.unrecorded_card_use import UsageOverlay
 from ledger.core.model.state import State
 from ledger.log import records
 
@@ -21,24 +21,24 @@ NUMBERED = {"kind": "kinds", "vendor": "vendors", "mode": "modes", "table": "tab
 def _cards(inventory: ClusterInventory) -> dict[tuple[str, str], tuple[object, ...]]:
     """Return the arrays' and the overlay's values of each card; of a lost one, its usage."""
     arrays, overlay = inventory.arrays, inventory.overlay
-    found: dict[tuple[str, str], tuple[object, ...]] = {}
+    cards: dict[tuple[str, str], tuple[object, ...]] = {}
     for name, row in inventory.rows.items():
         for at, uuid in enumerate(arrays.uuids[row]):
             present = bool(arrays.present[row, at])
             values: list[object] = [arrays.keepers[row], arrays.waiting[row], inventory.names[row]]
-            for one in INTEGERS:
-                value = int(getattr(arrays, one)[row, at])
-                if one not in NUMBERED:
+            for field in INTEGERS:
+                value = int(getattr(arrays, field)[row, at])
+                if field not in NUMBERED:
                     values.append(value)
                 elif present:
-                    values.append(getattr(arrays, NUMBERED[one])[value])
+                    values.append(getattr(arrays, NUMBERED[field])[value])
             values += [present, arrays.usable[row, at], arrays.cordoned[row, at]]
             values += [int(arrays.slices[row, at])]
-            for one in ("memory", "cores", "slots", "alone"):
-                values.append(int(getattr(overlay, one)[row, at]))
+            for field in ("memory", "cores", "slots", "alone"):
+                values.append(int(getattr(overlay, field)[row, at]))
             if present or arrays.used_slots[row, at]:
-                found[name, uuid] = tuple(values)
-    return found
+                cards[name, uuid] = tuple(values)
+    return cards
 
 
 def _differs(seed: int) -> str:
@@ -53,7 +53,7 @@ def _differs(seed: int) -> str:
         followed.follow(state, records.decode(payload)[0])
         loaded = ClusterInventory("c1", UsageOverlay())
         loaded.load(state)
-        used = (getattr(followed.arrays, one) for one in ("alone", *USED))
+        used = (getattr(followed.arrays, field) for field in ("alone", *USED))
         if followed.reloads or any(array.min() < 0 for array in used):
             return f"seed {seed}: after {command}, {followed.reloads} reloads"
         if _cards(followed) != _cards(loaded) or followed.rows.keys() != loaded.rows.keys():

@@ -28,7 +28,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=8,
 )
-BODIES = st.binary(max_size=60) | VALUES.map(lambda one: json.dumps(one).encode())
+BODIES = st.binary(max_size=60) | VALUES.map(lambda value: json.dumps(value).encode())
 _WISH = pod(
     "a",
     container(gpu=2, gpumem=100, gpucores=5),
@@ -51,8 +51,8 @@ QUESTIONS: dict[str, Any] = {
 def places(thing: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the way to every value inside a JSON value."""
     keys = range(len(thing)) if isinstance(thing, list) else thing
-    found = [(*way, key) for key in keys] if isinstance(thing, list | dict) else []
-    return found + [deeper for one in found for deeper in places(thing[one[-1]], one)]
+    ways = [(*way, key) for key in keys] if isinstance(thing, list | dict) else []
+    return ways + [deeper for child in ways for deeper in places(thing[child[-1]], child)]
 
 
 PLACES = [(verb, way) for verb, question in QUESTIONS.items() for way in places(question)]
@@ -60,17 +60,17 @@ PLACES = [(verb, way) for verb, question in QUESTIONS.items() for way in places(
 
 def changed(verb: str, way: tuple[Any, ...], value: Any) -> Any:
     """Return the question of a verb with another value at a place."""
-    found = deepcopy(QUESTIONS[verb])
-    inside = found
+    question = deepcopy(QUESTIONS[verb])
+    inside = question
     for key in way[:-1]:
         inside = inside[key]
     inside[way[-1]] = value
-    return found
+    return question
 
 
 async def answered(posts: list[tuple[str, bytes]]) -> list[Any]:
     """Post bodies to one extender, and return the answers; None for a 400 with a reason."""
-    found = []
+    answers = []
     async with http_extender(ExtenderSettings(bind_wait_seconds=0.0)) as site:
         for name in ("n1", "n2"):
             await site.announce(name, listed({"id": f"{name}-0"}, {"id": f"{name}-1"}))
@@ -81,8 +81,8 @@ async def answered(posts: list[tuple[str, bytes]]) -> list[Any]:
             assert answer.status_code in (200, 400), answer.text
             if answer.status_code == 400:
                 assert answer.json()["message"]
-            found.append(answer.json() if answer.status_code == 200 else None)
-    return found
+            answers.append(answer.json() if answer.status_code == 200 else None)
+    return answers
 
 
 def is_valid(verb: str, answer: Any) -> bool:
@@ -90,12 +90,12 @@ def is_valid(verb: str, answer: Any) -> bool:
     if verb == "bind":
         return set(answer) == {"Error"} and isinstance(answer["Error"], str)
     if verb == "prioritize":
-        return all(isinstance(one["Host"], str) and 0 <= one["Score"] <= 10 for one in answer)
+        return all(isinstance(node["Host"], str) and 0 <= node["Score"] <= 10 for node in answer)
     if verb == "preempt":
         return set(answer) == {"NodeNameToMetaVictims"}
     reasons = answer["FailedNodes"] | answer["FailedAndUnresolvableNodes"]
     return isinstance(answer["Error"], str) and all(
-        isinstance(one, str) for one in reasons.values()
+        isinstance(reason, str) for reason in reasons.values()
     )
 
 
@@ -128,7 +128,7 @@ async def test_ten_thousand_names_are_answered_each_once() -> None:
 async def test_what_is_given_twice_is_answered_alike() -> None:
     both = {"Pod": _WISH, "Nodes": {"items": [_NODE]}, "NodeNames": ["n2"]}
     [answer] = await answered([("filter", json.dumps(both).encode())])
-    assert [one["metadata"]["name"] for one in answer["Nodes"]["items"]] == ["n1"]
+    assert [node["metadata"]["name"] for node in answer["Nodes"]["items"]] == ["n1"]
     assert answer["NodeNames"] is None
 
 
@@ -138,4 +138,4 @@ async def test_a_pod_without_anything_is_not_ours() -> None:
         [(verb, json.dumps(empty).encode()) for verb in ("filter", "prioritize")]
     )
     assert filtered["NodeNames"] == list(NODES)
-    assert [one["Score"] for one in scored] == [0, 0, 0]
+    assert [node["Score"] for node in scored] == [0, 0, 0]

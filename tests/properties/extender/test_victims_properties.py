@@ -41,8 +41,8 @@ class _Node:
 
     def fits(self, leaving: Sequence[Candidate]) -> bool:
         free = list(self._free)
-        for one in leaving:
-            for share in one.placed.parts[0].shares:
+        for pod in leaving:
+            for share in pod.placed.parts[0].shares:
                 free[int(share.uuid[-1])] += share.memory
         return sum(there >= self._each for there in free) >= self._wanted
 
@@ -55,33 +55,33 @@ class _Node:
 @given(st.integers(0, 2**40))
 def test_the_most_important_victim_is_as_unimportant_as_in_any_choice(seed: int) -> None:
     node = _Node(seed)
-    pods = [one._replace(budgets=()) for one in node.pods]
-    possible = [one for one in node.subsets() if node.fits(one)]
-    found = choose(pods, {}, node.fits)
-    assert (found is None) == (not possible)
-    if found is not None:
-        assert node.fits(found)
-        assert _most(found) == min(map(_most, possible))
+    pods = [pod._replace(budgets=()) for pod in node.pods]
+    possible = [subset for subset in node.subsets() if node.fits(subset)]
+    victims = choose(pods, {}, node.fits)
+    assert (victims is None) == (not possible)
+    if victims is not None:
+        assert node.fits(victims)
+        assert _most(victims) == min(map(_most, possible))
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**40))
 def test_no_victim_is_needless_and_no_budget_is_overdrawn(seed: int) -> None:
     node = _Node(seed)
-    found = choose(node.pods, node.allowed, node.fits)
-    for one in found or ():
-        assert not node.fits([other for other in found or () if other is not one])
+    victims = choose(node.pods, node.allowed, node.fits)
+    for victim in victims or ():
+        assert not node.fits([other for other in victims or () if other is not victim])
     for budget, most in node.allowed.items():
-        assert sum(budget in one.budgets for one in found or ()) <= most
+        assert sum(budget in pod.budgets for pod in victims or ()) <= most
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**40))
 def test_the_order_of_the_pods_changes_nothing(seed: int) -> None:
     node = _Node(seed)
-    again = sorted(node.pods, key=lambda one: one.subject)
+    again = sorted(node.pods, key=lambda pod: pod.subject)
     assert choose(again, node.allowed, node.fits) == choose(node.pods, node.allowed, node.fits)
 
 
 def _most(victims: Sequence[Candidate]) -> float:
-    return max((one.priority for one in victims), default=float("-inf"))
+    return max((victim.priority for victim in victims), default=float("-inf"))

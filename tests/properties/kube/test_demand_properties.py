@@ -8,20 +8,22 @@ from hypothesis import strategies as st
 
 from ledger.core.model import traits
 from ledger.core.model.denials import Denial
-from ledger.kube.api import selectors
+from ledger.kube.api import label_selectors
+from ledger.kube.api.label_selectors import LabelRequirement, LabelSelector
 from ledger.kube.api.objects import Pod, ScopeRequirement, ScopeSelector
-from ledger.kube.api.selectors import LabelRequirement, LabelSelector
-from ledger.kube.requests import gpu_types
+from ledger.kube.quotas import quota_scopes
+from ledger.kube.requests import gpu_type_annotation
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.gpu_types import CardType
+from ledger.kube.requests.gpu_type_annotation import CardType
 from ledger.kube.requests.pod_demand import Demand, demand_of
-from ledger.kube.requests.pod_traits import RecordedLabels, traits_of
+from ledger.kube.requests.pod_traits import traits_of
+from ledger.kube.requests.recorded_labels import RecordedLabels
 from ledger.kube.vendors.vendors import BUILT_IN
 
 RULES = DemandRules(vendors=BUILT_IN, worst_card_memory=10_000, managed=("cpu",))
 TYPED = msgspec.structs.replace(RULES, types=(CardType("v100"), CardType("a100")))
 NAMES = sorted(RULES.of_cards)
-TYPE_KEY = gpu_types.ANNOTATIONS[0]
+TYPE_KEY = gpu_type_annotation.ANNOTATIONS[0]
 
 amounts = st.one_of(st.integers(0, 200), st.sampled_from(["1", "8k", "2Gi", "0", "x", "-1", "50m"]))
 requests = st.dictionaries(st.sampled_from([*NAMES[:12], "cpu", "memory"]), amounts, max_size=4)
@@ -64,22 +66,22 @@ def refuse(text: str) -> None:
 def test_demand_is_positive_amounts_of_known_names_or_a_denial(
     spec: dict[str, Any],
 ) -> None:
-    found = demand_of(pod(spec), RULES)
-    if isinstance(found, Denial):
-        assert found.remedy
-        assert found.field.startswith("spec")
+    outcome = demand_of(pod(spec), RULES)
+    if isinstance(outcome, Denial):
+        assert outcome.remedy
+        assert outcome.field.startswith("spec")
         return
-    assert list(found.amounts) == sorted(found.amounts)
-    assert all(amount > 0 for amount in found.amounts.values())
-    assert found.amounts.keys() <= {*RULES.charged, "limits.cpu", "requests.cpu"}
+    assert list(outcome.amounts) == sorted(outcome.amounts)
+    assert all(amount > 0 for amount in outcome.amounts.values())
+    assert outcome.amounts.keys() <= {*RULES.charged, "limits.cpu", "requests.cpu"}
 
 
 @given(specs)
 def test_the_order_of_the_vendors_does_not_matter(spec: dict[str, Any]) -> None:
     backwards = msgspec.structs.replace(RULES, vendors=BUILT_IN[::-1])
-    one, other = demand_of(pod(spec), RULES), demand_of(pod(spec), backwards)
-    if isinstance(one, Demand):
-        assert other == one
+    outcome, other = demand_of(pod(spec), RULES), demand_of(pod(spec), backwards)
+    if isinstance(outcome, Demand):
+        assert other == outcome
     else:
         assert isinstance(other, Denial)
 
@@ -95,8 +97,8 @@ def test_a_type_adds_its_own_keys_and_changes_nothing_else(
         return
     cards = {name: plain.amounts[name] for name in plain.amounts if name in RULES.of_cards}
     wanted = {
-        f"{one}.{name}": amount
-        for one in named.lower().split(",")
+        f"{card_type}.{name}": amount
+        for card_type in named.lower().split(",")
         for name, amount in cards.items()
     }
     assert typed.amounts == {**plain.amounts, **wanted}
@@ -112,7 +114,7 @@ def test_label_selectors_select_as_kubernetes_does(
     selector = LabelSelector(
         match_expressions=[LabelRequirement(key, *condition) for key, condition in conditions]
     )
-    selection = selectors.of_labels(selector, "spec.objectSelector", refuse)
+    selection = label_selectors.of_labels(selector, "spec.objectSelector", refuse)
     text = traits_of(pod({}, {"labels": carried}), NAMED)
     wanted = all(holds(carried.get(key), *condition) for key, condition in conditions)
     assert traits.matches(selection, (text,)) is wanted
@@ -120,7 +122,7 @@ def test_label_selectors_select_as_kubernetes_does(
 
 @given(labels)
 def test_match_labels_are_conditions_of_equality(wanted: dict[str, str]) -> None:
-    selection = selectors.of_labels(LabelSelector(match_labels=wanted), "spec", refuse)
+    selection = label_selectors.of_labels(LabelSelector(match_labels=wanted), "spec", refuse)
     assert traits.matches(selection, (traits_of(pod({}, {"labels": wanted}), NAMED),))
     for key in wanted:
         other = {**wanted, key: "z"}
@@ -133,9 +135,9 @@ def test_scopes_select_pods_as_kubernetes_does(
 ) -> None:
     text = traits_of(pod(spec))
     computes = any(
-        one["resources"]["limits"].get(name, 0) not in (0, "0")
+        container["resources"]["limits"].get(name, 0) not in (0, "0")
         for field in ("containers", "initContainers")
-        for one in spec[field]
+        for container in spec[field]
         for name in ("cpu", "memory")
     )
     terminating = spec.get("activeDeadlineSeconds") is not None
@@ -147,11 +149,11 @@ def test_scopes_select_pods_as_kubernetes_does(
         "CrossNamespacePodAffinity": False,
     }
     for scope, selected in wanted.items():
-        selection = selectors.of_scopes([scope], None, refuse)
+        selection = quota_scopes.of_scopes([scope], None, refuse)
         assert selection is not None
         assert traits.matches(selection, (text,)) is selected, scope
     chosen = ScopeSelector([ScopeRequirement("PriorityClass", *condition)])
-    by_class = selectors.of_scopes(None, chosen, refuse)
+    by_class = quota_scopes.of_scopes(None, chosen, refuse)
     assert by_class is not None
     priority = spec.get("priorityClassName") or None
     assert traits.matches(by_class, (text,)) is holds(priority, *condition)

@@ -12,11 +12,11 @@ from ledger.core.model.cards import Card, Part, Phase, Profile, Share
 from ledger.kube.api.objects import Container, Pod, PodSpec
 from ledger.kube.hami import annotation_keys, node_lock_annotation
 from ledger.kube.hami.binding_annotations import annotations_of
-from ledger.kube.hami.handshake import handshake_alive
 from ledger.kube.hami.node_announcement import read_announcement
-from ledger.kube.hami.node_devices import announcement
-from ledger.kube.hami.placement_reader import parts_of
-from ledger.kube.hami.pod_devices import BadDeviceList
+from ledger.kube.hami.node_device_annotation import announcement
+from ledger.kube.hami.placement_annotation_reader import parts_of
+from ledger.kube.hami.plugin_handshake import handshake_alive
+from ledger.kube.hami.pod_device_annotation import BadDeviceList
 
 INT32 = st.integers(0, 2**31 - 1)
 UUIDS = st.integers(0, 99).map("GPU-{:08}-aaaa".format) | st.text("aZ0-._", min_size=1, max_size=9)
@@ -32,8 +32,12 @@ PROFILES = st.lists(
         placements=PLACES.map(sorted).map(tuple),
     ),
     max_size=3,
-    unique_by=lambda one: one.name,
-).map(lambda found: tuple(sorted(found, key=lambda one: (one.memory, one.slices, one.name))))
+    unique_by=lambda profile: profile.name,
+).map(
+    lambda profiles: tuple(
+        sorted(profiles, key=lambda profile: (profile.memory, profile.slices, profile.name))
+    )
+)
 CARDS = st.lists(
     st.builds(
         Card,
@@ -62,9 +66,11 @@ def test_cards_are_read_as_announced_in_any_order(cards, random) -> None:
     for vendor in {card.vendor for card in cards}:
         theirs = [card for card in cards if card.vendor == vendor]
         annotations[annotation_keys.VENDOR_ANNOTATIONS[vendor].register] = announcement(theirs)
-    found = read_announcement(annotations)
-    assert not found.problem
-    assert found.cards == tuple(sorted(cards, key=lambda one: (one.vendor, one.index, one.uuid)))
+    announced = read_announcement(annotations)
+    assert not announced.problem
+    assert announced.cards == tuple(
+        sorted(cards, key=lambda card: (card.vendor, card.index, card.uuid))
+    )
 
 
 @given(CARDS)
@@ -74,11 +80,11 @@ def test_the_older_form_carries_all_but_profiles(cards) -> None:
         for card in cards
     ]
     text = announcement_in_colons(plain)
-    found = read_announcement(
+    announced = read_announcement(
         {annotation_keys.VENDOR_ANNOTATIONS["nvidia"].register: text} if plain else {}
     )
-    assert not found.problem
-    assert found.cards == tuple(sorted(plain, key=lambda one: (one.index, one.uuid)))
+    assert not announced.problem
+    assert announced.cards == tuple(sorted(plain, key=lambda card: (card.index, card.uuid)))
 
 
 @st.composite
@@ -120,16 +126,16 @@ def pod_of(parts: tuple[Part, ...]) -> Pod:
 
 
 @given(placed())
-def test_a_pods_parts_are_read_as_they_are_written(one) -> None:
-    parts, cards = one
+def test_a_pods_parts_are_read_as_they_are_written(parts_and_cards) -> None:
+    parts, cards = parts_and_cards
     annotations = annotations_of(parts, "n1", cards, 0)
     expected = parts if any(part.shares for part in parts) else None
     assert parts_of(annotations, pod_of(parts)) == expected
 
 
 @given(placed(), st.integers(1, 3))
-def test_slots_that_a_node_writes_more_change_nothing(one, times) -> None:
-    parts, cards = one
+def test_slots_that_a_node_writes_more_change_nothing(parts_and_cards, times) -> None:
+    parts, cards = parts_and_cards
     annotations = annotations_of(parts, "n1", cards, 0)
     longer = {
         key: text + ";" * times if key.endswith("-allocated") else text
@@ -153,7 +159,7 @@ JSONS = st.recursive(
 ).map(lambda value: msgspec.json.encode(value).decode())
 FIELDS = st.lists(st.sampled_from(("GPU-a", "1", "-1", "true", "", "x", "9" * 12)), max_size=10)
 LISTS = st.lists(st.tuples(FIELDS.map(",".join), st.sampled_from((":", ";", ":;")))).map(
-    lambda found: "".join(text + end for text, end in found)
+    lambda pairs: "".join(text + end for text, end in pairs)
 )
 TEXTS = st.text(max_size=60) | JSONS | LISTS
 
@@ -161,15 +167,15 @@ TEXTS = st.text(max_size=60) | JSONS | LISTS
 @given(TEXTS, TEXTS, TEXTS)
 def test_any_text_of_a_node_is_cards_or_a_problem(text, scores, cordon) -> None:
     for words in annotation_keys.VENDOR_ANNOTATIONS.values():
-        found = read_announcement(
+        announced = read_announcement(
             {
                 words.register: text,
                 annotation_keys.PAIR_SCORES: scores,
                 annotation_keys.CORDON: cordon,
             }
         )
-        assert not (found.cards and found.problem)
-        assert all(0 <= limit < 2**31 for card in found.cards for limit in card.limits())
+        assert not (announced.cards and announced.problem)
+        assert all(0 <= limit < 2**31 for card in announced.cards for limit in card.limits())
 
 
 @given(TEXTS, TEXTS)

@@ -29,7 +29,7 @@ TYPES = ("NVIDIA A10", "NVIDIA A100-SXM4-80GB", "NVIDIA-Tesla T4")
 def card(random: Random, number: int) -> OneCard:
     """Return a card that others may use in part."""
     cores = random.choice([100, 100, 100, 150, 0])
-    found = OneCard(
+    drawn = OneCard(
         f"GPU-{number}",
         number,
         type=random.choice(TYPES),
@@ -41,10 +41,10 @@ def card(random: Random, number: int) -> OneCard:
         cordoned=random.random() < 0.1,
     )
     if random.random() < 0.6:
-        found.used_slots = random.randint(1, found.slots)
-        found.used_memory = random.randint(0, 4) * found.memory // 4
-        found.used_cores = random.randint(0, 4) * cores // 4
-    return found
+        drawn.used_slots = random.randint(1, drawn.slots)
+        drawn.used_memory = random.randint(0, 4) * drawn.memory // 4
+        drawn.used_cores = random.randint(0, 4) * cores // 4
+    return drawn
 
 
 def asked(random: Random) -> Asked:
@@ -85,16 +85,18 @@ def of_any_card(random: Random, mutex: bool) -> Asked:
     return Asked(structs.replace(asked(random).request, choice=ANY), mutex)
 
 
-def ours(cards: list[OneCard], one: Asked) -> Counter[str] | None:
+def ours(cards: list[OneCard], container: Asked) -> Counter[str] | None:
     """Return the extender's answer, in the terms of the oracle."""
-    request = PodDeviceRequest((ContainerDeviceRequests("main", Phase.APP, (one.request,)),))
-    policies = ("mutex",) if one.mutex else ("spread",)
-    [found] = answers([OneNode(cards)], request, Terms("binpack", policies, Weights(), one.room))
-    if found.parts is not None:
+    request = PodDeviceRequest((ContainerDeviceRequests("main", Phase.APP, (container.request,)),))
+    policies = ("mutex",) if container.mutex else ("spread",)
+    [answer] = answers(
+        [OneNode(cards)], request, Terms("binpack", policies, Weights(), container.room)
+    )
+    if answer.parts is not None:
         return None
-    if "/" not in found.reason:
-        return Counter({found.reason: 0})
-    counted = (part.split(" ") for part in found.reason.split(", "))
+    if "/" not in answer.reason:
+        return Counter({answer.reason: 0})
+    counted = (part.split(" ") for part in answer.reason.split(", "))
     return Counter({word: int(number.partition("/")[0]) for number, word in counted})
 
 
@@ -103,16 +105,16 @@ def question(seed: int) -> tuple[list[OneCard], Asked, Counter[str] | None]:
     """Return the question of a seed, and what the extender answers to it."""
     random = Random(seed)
     cards = [card(random, number) for number in range(random.randint(1, 5))]
-    one = asked(random)
-    return cards, one, ours(cards, one)
+    container = asked(random)
+    return cards, container, ours(cards, container)
 
 
 def disagreements(rules: tuple[Rule, ...]) -> tuple[list[int], Counter[str]]:
     """Return the seeds on which oracle and extender disagree, and how often each reason stood."""
     wrong, seen = list[int](), Counter[str]()
     for seed in range(SEEDS):
-        cards, one, answer = question(seed)
-        expected = hami_oracle.reasons(cards, one, rules)
+        cards, container, answer = question(seed)
+        expected = hami_oracle.reasons(cards, container, rules)
         seen.update(expected if expected is not None else {"fits": 1})
         if answer != expected:
             wrong.append(seed)
@@ -127,13 +129,17 @@ def test_random_cards_are_refused_for_hamis_first_reason() -> None:
     assert {"fits", "NodeInsufficientDevice", "AllocatedCardsInsufficientRequest"} <= set(seen)
 
 
-@pytest.mark.parametrize("number", range(len(RULES)), ids=lambda one: f"{one}-{RULES[one][0]}")
+@pytest.mark.parametrize(
+    "number", range(len(RULES)), ids=lambda index: f"{index}-{RULES[index][0]}"
+)
 def test_a_rule_that_is_left_out_is_noticed(number: int) -> None:
     wrong, _ = disagreements(RULES[:number] + RULES[number + 1 :])
     assert wrong
 
 
-@pytest.mark.parametrize("number", range(len(RULES) - 2), ids=lambda one: f"{one}-{RULES[one][0]}")
+@pytest.mark.parametrize(
+    "number", range(len(RULES) - 2), ids=lambda index: f"{index}-{RULES[index][0]}"
+)
 def test_two_rules_in_another_order_are_noticed(number: int) -> None:
     """Ask about all rules but the last two, of which one card cannot break both."""
     first, second = RULES[number], RULES[number + 1]
@@ -149,16 +155,18 @@ def pod_question(seed: int) -> tuple[list[OneCard], list[Asked], list[Asked], bo
     mutex = random.random() < 0.2
     init = [of_any_card(random, mutex) for _ in range(random.randint(0, 2))]
     apps = [of_any_card(random, mutex) for _ in range(random.randint(1, 3))]
-    phased = [(Phase.INIT, one) for one in init] + [(Phase.APP, one) for one in apps]
+    phased = [(Phase.INIT, container) for container in init] + [
+        (Phase.APP, container) for container in apps
+    ]
     request = PodDeviceRequest(
         tuple(
-            ContainerDeviceRequests(f"c{number}", phase, (one.request,))
-            for number, (phase, one) in enumerate(phased)
+            ContainerDeviceRequests(f"c{number}", phase, (container.request,))
+            for number, (phase, container) in enumerate(phased)
         )
     )
     policies = ("mutex",) if mutex else ("spread",)
-    [found] = answers([OneNode(deepcopy(cards))], request, Terms("binpack", policies))
-    return cards, init, apps, found.parts is not None
+    [answer] = answers([OneNode(deepcopy(cards))], request, Terms("binpack", policies))
+    return cards, init, apps, answer.parts is not None
 
 
 def test_random_pods_fit_where_they_fit_with_hami() -> None:

@@ -41,11 +41,11 @@ def test_a_canonical_whole_number_is_read_back(value: int) -> None:
 def test_an_exponent_only_moves_the_point(value: int, exponent: int) -> None:
     exact = Rational(value) * Rational(10) ** exponent
     try:
-        found = parse_integer(f"{value}e{exponent}")
+        parsed = parse_integer(f"{value}e{exponent}")
     except QuantityError:
         assert exact.denominator != 1 or exact > AMOUNT_MAX
     else:
-        assert found == exact
+        assert parsed == exact
 
 
 @given(st.integers(0, 10**12), st.integers(0, 999_999_999), st.sampled_from(DECIMAL + BINARY[1:]))
@@ -55,11 +55,11 @@ def test_rounding_goes_up_and_by_less_than_one_unit(whole: int, part: int, suffi
     text = f"{whole}.{part:09}{suffix}"
     for parse, unit in ((parse_scaled, 1), (parse_milli, 1000)):
         try:
-            found = parse(text)
+            parsed = parse(text)
         except QuantityError:
             assert exact * unit > AMOUNT_MAX - 1
         else:
-            assert exact * unit <= found < exact * unit + 1
+            assert exact * unit <= parsed < exact * unit + 1
 
 
 @given(st.text(max_size=80) | st.from_regex(r"[+-]?[0-9.]{0,20}[eEinumkKMGTP]{0,3}[-+]?[0-9]*"))

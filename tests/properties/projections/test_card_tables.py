@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from support.generators.placement_records import placement_payloads
 from support.harness.projection_harness import log_of, project, viewing
 
-from ledger.core.decide import card_checks
-from ledger.core.evolve.placement_events import account_of, bookings_of
+from ledger.core.decide.cards import card_checks
+from ledger.core.evolve.announced_and_lost_cards import account_of
+from ledger.core.evolve.placement_charges import bookings_of
 from ledger.core.model import accounts
 from ledger.core.model.accounts import AccountKind
 from ledger.core.model.card_bookings import exclusive_on
@@ -46,12 +47,12 @@ def numbers_of(state: State) -> Numbers:
 
 def read_numbers(rows: list[CardUsage]) -> Numbers:
     return {
-        accounts.card(one.cluster, one.node, one.uuid): (
-            (one.memory, one.used_memory),
-            (one.cores, one.used_cores),
-            (one.slots, one.used_slots),
+        accounts.card(card.cluster, card.node, card.uuid): (
+            (card.memory, card.used_memory),
+            (card.cores, card.used_cores),
+            (card.slots, card.used_slots),
         )
-        for one in rows
+        for card in rows
     }
 
 
@@ -71,11 +72,11 @@ def read_residents(rows: list[CardUsage]) -> Residents:
     return {
         (
             accounts.card(card.cluster, card.node, card.uuid),
-            f"{card.cluster}/{one.namespace}",
-            one.key,
-        ): (one.memory, one.cores, one.slots, one.exclusive)
+            f"{card.cluster}/{pod.namespace}",
+            pod.key,
+        ): (pod.memory, pod.cores, pod.slots, pod.exclusive)
         for card in rows
-        for one in card.pods
+        for pod in card.pods
     }
 
 
@@ -98,12 +99,12 @@ async def read_lines(view: ProjectionView, position: int) -> set[tuple[str, str,
 
 def standing_of(state: State) -> dict[str, tuple[str, str]]:
     """Return the state and the keeper of every card."""
-    found: dict[str, tuple[str, str]] = {}
+    standing: dict[str, tuple[str, str]] = {}
     for name, node in state.nodes.items():
         lost = "gone" if node.gone else "lost"
-        found |= {account_of(name, card.uuid): (lost, node.keeper) for card in node.lost}
-        found |= {account_of(name, card.uuid): ("announced", node.keeper) for card in node.cards}
-    return found
+        standing |= {account_of(name, card.uuid): (lost, node.keeper) for card in node.lost}
+        standing |= {account_of(name, card.uuid): ("announced", node.keeper) for card in node.cards}
+    return standing
 
 
 @given(SEEDS)
@@ -122,13 +123,13 @@ async def test_every_position_reads_as_the_state_was(seed: int) -> None:
                 assert read_residents(rows) == residents_of(state)
                 assert await read_lines(view, position) == lines_of(state)
                 assert {
-                    accounts.card(one.cluster, one.node, one.uuid): (one.state, one.keeper)
-                    for one in rows
+                    accounts.card(card.cluster, card.node, card.uuid): (card.state, card.keeper)
+                    for card in rows
                 } == standing_of(state)
 
 
 async def test_random_records_place_move_resize_and_lose() -> None:
-    found: dict[str, int] = defaultdict(int)
+    counts: dict[str, int] = defaultdict(int)
     lost = 0
     for seed in range(5):
         state = State()
@@ -136,8 +137,8 @@ async def test_random_records_place_move_resize_and_lose() -> None:
             record = records.fold(state, position, payload)
             lost += any(node.lost for node in state.nodes.values())
             for item in record.items:
-                found[type(item.event).__name__] += 1
+                counts[type(item.event).__name__] += 1
     wanted = {"CardsRegistered", "NodeRemoved", "Placed", "Advanced", "Unplaced", "Resized"}
-    assert wanted <= found.keys()
-    assert min(found[name] for name in wanted) >= 3
+    assert wanted <= counts.keys()
+    assert min(counts[name] for name in wanted) >= 3
     assert lost > 5

@@ -22,8 +22,8 @@ from ledger.core.model.traits import Traits, matches, numbered
 from ledger.log import records
 from ledger.log.log_port import Snapshot
 from projections.queries.holders import holders, holds
+from projections.queries.query_scope import EVERYTHING
 from projections.queries.quota_usage import usage
-from projections.queries.scopes import EVERYTHING
 from projections.queries.universe_shares import UsageBreakdown, UsageShare, shares
 
 SEEDS = st.integers(0, 2**32)
@@ -55,19 +55,19 @@ class Charged(NamedTuple):
 
 def charged(space: Namespace) -> dict[str, Charged]:
     """Return the charges of a namespace, from its entries alone."""
-    found = {}
+    charges = {}
     for key, entry in space.entries.items():
         if entry.root in space.entries:
             continue
-        drawing = [one for one in space.entries.values() if one.root == key]
-        bodies = [entry.charge, _sum(one.charge for one in drawing)]
+        drawing = [pod for pod in space.entries.values() if pod.root == key]
+        bodies = [entry.charge, _sum(pod.charge for pod in drawing)]
         stored = [_stored(entry), _sum(map(_stored, drawing))]
         let_in = [_admitted(entry), stored[1]]
         asked = [let_in[0], bodies[1], *(hold.demand for hold in entry.holds)]
-        found[key] = Charged(
+        charges[key] = Charged(
             entry.traits, _most(bodies), _most(stored), _most(asked), _most(let_in)
         )
-    return found
+    return charges
 
 
 def _stored(entry: Entry) -> Amounts:
@@ -81,21 +81,21 @@ def _admitted(entry: Entry) -> Amounts:
 
 def _sum(several: Iterable[Amounts]) -> Amounts:
     total = Counter[str]()
-    for one in several:
-        total.update(one)
+    for amounts in several:
+        total.update(amounts)
     return dict(total)
 
 
 def _most(several: list[Amounts]) -> Amounts:
-    names = {name for one in several for name in one}
-    most = {name: max(one.get(name, 0) for one in several) for name in names}
+    names = {name for amounts in several for name in amounts}
+    most = {name: max(amounts.get(name, 0) for amounts in several) for name in names}
     return {name: amount for name, amount in most.items() if amount}
 
 
 def is_unread(state: State, account: str) -> bool:
     """Return whether an account selects by a label that was not read of something it covers."""
     known = state.accounts[account]
-    since = max((state.labels.get(one.key, 0) for one in known.selects), default=0)
+    since = max((state.labels.get(requirement.key, 0) for requirement in known.selects), default=0)
     return any(
         "!unread" in text or int((text.partition("!read=")[2] or "0").partition(",")[0]) < since
         for namespace in (known.covers if since else ())
@@ -106,71 +106,73 @@ def is_unread(state: State, account: str) -> bool:
 
 def usage_of(state: State) -> dict[tuple[str, str], tuple[int, int, int]]:
     """Return limit, used and committed of every line of a quota, added up from the entries."""
-    found: dict[tuple[str, str], tuple[int, int, int]] = {}
+    totals: dict[tuple[str, str], tuple[int, int, int]] = {}
     for (owner, _), lines in shares_of(state).items():
         for resource, used, committed in lines:
-            limit, *sums = found.get((owner, resource), (0, 0, 0))
-            found[owner, resource] = (limit, sums[0] + used, sums[1] + committed)
+            limit, *sums = totals.get((owner, resource), (0, 0, 0))
+            totals[owner, resource] = (limit, sums[0] + used, sums[1] + committed)
     for name, account in state.accounts.items():
         if accounts.kind(name) is accounts.AccountKind.CARD:
             continue
         for key, line in account.lines.items():
-            _, used, committed = found.get((name, key), (0, 0, 0))
-            found[name, key] = (state.limit[line], used, committed)
-    return found
+            _, used, committed = totals.get((name, key), (0, 0, 0))
+            totals[name, key] = (state.limit[line], used, committed)
+    return totals
 
 
 def shares_of(state: State) -> dict[tuple[str, str], list[tuple[str, int, int]]]:
     """Return the usage of every account in every namespace: resource, used, committed."""
-    found = {}
+    by_account = {}
     for name, account in state.accounts.items():
         selects = numbered(account.selects, state.labels)
         for namespace in account.covers:
             counted = [
-                one
-                for one in charged(state.namespaces[namespace]).values()
-                if not selects or matches(selects, one.traits)
+                unit
+                for unit in charged(state.namespaces[namespace]).values()
+                if not selects or matches(selects, unit.traits)
             ]
-            used = [one.asked if account.asked_only else one.charge for one in counted]
-            committed = [one.admitted if account.asked_only else one.committed for one in counted]
-            found[name, namespace] = [
+            used = [unit.asked if account.asked_only else unit.charge for unit in counted]
+            committed = [
+                unit.admitted if account.asked_only else unit.committed for unit in counted
+            ]
+            by_account[name, namespace] = [
                 (
                     key,
-                    sum(one.get(accounts.resource_of(key), 0) for one in used),
-                    sum(one.get(accounts.resource_of(key), 0) for one in committed),
+                    sum(amounts.get(accounts.resource_of(key), 0) for amounts in used),
+                    sum(amounts.get(accounts.resource_of(key), 0) for amounts in committed),
                 )
                 for key in account.lines
             ]
-    return found
+    return by_account
 
 
 def universe_shares_of(state: State, by: UsageBreakdown) -> dict[tuple[str, ...], tuple[int, int]]:
     """Return used and committed by quota, cluster, namespace and resource."""
-    found: dict[tuple[str, ...], tuple[int, int]] = {}
+    totals: dict[tuple[str, ...], tuple[int, int]] = {}
     for (account, qualified), lines in shares_of(state).items():
         if accounts.kind(account) is not accounts.AccountKind.UNIVERSE:
             continue
         cluster, namespace = qualified.split("/") if by is UsageBreakdown.NAMESPACE else ("c1", "")
         for resource, used, committed in lines:
             name = (accounts.parts(account)[2], cluster, namespace, resource)
-            before = found.get(name, (0, 0))
-            found[name] = (before[0] + used, before[1] + committed)
-    return {name: amounts for name, amounts in found.items() if amounts[0]}
+            before = totals.get(name, (0, 0))
+            totals[name] = (before[0] + used, before[1] + committed)
+    return {name: amounts for name, amounts in totals.items() if amounts[0]}
 
 
 def totals_of(rows: list[UsageShare]) -> dict[tuple[str, ...], tuple[int, int]]:
-    assert all(one.reserved == one.used - one.committed >= 0 for one in rows)
+    assert all(share.reserved == share.used - share.committed >= 0 for share in rows)
     return {
-        (one.quota, one.cluster, one.namespace, one.resource): (one.used, one.committed)
-        for one in rows
+        (share.quota, share.cluster, share.namespace, share.resource): (share.used, share.committed)
+        for share in rows
     }
 
 
 def charges_of(state: State) -> dict[str, dict[str, int]]:
     return {
-        f"{namespace}/{key}": one.charge
+        f"{namespace}/{key}": unit.charge
         for namespace, space in state.namespaces.items()
-        for key, one in charged(space).items()
+        for key, unit in charged(space).items()
     }
 
 
@@ -207,21 +209,25 @@ async def test_every_position_reads_as_the_state_was(seed: int, make: Source) ->
                 } == usage_of(state)
                 assert all(line.reserved == line.used - line.committed >= 0 for line in lines)
                 unread = {
-                    _account(one.cluster, one.namespace, one.quota): one.incomplete for one in lines
+                    _account(line.cluster, line.namespace, line.quota): line.incomplete
+                    for line in lines
                 }
                 assert unread == {name: is_unread(state, name) for name in unread}
                 keys, _ = await holders(view, position, EVERYTHING, limit=1_000)
-                read = {f"{one.cluster}/{one.namespace}/{one.key}": one.amounts for one in keys}
+                read = {
+                    f"{holder.cluster}/{holder.namespace}/{holder.key}": holder.amounts
+                    for holder in keys
+                }
                 assert read == charges_of(state)
                 for by in UsageBreakdown:
                     parts, _ = await shares(view, position, EVERYTHING, by, limit=10_000)
                     assert totals_of(parts) == universe_shares_of(state, by)
                 open_now, _ = await holds(view, position, EVERYTHING, limit=1_000)
                 assert {
-                    (f"{one.cluster}/{one.namespace}/{one.key}", one.uid, one.base)
-                    for one in open_now
+                    (f"{hold.cluster}/{hold.namespace}/{hold.key}", hold.uid, hold.base)
+                    for hold in open_now
                 } == holds_of(state)
-                assert all(one.base != OBJECT for one in open_now)
+                assert all(hold.base != OBJECT for hold in open_now)
 
 
 @given(SEEDS, SOURCES)

@@ -44,8 +44,8 @@ SCALABLE = [(kind, case) for kind, case in CASES if kind.scale is not None]
 def places(thing: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the way to every value inside a JSON value."""
     keys = range(len(thing)) if isinstance(thing, list) else thing
-    found = [(*way, key) for key in keys] if isinstance(thing, list | dict) else []
-    return found + [deeper for one in found for deeper in places(thing[one[-1]], one)]
+    ways = [(*way, key) for key in keys] if isinstance(thing, list | dict) else []
+    return ways + [deeper for child in ways for deeper in places(thing[child[-1]], child)]
 
 
 def replaced(thing: Any, way: tuple[Any, ...], value: Any) -> Any:
@@ -60,12 +60,12 @@ def replaced(thing: Any, way: tuple[Any, ...], value: Any) -> Any:
 
 @given(st.sampled_from(SCALABLE), st.integers(0, 1000), st.integers(0, 1000), OPTIONS)
 def test_more_replicas_never_need_less(
-    example: tuple[WorkloadKind, Case], one: int, other: int, options: dict[str, Any]
+    example: tuple[WorkloadKind, Case], replicas: int, other: int, options: dict[str, Any]
 ) -> None:
     kind, case = example
     few, many = (
         envelope_of(kind, with_replicas(kind, case.workload, count), RULES, **options)
-        for count in sorted((one, other))
+        for count in sorted((replicas, other))
     )
     assert isinstance(few, Envelope)
     assert isinstance(many, Envelope)
@@ -77,9 +77,9 @@ def test_a_roll_out_holds_at_least_what_it_runs_without_surge(
     example: tuple[WorkloadKind, Case], count: int
 ) -> None:
     kind, case = example
-    found = with_replicas(kind, case.workload, count)
+    scaled = with_replicas(kind, case.workload, count)
     plain, reserved = (
-        envelope_of(kind, found, RULES, surge=surge) for surge in ("opportunistic", "reserve")
+        envelope_of(kind, scaled, RULES, surge=surge) for surge in ("opportunistic", "reserve")
     )
     assert isinstance(plain, Envelope)
     assert isinstance(reserved, Envelope)
@@ -100,19 +100,19 @@ SUSPENSIONS = {
 
 @pytest.mark.parametrize(
     ("kind", "case"),
-    [one for one in CASES if one[0].name in SUSPENSIONS],
-    ids=lambda one: getattr(one, "name", "").replace(" ", "-"),
+    [pair for pair in CASES if pair[0].name in SUSPENSIONS],
+    ids=lambda value: getattr(value, "name", "").replace(" ", "-"),
 )
 def test_suspension_releases_everything_of_any_object(kind: WorkloadKind, case: Case) -> None:
     manifest = deepcopy(case.object)
     manifest["spec"].update(SUSPENSIONS[kind.name])
     object_ = workload(manifest)
-    for found in (
+    for envelope in (
         envelope_of(kind, object_, RULES),
         envelope_of(kind, object_, RULES, surge="reserve", elastic_max=True),
     ):
-        assert isinstance(found, Envelope)
-        assert found.demand == {}
+        assert isinstance(envelope, Envelope)
+        assert envelope.demand == {}
 
 
 @given(st.sampled_from(CASES), st.data(), OPTIONS)
@@ -122,10 +122,10 @@ def test_an_object_with_anything_anywhere_is_answered(
     kind, case = example
     inside = [way for way in places(case.object) if way[0] in ("spec", "status") and len(way) > 1]
     way = data.draw(st.sampled_from(inside))
-    found = workload(replaced(case.object, way, data.draw(VALUES)))
+    changed = workload(replaced(case.object, way, data.draw(VALUES)))
     answers = (
-        envelope_of(kind, found, RULES, **options),
-        surge_demand(kind, case.workload, found, RULES),
+        envelope_of(kind, changed, RULES, **options),
+        surge_demand(kind, case.workload, changed, RULES),
     )
     for answer in answers:
         assert msgspec.json.encode(answer)

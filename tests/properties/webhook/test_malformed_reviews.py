@@ -18,7 +18,7 @@ from support.builders.admission_reviews import (
 )
 
 from ledger.kube.requests.quantities import QuantityError, parse_integer
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 
 PERCENTAGE = "nvidia.com/gpumem-percentage"
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -34,8 +34,8 @@ PATHS = st.sampled_from(["/admission/validate", "/admission/mutate"])
 def places(thing: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the way to every value inside a JSON value."""
     keys = range(len(thing)) if isinstance(thing, list) else thing
-    found = [(*way, key) for key in keys] if isinstance(thing, list | dict) else []
-    return found + [deeper for one in found for deeper in places(thing[one[-1]], one)]
+    ways = [(*way, key) for key in keys] if isinstance(thing, list | dict) else []
+    return ways + [deeper for child in ways for deeper in places(thing[child[-1]], child)]
 
 
 def is_whole(quantity: str | int) -> bool:

@@ -1,1 +1,1 @@
-"""Players: users, controllers, schedulers and kubelets that act on the simulated API server."""
+"""Actors: users, controllers, schedulers and kubelets that act on the simulated API server."""

@@ -66,7 +66,7 @@ class Admission:
         outside(self._call(request, mutating=False))
 
     async def _call(self, request: AdmissionRequest, *, mutating: bool) -> AdmissionResponse | None:
-        serving = [one for one in self._replicas if one.serves()]
+        serving = [candidate for candidate in self._replicas if candidate.serves()]
         if not serving:
             return None
         replica = self._source.choice(serving)
@@ -90,7 +90,7 @@ def _patched(pod: Pod, patch: list[dict[str, Any]]) -> Pod:
     """Apply a JSON patch that only adds."""
     document = msgspec.json.decode(msgspec.json.encode(pod))
     for step in patch:
-        *path, last = (_unescaped(one) for one in step["path"].split("/")[1:])
+        *path, last = (_unescaped(segment) for segment in step["path"].split("/")[1:])
         target = document
         for name in path:
             target = target[int(name)] if isinstance(target, list) else target[name]

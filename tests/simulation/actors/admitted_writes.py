@@ -1,7 +1,7 @@
-"""Writing: what the API server does around every write of a pod or a root.
+"""Admitted writes: the API server calls admission for every write of a pod or a root.
 
-Admission runs for every try of a write, as in a real API server. After this webhook's yes anything
-may still happen: see `operations.Ending`.
+Admission runs at every attempt of a write, as in a real API server. An allowed write may still end
+in several ways: see `operations.Ending`.
 """
 
 import asyncio
@@ -78,9 +78,9 @@ class AdmittedWrites:
         """Return the review of a write."""
         kind, resource = GroupKind(kind="Pod"), _PODS
         if isinstance(item, Workload):
-            found = kinds.resource_of(item)
-            kind = GroupKind(found.group, found.kind)
-            resource = GroupResource(found.group, found.plural, found.version)
+            definition = kinds.resource_of(item)
+            kind = GroupKind(definition.group, definition.kind)
+            resource = GroupResource(definition.group, definition.plural, definition.version)
         return self._request(
             operation, kind, resource, item.metadata.namespace, item.metadata.name,
             manner, _raw(item), _raw(old),
@@ -88,12 +88,12 @@ class AdmittedWrites:
 
     def scale_request(self, old: Workload, count: int, manner: WriteMode) -> AdmissionRequest:
         """Return the review of a change of an object's scale."""
-        found = kinds.resource_of(old)
+        resource = kinds.resource_of(old)
         before = Scale(old.metadata, ScaleSpec(kinds.count_of(old)))
         after = msgspec.structs.replace(before, spec=ScaleSpec(count))
         request = self._request(
             "UPDATE", GroupKind("autoscaling", "Scale"),
-            GroupResource(found.group, found.plural, found.version),
+            GroupResource(resource.group, resource.plural, resource.version),
             old.metadata.namespace, old.metadata.name, manner, _raw(after), _raw(before),
         )  # fmt: skip
         return msgspec.structs.replace(request, sub_resource="scale")

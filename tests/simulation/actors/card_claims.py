@@ -1,4 +1,4 @@
-"""Preemption: cards that are claimed for a pending pod while the pods on them are evicted."""
+"""Card claims: cards are claimed for a pending pod while the pods on them are evicted."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from ledger.core.model.cards import Part, Phase, Share
 from ledger.core.model.commands import AnyCommand, MakeRoom
 from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Pod
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from simulation.actors.admitted_writes import AdmittedWrites, now
 from simulation.actors.kubelets import Kubelets
 from simulation.model.apiserver import counts
@@ -52,8 +52,8 @@ class CardClaims:
         victims = self._on(node, uuid)
         answer = await self._decided(self._command(pod, node, uuid, victims))
         if isinstance(answer, Accepted):
-            for one in victims:
-                self._server.remove(one)
+            for victim in victims:
+                self._server.remove(victim)
 
     def _command(self, pod: Pod, node: str, uuid: str, victims: list[Pod]) -> MakeRoom:
         cluster, meta = self._server.name, pod.metadata
@@ -66,11 +66,11 @@ class CardClaims:
             (Part("main", Phase.APP, (share,)),),
             tuple(
                 (
-                    f"{cluster}/{one.metadata.namespace}",
-                    f"pods/{one.metadata.name}",
-                    one.metadata.uid,
+                    f"{cluster}/{victim.metadata.namespace}",
+                    f"pods/{victim.metadata.name}",
+                    victim.metadata.uid,
                 )
-                for one in victims
+                for victim in victims
             ),
         )
 
@@ -85,7 +85,7 @@ class CardClaims:
         ]
 
     async def _decided(self, command: MakeRoom) -> Accepted | Denial | None:
-        serving = [one for one in self._replicas if one.serves()]
+        serving = [candidate for candidate in self._replicas if candidate.serves()]
         if not serving:
             return None
         replica = self._source.choice(serving)

@@ -1,7 +1,7 @@
-"""Controllers: kube-controller-manager and an operator, played for one cluster.
+"""Controllers: kube-controller-manager and an operator of one cluster.
 
-They make the pods that objects ask for, through admission and under their own names, scale old
-ReplicaSets down as new ones come, and collect what belongs to nothing any more.
+They create the pods of objects through admission and under their own names. They scale old
+ReplicaSets down as new ones come, and delete objects without an owner.
 """
 
 import asyncio
@@ -48,31 +48,31 @@ class Controllers:
         while True:
             await asyncio.sleep(0.5 + self._source.random() * PASS_SECONDS_MAX)
             self._collect()
-            for found in self._server.roots() if self.working else ():
-                await self._serve(found)
+            for root in self._server.roots() if self.working else ():
+                await self._serve(root)
 
     def _collect(self) -> None:
         """Remove what belongs to nothing any more, and what goes before its owner."""
-        roots = {one.metadata.uid: one for one in self._server.roots()}
-        going = {uid for uid, one in roots.items() if _goes_last(one)}
+        roots = {root.metadata.uid: root for root in self._server.roots()}
+        going = {uid for uid, root in roots.items() if _goes_last(root)}
         controlled = set()
         pods = self._server.pods.objects
         everything: list[Pod | Workload] = [
             *roots.values(), *(pods[name] for name in sorted(pods))
         ]  # fmt: skip
-        for one in everything:
-            owner = one.metadata.controller()
+        for item in everything:
+            owner = item.metadata.controller()
             if owner is None or not owner.api_version:
                 continue
             controlled.add(owner.uid)
             if owner.uid not in roots or owner.uid in going:
-                self._server.remove(one)
+                self._server.remove(item)
         for uid in sorted(going - controlled):
             self._server.remove(roots[uid])
 
-    async def _serve(self, found: Workload) -> None:
+    async def _serve(self, root: Workload) -> None:
         """Do what an object asks for, unless it is going or was refused a moment ago."""
-        stored = self._server.stored(found)
+        stored = self._server.stored(root)
         if stored is None or stored.metadata.deletion_timestamp is not None:
             return
         if self._not_before.get(stored.metadata.uid, 0.0) > now():
@@ -86,11 +86,11 @@ class Controllers:
     async def _roll_out(self, deployment: Workload) -> None:
         """Have a ReplicaSet of the newest template, and none of the others keep pods."""
         pods, newest = kinds.templates_of(deployment)[0], None
-        for one in self._sets_of(deployment):
-            if kinds.templates_of(one)[0] == pods and newest is None:
-                newest = one
-            elif kinds.count_of(one):
-                await self._scale(deployment, one, 0)
+        for replica_set in self._sets_of(deployment):
+            if kinds.templates_of(replica_set)[0] == pods and newest is None:
+                newest = replica_set
+            elif kinds.count_of(replica_set):
+                await self._scale(deployment, replica_set, 0)
         wanted = kinds.count_of(deployment)
         if newest is None:
             await self._make_set(deployment, wanted, pods)
@@ -98,10 +98,10 @@ class Controllers:
             await self._scale(deployment, newest, wanted)
 
     def _sets_of(self, deployment: Workload) -> list[Workload]:
-        return [one for one in self._server.roots() if _is_of(one.metadata, deployment)]
+        return [root for root in self._server.roots() if _is_of(root.metadata, deployment)]
 
-    async def _scale(self, deployment: Workload, found: Workload, count: int) -> None:
-        stored = self._server.stored(found)
+    async def _scale(self, deployment: Workload, replica_set: Workload, count: int) -> None:
+        stored = self._server.stored(replica_set)
         if stored is not None:
             manner = self._manner(deployment)
             self._note(deployment, await self._roots.scale(stored, count, manner))
@@ -117,63 +117,63 @@ class Controllers:
         )
         resource = kinds.REPLICASETS
         spec = kinds.spec_of(resource, count, pods)
-        found = Workload(resource.api_version, resource.kind, made, spec)
-        outcome = await self._roots.post(found, self._manner(deployment), part=True)
+        replica_set = Workload(resource.api_version, resource.kind, made, spec)
+        outcome = await self._roots.post(replica_set, self._manner(deployment), part=True)
         self._note(deployment, outcome)
 
-    def _report(self, found: Workload) -> None:
+    def _report(self, root: Workload) -> None:
         """Write into a Job's status how many of its pods succeeded, and that it is over."""
-        if found.kind != kinds.JOBS.kind or is_finished(found):
+        if root.kind != kinds.JOBS.kind or is_finished(root):
             return
-        done = sum(pod.status.phase == "Succeeded" for pod in self._pods_of(found))
-        before = int((found.status or {}).get("succeeded", 0))
+        done = sum(pod.status.phase == "Succeeded" for pod in self._pods_of(root))
+        before = int((root.status or {}).get("succeeded", 0))
         if done <= before:
             return
         status: kinds.Manifest = {"succeeded": done}
-        if done >= int((found.spec or {})["completions"]):
+        if done >= int((root.spec or {})["completions"]):
             status["conditions"] = [{"type": "Complete", "status": "True"}]
-        self._server.write(msgspec.structs.replace(found, status=status), found.metadata.version())
+        self._server.write(msgspec.structs.replace(root, status=status), root.metadata.version())
 
-    async def _make_pods(self, found: Workload) -> None:
+    async def _make_pods(self, root: Workload) -> None:
         """Make the pods that are missing, and remove those that are too many or have ended."""
-        pods = self._pods_of(found)
+        pods = self._pods_of(root)
         alive = [pod for pod in pods if counts(pod, now())]
-        if found.kind != kinds.JOBS.kind:
+        if root.kind != kinds.JOBS.kind:
             for pod in pods:
                 if pod.status.phase in TERMINAL:
                     self._server.remove(pod)
-        wanted = _wanted(found)
+        wanted = _wanted(root)
         for pod in alive[wanted:]:
             self._server.remove(pod)
         for number in range(len(alive), min(wanted, len(alive) + AT_ONCE_MAX)):
-            templates = kinds.templates_of(found)
+            templates = kinds.templates_of(root)
             pods_of = templates[0] if number == 0 else templates[-1]
-            if not await self._make_pod(found, pods_of):
+            if not await self._make_pod(root, pods_of):
                 return
 
-    async def _make_pod(self, found: Workload, pods: kinds.Manifest) -> bool:
-        namespace = found.metadata.namespace
-        labels = {**pods["metadata"].get("labels", {}), **(found.metadata.labels or {})}
+    async def _make_pod(self, root: Workload, pods: kinds.Manifest) -> bool:
+        namespace = root.metadata.namespace
+        labels = {**pods["metadata"].get("labels", {}), **(root.metadata.labels or {})}
         labelled = {**pods, "metadata": {"labels": labels} if labels else {}}
-        pod = kinds.pod_of(labelled, namespace, kinds.reference_to(found))
-        outcome = await self._pods.post(pod, PodNaming(), self._manner(found))
-        self._note(found, outcome)
+        pod = kinds.pod_of(labelled, namespace, kinds.reference_to(root))
+        outcome = await self._pods.post(pod, PodNaming(), self._manner(root))
+        self._note(root, outcome)
         return outcome is WriteOutcome.DONE
 
-    def _pods_of(self, found: Workload) -> list[Pod]:
+    def _pods_of(self, root: Workload) -> list[Pod]:
         pods = self._server.pods.objects
-        return [pods[name] for name in sorted(pods) if _is_of(pods[name].metadata, found)]
+        return [pods[name] for name in sorted(pods) if _is_of(pods[name].metadata, root)]
 
-    def _manner(self, found: Workload) -> WriteMode:
+    def _manner(self, root: Workload) -> WriteMode:
         ending = Ending.STORED
         if self._source.random() > STORED_SHARE:
             ending = self._source.choice(list(Ending))
-        user = kinds.controller_of(kinds.resource_of(found))
+        user = kinds.controller_of(kinds.resource_of(root))
         return WriteMode(user, ending, self._source.random())
 
-    def _note(self, found: Workload, outcome: WriteOutcome) -> None:
+    def _note(self, root: Workload, outcome: WriteOutcome) -> None:
         if outcome is WriteOutcome.REFUSED:
-            self._not_before[found.metadata.uid] = now() + BACK_OFF_SECONDS
+            self._not_before[root.metadata.uid] = now() + BACK_OFF_SECONDS
 
 
 def _is_of(meta: ObjectMeta, owner: Workload) -> bool:
@@ -184,18 +184,18 @@ def _is_of(meta: ObjectMeta, owner: Workload) -> bool:
     return reference.uid == owner.metadata.uid
 
 
-def _goes_last(found: Workload) -> bool:
+def _goes_last(root: Workload) -> bool:
     """Return whether an object waits for what it controls to go."""
-    meta = found.metadata
+    meta = root.metadata
     return meta.deletion_timestamp is not None and meta.annotations != ORPHANING
 
 
-def _wanted(found: Workload) -> int:
+def _wanted(root: Workload) -> int:
     """Return how many pods an object is to have now."""
-    spec = found.spec or {}
-    if found.kind == kinds.JOBS.kind:
-        if spec.get("suspend") or is_finished(found):
+    spec = root.spec or {}
+    if root.kind == kinds.JOBS.kind:
+        if spec.get("suspend") or is_finished(root):
             return 0
-        left = int(spec["completions"]) - int((found.status or {}).get("succeeded", 0))
-        return max(0, min(kinds.count_of(found), left))
-    return kinds.count_of(found) + (found.kind == kinds.TRAININGS.kind)
+        left = int(spec["completions"]) - int((root.status or {}).get("succeeded", 0))
+        return max(0, min(kinds.count_of(root), left))
+    return kinds.count_of(root) + (root.kind == kinds.TRAININGS.kind)

@@ -1,7 +1,7 @@
 """Kubelets: the nodes of one cluster, their device plugins, and pods that begin to run.
 
-A device plugin writes only annotations: the cards of the node, and that a pod
-has been handed its cards. One of HAMi's then takes its lock off the node.
+A device plugin writes only annotations: the cards of the node, and the allocation of a pod's cards.
+HAMi's plugin then removes its lock from the node.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class Kubelets:
             last = self._announced.get(name)
             if last is None or last.cards is None:
                 continue
-            cards = tuple(msgspec.structs.replace(one, healthy=True) for one in last.cards)
+            cards = tuple(msgspec.structs.replace(card, healthy=True) for card in last.cards)
             self.set_node(msgspec.structs.replace(last, cards=cards, ready=True))
 
     def slabs(self, name: str) -> tuple[CardSpec, ...]:

@@ -1,7 +1,7 @@
-"""Requests for pods: what users, controllers and kubelets send, and how often.
+"""Pod requests: the writes of pods by users, controllers and kubelets, with their retries.
 
-A generated name that is taken is tried again with a new uid, an update whose base is no longer
-stored is reviewed again on the new one.
+A taken generated name is tried again with a new uid. An update of an outdated object is reviewed
+again on the new one.
 """
 
 import asyncio
@@ -173,8 +173,8 @@ class PodRequests:
 
     def _victim(self, namespace: str) -> OwnerReference | None:
         """Return a reference to something that makes pods in a namespace."""
-        found = [one for one in self._server.roots() if one.metadata.namespace == namespace]
-        return kinds.reference_to(self._source.choice(found)) if found else None
+        roots = [root for root in self._server.roots() if root.metadata.namespace == namespace]
+        return kinds.reference_to(self._source.choice(roots)) if roots else None
 
     def _post_unreviewed(self, pod: Pod, naming: PodNaming) -> WriteOutcome:
         """Store a pod that no webhook has seen: it was not registered just then."""
@@ -190,7 +190,9 @@ class PodRequests:
         if not name:
             name = f"g-{uid}"
             namespace = pod.metadata.namespace
-            taken = sorted(one for space, one in self._server.pods.objects if space == namespace)
+            taken = sorted(
+                pod_name for space, pod_name in self._server.pods.objects if space == namespace
+            )
             if number < naming.collisions and taken:
                 name = self._source.choice(taken)
         meta = msgspec.structs.replace(pod.metadata, uid=uid, name=name)

@@ -1,8 +1,8 @@
-"""Schedulers: kube-scheduler, played for one cluster, perhaps twice.
+"""Schedulers: one or two kube-schedulers of one cluster.
 
-Each looks at the pods that wait as they were a moment ago, asks the extender of some replica where
-one fits and how well, and has it bound while it goes on with the next. Two of them know nothing of
-each other.
+Each reads the pending pods of a moment ago and asks the extender of some replica for feasible nodes
+and scores. It then binds the pod while it continues with the next one. Two schedulers do not
+coordinate.
 """
 
 import asyncio
@@ -98,8 +98,8 @@ class Scheduler:
         scored = await self._ask(
             lambda extender: extender.prioritize(ExtenderArgs(pod, node_names=names))
         )
-        best = max((one.score for one in scored or ()), default=0)
-        chosen = [one.host for one in scored or () if one.score == best] or names
+        best = max((node.score for node in scored or ()), default=0)
+        chosen = [node.host for node in scored or () if node.score == best] or names
         binding = asyncio.create_task(self._bind(pod, self._source.choice(chosen)))
         self._binding.add(binding)
         binding.add_done_callback(self._binding.discard)
@@ -113,7 +113,7 @@ class Scheduler:
 
     async def _ask(self, question: Question[T]) -> T | None:
         """Return the answer of some replica, None when there is none."""
-        serving = [one for one in self._replicas if one.serves()]
+        serving = [candidate for candidate in self._replicas if candidate.serves()]
         if not serving:
             return None
         replica = self._source.choice(serving)

@@ -1,4 +1,4 @@
-"""Requests for objects that make pods: created, changed, scaled, progressing and deleted."""
+"""Workload requests: objects that create pods are created, changed, scaled and deleted."""
 
 import asyncio
 from typing import Final
@@ -50,14 +50,14 @@ class WorkloadRequests:
         """Post an object, and again when that fails."""
         manner = WriteMode(USER, operation.ending, operation.late, operation.dry_run)
         for _ in range(operation.retries + 1):
-            found, forged = self._root(operation)
+            root, forged = self._root(operation)
             if forged and manner.ending is Ending.BEYOND:
                 # When the object is observed long after, no object is left that names its maker.
                 manner = msgspec.structs.replace(manner, ending=Ending.LATE)
             if operation.unreviewed:
-                outcome = self._post_unreviewed(found)
+                outcome = self._post_unreviewed(root)
             else:
-                outcome = await self.post(found, manner, forged=forged)
+                outcome = await self.post(root, manner, forged=forged)
             if outcome is WriteOutcome.DONE:
                 return
             if manner.ending not in REFUSED_BY_OTHERS:
@@ -65,48 +65,48 @@ class WorkloadRequests:
             await asyncio.sleep(self._source.random())
 
     async def post(
-        self, found: Workload, manner: WriteMode, *, forged: bool = False, part: bool = False
+        self, root: Workload, manner: WriteMode, *, forged: bool = False, part: bool = False
     ) -> WriteOutcome:
         """Post an object once; what is `part` of another root is not charged itself."""
         writing = self._writing
         review = await writing.reviewed(
-            writing.request("CREATE", found, None, manner), manner.ending
+            writing.request("CREATE", root, None, manner), manner.ending
         )
         if review is Review.REFUSED:
             return WriteOutcome.REFUSED
         if manner.dry_run:
             return WriteOutcome.DONE
         if forged and review is Review.CHARGED:
-            self._server.barred.add(found.metadata.uid)
-        admitted = not part and writing.admitted(review, found.metadata.namespace)
-        return await writing.store(found, 0, manner, reviewed=admitted)
+            self._server.barred.add(root.metadata.uid)
+        admitted = not part and writing.admitted(review, root.metadata.namespace)
+        return await writing.store(root, 0, manner, reviewed=admitted)
 
     async def change(self, operation: ChangeRoot) -> None:
         """Let several clients write one object at the same time."""
-        found = self._server.pick_root(operation.pick)
-        if found is not None:
+        root = self._server.pick_root(operation.pick)
+        if root is not None:
             manner = WriteMode(USER, operation.ending, operation.late, operation.dry_run)
             await asyncio.gather(
                 *(
-                    self._change(operation, found, client, manner)
+                    self._change(operation, root, client, manner)
                     for client in range(len(operation.counts))
                 )
             )
 
-    async def scale(self, found: Workload, count: int, manner: WriteMode) -> WriteOutcome:
+    async def scale(self, root: Workload, count: int, manner: WriteMode) -> WriteOutcome:
         """Change a count through the scale subresource."""
         writing = self._writing
-        request = writing.scale_request(found, count, manner)
+        request = writing.scale_request(root, count, manner)
         review = await writing.reviewed(request, manner.ending, ignoring=True)
         if review is Review.REFUSED:
             return WriteOutcome.REFUSED
         if manner.dry_run:
             return WriteOutcome.DONE
-        return await self._write(found, kinds.with_count(found, count), manner, review)
+        return await self._write(root, kinds.with_count(root, count), manner, review)
 
     def progress(self, operation: Progress) -> None:
         """Report how far a Job has come."""
-        jobs = [one for one in self._server.roots() if one.kind == kinds.JOBS.kind]
+        jobs = [root for root in self._server.roots() if root.kind == kinds.JOBS.kind]
         if not jobs:
             return
         job = jobs[operation.pick % len(jobs)]
@@ -119,21 +119,21 @@ class WorkloadRequests:
 
     async def delete(self, operation: DeleteRoot) -> None:
         """Delete an object; what it controls goes later, or first, or stays."""
-        found = self._server.pick_root(operation.pick)
-        if found is None or found.metadata.deletion_timestamp is not None:
+        root = self._server.pick_root(operation.pick)
+        if root is None or root.metadata.deletion_timestamp is not None:
             return
         if operation.deletion is Deletion.BACKGROUND:
-            self._server.remove(found)
+            self._server.remove(root)
             return
         orphaning = operation.deletion is Deletion.ORPHAN
         meta = msgspec.structs.replace(
-            found.metadata,
+            root.metadata,
             deletion_timestamp=at(now()),
             annotations=ORPHANING if orphaning else None,
         )
-        self._server.write(msgspec.structs.replace(found, metadata=meta), found.metadata.version())
+        self._server.write(msgspec.structs.replace(root, metadata=meta), root.metadata.version())
         if orphaning:
-            await self._orphan(found)
+            await self._orphan(root)
 
     async def _orphan(self, owner: Workload) -> None:
         """Take the reference away from what an object controls, then remove the object."""
@@ -143,21 +143,21 @@ class WorkloadRequests:
             if not left:
                 self._server.remove(owner)
                 return
-            for one in left:
-                meta = msgspec.structs.replace(one.metadata, owner_references=None)
-                freed = msgspec.structs.replace(one, metadata=meta)
-                self._server.write(freed, one.metadata.version())
+            for item in left:
+                meta = msgspec.structs.replace(item.metadata, owner_references=None)
+                freed = msgspec.structs.replace(item, metadata=meta)
+                self._server.write(freed, item.metadata.version())
 
     def _controlled(self, uid: str) -> list[Pod | Workload]:
         pods = self._server.pods.objects
-        found: list[Pod | Workload] = [
+        everything: list[Pod | Workload] = [
             *self._server.roots(),
             *(pods[name] for name in sorted(pods)),
         ]
         return [
-            one
-            for one in found
-            if (owner := one.metadata.controller()) is not None and owner.uid == uid
+            item
+            for item in everything
+            if (owner := item.metadata.controller()) is not None and owner.uid == uid
         ]
 
     def _root(self, operation: CreateRoot) -> tuple[Workload, bool]:
@@ -177,17 +177,18 @@ class WorkloadRequests:
 
     def _victim(self, operation: CreateRoot) -> OwnerReference | None:
         """Return a reference to something that is charged in a namespace."""
-        found = [
-            one
-            for one in self._server.roots()
-            if one.metadata.namespace == operation.namespace and one.metadata.name != operation.name
+        roots = [
+            root
+            for root in self._server.roots()
+            if root.metadata.namespace == operation.namespace
+            and root.metadata.name != operation.name
         ]
-        return kinds.reference_to(self._source.choice(found)) if found else None
+        return kinds.reference_to(self._source.choice(roots)) if roots else None
 
-    def _post_unreviewed(self, found: Workload) -> WriteOutcome:
+    def _post_unreviewed(self, root: Workload) -> WriteOutcome:
         """Store an object that no webhook has seen: it was not registered just then."""
         try:
-            self._server.write(found, 0, reviewed=False)
+            self._server.write(root, 0, reviewed=False)
         except Conflict:
             return WriteOutcome.TAKEN
         return WriteOutcome.DONE

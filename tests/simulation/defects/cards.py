@@ -5,17 +5,18 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.bind import binder, binding_attempt
-from extender.bind.binder import Binder
-from extender.bind.binding_attempt import BindingOutcome, BindingState, BindingWriter
+from extender.bind import bind_or_give_back, binding_writer
+from extender.bind.bind_or_give_back import Binder
+from extender.bind.binding_writer import BindingOutcome, BindingState, BindingWriter
 from extender.fit import card_filters
-from extender.inventory.usage_overlay import UsageOverlay
-from extender.settlement import placement_commands
-from extender.settlement.card_settlement_session import SETTLED
+from extender.inventory.unrecorded_card_use import UsageOverlay
+from extender.settlement import placement_drift
+from extender.settlement.card_reconciler_context import SETTLED
 from extender.settlement.placement_reconciler import PlacementReconciler
 from extender.settlement.unbound_placements import UnboundPlacements
-from ledger.core.decide import card_checks, claim_for_preemptor, decider
-from ledger.core.evolve import placement_events
+from ledger.core.decide import decider
+from ledger.core.decide.cards import card_checks, claim_for_preemptor
+from ledger.core.evolve import placement_charges
 from ledger.core.model import commands, events
 from ledger.core.model.cards import uuids
 from ledger.core.model.denials import Denial
@@ -51,11 +52,11 @@ def _unclear_means_refused(put: Put) -> None:
 def _age_is_proof(put: Put) -> None:
     async def settle(self: UnboundPlacements, subject: Any) -> None:
         del self._since[subject]
-        placed = self._session.placement(subject.namespace, subject.key)
+        placed = self._context.placement(subject.namespace, subject.key)
         if placed is not None:
             who = subject.namespace, subject.key, subject.uid
             undo = commands.Unplace(*who, placed.node, events.Cause.UNBOUND, SETTLED, bound=True)
-            await self._session.commands.send(undo)
+            await self._context.commands.send(undo)
 
     put(UnboundPlacements, "_settle", settle)
     short = msgspec.structs.replace(simulated_extender.SETTINGS, settle_seconds=SETTLE_SECONDS / 8)
@@ -69,10 +70,10 @@ def _annotations_believed(put: Put) -> None:
         if (
             placed is not None
             and reading.node
-            and placement_commands.annotation_drift(reading, placed)
+            and placement_drift.annotation_drift(reading, placed)
         ):
             return [
-                placement_commands.unplace_from_old_node(reading, placed),
+                placement_drift.unplace_from_old_node(reading, placed),
                 *self._seen(reading, pod),
             ]
         return honest(self, reading, placed, pod)
@@ -110,19 +111,19 @@ def _ill_cards_given(put: Put) -> None:
 
 def _vanished_cards_freed(put: Put) -> None:
     def freeing(kind: type) -> Any:
-        honest = decider._DECIDE[kind]
+        honest = decider.HANDLERS[kind]
 
         def decide(state: State, command: Any) -> Any:
             decided = honest(state, command)
             if isinstance(decided, Denial) or not decided:
                 return decided
-            left = {one.uuid for one in getattr(command, "cards", ())}
+            left = {card.uuid for card in getattr(command, "cards", ())}
             return [*_freed(state, command.node, left), *decided]
 
         return decide
 
     kinds = commands.RegisterCards, commands.RemoveNode
-    put(decider, "_DECIDE", {**decider._DECIDE, **{kind: freeing(kind) for kind in kinds}})
+    put(decider, "HANDLERS", {**decider.HANDLERS, **{kind: freeing(kind) for kind in kinds}})
 
 
 def _freed(state: State, node: str, left: set[str]) -> Iterator[events.Unplaced]:
@@ -133,18 +134,18 @@ def _freed(state: State, node: str, left: set[str]) -> Iterator[events.Unplaced]
 
 
 def _end_keeps_cards(put: Put) -> None:
-    put(placement_events, "vacate", lambda *_: [])
+    put(placement_charges, "vacate", lambda *_: [])
 
 
 def _fence_without_proof(put: Put) -> None:
-    put(binder, "version_of", lambda _: 2**62)
+    put(bind_or_give_back, "version_of", lambda _: 2**62)
 
 
 def _binding_of_any_version(put: Put) -> None:
     def bind(**given: Any) -> cluster_ports.PodBinding:
         return cluster_ports.PodBinding(**{**given, "version": ""})
 
-    put(binding_attempt, "PodBinding", bind)
+    put(binding_writer, "PodBinding", bind)
 
 
 DEFECTS_OF_CARDS: Final = (

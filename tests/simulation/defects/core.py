@@ -1,7 +1,7 @@
-"""Deliberate defects: what the simulation must find, or it finds nothing.
+"""Deliberate defects of the core, which the simulation must find.
 
-Each plants one plausible mistake into the real code for the length of a run. A test runs seeds
-with each of them until the mistake is found, and the same seeds without it.
+Each plants one plausible mistake in the real code for one run. A test runs seeds with the mistake
+until the simulation finds it, and runs the same seeds without it.
 """
 
 import math
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from gpuledger.server.ledger_decorators import ReadYourWritesLedger
+from gpuledger.server.read_your_writes_ledger import ReadYourWritesLedger
 from ledger.core import snapshot_format
 from ledger.core.decide import decider, observe_object, reserve
 from ledger.core.evolve import envelope_charges
@@ -28,16 +28,16 @@ from simulation.defects.holds import DEFECTS_OF_HOLDS
 from simulation.defects.planting import Defect, Put, planting
 from simulation.defects.workloads import DEFECTS_OF_ROOTS
 from simulation.world import replica
-from webhook.settlement import observation_commands
+from webhook.settlement import objects_missing_from_list
 from webhook.settlement.absence_proof import AbsenceProver
-from webhook.settlement.attempt_ages import AttemptAges
+from webhook.settlement.charge_settlement_session import WATCHED
+from webhook.settlement.open_attempt_ages import AttemptAges
 from webhook.settlement.pod_reconciler import PodReconciler
-from webhook.settlement.settlement_session import WATCHED
 
 
 def _charge_by_sum(put: Put) -> None:
     def added(left: Amounts, right: Amounts) -> Amounts:
-        return {one: left.get(one, 0) + right.get(one, 0) for one in {**left, **right}}
+        return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
 
     put(envelope_charges, "largest", added)
 
@@ -53,9 +53,11 @@ def _no_fence(put: Put) -> None:
 
 def _timer_alone(put: Put) -> None:
     async def settle(self: AbsenceProver, _: str, attempts: Sequence[Any]) -> None:
-        for one in attempts:
-            self._ages.end(one)
-            command = Refute(one.namespace, one.key, one.uid, one.base, actor=WATCHED)
+        for attempt in attempts:
+            self._ages.end(attempt)
+            command = Refute(
+                attempt.namespace, attempt.key, attempt.uid, attempt.base, actor=WATCHED
+            )
             await self._session.commands.send(command)
 
     put(AbsenceProver, "_settle", settle)
@@ -134,12 +136,12 @@ def _stale_denial(put: Put) -> None:
 
 
 def _deletion_releases_nothing(put: Put) -> None:
-    honest = decider._DECIDE[commands.End]
+    honest = decider.HANDLERS[commands.End]
 
     def end(state: State, command: commands.End) -> Any:
         return [] if command.cause == events.Cause.DELETED else honest(state, command)
 
-    put(decider, "_DECIDE", {**decider._DECIDE, commands.End: end})
+    put(decider, "HANDLERS", {**decider.HANDLERS, commands.End: end})
 
 
 def _late_truth_dropped(put: Put) -> None:
@@ -148,7 +150,7 @@ def _late_truth_dropped(put: Put) -> None:
     def drop_late_truth(state: State, command: commands.Observe) -> Any:
         return [] if command.uid in state.ended else honest(state, command)
 
-    put(decider, "_DECIDE", {**decider._DECIDE, commands.Observe: drop_late_truth})
+    put(decider, "HANDLERS", {**decider.HANDLERS, commands.Observe: drop_late_truth})
 
 
 def _undo_forgets_balances(put: Put) -> None:
@@ -184,7 +186,7 @@ def _recount_overrules_news(put: Put) -> None:
         del version
         return entry.committed is not None and entry.committed.uid == uid
 
-    put(observation_commands, "_existed", existed)
+    put(objects_missing_from_list, "_existed", existed)
 
 
 def _gaps_forgotten(put: Put) -> None:

@@ -11,8 +11,9 @@ from ledger.core.model.denials import Decision, Denial
 from ledger.core.model.state import Namespace, State
 from ledger.kube.api.objects import ObjectMeta
 from simulation.defects.planting import Defect, Put
-from webhook.admission.attempts_and_owners import Attempts, with_controller_as_owner
+from webhook.admission.owner_reference_trust import with_controller_as_owner
 from webhook.admission.reserved_annotations import STAMP
+from webhook.admission.write_attempts import WriteAttempts
 
 _COPY: Final = "copy:"
 """How the owner of what carries a copied annotation begins, where the first defect is planted."""
@@ -20,10 +21,10 @@ _COPY: Final = "copy:"
 
 def _copied_value_ends_a_hold(put: Put) -> None:
     """Take creations with one annotation for tries of one request: the later ends the earlier."""
-    honest_create, honest_decided = Attempts.create, reserve._decided
+    honest_create, honest_decided = WriteAttempts.create, reserve._decided
 
     def create(
-        self: Attempts, request: Any, resource: str, meta: ObjectMeta, demand: Any
+        self: WriteAttempts, request: Any, resource: str, meta: ObjectMeta, demand: Any
     ) -> commands.Reserve | Denial:
         made = honest_create(self, request, resource, meta, demand)
         stamp = (meta.annotations or {}).get(STAMP)
@@ -37,10 +38,10 @@ def _copied_value_ends_a_hold(put: Put) -> None:
             return honest_decided(state, space, command)
         with state.trying():
             evolve(state, released, state.time)
-            found = honest_decided(state, space, command)
-        return found if isinstance(found, Denial) or not found else [released, *found]
+            decision = honest_decided(state, space, command)
+        return decision if isinstance(decision, Denial) or not decision else [released, *decision]
 
-    put(Attempts, "create", create)
+    put(WriteAttempts, "create", create)
     put(reserve, "_decided", decided)
 
 
@@ -59,17 +60,17 @@ def _earlier(space: Namespace, command: commands.Reserve) -> events.Released | N
 
 
 def _any_owner_is_bounded_apart(put: Put) -> None:
-    honest = Attempts.create
+    honest = WriteAttempts.create
 
     def create(
-        self: Attempts, request: Any, resource: str, meta: ObjectMeta, demand: Any
+        self: WriteAttempts, request: Any, resource: str, meta: ObjectMeta, demand: Any
     ) -> commands.Reserve | Denial:
         made = honest(self, request, resource, meta, demand)
         if isinstance(made, Denial):
             return made
         return with_controller_as_owner(made, meta.controller())
 
-    put(Attempts, "create", create)
+    put(WriteAttempts, "create", create)
 
 
 DEFECTS_OF_HOLDS: Final = (

@@ -1,4 +1,4 @@
-"""Planting: a plausible mistake in the real code, for the length of a run."""
+"""Planting: a plausible mistake in the real code, for one run."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -12,10 +12,10 @@ from ledger.core.model.amounts import plus
 from ledger.core.model.state import Entry, Namespace, State
 from ledger.kube.api.objects import Workload
 from simulation.defects.planting import Defect, Put
-from webhook.admission import attempts_and_owners
+from webhook.admission import owner_reference_trust
 from webhook.admission.objects import scale_admission
 from webhook.admission.objects.scale_admission import ScaleAdmission
-from webhook.context.owner_digest import cached_workload
+from webhook.context.owner_cache_content import cached_workload
 from webhook.settlement import observation_commands
 from webhook.settlement.root_lookup import RootLookup
 
@@ -34,17 +34,17 @@ def _envelope_and_pods_add_up(put: Put) -> None:
 
 
 def _envelope_stays(put: Put) -> None:
-    honest = decider._DECIDE[commands.End]
+    honest = decider.HANDLERS[commands.End]
 
     def end(state: State, command: commands.End) -> Any:
         is_root = not command.key.startswith(envelope_charges.PODS)
         return [] if is_root and command.cause == "deleted" else honest(state, command)
 
-    put(decider, "_DECIDE", {**decider._DECIDE, commands.End: end})
+    put(decider, "HANDLERS", {**decider.HANDLERS, commands.End: end})
 
 
-def _anybody_draws(put: Put) -> None:
-    put(attempts_and_owners, "is_controller", lambda *_: True)
+def _every_user_draws(put: Put) -> None:
+    put(owner_reference_trust, "is_controller", lambda *_: True)
 
 
 def _barred_until_seen(put: Put) -> None:
@@ -89,8 +89,8 @@ def _is_the_same(stored: Any, seen: Any) -> bool:
 
 
 def _part_is_a_root(put: Put) -> None:
-    async def of_root(self: RootLookup, one: Any, **_: Any) -> Any:
-        return one.seen, False
+    async def of_root(self: RootLookup, workload: Any, **_: Any) -> Any:
+        return workload.seen, False
 
     put(RootLookup, "of_root", of_root)
 
@@ -120,7 +120,7 @@ def _any_body_draws(put: Put) -> None:
 DEFECTS_OF_ROOTS: Final = (
     Defect("envelope-plus-pods", "envelope and pods add up", _envelope_and_pods_add_up),
     Defect("envelope-stays", "a deleted root keeps its envelope", _envelope_stays),
-    Defect("anybody-draws", "whoever names an owner draws from it", _anybody_draws),
+    Defect("any-user-draws", "a user that names an owner draws from it", _every_user_draws),
     Defect("barred-until-seen", "what was barred draws once it is seen", _barred_until_seen),
     Defect("one-account-skipped", "of several accounts one is not charged", _one_account_skipped),
     Defect("labels-move-nothing", "other labels leave quotas where they are", _labels_move_nothing),

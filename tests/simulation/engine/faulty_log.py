@@ -1,7 +1,6 @@
-"""The way to a log in memory, as bad as a seed wants it.
+"""Faulty log: the connection to a log in memory, with faults that the seed decides.
 
-Requests that are on their way outlive their sender: a replica that is killed while it appends may
-still have written.
+Requests in flight outlive their sender, so a killed replica may still have appended a record.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""An event loop with virtual time, in which one seed decides what happens next.
+"""Loop: an event loop with virtual time, in which the seed chooses the next callback.
 
-Nothing sleeps and nothing waits for I/O. Of everything that is ready the source picks what runs
-next, so a campaign of seeds explores interleavings; time jumps to the next timer only when nothing
-is ready. Steps of killed processes are dropped.
+Nothing sleeps or waits for I/O. The random source chooses one of the ready callbacks, so a
+campaign of seeds explores interleavings. Time jumps to the next timer when no callback is ready.
+Callbacks of killed processes are dropped.
 """
 
 import asyncio

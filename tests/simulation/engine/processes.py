@@ -1,8 +1,8 @@
 """Simulated processes: tasks that live and die together.
 
-A killed process runs nothing any more, not even its `finally` blocks: that is what SIGKILL means,
-and cancelling its tasks would not be the same. Everything that a process starts, directly or not,
-belongs to it, because a task inherits the context it is created in.
+A killed process runs no more code, not even its `finally` blocks, as after SIGKILL. Cancelled tasks
+would run them. Every task that a process starts, directly or not, belongs to it, because a task
+inherits the context of its creator.
 """
 
 import asyncio

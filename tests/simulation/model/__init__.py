@@ -1,2 +1,1 @@
-"""Models of what cannot be had in virtual time: an API server and HAMi, and the operations of a
-run."""
+"""Models of parts outside virtual time: an API server and HAMi, and the operations of a run."""

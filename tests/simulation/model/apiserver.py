@@ -1,7 +1,7 @@
 """An API server in memory: objects with compare-and-swap writes, and a history to watch.
 
-It is what the ledger is compared with, so it is kept as plain as possible. Requests with all
-their admission are in `writing`; how replicas see it is in `watched`.
+The ledger is compared with it, so it is as plain as possible. `actors/admitted_writes.py` has the
+requests with their admission, and `world/cluster_client.py` the view of a replica.
 """
 
 import asyncio
@@ -119,7 +119,7 @@ class SimulatedApiServer:
         self.quotas: Collection[ResourceQuota] = Collection(self.versions)
         self.nodes: Collection[ApiNode] = Collection(self.versions)
         self.others: dict[str, Collection[Workload]] = {
-            one: Collection(self.versions) for one in kinds.RESOURCES
+            resource: Collection(self.versions) for resource in kinds.RESOURCES
         }
         self.reviewed: set[str] = set()
         self.barred: set[str] = set()
@@ -213,7 +213,7 @@ class SimulatedApiServer:
         """Return everything that makes pods, in order."""
         return [
             collection.objects[name]
-            for collection in (self.others[one] for one in kinds.ROOTS)
+            for collection in (self.others[resource] for resource in kinds.ROOTS)
             for name in sorted(collection.objects)
         ]
 
@@ -230,8 +230,8 @@ class SimulatedApiServer:
     def stored(self, item: Workload) -> Workload | None:
         """Return the stored object that makes pods, if it is the same one."""
         meta = item.metadata
-        found = self.others[kinds.resource_of(item).name].objects.get((meta.namespace, meta.name))
-        return found if found is not None and found.metadata.uid == meta.uid else None
+        current = self.others[kinds.resource_of(item).name].objects.get((meta.namespace, meta.name))
+        return current if current is not None and current.metadata.uid == meta.uid else None
 
     def _generated(self, resource: Resource, item: Workload) -> Workload:
         """Return a root with the generation that counts the changes of its spec."""

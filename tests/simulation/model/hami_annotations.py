@@ -23,19 +23,19 @@ _TYPE: Final = "NVIDIA-A100"
 
 def announcement(slabs: Sequence[CardSpec], keeper: str) -> dict[str, str]:
     """Return the annotations of a node with these cards; HAMi's older form for its own nodes."""
-    closed = ",".join(one.uuid for one in slabs if one.cordoned)
+    closed = ",".join(slab.uuid for slab in slabs if slab.cordoned)
     if keeper != OWN:
         cards = (
-            f"{one.uuid},{one.slots},{one.memory},100,{_TYPE},0,{str(one.healthy).lower()}:"
-            for one in slabs
+            f"{slab.uuid},{slab.slots},{slab.memory},100,{_TYPE},0,{str(slab.healthy).lower()}:"
+            for slab in slabs
         )
         return {REGISTER: "".join(cards), CORDON: closed}
     listed = [
         {
-            "id": one.uuid, "index": number, "count": one.slots, "devmem": one.memory,
-            "devcore": 100, "type": _TYPE, "health": one.healthy,
+            "id": slab.uuid, "index": number, "count": slab.slots, "devmem": slab.memory,
+            "devcore": 100, "type": _TYPE, "health": slab.healthy,
         }
-        for number, one in enumerate(slabs)
+        for number, slab in enumerate(slabs)
     ]  # fmt: skip
     return {REGISTER: json.dumps(listed), CORDON: closed, KEEPER: OWN}
 
@@ -56,6 +56,6 @@ def limits_in(annotations: Mapping[str, str]) -> dict[str, tuple[int, int, int]]
     text = annotations.get(REGISTER, "[]")
     if text.startswith("["):
         cards = json.loads(text)
-        return {one["id"]: (one["devmem"], one["devcore"], one["count"]) for one in cards}
+        return {card["id"]: (card["devmem"], card["devcore"], card["count"]) for card in cards}
     fields = (card.split(",") for card in text.split(":") if card)
-    return {one[0]: (int(one[2]), int(one[3]), int(one[1])) for one in fields}
+    return {values[0]: (int(values[2]), int(values[3]), int(values[1])) for values in fields}

@@ -18,12 +18,12 @@ REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
 JOBS: Final = Resource("batch", "v1", "jobs", "Job")
 TRAININGS: Final = Resource("example.io", "v1", "trainings", "Training")
 
-ROOTS: Final = {one.name: one for one in (DEPLOYMENTS, REPLICASETS, JOBS, TRAININGS)}
+ROOTS: Final = {resource.name: resource for resource in (DEPLOYMENTS, REPLICASETS, JOBS, TRAININGS)}
 """The kinds that make pods, by resource with the group."""
 
 RESOURCES: Final = {
     **ROOTS,
-    **{one.name: one for one in (NAMESPACES, UNIVERSE_QUOTAS, POLICIES)},
+    **{resource.name: resource for resource in (NAMESPACES, UNIVERSE_QUOTAS, POLICIES)},
 }
 """Everything that is served besides pods and ResourceQuotas."""
 
@@ -62,9 +62,9 @@ def controller_of(resource: Resource) -> str:
     return kind.controllers[0]
 
 
-def resource_of(found: Workload) -> Resource:
+def resource_of(root: Workload) -> Resource:
     """Return the resource of an object that makes pods."""
-    return next(one for one in ROOTS.values() if one.kind == found.kind)
+    return next(resource for resource in ROOTS.values() if resource.kind == root.kind)
 
 
 def template(gpus: int, memory: int, app: str, priority: str, cores: int = 0) -> Manifest:
@@ -87,45 +87,45 @@ def spec_of(resource: Resource, count: int, pods: Manifest) -> Manifest:
     return {"replicas": count, "template": pods}
 
 
-def count_of(found: Workload) -> int:
+def count_of(root: Workload) -> int:
     """Return the number in a root's spec that `with_count` changes."""
-    spec = found.spec or {}
-    if found.kind == JOBS.kind:
+    spec = root.spec or {}
+    if root.kind == JOBS.kind:
         return int(spec["parallelism"])
-    return int((spec["workers"] if found.kind == TRAININGS.kind else spec)["replicas"])
+    return int((spec["workers"] if root.kind == TRAININGS.kind else spec)["replicas"])
 
 
-def with_count(found: Workload, count: int) -> Workload:
+def with_count(root: Workload, count: int) -> Workload:
     """Return a root that runs another number of pods."""
-    spec = found.spec or {}
-    if found.kind == JOBS.kind:
-        return msgspec.structs.replace(found, spec={**spec, "parallelism": count})
-    if found.kind == TRAININGS.kind:
+    spec = root.spec or {}
+    if root.kind == JOBS.kind:
+        return msgspec.structs.replace(root, spec={**spec, "parallelism": count})
+    if root.kind == TRAININGS.kind:
         workers = {**spec["workers"], "replicas": count}
-        return msgspec.structs.replace(found, spec={**spec, "workers": workers})
-    return msgspec.structs.replace(found, spec={**spec, "replicas": count})
+        return msgspec.structs.replace(root, spec={**spec, "workers": workers})
+    return msgspec.structs.replace(root, spec={**spec, "replicas": count})
 
 
-def templates_of(found: Workload) -> list[Manifest]:
+def templates_of(root: Workload) -> list[Manifest]:
     """Return the pod templates of a root, a Training's leader first."""
-    spec = found.spec or {}
-    if found.kind == TRAININGS.kind:
+    spec = root.spec or {}
+    if root.kind == TRAININGS.kind:
         return [spec["leader"]["template"], spec["workers"]["template"]]
     return [spec["template"]]
 
 
-def with_templates(found: Workload, pods: Manifest) -> Workload:
+def with_templates(root: Workload, pods: Manifest) -> Workload:
     """Return a root all of whose pods are like this template."""
-    spec = found.spec or {}
-    if found.kind == TRAININGS.kind:
+    spec = root.spec or {}
+    if root.kind == TRAININGS.kind:
         parts = {name: {**spec[name], "template": pods} for name in ("leader", "workers")}
-        return msgspec.structs.replace(found, spec={**spec, **parts})
-    return msgspec.structs.replace(found, spec={**spec, "template": pods})
+        return msgspec.structs.replace(root, spec={**spec, **parts})
+    return msgspec.structs.replace(root, spec={**spec, "template": pods})
 
 
-def reference_to(found: Workload) -> OwnerReference:
+def reference_to(root: Workload) -> OwnerReference:
     """Return an owner reference that names a root as controller."""
-    resource, meta = resource_of(found), found.metadata
+    resource, meta = resource_of(root), root.metadata
     return OwnerReference(
         resource.kind, meta.name, meta.uid, controller=True, api_version=resource.api_version
     )

@@ -1,6 +1,6 @@
-"""Operations: what can happen in one run. Plain data, so that a script can be shortened.
+"""Operations: the possible events of a run, as plain data, so that a script can be shortened.
 
-`cluster` is a number; where a run has fewer clusters it counts round.
+`cluster` is a number, modulo the number of clusters of the run.
 """
 
 from enum import Enum

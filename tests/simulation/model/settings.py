@@ -28,6 +28,6 @@ USERS: Final = "user-"
 
 def demand(pod: Pod) -> Amounts:
     """Return the demand of a simulated pod."""
-    found = demand_of(pod, RULES)
-    assert not isinstance(found, Denial), "the simulation writes pods that can be understood"
-    return found.amounts
+    outcome = demand_of(pod, RULES)
+    assert not isinstance(outcome, Denial), "the simulation writes pods that can be understood"
+    return outcome.amounts

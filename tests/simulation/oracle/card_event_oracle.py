@@ -1,7 +1,7 @@
-"""The books of cards: an independent account of who is on which card, kept the slow way.
+"""Card event oracle: an independent account of the pods on each card, from the log's events.
 
-Written from the rules and not from the code: of what is on a card, the sum is added up from scratch
-after every event. Of `ledger.core` nothing but the types of events and cards is used.
+It is written from the rules and not from the code. After every event it adds up the pods of a card
+again. It uses only the types of events and cards of `ledger.core`.
 """
 
 from collections.abc import Collection, Iterator
@@ -45,8 +45,12 @@ class PlacedCards(msgspec.Struct):
 
     def books(self, uuid: str) -> Three:
         """Return the amounts it takes of a card; simulated pods have no init containers."""
-        found = [share for part in self.parts for share in part.shares if share.uuid == uuid]
-        return sum(one.memory for one in found), sum(one.cores for one in found), len(found)
+        shares = [share for part in self.parts for share in part.shares if share.uuid == uuid]
+        return (
+            sum(share.memory for share in shares),
+            sum(share.cores for share in shares),
+            len(shares),
+        )
 
     def uuids(self) -> list[str]:
         """Return the cards that it has, sorted."""
@@ -55,7 +59,7 @@ class PlacedCards(msgspec.Struct):
     def has_alone(self, uuid: str) -> bool:
         """Return whether the pod has a card exclusively."""
         shares = [share for part in self.parts for share in part.shares]
-        return any(one.exclusive for one in shares if one.uuid == uuid)
+        return any(share.exclusive for share in shares if share.uuid == uuid)
 
 
 class ClaimedCards(NamedTuple):
@@ -82,7 +86,7 @@ class CardEventOracle:
         elif isinstance(event, events.NodeRemoved):
             self.cards[event.node] = {}
             # Nothing is kept on a node that is gone, nor when one of its name comes.
-            kept = {at: one for at, one in self.kept.items() if one.wanted.node != event.node}
+            kept = {at: claim for at, claim in self.kept.items() if claim.wanted.node != event.node}
             self.kept = kept
         else:
             yield from self._enter_pod(event)
@@ -96,21 +100,21 @@ class CardEventOracle:
 
     def limits(self) -> dict[str, Three]:
         """Return the limits of every card that a node has, or that a pod has although none does."""
-        found = {_account(held.node, uuid): _NOTHING for held, uuid in self._taken()}
+        by_account = {_account(held.node, uuid): _NOTHING for held, uuid in self._taken()}
         for node, cards in self.cards.items():
             for card in cards.values():
-                found[_account(node, card.uuid)] = card.memory, card.cores, card.slots
-        return found
+                by_account[_account(node, card.uuid)] = card.memory, card.cores, card.slots
+        return by_account
 
     def used(self) -> dict[tuple[str, str], int]:
         """Return the usage of every line of every card."""
-        found = dict.fromkeys(self.limits(), _NOTHING)
+        totals = dict.fromkeys(self.limits(), _NOTHING)
         for held, uuid in self._taken():
             account = _account(held.node, uuid)
-            found[account] = _plus(found[account], held.books(uuid))
+            totals[account] = _plus(totals[account], held.books(uuid))
         return {
             (account, line): amount
-            for account, three in found.items()
+            for account, three in totals.items()
             for line, amount in zip(_LINES, three, strict=True)
         }
 
@@ -154,19 +158,23 @@ class CardEventOracle:
             yield from self._is_too_much(place, held)
 
     def _breaks_a_rule(self, place: Place, held: PlacedCards) -> Iterator[str]:
-        beside = [one for at, one in self.placed.items() if one.node == held.node and at != place]
+        beside = [
+            neighbour
+            for at, neighbour in self.placed.items()
+            if neighbour.node == held.node and at != place
+        ]
         if self._keepers.get(held.node) == "hami" and any(
-            one.stage < _HANDED_OUT for one in beside
+            neighbour.stage < _HANDED_OUT for neighbour in beside
         ):
             yield f"{place[1]} is placed on {held.node}, which is handing out cards to another pod"
         for uuid in held.uuids():
             card = self.cards.get(held.node, {}).get(uuid)
             if card is None or not card.healthy or card.cordoned:
                 yield f"{place[1]} is given {uuid} of {held.node}, which is not to be given"
-            for other in (one for one in beside if uuid in one.uuids()):
+            for other in (neighbour for neighbour in beside if uuid in neighbour.uuids()):
                 if held.has_alone(uuid) or other.has_alone(uuid):
                     yield f"{place[1]} is on {uuid} of {held.node}, which somebody has alone"
-            if any(one.has_alone(uuid) for _, one in self._kept_from(place, held.node)):
+            if any(wanted.has_alone(uuid) for _, wanted in self._kept_from(place, held.node)):
                 yield f"{place[1]} is on {uuid} of {held.node}, which is kept for one pod alone"
 
     def _is_too_much(self, place: Place, held: PlacedCards) -> Iterator[str]:
@@ -181,7 +189,7 @@ class CardEventOracle:
                     max(0, want - has) for want, has in zip(wanted.books(uuid), left, strict=True)
                 )
                 used = _plus(used, missing)
-            if any(one > limit for one, limit in zip(used, limits, strict=True)):
+            if any(amount > limit for amount, limit in zip(used, limits, strict=True)):
                 yield f"{place[1]} takes {uuid} of {held.node} to {used} of {limits}"
 
     def _kept_from(self, place: Place, node: str) -> list[tuple[ClaimedCards, PlacedCards]]:
@@ -218,5 +226,5 @@ def _account(node: str, uuid: str) -> str:
 
 
 def _plus(left: Three, right: "Three | Iterator[int]") -> Three:
-    memory, cores, slots = (one + more for one, more in zip(left, right, strict=True))
+    memory, cores, slots = (amount + more for amount, more in zip(left, right, strict=True))
     return memory, cores, slots

@@ -1,4 +1,4 @@
-"""The truth of cards: where pods are bound and what nodes announce, from the API servers alone."""
+"""Card object oracle: the pods on each card, from the bound pods and nodes of the API servers."""
 
 from collections.abc import Iterable, Iterator
 
@@ -33,9 +33,9 @@ def misplaced(
             else:
                 told = tuple(held.uuids()) if held is not None else ()
             expected = uid, here, told
-            found = (held.uid, held.node, tuple(held.uuids())) if held is not None else None
-            if found != expected:
-                yield f"placements: {place}: the ledger has {found}, it is bound as {expected}"
+            recorded = (held.uid, held.node, tuple(held.uuids())) if held is not None else None
+            if recorded != expected:
+                yield f"placements: {place}: the ledger has {recorded}, it is bound as {expected}"
             elif held is not None and held.stage == 0:
                 yield f"placements: {place} is bound, and only proposed as the ledger knows"
     for place, held in left.items():
@@ -44,18 +44,18 @@ def misplaced(
 
 def limits(servers: Iterable[SimulatedApiServer], placed: dict[Place, PlacedCards]) -> Lines:
     """Return the limits of every card: announced amounts, and 0 for cards that are only held."""
-    found = {
+    by_card = {
         f"card/{held.node}/{uuid}": (0, 0, 0) for held in placed.values() for uuid in held.uuids()
     }
     for server in servers:
         for (_, name), node in server.nodes.objects.items():
             for uuid, three in limits_in(node.metadata.annotations or {}).items():
-                found[f"card/{server.name}/{name}/{uuid}"] = three
-    return found
+                by_card[f"card/{server.name}/{name}/{uuid}"] = three
+    return by_card
 
 
 def _is_known(server: SimulatedApiServer, node: str, uuids: list[str]) -> bool:
     """Return whether a node announces all these cards."""
-    found = server.nodes.objects.get(("", node))
-    told = limits_in(found.metadata.annotations or {}) if found is not None else {}
+    stored = server.nodes.objects.get(("", node))
+    told = limits_in(stored.metadata.annotations or {}) if stored is not None else {}
     return all(uuid in told for uuid in uuids)

@@ -1,7 +1,7 @@
-"""Invariants, checked after every record, every write and every answer.
+"""Checker: the invariants, checked after every record, every write and every answer.
 
-The checker folds the log from zero while it is written, beside an independent account of it, and
-reads the API server's objects. It never helps: it only compares, and keeps the first violation.
+It folds the log from the start while the replicas write it, keeps an independent account beside it,
+and reads the objects of the API server. It changes nothing and keeps the first violation.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from ledger.core.model.events import AnyEvent, Cause, Observed, Released, Reserv
 from ledger.core.model.state import State
 from ledger.kube.api.objects import Pod, Workload
 from ledger.log import records
-from ledger.log.ledger import Accepted, Ledger
+from ledger.log.ledger_port import Accepted, Ledger
 from ledger.log.log_port import Lost
 from simulation.model.apiserver import SimulatedApiServer
 from simulation.model.settings import demand
@@ -190,18 +190,18 @@ class Checker:
         """Return where ledger and clusters differ; empty when all is settled."""
         now = asyncio.get_running_loop().time()
         servers = list(self._servers.values())
-        found: dict[tuple[str, str], tuple[str, Amounts]] = {}
+        recorded: dict[tuple[str, str], tuple[str, Amounts]] = {}
         for space, namespace in self.state.namespaces.items():
             for key, entry in namespace.entries.items():
                 if entry.holds:
                     return [f"{space}/{key} still holds {entry.holds}"]
                 if entry.committed is not None and entry.committed.demand:
-                    found[space, key] = entry.committed.uid, entry.committed.demand
+                    recorded[space, key] = entry.committed.uid, entry.committed.demand
         expected: dict[tuple[str, str], tuple[str, Amounts]] = {}
         for server in servers:
             expected |= quota_object_oracle.QuotaObjectOracle(server, now).committed(self._known)
         return [
-            *_unlike("what exists", found, expected),
+            *_unlike("what exists", recorded, expected),
             *_unlike("limits", self._limits(), quota_object_oracle.limits(servers)),
             *_unlike(
                 "descriptions", self.state.described, quota_object_oracle.descriptions(servers)
@@ -221,20 +221,20 @@ class Checker:
 
     def _differences_of_cards(self, servers: list[SimulatedApiServer], now: float) -> list[str]:
         placed = self._books.cards.placed
-        found = self._limits(of_cards=True)
+        limits = self._limits(of_cards=True)
         return [
             *card_object_oracle.misplaced(servers, placed, now),
             *_unlike(
                 "cards",
-                {account: tuple(three.values()) for account, three in found.items()},
+                {account: tuple(three.values()) for account, three in limits.items()},
                 card_object_oracle.limits(servers, placed),
             ),
         ]
 
     def _limits(self, *, of_cards: bool = False) -> dict[str, Amounts]:
         return {
-            account: {key: self.state.limit[line] for key, line in one.lines.items()}
-            for account, one in self.state.accounts.items()
+            account: {key: self.state.limit[line] for key, line in stored.lines.items()}
+            for account, stored in self.state.accounts.items()
             if account.startswith(_CARDS) is of_cards
         }
 
@@ -244,8 +244,8 @@ class Checker:
     def _used(self) -> dict[tuple[str, str], int]:
         return {
             (account, key): self.state.used[line]
-            for account, one in self.state.accounts.items()
-            for key, line in one.lines.items()
+            for account, stored in self.state.accounts.items()
+            for key, line in stored.lines.items()
         }
 
     def _apply(self, record: records.Record) -> None:
@@ -319,7 +319,10 @@ class Checker:
         charged: dict[str, int] = {}
         for (uid, _), body in bodies.items():
             if uid == item.metadata.uid:
-                charged = {one: max(charged.get(one, 0), body.demand.get(one, 0)) for one in needed}
+                charged = {
+                    resource: max(charged.get(resource, 0), body.demand.get(resource, 0))
+                    for resource in needed
+                }
         if not covers(charged, needed):
             self.fail(
                 "what was admitted and persisted is charged",
@@ -336,7 +339,7 @@ class CheckedLedger:
         self._checker = checker
 
     async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
-        """Decide a command; see `ledger.log.ledger.Ledger`."""
+        """Decide a command; see `ledger.log.ledger_port.Ledger`."""
         arrived = self._checker.position
         answer = await self._ledger.submit(command, dry_run=dry_run)
         if dry_run:
@@ -370,12 +373,12 @@ def _must_be_charged(server: SimulatedApiServer, item: Pod | Workload) -> bool:
     return not quota_object_oracle.is_finished(item) and meta.namespace not in server.lenient
 
 
-def _unlike(what: str, found: Mapping[K, object], expected: Mapping[K, object]) -> list[str]:
+def _unlike(what: str, actual: Mapping[K, object], expected: Mapping[K, object]) -> list[str]:
     """Return where two mappings differ, one sentence each, in order."""
     return sorted(
-        f"{what}: {key}: the ledger has {found.get(key)}, the clusters {expected.get(key)}"
-        for key in {*found, *expected}
-        if found.get(key) != expected.get(key)
+        f"{what}: {key}: the ledger has {actual.get(key)}, the clusters {expected.get(key)}"
+        for key in {*actual, *expected}
+        if actual.get(key) != expected.get(key)
     )
 
 

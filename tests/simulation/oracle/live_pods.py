@@ -1,9 +1,9 @@
 """Live pods: the admitted pods of an API server, against the most their quotas allowed.
 
-It is counted from the objects themselves, without the ledger's usage. A limit may be
-lowered, or a quota made, when pods are there already; so what counts is the highest limit since the
-first one of the namespace, and nothing where there was none for a while. Nor does it where
-something exists that was not let in: what comes in its place, at its key, adds nothing.
+They are counted from the objects, without the ledger's usage. A limit may be lowered, or a quota
+created, when pods exist already. So the bound is the highest limit since the first quota of the
+namespace, and there is no bound if the namespace had no quota for a while. An object that was not
+admitted is left out, and so is its successor at the same key.
 """
 
 import math

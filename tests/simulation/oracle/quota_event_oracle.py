@@ -1,7 +1,7 @@
-"""An independent account of the log's events, kept the slow and obvious way.
+"""Quota event oracle: an independent account of quotas, from the log's events.
 
-Written from the rules and not from the code: every body that may exist is kept per key, and what
-is used is added up from scratch. Nothing of `ledger.core` but the events' types is used.
+It is written from the rules and not from the code. It keeps every body that may exist for a key,
+and adds up the used amounts each time. It uses only the types of events of `ledger.core`.
 """
 
 from collections import Counter
@@ -114,7 +114,9 @@ class QuotaEventOracle:
 
     def _drop_labels(self) -> None:
         """Keys of labels have their numbers for as long as some account selects by them."""
-        named = {one.key for account in self.accounts.values() for one in account.selects}
+        named = {
+            requirement.key for account in self.accounts.values() for requirement in account.selects
+        }
         for key in self._labels.keys() - named:
             del self._labels[key]
 
@@ -178,9 +180,9 @@ class QuotaEventOracle:
     def _stand(self, place: Key, uid: str, stands: Amounts) -> None:
         """Charge a pod the demand that its cards decided, instead of that of its spec."""
         bodies = self.bodies[place]
-        for (one, base), body in bodies.items():
-            if one == uid and body.demand:
-                bodies[one, base] = body._replace(demand={**body.demand, **stands})
+        for (body_uid, base), body in bodies.items():
+            if body_uid == uid and body.demand:
+                bodies[body_uid, base] = body._replace(demand={**body.demand, **stands})
 
     def _is_bounded(self, event: events.Reserved) -> Iterator[str]:
         """A user has a bounded number of creations open in a namespace, under any names.
@@ -221,18 +223,20 @@ class QuotaEventOracle:
             charges[namespace] = list(self._charges(namespace))
         return {
             (account, key): sum(
-                charge.on(one, key, self._labels)
-                for namespace, found in charges.items()
-                if self._covers(one, namespace)
-                for charge in found
+                charge.on(quota, key, self._labels)
+                for namespace, inside in charges.items()
+                if self._covers(quota, namespace)
+                for charge in inside
             )
-            for account, one in self.accounts.items()
-            for key in one.limits
+            for account, quota in self.accounts.items()
+            for key in quota.limits
         }
 
     def _charges(self, namespace: str) -> Iterator[_Charge]:
         """Yield the charges of a namespace: roots with their pods, and the rest."""
-        keys = {key: one for (space, key), one in self.bodies.items() if space == namespace and one}
+        keys = {
+            key: held for (space, key), held in self.bodies.items() if space == namespace and held
+        }
         drawn: dict[str, Counter[str]] = {}
         for bodies in keys.values():
             root = _drawn_from(bodies)
@@ -260,13 +264,13 @@ class QuotaEventOracle:
             return
         for line, used in self._used.items():
             account, key = line
-            one = self.accounts[account]
-            if used <= one.limits[key] or used <= before.get(line, 0):
+            cap = self.accounts[account]
+            if used <= cap.limits[key] or used <= before.get(line, 0):
                 continue
             # Pods count by what they are themselves when their root goes.
-            if one.selects and isinstance(event, events.Released | events.Committed):
+            if cap.selects and isinstance(event, events.Released | events.Committed):
                 continue
-            yield f"{type(event).__name__} takes {key} of {account} to {used} of {one.limits[key]}"
+            yield f"{type(event).__name__} takes {key} of {account} to {used} of {cap.limits[key]}"
 
 
 def _may_exceed(event: AnyEvent) -> bool:
@@ -319,13 +323,13 @@ def _select(
     A label that was not read yet, as its number shows, may have any value.
     """
     for text in texts:
-        items = dict(one.split("=", 1) for one in text.split(",") if "=" in one)
+        items = dict(item.split("=", 1) for item in text.split(",") if "=" in item)
         read = int(items.get("!read", 0))
         if all(
-            items[one.key] in one.values
-            if one.key in items
-            else "!unread" in items or labels.get(one.key, 0) > read
-            for one in conditions
+            items[condition.key] in condition.values
+            if condition.key in items
+            else "!unread" in items or labels.get(condition.key, 0) > read
+            for condition in conditions
         ):
             return True
     return False

@@ -1,8 +1,8 @@
-"""The truth: what every quota must count, from the API servers' objects alone.
+"""Quota object oracle: the right usage of every quota, from the objects of the API servers alone.
 
-Written from the rules and not from the code. A root is charged the larger of what its spec may run
-at once (E) and of what its pods ask for (P); everything else is charged for itself; a quota counts
-what it selects. Nothing of `ledger.core` or `webhook` is used.
+It is written from the rules and not from the code. A root is charged the larger of the most that
+its spec may run at once (E) and the sum of its pods' requests (P). Every other object is charged by
+itself. A quota counts the objects that it selects. Nothing of `ledger.core` or `webhook` is used.
 """
 
 from collections import Counter
@@ -47,19 +47,21 @@ class ChargeUnit(NamedTuple):
     faces: list[QuotaSubject]
 
 
-def is_finished(found: Workload) -> bool:
+def is_finished(job: Workload) -> bool:
     """Return whether a Job reports that it is over."""
-    return any(one["type"] == "Complete" for one in (found.status or {}).get("conditions", ()))
+    return any(
+        condition["type"] == "Complete" for condition in (job.status or {}).get("conditions", ())
+    )
 
 
-def envelope(found: Workload) -> Amounts:
+def envelope(root: Workload) -> Amounts:
     """Return the demand of everything that a root may run at once."""
-    spec, status = found.spec or {}, found.status or {}
-    count = kinds.count_of(found)
-    if found.kind == kinds.JOBS.kind:
+    spec, status = root.spec or {}, root.status or {}
+    count = kinds.count_of(root)
+    if root.kind == kinds.JOBS.kind:
         left = int(spec["completions"]) - int(status.get("succeeded", 0))
         count = 0 if spec.get("suspend") else max(0, min(count, left))
-    templates = kinds.templates_of(found)
+    templates = kinds.templates_of(root)
     total: Counter[str] = Counter()
     for template, pods in zip(templates, (1, count)[-len(templates) :], strict=True):
         for resource, amount in demand(_pod_of(template)).items():
@@ -67,10 +69,10 @@ def envelope(found: Workload) -> Amounts:
     return {resource: total[resource] for resource in sorted(total) if total[resource]}
 
 
-def least(server: SimulatedApiServer, found: Workload) -> Amounts:
+def least(server: SimulatedApiServer, root: Workload) -> Amounts:
     """Return the least that the statuses of a root's present spec ever amounted to."""
-    said = _said(server, found)
-    return {resource: min(one.get(resource, 0) for one in said) for resource in said[-1]}
+    said = _said(server, root)
+    return {resource: min(amounts.get(resource, 0) for amounts in said) for resource in said[-1]}
 
 
 class QuotaObjectOracle:
@@ -78,23 +80,25 @@ class QuotaObjectOracle:
 
     def __init__(self, server: SimulatedApiServer, seconds: float) -> None:
         self._server = server
-        self._roots = {one.metadata.uid: one for one in server.roots()}
+        self._roots = {root.metadata.uid: root for root in server.roots()}
         self._pods = [pod for pod in server.pods.objects.values() if counts(pod, seconds)]
 
     def committed(self, known: Known) -> dict[tuple[str, str], tuple[str, Amounts]]:
         """Return uid and demand of everything that is charged something, by place."""
-        found = {self._place(pod, "pods"): (pod.metadata.uid, demand(pod)) for pod in self._pods}
+        charged = {self._place(pod, "pods"): (pod.metadata.uid, demand(pod)) for pod in self._pods}
         for root in self._charged():
             place = self._place(root, kinds.resource_of(root).name)
             amounts = self._envelope(root, known(*place))
             if amounts:
-                found[place] = root.metadata.uid, amounts
-        return found
+                charged[place] = root.metadata.uid, amounts
+        return charged
 
     def units(self, known: Known, asked: Asked) -> Iterator[ChargeUnit]:
         """Yield the charged units."""
         drawn: dict[str, Counter[str]] = {}
-        charged = {one.metadata.uid: one for one in self._charged() if self._is_known(one, known)}
+        charged = {
+            root.metadata.uid: root for root in self._charged() if self._is_known(root, known)
+        }
         for pod in self._pods:
             root = self.root_of(pod)
             if root is not None and root.metadata.uid in charged:
@@ -108,15 +112,15 @@ class QuotaObjectOracle:
             reviewed = (own & Counter(asked(*place))) | pods
             yield ChargeUnit(place[0], dict(own | pods), dict(reviewed), _faces(root))
 
-    def root_of(self, found: Pod | Workload) -> Workload | None:
+    def root_of(self, item: Pod | Workload) -> Workload | None:
         """Return the highest object that controls another one, as far as each has made the next."""
         root: Workload | None = None
-        while found.metadata.uid not in self._server.barred:
-            owner = found.metadata.controller()
+        while item.metadata.uid not in self._server.barred:
+            owner = item.metadata.controller()
             above = self._roots.get(owner.uid) if owner is not None else None
             if above is None:
                 break
-            root = found = above
+            root = item = above
         return root
 
     def _charged(self) -> Iterator[Workload]:
@@ -141,23 +145,23 @@ class QuotaObjectOracle:
             return most
         return known if known in _said(self._server, root) and _is_less(known, most) else most
 
-    def _space(self, found: Pod | Workload | ResourceQuota) -> str:
-        return f"{self._server.name}/{found.metadata.namespace}"
+    def _space(self, item: Pod | Workload | ResourceQuota) -> str:
+        return f"{self._server.name}/{item.metadata.namespace}"
 
-    def _place(self, found: Pod | Workload, kind: str) -> tuple[str, str]:
-        return self._space(found), f"{kind}/{found.metadata.name}"
+    def _place(self, item: Pod | Workload, kind: str) -> tuple[str, str]:
+        return self._space(item), f"{kind}/{item.metadata.name}"
 
 
 def limits(servers: Iterable[SimulatedApiServer]) -> dict[str, Amounts]:
     """Return the limits of every account, by account and quota key."""
-    found = {}
+    by_account = {}
     for number, server in enumerate(servers):
         for (space, name), quota in server.quotas.objects.items():
-            found[f"quota/{server.name}/{space}/{name}"] = _hard(quota.spec.hard or {})
+            by_account[f"quota/{server.name}/{space}/{name}"] = _hard(quota.spec.hard or {})
         if number == 0:
-            for (_, name), one in server.others[UNIVERSE_QUOTAS.name].objects.items():
-                found[f"universe/{name}"] = _hard((one.spec or {})["hard"])
-    return found
+            for (_, name), universe in server.others[UNIVERSE_QUOTAS.name].objects.items():
+                by_account[f"universe/{name}"] = _hard((universe.spec or {})["hard"])
+    return by_account
 
 
 def used(servers: list[SimulatedApiServer], seconds: float, known: Known, asked: Asked) -> Lines:
@@ -171,13 +175,17 @@ def used(servers: list[SimulatedApiServer], seconds: float, known: Known, asked:
         for (space, name), quota in server.quotas.objects.items():
             account = f"quota/{server.name}/{space}/{name}"
             inside = [
-                one for one in units[server.name] if one.namespace == f"{server.name}/{space}"
+                unit for unit in units[server.name] if unit.namespace == f"{server.name}/{space}"
             ]
-            counted = [one for one in inside if any(_has_class(quota, face) for face in one.faces)]
+            counted = [
+                unit for unit in inside if any(_has_class(quota, face) for face in unit.faces)
+            ]
             _add_up(lines, account, quota.spec.hard or {}, counted)
-    everything = [unit._replace(amounts=unit.asked) for found in units.values() for unit in found]
-    for (_, name), one in servers[0].others[UNIVERSE_QUOTAS.name].objects.items():
-        spec = one.spec or {}
+    everything = [
+        unit._replace(amounts=unit.asked) for of_cluster in units.values() for unit in of_cluster
+    ]
+    for (_, name), universe in servers[0].others[UNIVERSE_QUOTAS.name].objects.items():
+        spec = universe.spec or {}
         counted = [unit for unit in everything if _is_reached(spec, unit, servers)]
         _add_up(lines, f"universe/{name}", spec["hard"], counted)
     return lines
@@ -185,22 +193,22 @@ def used(servers: list[SimulatedApiServer], seconds: float, known: Known, asked:
 
 def descriptions(servers: Iterable[SimulatedApiServer]) -> dict[str, str]:
     """Return the traits that the ledger must have of clusters and namespaces."""
-    found = {}
+    texts = {}
     for server in servers:
         region = f",!region={server.region}" if server.region else ""
-        found[server.name] = f"!name={server.name}{region}"
-        for (_, name), one in server.others[NAMESPACES.name].objects.items():
-            labels = "".join(f",{key}={text}" for key, text in sorted(_labels(one).items()))
-            found[f"{server.name}/{name}"] = f"!name={name}{labels}"
-    return found
+        texts[server.name] = f"!name={server.name}{region}"
+        for (_, name), namespace in server.others[NAMESPACES.name].objects.items():
+            labels = "".join(f",{key}={text}" for key, text in sorted(_labels(namespace).items()))
+            texts[f"{server.name}/{name}"] = f"!name={name}{labels}"
+    return texts
 
 
-def _said(server: SimulatedApiServer, found: Workload) -> list[Amounts]:
+def _said(server: SimulatedApiServer, root: Workload) -> list[Amounts]:
     """Return the envelopes of the statuses of a root's present spec, the last one last."""
-    meta = found.metadata
+    meta = root.metadata
     return [
         envelope(change.object)
-        for change in server.others[kinds.resource_of(found).name].history
+        for change in server.others[kinds.resource_of(root).name].history
         if change.object.metadata.uid == meta.uid
         and change.object.metadata.generation == meta.generation
     ]
@@ -214,14 +222,18 @@ def _add_up(lines: Lines, account: str, hard: Any, counted: list[ChargeUnit]) ->
 
 def _has_class(quota: ResourceQuota, face: QuotaSubject) -> bool:
     selector = quota.spec.scope_selector
-    wanted = [one.values or [] for one in (selector.match_expressions or ())] if selector else []
+    wanted = (
+        [expression.values or [] for expression in (selector.match_expressions or ())]
+        if selector
+        else []
+    )
     return all(face.priority in values for values in wanted)
 
 
 def _is_reached(spec: dict[str, Any], unit: ChargeUnit, servers: list[SimulatedApiServer]) -> bool:
     """Return whether a universe quota counts a unit."""
     cluster, _, space = unit.namespace.partition("/")
-    server = next(one for one in servers if one.name == cluster)
+    server = next(candidate for candidate in servers if candidate.name == cluster)
     namespace = server.others[NAMESPACES.name].objects["", space]
     labels = spec.get("namespaceSelector", {}).get("matchLabels", {})
     app = spec.get("objectSelector", {}).get("matchLabels", {}).get(kinds.APP)
@@ -235,8 +247,8 @@ def _is_reached(spec: dict[str, Any], unit: ChargeUnit, servers: list[SimulatedA
 
 def _policy(server: SimulatedApiServer, namespace: str) -> dict[str, Any]:
     """Return the spec of the policy of a namespace; each has its own name."""
-    found = server.others[POLICIES.name].objects.get(("", namespace))
-    return (found.spec or {}) if found is not None else {}
+    policy = server.others[POLICIES.name].objects.get(("", namespace))
+    return (policy.spec or {}) if policy is not None else {}
 
 
 def _faces(root: Workload) -> list[QuotaSubject]:
@@ -255,8 +267,8 @@ def _pod_of(template: kinds.Manifest) -> Pod:
     return kinds.pod_of(template, "", None)
 
 
-def _labels(found: Workload) -> dict[str, str]:
-    return found.metadata.labels or {}
+def _labels(namespace: Workload) -> dict[str, str]:
+    return namespace.metadata.labels or {}
 
 
 def _hard(hard: Any) -> Amounts:

@@ -1,4 +1,4 @@
-"""Authoring of what is about nodes, cards and the pods on them."""
+"""Card author: the operations of a script about nodes, cards and the pods on them."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Authoring: one operation of each sort, with chances that let rare things meet."""
+"""Operations author: one operation of each sort, with chances that let rare events meet."""
 
 import random
 from typing import Final
@@ -253,7 +253,7 @@ class OperationsAuthor:
     def lease(self, at: float) -> Lease:
         """Others believe to be preferred, or to settle."""
         holders, settlers = (
-            tuple(one for one in range(self._replicas) if self._source.random() < 0.5)
+            tuple(replica for replica in range(self._replicas) if self._source.random() < 0.5)
             for _ in range(2)
         )
         return Lease(at, holders, settlers)

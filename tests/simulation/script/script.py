@@ -1,4 +1,4 @@
-"""Scripts: what users, controllers, kubelets and misfortune do in one run, worked out from a seed.
+"""Scripts: the operations of users, controllers, kubelets and faults in one run, from a seed.
 
 A script is plain data, made before anything runs, so that a failing one can be shortened by
 leaving operations out.
@@ -64,10 +64,10 @@ def _with_cards(plan: Script) -> Script:
     source = random.Random(f"cards {plan.seed}")
     replicas = max(REPLICAS_LEAST, plan.replicas)
     author = CardAuthor(source, plan.clusters, replicas)
-    last = max((one.at for one in plan.operations), default=0.0)
+    last = max((operation.at for operation in plan.operations), default=0.0)
     made = [*plan.operations, *author.begin()]
     made += [author.operation(1.0 + source.random() * last) for _ in range(source.randint(15, 50))]
-    made.sort(key=lambda one: one.at)
+    made.sort(key=lambda operation: operation.at)
     return msgspec.structs.replace(
         plan,
         operations=tuple(made),
@@ -125,7 +125,7 @@ class _ScriptWriter:
         if self._theme is _Theme.UNIVERSE:
             made.append(author.universe(0.0))
         made += [self._operation(1.0 + source.random() * seconds) for _ in range(count)]
-        made.sort(key=lambda one: one.at)
+        made.sort(key=lambda operation: operation.at)
         recount = source.choice((20.0, NEVER))
         cut = source.random() < 0.15
         return Script(self._seed, self._clusters, self._replicas, tuple(made), recount, cut)

@@ -1,7 +1,7 @@
-"""How one replica sees the nodes of its cluster, and binds pods there: refused, lost, or late.
+"""Card cluster client: one replica reads nodes and binds pods, refused, lost, or late.
 
-A Binding that is under way outlives its sender, and one whose answer is lost may be stored, or come
-to be stored later. A label meets the same, or admission takes it away and answers as if it were
+A Binding in flight outlives its sender. A Binding with a lost answer may be stored, at once or
+later. A label has the same faults, and admission may also remove it and answer as if it was
 written.
 """
 
@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
+from ledger.kube.api.cluster_errors import ClusterUnavailable, Forbidden, NotFound, VersionConflict
 from ledger.kube.api.cluster_ports import Change, PodBinding, PodEvent
-from ledger.kube.api.errors import ClusterUnavailable, Forbidden, NotFound, VersionConflict
 from ledger.kube.api.objects import ApiNode, Pod
 from simulation.engine.processes import outside
 from simulation.model import apiserver
@@ -82,9 +82,9 @@ class CardClusterClient(ClusterClient):
     async def get_node(self, name: str) -> ApiNode | None:
         """Read a node as of some moment during the call. Raises Unavailable."""
         await self._answer()
-        found = self._server.nodes.objects.get(("", name))
+        node = self._server.nodes.objects.get(("", name))
         await self._hop()
-        return found
+        return node
 
     def watch_nodes(self) -> AsyncGenerator[Change[ApiNode], None]:
         """Yield all nodes and their changes."""
@@ -93,11 +93,11 @@ class CardClusterClient(ClusterClient):
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """Read a pod as of some moment during the call. Raises Unavailable."""
         await asyncio.sleep(self._source.random() * self.list_seconds)
-        found = self._server.pods.objects.get((namespace, name))
+        pod = self._server.pods.objects.get((namespace, name))
         await self._hop()
         if self._happens(self.lists_failing):
             raise ClusterUnavailable("the read timed out")
-        return found
+        return pod
 
     async def bind(self, binding: PodBinding) -> None:
         """Bind a pod. Raises Unavailable, NotFound, Conflict, Forbidden."""

@@ -1,7 +1,7 @@
-"""How one replica sees its cluster: late, twice, after a gap, or not at all.
+"""Cluster client: one replica reads its cluster, late, twice, after a gap, or not at all.
 
-Changes still come in order and every one that is not lost with the history comes at least once,
-as a real watch promises; lists are linearizable, but slow, or fail.
+Changes still come in order and at least once, unless they are lost with the history, as in a real
+watch. Lists are linearizable, but slow, or they fail.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from ledger.kube.api.api_resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.cluster_errors import ClusterUnavailable, NotFound, VersionConflict
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed, PodEvent, Reached
-from ledger.kube.api.errors import ClusterUnavailable, NotFound, VersionConflict
 from ledger.kube.api.objects import Pod, Quantities, ResourceQuota, ResourceQuotaStatus, Workload
 from simulation.model import apiserver, kinds
 from simulation.model.apiserver import Collection, SimulatedApiServer, T
@@ -78,11 +78,11 @@ class ClusterClient:
     async def get_object(self, resource: Resource, namespace: str, name: str) -> Workload | None:
         """Read an object as of some moment during the call. Raises Unavailable."""
         await asyncio.sleep(self._source.random() * self.list_seconds)
-        found = self._server.others[resource.name].objects.get((namespace, name))
+        stored = self._server.others[resource.name].objects.get((namespace, name))
         await asyncio.sleep(self._source.random() * self.list_seconds)
         if self._happens(self.lists_failing):
             raise ClusterUnavailable("the read timed out")
-        return found
+        return stored
 
     def watch_pods(self) -> AsyncGenerator[Change[Pod], None]:
         """Yield all pods and their changes."""
@@ -139,7 +139,9 @@ class ClusterClient:
         await self._answer()
         if (namespace, name) in self._server.quotas.objects:
             return False
-        self._server.set_quota(namespace, name, {key: str(one) for key, one in hard.items()}, "")
+        self._server.set_quota(
+            namespace, name, {key: str(quantity) for key, quantity in hard.items()}, ""
+        )
         return True
 
     async def remove_gate(self, namespace: str, name: str, gate: str, version: int) -> None:
@@ -148,7 +150,7 @@ class ClusterClient:
         stored = self._server.pods.objects.get((namespace, name))
         if stored is None:
             raise NotFound(f"{namespace}/{name}")
-        left = [one for one in stored.spec.scheduling_gates or () if one.name != gate]
+        left = [other for other in stored.spec.scheduling_gates or () if other.name != gate]
         spec = msgspec.structs.replace(stored.spec, scheduling_gates=left)
         try:
             self._server.write(msgspec.structs.replace(stored, spec=spec), version)
@@ -161,12 +163,12 @@ class ClusterClient:
 
     async def _list(self, collection: Collection[T], namespace: str) -> Listed[T]:
         await asyncio.sleep(self._source.random() * self.list_seconds)
-        found = [one for (space, _), one in collection.objects.items() if space == namespace]
+        objects = [item for (space, _), item in collection.objects.items() if space == namespace]
         version = self._server.versions.version
         await asyncio.sleep(self._source.random() * self.list_seconds)
         if self._happens(self.lists_failing):
             raise ClusterUnavailable("the list timed out")
-        return Listed(version, found)
+        return Listed(version, objects)
 
     async def _watch(
         self, collection: Collection[T], keep: Callable[[T], K]
@@ -174,7 +176,7 @@ class ClusterClient:
         while True:
             listed_at = told = len(collection.history)
             listed = Listed(
-                self._server.versions.version, [keep(one) for one in collection.objects.values()]
+                self._server.versions.version, [keep(item) for item in collection.objects.values()]
             )
             expirations = self._expirations
             await self._delay()

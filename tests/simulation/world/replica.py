@@ -1,6 +1,6 @@
 """A replica: the real writer, webhooks and settlement in a process that can be killed.
 
-Only the contents of its disk survive a kill: the head that it noted last.
+Only the contents of its disk survive a kill, which is the last noted head.
 """
 
 import asyncio
@@ -12,20 +12,20 @@ from typing import Any, Final
 import msgspec
 from support.builders.cluster_contexts import cluster_context
 
-from gpuledger.server.ledger_decorators import ReadYourWritesLedger
+from gpuledger.server.read_your_writes_ledger import ReadYourWritesLedger
 from ledger.core import snapshot_format
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.kube.requests import namespace_traits
 from ledger.kube.watch import failed_objects
-from ledger.log.jetstream.shard_streams import StreamNames
-from ledger.log.ledger import Accepted
+from ledger.log.jetstream.stream_configuration import StreamNames
+from ledger.log.ledger_port import Accepted
 from ledger.log.log_port import LogError, Lost, Snapshot
 from ledger.log.memory_log import MemoryStore
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
 from ledger.log.records import Record
-from ledger.log.recovery.head_witness import LogHead
+from ledger.log.recovery.log_end_check import LogHead
 from ledger.log.writer.writer import Writer
 from ledger.log.writer.writer_observer import WriterObserver
 from ledger.log.writer.writer_settings import WriterSettings
@@ -40,6 +40,7 @@ from simulation.oracle.checker import CheckedLedger, Checker
 from simulation.script.script import Script
 from simulation.world.card_cluster_client import CardClusterClient
 from simulation.world.simulated_extender import SimulatedExtender
+from webhook.active_replica import Settlement
 from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_review import (
@@ -48,10 +49,9 @@ from webhook.api.admission_review import (
     AdmissionRequest,
     AdmissionResponse,
 )
-from webhook.api.admission_settings import AdmissionSettings
 from webhook.app import Handler
-from webhook.settlement.settlement_session import SettlementSettings, Site
-from webhook.settlement_controller import Settlement
+from webhook.context.admission_settings import AdmissionSettings
+from webhook.settlement.charge_settlement_session import SettlementSettings, Site
 
 REOPEN_SECONDS: Final = 0.5
 HEAD_NOTED: Final = 0.5

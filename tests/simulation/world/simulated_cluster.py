@@ -1,4 +1,4 @@
-"""Places: one cluster of the world, with its API server, its controllers and who writes to it."""
+"""Simulated cluster: its API server, its controllers and its other writers."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Placing: the real extender and the real settlement of cards of one replica, put together."""
+"""Simulated extender: the real extender and the real card settlement of one replica."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,12 +8,12 @@ import msgspec
 
 from extender.fit.inventory_fit import FitPreferences
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import UsageOverlay
+from extender.inventory.unrecorded_card_use import UsageOverlay
 from extender.scheduler_api.extender_ports import ExtenderPorts
 from extender.scheduler_extender import Extender, ExtenderSettings
-from extender.settlement.card_settlement import CardSettlement
-from extender.settlement.card_settlement_session import CardSettings
-from ledger.log.ledger import Ledger
+from extender.settlement.active_card_reconcilers import CardSettlement
+from extender.settlement.card_reconciler_context import CardSettings
+from ledger.log.ledger_port import Ledger
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
 from simulation.model.settings import RULES, SETTLE_SECONDS

@@ -1,4 +1,4 @@
-"""The world of one run: everything that is simulated, and the script that it goes through."""
+"""World of a run: all simulated parts, and the script that they perform."""
 
 import asyncio
 import random
@@ -92,9 +92,9 @@ class World:
         await asyncio.sleep(BEYOND_SECONDS + operations_author.LATE_SECONDS_MAX)
         self._calm()
         await self._settle()
-        for one in controlling:
-            if one.done():
-                one.result()
+        for task in controlling:
+            if task.done():
+                task.result()
         if self._plan.cut_tail and self.checker.violation is None:
             await self._lose_the_tail()
 
@@ -222,7 +222,7 @@ class World:
         self._lease.settlers = tuple(names[number] for number in settlers)
 
     def _of(self, place: SimulatedCluster) -> list[Replica]:
-        return [one for one in self._replicas if one.cluster.name == place.server.name]
+        return [replica for replica in self._replicas if replica.cluster.name == place.server.name]
 
     def _replica(self, number: int) -> Replica:
         source = random.Random(f"replica {number} of {self._plan.seed}")

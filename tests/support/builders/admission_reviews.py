@@ -1,4 +1,4 @@
-"""Reviews to post to the webhooks, and ledgers to stand behind them."""
+"""Admission reviews that tests post to the webhooks, and ledgers that answer them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,11 +19,11 @@ from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.core.model.traits import Selection
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.log.ledger import Accepted, Ledger
+from ledger.log.ledger_port import Accepted, Ledger
 from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
-from webhook.api.admission_settings import AdmissionSettings
 from webhook.app import application
+from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
 
 CLUSTER = "east"
@@ -186,14 +186,14 @@ def causes(response: dict[str, Any]) -> list[tuple[str, str]]:
     """Return reason and field of every cause of a denial."""
     assert not response["allowed"]
     assert (response["status"]["code"], response["status"]["reason"]) == (403, "Forbidden")
-    return [(one["reason"], one["field"]) for one in response["status"]["details"]["causes"]]
+    return [(cause["reason"], cause["field"]) for cause in response["status"]["details"]["causes"]]
 
 
 def recorded(case: str, webhook: str | None = None) -> list[tuple[str, dict[str, Any]]]:
     """Return the reviews of a recorded case, in order, as `(webhook, review)`."""
     calls = msgspec.json.decode((FIXTURES / f"{case}.json").read_bytes())["calls"]
-    found = [(call["webhook"], call["review"]) for call in calls if "review" in call]
-    return [one for one in found if webhook in (None, one[0])]
+    pairs = [(call["webhook"], call["review"]) for call in calls if "review" in call]
+    return [pair for pair in pairs if webhook in (None, pair[0])]
 
 
 def patched(thing: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, Any]:

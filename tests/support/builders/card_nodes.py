@@ -1,4 +1,4 @@
-"""A node with cards and pods on it, in few words, for tests of the core."""
+"""Card nodes: a node with cards and pods on it, in few words, for tests of the core."""
 
 from typing import Any
 
@@ -29,8 +29,8 @@ def card(number: int, **changes: Any) -> Card:
     return Card(**{**fields, **changes})
 
 
-def register(*found: Card, keeper: str = cards.OWN, **more: Any) -> commands.RegisterCards:
-    return commands.RegisterCards(more.pop("node", NODE), keeper, found, **more)
+def register(*announced: Card, keeper: str = cards.OWN, **more: Any) -> commands.RegisterCards:
+    return commands.RegisterCards(more.pop("node", NODE), keeper, announced, **more)
 
 
 def share(number: int = 0, memory: int = 10, cores: int = 0, **more: Any) -> Share:

@@ -1,4 +1,4 @@
-"""Contexts of reviews: a cluster's, or one in which every pod counts by itself."""
+"""Cluster contexts: that of a cluster, or one in which every pod is charged by itself."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""The older form in which nodes announced their cards, which HAMi still writes for some makers."""
+"""Colon cards: the older annotation format of cards, which HAMi still writes for some vendors."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Deciding and folding without a log: what the writer does, in three lines."""
+"""Decide and fold without a log: the work of the writer in three lines."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Objects of every kind with what they may run at once, worked out by hand."""
+"""Kind objects: an object of every kind, with its largest demand calculated by hand."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -39,8 +39,8 @@ def workload(manifest: dict[str, Any]) -> Workload:
 
 def kind_named(name: str) -> WorkloadKind:
     """Return the kind with keys such as `deployments.apps/web`."""
-    [found] = [kind for kind in CATALOG if kind.name == name]
-    return found
+    [named] = [kind for kind in CATALOG if kind.name == name]
+    return named
 
 
 def cases_of(kind: WorkloadKind) -> list[Case]:

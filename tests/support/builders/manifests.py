@@ -1,4 +1,4 @@
-"""Manifests that `kubectl apply -k` applies of a folder, and how tests look them up."""
+"""Manifests: the objects of a folder as `kubectl apply -k` applies them, and look-ups in them."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -31,14 +31,14 @@ class Folder:
         [self.kustomization] = documents(path / "kustomization.yaml")
         files: list[str] = self.kustomization["resources"]
         own = [path / file for file in files if file.endswith(".yaml")]
-        self.manifests = [one for file in own for one in documents(file)]
+        self.manifests = [manifest for file in own for manifest in documents(file)]
 
-    def found(self, name: str) -> Manifest:
+    def manifest(self, name: str) -> Manifest:
         """Return the manifest of a kind and name, which is there once."""
-        [manifest] = [one for one in self.manifests if name_of(one) == name]
+        [manifest] = [candidate for candidate in self.manifests if name_of(candidate) == name]
         return manifest
 
     def pod_of(self, workload: str) -> Manifest:
         """Return the pod template of a workload."""
-        template: Manifest = self.found(workload)["spec"]["template"]
+        template: Manifest = self.manifest(workload)["spec"]["template"]
         return template

@@ -1,4 +1,4 @@
-"""A namespace with one quota, and the commands of one pod, in few words."""
+"""Quota commands: a namespace with one quota, and the commands of one pod."""
 
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve

@@ -1,4 +1,4 @@
-"""Regions as processes would have left them, and a C program that sees the files as C does."""
+"""Region files: regions as processes leave them, and a C program that reads them as C does."""
 
 import functools
 import shutil
@@ -38,7 +38,7 @@ def region(
 ) -> bytearray:
     """Return a region: bytes per device and slot, nanoseconds per device; slots are alive."""
     content = bytearray(REGION_SIZE)
-    slots = max((len(one) for one in used.values()), default=0)
+    slots = max((len(per_slot) for per_slot in used.values()), default=0)
     header = {"magic": MAGIC, "version": VERSION, "size": REGION_SIZE, "slots": SLOTS_MAX}
     for name, number in (header | {"high": slots}).items():
         put_number(content, REGION[name], number)
@@ -64,10 +64,10 @@ def put_use(content: bytearray, slot: int, number: int, device: int = 0) -> None
 @functools.cache
 def compiler() -> str:
     """Return the C compiler; skip the test where there is none."""
-    found = shutil.which("gcc") or shutil.which("cc")
-    if found is None:
+    path = shutil.which("gcc") or shutil.which("cc")
+    if path is None:
         pytest.skip("there is no C compiler: nothing is compared with C")
-    return found
+    return path
 
 
 def compiled(directory: Path, source: str) -> Path:

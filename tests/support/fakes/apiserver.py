@@ -1,4 +1,4 @@
-"""A model of an API server, reached directly as a port or over real HTTP on loopback."""
+"""API server: a model in memory, called directly as a port or over real HTTP on loopback."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,8 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
-from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import ApiNode, Pod, ResourceQuota
 
 Object = dict[str, Any]

@@ -1,4 +1,4 @@
-"""An API server over real HTTP that gives prepared answers and notes what it was asked."""
+"""Canned API server: it gives prepared answers over real HTTP and records the requests."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ class CannedApiServer:
         return app
 
     def times_asked(self, path: str) -> int:
-        return sum(one.path == path for one in self.asked)
+        return sum(request.path == path for request in self.asked)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         text = await request.text()

@@ -1,4 +1,4 @@
-"""A model of a cluster with everything: workloads of any kind, namespaces, policies, writes."""
+"""Full cluster: a model with workloads of any kind, namespaces, policies and writes."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,8 @@ import msgspec
 from support.fakes.apiserver import FakeApiServer, FakeCluster, Object
 
 from ledger.kube.api.api_resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.cluster_errors import ClusterError, NotFound, NotServed, VersionConflict
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed, PodEvent
-from ledger.kube.api.errors import ClusterError, NotFound, NotServed, VersionConflict
 from ledger.kube.api.objects import Workload
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -32,7 +32,7 @@ class FullCluster(FakeCluster):
 
     def __init__(self, server: FakeApiServer) -> None:
         super().__init__(server)
-        self.kinds = {one.name: one for one in BUILT_IN}
+        self.kinds = {resource.name: resource for resource in BUILT_IN}
         self.unproved = False
         self.refusing: ClusterError | None = None
         self.undiscovered: ClusterError | None = None
@@ -116,7 +116,9 @@ class FullCluster(FakeCluster):
 
     async def remove_gate(self, namespace: str, name: str, gate: str, version: int) -> None:
         body = self._written("pods", namespace, name, version)
-        gates = [one for one in body["spec"].get("schedulingGates", []) if one["name"] != gate]
+        gates = [
+            other for other in body["spec"].get("schedulingGates", []) if other["name"] != gate
+        ]
         self.writes.append(("gate", namespace, name))
         self.server.update("pods", namespace, name, spec={"schedulingGates": gates})
 
@@ -151,7 +153,7 @@ class FullCluster(FakeCluster):
     ) -> AsyncGenerator[Change[Any], None]:
         """Yield a kind while it is served as this resource."""
         after = self.server.version
-        yield Listed(after, [keep(_workload(one)) for one in self.server.list(resource.name)])
+        yield Listed(after, [keep(_workload(stored)) for stored in self.server.list(resource.name)])
         async with contextlib.aclosing(self.server.changes(resource.name, after)) as changes:
             while True:
                 upcoming = asyncio.ensure_future(anext(changes))

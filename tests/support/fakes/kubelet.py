@@ -1,9 +1,9 @@
-"""A kubelet, as far as device plugins know one: it speaks gRPC on real unix sockets.
+"""Kubelet: the calls of a kubelet to device plugins, with gRPC on real unix sockets.
 
-It does what the real one does in the order in which that does it: pods are admitted one after the
-other, their containers in order, init containers' devices are reused; an answer is kept in memory
-and in the checkpoint before the next container is allocated; `PreStartContainer` comes before every
-start, and an answer is never asked for again. Its checkpoint survives `restart`, as a file does.
+It keeps the order of the real kubelet. It admits pods one after the other and their containers in
+order, and reuses the devices of init containers. It stores an answer in memory and in the
+checkpoint before it allocates the next container. It calls `PreStartContainer` before every start
+and never asks for an answer again. Its checkpoint survives `restart`.
 """
 
 import asyncio
@@ -122,11 +122,11 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         """List the devices of each container; init containers that end are left out."""
         if not self.speaks_of_pods:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
-        found: dict[str, list[Any]] = {}
+        by_pod: dict[str, list[Any]] = {}
         for (uid, name), (ids, _) in self.answers.items():
             if (uid, name) not in self.init:
                 devices = pods_api.ContainerDevices(resource_name=RESOURCE, device_ids=sorted(ids))
-                found.setdefault(uid, []).append(
+                by_pod.setdefault(uid, []).append(
                     pods_api.ContainerResources(name=name, devices=[devices])
                 )
         return pods_api.ListPodResourcesResponse(
@@ -136,7 +136,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
                     name=self.lies.get(uid, self.names[uid])[1],
                     containers=containers,
                 )
-                for uid, containers in found.items()
+                for uid, containers in by_pod.items()
             ]
         )
 
@@ -149,9 +149,9 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         """Allocate the containers of a pod. Raises Rejected, and then the pod has nothing."""
         self.names[uid] = (namespace, pod)
         reusable: set[str] = set()
-        for one in sorted(asked, key=lambda one: not one.init):
+        for container in sorted(asked, key=lambda container: not container.init):
             try:
-                ids = await self._choose(one.count, reusable)
+                ids = await self._choose(container.count, reusable)
                 answer = await self.stub.Allocate(
                     api.AllocateRequest(
                         container_requests=[api.ContainerAllocateRequest(devices_ids=ids)]
@@ -161,9 +161,9 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
             except grpc.aio.AioRpcError as error:
                 self.end(uid)
                 raise Rejected(f"{error.code().name}: {error.details()}") from None
-            self.answers[uid, one.name] = (frozenset(ids), answer.container_responses[0])
-            if one.init:
-                self.init.add((uid, one.name))
+            self.answers[uid, container.name] = (frozenset(ids), answer.container_responses[0])
+            if container.init:
+                self.init.add((uid, container.name))
                 reusable |= set(ids)
             else:
                 reusable -= set(ids)
@@ -224,10 +224,12 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
 
     async def _choose(self, count: int, reusable: set[str]) -> list[str]:
         """Choose devices as the real one does: those to be reused, the preferred ones, any."""
-        used = {one for ids, _ in self.answers.values() for one in ids}
+        used = {device for ids, _ in self.answers.values() for device in ids}
         chosen = sorted(reusable)[:count]
         free = sorted(
-            one for one, health in self.health.items() if health == "Healthy" and one not in used
+            device
+            for device, health in self.health.items()
+            if health == "Healthy" and device not in used
         )
         if len(chosen) < count <= len(chosen) + len(free):
             request = api.ContainerPreferredAllocationRequest(
@@ -240,8 +242,8 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
             )
             self.preferred.append(list(answer.container_responses[0].deviceIDs))
             wanted = self.preferred[-1] if self.follows_preferences else []
-            rest = [one for one in wanted if one not in chosen]
-            free = rest + [one for one in reversed(free) if one not in rest]
+            rest = [device for device in wanted if device not in chosen]
+            free = rest + [device for device in reversed(free) if device not in rest]
         chosen += free[: count - len(chosen)]
         if len(chosen) < count:
             raise Rejected(f"{count} devices wanted, {len(chosen)} free")

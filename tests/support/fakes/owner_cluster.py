@@ -1,4 +1,4 @@
-"""Objects that own one another, and a cluster that serves them."""
+"""Owner cluster: objects that own one another, and a cluster that serves them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -10,8 +10,8 @@ from support.builders.cluster_contexts import cluster_context
 
 from ledger.core.model.state import State
 from ledger.kube.api.api_resources import NAMESPACES, Resource
+from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.cluster_ports import Change, Listed
-from ledger.kube.api.errors import ClusterError
 from ledger.kube.api.objects import Workload
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.context.cluster_context import ClusterContext
@@ -52,7 +52,7 @@ def manifest(
     **spec: Any,
 ) -> Manifest:
     """Return an object as it is stored; by default one pod of one card of 8000 MiB."""
-    found: Manifest = {
+    body: Manifest = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
         "metadata": {
@@ -65,10 +65,10 @@ def manifest(
         "spec": {"template": template(), **spec},
     }
     if labels is not None:
-        found["metadata"]["labels"] = labels
+        body["metadata"]["labels"] = labels
     if owner is not None:
-        found["metadata"]["ownerReferences"] = [controlled_by(owner)]
-    return found
+        body["metadata"]["ownerReferences"] = [controlled_by(owner)]
+    return body
 
 
 def controlled_by(owner: Manifest, **changed: Any) -> Manifest:
@@ -88,8 +88,8 @@ def of(resource: Resource, subresource: str = "") -> Manifest:
     """Return a review's description of the resource."""
     kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
     where = {"group": resource.group, "version": resource.version, "resource": resource.plural}
-    found: Manifest = {"kind": kind, "resource": where}
-    return {**found, "subResource": subresource} if subresource else found
+    description: Manifest = {"kind": kind, "resource": where}
+    return {**description, "subResource": subresource} if subresource else description
 
 
 class FixedView:
@@ -103,7 +103,7 @@ class OwnerCluster:
     """A cluster that reads objects from a dictionary, slowly or not at all on request."""
 
     def __init__(self, *objects: Manifest) -> None:
-        self.objects = {_address(one): one for one in objects}
+        self.objects = {_address(body): body for body in objects}
         self.failing: ClusterError | None = None
         self.silent = False
         self.asked: list[tuple[str, str]] = []
@@ -137,8 +137,8 @@ class OwnerCluster:
             await asyncio.Event().wait()
         if self.failing is not None:
             raise self.failing
-        found = self.objects.get((resource.kind, namespace, name))
-        return None if found is None else msgspec.convert(found, Workload)
+        stored = self.objects.get((resource.kind, namespace, name))
+        return None if stored is None else msgspec.convert(stored, Workload)
 
     def watch_objects(self, resource: Resource) -> AsyncGenerator[Change[Workload], None]:
         return self.watch_filtered(resource, lambda seen: seen)
@@ -152,7 +152,7 @@ class OwnerCluster:
         while True:
             change = await changes.get()
             if isinstance(change, Listed):
-                yield Listed(change.version, [keep(one) for one in change.objects])
+                yield Listed(change.version, [keep(workload) for workload in change.objects])
 
     def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
         return _told(self.namespaces)
@@ -172,12 +172,12 @@ def around(
 ) -> ClusterContext:
     """Return the context of a replica that has received all policies: there are none."""
     rules = rules or DemandRules()
-    found = cluster_context(
+    context = cluster_context(
         CLUSTER, view, catalog=catalog, rules=rules, cluster=cluster, default=default
     )
     if policies_known:
-        found.policies.take(Listed(1, []))
-    return found
+        context.policies.take(Listed(1, []))
+    return context
 
 
 def policy(name: str, version: int = 1, **spec: Any) -> Workload:
@@ -189,7 +189,7 @@ def policy(name: str, version: int = 1, **spec: Any) -> Workload:
 def remember(context: ClusterContext, resource: Resource, *things: Manifest) -> Any:
     """Return the task that feeds the cache of owners with a list of these objects."""
     parents = context.parents
-    listed = [parents.parent_of(resource, msgspec.convert(one, Workload)) for one in things]
+    listed = [parents.parent_of(resource, msgspec.convert(owner, Workload)) for owner in things]
     return parents.feed(resource, Listed(9, listed))
 
 

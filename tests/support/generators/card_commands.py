@@ -1,4 +1,4 @@
-"""Random lives of pods on cards: commands made from a seeded source, few names, small cards."""
+"""Card commands: random placements and ends of pods on few small cards, from a seed."""
 
 import random
 
@@ -191,14 +191,14 @@ class RandomLife:
 
     def _placed(self) -> tuple[str, str, str, str, Parts]:
         """Return a pod that is placed, any other where there is none, with its node and parts."""
-        found = [
-            (name, key, one.uid, one.node, one.parts)
+        placed = [
+            (name, key, placement.uid, placement.node, placement.parts)
             for name, space in self._state.namespaces.items()
-            for key, one in space.placed.items()
-            if one.node
+            for key, placement in space.placed.items()
+            if placement.node
         ]
-        if found and self._source.random() < 0.95:
-            return self._source.choice(found)
+        if placed and self._source.random() < 0.95:
+            return self._source.choice(placed)
         return (*self._where(), NODES[0], self._parts(NODES[0]))
 
     def _advance(self) -> commands.AnyCommand:
@@ -235,7 +235,7 @@ class RandomLife:
             (namespace, key, self._state.namespaces[namespace].placed[key].uid)
             for namespace, key in self._state.residents.get(node, ())
         ]
-        victims = tuple(one for one in there if self._source.random() < 0.7)
+        victims = tuple(victim for victim in there if self._source.random() < 0.7)
         return commands.MakeRoom(*self._where(), node, self._parts(node), victims)
 
     def _withdraw(self) -> commands.AnyCommand:

@@ -1,4 +1,4 @@
-"""Random nodes, pods and terms: small, so that they are often just full."""
+"""Fit cases: random nodes, pods and preferences, so small that nodes are often just full."""
 
 from dataclasses import dataclass
 from random import Random
@@ -46,11 +46,11 @@ def _node(random: Random) -> OneNode:
         for place in range(random.choice([0, *range(1, 8), *range(3, 8)]))
     ]
     pairs: dict[tuple[str, str], int] = {}
-    for one in cards:
+    for card in cards:
         for other in cards:
-            if one.uuid < other.uuid:
+            if card.uuid < other.uuid:
                 score = random.choice([0, 10, 60, 200])
-                pairs[one.uuid, other.uuid] = pairs[other.uuid, one.uuid] = score
+                pairs[card.uuid, other.uuid] = pairs[other.uuid, card.uuid] = score
     return OneNode(cards, pairs if random.random() < 0.6 else {})
 
 

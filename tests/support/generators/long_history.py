@@ -1,4 +1,4 @@
-"""A long, realistic history: pods of many namespaces are reserved, persisted and deleted."""
+"""Long history: pods of many namespaces are reserved, persisted and deleted."""
 
 import random
 from collections import deque

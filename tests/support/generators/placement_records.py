@@ -1,4 +1,4 @@
-"""Records in which random pods are placed, moved on, resized and end, on nodes that come and go."""
+"""Placement records: random pods are placed, resized and ended on nodes that come and go."""
 
 import random
 
@@ -94,7 +94,7 @@ def _resized(source: random.Random, parts: Parts) -> Parts:
         Part(
             part.container,
             part.phase,
-            tuple(Share(one.uuid, source.randint(0, 8), one.cores) for one in part.shares),
+            tuple(Share(share.uuid, source.randint(0, 8), share.cores) for share in part.shares),
         )
         for part in parts
     )

@@ -1,4 +1,4 @@
-"""Commands made from a seeded random source: few names, so that attempts meet each other."""
+"""Random commands from a seed, about few names, so that attempts meet each other."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Commands about what a state holds, so that a sequence goes deep instead of wide."""
+"""State commands: random commands about the contents of a state, for long sequences."""
 
 import random
 
@@ -11,15 +11,15 @@ from ledger.core.model.state import Hold, Object, State
 
 def command_about(source: random.Random, state: State) -> commands.AnyCommand:
     """Return a command about one of the bodies of a state; any command when it holds none."""
-    found = [
+    bodies = [
         (namespace, key, body)
         for namespace, space in state.namespaces.items()
         for key, entry in space.entries.items()
         for body in entry.bodies()
     ]
-    if not found:
+    if not bodies:
         return random_command(source)
-    namespace, key, body = source.choice(found)
+    namespace, key, body = source.choice(bodies)
     if isinstance(body, Hold):
         return _about_hold(source, namespace, key, body)
     return _about_object(source, namespace, key, body)

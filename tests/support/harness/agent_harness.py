@@ -1,4 +1,4 @@
-"""A node with its agent: a model of what the agent sees of the API server, and the process."""
+"""Agent harness: a node's agent as a process, and a model of the API server that it uses."""
 
 import asyncio
 import contextlib

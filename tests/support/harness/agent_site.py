@@ -1,4 +1,4 @@
-"""A node with a kubelet, a ledger and a cluster, on which an agent process runs."""
+"""Agent site: a node with a kubelet, a ledger and a cluster, on which an agent process runs."""
 
 import contextlib
 from pathlib import Path
@@ -11,7 +11,7 @@ from ledger.core.model import commands
 from ledger.core.model.accounts import quota
 from ledger.core.model.cards import OWN, Part, Parts, Phase, Share
 from ledger.kube.hami import node_announcement
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.log.writer.writer import Writer
 
 NODE = "n0"
@@ -32,18 +32,18 @@ class AgentSite:
         self.environment = machine(directory / "machine", 2, "1g")
 
     async def do(self, *those: commands.AnyCommand) -> None:
-        for one in those:
-            answer = await self.writer.submit(one)
+        for command in those:
+            answer = await self.writer.submit(command)
             assert isinstance(answer, Accepted), answer
 
     async def place(self, memory: int = 100) -> None:
         """Let the ledger know what the node announces, and place a pod there."""
-        found = node_announcement.read_announcement(self.api.annotations)
-        assert found.keeper == OWN
-        assert not found.problem
+        announced = node_announcement.read_announcement(self.api.annotations)
+        assert announced.keeper == OWN
+        assert not announced.problem
         await self.do(
             commands.SetLimits(quota("local", "team", "q"), (SPACE,), {"limits.nvidia.com/gpu": 9}),
-            commands.RegisterCards(f"local/{NODE}", OWN, found.cards),
+            commands.RegisterCards(f"local/{NODE}", OWN, announced.cards),
             commands.Reserve(SPACE, KEY, UID, {"nvidia.com/gpu": 1}),
             commands.Observe(SPACE, KEY, UID, 1, {"nvidia.com/gpu": 1}),
             commands.Place(SPACE, KEY, UID, f"local/{NODE}", parts(memory), {}),
@@ -51,8 +51,8 @@ class AgentSite:
 
     async def place_later(self) -> None:
         """Place another pod, on another card."""
-        found = node_announcement.read_announcement(self.api.annotations).cards
-        other = (Part("main", Phase.APP, (Share(found[1].uuid, 100, 50),)),)
+        cards = node_announcement.read_announcement(self.api.annotations).cards
+        other = (Part("main", Phase.APP, (Share(cards[1].uuid, 100, 50),)),)
         await self.do(
             commands.Reserve(SPACE, LATER, LATER_UID, {"nvidia.com/gpu": 1}),
             commands.Observe(SPACE, LATER, LATER_UID, 1, {"nvidia.com/gpu": 1}),

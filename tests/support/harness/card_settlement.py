@@ -1,4 +1,4 @@
-"""A real writer, a model of an API server with nodes, and settlement of pods and their cards."""
+"""Card settlement: a real writer, a model of an API server with nodes, and real settlement."""
 
 import asyncio
 import contextlib
@@ -14,21 +14,21 @@ from support.fakes.full_cluster import FullCluster
 from support.harness.replicas import running
 from support.harness.settlement import CLUSTER, RULES, World, settling
 
-from extender.settlement.card_settlement import CardSettlement
-from extender.settlement.card_settlement_session import CardSettings
-from extender.settlement.node_reader import NodeRules
+from extender.settlement.active_card_reconcilers import CardSettlement
+from extender.settlement.card_reconciler_context import CardSettings
+from extender.settlement.node_card_health import NodeRules
 from ledger.core.model import cards
 from ledger.core.model.cards import Parts, Placement
 from ledger.core.model.commands import Place
+from ledger.kube.api.cluster_errors import ClusterError, NotFound, VersionConflict
 from ledger.kube.api.cluster_ports import Change
-from ledger.kube.api.errors import ClusterError, NotFound, VersionConflict
 from ledger.kube.api.objects import ApiNode, Pod
 from ledger.kube.hami import annotation_keys
 from ledger.kube.hami.binding_annotations import annotations_of
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.log.memory_log import MemoryStore
 from ledger.log.writer.writer import Writer
-from webhook.settlement.settlement_session import SettlementSettings
+from webhook.settlement.charge_settlement_session import SettlementSettings
 
 REGISTER = annotation_keys.VENDOR_ANNOTATIONS["nvidia"].register
 ALLOCATED = annotation_keys.VENDOR_ANNOTATIONS["nvidia"].allocated
@@ -38,11 +38,11 @@ NAMESPACE = f"{CLUSTER}/red"
 def card_text(count: int = 2, **fields: Any) -> str:
     """Return a node's announcement as JSON: so many cards of 24,576 MiB in ten slots."""
     common = {"count": 10, "devmem": 24_576, "devcore": 100, "type": "NVIDIA A10", "health": True}
-    found = [
+    listed = [
         {"id": f"GPU-{number}", "index": number, "mode": "hami-core"} | common | fields
         for number in range(count)
     ]
-    return json.dumps(found)
+    return json.dumps(listed)
 
 
 def node_body(name: str, *, text: str | None = None, ready: bool = True, **annotations: str):
@@ -168,7 +168,7 @@ class CardWorld(World):
         """Wait until the ledger has nodes of these names, and no others with cards."""
         wanted = {f"{CLUSTER}/{name}" for name in names}
         await self.until(
-            lambda: {name for name, one in self.state.nodes.items() if not one.gone} == wanted
+            lambda: {name for name, node in self.state.nodes.items() if not node.gone} == wanted
         )
 
     def placed(self, name: str, namespace: str = NAMESPACE) -> Placement | None:
@@ -225,11 +225,11 @@ async def card_world(
 
 
 @contextlib.asynccontextmanager
-async def settling_cards(one: CardWorld) -> AsyncIterator[None]:
+async def settling_cards(world: CardWorld) -> AsyncIterator[None]:
     """Run settlement, and follow the nodes, until the block ends."""
-    following = asyncio.create_task(one.cards.run())
+    following = asyncio.create_task(world.cards.run())
     try:
-        async with settling(one):
+        async with settling(world):
             yield
     finally:
         following.cancel()

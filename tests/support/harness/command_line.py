@@ -1,4 +1,4 @@
-"""The installed command as users run it: a process with arguments, two outputs and a status."""
+"""Command line: the installed command as a process, with its two outputs and its status."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A device plugin beside a played kubelet, and placements that a test makes up."""
+"""Device plugin: the real plugin beside a fake kubelet, with placements made by a test."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -10,10 +10,10 @@ import msgspec
 from support.fakes.kubelet import Asked, Kubelet, kubelet_in
 
 from ledger.core.model.cards import Card, Share
-from vgpu_native.plugin.allocate_response_names import MARK
 from vgpu_native.plugin.allocation import garbage_collection
 from vgpu_native.plugin.allocation.allocation_store import Allocation
 from vgpu_native.plugin.kubelet.generated import deviceplugin_pb2 as api
+from vgpu_native.plugin.kubelet.kubelet_checkpoint import MARK
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.plugin_settings import PluginSettings
 from vgpu_native.plugin.server.plugin_server import DevicePluginServer
@@ -88,9 +88,9 @@ class Node:
     def allocation(self, uid: str, name: str = "main") -> Allocation:
         """Return the allocation that a container was answered."""
         _, answer = self.kubelet.answers[uid, name]
-        found = self.plugin.allocations.get(answer.annotations[MARK])
-        assert found is not None
-        return found
+        allocated = self.plugin.allocations.get(answer.annotations[MARK])
+        assert allocated is not None
+        return allocated
 
     def limits(self, uid: str, name: str = "main") -> dict[str, int]:
         """Return the limits page of a container: MiB by card."""
@@ -107,8 +107,8 @@ class Node:
         request = api.ContainerAllocateRequest(devices_ids=ids)
         asked = api.AllocateRequest(container_requests=[request])
         answer = await self.kubelet.stub.Allocate(asked, timeout=10)
-        found: api.ContainerAllocateResponse = answer.container_responses[0]
-        return found
+        response: api.ContainerAllocateResponse = answer.container_responses[0]
+        return response
 
     async def collect(self) -> int:
         """Remove unused records; return of how many containers they were."""
@@ -170,6 +170,6 @@ async def node_with_plugin(
         yield Node(kubelet, plugin, settings, placed)
 
 
-def moved(one: PlacedContainer, *shares: Share) -> PlacedContainer:
+def moved(placed: PlacedContainer, *shares: Share) -> PlacedContainer:
     """Return a container with other shares."""
-    return msgspec.structs.replace(one, shares=shares)
+    return msgspec.structs.replace(placed, shares=shares)

@@ -1,4 +1,4 @@
-"""Extenders on one ledger in memory, and a model of the API server that they bind pods at."""
+"""Extender harness: extenders on one ledger in memory, and a model of the API server."""
 
 import asyncio
 import contextlib
@@ -14,19 +14,24 @@ import msgspec
 from support.harness.replicas import running
 
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import UsageOverlay
+from extender.inventory.unrecorded_card_use import UsageOverlay
 from extender.scheduler_api.extender_ports import ExtenderPorts, Publish
 from extender.scheduler_api.extender_wire import BindingArgs, ExtenderArgs, NodeMeta
 from extender.scheduler_extender import Extender, ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Placement
 from ledger.core.model.denials import Denial
+from ledger.kube.api.cluster_errors import (
+    ClusterError,
+    ClusterUnavailable,
+    NotFound,
+    VersionConflict,
+)
 from ledger.kube.api.cluster_ports import PodBinding, PodEvent
-from ledger.kube.api.errors import ClusterError, ClusterUnavailable, NotFound, VersionConflict
 from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
-from ledger.kube.hami.node_devices import announcement
+from ledger.kube.hami.node_device_annotation import announcement
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.log.ledger import Ledger
+from ledger.log.ledger_port import Ledger
 from ledger.log.memory_log import MemoryStore
 from ledger.log.writer.writer import Writer
 
@@ -43,12 +48,12 @@ _POD: Final = json.loads((FIXTURES / "extender-names.json").read_text())[0]["arg
 
 def pod(name: str, annotations: dict[str, str] | None = None, /, **asked: int) -> Pod:
     """Return the recorded pod under another name, asking for other amounts of nvidia.com/…"""
-    found = deepcopy(_POD)
-    found["metadata"] |= {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}"}
-    found["metadata"]["annotations"] = annotations or {}
+    body = deepcopy(_POD)
+    body["metadata"] |= {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}"}
+    body["metadata"]["annotations"] = annotations or {}
     limits = {f"nvidia.com/{key}": str(amount) for key, amount in asked.items()}
-    found["spec"]["containers"][0]["resources"] = {"limits": limits}
-    return msgspec.convert(found, Pod)
+    body["spec"]["containers"][0]["resources"] = {"limits": limits}
+    return msgspec.convert(body, Pod)
 
 
 def cards(*uuids: str, memory: int = 16_000, slots: int = 4) -> tuple[Card, ...]:
@@ -78,22 +83,22 @@ class ModelServer:
         self.written = 1_000
 
     def add(self, *pods: Pod) -> None:
-        for one in pods:
-            self.pods[one.metadata.name] = one
+        for added in pods:
+            self.pods[added.metadata.name] = added
 
     def change(self, name: str, **changes: Any) -> None:
         """Write a pod: `node` binds it, `annotations` and `labels` replace its own."""
         self.written += 1
-        one = self.pods[name]
+        stored = self.pods[name]
         meta = msgspec.structs.replace(
-            one.metadata,
+            stored.metadata,
             resource_version=str(self.written),
-            annotations=changes.get("annotations", one.metadata.annotations),
-            labels=changes.get("labels", one.metadata.labels),
+            annotations=changes.get("annotations", stored.metadata.annotations),
+            labels=changes.get("labels", stored.metadata.labels),
         )
-        node = changes.get("node", one.spec.node_name)
-        spec = msgspec.structs.replace(one.spec, node_name=node)
-        self.pods[name] = msgspec.structs.replace(one, metadata=meta, spec=spec)
+        node = changes.get("node", stored.spec.node_name)
+        spec = msgspec.structs.replace(stored.spec, node_name=node)
+        self.pods[name] = msgspec.structs.replace(stored, metadata=meta, spec=spec)
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         if self.read_fates:
@@ -146,14 +151,14 @@ class ModelServer:
         self.told.release()
 
     def _store(self, binding: PodBinding, node: str) -> None:
-        one = self.pods.get(binding.name)
-        if one is None:
+        stored = self.pods.get(binding.name)
+        if stored is None:
             raise NotFound(f"pods {binding.name} not found")
-        if one.metadata.uid != binding.uid or one.spec.node_name:
+        if stored.metadata.uid != binding.uid or stored.spec.node_name:
             raise VersionConflict(f"pod {binding.name} is another one, or bound already")
-        if binding.version and one.metadata.resource_version != binding.version:
+        if binding.version and stored.metadata.resource_version != binding.version:
             raise VersionConflict(f"pod {binding.name} is at another version")
-        annotations = {**(one.metadata.annotations or {}), **binding.annotations}
+        annotations = {**(stored.metadata.annotations or {}), **binding.annotations}
         self.change(binding.name, node=node, annotations=annotations)
 
 
@@ -208,13 +213,13 @@ class ExtenderReplica:
         answer = await self.writer.submit(command)
         assert not isinstance(answer, Denial), answer.message
 
-    async def register(self, node: str, found: tuple[Card, ...], keeper: str = OWN) -> None:
-        await self.tell(commands.RegisterCards(f"{CLUSTER}/{node}", keeper, found))
+    async def register(self, node: str, announced: tuple[Card, ...], keeper: str = OWN) -> None:
+        await self.tell(commands.RegisterCards(f"{CLUSTER}/{node}", keeper, announced))
 
     async def create(self, *pods: Pod) -> None:
         """Let the ledger know pods, as if they had been reviewed."""
-        for one in pods:
-            await self.tell(reservation(one))
+        for created in pods:
+            await self.tell(reservation(created))
 
     async def caught_up(self, other: "ExtenderReplica") -> None:
         """Return when this replica has applied what another one has."""
@@ -223,23 +228,23 @@ class ExtenderReplica:
                 await self.moved.wait()
                 self.moved.clear()
 
-    async def places(self, one: Pod, *nodes: str) -> list[str]:
+    async def places(self, pending: Pod, *nodes: str) -> list[str]:
         """Return the nodes that filter leaves."""
-        answer = await self.extender.filter(ExtenderArgs(one, None, list(nodes)))
+        answer = await self.extender.filter(ExtenderArgs(pending, None, list(nodes)))
         assert not answer.error
         return answer.node_names or []
 
-    async def bind(self, one: Pod, node: str) -> str:
+    async def bind(self, pending: Pod, node: str) -> str:
         """Return the error of a bind."""
-        meta = one.metadata
+        meta = pending.metadata
         async with asyncio.timeout(DEADLINE_SECONDS):
             args = BindingArgs(meta.name, meta.namespace, meta.uid, node)
             return (await self.extender.bind(args)).error
 
     def placed(self, name: str) -> Placement | None:
         """Return where the ledger has a pod's cards."""
-        found = self.writer.state.placement(f"{CLUSTER}/{NAMESPACE}", f"pods/{name}")
-        return found if found is not None and found.node else None
+        placement = self.writer.state.placement(f"{CLUSTER}/{NAMESPACE}", f"pods/{name}")
+        return placement if placement is not None and placement.node else None
 
     def _count(self, name: str, *labels: str) -> None:
         self.counted.append((name, *labels))
@@ -247,13 +252,15 @@ class ExtenderReplica:
 
     def uuids(self, name: str) -> list[str]:
         """Return the cards that a pod has."""
-        found = self.placed(name)
-        return [one.uuid for part in found.parts for one in part.shares] if found else []
+        placement = self.placed(name)
+        return (
+            [share.uuid for part in placement.parts for share in part.shares] if placement else []
+        )
 
 
-def reservation(one: Pod) -> commands.Reserve:
+def reservation(pending: Pod) -> commands.Reserve:
     """Return the webhook's reservation of a pod; amounts do not matter here."""
-    meta = one.metadata
+    meta = pending.metadata
     amounts = {"nvidia.com/gpu": 1}
     return commands.Reserve(f"{CLUSTER}/{NAMESPACE}", f"pods/{meta.name}", meta.uid, amounts)
 
@@ -273,18 +280,20 @@ async def replica(
     """
     async with running(store or MemoryStore(), now=lambda: int(NOW * 1e6)) as writer:
         asked = writer if ledger is None else ledger(writer)
-        one = ExtenderReplica(writer, server, settings or ExtenderSettings(), asked, evicting, tell)
-        telling = asyncio.create_task(one.extender.run())
+        extender_replica = ExtenderReplica(
+            writer, server, settings or ExtenderSettings(), asked, evicting, tell
+        )
+        telling = asyncio.create_task(extender_replica.extender.run())
         try:
-            yield one
+            yield extender_replica
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
 
 
-def announcing(name: str, *found: Card) -> NodeMeta:
+def announcing(name: str, *announced: Card) -> NodeMeta:
     """Return a node as a request has it, which announces cards."""
-    return NodeMeta(name, {"hami.io/node-nvidia-register": announcement(found)})
+    return NodeMeta(name, {"hami.io/node-nvidia-register": announcement(announced)})
 
 
 class HeldBinding(NamedTuple):
@@ -295,7 +304,9 @@ class HeldBinding(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def held(server: ModelServer, by: ExtenderReplica, one: Pod) -> AsyncIterator[HeldBinding]:
+async def held(
+    server: ModelServer, by: ExtenderReplica, pending: Pod
+) -> AsyncIterator[HeldBinding]:
     """Hold a bind to n1 before its Binding; at the end of the block it dies, unless it went on."""
     reached, go_on = asyncio.Event(), asyncio.Event()
 
@@ -304,7 +315,7 @@ async def held(server: ModelServer, by: ExtenderReplica, one: Pod) -> AsyncItera
         await go_on.wait()
 
     server.before_bind = hold
-    bind = HeldBinding(asyncio.create_task(by.bind(one, "n1")), go_on)
+    bind = HeldBinding(asyncio.create_task(by.bind(pending, "n1")), go_on)
     await reached.wait()
     try:
         yield bind

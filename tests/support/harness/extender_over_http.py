@@ -17,7 +17,7 @@ from support.harness.extender_harness import (
     replica,
 )
 
-from extender.app import routes
+from extender.extender_routes import routes
 from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.accounts import quota
@@ -35,7 +35,7 @@ WORDS: Final = annotation_keys.VENDOR_ANNOTATIONS["nvidia"]
 Limits = Mapping[str, Any]
 
 
-def listed(*found: Mapping[str, Any], **common: Any) -> str:
+def listed(*cards: Mapping[str, Any], **common: Any) -> str:
     """Return a device plugin's announcement of its cards: by default GPU-0, GPU-1, …
 
     Each has 10 slots, 16,000 MiB and all its cores, and is healthy.
@@ -43,8 +43,8 @@ def listed(*found: Mapping[str, Any], **common: Any) -> str:
     usual = {"count": 10, "devmem": 16_000, "devcore": 100, "type": "NVIDIA A10", "health": True}
     return json.dumps(
         [
-            {"id": f"GPU-{number}", "index": number, "mode": "hami-core", **usual, **common, **one}
-            for number, one in enumerate(found)
+            {"id": f"GPU-{number}", "index": number, "mode": "hami-core", **usual, **common, **card}
+            for number, card in enumerate(cards)
         ]
     )
 
@@ -52,17 +52,17 @@ def listed(*found: Mapping[str, Any], **common: Any) -> str:
 def container(**asked: Any) -> dict[str, Any]:
     """Return a container; amounts are limits of nvidia.com/…, `restart` makes a sidecar of it."""
     restart = asked.pop("restart", False)
-    limits = {f"nvidia.com/{key.replace('_', '-')}": str(one) for key, one in asked.items()}
-    found: dict[str, Any] = {"resources": {"limits": limits} if limits else {}}
-    return found | ({"restartPolicy": "Always"} if restart else {})
+    limits = {f"nvidia.com/{key.replace('_', '-')}": str(amount) for key, amount in asked.items()}
+    body: dict[str, Any] = {"resources": {"limits": limits} if limits else {}}
+    return body | ({"restartPolicy": "Always"} if restart else {})
 
 
 def pod(
     name: str, *containers: Any, init: tuple[Any, ...] = (), annotations: Limits | None = None
 ) -> dict[str, Any]:
     """Return a pod as the scheduler sends it."""
-    named = [{"name": f"c{number}", **one} for number, one in enumerate(containers)]
-    first = [{"name": f"i{number}", **one} for number, one in enumerate(init)]
+    named = [{"name": f"c{number}", **body} for number, body in enumerate(containers)]
+    first = [{"name": f"i{number}", **body} for number, body in enumerate(init)]
     meta = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}"}
     return {
         "metadata": {**meta, "annotations": dict(annotations or {})},
@@ -74,9 +74,9 @@ class HttpExtender:
     """Nodes, pods, and the verbs of the extender."""
 
     def __init__(
-        self, found: ExtenderReplica, server: ModelServer, client: httpx2.AsyncClient
+        self, extender_replica: ExtenderReplica, server: ModelServer, client: httpx2.AsyncClient
     ) -> None:
-        self.found, self.server, self.client = found, server, client
+        self.replica, self.server, self.client = extender_replica, server, client
 
     async def announce(self, node: str, register: str, **annotations: str) -> None:
         """Let a node announce its cards; further annotations are named by their key in `hami`."""
@@ -84,48 +84,50 @@ class HttpExtender:
         told = read_announcement({WORDS.register: register, **more}, OWN)
         assert not told.problem, told.problem
         command = commands.RegisterCards(f"{CLUSTER}/{node}", told.keeper, told.cards)
-        await self.found.tell(command)
-        self.found.inventory.set_scores(node, told.scores)
+        await self.replica.tell(command)
+        self.replica.inventory.set_scores(node, told.scores)
 
     async def limit(self, **hard: int) -> None:
         """Limit resources nvidia.com/… of the namespace."""
         limits = {f"limits.nvidia.com/{key}": amount for key, amount in hard.items()}
-        await self.found.tell(commands.SetLimits(quota(CLUSTER, NAMESPACE, "q"), (SPACE,), limits))
+        await self.replica.tell(
+            commands.SetLimits(quota(CLUSTER, NAMESPACE, "q"), (SPACE,), limits)
+        )
 
-    async def filter(self, one: dict[str, Any], *nodes: str) -> Any:
+    async def filter(self, manifest: dict[str, Any], *nodes: str) -> Any:
         """Ask where a pod fits."""
-        answer = await self._post("filter", {"Pod": one, "NodeNames": list(nodes or ("n1",))})
+        answer = await self._post("filter", {"Pod": manifest, "NodeNames": list(nodes or ("n1",))})
         assert answer["Error"] == ""
         return answer
 
-    async def fits(self, one: dict[str, Any], *nodes: str) -> list[str]:
+    async def fits(self, manifest: dict[str, Any], *nodes: str) -> list[str]:
         """Return the nodes where a pod fits."""
-        return list((await self.filter(one, *nodes))["NodeNames"])
+        return list((await self.filter(manifest, *nodes))["NodeNames"])
 
-    async def why_not(self, one: dict[str, Any], node: str = "n1") -> str:
+    async def why_not(self, manifest: dict[str, Any], node: str = "n1") -> str:
         """Return why a pod does not fit on a node, empty when it does."""
-        answer = await self.filter(one, node)
+        answer = await self.filter(manifest, node)
         failed = answer["FailedNodes"] | answer["FailedAndUnresolvableNodes"]
         return str(failed.get(node, ""))
 
-    async def scores(self, one: dict[str, Any], *nodes: str) -> dict[str, int]:
+    async def scores(self, manifest: dict[str, Any], *nodes: str) -> dict[str, int]:
         """Return the scores of nodes."""
-        answer = await self._post("prioritize", {"Pod": one, "NodeNames": list(nodes)})
+        answer = await self._post("prioritize", {"Pod": manifest, "NodeNames": list(nodes)})
         return {each["Host"]: each["Score"] for each in answer}
 
-    async def create(self, one: dict[str, Any]) -> None:
+    async def create(self, manifest: dict[str, Any]) -> None:
         """Create a pod, and have the ledger charge it."""
-        kept = msgspec.convert(one, Pod)
+        kept = msgspec.convert(manifest, Pod)
         self.server.add(kept)
         meta, demand = kept.metadata, demand_of(kept, RULES)
         assert not isinstance(demand, Denial), demand.message
         key = f"pods/{meta.name}"
-        await self.found.tell(commands.Reserve(SPACE, key, meta.uid, demand.amounts))
+        await self.replica.tell(commands.Reserve(SPACE, key, meta.uid, demand.amounts))
 
-    async def bind(self, one: dict[str, Any], node: str = "n1") -> str:
+    async def bind(self, manifest: dict[str, Any], node: str = "n1") -> str:
         """Create a pod, and bind it; return the cards that its node is to hand out."""
-        await self.create(one)
-        meta = one["metadata"]
+        await self.create(manifest)
+        meta = manifest["metadata"]
         answer = await self._post(
             "bind",
             {
@@ -138,16 +140,16 @@ class HttpExtender:
         assert answer["Error"] == "", answer["Error"]
         return (self.server.pods[meta["name"]].metadata.annotations or {}).get(WORDS.allocated, "")
 
-    async def cards(self, one: dict[str, Any], node: str = "n1") -> list[str]:
+    async def cards(self, manifest: dict[str, Any], node: str = "n1") -> list[str]:
         """Bind a pod, and return the uuids of its cards, slot by slot."""
-        text = await self.bind(one, node)
+        text = await self.bind(manifest, node)
         return [card.split(",")[0] for card in text.replace(";", "").split(":") if card]
 
-    async def ended(self, one: dict[str, Any]) -> None:
+    async def ended(self, manifest: dict[str, Any]) -> None:
         """Let a pod be deleted."""
-        meta = one["metadata"]
-        await self.found.tell(commands.Observe(SPACE, f"pods/{meta['name']}", meta["uid"], 1, {}))
-        await self.found.tell(
+        meta = manifest["metadata"]
+        await self.replica.tell(commands.Observe(SPACE, f"pods/{meta['name']}", meta["uid"], 1, {}))
+        await self.replica.tell(
             commands.End(SPACE, f"pods/{meta['name']}", meta["uid"], 2, "deleted")
         )
 
@@ -161,8 +163,8 @@ class HttpExtender:
 async def http_extender(settings: ExtenderSettings | None = None) -> AsyncIterator[HttpExtender]:
     """Run an extender behind HTTP for the block."""
     server = ModelServer()
-    async with replica(server=server, settings=settings) as found:
-        app = Starlette(routes=routes(found.extender, BODY_MAX))
+    async with replica(server=server, settings=settings) as extender_replica:
+        app = Starlette(routes=routes(extender_replica.extender, BODY_MAX))
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://x") as client:
-            yield HttpExtender(found, server, client)
+            yield HttpExtender(extender_replica, server, client)

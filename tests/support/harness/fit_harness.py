@@ -1,15 +1,15 @@
-"""Arrays from plain cards, and the answers of the extender in the terms of the oracle."""
+"""Fit harness: arrays from plain cards, and the answers of the extender for the fit oracle."""
 
 import numpy as np
 from support.oracles.card_offers import Answer, OneCard, OneNode, Terms
 
-from extender.fit.failed_nodes import reason_of, resolvable
-from extender.fit.fit_nodes import FitQuestion, FitResult, chosen_parts, fit
+from extender.fit.feasible_nodes import FitQuestion, FitResult, chosen_parts, fit
+from extender.fit.node_failure_reasons import reason_of, resolvable
 from extender.fit.node_score_expression import NodeScore
 from extender.inventory import card_rows
 from extender.inventory.card_arrays import CardArrays
 from extender.inventory.card_rows import CardColumn
-from extender.inventory.usage_overlay import UsageOverlay
+from extender.inventory.unrecorded_card_use import UsageOverlay
 from ledger.core.model.cards import Card
 from ledger.kube.requests.device_requests import PodDeviceRequest
 
@@ -19,11 +19,13 @@ def arrays_of(nodes: list[OneNode]) -> CardArrays:
     arrays = CardArrays(max(1, len(nodes)), max([1, *(len(node.cards) for node in nodes)]))
     for row, node in enumerate(nodes):
         columns = [CardColumn(card.uuid, (0, 0, 0), _card(card)) for card in node.cards]
-        used = {one.uuid: (one.used_memory, one.used_cores, one.used_slots) for one in node.cards}
+        used = {
+            card.uuid: (card.used_memory, card.used_cores, card.used_slots) for card in node.cards
+        }
         card_rows.write(arrays, row, columns, used)
         for column, card in enumerate(node.cards):
             arrays.alone[row, column] = card.alone
-            arrays.slices[row, column] = sum(1 << one for one in card.taken)
+            arrays.slices[row, column] = sum(1 << index for index in card.taken)
         if node.pairs:
             card_rows.write_scores(arrays, row, node.pairs)
     return arrays

@@ -1,4 +1,4 @@
-"""Projecting in tests: a log from payloads, a file from a log, and reading it as of a position."""
+"""Projection harness: a log from payloads, a projection from a log, and views at a position."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""A process that projects a log kept in a file of payloads, to be killed at any moment.
+"""Projection process: projects a log from a file of payloads, until a test kills it.
 
 Run as `python -m support.harness.projection_process PAYLOADS DATABASE LAST`, in `tests`, with the
 position at which the log ends. Prints its position when it starts and after each transaction, and

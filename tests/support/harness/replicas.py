@@ -1,4 +1,4 @@
-"""Writers over one in-memory store, started and stopped as tests need them."""
+"""Replicas: writers on one log in memory, started and stopped as tests need them."""
 
 import asyncio
 import contextlib

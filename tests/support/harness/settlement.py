@@ -1,4 +1,4 @@
-"""A real writer, a model of a cluster, and settlement between the two."""
+"""Settlement: a real writer, a model of a cluster, and real settlement between the two."""
 
 import asyncio
 import contextlib
@@ -15,21 +15,21 @@ from ledger.core.model import accounts, commands
 from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.state import Entry, State
 from ledger.kube.requests import namespace_traits
-from ledger.kube.requests.card_sizes import CardSizes
+from ledger.kube.requests.confirmed_card_sizes import CardSizes
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch import failed_objects
 from ledger.log.command_delivery import CommandQueue
-from ledger.log.ledger import Accepted, Ledger
+from ledger.log.ledger_port import Accepted, Ledger
 from ledger.log.memory_log import MemoryStore
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
+from webhook.active_replica import Settlement, StartListener
 from webhook.gates.gate_opener import GateOpener
 from webhook.kinds.kind_catalog import KindCatalog
-from webhook.settlement.attempt_ages import AttemptAges
+from webhook.settlement.charge_settlement_session import SettlementSession, SettlementSettings, Site
 from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.open_attempt_ages import AttemptAges
 from webhook.settlement.pod_reconciler import PodReconciler
-from webhook.settlement.settlement_session import SettlementSession, SettlementSettings, Site
-from webhook.settlement_controller import Settlement, StartListener
 
 CLUSTER = "c"
 DEMAND = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 10, "nvidia.com/gpumem": 1000}
@@ -81,8 +81,8 @@ class World:
     @property
     def drift(self) -> dict[str, int]:
         """The counts of drift, by cause."""
-        found = self.counted.items()
-        return {labels[0]: many for (name, *labels), many in found if name == "drift_total"}
+        counts = self.counted.items()
+        return {labels[0]: many for (name, *labels), many in counts if name == "drift_total"}
 
     def count(self, name: str, *labels: str) -> None:
         """Count as the metrics would."""
@@ -166,20 +166,20 @@ async def full_world(
         "universe_authority": True,
         "write_quota_status": True,
     }
-    found = SettlementSettings(
+    resolved = SettlementSettings(
         settle_seconds=settle_seconds, recount_seconds=recount_seconds, **(usual | settings)
     )
     async with running(store or MemoryStore()) as writer:
-        yield World(writer, found)
+        yield World(writer, resolved)
 
 
 @contextlib.asynccontextmanager
-async def settling(one: World) -> AsyncIterator[None]:
+async def settling(scene: World) -> AsyncIterator[None]:
     """Run settlement and the informers of its context until the block ends."""
-    assert one.context.informers is not None
+    assert scene.context.informers is not None
     tasks = [
-        asyncio.create_task(one.context.informers.run()),
-        asyncio.create_task(one.settlement.run()),
+        asyncio.create_task(scene.context.informers.run()),
+        asyncio.create_task(scene.settlement.run()),
     ]
     try:
         yield
@@ -189,25 +189,25 @@ async def settling(one: World) -> AsyncIterator[None]:
         for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-    assert one.fails or not [what for what, *_ in one.counted if what == failed_objects.METRIC]
+    assert scene.fails or not [what for what, *_ in scene.counted if what == failed_objects.METRIC]
 
 
 @contextlib.asynccontextmanager
-async def session_of(one: World, view: Any = None) -> AsyncIterator[SettlementSession]:
+async def session_of(scene: World, view: Any = None) -> AsyncIterator[SettlementSession]:
     """Begin a session of settlement, and deliver its commands until the block ends.
 
     It sees the state of `view`, which also decides the commands; by default that is the writer.
     """
-    commands = CommandQueue(view or one.writer)
+    commands = CommandQueue(view or scene.writer)
     delivery = asyncio.create_task(commands.run())
     try:
         yield SettlementSession(
-            view or one.writer,
-            Site(one.cluster, one.context),
-            settings=one.settings,
-            now=lambda: one.now,
+            view or scene.writer,
+            Site(scene.cluster, scene.context),
+            settings=scene.settings,
+            now=lambda: scene.now,
             commands=commands,
-            count=one.count,
+            count=scene.count,
         )
     finally:
         delivery.cancel()

@@ -1,8 +1,8 @@
-"""An event loop that does not wait: when nothing is ready, its clock jumps to the next timer.
+"""Skipped time: an event loop whose clock jumps to the next timer when nothing is ready.
 
-For tests whose code waits on timers, and on no process, socket or thread of others. The order of
-callbacks and timers is that of a loop that waits. While a thread of the loop's executor runs, and
-when no timer is set, it waits as any loop does.
+It is for tests whose code waits for timers only, not for processes, sockets or other threads. The
+order of callbacks and timers is that of a loop that waits. The loop waits like any other loop while
+a thread of its executor runs, and when no timer is set.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Waiting for something that comes true by itself."""
+"""Waiting: repeats a check until it succeeds."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,6 +1,7 @@
-"""The fit oracle's rules for one card: whether it fits a request, what is taken, how good it is.
+"""Card offers: the fit oracle's rules for one card, whether it fits, its amounts and its score.
 
-Written from the rules, not from `extender`: it shares only the types of the question."""
+They are written from the rules, not from `extender`, and share only the types of the question.
+"""
 
 from dataclasses import dataclass, field
 
@@ -113,7 +114,9 @@ def _instance(
         memory = min(memory, max(profile.memory for profile in card.profiles))
     if request.exclusive:
         cores = min(cores, max(profile.cores for profile in card.profiles))
-    for profile in sorted(card.profiles, key=lambda one: (one.memory, one.slices, one.name)):
+    for profile in sorted(
+        card.profiles, key=lambda profile: (profile.memory, profile.slices, profile.name)
+    ):
         if profile.memory >= memory and profile.cores >= cores:
             places = [place for place in profile.placements if not card.taken & _slices(place)]
             if places:
@@ -170,36 +173,36 @@ def _broken_rule(
 
 
 def preferences(
-    offers: list[Offer], one: Offer, count: int, node: OneNode, terms: Terms, ours: set[str]
+    offers: list[Offer], offer: Offer, count: int, node: OneNode, terms: Terms, ours: set[str]
 ) -> list[float]:
     """Return how good a card is, the most important first, lower is better."""
-    found: list[float] = [float(one.card.uuid not in ours)] if ours is not None else []
+    costs: list[float] = [float(offer.card.uuid not in ours)] if ours is not None else []
     words = list(terms.card_policies)
     if words not in ([], ["mutex"]) and not {"binpack", "spread", "whole"} & set(words):
         words.append("spread")
     for word in words:
         if word == "binpack":
-            found.append(-_full(one, terms.weights))
+            costs.append(-_full(offer, terms.weights))
         elif word == "spread":
-            found.append(_full(one, terms.weights))
+            costs.append(_full(offer, terms.weights))
         elif word == "whole":
-            found.append(float(one.card.used_slots == 0))
-            found.append(float(one.card.memory - one.card.used_memory - one.memory))
+            costs.append(float(offer.card.used_slots == 0))
+            costs.append(float(offer.card.memory - offer.card.used_memory - offer.memory))
         elif word == "numa":
-            there = sum(other.card.numa == one.card.numa for other in offers)
-            found.append(one.card.numa + (0.0 if there >= count else 1_048_576.0))
+            there = sum(other.card.numa == offer.card.numa for other in offers)
+            costs.append(offer.card.numa + (0.0 if there >= count else 1_048_576.0))
         elif word == "topology-aware":
-            links = [pair(node, one.card, other.card) for other in offers]
-            found.append(float(sum(links)) if count == 1 else 0.0)
-    return found
+            links = [pair(node, offer.card, other.card) for other in offers]
+            costs.append(float(sum(links)) if count == 1 else 0.0)
+    return costs
 
 
-def _full(one: Offer, weights: Weights) -> float:
-    card = one.card
+def _full(offer: Offer, weights: Weights) -> float:
+    card = offer.card
     return (
         weights.slots * used_share(card.used_slots + 1, card.slots)
-        + weights.cores * used_share(card.used_cores + one.cores, card.cores)
-        + weights.memory * used_share(card.used_memory + one.memory, card.memory)
+        + weights.cores * used_share(card.used_cores + offer.cores, card.cores)
+        + weights.memory * used_share(card.used_memory + offer.memory, card.memory)
     )
 
 
@@ -207,5 +210,5 @@ def used_share(used: int, limit: int) -> float:
     return used / limit if limit > 0 else 0.0
 
 
-def pair(node: OneNode, one: OneCard, other: OneCard) -> int:
-    return node.pairs.get((one.uuid, other.uuid), 0)
+def pair(node: OneNode, card: OneCard, other: OneCard) -> int:
+    return node.pairs.get((card.uuid, other.uuid), 0)

@@ -1,7 +1,7 @@
-"""An independent model of placing: every card's pods in plain lists, added up whenever asked.
+"""Card oracle: an independent model of placements, with the pods of every card in plain lists.
 
-It follows events, predicts the usage of cards and quotas, and reports events that should never have
-been decided. Written from the rules: nothing of the core's placing is used.
+It follows events, predicts the usage of cards and quotas, and reports events that the ledger must
+never decide. It is written from the rules and uses nothing of the core's placements.
 """
 
 from typing import Any
@@ -40,15 +40,15 @@ class Pod:
 
     def books(self, uuid: str) -> tuple[int, int, int]:
         """Return the most that runs on a card at once: MiB, percent, containers."""
-        moments = [[one for one in shares if one.uuid == uuid] for shares in self.running()]
+        moments = [[share for share in shares if share.uuid == uuid] for shares in self.running()]
         return (
-            max(sum(one.memory for one in shares) for shares in moments),
-            max(sum(one.cores for one in shares) for shares in moments),
+            max(sum(share.memory for share in shares) for shares in moments),
+            max(sum(share.cores for share in shares) for shares in moments),
             max(len(shares) for shares in moments),
         )
 
     def shares_of(self, uuid: str) -> list[Share]:
-        return [one for shares in self.running() for one in shares if one.uuid == uuid]
+        return [share for shares in self.running() for share in shares if share.uuid == uuid]
 
 
 class CardOracle(ChargingOracle):
@@ -80,8 +80,8 @@ class CardOracle(ChargingOracle):
 
     def used_of_card(self, where: Where) -> tuple[int, int, int]:
         node, uuid = where
-        found = [pod.books(uuid) for pod in self.pods.values() if pod.node == node]
-        memory, cores, slots = (sum(one[at] for one in found) for at in range(3))
+        booked = [pod.books(uuid) for pod in self.pods.values() if pod.node == node]
+        memory, cores, slots = (sum(amounts[at] for amounts in booked) for at in range(3))
         return memory, cores, slots
 
     def taken_cards(self) -> set[Where]:
@@ -93,9 +93,9 @@ class CardOracle(ChargingOracle):
             for share in shares
         }
 
-    def _announce(self, node: str, found: tuple[Card, ...]) -> None:
+    def _announce(self, node: str, announced: tuple[Card, ...]) -> None:
         self.cards = {where: card for where, card in self.cards.items() if where[0] != node}
-        self.cards.update({(node, card.uuid): card for card in found})
+        self.cards.update({(node, card.uuid): card for card in announced})
 
     def _end(self, event: Any) -> None:
         place = getattr(event, "namespace", ""), getattr(event, "key", "")
@@ -124,28 +124,30 @@ class CardOracle(ChargingOracle):
 
     def _wrong(self, place: Place, pod: Pod) -> list[str]:
         """Yield why a pod should not have been placed like this, sums aside."""
-        found = []
-        beside = [one for at, one in self.pods.items() if one.node == pod.node and at != place]
-        if self.keepers.get(pod.node) == "hami" and any(one.stage < 2 for one in beside):
-            found.append(f"{place}: {pod.node} was busy")
+        problems = []
+        beside = [
+            other for at, other in self.pods.items() if other.node == pod.node and at != place
+        ]
+        if self.keepers.get(pod.node) == "hami" and any(other.stage < 2 for other in beside):
+            problems.append(f"{place}: {pod.node} was busy")
         for uuid in {share.uuid for part in pod.parts for share in part.shares}:
             card = self.cards.get((pod.node, uuid))
             if card is None or not card.healthy or card.cordoned:
-                found.append(f"{place}: {uuid} of {pod.node} is not to be given")
+                problems.append(f"{place}: {uuid} of {pod.node} is not to be given")
                 continue
             mine = pod.shares_of(uuid)
-            theirs = [share for one in beside for share in one.shares_of(uuid)]
+            theirs = [share for other in beside for share in other.shares_of(uuid)]
             if theirs and any(share.exclusive for share in (*mine, *theirs)):
-                found.append(f"{place}: {uuid} is not alone")
+                problems.append(f"{place}: {uuid} is not alone")
             if _slices(mine) & _slices(theirs):
-                found.append(f"{place}: {uuid} has overlapping instances")
+                problems.append(f"{place}: {uuid} has overlapping instances")
             if (card.mode == "mig") != all(share.profile for share in mine):
-                found.append(f"{place}: {uuid} is not cut like this")
-        return found
+                problems.append(f"{place}: {uuid} is not cut like this")
+        return problems
 
     def _over(self, place: Place, quotas: dict[tuple[str, str], int]) -> list[str]:
         """Yield the cards without headroom for the pod, and the quotas that exceed their limits."""
-        pod, found = self.pods[place], []
+        pod, problems = self.pods[place], []
         for uuid in {share.uuid for part in pod.parts for share in part.shares}:
             card, used = self.cards.get((pod.node, uuid)), self.used_of_card((pod.node, uuid))
             limits = (card.memory, card.cores, card.slots) if card is not None else (0, 0, 0)
@@ -154,16 +156,16 @@ class CardOracle(ChargingOracle):
                 amount > limit and amount > before
                 for amount, limit, before in zip(used, limits, known, strict=True)
             ):
-                found.append(f"{place}: {uuid} is promised {used} of {limits}")
+                problems.append(f"{place}: {uuid} is promised {used} of {limits}")
         limits_of = {
-            (one.account, line.key): line.limit
-            for one in self.limits.values()
-            for line in one.lines
+            (quota.account, line.key): line.limit
+            for quota in self.limits.values()
+            for line in quota.lines
         }
         for line, used_after in self.used().items():
             if used_after > quotas[line] and used_after > limits_of[line]:
-                found.append(f"{place}: {line} is {used_after} of {limits_of[line]}")
-        return found
+                problems.append(f"{place}: {line} is {used_after} of {limits_of[line]}")
+        return problems
 
     def remember(self) -> None:
         """Note what is used of each card, for the next event to be compared with."""
@@ -173,8 +175,8 @@ class CardOracle(ChargingOracle):
         """Charge a pod its placed demand; lower the envelope it draws from by the difference."""
         bodies = self.bodies[place]
         before = _most_of(bodies)
-        for (one, _), body in bodies.items():
-            if one == uid and body.demand and stands:
+        for (body_uid, _), body in bodies.items():
+            if body_uid == uid and body.demand and stands:
                 body.demand = {**body.demand, **stands}
         after = _most_of(bodies)
         roots = {body.root for body in bodies.values()}
@@ -207,4 +209,4 @@ def _most_of(bodies: dict[tuple[str, int], ObjectVersion]) -> Amounts:
 
 
 def _slices(shares: list[Share]) -> set[int]:
-    return {at for one in shares for at in range(one.start, one.start + one.size)}
+    return {at for share in shares for at in range(share.start, share.start + share.size)}

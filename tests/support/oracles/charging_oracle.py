@@ -1,6 +1,6 @@
-"""An independent model of charging: slow, obvious, and written from the rules, not from the code.
+"""Charging oracle: an independent model of charges, written from the rules and not from the code.
 
-It keeps every body that may exist per key and adds up from scratch whenever it is asked.
+It keeps every body that may exist for a key, and adds all of them up at each question.
 """
 
 from collections import defaultdict
@@ -63,8 +63,8 @@ class ChargingOracle:
 
     def _forget(self) -> None:
         """A key that no account selects by has no number; it gets another one next time."""
-        named = {one.key for limit in self.limits.values() for one in limit.selects}
-        self.labels = {key: one for key, one in self.labels.items() if key in named}
+        named = {requirement.key for limit in self.limits.values() for requirement in limit.selects}
+        self.labels = {key: number for key, number in self.labels.items() if key in named}
 
     def _see_body(self, event: AnyEvent) -> None:
         bodies = self.bodies[event.namespace, event.key]
@@ -104,8 +104,8 @@ class ChargingOracle:
             used[account, line.key] <= line.limit
             for account, limit in self.limits.items()
             if self._covers(limit, namespace)
-            for space, one, traits, amounts in self._charged(asked_only=limit.asked_only)
-            if (space, one) == (namespace, key) and _selected(limit.selects, traits, self.labels)
+            for space, other, traits, amounts in self._charged(asked_only=limit.asked_only)
+            if (space, other) == (namespace, key) and _selected(limit.selects, traits, self.labels)
             for line in limit.lines
             if amounts.get(accounts.resource_of(line.key), 0)
         )
@@ -146,7 +146,7 @@ class ChargingOracle:
     def _charged(self, *, asked_only: bool) -> list[tuple[str, str, Traits, Amounts]]:
         """Return everything that is charged: namespace, key, traits, amounts."""
         present = {place: bodies for place, bodies in self.bodies.items() if bodies}
-        found = []
+        charges = []
         drawn: dict[Place, list[Amounts]] = defaultdict(list)
         for (namespace, key), bodies in present.items():
             root = (namespace, _root(bodies))
@@ -161,8 +161,8 @@ class ChargingOracle:
                 name: max(own.get(name, 0), sum(pod.get(name, 0) for pod in pods))
                 for name in set(chain(own, *pods))
             }
-            found.append((namespace, key, _traits(bodies), amounts))
-        return found
+            charges.append((namespace, key, _traits(bodies), amounts))
+        return charges
 
     def _covers(self, limit: events.LimitSet, namespace: str) -> bool:
         if limit.reach is None:
@@ -215,15 +215,17 @@ def _meets(selection: Selection, text: str, labels: dict[str, int] | None = None
     items = dict(([*item.split("="), ""])[:2] for item in text.split(",") if item)
     numbers = labels or {}
     unknown = {
-        one.key
-        for one in selection
-        if one.key not in items
-        and ("!unread" in items or numbers.get(one.key, 0) > int(items.get("!read", 0)))
+        requirement.key
+        for requirement in selection
+        if requirement.key not in items
+        and ("!unread" in items or numbers.get(requirement.key, 0) > int(items.get("!read", 0)))
     }
-    return all(one.key in unknown or _holds(one, items) for one in selection)
+    return all(
+        requirement.key in unknown or _holds(requirement, items) for requirement in selection
+    )
 
 
-def _holds(one: Requirement, items: dict[str, str]) -> bool:
-    if one.operator in ("Exists", "DoesNotExist"):
-        return (one.key in items) == (one.operator == "Exists")
-    return (items.get(one.key) in one.values) == (one.operator == "In")
+def _holds(requirement: Requirement, items: dict[str, str]) -> bool:
+    if requirement.operator in ("Exists", "DoesNotExist"):
+        return (requirement.key in items) == (requirement.operator == "Exists")
+    return (items.get(requirement.key) in requirement.values) == (requirement.operator == "In")

@@ -1,8 +1,8 @@
-"""The expected usage of every quota, from plain lists of the API server alone.
+"""Cluster oracle: the expected usage of every quota, from plain lists of the API server alone.
 
-Written from the rules on the pages, without any code of the product: a workload is
-charged the larger of what its spec may run at once and of what its pods ask for; pods without a
-workload, or of one that is charged nothing, one by one; a quota counts what it selects.
+It is written from the pages, without any code of the product. A workload is charged the larger of
+two amounts: the most that its spec may run at once, and the sum of its pods' requests. Other pods
+are charged one by one. A quota counts the objects that it selects.
 """
 
 from collections import Counter
@@ -80,22 +80,22 @@ class Snapshot(NamedTuple):
 
 def lines_of(snapshot: Snapshot) -> Lines:
     """Return the expected usage of every line of every quota."""
-    found = list(units_of(snapshot))
+    units = list(units_of(snapshot))
     lines: Lines = {}
     for quota in snapshot.quotas:
         space, name = quota["metadata"]["namespace"], quota["metadata"]["name"]
-        counted = [unit for unit in found if unit.namespace == space]
+        counted = [unit for unit in units if unit.namespace == space]
         _count(lines, (space, name), quota["spec"], counted)
     for quota in snapshot.universe:
         spaces = _reached(quota["spec"], snapshot)
-        counted = [unit for unit in found if unit.namespace in spaces]
+        counted = [unit for unit in units if unit.namespace in spaces]
         _count(lines, ("", quota["metadata"]["name"]), quota["spec"], counted)
     return lines
 
 
 def units_of(snapshot: Snapshot) -> Iterator[ChargeUnit]:
     """Yield the charged units: roots with their pods, and pods that draw from no root."""
-    owners = {found["metadata"]["uid"]: found for found in snapshot.workloads}
+    owners = {workload["metadata"]["uid"]: workload for workload in snapshot.workloads}
     drawn: dict[str, Amounts] = {}
     for pod in filter(_counts, snapshot.pods):
         root = _live_root(pod, owners, snapshot.barred)
@@ -104,30 +104,32 @@ def units_of(snapshot: Snapshot) -> Iterator[ChargeUnit]:
             yield ChargeUnit(pod["metadata"]["namespace"], _key(pod), demand_of(pod), [face])
         else:
             drawn.setdefault(root["metadata"]["uid"], Counter()).update(demand_of(pod))
-    for found in snapshot.workloads:
-        if _is_live_root(found, owners, snapshot.barred):
-            envelope, faces = _envelope(found, snapshot)
-            charge = envelope | drawn.get(found["metadata"]["uid"], Counter())
-            yield ChargeUnit(found["metadata"]["namespace"], _key(found), charge, faces)
+    for workload in snapshot.workloads:
+        if _is_live_root(workload, owners, snapshot.barred):
+            envelope, faces = _envelope(workload, snapshot)
+            charge = envelope | drawn.get(workload["metadata"]["uid"], Counter())
+            yield ChargeUnit(workload["metadata"]["namespace"], _key(workload), charge, faces)
 
 
 def ownership_of(snapshot: Snapshot, namespace: str) -> dict[str, Ownership]:
     """Return the ownership of every object of a namespace that is charged, by its uid."""
-    owners = {found["metadata"]["uid"]: found for found in snapshot.workloads}
-    found: dict[str, Ownership] = {}
+    owners = {workload["metadata"]["uid"]: workload for workload in snapshot.workloads}
+    ownerships: dict[str, Ownership] = {}
     for pod in filter(_counts, snapshot.pods):
         root = _live_root(pod, owners, snapshot.barred)
         name = root["metadata"]["name"] if root and _envelope(root, snapshot)[0] else ""
-        found[pod["metadata"]["uid"]] = Ownership(demand_of(pod), name)
+        ownerships[pod["metadata"]["uid"]] = Ownership(demand_of(pod), name)
     for workload in snapshot.workloads:
         if _is_live_root(workload, owners, snapshot.barred):
-            found[workload["metadata"]["uid"]] = Ownership(_envelope(workload, snapshot)[0])
+            ownerships[workload["metadata"]["uid"]] = Ownership(_envelope(workload, snapshot)[0])
     here = {
-        one["metadata"]["uid"]
-        for one in (*snapshot.pods, *snapshot.workloads)
-        if one["metadata"]["namespace"] == namespace
+        item["metadata"]["uid"]
+        for item in (*snapshot.pods, *snapshot.workloads)
+        if item["metadata"]["namespace"] == namespace
     }
-    return {uid: one for uid, one in found.items() if uid in here and one.amounts}
+    return {
+        uid: ownership for uid, ownership in ownerships.items() if uid in here and ownership.amounts
+    }
 
 
 def demand_of(template: Manifest) -> Amounts:
@@ -142,11 +144,11 @@ def demand_of(template: Manifest) -> Amounts:
             peak |= sidecars
         else:
             peak |= sidecars + asked
-    running = sum((_asked(one) for one in spec["containers"]), sidecars)
+    running = sum((_asked(container) for container in spec["containers"]), sidecars)
     total = running | peak
     types = template.get("metadata", {}).get("annotations", {}).get(TYPE_ANNOTATION, "")
-    for one in filter(None, types.lower().split(",")):
-        total += Counter({f"{one}.{name}": total[name] for name in MANAGED})
+    for card_type in filter(None, types.lower().split(",")):
+        total += Counter({f"{card_type}.{name}": total[name] for name in MANAGED})
     return total
 
 
@@ -158,13 +160,13 @@ def _asked(container: Manifest) -> Amounts:
     )
 
 
-def _envelope(found: Manifest, snapshot: Snapshot) -> tuple[Amounts, list[QuotaSubject]]:
-    idle = not _is_charged(found, snapshot)
+def _envelope(root: Manifest, snapshot: Snapshot) -> tuple[Amounts, list[QuotaSubject]]:
+    idle = not _is_charged(root, snapshot)
     total: Amounts = Counter()
     faces: list[QuotaSubject] = []
-    labels = found["metadata"].get("labels", {})
-    reserve = _policy(found["metadata"]["namespace"], snapshot).get("surge") == "reserve"
-    for template, count in ENVELOPES[found["kind"]](found, reserve=reserve):
+    labels = root["metadata"].get("labels", {})
+    reserve = _policy(root["metadata"]["namespace"], snapshot).get("surge") == "reserve"
+    for template, count in ENVELOPES[root["kind"]](root, reserve=reserve):
         asked = demand_of(template)
         if asked:
             own = template.get("metadata", {}).get("labels", {})
@@ -174,22 +176,24 @@ def _envelope(found: Manifest, snapshot: Snapshot) -> tuple[Amounts, list[QuotaS
     return +total, faces
 
 
-def _is_charged(found: Manifest, snapshot: Snapshot) -> bool:
+def _is_charged(root: Manifest, snapshot: Snapshot) -> bool:
     """Return whether a root has an envelope, be it empty, that its pods draw from."""
-    policy = _policy(found["metadata"]["namespace"], snapshot)
+    policy = _policy(root["metadata"]["namespace"], snapshot)
     pods_alone = policy.get("podsOnly", False) or policy.get("onExceeded") == "pending"
-    return found["kind"] != "DaemonSet" and not pods_alone
+    return root["kind"] != "DaemonSet" and not pods_alone
 
 
-def _root(found: Manifest, owners: dict[str, Manifest], barred: frozenset[str]) -> Manifest | None:
+def _root(item: Manifest, owners: dict[str, Manifest], barred: frozenset[str]) -> Manifest | None:
     """Walk up the controllers by uid to the highest that is known."""
     root = None
-    while f"{found['kind']}/{found['metadata']['name']}" not in barred:
-        references = found["metadata"].get("ownerReferences", ())
-        above = [owners.get(one["uid"]) for one in references if one.get("controller")]
+    while f"{item['kind']}/{item['metadata']['name']}" not in barred:
+        references = item["metadata"].get("ownerReferences", ())
+        above = [
+            owners.get(reference["uid"]) for reference in references if reference.get("controller")
+        ]
         if not above or above[0] is None:
             break
-        found = root = above[0]
+        item = root = above[0]
     return root
 
 
@@ -201,8 +205,8 @@ def _live_root(
     return None if root is None or is_finished(root["kind"], root) else root
 
 
-def _is_live_root(found: Manifest, owners: dict[str, Manifest], barred: frozenset[str]) -> bool:
-    return _root(found, owners, barred) is None and not is_finished(found["kind"], found)
+def _is_live_root(workload: Manifest, owners: dict[str, Manifest], barred: frozenset[str]) -> bool:
+    return _root(workload, owners, barred) is None and not is_finished(workload["kind"], workload)
 
 
 def _counts(pod: Manifest) -> bool:
@@ -251,7 +255,10 @@ def _in_scope(condition: Manifest, spec: Manifest) -> bool:
 def _labelled(selector: Manifest, labels: Mapping[str, str]) -> bool:
     return all(
         labels.get(key) == value for key, value in selector.get("matchLabels", {}).items()
-    ) and all(_meets(one, labels, one["key"]) for one in selector.get("matchExpressions", ()))
+    ) and all(
+        _meets(expression, labels, expression["key"])
+        for expression in selector.get("matchExpressions", ())
+    )
 
 
 def _meets(condition: Manifest, values: Mapping[str, str], key: str) -> bool:
@@ -276,8 +283,8 @@ def _reached(spec: Manifest, snapshot: Snapshot) -> set[str]:
 
 
 def _spaces(snapshot: Snapshot) -> Iterator[tuple[str, dict[str, str]]]:
-    for found in snapshot.namespaces:
-        yield found["metadata"]["name"], found["metadata"].get("labels", {})
+    for namespace in snapshot.namespaces:
+        yield namespace["metadata"]["name"], namespace["metadata"].get("labels", {})
 
 
 def _covers(spec: Manifest, name: str, labels: dict[str, str]) -> bool:
@@ -290,14 +297,14 @@ def _policy(namespace: str, snapshot: Snapshot) -> Manifest:
     labels = dict(_spaces(snapshot)).get(namespace, {})
     ranked = sorted(
         snapshot.policies,
-        key=lambda found: (-found["spec"].get("priority", 0), found["metadata"]["name"]),
+        key=lambda policy: (-policy["spec"].get("priority", 0), policy["metadata"]["name"]),
     )
-    selecting = (one["spec"] for one in ranked if _covers(one["spec"], namespace, labels))
+    selecting = (policy["spec"] for policy in ranked if _covers(policy["spec"], namespace, labels))
     return next(selecting, {})
 
 
-def _key(found: Manifest) -> str:
-    return f"{found['kind']}/{found['metadata']['name']}"
+def _key(item: Manifest) -> str:
+    return f"{item['kind']}/{item['metadata']['name']}"
 
 
 def _integer(quantity: str | int) -> int:

@@ -59,26 +59,26 @@ def lines_of(text: str) -> list[Line]:
     """Return the lines that a text names."""
     lines: list[Line] = []
     shared = ""
-    for found in LINE.finditer(text):
+    for match in LINE.finditer(text):
         if not lines:
-            shared = found["shared"] or ""
-        lines.append(_line(found, found["shared"] or shared))
+            shared = match["shared"] or ""
+        lines.append(_line(match, match["shared"] or shared))
     return lines
 
 
-def _line(found: re.Match[str], shared: str) -> Line:
-    assert NOUNS[found["noun"]] == UNITS[found["unit"]], found[0]
-    pods = found["pods"]
+def _line(match: re.Match[str], shared: str) -> Line:
+    assert NOUNS[match["noun"]] == UNITS[match["unit"]], match[0]
+    pods = match["pods"]
     return Line(
-        NOUNS[found["noun"]],
-        found["quota"] or shared,
-        found["quota"] is None,
-        found["lack"] or "",
-        int(found["total"]),
-        int(pods) * int(found["each"]) if pods else None,
-        int(found["limit"]),
-        int(found["used"] or 0),
-        int(found["own"] or 0),
+        NOUNS[match["noun"]],
+        match["quota"] or shared,
+        match["quota"] is None,
+        match["lack"] or "",
+        int(match["total"]),
+        int(pods) * int(match["each"]) if pods else None,
+        int(match["limit"]),
+        int(match["used"] or 0),
+        int(match["own"] or 0),
     )
 
 
@@ -95,8 +95,8 @@ def advice_of(text: str) -> Advice:
     single = never[1] is not None
     alone, among, now = told.partition(" if nothing else is used, ")
     if among:
-        found = _now(now if now == "nothing is free now" else f"at most {now}")
-        return _ever(alone)._replace(pods_now=found.pods_now, now=found.now, single=single)
+        advice = _now(now if now == "nothing is free now" else f"at most {now}")
+        return _ever(alone)._replace(pods_now=advice.pods_now, now=advice.now, single=single)
     if told.endswith(" now"):
         return _now(told)._replace(never=True, single=single)
     return _ever(told)._replace(single=single)
@@ -136,8 +136,8 @@ def _ever(told: str) -> Advice:
 
 
 def _amounts(told: str) -> Amounts:
-    found: Amounts = {}
+    amounts: Amounts = {}
     for amount, unit, noun in AMOUNT.findall(told):
-        found[UNITS[unit] if unit else NOUNS[noun]] = int(amount or 0)
-    assert found, told
-    return found
+        amounts[UNITS[unit] if unit else NOUNS[noun]] = int(amount or 0)
+    assert amounts, told
+    return amounts

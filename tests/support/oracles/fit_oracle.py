@@ -1,6 +1,6 @@
-"""A second opinion on fitting: one node at a time, card by card, in plain loops.
+"""Fit oracle: an independent fit of a pod, one node at a time, card by card, in plain loops.
 
-Written from the rules, not from `extender`: it shares only the types of the question.
+It is written from the rules, not from `extender`, and shares only the types of the question.
 """
 
 from copy import deepcopy
@@ -27,10 +27,10 @@ def answer(node: OneNode, request: PodDeviceRequest, terms: Terms) -> Answer:
     try:
         parts, after = _pod(deepcopy(node), request, terms)
     except Refused as refused:
-        found = Answer(reason=str(refused))
-        if found.reason not in ("NodeUnregistered", "NodeInsufficientDevice"):
-            found.resolvable = _fits_alone(node, request, terms)
-        return found
+        refusal = Answer(reason=str(refused))
+        if refusal.reason not in ("NodeUnregistered", "NodeInsufficientDevice"):
+            refusal.resolvable = _fits_alone(node, request, terms)
+        return refusal
     return Answer(parts, _score(node, after, terms.node_policy))
 
 
@@ -56,11 +56,11 @@ def _pod(node: OneNode, request: PodDeviceRequest, terms: Terms) -> tuple[Parts,
     before = deepcopy(node)
     initial = []
     taken = 0
-    for place, one in enumerate(request.containers):
-        if one.phase == Phase.INIT and one.cards:
+    for place, container in enumerate(request.containers):
+        if container.phase == Phase.INIT and container.cards:
             initial.append((place, deepcopy(node), taken))
-        elif one.cards:
-            shares = _container(node, one.cards, request.numa_bind, terms, taken, set())
+        elif container.cards:
+            shares = _container(node, container.cards, request.numa_bind, terms, taken, set())
             taken += sum(share.memory for share in shares)
             given[place] = shares
     peak = deepcopy(node)
@@ -77,8 +77,8 @@ def _pod(node: OneNode, request: PodDeviceRequest, terms: Terms) -> tuple[Parts,
             card.used_cores = max(card.used_cores, other.used_cores)
             card.used_slots = max(card.used_slots, other.used_slots)
     parts = tuple(
-        Part(one.container, one.phase, given.get(place, ()))
-        for place, one in enumerate(request.containers)
+        Part(container.container, container.phase, given.get(place, ()))
+        for place, container in enumerate(request.containers)
     )
     return parts, peak
 
@@ -112,7 +112,7 @@ def _container(
             offer_of(node, card, requests[0], terms, taken, set(), None) for card in node.cards
         ]
         raise Refused(
-            _counted(["NumaNotFit" if isinstance(one, Offer) else one for one in reasons])
+            _counted(["NumaNotFit" if isinstance(reason, Offer) else reason for reason in reasons])
         )
     node.cards[:] = best[2].cards
     return best[1]
@@ -135,7 +135,7 @@ def _everything(
         more, keys = _cards(node, request, terms, taken, ours, numa)
         shares += more
         taken += sum(share.memory for share in more)
-        cost = [one + other for one, other in zip(cost, keys, strict=True)] if cost else keys
+        cost = [value + other for value, other in zip(cost, keys, strict=True)] if cost else keys
     return tuple(shares), cost
 
 
@@ -157,19 +157,19 @@ def _cards(
     for number in range(request.count):
         offers = _offers(node, request, terms, taken, picked, numa)
         if not offers:
-            found = [
+            reasons = [
                 offer_of(node, card, request, terms, taken, picked, numa) for card in node.cards
             ]
-            raise Refused(_counted([str(one) for one in found]))
+            raise Refused(_counted([str(reason) for reason in reasons]))
         keys = {
-            one.card.uuid: preferences(first, one, request.count, node, terms, ours)
-            for one in offers
+            offer.card.uuid: preferences(first, offer, request.count, node, terms, ours)
+            for offer in offers
         }
-        best = min(offers, key=lambda one: (keys[one.card.uuid], node.cards.index(one.card)))
+        best = min(offers, key=lambda offer: (keys[offer.card.uuid], node.cards.index(offer.card)))
         if plan:
-            best = next(one for one in offers if one.card.uuid == plan[number])
+            best = next(offer for offer in offers if offer.card.uuid == plan[number])
         cost = keys[best.card.uuid]
-        total = [one + other for one, other in zip(total, cost, strict=True)] if total else cost
+        total = [value + other for value, other in zip(total, cost, strict=True)] if total else cost
         shares.append(_put(best, request))
         taken += best.memory
         if best.card.mode != "mig":
@@ -196,8 +196,8 @@ def _offers(
     picked: set[str],
     numa: int | None,
 ) -> list[Offer]:
-    found = [offer_of(node, card, request, terms, taken, picked, numa) for card in node.cards]
-    return [one for one in found if isinstance(one, Offer)]
+    offered = [offer_of(node, card, request, terms, taken, picked, numa) for card in node.cards]
+    return [offer for offer in offered if isinstance(offer, Offer)]
 
 
 def _planned(
@@ -215,18 +215,18 @@ def _planned(
         return []
     offers = sorted(
         offers,
-        key=lambda one: (
-            preferences(offers, one, request.count, node, terms, ours),
-            node.cards.index(one.card),
+        key=lambda offer: (
+            preferences(offers, offer, request.count, node, terms, ours),
+            node.cards.index(offer.card),
         ),
     )
     best: tuple[float, list[str]] | None = None
     for some in combinations(offers, request.count):
-        if terms.room >= 0 and taken + sum(one.memory for one in some) > terms.room:
+        if terms.room >= 0 and taken + sum(offer.memory for offer in some) > terms.room:
             continue
-        links = sum(pair(node, one.card, two.card) for one, two in combinations(some, 2))
+        links = sum(pair(node, offer.card, two.card) for offer, two in combinations(some, 2))
         if best is None or links > best[0]:
-            best = links, [one.card.uuid for one in some]
+            best = links, [offer.card.uuid for offer in some]
     return best[1] if best is not None else []
 
 
@@ -247,7 +247,7 @@ def _counted(reasons: list[str]) -> str:
         "AllocatedCardsInsufficientRequest",
     ]
     counts = [(reasons.count(reason), reason) for reason in order if reason in reasons]
-    counts.sort(key=lambda one: -one[0])
+    counts.sort(key=lambda item: -item[0])
     return ", ".join(f"{count}/{len(reasons)} {reason}" for count, reason in counts)
 
 

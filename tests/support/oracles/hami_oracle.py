@@ -1,7 +1,7 @@
-"""HAMi's rules for containers on NVIDIA's cards, in HAMi's order: which a card breaks first.
+"""HAMi oracle: the first rule of HAMi that a card breaks, for containers on NVIDIA's cards.
 
-Written from what HAMi does, not from `extender`. Its words are ours, and so is the rule for cards
-whose cores are scaled, where docs/reference/hami-differences.md has a row.
+It is written from the behaviour of HAMi, not from `extender`. The words are those of gpuledger, and
+so is the rule for cards with scaled cores (docs/reference/hami-differences.md).
 """
 
 from collections import Counter
@@ -85,12 +85,12 @@ def reasons(
     """Return the number of cards by reason, None where the container fits."""
     if asked.request.count > len(cards):
         return Counter({"NodeInsufficientDevice": 0})
-    first = [next((word for word, broken in rules if broken(one, asked)), "") for one in cards]
+    first = [next((word for word, broken in rules if broken(card, asked)), "") for card in cards]
     good = first.count("")
     if good >= asked.request.count:
         return None
-    found = Counter(word for word in first if word)
-    return found + Counter({"AllocatedCardsInsufficientRequest": good})
+    counts = Counter(word for word in first if word)
+    return counts + Counter({"AllocatedCardsInsufficientRequest": good})
 
 
 def fits_quota(cards: list[OneCard], init: list[Asked], apps: list[Asked]) -> bool:
@@ -99,20 +99,20 @@ def fits_quota(cards: list[OneCard], init: list[Asked], apps: list[Asked]) -> bo
     Each init container is fitted as if it were alone there, and the app containers one after the
     other, each on the emptiest cards that fit.
     """
-    if not all(_taken(deepcopy(cards), one) for one in init):
+    if not all(_taken(deepcopy(cards), container) for container in init):
         return False
     shared = deepcopy(cards)
-    return all(_taken(shared, one) for one in apps)
+    return all(_taken(shared, container) for container in apps)
 
 
 def _taken(cards: list[OneCard], asked: Asked) -> bool:
     """Give a container its cards; return whether there were enough."""
-    good = [one for one in cards if not any(broken(one, asked) for _, broken in RULES)]
-    good.sort(key=lambda one: (_fullness(one, asked), one.index))
-    for one in good[: asked.request.count]:
-        one.used_slots += 1
-        one.used_cores += asked.request.cores
-        one.used_memory += asked.memory_of(one)
+    good = [card for card in cards if not any(broken(card, asked) for _, broken in RULES)]
+    good.sort(key=lambda card: (_fullness(card, asked), card.index))
+    for card in good[: asked.request.count]:
+        card.used_slots += 1
+        card.used_cores += asked.request.cores
+        card.used_memory += asked.memory_of(card)
     return len(good) >= asked.request.count
 
 

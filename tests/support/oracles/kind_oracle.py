@@ -1,7 +1,7 @@
-"""The most that each kind may run at once: the formulas once more, for the cluster's oracle.
+"""Kind oracle: the most pods that each kind may run at once, for the cluster oracle.
 
-Nothing of the product is used here. Each function takes an object as the API server has it, and
-yields its pod templates with the number of pods of each.
+It uses nothing of the product. Each function takes an object of the API server and yields its pod
+templates with the number of pods of each.
 """
 
 import math
@@ -13,49 +13,49 @@ Templates = Iterator[tuple[Manifest, int]]
 """Pod templates, and how many pods of each may run at once."""
 
 
-def deployment(found: Manifest, *, reserve: bool = False) -> Templates:
+def deployment(manifest: Manifest, *, reserve: bool = False) -> Templates:
     """replicas, and with surge `reserve` maxSurge on top until it is rolled out."""
-    spec = found["spec"]
+    spec = manifest["spec"]
     replicas = spec.get("replicas", 1)
     strategy = spec.get("strategy", {})
     surge = 0
-    if reserve and strategy.get("type") != "Recreate" and not _rolled_out(found, replicas):
+    if reserve and strategy.get("type") != "Recreate" and not _rolled_out(manifest, replicas):
         surge = _portion(strategy.get("rollingUpdate", {}).get("maxSurge", "25%"), replicas)
     yield spec["template"], replicas + surge
 
 
-def replicated(found: Manifest, **_: Any) -> Templates:
+def replicated(manifest: Manifest, **_: Any) -> Templates:
     """ReplicaSet, StatefulSet and Rollout: replicas."""
-    yield found["spec"]["template"], found["spec"].get("replicas", 1)
+    yield manifest["spec"]["template"], manifest["spec"].get("replicas", 1)
 
 
-def daemon_set(found: Manifest, **_: Any) -> Templates:
+def daemon_set(manifest: Manifest, **_: Any) -> Templates:
     """The number of nodes is unknown: each pod counts when it comes."""
-    yield found["spec"]["template"], 0
+    yield manifest["spec"]["template"], 0
 
 
-def job(found: Manifest, **_: Any) -> Templates:
+def job(manifest: Manifest, **_: Any) -> Templates:
     """min(parallelism, what is left of completions)."""
-    spec, status = found["spec"], found.get("status", {})
+    spec, status = manifest["spec"], manifest.get("status", {})
     parallelism = spec.get("parallelism", 1)
     left = spec.get("completions") or parallelism
     left -= status.get("succeeded", 0) + _indexes(status.get("failedIndexes", ""))
     yield spec["template"], 0 if spec.get("suspend") else max(0, min(parallelism, left))
 
 
-def job_set(found: Manifest, **_: Any) -> Templates:
+def job_set(manifest: Manifest, **_: Any) -> Templates:
     """The sum over its Jobs."""
-    for replicated_job in found["spec"]["replicatedJobs"]:
+    for replicated_job in manifest["spec"]["replicatedJobs"]:
         inner = replicated_job["template"]["spec"]
         parallelism = inner.get("parallelism", 1)
         pods = min(parallelism, inner.get("completions", parallelism))
-        factor = 0 if found["spec"].get("suspend") else replicated_job.get("replicas", 1)
+        factor = 0 if manifest["spec"].get("suspend") else replicated_job.get("replicas", 1)
         yield inner["template"], factor * pods
 
 
-def leader_worker_set(found: Manifest, **_: Any) -> Templates:
+def leader_worker_set(manifest: Manifest, **_: Any) -> Templates:
     """In every group a leader, and workers up to its size."""
-    spec = found["spec"]
+    spec = manifest["spec"]
     groups, inner = spec.get("replicas", 1), spec["leaderWorkerTemplate"]
     workers = inner.get("size", 1)
     if "leaderTemplate" in inner:
@@ -64,33 +64,33 @@ def leader_worker_set(found: Manifest, **_: Any) -> Templates:
     yield inner["workerTemplate"], groups * workers
 
 
-def replica_specs(found: Manifest, **_: Any) -> Templates:
+def replica_specs(manifest: Manifest, **_: Any) -> Templates:
     """MPIJob, PyTorchJob and TFJob: the sum over the replica types."""
-    spec = found["spec"]
+    spec = manifest["spec"]
     idle = spec.get("runPolicy", {}).get("suspend")
     for field in ("mpiReplicaSpecs", "pytorchReplicaSpecs", "tfReplicaSpecs"):
-        for one in spec.get(field, {}).values():
-            yield one["template"], 0 if idle else one.get("replicas", 1)
+        for replica_spec in spec.get(field, {}).values():
+            yield replica_spec["template"], 0 if idle else replica_spec.get("replicas", 1)
 
 
-def train_job(found: Manifest, **_: Any) -> Templates:
+def train_job(manifest: Manifest, **_: Any) -> Templates:
     """The number of nodes of the TrainJob itself."""
-    trainer = found["spec"].get("trainer", {})
+    trainer = manifest["spec"].get("trainer", {})
     container = {"name": "node", "resources": trainer.get("resourcesPerNode", {})}
-    nodes = 0 if found["spec"].get("suspend") else trainer.get("numNodes", 1)
+    nodes = 0 if manifest["spec"].get("suspend") else trainer.get("numNodes", 1)
     yield {"spec": {"containers": [container]}}, nodes
 
 
-def ray_cluster(found: Manifest, **_: Any) -> Templates:
+def ray_cluster(manifest: Manifest, **_: Any) -> Templates:
     """The head, and of every group its replicas, each on so many hosts."""
-    idle = found["spec"].get("suspend", False)
-    for template, count in _ray(found["spec"]):
+    idle = manifest["spec"].get("suspend", False)
+    for template, count in _ray(manifest["spec"]):
         yield template, 0 if idle else count
 
 
-def ray_job(found: Manifest, **_: Any) -> Templates:
+def ray_job(manifest: Manifest, **_: Any) -> Templates:
     """Its cluster, and the pod that submits, unless something else does."""
-    spec = found["spec"]
+    spec = manifest["spec"]
     idle = spec.get("suspend", False)
     for template, count in _ray(spec.get("rayClusterSpec", {})):
         yield template, 0 if idle else count
@@ -98,9 +98,9 @@ def ray_job(found: Manifest, **_: Any) -> Templates:
         yield spec["submitterPodTemplate"], 0 if idle else 1
 
 
-def ray_service(found: Manifest, **_: Any) -> Templates:
+def ray_service(manifest: Manifest, **_: Any) -> Templates:
     """Its cluster."""
-    return _ray(found["spec"]["rayClusterConfig"])
+    return _ray(manifest["spec"]["rayClusterConfig"])
 
 
 ENVELOPES: Final[dict[str, Callable[..., Templates]]] = {
@@ -132,12 +132,16 @@ _FINISHED: Final = {
 }
 
 
-def is_finished(kind: str, found: Manifest) -> bool:
+def is_finished(kind: str, manifest: Manifest) -> bool:
     """Return whether an object will never run anything again."""
-    status = found.get("status", {})
-    if kind == "RayJob" and found["spec"].get("shutdownAfterJobFinishes"):
+    status = manifest.get("status", {})
+    if kind == "RayJob" and manifest["spec"].get("shutdownAfterJobFinishes"):
         return status.get("jobDeploymentStatus") in ("Complete", "Failed")
-    true = {one["type"] for one in status.get("conditions", ()) if one["status"] == "True"}
+    true = {
+        condition["type"]
+        for condition in status.get("conditions", ())
+        if condition["status"] == "True"
+    }
     return not true.isdisjoint(_FINISHED.get(kind, ()))
 
 
@@ -150,8 +154,8 @@ def _ray(spec: Manifest) -> Templates:
         yield group["template"], 0 if group.get("suspend") else workers
 
 
-def _rolled_out(found: Manifest, replicas: int) -> bool:
-    generation, status = found["metadata"]["generation"], found.get("status", {})
+def _rolled_out(manifest: Manifest, replicas: int) -> bool:
+    generation, status = manifest["metadata"]["generation"], manifest.get("status", {})
     return generation <= 1 or (
         status.get("observedGeneration") == generation
         and status.get("updatedReplicas", 0) == status.get("replicas", 0) == replicas
@@ -166,8 +170,8 @@ def _portion(wanted: int | str, of: int) -> int:
 
 def _indexes(text: str) -> int:
     """Count the indexes of a text such as `1,3-5`."""
-    found = 0
+    count = 0
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found += int(last or first) - int(first) + 1
-    return found
+        count += int(last or first) - int(first) + 1
+    return count

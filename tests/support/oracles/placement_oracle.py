@@ -1,8 +1,8 @@
-"""The expected usage of every card, and violations, from plain lists of nodes and pods alone.
+"""Placement oracle: the expected usage of every card, and violations, from plain lists alone.
 
-Written from the rules on the pages, without any code of the product: nodes announce their cards in
-an annotation, pods carry their shares in another. A pod takes of each card
-the most that runs there at once, by the Kubernetes rule.
+It is written from the pages, without any code of the product. Nodes announce their cards in an
+annotation, and pods have their shares in another. A pod uses the most of each card that its
+containers may use at once, by the rule of Kubernetes.
 """
 
 import json
@@ -54,7 +54,7 @@ class CardUsage(NamedTuple):
 
     def plus(self, other: "CardUsage") -> "CardUsage":
         """Return both together."""
-        return CardUsage(*(one + more for one, more in zip(self, other, strict=True)))
+        return CardUsage(*(amount + more for amount, more in zip(self, other, strict=True)))
 
     def most(self, other: "CardUsage") -> "CardUsage":
         """Return the larger of both, line by line."""
@@ -82,21 +82,21 @@ def usage_of(pods: list[Manifest]) -> Usage:
 
     A finished pod takes nothing.
     """
-    found: Usage = {}
+    usage: Usage = {}
     for pod in filter(_takes, pods):
         node = pod["spec"]["nodeName"]
         for uuid, used in _taken(pod).items():
-            found[node, uuid] = found.get((node, uuid), CardUsage()).plus(used)
-    return found
+            usage[node, uuid] = usage.get((node, uuid), CardUsage()).plus(used)
+    return usage
 
 
 def complaints(nodes: list[Manifest], pods: list[Manifest]) -> list[str]:
     """Return all that is wrong, one sentence each; none when every card keeps what it promised."""
     cards = cards_of(nodes)
-    found = [*_over(cards, usage_of(pods)), *_not_alone(pods)]
+    sentences = [*_over(cards, usage_of(pods)), *_not_alone(pods)]
     for pod in filter(_takes, pods):
-        found += (f"{_name(pod)}: {wrong}" for wrong in _wrong(cards, pod))
-    return found
+        sentences += (f"{_name(pod)}: {wrong}" for wrong in _wrong(cards, pod))
+    return sentences
 
 
 def wants_cards(pod: Manifest) -> bool:
@@ -121,8 +121,8 @@ def _not_alone(pods: list[Manifest]) -> Iterator[str]:
     alone: set[tuple[str, str]] = set()
     for pod in filter(_takes, pods):
         for container, given in _shares(pod):
-            for one in given:
-                place = pod["spec"]["nodeName"], one.uuid
+            for share in given:
+                place = pod["spec"]["nodeName"], share.uuid
                 holders.setdefault(place, set()).add(_name(pod))
                 if _asked(container).get(CORES) == WHOLE:
                     alone.add(place)
@@ -143,9 +143,9 @@ def _wrong(cards: CardsOf, pod: Manifest) -> Iterator[str]:
     has = cards.get(node, {})
     for container, given in _shares(pod):
         name = container["name"]
-        for one in given:
-            if one.uuid not in has:
-                yield f"{name} was given {one.uuid}, which {node} does not have"
+        for share in given:
+            if share.uuid not in has:
+                yield f"{name} was given {share.uuid}, which {node} does not have"
                 return
         yield from (f"{name} {wrong}" for wrong in _against(pod, _asked(container), given, has))
 
@@ -156,14 +156,14 @@ def _against(
     """Yield how a container's shares differ from its request."""
     if len(given) != asked[COUNT]:
         yield f"asked for {asked[COUNT]} cards and was given {len(given)}"
-    if len({one.uuid for one in given}) != len(given):
+    if len({share.uuid for share in given}) != len(given):
         yield "was given one card twice"
-    for one in given:
-        memory = _memory(asked, has[one.uuid])
-        if one.memory != memory:
-            yield f"was given {one.memory} MiB of {one.uuid}, not {memory}"
-        if one.cores != asked[CORES]:
-            yield f"was given {one.cores} % of {one.uuid}, not {asked[CORES]}"
+    for share in given:
+        memory = _memory(asked, has[share.uuid])
+        if share.memory != memory:
+            yield f"was given {share.memory} MiB of {share.uuid}, not {memory}"
+        if share.cores != asked[CORES]:
+            yield f"was given {share.cores} % of {share.uuid}, not {asked[CORES]}"
     yield from _unwanted(pod["metadata"].get("annotations", {}), given, has)
 
 
@@ -172,14 +172,14 @@ def _unwanted(
 ) -> Iterator[str]:
     types = _words(annotations.get("nvidia.com/use-gputype", ""))
     uuids = _words(annotations.get("nvidia.com/use-gpuuuid", ""))
-    for one in given:
-        model = has[one.uuid].type
+    for share in given:
+        model = has[share.uuid].type
         if types and not any(word.lower() in model.lower() for word in types):
             yield f"was given a {model}"
-        if uuids and one.uuid not in uuids:
-            yield f"was given {one.uuid}, which it did not name"
+        if uuids and share.uuid not in uuids:
+            yield f"was given {share.uuid}, which it did not name"
     if annotations.get("nvidia.com/numa-bind") == "true":
-        nodes = {has[one.uuid].numa for one in given}
+        nodes = {has[share.uuid].numa for share in given}
         if len(nodes) > 1:
             yield f"was given cards of the NUMA nodes {sorted(nodes)}"
 
@@ -198,9 +198,9 @@ def _taken(pod: Manifest) -> dict[str, CardUsage]:
     ended = _ended(pod)
     for container, given in _shares(pod):
         beside = dict(running)
-        for one in given:
-            share = CardUsage(one.memory, one.cores, 1)
-            beside[one.uuid] = beside.get(one.uuid, CardUsage()).plus(share)
+        for card in given:
+            share = CardUsage(card.memory, card.cores, 1)
+            beside[card.uuid] = beside.get(card.uuid, CardUsage()).plus(share)
         if container["name"] in ended:
             continue
         for uuid, used in beside.items():
@@ -212,7 +212,7 @@ def _taken(pod: Manifest) -> dict[str, CardUsage]:
 
 def _ended(pod: Manifest) -> set[str]:
     """Return the init containers that run no more, once all of them are over."""
-    passing = {one["name"] for one in _containers(pod) if _is_passing(pod, one)}
+    passing = {container["name"] for container in _containers(pod) if _is_passing(pod, container)}
     over = {
         status["name"]
         for status in pod.get("status", {}).get("initContainerStatuses") or ()
@@ -236,34 +236,34 @@ def _shares(pod: Manifest) -> Iterator[tuple[Manifest, list[CardShare]]]:
 
 
 def _given(slot: str) -> list[CardShare]:
-    found = []
+    shares = []
     for entry in filter(None, slot.split(":")):
         uuid, _, memory, cores, *_ = entry.split(",")
         if uuid:
-            found.append(CardShare(uuid, int(memory), int(cores)))
-    return found
+            shares.append(CardShare(uuid, int(memory), int(cores)))
+    return shares
 
 
 def _announced(text: str) -> dict[str, CardCapacity]:
     if text.lstrip().startswith("["):
         return {
-            one["id"]: CardCapacity(
-                one.get("devmem", 0),
-                one.get("devcore", 0),
-                one.get("count", 0),
-                one.get("type", ""),
-                one.get("numa", 0),
-                one.get("health", False),
+            card["id"]: CardCapacity(
+                card.get("devmem", 0),
+                card.get("devcore", 0),
+                card.get("count", 0),
+                card.get("type", ""),
+                card.get("numa", 0),
+                card.get("health", False),
             )
-            for one in json.loads(text)
+            for card in json.loads(text)
         }
-    found = {}
+    capacities = {}
     for entry in filter(None, text.split(":")):
         uuid, slots, memory, cores, model, numa, health, *_ = entry.split(",")
-        found[uuid] = CardCapacity(
+        capacities[uuid] = CardCapacity(
             int(memory), int(cores), int(slots), model, int(numa), health == "true"
         )
-    return found
+    return capacities
 
 
 def _asked(container: Manifest) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Golden logs: one log per schema, exported once, that every later version has to fold alike.
+"""Golden logs: one exported log per schema, which every later version must fold to one state.
 
     PYTHONPATH=tests python -m support.recorded.golden_logs new # schema-N.log and schema-N.json
     PYTHONPATH=tests python -m support.recorded.golden_logs expected  # every schema-N.json again
@@ -29,7 +29,7 @@ from ledger.core.model.cards import HAMI, OWN, Card, Part, Parts, Phase, Profile
 from ledger.core.model.commands import End, Observe, Refute, Reserve, SetLimits
 from ledger.core.model.state import State
 from ledger.core.model.traits import Reach, Requirement
-from ledger.log import records
+from ledger.log import record_schema, records
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 TEAM, LAB = "east-1/team", "east-1/lab"
@@ -203,8 +203,8 @@ def _app(*shares: Share) -> Parts:
     return (Part("main", Phase.APP, shares),)
 
 
-def _announce(node: str, keeper: str, *found: Card, version: int = 52) -> commands.RegisterCards:
-    return commands.RegisterCards(f"east-1/{node}", keeper, found, "settlement", version)
+def _announce(node: str, keeper: str, *cards: Card, version: int = 52) -> commands.RegisterCards:
+    return commands.RegisterCards(f"east-1/{node}", keeper, cards, "settlement", version)
 
 
 def _in_lab(name: str, uid: str, root: str = "") -> Reserve:
@@ -258,7 +258,7 @@ def _end(name: str, uid: str, version: int, cause: str) -> End:
 
 
 def _new() -> None:
-    path = GOLDEN / f"schema-{records.SCHEMA}.log"
+    path = GOLDEN / f"schema-{record_schema.SCHEMA}.log"
     state, payloads = State(), list[bytes]()
     for group in story():
         payload = record(state, group, time=START + len(payloads) * SECOND)
@@ -271,8 +271,8 @@ def _new() -> None:
 
 def _write_expected() -> None:
     for path in GOLDEN.glob("schema-*.log"):
-        found = asyncio.run(amounts_to(payloads_of(path)))
-        text = msgspec.json.format(msgspec.json.encode(found)).decode()
+        amounts = asyncio.run(amounts_to(payloads_of(path)))
+        text = msgspec.json.format(msgspec.json.encode(amounts)).decode()
         path.with_suffix(".json").write_text(f"{text}\n")
 
 

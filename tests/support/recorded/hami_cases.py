@@ -1,4 +1,4 @@
-"""HAMi's behaviour as cases: what it does, and the tests or the difference that we have for it."""
+"""HAMi cases: each behaviour of HAMi, with gpuledger's tests for it or the difference."""
 
 import ast
 import re
@@ -37,23 +37,23 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def cases() -> list[Case]:
     """Return all cases, file by file."""
-    found: list[Case] = []
+    all_cases: list[Case] = []
     for path in sorted(CASES.glob("*.toml")):
-        found += msgspec.convert(tomllib.loads(path.read_text())["case"], list[Case])
-    return found
+        all_cases += msgspec.convert(tomllib.loads(path.read_text())["case"], list[Case])
+    return all_cases
 
 
 def rows_of(page: str) -> list[str]:
     """Return the rows of a page's tables as `section: first cell`, without code marks and links."""
-    found, section = [], ""
+    rows, section = [], ""
     for line in page.splitlines():
         if heading := _HEADING.fullmatch(line):
             section = heading[1]
         elif line.startswith("| ") and not line.startswith("| |"):
             first = line.split(" | ")[0].removeprefix("| ").replace("`", "")
             text = _LINK.sub(r"\1", first)
-            found.append(f"{section}: {text}")
-    return found
+            rows.append(f"{section}: {text}")
+    return rows
 
 
 def counts_of(all_cases: Iterable[Case]) -> tuple[int, int, int]:
@@ -75,25 +75,25 @@ def problems(all_cases: list[Case], page: str) -> list[str]:
     """Return where cases, tests and page do not agree."""
     rows = rows_of(page)
     named = {case.difference for case in all_cases}
-    found = [f"{name}: the id is given twice" for name in _twice(case.id for case in all_cases)]
-    found += [f"{row}: the row is there twice" for row in _twice(rows)]
-    found += [f"{row}: no case names the row" for row in rows if row not in named]
+    problems = [f"{name}: the id is given twice" for name in _twice(case.id for case in all_cases)]
+    problems += [f"{row}: the row is there twice" for row in _twice(rows)]
+    problems += [f"{row}: no case names the row" for row in rows if row not in named]
     if summary(all_cases) not in " ".join(page.split()):
-        found.append(f"the page lacks: {summary(all_cases)}")
+        problems.append(f"the page lacks: {summary(all_cases)}")
     for case in all_cases:
-        found += [f"{case.id}: {problem}" for problem in _of(case, rows)]
-    return found
+        problems += [f"{case.id}: {problem}" for problem in _of(case, rows)]
+    return problems
 
 
 def _of(case: Case, rows: list[str]) -> list[str]:
-    found = [f"{test} is no test" for test in case.tests if not _is_test(test)]
+    problems = [f"{test} is no test" for test in case.tests if not _is_test(test)]
     if case.difference and case.difference not in rows:
-        found.append(f"the page has no row {case.difference!r}")
+        problems.append(f"the page has no row {case.difference!r}")
     if not (case.tests or case.examples):
-        found.append("neither a test nor an example shows what ours does")
+        problems.append("neither a test nor an example shows what ours does")
     if not case.hami.endswith(".") or _ID.fullmatch(case.id) is None:
-        found.append("write a sentence for it, and an id of small letters and hyphens")
-    return found
+        problems.append("write a sentence for it, and an id of small letters and hyphens")
+    return problems
 
 
 def _twice(names: Iterable[str]) -> list[str]:

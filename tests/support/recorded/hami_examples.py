@@ -1,4 +1,4 @@
-"""Examples of HAMi's behaviour: nodes, a pod and what becomes of it, run through the extender."""
+"""HAMi examples: nodes, a pod and the result in HAMi, run through the extender."""
 
 from typing import Any, Final
 
@@ -74,7 +74,7 @@ async def run(example: Example, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     for module in ("support.harness.extender_harness", "support.harness.extender_over_http"):
         monkeypatch.setattr(f"{module}.RULES", rules)
     wanted = [name for name in EXPECTED if getattr(example, name) is not None]
-    found = dict.fromkeys(wanted)
+    outcome = dict.fromkeys(wanted)
     thing = _pod("asks", example.pod)
     if {"charged", "denied"}.intersection(wanted):
         demand = demand_of(msgspec.convert(thing, Pod), rules)
@@ -83,17 +83,17 @@ async def run(example: Example, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
             "charged": {} if refused else _short(demand.amounts),
             "denied": str(demand.reason) if refused else "",
         }
-        found |= {name: answers[name] for name in wanted if name in answers}
+        outcome |= {name: answers[name] for name in wanted if name in answers}
     if set(wanted) <= {"charged", "denied"}:
-        return found
+        return outcome
     async with http_extender() as site:
         await _prepare(site, example)
         for name in ("reason", "fits", "best"):
             if name in wanted:
-                found[name] = await _ASKING[name](site, thing, example)
+                outcome[name] = await _ASKING[name](site, thing, example)
         if {"given", "cards_given", "carries"}.intersection(wanted):
-            found |= await _bound(site, thing, example)
-    return found
+            outcome |= await _bound(site, thing, example)
+    return outcome
 
 
 async def _prepare(site: HttpExtender, example: Example) -> None:
@@ -107,10 +107,10 @@ async def _prepare(site: HttpExtender, example: Example) -> None:
         )
         assert not told.problem, told.problem
         cards = commands.RegisterCards(f"{CLUSTER}/{name}", told.keeper, told.cards)
-        await site.found.tell(cards)
-        site.found.inventory.set_scores(name, told.scores)
-    for number, one in enumerate(example.before):
-        await site.bind(_pod(f"before-{number}", one), one.node)
+        await site.replica.tell(cards)
+        site.replica.inventory.set_scores(name, told.scores)
+    for number, asking in enumerate(example.before):
+        await site.bind(_pod(f"before-{number}", asking), asking.node)
     if example.limits:
         await site.limit(**example.limits)
 
@@ -141,20 +141,25 @@ async def _bound(site: HttpExtender, thing: dict[str, Any], example: Example) ->
     answers: dict[str, Any] = {"given": text, "cards_given": uuids}
     if example.carries is not None:
         answers["carries"] = {key: written.get(key, "") for key in example.carries}
-    return {name: one for name, one in answers.items() if getattr(example, name) is not None}
+    return {name: answer for name, answer in answers.items() if getattr(example, name) is not None}
 
 
 def _pod(name: str, asking: Asking) -> dict[str, Any]:
     restart = {"restartPolicy": "Always"}
-    init = [*map(_container, asking.init), *(_container(one) | restart for one in asking.sidecars)]
-    containers = [_container(one) for one in asking.containers]
+    init = [
+        *map(_container, asking.init),
+        *(_container(container) | restart for container in asking.sidecars),
+    ]
+    containers = [_container(container) for container in asking.containers]
     return extender_over_http.pod(
         name, *containers, init=tuple(init), annotations=asking.annotations
     )
 
 
 def _container(limits: Limits) -> dict[str, Any]:
-    full = {key if "/" in key else f"nvidia.com/{key}": str(one) for key, one in limits.items()}
+    full = {
+        key if "/" in key else f"nvidia.com/{key}": str(amount) for key, amount in limits.items()
+    }
     return {"resources": {"limits": full} if full else {}}
 
 

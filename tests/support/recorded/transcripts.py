@@ -81,8 +81,8 @@ def fill(path: Path) -> None:
         steps = run([step.command for step in steps_of(text)], Path(directory))
 
         def render(block: re.Match[str]) -> str:
-            found = [next(steps) for _ in _steps(block[0])]
-            return "".join(f"$ {step.command}\n{step.printed}" for step in found)
+            shown = [next(steps) for _ in _steps(block[0])]
+            return "".join(f"$ {step.command}\n{step.printed}" for step in shown)
 
         path.write_text(BLOCK.sub(render, text))
 

@@ -1,8 +1,8 @@
-"""A program that opens connections without a certificate and keeps them, on loopback.
+"""Anonymous connections: a program that opens connections without a certificate on loopback.
 
-`python strangers.py PORT COUNT ADDRESSES KIND…`: so many connections, from so many addresses of
-127.0.0.0/8, of each kind alike. A refused client connects again. It prints `ready` once as
-many were made, and at the end, on SIGTERM, how many connections it had made.
+`python anonymous_connections.py PORT COUNT ADDRESSES KIND…` opens COUNT connections from ADDRESSES
+addresses of 127.0.0.0/8, equally many of each kind. A refused client connects again. The program
+prints `ready` after COUNT connections, and their whole number at the end, on SIGTERM.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A hub with the log and an edge whose leaf node leads to it, over a link that can be cut."""
+"""Leaf node: a hub with the log and an edge connected to it, over a link that a test can cut."""
 
 import asyncio
 import contextlib

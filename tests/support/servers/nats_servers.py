@@ -1,4 +1,4 @@
-"""Real nats-servers for the tests, started from the wheel on free loopback ports."""
+"""NATS servers: real ones from the wheel, started on free loopback ports."""
 
 import asyncio
 import shutil
@@ -11,8 +11,8 @@ from support.servers.ports import free_port
 
 from ledger.log.embedded import server_files
 from ledger.log.jetstream import server_monitoring
-from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamSettings
+from ledger.log.jetstream.nats_connection import Access
 
 START_SECONDS = 20.0
 

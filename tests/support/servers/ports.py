@@ -1,9 +1,9 @@
-"""Loopback ports for servers that tests start a moment later.
+"""Ports: loopback ports for servers that tests start a moment later.
 
-A port that the kernel chose (bind to 0) is from the range it also gives to outgoing connections,
-so that any client on the machine may have it before the server binds. Ports here lie outside of
-that range, and a lock on one byte for each of a shared file keeps other tests' processes off them;
-the kernel lifts the locks when a process ends.
+The kernel chooses a port (bind to 0) from the range that it also gives to outgoing connections, so
+another client may get the port before the server binds. The ports here are outside that range. Each
+has a byte in a shared file, and a lock on the byte reserves the port for one process. The kernel
+releases the locks when the process ends.
 """
 
 import fcntl

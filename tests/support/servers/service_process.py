@@ -1,4 +1,4 @@
-"""`gpuledger serve` as a process, without a cluster, and the reviews that are posted to it."""
+"""Service process: `gpuledger serve` without a cluster, and reviews that are posted to it."""
 
 import contextlib
 import json
@@ -81,9 +81,9 @@ class ServiceProcess:
                 break
             with contextlib.suppress(httpx2.HTTPError, OSError, json.JSONDecodeError):
                 last = httpx2.get(f"{self.url}/readyz", verify=self.tls(), timeout=10.0).json()
-                found = next(one for one in last["checks"] if one["name"] == check)
-                if found["ok"] is ok:
-                    return str(found["reason"])
+                readiness = next(entry for entry in last["checks"] if entry["name"] == check)
+                if readiness["ok"] is ok:
+                    return str(readiness["reason"])
             time.sleep(0.05)
         log = (self.store / "service.log").read_text(errors="replace")[-2_000:]
         raise AssertionError(f"{check} was never {ok}: {last}\n{log}")
@@ -104,7 +104,7 @@ def running_service(store: Path, *options: str) -> Iterator[ServiceProcess]:
 def recorded_creation() -> dict[str, Any]:
     """Return the validating review of a recorded creation of a pod with one card and 8000 MiB."""
     calls = json.loads((FIXTURES / "pod-create.json").read_text())["calls"]
-    return next(one["review"] for one in calls if one["webhook"] == "validate")
+    return next(call["review"] for call in calls if call["webhook"] == "validate")
 
 
 _TEMPLATE = recorded_creation()

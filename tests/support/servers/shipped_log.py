@@ -1,4 +1,4 @@
-"""The log on the servers of deploy/nats.conf, opened as the service does, and asked as an agent."""
+"""Shipped log: the log on the servers of deploy/nats.conf, for the service and for an agent."""
 
 import asyncio
 from typing import Final
@@ -14,8 +14,8 @@ from ledger.core import snapshot_format
 from ledger.core.model.accounts import quota
 from ledger.core.model.commands import SetLimits
 from ledger.core.model.state import State
-from ledger.log.jetstream.connection import Access
 from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.jetstream.nats_connection import Access
 from ledger.log.log_port import Snapshot, Unreachable
 
 AGENT: Final = "agent"

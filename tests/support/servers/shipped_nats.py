@@ -1,4 +1,4 @@
-"""The log as deploy/ ships it, on loopback: three nats-servers with its configuration."""
+"""Shipped NATS: three nats-servers on loopback, with the configuration of deploy/."""
 
 import contextlib
 import os
@@ -16,13 +16,13 @@ from ledger.log.embedded import server_files
 DEPLOY: Final = Path(__file__).parents[3] / "deploy"
 SHIPPED: Final = (DEPLOY / "nats.conf").read_text()
 [SERVER] = [
-    one["spec"]["template"]["spec"]["containers"][0]
-    for one in yaml.safe_load_all((DEPLOY / "nats.yaml").read_text())
-    if one["kind"] == "StatefulSet"
+    manifest["spec"]["template"]["spec"]["containers"][0]
+    for manifest in yaml.safe_load_all((DEPLOY / "nats.yaml").read_text())
+    if manifest["kind"] == "StatefulSet"
 ]
-[ROUTES] = [one["value"] for one in SERVER["env"] if one["name"] == "ROUTES"]
+[ROUTES] = [variable["value"] for variable in SERVER["env"] if variable["name"] == "ROUTES"]
 SERVERS: Final = 3
-# As in docs/how-to/install.md: a letter first, because NATS parses bare digits as a number.
+# As in docs/how-to/kustomize.md: a letter first, because NATS parses bare digits as a number.
 PASSWORD: Final = "p12345678901234567890"
 ROUTE_PASSWORD: Final = "p09876543210987654321"
 AGENT_PASSWORD: Final = "p11111111110000000000"
@@ -58,7 +58,7 @@ class ShippedServer(NatsServer):
             "AGENT_PASSWORD": AGENT_PASSWORD,
             "ROUTES": self._routes,
         }
-        assert given.keys() < {one["name"] for one in SERVER["env"]}
+        assert given.keys() < {variable["name"] for variable in SERVER["env"]}
         command: list[str | Path] = [server_files.binary(), "--config", self.configuration]
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | given)

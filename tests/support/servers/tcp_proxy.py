@@ -1,4 +1,4 @@
-"""A network link that a test can cut and stall: a TCP proxy on loopback."""
+"""TCP proxy on loopback: a network link that a test can cut and stall."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A real server on loopback, and certificates to visit it with."""
+"""TLS server: a real server on loopback, and certificates of its clients."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ledger.runtime.http import http_server
-from ledger.runtime.tls import own_authority, reloading_context
+from ledger.runtime.tls import certificate_reload, server_certificate
 
 DEADLINE_SECONDS = 30
 
@@ -52,7 +52,7 @@ class ClientAuthority:
     def _sign(
         self, name: x509.Name, key: ec.EllipticCurvePublicKey, *, ca: bool
     ) -> x509.Certificate:
-        now = own_authority.utc_now()
+        now = server_certificate.utc_now()
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
         return (
             x509.CertificateBuilder()
@@ -78,7 +78,7 @@ def visitor(directory: Path, client: str = "") -> ssl.SSLContext:
 
 @contextlib.asynccontextmanager
 async def serving_at(
-    app: Any, secured: reloading_context.Tls | None = None, **how: Any
+    app: Any, secured: certificate_reload.Tls | None = None, **how: Any
 ) -> AsyncIterator[str]:
     """Serve until the context ends; yields HOST:PORT."""
     listener = http_server.bind("127.0.0.1:0")

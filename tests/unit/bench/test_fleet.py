@@ -24,10 +24,12 @@ def test_a_pod_leads_to_its_deployment_by_uids() -> None:
 
 
 def test_no_two_objects_of_a_fleet_are_the_same() -> None:
-    pods = [pod(FLEET.pod(*one)).metadata for one in FLEET.members()]
+    pods = [pod(FLEET.pod(*member)).metadata for member in FLEET.members()]
     others = [pod(FLEET.pod(root, number, "b")).metadata for root, number in FLEET.members()]
-    assert len({one.uid for one in (*pods, *others)}) == 2 * FLEET.roots * FLEET.pods
-    assert len({(one.namespace, one.name) for one in (*pods, *others)}) == len(pods + others)
+    assert len({metadata.uid for metadata in (*pods, *others)}) == 2 * FLEET.roots * FLEET.pods
+    assert len({(metadata.namespace, metadata.name) for metadata in (*pods, *others)}) == len(
+        pods + others
+    )
 
 
 @pytest.mark.parametrize(

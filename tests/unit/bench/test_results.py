@@ -45,4 +45,4 @@ def test_a_report_is_written_with_the_fields_that_others_read(tmp_path: Path) ->
     assert {"name", "value", "unit", "baseline", "ratio", "goal", "met"} <= set(
         written["results"][0]
     )
-    assert [one.name for one in tmp_path.iterdir()] == ["latest.json"]
+    assert [file.name for file in tmp_path.iterdir()] == ["latest.json"]

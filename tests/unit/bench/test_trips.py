@@ -7,11 +7,11 @@ from tests.bench.trips.call_profile import Entry, Figures, Profile, figures, pai
 from tests.bench.trips.trip_report import TITLES
 
 BOUNDS = {
-    "review": 62,
+    "review": 58,
     "mutate": 12,
     "filter": 36,
     "prioritize": 17,
-    "bind": 83,
+    "bind": 84,
     "release": 46,
     "project": 77,
 }

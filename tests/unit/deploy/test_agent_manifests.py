@@ -12,7 +12,7 @@ from gpuledger.command_line import build
 from gpuledger.node.agent_log_connection import INBOX
 from gpuledger.node.agent_settings import AgentSettings
 from gpuledger.version import VERSION
-from ledger.log.jetstream.shard_streams import StreamNames
+from ledger.log.jetstream.stream_configuration import StreamNames
 from ledger.runtime.settings import setting_sources
 from vgpu_native.plugin.plugin_settings import PluginSettings
 
@@ -27,9 +27,9 @@ def pod() -> Manifest:
 
 
 def container() -> Manifest:
-    [one] = pod()["spec"]["containers"]
-    assert isinstance(one, dict)
-    return one
+    [manifest] = pod()["spec"]["containers"]
+    assert isinstance(manifest, dict)
+    return manifest
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -40,7 +40,11 @@ def test_a_manifest_of_the_agent_is_valid(manifest: Manifest, version: str) -> N
 
 def test_everything_in_the_folder_is_applied() -> None:
     files = {path.name for path in AGENT.path.iterdir()} - {"kustomization.yaml"}
-    made = {file for one in AGENT.kustomization["configMapGenerator"] for file in one["files"]}
+    made = {
+        file
+        for generator in AGENT.kustomization["configMapGenerator"]
+        for file in generator["files"]
+    }
     assert files == set(AGENT.kustomization["resources"]) | made
     assert EVICT.kustomization["resources"] == ["../agent", "access.yaml"]
     assert {path.name for path in EVICT.path.iterdir()} == {"access.yaml", "kustomization.yaml"}
@@ -66,7 +70,7 @@ def test_agent_reads_the_log_as_another_user_than_the_service() -> None:
 def test_options_are_those_of_the_command() -> None:
     command, *options = container()["args"]
     [patch] = EVICT.kustomization["patches"]
-    added = [one["value"] for one in yaml.safe_load(patch["patch"])]
+    added = [operation["value"] for operation in yaml.safe_load(patch["patch"])]
     assert added == ["--bypass=evict", "--wrong-cards=evict"]
     options += added
     shown = CliRunner().invoke(build(), [command, "--help"], terminal_width=200).output
@@ -75,9 +79,11 @@ def test_options_are_those_of_the_command() -> None:
 
 
 def test_paths_are_the_same_on_the_host_and_in_the_agent() -> None:
-    volumes = {one["name"]: one for one in pod()["spec"]["volumes"]}
-    mounted = {one["name"]: one["mountPath"] for one in container()["volumeMounts"]}
-    hosts = {name: one["hostPath"]["path"] for name, one in volumes.items() if "hostPath" in one}
+    volumes = {volume["name"]: volume for volume in pod()["spec"]["volumes"]}
+    mounted = {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]}
+    hosts = {
+        name: volume["hostPath"]["path"] for name, volume in volumes.items() if "hostPath" in volume
+    }
     assert all(mounted[name] == path for name, path in hosts.items())
     plugin: PluginSettings = AgentSettings().plugin_settings()
     assert set(hosts.values()) == {
@@ -91,19 +97,21 @@ def test_paths_are_the_same_on_the_host_and_in_the_agent() -> None:
 
 def test_nodes_read_no_secret_of_the_service() -> None:
     # The kubelet may read every Secret that a pod of its node names, with all keys.
-    assert AGENT.found(f"DaemonSet/{NAME}")["metadata"]["namespace"] == SPACE
-    assert {one["name"] for one in container()["env"] if "valueFrom" in one} == {
+    assert AGENT.manifest(f"DaemonSet/{NAME}")["metadata"]["namespace"] == SPACE
+    assert {variable["name"] for variable in container()["env"] if "valueFrom" in variable} == {
         "GPULEDGER_NATS_PASSWORD",
         "NODE_NAME",
     }
-    [source] = [one for one in container()["env"] if one["name"] == "GPULEDGER_NATS_PASSWORD"]
+    [source] = [
+        variable for variable in container()["env"] if variable["name"] == "GPULEDGER_NATS_PASSWORD"
+    ]
     assert source["valueFrom"] == {"secretKeyRef": {"name": NAME, "key": "password"}}
 
 
 def test_agent_objects_are_in_their_namespace_and_reach_the_log() -> None:
-    spaces = {one["metadata"].get("namespace", SPACE) for one in AGENT.manifests}
+    spaces = {manifest["metadata"].get("namespace", SPACE) for manifest in AGENT.manifests}
     assert spaces == {SPACE, "gpuledger-system"}
-    policy = AGENT.found("NetworkPolicy/gpuledger-nats-agents")
+    policy = AGENT.manifest("NetworkPolicy/gpuledger-nats-agents")
     [heard] = policy["spec"]["ingress"][0]["from"]
     assert policy["metadata"]["namespace"] == "gpuledger-system"
     assert heard["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": SPACE}
@@ -121,15 +129,15 @@ def test_the_library_is_copied_from_the_image_to_where_the_agent_has_it() -> Non
 
 def test_the_agent_is_probed_where_it_listens() -> None:
     [port] = container()["ports"]
-    [listen] = [one for one in container()["args"] if one.startswith("--listen=")]
+    [listen] = [argument for argument in container()["args"] if argument.startswith("--listen=")]
     assert listen.endswith(f":{port['containerPort']}")
     for kind in ("startup", "liveness", "readiness"):
         assert container()[f"{kind}Probe"]["httpGet"]["port"] == port["name"]
 
 
 def test_the_agent_runs_in_the_version_of_the_service() -> None:
-    images = [one["image"] for one in (container(), *pod()["spec"]["initContainers"])]
-    assert set(images) == {f"gpuledger:{VERSION}"}
+    images = [manifest["image"] for manifest in (container(), *pod()["spec"]["initContainers"])]
+    assert set(images) == {f"gpuledger-agent:{VERSION}"}
     assert AGENT.kustomization["images"][0]["newTag"] == VERSION
 
 
@@ -138,7 +146,9 @@ def test_the_agent_is_confined_to_what_it_needs() -> None:
     assert security["readOnlyRootFilesystem"]
     assert security["capabilities"]["drop"] == ["ALL"]
     assert "privileged" not in security
-    verbs = {verb for rule in AGENT.found(f"ClusterRole/{NAME}")["rules"] for verb in rule["verbs"]}
+    verbs = {
+        verb for rule in AGENT.manifest(f"ClusterRole/{NAME}")["rules"] for verb in rule["verbs"]
+    }
     assert verbs == {"get", "patch", "create"}
 
 
@@ -149,16 +159,20 @@ def test_only_the_init_container_that_mounts_slots_is_privileged() -> None:
     assert "privileged" not in library["securityContext"]
     [mount] = slots["volumeMounts"]
     assert mount["mountPropagation"] == "Bidirectional"
-    directory = {one["name"]: one["value"] for one in slots["env"]}["DIRECTORY"]
+    directory = {variable["name"]: variable["value"] for variable in slots["env"]}["DIRECTORY"]
     assert directory == str(AgentSettings().plugin_settings().state_dir / "slots")
-    [state] = [one for one in container()["volumeMounts"] if one["name"] == mount["name"]]
+    [state] = [
+        candidate for candidate in container()["volumeMounts"] if candidate["name"] == mount["name"]
+    ]
     assert state["mountPropagation"] == "HostToContainer"
 
 
 def test_only_agents_that_evict_may_evict() -> None:
     def who_may(manifests: list[Manifest]) -> list[str]:
-        rules = [(one, rule) for one in manifests for rule in one.get("rules", ())]
-        return [name_of(one) for one, rule in rules if "pods/eviction" in rule["resources"]]
+        rules = [(manifest, rule) for manifest in manifests for rule in manifest.get("rules", ())]
+        return [
+            name_of(manifest) for manifest, rule in rules if "pods/eviction" in rule["resources"]
+        ]
 
     assert who_may(AGENT.manifests) == []
     assert who_may(EVICT.manifests) == ["ClusterRole/gpuledger-agent-evict"]
@@ -166,19 +180,23 @@ def test_only_agents_that_evict_may_evict() -> None:
 
 @pytest.mark.parametrize("manifests", [AGENT.manifests, EVICT.manifests])
 def test_every_policy_is_bound_and_about_the_agents_account(manifests: list[Manifest]) -> None:
-    policies = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicy"]
-    bindings = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicyBinding"]
-    assert policies
-    assert [one["spec"]["policyName"] for one in bindings] == [
-        one["metadata"]["name"] for one in policies
+    policies = [
+        manifest for manifest in manifests if manifest["kind"] == "ValidatingAdmissionPolicy"
     ]
-    for one in policies:
-        [condition] = one["spec"]["matchConditions"]
+    bindings = [
+        manifest for manifest in manifests if manifest["kind"] == "ValidatingAdmissionPolicyBinding"
+    ]
+    assert policies
+    assert [binding["spec"]["policyName"] for binding in bindings] == [
+        policy["metadata"]["name"] for policy in policies
+    ]
+    for policy in policies:
+        [condition] = policy["spec"]["matchConditions"]
         assert f'"system:serviceaccount:{SPACE}:{NAME}"' in condition["expression"]
 
 
 def test_only_labelled_namespaces_reach_agents() -> None:
-    policy = AGENT.found(f"NetworkPolicy/{NAME}")
+    policy = AGENT.manifest(f"NetworkPolicy/{NAME}")
     assert policy["metadata"]["namespace"] == SPACE
     assert (
         policy["spec"]["podSelector"]["matchLabels"].items() <= pod()["metadata"]["labels"].items()

@@ -12,9 +12,9 @@ DAEMON_SET: Final = Path(__file__).parents[3] / "deploy" / "agent" / "daemonset.
 
 
 def agent() -> dict[str, Any]:
-    [one] = yaml.safe_load(DAEMON_SET.read_text())["spec"]["template"]["spec"]["containers"]
-    assert isinstance(one, dict)
-    return one
+    [container] = yaml.safe_load(DAEMON_SET.read_text())["spec"]["template"]["spec"]["containers"]
+    assert isinstance(container, dict)
+    return container
 
 
 def default(command: Any, option: str) -> str:
@@ -27,8 +27,10 @@ def test_node_top_asks_the_agent_of_its_pod() -> None:
 
 
 def test_the_selftest_has_the_library_and_a_driver_of_cuda() -> None:
-    mounted = [Path(one["mountPath"]) for one in agent()["volumeMounts"]]
+    mounted = [Path(mount["mountPath"]) for mount in agent()["volumeMounts"]]
     assert Path(default(vgpu.selftest, "library")).parent in mounted
-    [shown] = [one for one in agent()["env"] if one["name"] == "NVIDIA_DRIVER_CAPABILITIES"]
+    [shown] = [
+        variable for variable in agent()["env"] if variable["name"] == "NVIDIA_DRIVER_CAPABILITIES"
+    ]
     # NVML is part of utility; libcuda.so.1 of compute alone.
     assert set(shown["value"].split(",")) == {"compute", "utility"}

@@ -9,7 +9,7 @@ import yaml
 from support.builders.manifests import DEPLOY, VERSIONS, Folder, Manifest, documents, name_of
 from typer.testing import CliRunner
 
-from extender.app import PATH
+from extender.extender_routes import PATH
 from gpuledger.command_line import build
 from gpuledger.version import VERSION
 from ledger.kube.vendors.vendors import NVIDIA
@@ -26,7 +26,7 @@ def pod() -> Manifest:
 
 
 def told(file: str) -> str:
-    text: str = SCHEDULER.found(f"ConfigMap/{NAME}-settings")["data"][file]
+    text: str = SCHEDULER.manifest(f"ConfigMap/{NAME}-settings")["data"][file]
     return text
 
 
@@ -63,8 +63,10 @@ def test_everything_in_the_folder_is_applied() -> None:
 
 def test_only_preemption_brings_the_right_to_evict() -> None:
     def who_may(manifests: list[Manifest]) -> list[str]:
-        rules = [(one, rule) for one in manifests for rule in one.get("rules", ())]
-        return [name_of(one) for one, rule in rules if "pods/eviction" in rule["resources"]]
+        rules = [(manifest, rule) for manifest in manifests for rule in manifest.get("rules", ())]
+        return [
+            name_of(manifest) for manifest, rule in rules if "pods/eviction" in rule["resources"]
+        ]
 
     assert who_may(documents(DEPLOY / "rbac.yaml")) == []
     assert who_may(SCHEDULER.manifests) == []
@@ -73,7 +75,9 @@ def test_only_preemption_brings_the_right_to_evict() -> None:
 
 def test_the_scheduler_registers_no_webhook() -> None:
     bound = [
-        one["roleRef"]["name"] for one in SCHEDULER.manifests if one["kind"] == "ClusterRoleBinding"
+        manifest["roleRef"]["name"]
+        for manifest in SCHEDULER.manifests
+        if manifest["kind"] == "ClusterRoleBinding"
     ]
     assert "gpuledger" in bound
     assert "gpuledger-registration" not in bound
@@ -127,9 +131,9 @@ def printed(*options: str) -> Manifest:
     return read
 
 
-def names_in(found: Manifest) -> list[str]:
-    assert all(one["ignoredByScheduler"] for one in found["managedResources"])
-    return [one["name"] for one in found["managedResources"]]
+def names_in(extender: Manifest) -> list[str]:
+    assert all(resource["ignoredByScheduler"] for resource in extender["managedResources"])
+    return [resource["name"] for resource in extender["managedResources"]]
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
@@ -155,14 +159,14 @@ def test_renamed_resources_are_managed_by_their_names(tmp_path: Path) -> None:
         "- name: nvidia\n  count: example.com/gpu\n  memory: example.com/gpumem\n"
         "  priority: example.com/priority\n"
     )
-    found = names_in(printed("--vendors-file", str(file)))
-    assert found == ["example.com/gpu", "example.com/gpumem", "example.com/priority"]
+    names = names_in(printed("--vendors-file", str(file)))
+    assert names == ["example.com/gpu", "example.com/gpumem", "example.com/priority"]
 
 
 def test_the_scheduler_may_use_its_own_lease_alone(configuration: Manifest) -> None:
     lease = configuration["leaderElection"]
     assert (lease["resourceName"], lease["resourceNamespace"]) == (NAME, "gpuledger-system")
-    _, kept = SCHEDULER.found(f"Role/{NAME}")["rules"]
+    _, kept = SCHEDULER.manifest(f"Role/{NAME}")["rules"]
     assert kept["resourceNames"] == [lease["resourceName"]]
 
 
@@ -170,18 +174,22 @@ def test_every_file_that_is_named_is_mounted(configuration: Manifest) -> None:
     [scheduler] = pod()["spec"]["containers"]
     named = [scheduler["args"][0].partition("=")[2]]
     named.append(configuration["extenders"][0]["tlsConfig"]["caFile"])
-    mounts = [one["mountPath"] for one in scheduler["volumeMounts"]]
+    mounts = [mounted["mountPath"] for mounted in scheduler["volumeMounts"]]
     assert all(any(file.startswith(f"{mount}/") for mount in mounts) for file in named)
 
 
 def test_the_log_lets_the_extender_in() -> None:
-    policy = SCHEDULER.found("NetworkPolicy/gpuledger-nats-schedulers")["spec"]
-    log = next(one for one in documents(DEPLOY / "nats.yaml") if one["kind"] == "StatefulSet")
+    policy = SCHEDULER.manifest("NetworkPolicy/gpuledger-nats-schedulers")["spec"]
+    log = next(
+        document
+        for document in documents(DEPLOY / "nats.yaml")
+        if document["kind"] == "StatefulSet"
+    )
     assert policy["podSelector"] == log["spec"]["selector"]
     [rule] = policy["ingress"]
     [origin] = rule["from"]
     labels = pod()["metadata"]["labels"]
     assert origin["podSelector"]["matchLabels"].items() <= labels.items()
     [container] = log["spec"]["template"]["spec"]["containers"]
-    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
-    assert {one["port"] for one in rule["ports"]} == {ports["client"], ports["monitor"]}
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert {port["port"] for port in rule["ports"]} == {ports["client"], ports["monitor"]}

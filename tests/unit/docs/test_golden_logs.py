@@ -7,11 +7,11 @@ import pytest
 from support.recorded.golden_logs import GOLDEN, Expected, amounts_to, payloads_of
 
 from ledger.core.model.events import AnyEvent, Cause
-from ledger.log import records
+from ledger.log import record_schema, records
 from ledger.log.log_port import Lost
 
 LOGS = sorted(GOLDEN.glob("schema-*.log"))
-CURRENT = GOLDEN / f"schema-{records.SCHEMA}.log"
+CURRENT = GOLDEN / f"schema-{record_schema.SCHEMA}.log"
 
 
 def expected_of(path: Path) -> Expected:
@@ -36,15 +36,15 @@ def test_there_is_a_golden_log_for_the_schema_that_is_written() -> None:
 
 
 def test_the_golden_log_has_every_kind_of_event() -> None:
-    found = {name.split()[0] for name in expected_of(CURRENT).events}
-    assert found == {kind.__name__ for kind in AnyEvent.__args__}
+    kinds = {name.split()[0] for name in expected_of(CURRENT).events}
+    assert kinds == {kind.__name__ for kind in AnyEvent.__args__}
 
 
 def test_the_golden_logs_have_every_cause() -> None:
     """Those of earlier versions, too, which nothing writes any more."""
     events = [name for path in LOGS for name in expected_of(path).events]
-    found = {name.split()[1] for name in events if " " in name}
-    assert found == set(Cause)
+    causes = {name.split()[1] for name in events if " " in name}
+    assert causes == set(Cause)
 
 
 async def test_one_changed_balance_is_not_what_was_recorded() -> None:

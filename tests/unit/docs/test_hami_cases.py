@@ -13,19 +13,19 @@ def test_cases_tests_and_page_agree() -> None:
 
 def changed(number: int, **fields: object) -> list[Case]:
     """Return all cases, one of them changed."""
-    return [structs.replace(one, **fields) if one is ALL[number] else one for one in ALL]
+    return [structs.replace(case, **fields) if case is ALL[number] else case for case in ALL]
 
 
 @pytest.fixture
 def same() -> int:
     """Return the number of a case in which ours is the same."""
-    return next(number for number, one in enumerate(ALL) if one.tests and not one.difference)
+    return next(number for number, case in enumerate(ALL) if case.tests and not case.difference)
 
 
 @pytest.fixture
 def differs() -> int:
     """Return the number of a case whose row no other names."""
-    rows = [one.difference for one in ALL]
+    rows = [case.difference for case in ALL]
     return next(number for number, row in enumerate(rows) if row and rows.count(row) == 1)
 
 
@@ -39,13 +39,13 @@ def differs() -> int:
     ],
 )
 def test_a_test_that_is_not_there_is_found(same: int, name: str) -> None:
-    found = problems(changed(same, tests=[name]), PAGE.read_text())
-    assert found == [f"{ALL[same].id}: {name} is no test"]
+    mistakes = problems(changed(same, tests=[name]), PAGE.read_text())
+    assert mistakes == [f"{ALL[same].id}: {name} is no test"]
 
 
 def test_a_row_that_is_not_there_is_found(differs: int) -> None:
-    found = problems(changed(differs, difference="Binding: nothing"), PAGE.read_text())
-    assert found == [
+    mistakes = problems(changed(differs, difference="Binding: nothing"), PAGE.read_text())
+    assert mistakes == [
         f"{ALL[differs].difference}: no case names the row",
         f"{ALL[differs].id}: the page has no row 'Binding: nothing'",
     ]
@@ -53,8 +53,8 @@ def test_a_row_that_is_not_there_is_found(differs: int) -> None:
 
 def test_a_row_that_no_case_names_is_found() -> None:
     page = PAGE.read_text() + "| `something` new | one | another | |\n"
-    [found] = problems(ALL, page)
-    assert found.endswith(": something new: no case names the row")
+    [mistake] = problems(ALL, page)
+    assert mistake.endswith(": something new: no case names the row")
 
 
 def test_a_row_that_is_there_twice_is_found() -> None:
@@ -64,15 +64,15 @@ def test_a_row_that_is_there_twice_is_found() -> None:
 
 
 def test_a_case_that_nothing_shows_is_found(differs: int) -> None:
-    [found] = problems(changed(differs, tests=[], examples=[]), PAGE.read_text())
-    assert found == f"{ALL[differs].id}: neither a test nor an example shows what ours does"
+    [mistake] = problems(changed(differs, tests=[], examples=[]), PAGE.read_text())
+    assert mistake == f"{ALL[differs].id}: neither a test nor an example shows what ours does"
 
 
 def test_an_id_that_is_given_twice_is_found(same: int, differs: int) -> None:
-    [found] = problems(changed(same, id=ALL[differs].id), PAGE.read_text())
-    assert found == f"{ALL[differs].id}: the id is given twice"
+    [mistake] = problems(changed(same, id=ALL[differs].id), PAGE.read_text())
+    assert mistake == f"{ALL[differs].id}: the id is given twice"
 
 
 def test_counts_that_are_not_true_are_found(same: int) -> None:
-    fewer = [one for one in ALL if one is not ALL[same]]
+    fewer = [case for case in ALL if case is not ALL[same]]
     assert problems(fewer, PAGE.read_text()) == [f"the page lacks: {summary(fewer)}"]

@@ -40,7 +40,7 @@ def text_of(name: str) -> str:
 def anchors_of(path: Path) -> set[str]:
     """Return the anchors that GitHub makes of a page's headings."""
     headings = HEADING.findall(path.read_text())
-    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def names_in(path: Path) -> set[str]:
@@ -54,17 +54,19 @@ def names_in(path: Path) -> set[str]:
 
 def test_every_setting_is_in_its_page() -> None:
     page = text_of("reference/settings.md")
-    assert [one.name for one in documentation() if f"| `{one.name}` |" not in page] == []
+    assert [
+        setting.name for setting in documentation() if f"| `{setting.name}` |" not in page
+    ] == []
 
 
 def test_every_metric_is_in_its_page() -> None:
     page = text_of("reference/metrics.md")
-    assert [one.full_name for one in METRICS if f"| `{one.full_name}` |" not in page] == []
+    assert [metric.full_name for metric in METRICS if f"| `{metric.full_name}` |" not in page] == []
 
 
 def test_every_reason_is_in_its_page() -> None:
     page = text_of("reference/reasons.md")
-    assert [one for one in Reason if f"| `{one}` |" not in page] == []
+    assert [reason for reason in Reason if f"| `{reason}` |" not in page] == []
 
 
 def test_every_event_is_in_its_page_with_its_fields() -> None:
@@ -84,16 +86,17 @@ def test_every_command_is_in_its_page() -> None:
     page = text_of("reference/command-line.md")
     app = build()
     commands = [
-        one.name or getattr(one.callback, "__name__", "") for one in app.registered_commands
+        command.name or getattr(command.callback, "__name__", "")
+        for command in app.registered_commands
     ]
     for group in app.registered_groups:
         assert group.typer_instance is not None
         commands += [
-            f"{group.name} {one.name or getattr(one.callback, '__name__', '')}"
-            for one in group.typer_instance.registered_commands
+            f"{group.name} {command.name or getattr(command.callback, '__name__', '')}"
+            for command in group.typer_instance.registered_commands
         ]
     assert len(commands) > 10
-    assert [one for one in commands if f"\n## gpuledger {one}\n" not in page] == []
+    assert [command for command in commands if f"\n## gpuledger {command}\n" not in page] == []
 
 
 def test_decoded_records_are_those_of_the_golden_logs() -> None:
@@ -119,7 +122,7 @@ def test_every_check_of_readiness_is_explained() -> None:
     checks = [*re.findall(r'health\.add\("([\w-]+)"', source), "stopping"]
     page = text_of("how-to/operating.md")
     assert len(checks) > 5
-    assert [one for one in checks if f"| `{one}` |" not in page] == []
+    assert [check for check in checks if f"| `{check}` |" not in page] == []
 
 
 def test_every_check_and_metric_of_the_agent_is_explained() -> None:
@@ -130,22 +133,22 @@ def test_every_check_and_metric_of_the_agent_is_explained() -> None:
     metrics = re.findall(r'"((?:hami|gpuledger)_\w+)"', served + exported)
     assert len(checks) > 5
     assert len(metrics) > 10
-    assert [one for one in checks if f"| `{one}` |" not in page] == []
-    assert [one for one in metrics if not re.search(rf"`{one}(_total)?`", page)] == []
+    assert [check for check in checks if f"| `{check}` |" not in page] == []
+    assert [metric for metric in metrics if not re.search(rf"`{metric}(_total)?`", page)] == []
 
 
 def test_every_alert_has_a_runbook() -> None:
     alerts = re.findall(r"alert: (\w+)", ALERTS.read_text())
     anchors = anchors_of(DOCS / "how-to" / "operating.md")
     assert len(alerts) > 5
-    assert [one for one in alerts if one.lower() not in anchors] == []
+    assert [alert for alert in alerts if alert.lower() not in anchors] == []
 
 
 def test_alerts_ask_for_metrics_that_exist() -> None:
-    known = {one.full_name for one in METRICS}
+    known = {metric.full_name for metric in METRICS}
     known |= {f"{name}_{end}" for name in known for end in ("bucket", "count", "sum")}
     source = (ROOT / "projections" / "api" / "usage_metrics.py").read_text()
-    known |= {f"gpuledger_quota_{one}" for one in ("limit", "used", "committed")}
+    known |= {f"gpuledger_quota_{amount}" for amount in ("limit", "used", "committed")}
     source += (ROOT / "vgpu_native" / "agent" / "node_metrics.py").read_text()
     known |= set(re.findall(r'"(gpuledger_\w+)"', source))
     asked = set(re.findall(r"\bgpuledger_\w+", ALERTS.read_text()))

@@ -6,8 +6,8 @@ from typing import Final
 import pytest
 
 from ledger.core.model.denials import Denial
+from ledger.kube.requests.card_selector_annotations import selector_annotations
 from ledger.kube.requests.device_requests import CARD_POLICIES, NODE_POLICIES
-from ledger.kube.requests.device_selectors import selector_annotations
 from ledger.kube.requests.placement_preferences import KEYS, NODE_POLICY, preferences_of
 from ledger.kube.vendors.vendors import BUILT_IN, Vendor
 
@@ -25,7 +25,7 @@ def test_every_policy_is_there(word: str) -> None:
     assert f"`{word}`" in PAGE
 
 
-@pytest.mark.parametrize("vendor", BUILT_IN, ids=lambda one: one.name)
+@pytest.mark.parametrize("vendor", BUILT_IN, ids=lambda vendor: vendor.name)
 def test_every_vendor_with_other_names_is_there(vendor: Vendor) -> None:
     domain = vendor.names()[0].partition("/")[0]
     usual = f"{domain}/use-gputype" in selector_annotations(vendor).names() and vendor.name != "amd"

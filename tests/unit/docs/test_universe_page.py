@@ -43,7 +43,10 @@ def as_the_page_begins() -> State:
     read = limits_of_universe(spec, DemandRules())
     state = State()
     commands: list[AnyCommand] = [
-        *(Describe(one, namespace_traits.of_cluster(one, "eu", None)) for one in ("west", "east")),
+        *(
+            Describe(cluster, namespace_traits.of_cluster(cluster, "eu", None))
+            for cluster in ("west", "east")
+        ),
         SetLimits(ACCOUNT, (), read.limits, reach=read.reach, selects=read.selects),
         described("west/vision", RESEARCH),
         described("east/speech", RESEARCH),

@@ -54,13 +54,13 @@ class Example:
         }
 
     def envelope(self, name: str) -> Amounts:
-        kind, found = self._read(name)
-        return self._envelope(kind, found).demand
+        kind, manifest = self._read(name)
+        return self._envelope(kind, manifest).demand
 
     def story(self, text: str) -> Denial | None:
         """Do all steps; return the denial of the last one. Those before it must be let in."""
         first, *steps = text.split("; ")
-        hard = (one.partition("=")[::2] for one in first.split(", "))
+        hard = (pair.partition("=")[::2] for pair in first.split(", "))
         limits = {key: int(limit) for key, limit in hard}
         self._do(SetLimits(accounts.quota(CLUSTER, NAMESPACE, "gpus"), (TEAM,), limits))
         denial = None
@@ -71,9 +71,9 @@ class Example:
         return denial
 
     def _create(self, name: str, _: str = "", other: str = "") -> Denial | None:
-        kind, found = self._read(name)
+        kind, manifest = self._read(name)
         key = f"{kind.name}/{other or name}"
-        envelope = self._envelope(kind, found)
+        envelope = self._envelope(kind, manifest)
         asker = _asker(kind, envelope)
         denial = self._do(Reserve(TEAM, key, key, envelope.demand, actor="alice", asker=asker))
         if denial is None:
@@ -81,21 +81,21 @@ class Example:
         return denial
 
     def _scale(self, name: str, replicas: str) -> Denial | None:
-        kind, found = self._read(name)
-        envelope = self._envelope(kind, with_replicas(kind, found, int(replicas)))
+        kind, manifest = self._read(name)
+        envelope = self._envelope(kind, with_replicas(kind, manifest, int(replicas)))
         key, asker = f"{kind.name}/{name}", _asker(kind, envelope)
         return self._do(Reserve(TEAM, key, key, envelope.demand, 1, actor="alice", asker=asker))
 
     def _pods(self, name: str, count: str) -> Denial | None:
         denials = [self._pod(name, str(index)) for index in range(int(count))]
-        return next((one for one in denials if one is not None), None)
+        return next((denial for denial in denials if denial is not None), None)
 
     def _pod(self, name: str, suffix: str = "more") -> Denial | None:
         """Create a pod of an object whose replicas are all alike."""
-        kind, found = self._read(name)
-        one = self._envelope(kind, with_replicas(kind, found, 1)).demand
+        kind, manifest = self._read(name)
+        demand = self._envelope(kind, with_replicas(kind, manifest, 1)).demand
         pod = f"pods/{name}-{suffix}"
-        return self._do(Reserve(TEAM, pod, pod, one, root=f"{kind.name}/{name}"))
+        return self._do(Reserve(TEAM, pod, pod, demand, root=f"{kind.name}/{name}"))
 
     def _read(self, name: str) -> tuple[WorkloadKind, Workload]:
         written: dict[str, Any] = self._objects[name]
@@ -103,8 +103,8 @@ class Example:
         assert kind is not None
         return kind, workload(written)
 
-    def _envelope(self, kind: WorkloadKind, found: Workload) -> Envelope:
-        envelope = envelope_of(kind, found, DemandRules())
+    def _envelope(self, kind: WorkloadKind, manifest: Workload) -> Envelope:
+        envelope = envelope_of(kind, manifest, DemandRules())
         assert isinstance(envelope, Envelope), envelope
         return envelope
 
@@ -124,9 +124,9 @@ def _asker(kind: WorkloadKind, envelope: Envelope) -> Asker:
 def found_in(pattern: re.Pattern[str]) -> list[Any]:
     """Return all examples of a form, with their pages."""
     return [
-        pytest.param(page, *found, id=f"{page.stem}-{found[0].replace(' ', '-')}")
+        pytest.param(page, *groups, id=f"{page.stem}-{groups[0].replace(' ', '-')}")
         for page in PAGES
-        for found in pattern.findall(page.read_text())
+        for groups in pattern.findall(page.read_text())
     ]
 
 

@@ -10,9 +10,10 @@ from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.log_port import Snapshot
 from ledger.log.memory_log import MemoryLog
-from projections.log_audit import ExpectedHead, audit_lines, verify
+from projections.log_audit import audit_lines
+from projections.log_verification import ExpectedHead, verify
 from projections.queries.moments import parse, rfc3339
-from projections.queries.scopes import EVERYTHING, QueryScope
+from projections.queries.query_scope import EVERYTHING, QueryScope
 
 PAYLOADS = random_payloads(6, 240)
 
@@ -53,7 +54,7 @@ async def test_last_listed_balance_of_an_account_is_its_balance() -> None:
 
 
 async def test_a_line_has_what_auditors_ask_for() -> None:
-    line = next(one for one in await told(log_of(PAYLOADS)) if one["type"] == "Released")
+    line = next(listed for listed in await told(log_of(PAYLOADS)) if listed["type"] == "Released")
     wanted = {"position", "time", "type", "cause", "key", "uid", "amounts", "account"}
     assert wanted | {"used_after", "actor"} <= set(line)
     assert line["cause"]

@@ -10,8 +10,8 @@ from ledger.core.model import commands
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.state import State
 from projections.queries.holders import HolderCharge, holders, holds
+from projections.queries.query_scope import EVERYTHING, QueryScope
 from projections.queries.quota_usage import usage
-from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.store.readers import ProjectionView
 
 GPU = "nvidia.com/gpu"
@@ -55,15 +55,15 @@ async def listed(
 ) -> dict[str, HolderCharge]:
     rows, more = await holders(view, position, EVERYTHING, limit=100, **options)  # type: ignore[arg-type]
     assert not more
-    return {one.key: one for one in rows}
+    return {holder.key: holder for holder in rows}
 
 
 async def test_a_root_without_pods_is_charged_its_envelope(path: Path) -> None:
     async with viewing(path) as view:
-        found = await listed(view, 3)
-    web = found[WEB]
+        by_key = await listed(view, 3)
+    web = by_key[WEB]
     assert (web.amounts, web.envelope, web.drawn, web.pods) == ({GPU: 3}, {GPU: 3}, {}, 0)
-    assert found["pods/alone"].envelope == {}
+    assert by_key["pods/alone"].envelope == {}
 
 
 async def test_root_is_charged_the_larger_of_envelope_and_pods(
@@ -83,14 +83,14 @@ async def test_the_pods_of_a_root_are_listed_only_when_they_are_asked_for(path: 
         of_web = await listed(view, 5, root=WEB)
     assert set(everything) == {WEB, "pods/alone", "pods/web-1", "pods/web-2", "pods/web-3"}
     assert set(of_web) == {"pods/web-1", "pods/web-2", "pods/web-3"}
-    assert {one.root for one in of_web.values()} == {WEB}
+    assert {holder.root for holder in of_web.values()} == {WEB}
 
 
 async def test_pods_that_outlive_their_root_are_holders_themselves(path: Path) -> None:
     async with viewing(path) as view:
-        found = await listed(view, 6)
-    assert set(found) == {"pods/alone", "pods/web-1", "pods/web-2", "pods/web-3"}
-    assert found["pods/web-1"].root == WEB
+        by_key = await listed(view, 6)
+    assert set(by_key) == {"pods/alone", "pods/web-1", "pods/web-2", "pods/web-3"}
+    assert by_key["pods/web-1"].root == WEB
 
 
 async def test_what_holders_have_adds_up_to_what_is_used_at_every_position(path: Path) -> None:
@@ -98,8 +98,8 @@ async def test_what_holders_have_adds_up_to_what_is_used_at_every_position(path:
         for position in range(1, len(STEPS) + 1):
             (line,), _ = await usage(view, position, EVERYTHING, limit=10)
             rows = (await listed(view, position)).values()
-            assert line.used == sum(one.amounts.get(GPU, 0) for one in rows)
-            assert line.committed == sum(one.committed.get(GPU, 0) for one in rows)
+            assert line.used == sum(holder.amounts.get(GPU, 0) for holder in rows)
+            assert line.committed == sum(holder.committed.get(GPU, 0) for holder in rows)
 
 
 async def test_pages_of_the_pods_of_one_root_are_the_whole(path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_pages_of_the_pods_of_one_root_are_the_whole(path: Path) -> None:
     async with viewing(path) as view:
         for _ in range(9):
             rows, after = await holders(view, 5, QueryScope("red"), limit=1, after=after, root=WEB)
-            pages += [one.key for one in rows]
+            pages += [holder.key for holder in rows]
             if not after:
                 break
     assert pages == ["pods/web-1", "pods/web-2", "pods/web-3"]
@@ -116,4 +116,4 @@ async def test_pages_of_the_pods_of_one_root_are_the_whole(path: Path) -> None:
 async def test_hold_has_the_root_from_which_it_will_draw(path: Path) -> None:
     async with viewing(path) as view:
         rows, _ = await holds(view, 4, EVERYTHING, limit=10)
-    assert {one.key: one.root for one in rows} == {"pods/alone": "", "pods/web-2": WEB}
+    assert {hold.key: hold.root for hold in rows} == {"pods/alone": "", "pods/web-2": WEB}

@@ -53,7 +53,7 @@ def test_nothing_is_listed_where_everything_passes_at_once(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("given", ["", "long"])
-def test_property_tests_draw_the_same_examples_unless_another_profile_is_given(
+def test_property_tests_draw_fixed_examples_unless_a_profile_is_given(
     given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HYPOTHESIS_PROFILE", given)
@@ -66,6 +66,25 @@ def test_property_tests_draw_the_same_examples_unless_another_profile_is_given(
     assert settings.get_profile("ci").derandomize
 
 
+def test_tools_that_cannot_be_installed_are_named(tmp_path: Path) -> None:
+    """A user without root, on whose path is nothing but the shell."""
+    for name, text in {"id": "echo 1000", "bash": 'exec /bin/bash "$@"'}.items():
+        program = tmp_path / name
+        program.write_text(f"#!/bin/bash\n{text}\n")
+        program.chmod(0o755)
+    done = subprocess.run(
+        [SCRIPT.with_name("tools")],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 0
+    assert "!!! NOT INSTALLED: iproute2 nftables dnsmasq-base" in done.stderr
+    assert "not root" in done.stderr
+
+
 def run_with(
     folder: Path, suite: str, workers: tuple[str, ...]
 ) -> subprocess.CompletedProcess[str]:
@@ -74,7 +93,7 @@ def run_with(
     (folder / "test_suite.py").write_text(suite)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -ra\n")
     command = " ".join([sys.executable, "-m", "pytest", "-q", *workers])
-    (folder / "Makefile").write_text(f"lint:\n\t@true\n\ntest:\n\t{command}\n")
+    (folder / "Makefile").write_text(f"lint e2e-install:\n\t@true\n\ntest:\n\t{command}\n")
     script = shutil.copy(SCRIPT, folder / ".ci" / "run")
     env = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(

@@ -46,7 +46,7 @@ def environment(folder: Path, status: int) -> tuple[Path, Path]:
     return made, lock
 
 
-def test_lines_say_how_many_packages_are_fetched_and_installed(
+def test_lines_show_how_many_packages_are_fetched_and_installed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install = script()

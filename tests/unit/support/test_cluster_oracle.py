@@ -1,4 +1,4 @@
-"""The oracle of the cluster counts by the rules of the pages, whoever owns what."""
+"""The oracle of the cluster counts by the rules of the pages for each chain of owners."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the machine's environment sets for this product does not reach the tests' processes."""
+"""Settings of this product in the environment do not reach the tests' processes."""
 
 import os
 import subprocess
@@ -8,11 +8,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 PRINTING = (
     "import os, signal;"
-    "print([one for one in os.environ if one.startswith('GPULEDGER_')],"
+    "print([name for name in os.environ if name.startswith('GPULEDGER_')],"
     " signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
 )
 
-INNER = "test_processes_of_tests_have_no_settings_of_the_machine_and_can_be_interrupted"
+INNER = "test_processes_of_tests_have_no_outside_settings_and_take_interrupts"
 IGNORING = (
     "import os, signal, sys;"
     "signal.signal(signal.SIGINT, signal.SIG_IGN);"
@@ -20,7 +20,7 @@ IGNORING = (
 )
 
 
-def test_processes_of_tests_have_no_settings_of_the_machine_and_can_be_interrupted() -> None:
+def test_processes_of_tests_have_no_outside_settings_and_take_interrupts() -> None:
     printed = subprocess.run(
         [sys.executable, "-c", PRINTING], capture_output=True, text=True, check=True, timeout=60
     )

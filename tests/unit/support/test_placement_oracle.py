@@ -26,7 +26,7 @@ def test_pods_that_have_what_they_asked_for_are_well(form: Form) -> None:
     }
 
 
-def test_init_containers_count_beside_the_sidecars_before_them_until_they_are_over() -> None:
+def test_init_containers_count_with_earlier_sidecars_until_they_end() -> None:
     made = placed(
         f"{FIRST},NVIDIA,500,5:;{FIRST},NVIDIA,9000,50:;{FIRST},NVIDIA,4000,20:;",
         container(cards=1, memory=4_000, cores=20),
@@ -80,15 +80,15 @@ SMALL = container(cards=1, memory=4_000, cores=20)
 def test_what_is_wrong_is_found(
     given: str, asked: Manifest, annotations: dict[str, str], wrong: str
 ) -> None:
-    [found] = complaints([node("gpu-1")], [placed(given, asked, annotations=annotations)])
-    assert wrong in found
+    [complaint] = complaints([node("gpu-1")], [placed(given, asked, annotations=annotations)])
+    assert wrong in complaint
 
 
 def test_a_pod_that_was_bound_without_cards_is_found() -> None:
     made = placed("", SMALL)
     del made["metadata"]["annotations"]["hami.io/vgpu-devices-allocated"]
-    [found] = complaints([node("gpu-1")], [made])
-    assert "without cards" in found
+    [complaint] = complaints([node("gpu-1")], [made])
+    assert "without cards" in complaint
 
 
 def test_a_card_that_was_to_be_one_pods_alone_is_found() -> None:
@@ -96,8 +96,8 @@ def test_a_card_that_was_to_be_one_pods_alone_is_found() -> None:
         placed(f"{FIRST},NVIDIA,1000,100:;", container(cards=1, memory=1_000, cores=100)),
         placed(f"{FIRST},NVIDIA,1000,0:;", container(cards=1, memory=1_000), name="b"),
     ]
-    [found] = complaints([node("gpu-1")], pods)
-    assert "one pod's alone" in found
+    [complaint] = complaints([node("gpu-1")], pods)
+    assert "one pod's alone" in complaint
 
 
 def placed(
@@ -107,7 +107,7 @@ def placed(
     first: tuple[Manifest, ...] = (),
     annotations: dict[str, str] | None = None,
 ) -> Manifest:
-    """Return a pod on `gpu-1` that says that it was given this."""
+    """Return a pod on `gpu-1` whose annotations name these devices."""
     said = {"hami.io/vgpu-node": "gpu-1", "hami.io/vgpu-devices-allocated": given}
     made = pod(name, *containers, first=first, annotations=said | (annotations or {}))
     made["metadata"]["namespace"] = "team"

@@ -23,13 +23,19 @@ CODE = {
     ),
     "webhook/gate_texts.py": '"""Nothing but prose: `gone_name`."""\n',
     "vgpu_native/src/slots.c": "/* gone_slot */ int own_slot;\n",
-    "deploy/gates.yaml": "reason: GateClosed\n",
+    "vgpu_native/agent/refusals.py": 'raise ValueError("no pods: see `gone_message`")\n',
+    "deploy/gates.yaml": "# `gone_manifest`\nreason: GateClosed\n",
+    "projections/gates.sql": "-- `gone_table`\nCREATE TABLE pod_gates (position);\n",
 }
 
 STALE = {
     "`lift_gates`": "no code has lift_gates",
     "`list_gate(pod)`": "no code has list_gate",
     "`gone_name`": "no code has gone_name",
+    "`GONE_LIMIT`": "no code has GONE_LIMIT",
+    "`gone_table`": "no code has gone_table",
+    "`gone_manifest`": "no code has gone_manifest",
+    "`gone_message`": "no code has gone_message",
     "`gone_slot`": "no code has gone_slot",
     "`webhook/gate.py`": "the tree has no such file or folder",
     "`webhook/doors/`": "the tree has no such file or folder",
@@ -50,6 +56,7 @@ STALE_IN_CODE = {
 }
 
 CURRENT = [
+    "`pod_gates` and `GPULEDGER_STORE`",
     "`list_gates`, `PodGate`, `own_slot` and `GateClosed`",
     "`webhook/gates.py`, `gates.py`, `webhook/`, `slots.c` and `deploy/gates.yaml`",
     "`webhook.gates.PodGate.lift_gate()` and `gates.list_gates`",
@@ -90,7 +97,7 @@ def test_camel_case_of_kubernetes_is_not_found_in_documents(text: str, plant: Pl
 
 def test_message_names_file_line_and_remedy(plant: Plant) -> None:
     root = plant(CODE | {"README.md": "# Gates\n\n`list_gate` lists.\n"})
-    (finding,) = [found for found in stale_names(Tree(root)) if found.path == "README.md"]
+    (finding,) = [stale for stale in stale_names(Tree(root)) if stale.path == "README.md"]
     assert str(finding).startswith("README.md:3: stale-names: `list_gate` is stale")
     assert "write the present name" in finding.message
 

@@ -21,6 +21,15 @@ READ = {
     "message with values": ("webhook/a.py", "raise ValueError(f'{name} is nobody at all')\n", 1),
     "name of a test": ("tests/test_a.py", "def test_nobody_has_it() -> None: ...\n", 1),
     "comment in C": ("vgpu_native/src/a.c", "int x; /* it is\n * nobody */\n", 2),
+    "comment of lines in C": ("vgpu_native/src/a.c", "int x; // it is no\n  // one\n", 1),
+    "comment with marks in C": ("vgpu_native/src/a.h", "/* it is no\n * one */\n", 1),
+    "comment in assembly": ("vgpu_native/src/a.S", "/* it is nobody */\n", 1),
+    "comment in SQL": ("projections/a.sql", "x -- it is no\n  -- one\n", 1),
+    "comment in a Makefile": ("Makefile", "x:\n\t@# it is nobody\n", 2),
+    "comment over two lines of a manifest": ("deploy/a.yaml", "a: b\n# it is no\n# one\n", 2),
+    "comment of git": (".gitignore", "# it is nobody\n", 1),
+    "message with a format": ("vgpu_native/src/a.c", 'log("nobody %s");\n', 1),
+    "text of a link": ("README.md", "[nobody](docs/it.md)\n", 1),
     "message in C": ("vgpu_native/src/a.c", 'log("nobody has it");\n', 1),
     "comment of a manifest": ("deploy/a.yaml", "a: b\n# it is nobody\n", 2),
     "schema": ("deploy/crds/a.yaml", "a: b\ndescription: Nobody has it.\n", 2),
@@ -43,9 +52,15 @@ UNREAD = {
 def test_word_is_found_in_prose_with_its_line_and_remedy(case: str, plant: Plant) -> None:
     path, text, line = READ[case]
     rule = words.rule(words.read())
-    found = [one for one in rule(Tree(plant({path: text}))) if one.subject == "nobody"]
-    assert [(one.path, one.line, one.rule) for one in found] == [(path, line, "words")]
-    assert "another replica" in found[0].message
+    findings = [
+        finding
+        for finding in rule(Tree(plant({path: text})))
+        if finding.subject in ("nobody", "no one")
+    ]
+    assert [(finding.path, finding.line, finding.rule) for finding in findings] == [
+        (path, line, "words")
+    ]
+    assert "another replica" in findings[0].message
 
 
 @pytest.mark.parametrize("case", UNREAD)
@@ -59,7 +74,10 @@ REFUSED = [
     "The agents are told.",
     "The file says which.",
     "The writer knows the head.",
+    "The writer does not know the head.",
+    "The writer must not believe it.",
     "What the node announced counts.",
+    "Pods:\n\n* What the node announced\n",
     "It waits; who comes first wins.".replace("who", "Who"),
     "Return what the node announced.",
     "This is no name.",
@@ -74,6 +92,7 @@ ACCEPTED = [
     "There is no name.",
     "It is no longer there.",
     "The user says yes.",
+    "The user does not know the head.",
     "What is a root?",
     "Return the victims.",
     "Her Majesty's".replace("Her", "The"),

@@ -24,14 +24,14 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mypy_finds_a_mistake_planted_in_a_test(mistake: str, tmp_path: Path) -> None:
-    found = checked(tmp_path, MISTAKES[mistake])
-    assert found.returncode == 1, found.stdout + found.stderr
-    assert f"[{mistake}]" in found.stdout
+    done = checked(tmp_path, MISTAKES[mistake])
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"[{mistake}]" in done.stdout
 
 
 def test_mypy_accepts_a_test_without_annotations(tmp_path: Path) -> None:
-    found = checked(tmp_path, "def test_a_limit(fixture):\n    assert limit_of('a') == fixture\n")
-    assert found.returncode == 0, found.stdout + found.stderr
+    done = checked(tmp_path, "def test_a_limit(fixture):\n    assert limit_of('a') == fixture\n")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def checked(folder: Path, test: str) -> subprocess.CompletedProcess[str]:

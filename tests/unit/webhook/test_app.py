@@ -18,8 +18,8 @@ from support.builders.admission_reviews import (
 )
 
 from webhook.api.admission_review import warning
-from webhook.api.admission_settings import AdmissionSettings
 from webhook.app import endpoint
+from webhook.context.admission_settings import AdmissionSettings
 
 JSON = {"content-type": "application/json"}
 PATHS = ["/admission/validate", "/admission/mutate"]
@@ -30,14 +30,14 @@ CASES = sorted(path.stem for path in FIXTURES.glob("*.json"))
 @pytest.fixture
 async def service() -> AsyncIterator[WebhookService]:
     """Both webhooks on an unlimited ledger."""
-    async with serving(CoreLedger(), policy=AdmissionSettings(body_max=100_000)) as found:
-        yield found
+    async with serving(CoreLedger(), policy=AdmissionSettings(body_max=100_000)) as webhook_service:
+        yield webhook_service
 
 
 @pytest.mark.parametrize("case", CASES)
 async def test_every_recorded_review_is_answered(case: str, service: WebhookService) -> None:
-    for webhook, one in recorded(case):
-        response = await service.post(one, webhook)
+    for webhook, request in recorded(case):
+        response = await service.post(request, webhook)
         refused = not response["allowed"]
         assert refused == (webhook == "validate" and case == "pod-create-gpumem-16Gi")
 
@@ -103,9 +103,9 @@ async def test_a_body_in_pieces_is_read_whole(service: WebhookService) -> None:
 
 def without(field: str) -> dict[str, Any]:
     """Return a review that lacks a field of its request."""
-    found = review(pod())
-    del found["request"][field]
-    return found
+    request = review(pod())
+    del request["request"][field]
+    return request
 
 
 @pytest.mark.parametrize(

@@ -41,10 +41,10 @@ class ProgramAnswer(NamedTuple):
 
 def unshare() -> list[str]:
     """Return the command that enters a mount namespace; skips the test where that is forbidden."""
-    found = shutil.which("unshare")
+    path = shutil.which("unshare")
     for options in (["--mount"], ["--user", "--map-root-user", "--mount"]):
-        command = [found or "unshare", *options]
-        if found and _works([*command, "mount", "-t", "tmpfs", "none", "/run"]):
+        command = [path or "unshare", *options]
+        if path and _works([*command, "mount", "-t", "tmpfs", "none", "/run"]):
             return command
     pytest.skip("no mount namespace can be made here: nothing can play a container")
 
@@ -108,15 +108,15 @@ def _script(answer: Any, room: Path) -> str:
     """Return the script that mounts the answer's paths and becomes the program."""
     lines = [_OVER.format(room=shlex.quote(str(room)))]
     # The last: from then on every program that starts is under the library.
-    mounts = sorted(answer.mounts, key=lambda one: one.container_path == "/etc/ld.so.preload")
-    for one in mounts:
-        host, place = shlex.quote(one.host_path), shlex.quote(one.container_path)
-        if Path(one.host_path).is_dir():
+    mounts = sorted(answer.mounts, key=lambda mount: mount.container_path == "/etc/ld.so.preload")
+    for mount in mounts:
+        host, place = shlex.quote(mount.host_path), shlex.quote(mount.container_path)
+        if Path(mount.host_path).is_dir():
             lines.append(f"mkdir -p {place}")
         else:
             lines.append(f'mkdir -p "$(dirname {place})"; [ -e {place} ] || touch {place}')
         lines.append(f"mount --bind {host} {place}")
-        if one.read_only:
+        if mount.read_only:
             lines.append(f"mount -o remount,bind,ro {place}")
     lines.append(f"exec {shlex.quote(sys.executable)} -I -S {shlex.quote(str(PROGRAM))}")
     return "\n".join(lines) + "\n"

@@ -45,30 +45,30 @@ class NodeStory:
     async def show_cards(self) -> None:
         """Show the cards as the ledger counts them."""
         self.teller.command("gpuledger cards")
-        for one in await self.yard.service.answer("cards"):
+        for card in await self.yard.service.answer("cards"):
             self.teller.line(
-                f"{one['uuid']}  {one['used_memory']:,} of {one['memory']:,} MiB are promised, "
-                f"{one['used_cores']} of {one['cores']} % of the time, "
-                f"{one['used_slots']} of {one['slots']} slots"
+                f"{card['uuid']}  {card['used_memory']:,} of {card['memory']:,} MiB are promised, "
+                f"{card['used_cores']} of {card['cores']} % of the time, "
+                f"{card['used_slots']} of {card['slots']} slots"
             )
 
     async def show_usage(self, namespace: str, used: int) -> None:
         """Wait until so much of a namespace's only limit is used, and show it."""
         self.teller.command(f"gpuledger usage -n {namespace}")
-        [one] = await eventually(
+        [usage] = await eventually(
             lambda: self.yard.service.answer("usage", "-n", namespace),
-            lambda found: [one["used"] for one in found] == [used],
+            lambda rows: [row["used"] for row in rows] == [used],
             within=SEEN_SECONDS,
             what=f"{used:,} of the limit are used",
         )
-        self.teller.line(f"{one['resource']}  {one['used']:,} of {one['limit']:,} are used")
+        self.teller.line(f"{usage['resource']}  {usage['used']:,} of {usage['limit']:,} are used")
 
     async def show_events(self, namespace: str) -> None:
         """Show what the log has of a namespace."""
         self.teller.command(f"gpuledger audit replay -n {namespace}")
-        for one in await self.yard.service.events(namespace):
-            amounts = ", ".join(f"{name} {amount:,}" for name, amount in one["amounts"].items())
-            text = f"{one['position']:4}  {one['type']:10}  {one['key']:28}  {amounts}"
+        for event in await self.yard.service.events(namespace):
+            amounts = ", ".join(f"{name} {amount:,}" for name, amount in event["amounts"].items())
+            text = f"{event['position']:4}  {event['type']:10}  {event['key']:28}  {amounts}"
             self.teller.line(text.rstrip())
 
     async def resize(self, team: SchedulingTeam, memory: int) -> None:
@@ -109,10 +109,12 @@ class NodeStory:
 
     async def use(self, bytes_held: int) -> dict[str, Any]:
         """Wait until the agent reports so much for its only container; return that."""
-        [found] = await eventually(
+        [usage] = await eventually(
             self.agent.containers,
-            lambda found: [one["memory_used"] for one in found] == [bytes_held],
+            lambda containers: (
+                [container["memory_used"] for container in containers] == [bytes_held]
+            ),
             within=SEEN_SECONDS,
             what="the agent tells what the container uses",
         )
-        return dict(found)
+        return dict(usage)

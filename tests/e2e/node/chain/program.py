@@ -75,7 +75,7 @@ def main() -> None:
     for line in sys.stdin:
         word, *amount = line.split()
         does = {"take": take, "fill": fill, "free": free, "info": lambda: 0}[word]
-        status = does(*(int(one) for one in amount))  # type: ignore[operator]
+        status = does(*(int(text) for text in amount))  # type: ignore[operator]
         print(json.dumps({"status": status, **info()}), flush=True)
 
 

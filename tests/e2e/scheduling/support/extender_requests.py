@@ -35,9 +35,9 @@ class ExtenderClient:
         if pod is None:
             pod = await self._team.cluster.must("GET", f"{self._team.path}/pods/{name}")
         meta = pod["metadata"]
-        found = await self._ask("filter", {"Pod": pod, "NodeNames": [node]})
-        if found.get("Error") or not found.get("NodeNames"):
-            return f"filter: {found}"
+        filtered = await self._ask("filter", {"Pod": pod, "NodeNames": [node]})
+        if filtered.get("Error") or not filtered.get("NodeNames"):
+            return f"filter: {filtered}"
         asked = {"PodName": name, "PodNamespace": meta["namespace"], "PodUID": meta["uid"]}
         return str((await self._ask("bind", asked | {"Node": node})).get("Error") or "")
 
@@ -62,5 +62,5 @@ class ExtenderClient:
             aiohttp.ClientSession(timeout=timeout) as session,
             session.post(f"{self._url}/{verb}", json=body, ssl=self._tls) as answer,
         ):
-            found: dict[str, Any] = await answer.json()
-            return found
+            content: dict[str, Any] = await answer.json()
+            return content

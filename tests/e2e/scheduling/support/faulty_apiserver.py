@@ -102,9 +102,9 @@ class Faults:
             sent = self.held.pop(0)
             async with self._session.request(
                 sent.method, self._url + sent.path, data=sent.body, headers=sent.headers
-            ) as found:
-                await found.read()
-                statuses.append(found.status)
+            ) as answer:
+                await answer.read()
+                statuses.append(answer.status)
         return statuses
 
     async def _hold(self, request: web.Request) -> None:
@@ -124,15 +124,15 @@ class Faults:
             data=await request.read() or None,
             headers=headers,
             auto_decompress=False,
-        ) as found:
+        ) as upstream:
             if not answered:
-                await found.read()
+                await upstream.read()
                 return None
             answer = web.StreamResponse(
-                status=found.status, headers=_without(found.headers, _NOT_PASSED_BACK)
+                status=upstream.status, headers=_without(upstream.headers, _NOT_PASSED_BACK)
             )
             await answer.prepare(request)
-            async for chunk in found.content.iter_any():
+            async for chunk in upstream.content.iter_any():
                 await answer.write(chunk)
             await answer.write_eof()
             return answer

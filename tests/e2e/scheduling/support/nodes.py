@@ -72,7 +72,7 @@ async def make(cluster: Cluster, nodes: list[Manifest]) -> None:
             await cluster.must("POST", NODES, manifest)
 
     await asyncio.gather(*map(create, nodes))
-    names = {one["metadata"]["name"] for one in nodes}
+    names = {manifest["metadata"]["name"] for manifest in nodes}
     await eventually(
         lambda: _not_ready(cluster, names),
         lambda waiting: not waiting,
@@ -120,12 +120,14 @@ def _numa(index: int, shape: Shape) -> int:
 
 async def _not_ready(cluster: Cluster, names: set[str]) -> set[str]:
     return names - {
-        found["metadata"]["name"]
-        for found in await cluster.items(NODES)
-        if _is_ready(found) and not found["spec"].get("taints")
+        manifest["metadata"]["name"]
+        for manifest in await cluster.items(NODES)
+        if _is_ready(manifest) and not manifest["spec"].get("taints")
     }
 
 
-def _is_ready(found: Manifest) -> bool:
-    conditions = found.get("status", {}).get("conditions") or ()
-    return "True" in [one["status"] for one in conditions if one["type"] == "Ready"]
+def _is_ready(manifest: Manifest) -> bool:
+    conditions = manifest.get("status", {}).get("conditions") or ()
+    return "True" in [
+        condition["status"] for condition in conditions if condition["type"] == "Ready"
+    ]

@@ -37,9 +37,9 @@ def configuration() -> Manifest:
     """Return the KubeSchedulerConfiguration in the folder `deploy/scheduler`, wherever it is."""
     for path in sorted(_SHIPPED.glob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text()):
-            for found in _within(document):
-                if found.get("kind") == _KIND:
-                    return found
+            for part in _within(document):
+                if part.get("kind") == _KIND:
+                    return part
     raise AssertionError(f"no file of {_SHIPPED} has a {_KIND}")
 
 

@@ -77,25 +77,25 @@ class SchedulingTeam:
     async def told(self, name: str) -> str:
         """Return the message of a pod's condition why it is not scheduled, or ""."""
         pod = await self.cluster.must("GET", f"{self.path}/pods/{name}")
-        for one in pod.get("status", {}).get("conditions") or ():
-            if one["type"] == "PodScheduled" and one["status"] == "False":
-                return str(one.get("message", ""))
+        for condition in pod.get("status", {}).get("conditions") or ():
+            if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                return str(condition.get("message", ""))
         return ""
 
-    async def is_told(self, name: str, *words: str) -> str:
+    async def has_event_with(self, name: str, *words: str) -> str:
         """Wait until a pod's condition contains these words, and return all of it."""
         return await eventually(
             lambda: self.told(name),
             lambda text: all(word in text for word in words),
             within=SCHEDULED_SECONDS,
-            what=f"{name} is told {words}",
+            what=f"an event of {name} with {words}",
         )
 
     async def events_are(self, *reasons: str) -> None:
         """Wait until the namespace's pods have events of these reasons."""
 
         async def look() -> set[str]:
-            return {one["reason"] for one in await self.cluster.items(f"{self.path}/events")}
+            return {event["reason"] for event in await self.cluster.items(f"{self.path}/events")}
 
         await eventually(
             look,

@@ -1,6 +1,7 @@
 """A connection outlives its client: what is asked of it meanwhile is done once, on the next one."""
 
 import asyncio
+import contextlib
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -11,7 +12,8 @@ from support.servers.nats_servers import NatsServer
 from support.servers.ports import free_port
 from support.servers.tcp_proxy import TcpProxy, tcp_proxy
 
-from ledger.log.jetstream.connection import Access, NatsConnection
+from ledger.log.jetstream import nats_connection
+from ledger.log.jetstream.nats_connection import Access, NatsConnection
 from ledger.log.log_port import Unreachable
 
 pytestmark = pytest.mark.integration
@@ -24,8 +26,8 @@ TURNS = 50
 @pytest.fixture
 async def way(nats_server: NatsServer) -> AsyncIterator[TcpProxy]:
     """Return a link to the server."""
-    async with tcp_proxy(nats_server.port, free_port()) as found:
-        yield found
+    async with tcp_proxy(nats_server.port, free_port()) as proxy:
+        yield proxy
 
 
 async def connected(way: TcpProxy, deadline: float = DEADLINE_SECONDS) -> NatsConnection:
@@ -93,8 +95,8 @@ async def test_waiting_calls_end_by_their_deadline_when_no_client_connects(
     asking = [await reviving(connection, way)]
     asking += [asyncio.create_task(connection.api("INFO")) for _ in range(30)]
     async with asyncio.timeout(DEADLINE_SECONDS):
-        found = await asyncio.gather(*asking, return_exceptions=True)
-    assert all(isinstance(one, Unreachable) for one in found)
+        errors = await asyncio.gather(*asking, return_exceptions=True)
+    assert all(isinstance(error, Unreachable) for error in errors)
     await connection.close()
 
 
@@ -147,3 +149,19 @@ async def test_a_server_that_hangs_up_at_the_deadline_does_not_prolong_it(scheme
             with pytest.raises(Unreachable, match="does not speak NATS"):
                 await NatsConnection.connect(access, deadline=1.0)
         await hanging
+
+
+async def test_silent_servers_are_passed_over_within_the_deadline(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_connection, "CONNECT_SECONDS", 0.2)
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.socket()) for _ in range(9)]
+        for server in silent:
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+        ports = [*(server.getsockname()[1] for server in silent), nats_server.port]
+        access = Access(tuple(f"nats://127.0.0.1:{port}" for port in ports))
+        connection = await NatsConnection.connect(access, deadline=DEADLINE_SECONDS)
+        assert await connection.api("INFO")
+        await connection.close()

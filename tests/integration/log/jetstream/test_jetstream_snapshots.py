@@ -20,7 +20,7 @@ async def test_an_unfinished_snapshot_is_none(jetstream_log: JetStreamLog) -> No
     manifest = jetstream_log.names.manifest_subject
     await jetstream_log.connection.request(chunk, b"half of something")
     await jetstream_log.connection.request(manifest, b"not a manifest")
-    assert [found.position for found in await jetstream_log.load_snapshots()] == [1]
+    assert [snapshot.position for snapshot in await jetstream_log.load_snapshots()] == [1]
 
 
 async def test_a_snapshot_with_a_piece_missing_is_none(
@@ -29,7 +29,7 @@ async def test_a_snapshot_with_a_piece_missing_is_none(
     await jetstream_log.save_snapshot(Snapshot(1, b"older"))
     await jetstream_log.save_snapshot(Snapshot(2, b"newer" * 200_000))
     await jetstream_log.connection.api(f"STREAM.MSG.DELETE.LEDGER-{shard}-SNAP", {"seq": 3})
-    assert [found.position for found in await jetstream_log.load_snapshots()] == [1]
+    assert [snapshot.position for snapshot in await jetstream_log.load_snapshots()] == [1]
 
 
 async def test_savers_at_the_same_time_leave_whole_snapshots(
@@ -44,7 +44,7 @@ async def test_savers_at_the_same_time_leave_whole_snapshots(
     )
     await jetstream_log.save_snapshot(Snapshot(7, b"seventh"))
     await other.save_snapshot(Snapshot(8, b"eighth"))
-    assert [found.position for found in await other.load_snapshots()] == [8, 7]
+    assert [snapshot.position for snapshot in await other.load_snapshots()] == [8, 7]
     await other.close()
 
 
@@ -55,16 +55,17 @@ async def test_a_slow_saver_keeps_its_pieces_though_a_quick_one_overtook_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     other = await JetStreamLog.connect(settings_for(nats_server, shard))
-    keep = jetstream_log._keep
+    snapshots = jetstream_log._snapshots
+    keep = snapshots._keep
 
     async def overtaken(subject: str, payload: bytes) -> int:
         if subject == jetstream_log.names.manifest_subject:
             await other.save_snapshot(Snapshot(1, b"quick"))
         return await keep(subject, payload)
 
-    monkeypatch.setattr(jetstream_log, "_keep", overtaken)
+    monkeypatch.setattr(snapshots, "_keep", overtaken)
     await jetstream_log.save_snapshot(Snapshot(2, b"slow"))
-    assert [found.payload for found in await other.load_snapshots()] == [b"slow", b"quick"]
+    assert [snapshot.payload for snapshot in await other.load_snapshots()] == [b"slow", b"quick"]
     await other.close()
 
 

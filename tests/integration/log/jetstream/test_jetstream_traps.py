@@ -10,7 +10,7 @@ import pytest
 from nats.aio.msg import Msg
 from support.servers.nats_servers import NatsServer, settings_for
 
-from ledger.log.jetstream import push_consumer, shard_streams
+from ledger.log.jetstream import push_consumer, stream_configuration
 from ledger.log.jetstream.jetstream_log import JetStreamLog, _refusal
 from ledger.log.jetstream.nats_errors import ApiProblem
 from ledger.log.log_port import (
@@ -79,7 +79,7 @@ async def test_an_acknowledgement_of_another_position_is_noticed(
 async def unprotected(server: NatsServer, shard: str) -> JetStreamLog:
     """A log of three records whose stream lets an administrator remove some."""
     log = await JetStreamLog.connect(settings_for(server, shard))
-    wanted = shard_streams.log_stream(log.names, 1, log.settings.max_bytes)
+    wanted = stream_configuration.log_stream(log.names, 1, log.settings.max_bytes)
     weak = msgspec.structs.replace(wanted, deny_delete=False, deny_purge=False)
     await log.connection.api(f"STREAM.CREATE.{wanted.name}", weak)
     for expected in range(3):
@@ -149,8 +149,8 @@ async def test_acknowledged_records_survive_the_servers_death(own_server: NatsSe
         await own_server.start()
         await reached(log, last)
     async with contextlib.aclosing(push_consumer.read(log._log, 1, last)) as batches:
-        found = [entry.payload async for batch in batches for entry in batch]
-    assert found == [f"{position}".encode() for position in range(1, last + 1)]
+        payloads = [entry.payload async for batch in batches for entry in batch]
+    assert payloads == [f"{position}".encode() for position in range(1, last + 1)]
     await log.close()
 
 

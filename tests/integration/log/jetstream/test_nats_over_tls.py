@@ -9,11 +9,11 @@ import pytest
 from support.servers.nats_servers import NatsServer
 from support.servers.ports import free_port
 
-from ledger.log.jetstream.connection import Access, NatsConnection
+from ledger.log.jetstream.nats_connection import Access, NatsConnection
 from ledger.log.jetstream.nats_errors import Unauthorized, Untrusted
 from ledger.log.log_port import Unreachable
-from ledger.runtime.tls import own_authority
-from ledger.runtime.tls.own_authority import CertificateFiles
+from ledger.runtime.tls import server_certificate
+from ledger.runtime.tls.server_certificate import CertificateFiles
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +28,7 @@ INFO = (
 @pytest.fixture
 def files(tmp_path: Path) -> CertificateFiles:
     """Certificate and key for a server on loopback, and the CA that signed it."""
-    return own_authority.ensure(tmp_path / "tls", (), own_authority.utc_now())
+    return server_certificate.ensure(tmp_path / "tls", (), server_certificate.utc_now())
 
 
 @contextlib.asynccontextmanager
@@ -124,7 +124,7 @@ async def test_a_wrong_password_is_distinguished_from_a_wrong_address(
 
 
 async def test_a_server_of_another_ca_gets_no_login(tls_server: NatsServer, tmp_path: Path) -> None:
-    other = own_authority.ensure(tmp_path / "other", (), own_authority.utc_now())
+    other = server_certificate.ensure(tmp_path / "other", (), server_certificate.utc_now())
     url = f"nats://127.0.0.1:{tls_server.port}"
     access = Access((url,), user="ledger", password=PASSWORD, ca=other.authority)
     with pytest.raises(Untrusted, match="certificate"):

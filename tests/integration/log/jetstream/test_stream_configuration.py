@@ -8,11 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 from support.servers.nats_servers import NatsServer, settings_for
 
-from ledger.log.jetstream import shard_streams
-from ledger.log.jetstream.connection import Access
+from ledger.log.jetstream import stream_configuration
 from ledger.log.jetstream.jetstream_log import JetStreamLog
+from ledger.log.jetstream.nats_connection import Access
 from ledger.log.jetstream.nats_errors import ApiError
-from ledger.log.jetstream.shard_streams import ConfigurationDrift
+from ledger.log.jetstream.stream_configuration import ConfigurationDrift
 from ledger.log.log_port import (
     Ambiguous,
     Full,
@@ -72,7 +72,7 @@ async def test_a_stream_with_another_configuration_is_refused(
     nats_server: NatsServer, shard: str, change: dict[str, object]
 ) -> None:
     log = await JetStreamLog.connect(settings_for(nats_server, shard))
-    wanted = shard_streams.log_stream(log.names, 1, log.settings.max_bytes)
+    wanted = stream_configuration.log_stream(log.names, 1, log.settings.max_bytes)
     made = msgspec.to_builtins(wanted) | change
     await log.connection.api(f"STREAM.CREATE.{wanted.name}", made)
     with pytest.raises(ConfigurationDrift, match=f"{next(iter(change))} is "):
@@ -123,9 +123,9 @@ async def fill(log: JetStreamLog) -> int:
 
 
 async def test_syncing_every_write_is_seen(jetstream_log: JetStreamLog) -> None:
-    found = await jetstream_log.durability()
-    assert (found.sync_always, found.problems) == (True, ())
-    assert found.server_version.startswith("2.")
+    durability = await jetstream_log.durability()
+    assert (durability.sync_always, durability.problems) == (True, ())
+    assert durability.server_version.startswith("2.")
 
 
 async def test_a_server_that_syncs_later_is_a_problem(
@@ -136,12 +136,12 @@ async def test_a_server_that_syncs_later_is_a_problem(
     try:
         log = await JetStreamLog.connect(settings_for(server))
         await log.open(create=True)
-        found = await log.durability()
+        durability = await log.durability()
         await log.close()
     finally:
         server.stop()
-    assert found.sync_always is False
-    assert "sync_interval: always" in found.problems[0]
+    assert durability.sync_always is False
+    assert "sync_interval: always" in durability.problems[0]
 
 
 @pytest.mark.parametrize(

@@ -54,20 +54,20 @@ def test_exclusive_card_is_not_shared() -> None:
 
 def test_instances_of_a_card_that_is_cut_are_taken_and_given_back() -> None:
     cut = fleet(mode=MIG, profiles=(HALF,), memory=90)
-    one, two = (
+    ending, two = (
         arrival(name, 1, ended, memory=20, cores=30, profile="1g", start=at, size=1)
         for at, (name, ended) in enumerate((("one", 50), ("two", FOREVER)))
     )
     early, late = arrival("early", 40, memory=1), arrival("late", 60, memory=1)
-    outcome = replayed(one, two, early, late, on=cut)
+    outcome = replayed(ending, two, early, late, on=cut)
     assert (outcome.placed, outcome.reasons) == (3, {"CardMigTopologyInfeasible": 1})
 
 
 def test_init_containers_that_were_over_before_take_nothing() -> None:
-    one = arrival("one", 1)
-    one.parts = (Part("first", Phase.INIT, (Share("a", 40, 0),)), *one.parts)
-    one.initialised = 5
-    outcome = replayed(one, begin=10)
+    arrived = arrival("one", 1)
+    arrived.parts = (Part("first", Phase.INIT, (Share("a", 40, 0),)), *arrived.parts)
+    arrived.initialised = 5
+    outcome = replayed(arrived, begin=10)
     assert (outcome.memory.peak, outcome.memory.mean) == (10, 10.0)
 
 

@@ -8,7 +8,7 @@ from support.builders.card_nodes import NODE, TEAM, after, card, place, pod, reg
 from extender.analysis.fit_suggestions import evictions_on
 from extender.fit.inventory_fit import FitPreferences, InventoryFit
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import UsageOverlay
+from extender.inventory.unrecorded_card_use import UsageOverlay
 from extender.scheduler_api.scheduling_request import request_for
 from ledger.core.model.cards import Phase
 from ledger.kube.api.objects import Pod
@@ -33,7 +33,9 @@ def leaving(memory: int, *held: tuple[int, int], uuids: tuple[str, ...] = ()) ->
     wish = PodDeviceRequest((ContainerDeviceRequests("main", Phase.APP, (wanted,)),))
     there = {place: state.namespaces[TEAM].placed[place[1]] for place in state.residents[NODE]}
     fit = InventoryFit(inventory, FitPreferences(), clock=lambda: 0.0)
-    return [one.pod for one in evictions_on(fit, request_for(Pod(), wish, "c1"), "n1", there)]
+    return [
+        evicted.pod for evicted in evictions_on(fit, request_for(Pod(), wish, "c1"), "n1", there)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,21 @@ from support.harness.extender_harness import (
     replica,
 )
 
-from extender.bind.binder import NOT_FENCED, UNDER_WAY
+from extender.bind.bind_or_give_back import NOT_FENCED, UNDER_WAY
 from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.cards import HAMI
 from ledger.core.model.denials import Denial
+from ledger.kube.api.cluster_errors import (
+    ClusterError,
+    ClusterUnavailable,
+    Forbidden,
+    VersionConflict,
+)
 from ledger.kube.api.cluster_ports import PodBinding
-from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Forbidden, VersionConflict
 from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
 from ledger.kube.hami.fence_label import LABEL
-from ledger.log.ledger import Accepted, Ledger
+from ledger.log.ledger_port import Accepted, Ledger
 from ledger.log.memory_log import MemoryStore
 
 AT_ONCE = ExtenderSettings(bind_wait_seconds=0.2, fence_seconds=0.0)
@@ -50,32 +55,32 @@ class Older:
 
 
 @pytest.fixture
-def one() -> Pod:
+def gpu_pod() -> Pod:
     return pod("a", gpu=1, gpumem=8000)
 
 
 @pytest.fixture
-def server(one: Pod) -> ModelServer:
-    found = ModelServer()
-    found.add(one)
-    return found
+def server(gpu_pod: Pod) -> ModelServer:
+    model = ModelServer()
+    model.add(gpu_pod)
+    return model
 
 
-async def prepared(by: ExtenderReplica, one: Pod, keeper: str = "gpuledger") -> None:
+async def prepared(by: ExtenderReplica, gpu_pod: Pod, keeper: str = "gpuledger") -> None:
     await by.register("n1", cards("GPU-0", "GPU-1"), keeper)
     await by.register("n2", cards("GPU-2"))
-    await by.create(one)
+    await by.create(gpu_pod)
 
 
-def binding_of(one: Pod, found: ExtenderReplica) -> PodBinding:
+def binding_of(gpu_pod: Pod, service: ExtenderReplica) -> PodBinding:
     """Return the Binding that the extender which placed a pod first would send."""
-    meta = one.metadata
+    meta = gpu_pod.metadata
     return PodBinding(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         node="n1",
-        annotations={"cards": ",".join(found.uuids("a"))},
+        annotations={"cards": ",".join(service.uuids("a"))},
         version=meta.resource_version,
     )
 
@@ -86,15 +91,15 @@ def labels(server: ModelServer) -> dict[str, str]:
 
 @pytest.mark.parametrize("node", ["n1", "n2"])
 async def test_killed_bind_starts_over_and_its_binding_is_refused(
-    server: ModelServer, one: Pod, node: str
+    server: ModelServer, gpu_pod: Pod, node: str
 ) -> None:
     store = MemoryStore()
     async with replica(store, server) as killed:
-        await prepared(killed, one)
-        async with held(server, killed, one):
-            late = binding_of(one, killed)
+        await prepared(killed, gpu_pod)
+        async with held(server, killed, gpu_pod):
+            late = binding_of(gpu_pod, killed)
     async with replica(store, server, AT_ONCE) as other:
-        assert await other.bind(one, node) == ""
+        assert await other.bind(gpu_pod, node) == ""
         assert server.pods["a"].spec.node_name == node
         assert LABEL in labels(server)
         with pytest.raises(VersionConflict):
@@ -104,26 +109,28 @@ async def test_killed_bind_starts_over_and_its_binding_is_refused(
         assert placed.node == f"{CLUSTER}/{node}"
 
 
-async def test_a_bind_that_may_be_under_way_is_given_time(server: ModelServer, one: Pod) -> None:
-    store = MemoryStore()
-    async with replica(store, server) as killed:
-        await prepared(killed, one)
-        async with held(server, killed, one):
-            pass
-    async with replica(store, server, LATER) as other:
-        assert UNDER_WAY in await other.bind(one, "n1")
-        assert LABEL not in labels(server)
-        other.ahead = LATER.fence_seconds
-        assert await other.bind(one, "n1") == ""
-
-
-async def test_a_pod_that_has_changed_by_itself_needs_no_label(
-    server: ModelServer, one: Pod
+async def test_a_bind_that_may_be_under_way_is_given_time(
+    server: ModelServer, gpu_pod: Pod
 ) -> None:
     store = MemoryStore()
     async with replica(store, server) as killed:
-        await prepared(killed, one)
-        async with held(server, killed, one):
+        await prepared(killed, gpu_pod)
+        async with held(server, killed, gpu_pod):
+            pass
+    async with replica(store, server, LATER) as other:
+        assert UNDER_WAY in await other.bind(gpu_pod, "n1")
+        assert LABEL not in labels(server)
+        other.ahead = LATER.fence_seconds
+        assert await other.bind(gpu_pod, "n1") == ""
+
+
+async def test_a_pod_that_has_changed_by_itself_needs_no_label(
+    server: ModelServer, gpu_pod: Pod
+) -> None:
+    store = MemoryStore()
+    async with replica(store, server) as killed:
+        await prepared(killed, gpu_pod)
+        async with held(server, killed, gpu_pod):
             pass
     server.change("a")
     async with replica(store, server, LATER) as other:
@@ -133,41 +140,41 @@ async def test_a_pod_that_has_changed_by_itself_needs_no_label(
 
 
 async def test_a_label_that_admission_takes_away_proves_nothing(
-    server: ModelServer, one: Pod
+    server: ModelServer, gpu_pod: Pod
 ) -> None:
     server.strips_labels = True
-    await _nothing_is_proved(server, one)
+    await _nothing_is_proved(server, gpu_pod)
 
 
 @pytest.mark.parametrize(
     "error", [Forbidden("no"), ClusterUnavailable("no answer"), VersionConflict("changed")]
 )
 async def test_a_label_that_is_not_written_proves_nothing(
-    server: ModelServer, one: Pod, error: ClusterError
+    server: ModelServer, gpu_pod: Pod, error: ClusterError
 ) -> None:
     server.label_fates.append(error)
-    await _nothing_is_proved(server, one)
+    await _nothing_is_proved(server, gpu_pod)
 
 
 async def test_a_label_that_the_tenant_has_written_before_proves_nothing(
-    server: ModelServer, one: Pod
+    server: ModelServer, gpu_pod: Pod
 ) -> None:
-    version = one.metadata.resource_version
-    meta = msgspec.structs.replace(one.metadata, labels={LABEL: version})
-    server.pods["a"] = one = msgspec.structs.replace(one, metadata=meta)
-    await _nothing_is_proved(server, one)
+    version = gpu_pod.metadata.resource_version
+    meta = msgspec.structs.replace(gpu_pod.metadata, labels={LABEL: version})
+    server.pods["a"] = gpu_pod = msgspec.structs.replace(gpu_pod, metadata=meta)
+    await _nothing_is_proved(server, gpu_pod)
 
 
-async def _nothing_is_proved(server: ModelServer, one: Pod) -> None:
+async def _nothing_is_proved(server: ModelServer, gpu_pod: Pod) -> None:
     """Assert that the first extender's Binding is still good, and so are its cards."""
     store = MemoryStore()
     async with replica(store, server) as first, replica(store, server, AT_ONCE) as other:
-        await prepared(first, one)
+        await prepared(first, gpu_pod)
         await other.caught_up(first)
-        async with held(server, first, one) as bind:
+        async with held(server, first, gpu_pod) as bind:
             await other.caught_up(first)
             before = other.uuids("a")
-            assert NOT_FENCED in await other.bind(one, "n2")
+            assert NOT_FENCED in await other.bind(gpu_pod, "n2")
             assert server.bindings == []
             bind.go_on.set()
             assert await bind.task == ""
@@ -175,29 +182,29 @@ async def _nothing_is_proved(server: ModelServer, one: Pod) -> None:
 
 
 async def test_while_the_pod_cannot_be_read_nothing_is_proved(
-    server: ModelServer, one: Pod
+    server: ModelServer, gpu_pod: Pod
 ) -> None:
     store = MemoryStore()
     async with replica(store, server) as first, replica(store, server, AT_ONCE) as other:
-        await prepared(first, one)
-        async with held(server, first, one):
+        await prepared(first, gpu_pod)
+        async with held(server, first, gpu_pod):
             await other.caught_up(first)
-            await other.places(one, "n1")
+            await other.places(gpu_pod, "n1")
             server.read_fates.append(ClusterUnavailable("unreachable"))
-            assert "unreachable" in await other.bind(one, "n1")
+            assert "unreachable" in await other.bind(gpu_pod, "n1")
             assert other.placed("a") is not None
 
 
 async def test_slow_extender_takes_nothing_from_the_one_that_fenced_it(
-    server: ModelServer, one: Pod
+    server: ModelServer, gpu_pod: Pod
 ) -> None:
     store = MemoryStore()
     async with replica(store, server, AT_ONCE) as slow, replica(store, server, AT_ONCE) as other:
-        await prepared(slow, one)
+        await prepared(slow, gpu_pod)
         await other.caught_up(slow)
-        async with held(server, slow, one) as first:
+        async with held(server, slow, gpu_pod) as first:
             await other.caught_up(slow)
-            async with held(server, other, one) as second:
+            async with held(server, other, gpu_pod) as second:
                 await slow.caught_up(other)
                 placed = other.placed("a")
                 server.before_bind = None
@@ -215,16 +222,16 @@ async def test_slow_extender_takes_nothing_from_the_one_that_fenced_it(
 def slow_settings(slow: ExtenderReplica) -> None:
     """Have an extender wait before it fences, so that the two do not take turns."""
     placements: Any = slow.extender.placements
-    placements._fence_seconds = 60.0
+    placements.fence_wait._fence_seconds = 60.0
 
 
 async def test_extenders_that_fence_one_another_wait_longer_each_time(
-    server: ModelServer, one: Pod
+    server: ModelServer, gpu_pod: Pod
 ) -> None:
     store = MemoryStore()
     settings = ExtenderSettings(bind_wait_seconds=0.0, fence_seconds=10.0)
     async with replica(store, server) as first, replica(store, server, settings) as other:
-        await prepared(first, one)
+        await prepared(first, gpu_pod)
         for pause in (10.0, 20.0, 40.0):
             await first.places(server.pods["a"], "n1")
             async with held(server, first, server.pods["a"]):
@@ -239,29 +246,31 @@ async def test_extenders_that_fence_one_another_wait_longer_each_time(
             await first.caught_up(other)
 
 
-async def test_the_lock_of_hamis_node_goes_with_the_cards(server: ModelServer, one: Pod) -> None:
+async def test_the_lock_of_hamis_node_goes_with_the_cards(
+    server: ModelServer, gpu_pod: Pod
+) -> None:
     store = MemoryStore()
     server.nodes["n1"] = ApiNode(ObjectMeta(name="n1", resource_version="5"))
     async with replica(store, server) as killed:
-        await prepared(killed, one, HAMI)
-        async with held(server, killed, one):
+        await prepared(killed, gpu_pod, HAMI)
+        async with held(server, killed, gpu_pod):
             assert LOCK in (server.nodes["n1"].metadata.annotations or {})
     async with replica(store, server, AT_ONCE) as other:
-        assert await other.bind(one, "n2") == ""
+        assert await other.bind(gpu_pod, "n2") == ""
     assert LOCK not in (server.nodes["n1"].metadata.annotations or {})
 
 
 async def test_lock_stays_with_the_extender_that_has_placed_the_pod_again(
-    server: ModelServer, one: Pod
+    server: ModelServer, gpu_pod: Pod
 ) -> None:
     store = MemoryStore()
     server.nodes["n1"] = ApiNode(ObjectMeta(name="n1", resource_version="5"))
     async with replica(store, server, AT_ONCE) as slow, replica(store, server, AT_ONCE) as other:
-        await prepared(slow, one, HAMI)
+        await prepared(slow, gpu_pod, HAMI)
         await other.caught_up(slow)
-        async with held(server, slow, one) as first:
+        async with held(server, slow, gpu_pod) as first:
             await other.caught_up(slow)
-            async with held(server, other, one) as second:
+            async with held(server, other, gpu_pod) as second:
                 await slow.caught_up(other)
                 slow_settings(slow)
                 server.before_bind = None
@@ -273,18 +282,18 @@ async def test_lock_stays_with_the_extender_that_has_placed_the_pod_again(
 
 
 async def test_what_an_older_leader_has_placed_is_never_fenced(
-    server: ModelServer, one: Pod
+    server: ModelServer, gpu_pod: Pod
 ) -> None:
     store = MemoryStore()
     async with (
         replica(store, server, AT_ONCE, Older) as first,
         replica(store, server, AT_ONCE) as other,
     ):
-        await prepared(first, one)
+        await prepared(first, gpu_pod)
         await other.caught_up(first)
-        async with held(server, first, one) as bind:
+        async with held(server, first, gpu_pod) as bind:
             await other.caught_up(first)
-            assert UNDER_WAY in await other.bind(one, "n1")
+            assert UNDER_WAY in await other.bind(gpu_pod, "n1")
             server.change("a")
             await other.places(server.pods["a"], "n1")
             assert UNDER_WAY in await other.bind(server.pods["a"], "n1")
@@ -297,7 +306,7 @@ async def test_what_an_older_leader_has_placed_is_never_fenced(
 
 
 async def test_an_undo_through_an_older_leader_gives_no_card_twice(
-    server: ModelServer, one: Pod
+    server: ModelServer, gpu_pod: Pod
 ) -> None:
     """The fencing extender's new placement has no version where its leader is an older one."""
     store = MemoryStore()
@@ -305,11 +314,11 @@ async def test_an_undo_through_an_older_leader_gives_no_card_twice(
         replica(store, server, LATER) as slow,
         replica(store, server, AT_ONCE, ledger=Older) as other,
     ):
-        await prepared(slow, one)
+        await prepared(slow, gpu_pod)
         await other.caught_up(slow)
-        async with held(server, slow, one) as first:
+        async with held(server, slow, gpu_pod) as first:
             await other.caught_up(slow)
-            async with held(server, other, one) as second:
+            async with held(server, other, gpu_pod) as second:
                 await slow.caught_up(other)
                 placed = other.placed("a")
                 server.before_bind = None

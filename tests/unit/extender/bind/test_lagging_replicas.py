@@ -19,7 +19,7 @@ from support.harness.replicas import running
 
 from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model.cards import HAMI
-from ledger.kube.api.errors import ClusterError, ClusterUnavailable, Forbidden
+from ledger.kube.api.cluster_errors import ClusterError, ClusterUnavailable, Forbidden
 from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
 from ledger.log.memory_log import Fault, MemoryStore
 
@@ -52,20 +52,23 @@ class Yard:
 
 
 @pytest.fixture
-def one() -> Pod:
+def gpu_pod() -> Pod:
     return pod("a", gpu=1, gpumem=8000)
 
 
 @pytest.fixture
-async def yard(one: Pod) -> AsyncIterator[Yard]:
+async def yard(gpu_pod: Pod) -> AsyncIterator[Yard]:
     server, store = ModelServer(), MemoryStore()
-    server.add(one)
+    server.add(gpu_pod)
     server.nodes["n1"] = ApiNode(ObjectMeta(name="n1", resource_version="5"))
-    async with replica(store, server, AT_ONCE) as owner, _following(store, server, owner) as found:
+    async with (
+        replica(store, server, AT_ONCE) as owner,
+        _following(store, server, owner) as follower,
+    ):
         await owner.register("n1", cards("GPU-0", "GPU-1"), HAMI)
-        await owner.create(one)
-        await found.caught_up(owner)
-        yield Yard(server, owner, found)
+        await owner.create(gpu_pod)
+        await follower.caught_up(owner)
+        yield Yard(server, owner, follower)
 
 
 @contextlib.asynccontextmanager
@@ -78,7 +81,7 @@ async def _following(
 
 @pytest.mark.parametrize("error", [Forbidden("not now"), ClusterUnavailable("no answer")])
 async def test_a_pod_that_has_changed_is_bound_by_the_same_call(
-    yard: Yard, one: Pod, error: ClusterError
+    yard: Yard, gpu_pod: Pod, error: ClusterError
 ) -> None:
     async def change_first() -> None:
         await yard.told()
@@ -88,23 +91,23 @@ async def test_a_pod_that_has_changed_is_bound_by_the_same_call(
             yard.server.fates.append(error)
 
     yard.server.before_bind = change_first
-    assert await yard.follower.bind(one, "n1") == ""
+    assert await yard.follower.bind(gpu_pod, "n1") == ""
     assert yard.server.pods["a"].spec.node_name == "n1"
     assert len(yard.server.bindings) == 2
 
 
-async def test_a_lock_goes_with_the_cards_of_a_refused_binding(yard: Yard, one: Pod) -> None:
+async def test_a_lock_goes_with_the_cards_of_a_refused_binding(yard: Yard, gpu_pod: Pod) -> None:
     yard.server.before_bind = yard.told
     yard.server.fates.append(Forbidden("not now"))
-    assert "not now" in await yard.follower.bind(one, "n1")
+    assert "not now" in await yard.follower.bind(gpu_pod, "n1")
     assert yard.owner.placed("a") is None
     assert not yard.is_locked()
 
 
 async def test_late_fence_leaves_the_lock_of_the_pod_placed_again(
-    yard: Yard, one: Pod, monkeypatch: pytest.MonkeyPatch
+    yard: Yard, gpu_pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with held(yard.server, yard.owner, one):
+    async with held(yard.server, yard.owner, gpu_pod):
         pass
     await yard.told()
     reads, reading, go_on = yard.server.get_pod, asyncio.Event(), asyncio.Event()
@@ -112,13 +115,13 @@ async def test_late_fence_leaves_the_lock_of_the_pod_placed_again(
     async def slow_read(namespace: str, name: str) -> Pod | None:
         monkeypatch.setattr(yard.server, "get_pod", reads)
         yard.server.change("a")
-        found = await reads(namespace, name)
+        current = await reads(namespace, name)
         reading.set()
         await go_on.wait()
-        return found
+        return current
 
     monkeypatch.setattr(yard.server, "get_pod", slow_read)
-    late = asyncio.create_task(yard.follower.bind(one, "n1"))
+    late = asyncio.create_task(yard.follower.bind(gpu_pod, "n1"))
     await reading.wait()
     async with held(yard.server, yard.owner, yard.server.pods["a"]) as anew:
         yard.server.before_bind = None

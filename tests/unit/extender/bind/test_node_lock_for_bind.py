@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from extender.bind.node_lock_for_bind import HamiNodeLock
-from ledger.kube.api.errors import VersionConflict
+from ledger.kube.api.cluster_errors import VersionConflict
 from ledger.kube.api.objects import ApiNode, ObjectMeta, Pod
 from ledger.kube.hami import annotation_keys
 

@@ -1,4 +1,4 @@
-"""The questions of HAMi's own scheduler tests, sent to our extender with values of our own.
+"""HAMi's own scheduler tests, put to this extender with other values.
 
 docs/reference/hami-differences.md lists the intended differences.
 """
@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from support.builders.mig_cards import mig
 from support.harness.extender_over_http import HttpExtender, container, http_extender, listed, pod
 
 LITTLE = container(gpu=1, gpumem=1_000, gpucores=10)
@@ -16,31 +17,12 @@ WHOLE = container(gpu=1)
 MUTEX = {"hami.io/gpu-scheduler-policy": "mutex"}
 USE, NOUSE = "nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid"
 KIND, OTHER = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
-A100 = [
-    {
-        "name": name,
-        "memoryMB": memory,
-        "core": core,
-        "sliceCount": slices,
-        "placements": [{"start": start, "size": size} for start in starts],
-    }
-    for name, memory, core, slices, size, starts in (
-        ("1g.5gb", 4_864, 14, 1, 1, range(7)),
-        ("2g.10gb", 9_856, 28, 2, 2, (0, 2, 4)),
-        ("3g.20gb", 19_968, 42, 3, 4, (0, 4)),
-    )
-]
-
-
-def mig(**fields: Any) -> dict[str, Any]:
-    card = {"mode": "mig", "devmem": 40_960, "count": 7, "type": "NVIDIA A100-SXM4-40GB"}
-    return {**card, "migProfiles": A100, **fields}
 
 
 @pytest.fixture
 async def site() -> AsyncIterator[HttpExtender]:
-    async with http_extender() as found:
-        yield found
+    async with http_extender() as extender:
+        yield extender
 
 
 @pytest.mark.parametrize(
@@ -96,8 +78,8 @@ async def test_the_first_rule_that_a_card_breaks_is_named(
     site: HttpExtender, cards: Any, there: Any, asked: Any, annotations: Any, reason: str
 ) -> None:
     await site.announce("n1", listed(*cards))
-    for number, one in enumerate(there):
-        await site.bind(pod(f"before-{number}", one))
+    for number, resident in enumerate(there):
+        await site.bind(pod(f"before-{number}", resident))
     assert await site.why_not(pod("a", asked, annotations=annotations)) == f"1/1 {reason}"
 
 
@@ -132,7 +114,7 @@ async def test_a_cordoned_card_is_passed_over_and_what_runs_there_stays(site: Ht
     first = await site.cards(pod("a", LITTLE, annotations={USE: "GPU-0"}))
     await site.announce("n1", listed({}, {}), CORDON=" , GPU-0 ")
     assert [*first, *await site.cards(pod("b", LITTLE))] == ["GPU-0", "GPU-1"]
-    assert site.found.placed("a") is not None
+    assert site.replica.placed("a") is not None
 
 
 @pytest.mark.parametrize(
@@ -143,8 +125,8 @@ async def test_cards_are_filled_or_shared_out(
 ) -> None:
     await site.announce("n1", listed({}, {}))
     wanted = {"hami.io/gpu-scheduler-policy": policy}
-    one = pod("a", LITTLE, LITTLE, annotations=wanted)
-    assert await site.cards(one) == expected
+    gpu_pod = pod("a", LITTLE, LITTLE, annotations=wanted)
+    assert await site.cards(gpu_pod) == expected
     again = pod("b", LITTLE, annotations=wanted)
     assert await site.cards(again) == ["GPU-0"]
 
@@ -154,9 +136,9 @@ async def test_nodes_are_filled_or_shared_out(site: HttpExtender, policy: str, b
     await site.announce("n1", listed({}, {}))
     await site.announce("n2", listed({"id": "GPU-8"}, {"id": "GPU-9"}))
     await site.bind(pod("before", LITTLE))
-    one = pod("a", LITTLE, annotations={"hami.io/node-scheduler-policy": policy})
-    assert await site.fits(one, "n1", "n2") == ["n1", "n2"]
-    scores = await site.scores(one, "n1", "n2")
+    gpu_pod = pod("a", LITTLE, annotations={"hami.io/node-scheduler-policy": policy})
+    assert await site.fits(gpu_pod, "n1", "n2") == ["n1", "n2"]
+    scores = await site.scores(gpu_pod, "n1", "n2")
     assert scores == {name: 10 * (name == best) for name in ("n1", "n2")}
 
 
@@ -183,10 +165,10 @@ async def test_cards_of_a_bound_container_are_on_one_numa_node(
     site: HttpExtender, word: str
 ) -> None:
     numbers = (0, 1, 1, 0, 2)
-    await site.announce("n1", listed(*({"numa": one} for one in numbers)))
+    await site.announce("n1", listed(*({"numa": number} for number in numbers)))
     bound = {"nvidia.com/numa-bind": word}
     two = await site.cards(pod("a", container(gpu=2, gpumem=100), annotations=bound))
-    assert len({numbers[int(one[-1])] for one in two}) == 1
+    assert len({numbers[int(uuid[-1])] for uuid in two}) == 1
     three = pod("b", container(gpu=3, gpumem=100), annotations=bound)
     assert await site.why_not(three) == "5/5 NumaNotFit"
 
@@ -195,8 +177,8 @@ async def test_a_numa_node_is_preferred_where_it_is_a_policy(site: HttpExtender)
     await site.announce("n1", listed({"numa": 1}, {"numa": 0}, {"numa": 1}, {"numa": 0}))
     for policy in ("numa", "numa,spread", "numa,binpack"):
         wanted = {"hami.io/gpu-scheduler-policy": policy}
-        one = pod(policy.replace(",", "-"), container(gpu=2, gpumem=100), annotations=wanted)
-        assert await site.cards(one) in (["GPU-1", "GPU-3"], ["GPU-0", "GPU-2"])
+        gpu_pod = pod(policy.replace(",", "-"), container(gpu=2, gpumem=100), annotations=wanted)
+        assert await site.cards(gpu_pod) in (["GPU-1", "GPU-3"], ["GPU-0", "GPU-2"])
 
 
 async def test_only_unused_cards_will_do_where_the_policy_is_mutex(site: HttpExtender) -> None:
@@ -214,17 +196,17 @@ async def test_the_best_linked_cards_go_together_and_the_worst_goes_alone(
     links = {("0", "1"): 30, ("0", "2"): 90, ("1", "2"): 40}
     scores = [
         {
-            "uuid": f"GPU-{one}",
+            "uuid": f"GPU-{digit}",
             "score": {
-                f"GPU-{x if y == one else y}": s for (x, y), s in links.items() if one in x + y
+                f"GPU-{x if y == digit else y}": s for (x, y), s in links.items() if digit in x + y
             },
         }
-        for one in "012"
+        for digit in "012"
     ]
     await site.announce("n1", listed({}, {}, {}), PAIR_SCORES=json.dumps(scores))
     wanted = {"hami.io/gpu-scheduler-policy": "topology-aware"}
-    one = pod("a", container(gpu=count, gpumem=100), annotations=wanted)
-    assert {int(uuid[-1]) for uuid in await site.cards(one)} == expected
+    gpu_pod = pod("a", container(gpu=count, gpumem=100), annotations=wanted)
+    assert {int(uuid[-1]) for uuid in await site.cards(gpu_pod)} == expected
 
 
 async def test_init_containers_run_one_after_the_other_and_before_the_others(
@@ -232,9 +214,9 @@ async def test_init_containers_run_one_after_the_other_and_before_the_others(
 ) -> None:
     await site.announce("n1", listed({}))
     large = container(gpu=1, gpumem=10_000, gpucores=60)
-    one = pod("a", large, init=(large, container(), large))
+    gpu_pod = pod("a", large, init=(large, container(), large))
     slot = "GPU-0,NVIDIA,10000,60:;"
-    assert await site.bind(one) == f"{slot};{slot}{slot}"
+    assert await site.bind(gpu_pod) == f"{slot};{slot}{slot}"
     assert await site.why_not(pod("b", container(gpu=1, gpumem=6_001))) == (
         "1/1 CardInsufficientMemory"
     )
@@ -259,8 +241,8 @@ async def test_a_node_that_cannot_bear_an_init_container_is_out(
 
 async def test_an_init_container_may_have_more_cards_than_the_others(site: HttpExtender) -> None:
     await site.announce("n1", listed({}, {}))
-    one = pod("a", LITTLE, init=(container(gpu=2, gpumem=1_000, gpucores=10),))
-    init, app, _ = (await site.bind(one)).split(";")
+    gpu_pod = pod("a", LITTLE, init=(container(gpu=2, gpumem=1_000, gpucores=10),))
+    init, app, _ = (await site.bind(gpu_pod)).split(";")
     assert init.count("GPU-") == 2
     assert app in init
 
@@ -278,14 +260,14 @@ async def test_every_container_has_a_slot_for_any_model_name(
     site: HttpExtender, model: str
 ) -> None:
     await site.announce("n1", listed({"type": model}))
-    one = pod("a", container(), LITTLE, container(), init=(container(),))
-    assert await site.bind(one) == ";;GPU-0,NVIDIA,1000,10:;;"
+    gpu_pod = pod("a", container(), LITTLE, container(), init=(container(),))
+    assert await site.bind(gpu_pod) == ";;GPU-0,NVIDIA,1000,10:;;"
 
 
 async def test_what_is_asked_is_written_in_mib_and_percent_of_each_card(site: HttpExtender) -> None:
     await site.announce("n1", listed({"devmem": 10_001}, {"devmem": 20_001}))
-    one = pod("a", container(gpu=2, gpumem_percentage=50, gpucores=30))
-    assert sorted((await site.bind(one)).rstrip(";:").split(":")) == [
+    gpu_pod = pod("a", container(gpu=2, gpumem_percentage=50, gpucores=30))
+    assert sorted((await site.bind(gpu_pod)).rstrip(";:").split(":")) == [
         "GPU-0,NVIDIA,5000,30",
         "GPU-1,NVIDIA,10000,30",
     ]
@@ -314,8 +296,8 @@ async def test_what_is_left_out_is_filled_in(site: HttpExtender, asked: Any, giv
 async def test_requests_stand_in_for_limits(site: HttpExtender) -> None:
     await site.announce("n1", listed({}))
     resources = container(gpu=1, gpumem=700, gpucores=5)["resources"]
-    one = pod("a", {"resources": {"requests": resources["limits"]}})
-    assert await site.bind(one) == "GPU-0,NVIDIA,700,5:;"
+    gpu_pod = pod("a", {"resources": {"requests": resources["limits"]}})
+    assert await site.bind(gpu_pod) == "GPU-0,NVIDIA,700,5:;"
 
 
 @pytest.mark.parametrize(
@@ -352,25 +334,33 @@ async def test_a_card_of_which_a_share_is_more_than_quotas_allow_is_passed_over(
 ) -> None:
     await site.announce("n1", listed({}, {"devmem": 8_000}))
     await site.limit(gpumem=9_000)
-    one, two = (pod(f"of-{count}", container(gpu=count, gpumem_percentage=60)) for count in (1, 2))
+    single, two = (
+        pod(f"of-{count}", container(gpu=count, gpumem_percentage=60)) for count in (1, 2)
+    )
     await site.create(two)
     reason = "1/2 ResourceQuotaNotFit, 1/2 AllocatedCardsInsufficientRequest"
     assert await site.why_not(two) == reason
-    assert await site.cards(one) == ["GPU-1"]
+    assert await site.cards(single) == ["GPU-1"]
 
 
 async def test_instances_of_an_a100_lie_so_that_all_of_a_balanced_layout_fit(
     site: HttpExtender,
 ) -> None:
     await site.announce("n1", listed(mig()))
-    found = []
+    instances = []
     for number, memory in enumerate((19_000, 9_000, 4_000, 4_000)):
         name = f"p-{number}"
         await site.bind(pod(name, container(gpu=1, gpumem=memory)))
         text = (site.server.pods[name].metadata.annotations or {})["hami.io/vgpu-mig-allocations"]
-        [one] = json.loads(text)
-        found.append((one["profile"], one["placement"]["start"], one["placement"]["size"]))
-    assert found == [("3g.20gb", 4, 4), ("2g.10gb", 0, 2), ("1g.5gb", 3, 1), ("1g.5gb", 2, 1)]
+        [allocation] = json.loads(text)
+        instances.append(
+            (
+                allocation["profile"],
+                allocation["placement"]["start"],
+                allocation["placement"]["size"],
+            )
+        )
+    assert instances == [("3g.20gb", 4, 4), ("2g.10gb", 0, 2), ("1g.5gb", 3, 1), ("1g.5gb", 2, 1)]
     reason = await site.why_not(pod("last", container(gpu=1, gpumem=1_000)))
     assert reason == "1/1 CardMigTopologyInfeasible"
 
@@ -389,8 +379,8 @@ async def test_a_card_that_is_cut_may_be_asked_for_by_its_mode(site: HttpExtende
     await site.announce("n1", listed({}, mig()))
     small = container(gpu=1, gpumem=4_000)
     for number, (mode, uuid) in enumerate((("hami-core", "GPU-0"), ("mig", "GPU-1"))):
-        one = pod(f"p-{number}", small, annotations={"nvidia.com/vgpu-mode": mode})
-        assert await site.cards(one) == [uuid]
+        gpu_pod = pod(f"p-{number}", small, annotations={"nvidia.com/vgpu-mode": mode})
+        assert await site.cards(gpu_pod) == [uuid]
 
 
 async def test_the_older_form_of_cards_is_as_good_as_json(site: HttpExtender) -> None:
@@ -403,8 +393,8 @@ async def test_the_older_form_of_cards_is_as_good_as_json(site: HttpExtender) ->
 async def test_what_is_released_is_free_for_others(site: HttpExtender) -> None:
     await site.announce("n1", listed({"count": 1}))
     pods = [pod(f"p-{number}", WHOLE) for number in range(3)]
-    for one, following in pairwise(pods):
-        assert await site.fits(one) == ["n1"]
-        await site.bind(one)
+    for holder, following in pairwise(pods):
+        assert await site.fits(holder) == ["n1"]
+        await site.bind(holder)
         assert await site.fits(following) == []
-        await site.ended(one)
+        await site.ended(holder)

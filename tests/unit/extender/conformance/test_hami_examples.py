@@ -33,7 +33,7 @@ async def test_what_is_expected_comes_out(
         {"charged": {"gpu": 2, "gpumem": 1000}},
         {"denied": "InvalidQuantity"},
     ],
-    ids=lambda one: next(iter(one)),
+    ids=lambda wrong: next(iter(wrong)),
 )
 async def test_an_example_that_expects_something_else_fails(
     wrong: dict[str, object], monkeypatch: pytest.MonkeyPatch

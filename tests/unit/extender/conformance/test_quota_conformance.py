@@ -25,14 +25,14 @@ SIZED, SHARED = "limits.cambricon.com/mlu.smlu.vmemory", "limits.cambricon.com/m
 def gpus(count: int, memory: int, cores: int = 0, **more: Any) -> dict[str, Any]:
     limits = {"gpu": count, "gpumem": memory, "gpucores": cores}
     return {
-        "resources": {"limits": {NVIDIA + key: str(one) for key, one in limits.items()}},
+        "resources": {"limits": {NVIDIA + key: str(amount) for key, amount in limits.items()}},
         **more,
     }
 
 
 def mlus(count: int, memory: int, cores: int = 1) -> dict[str, Any]:
     limits = {"vmlu": count, "mlu.smlu.vmemory": memory, "mlu.smlu.vcore": cores}
-    return {"resources": {"limits": {MLU + key: str(one) for key, one in limits.items()}}}
+    return {"resources": {"limits": {MLU + key: str(amount) for key, amount in limits.items()}}}
 
 
 def npus(count: int, memory: int) -> dict[str, Any]:
@@ -41,15 +41,15 @@ def npus(count: int, memory: int) -> dict[str, Any]:
 
 def ledger(limits: Quantities) -> CoreLedger:
     """Return a ledger in which one quota limits the namespace, in the units of its keys."""
-    found, warnings = CoreLedger(), list[str]()
+    limited, warnings = CoreLedger(), list[str]()
     read = hard_limits.read(limits, RULES, warnings.append, zero_is_unlimited=False)
     assert not warnings
     account = accounts.quota(CLUSTER, "team", "gpu")
-    decision = decide(found.state, SetLimits(account, (NAMESPACE,), read))
+    decision = decide(limited.state, SetLimits(account, (NAMESPACE,), read))
     assert not isinstance(decision, Denial)
     for event in decision:
-        evolve(found.state, event, 1)
-    return found
+        evolve(limited.state, event, 1)
+    return limited
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def ledger(limits: Quantities) -> CoreLedger:
 async def test_a_pod_fits_a_quota_or_is_refused(
     limits: Quantities, init: list[Any], apps: list[Any], fits: bool
 ) -> None:
-    named = [{"name": f"c{number}", **one} for number, one in enumerate(apps)]
-    first = [{"name": f"i{number}", **one} for number, one in enumerate(init)]
+    named = [{"name": f"c{number}", **container} for number, container in enumerate(apps)]
+    first = [{"name": f"i{number}", **container} for number, container in enumerate(init)]
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -18,11 +18,11 @@ from support.harness.extender_harness import (
 )
 
 from extender.fit.inventory_fit import FitPreferences
+from extender.inventory.assumed_placement_messages import WARNING_SECONDS
 from extender.inventory.assumed_placements import (
     ASSUMED_SECONDS,
     CONTESTED_SECONDS,
 )
-from extender.inventory.assumption_messages import WARNING_SECONDS
 from extender.scheduler_api.extender_wire import ExtenderArgs
 from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model.amounts import AMOUNT_MAX
@@ -40,59 +40,59 @@ async def both() -> AsyncIterator[tuple[ExtenderReplica, ExtenderReplica, list[b
     server = ModelServer()
     server.add(THEIRS)
     async with (
-        replica(store, server, settings, tell=told.append) as one,
+        replica(store, server, settings, tell=told.append) as first,
         replica(store, settings=settings) as other,
     ):
-        await one.register("n1", cards("GPU-0"))
-        await one.create(THEIRS, OURS)
-        await other.caught_up(one)
-        yield one, other, told
+        await first.register("n1", cards("GPU-0"))
+        await first.create(THEIRS, OURS)
+        await other.caught_up(first)
+        yield first, other, told
 
 
-async def scored(found: ExtenderReplica, one: Pod, *nodes: str) -> dict[str, int]:
-    args = ExtenderArgs(one, None, list(nodes))
-    await found.extender.filter(args)
-    return {each.host: each.score for each in await found.extender.prioritize(args)}
+async def scored(service: ExtenderReplica, gpu_pod: Pod, *nodes: str) -> dict[str, int]:
+    args = ExtenderArgs(gpu_pod, None, list(nodes))
+    await service.extender.filter(args)
+    return {each.host: each.score for each in await service.extender.prioritize(args)}
 
 
 async def test_a_card_that_another_extender_is_about_to_give_away_is_taken() -> None:
-    async with both() as (one, other, told):
-        await scored(one, THEIRS, "n1")
+    async with both() as (first, other, told):
+        await scored(first, THEIRS, "n1")
         assert await other.places(OURS, "n1") == ["n1"], "nothing was heard yet"
         other.extender.receive(told[-1])
         assert await other.places(OURS, "n1") == []
 
 
 async def test_pod_is_not_blocked_by_its_own_assumed_placement() -> None:
-    async with both() as (one, other, told):
-        await scored(one, THEIRS, "n1")
+    async with both() as (first, other, told):
+        await scored(first, THEIRS, "n1")
         other.extender.receive(told[-1])
         assert await other.places(THEIRS, "n1") == ["n1"]
 
 
 async def test_assumed_placement_of_another_extender_expires() -> None:
-    async with both() as (one, other, told):
-        await scored(one, THEIRS, "n1")
+    async with both() as (first, other, told):
+        await scored(first, THEIRS, "n1")
         other.extender.receive(told[-1])
         other.ahead += ASSUMED_SECONDS
         assert await other.places(OURS, "n1") == ["n1"]
 
 
 async def test_hint_about_a_placed_pod_is_not_counted_twice() -> None:
-    async with both() as (one, other, told):
-        await one.register("n2", cards("GPU-1", memory=32_000))
-        await scored(one, THEIRS, "n2")
-        assert await one.bind(THEIRS, "n2") == ""
-        await other.caught_up(one)
+    async with both() as (first, other, told):
+        await first.register("n2", cards("GPU-1", memory=32_000))
+        await scored(first, THEIRS, "n2")
+        assert await first.bind(THEIRS, "n2") == ""
+        await other.caught_up(first)
         other.extender.receive(told[-1])
         assert len(other.inventory.overlay) == 0
 
 
 async def test_extender_avoids_nearly_full_nodes_when_others_place_pods() -> None:
-    async with both() as (one, other, told):
-        await one.register("n2", cards("GPU-1", memory=160_000))
-        await scored(one, THEIRS, "n2")
-        await other.caught_up(one)
+    async with both() as (first, other, told):
+        await first.register("n2", cards("GPU-1", memory=160_000))
+        await scored(first, THEIRS, "n2")
+        await other.caught_up(first)
         assert (await scored(other, OURS, "n1", "n2"))["n1"] == 10
         other.extender.receive(told[-1])
         assert (await scored(other, OURS, "n1", "n2"))["n2"] == 10
@@ -143,7 +143,7 @@ async def test_invalid_hint_is_counted_logged_and_changes_nothing(
         with capture_logs() as logs:
             other.extender.receive(wrong)
         assert other.counted == [("hints_refused_total",)]
-        assert [one["event"] for one in logs] == ["hint_refused"]
+        assert [log["event"] for log in logs] == ["hint_refused"]
         assert not other.inventory.overlay.memory.any()
         assert len(other.inventory.overlay) == 0
         assert await other.places(OURS, "n1") == ["n1"]
@@ -159,7 +159,7 @@ async def test_invalid_hints_are_counted_and_logged_from_time_to_time() -> None:
             other.ahead += WARNING_SECONDS
             other.extender.receive(b"no guess")
         assert len(other.counted) == 51
-        assert [one["refused"] for one in logs] == [1, 51]
+        assert [log["refused"] for log in logs] == [1, 51]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from support.builders.decide_and_fold import record
 
 from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.usage_overlay import UsageOverlay
+from extender.inventory.unrecorded_card_use import UsageOverlay
 from ledger.core.model import card_bookings, cards, commands
 from ledger.core.model.cards import Card, Part, Phase, Profile, Share
 from ledger.core.model.commands import AnyCommand
@@ -29,8 +29,10 @@ def _card(number: int, **changes: object) -> Card:
     return Card(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def _register(*found: Card, keeper: str = cards.OWN, node: str = NODE) -> commands.RegisterCards:
-    return commands.RegisterCards(node, keeper, found)
+def _register(
+    *announced: Card, keeper: str = cards.OWN, node: str = NODE
+) -> commands.RegisterCards:
+    return commands.RegisterCards(node, keeper, announced)
 
 
 def _app(*shares: Share) -> tuple[Part, ...]:

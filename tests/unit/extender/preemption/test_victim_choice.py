@@ -16,13 +16,13 @@ def _pod(
 
 def _frees(memory: int):
     def fits(leaving: Sequence[Candidate]) -> bool:
-        return sum(one.placed.parts[0].shares[0].memory for one in leaving) >= memory
+        return sum(candidate.placed.parts[0].shares[0].memory for candidate in leaving) >= memory
 
     return fits
 
 
-def _names(found: tuple[Candidate, ...] | None) -> list[str] | None:
-    return None if found is None else [one.subject[2] for one in found]
+def _names(chosen: tuple[Candidate, ...] | None) -> list[str] | None:
+    return None if chosen is None else [victim.subject[2] for victim in chosen]
 
 
 def test_no_victim_is_chosen_when_the_pod_fits() -> None:

@@ -15,7 +15,7 @@ from support.harness.card_settlement import (
 from extender.settlement import allocation_annotations
 from ledger.core.model.cards import Part, Parts, Phase, Share, Stage
 from ledger.core.model.commands import Resize
-from ledger.kube.api.errors import (
+from ledger.kube.api.cluster_errors import (
     ClusterError,
     ClusterUnavailable,
     Forbidden,
@@ -30,81 +30,81 @@ def parts(memory: int, uuid: str = "GPU-0") -> Parts:
     return (Part("main", Phase.APP, (Share(uuid, memory, 10),)),)
 
 
-def annotated(one: CardWorld, name: str = "p", key: str = ALLOCATED) -> str:
-    text: str = one.server.objects["pods", "red", name]["metadata"]["annotations"][key]
+def annotated(world: CardWorld, name: str = "p", key: str = ALLOCATED) -> str:
+    text: str = world.server.objects["pods", "red", name]["metadata"]["annotations"][key]
     return text
 
 
-async def placed(one: CardWorld, *names: str) -> None:
+async def placed(world: CardWorld, *names: str) -> None:
     """Have pods run on a node, as HAMi has placed them."""
-    one.add_node("n1")
-    await one.settles_nodes("n1")
-    await one.synced()
+    world.add_node("n1")
+    await world.settles_nodes("n1")
+    await world.synced()
     for name in names:
-        one.add_pod(name, node="n1", parts=parts(1000))
-        await one.until(partial(_is_placed, one, name))
+        world.add_pod(name, node="n1", parts=parts(1000))
+        await world.until(partial(_is_placed, world, name))
 
 
-def _is_placed(one: CardWorld, name: str) -> bool:
-    return one.placed(name) is not None
+def _is_placed(world: CardWorld, name: str) -> bool:
+    return world.placed(name) is not None
 
 
-async def resize(one: CardWorld, name: str, memory: int) -> None:
-    there = one.placed(name)
+async def resize(world: CardWorld, name: str, memory: int) -> None:
+    there = world.placed(name)
     assert there is not None
-    await one.writer.submit(Resize(NAMESPACE, f"pods/{name}", there.uid, parts(memory), {}))
+    await world.writer.submit(Resize(NAMESPACE, f"pods/{name}", there.uid, parts(memory), {}))
 
 
 async def test_a_resize_is_written_into_the_annotation_and_nothing_else_is():
-    async with card_world() as one, settling_cards(one):
-        await placed(one, "p", "q")
-        before = dict(one.server.objects["pods", "red", "p"]["metadata"]["annotations"])
-        await resize(one, "p", 500)
-        await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
-        after = one.server.objects["pods", "red", "p"]["metadata"]["annotations"]
+    async with card_world() as world, settling_cards(world):
+        await placed(world, "p", "q")
+        before = dict(world.server.objects["pods", "red", "p"]["metadata"]["annotations"])
+        await resize(world, "p", 500)
+        await world.until(lambda: annotated(world) == "GPU-0,NVIDIA,500,10:;")
+        after = world.server.objects["pods", "red", "p"]["metadata"]["annotations"]
         assert after == before | {ALLOCATED: "GPU-0,NVIDIA,500,10:;"}
         assert (
             after[annotation_keys.VENDOR_ANNOTATIONS["nvidia"].to_allocate]
             == "GPU-0,NVIDIA,1000,10:;"
         )
-        assert annotated(one, "q") == "GPU-0,NVIDIA,1000,10:;"
-        assert one.nodes.allocations == ["p"]
+        assert annotated(world, "q") == "GPU-0,NVIDIA,1000,10:;"
+        assert world.nodes.allocations == ["p"]
 
 
 async def test_annotation_that_a_crash_left_outdated_is_repaired_at_the_start():
     store = MemoryStore()
-    async with card_world(store=store) as one:
-        async with settling_cards(one):
-            await placed(one, "p", "q")
-        await resize(one, "p", 500)  # nothing settles: the service that wrote it is gone
-        assert annotated(one) == "GPU-0,NVIDIA,1000,10:;"
-        async with settling_cards(one):
-            await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
-        assert one.nodes.allocations == ["p"]
+    async with card_world(store=store) as world:
+        async with settling_cards(world):
+            await placed(world, "p", "q")
+        await resize(world, "p", 500)  # nothing settles: the service that wrote it is gone
+        assert annotated(world) == "GPU-0,NVIDIA,1000,10:;"
+        async with settling_cards(world):
+            await world.until(lambda: annotated(world) == "GPU-0,NVIDIA,500,10:;")
+        assert world.nodes.allocations == ["p"]
 
 
 @pytest.mark.parametrize(
     "error", [VersionConflict("changed"), Forbidden("no"), ClusterUnavailable("gone")]
 )
 async def test_a_write_that_fails_is_tried_again(error: ClusterError):
-    async with card_world() as one, settling_cards(one):
-        await placed(one, "p")
-        one.nodes.refused.append(error)
+    async with card_world() as world, settling_cards(world):
+        await placed(world, "p")
+        world.nodes.refused.append(error)
         with capture_logs() as logs:
-            await resize(one, "p", 500)
-            await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
+            await resize(world, "p", 500)
+            await world.until(lambda: annotated(world) == "GPU-0,NVIDIA,500,10:;")
         told = [log["event"] for log in logs].count("allocation_not_written")
         assert told == (0 if isinstance(error, VersionConflict) else 1)
 
 
 async def test_a_pod_that_may_not_be_written_holds_up_no_other():
-    async with card_world() as one, settling_cards(one):
-        await placed(one, "p", "q")
-        one.nodes.refused.extend([Forbidden("no")])
-        await resize(one, "p", 500)
-        await resize(one, "q", 600)
-        await one.until(lambda: annotated(one, "q") == "GPU-0,NVIDIA,600,10:;")
-        await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
+    async with card_world() as world, settling_cards(world):
+        await placed(world, "p", "q")
+        world.nodes.refused.extend([Forbidden("no")])
+        await resize(world, "p", 500)
+        await resize(world, "q", 600)
+        await world.until(lambda: annotated(world, "q") == "GPU-0,NVIDIA,600,10:;")
+        await world.until(lambda: annotated(world) == "GPU-0,NVIDIA,500,10:;")
 
 
 @pytest.mark.parametrize(
@@ -116,38 +116,38 @@ async def test_a_pod_whose_write_always_fails_delays_no_other(
 ):
     """A tenant may fill a pod's annotations, or its namespace have a webhook that is away."""
     monkeypatch.setattr(allocation_annotations, "RETRY_SECONDS", 600.0)
-    async with card_world() as one, settling_cards(one):
-        await placed(one, "p", "q")
-        one.nodes.refused.append(error)
-        await resize(one, "p", 500)
-        await one.until(lambda: not one.nodes.refused)
-        await resize(one, "q", 600)
-        await one.until(lambda: annotated(one, "q") == "GPU-0,NVIDIA,600,10:;")
-        assert annotated(one) == "GPU-0,NVIDIA,1000,10:;"
+    async with card_world() as world, settling_cards(world):
+        await placed(world, "p", "q")
+        world.nodes.refused.append(error)
+        await resize(world, "p", 500)
+        await world.until(lambda: not world.nodes.refused)
+        await resize(world, "q", 600)
+        await world.until(lambda: annotated(world, "q") == "GPU-0,NVIDIA,600,10:;")
+        assert annotated(world) == "GPU-0,NVIDIA,1000,10:;"
 
 
 async def test_an_annotation_with_other_cards_is_drift_and_stays():
-    async with card_world() as one, settling_cards(one):
-        await placed(one, "p")
-        other = one.given(parts(700, "GPU-1"), "n1")
-        one.server.update("pods", "red", "p", metadata={"annotations": other})
-        await one.until(lambda: one.counted["placement_drift_total", "cards"] == 1)
-        await resize(one, "p", 500)
-        one.add_pod("q", node="n1", parts=parts(1000))
-        await one.until(lambda: one.placed("q") is not None)
-        await resize(one, "q", 600)
-        await one.until(lambda: annotated(one, "q") == "GPU-0,NVIDIA,600,10:;")
-        assert one.nodes.allocations == ["q"]
+    async with card_world() as world, settling_cards(world):
+        await placed(world, "p")
+        other = world.given(parts(700, "GPU-1"), "n1")
+        world.server.update("pods", "red", "p", metadata={"annotations": other})
+        await world.until(lambda: world.counted["placement_drift_total", "cards"] == 1)
+        await resize(world, "p", 500)
+        world.add_pod("q", node="n1", parts=parts(1000))
+        await world.until(lambda: world.placed("q") is not None)
+        await resize(world, "q", 600)
+        await world.until(lambda: annotated(world, "q") == "GPU-0,NVIDIA,600,10:;")
+        assert world.nodes.allocations == ["q"]
 
 
 async def test_amounts_that_are_right_are_not_written_again():
-    async with card_world() as one, settling_cards(one):
-        await placed(one, "p", "q")
-        await resize(one, "q", 600)
-        await one.until(lambda: one.nodes.allocations == ["q"])
-        one.server.update("pods", "red", "p", status={"phase": "Running"})
-        await one.until(lambda: one.placed("p").stage == Stage.ALLOCATED)
-        one.server.update("pods", "red", "q", metadata={"labels": {"a": "b"}})
-        await resize(one, "p", 500)
-        await one.until(lambda: annotated(one) == "GPU-0,NVIDIA,500,10:;")
-        assert one.nodes.allocations == ["q", "p"]
+    async with card_world() as world, settling_cards(world):
+        await placed(world, "p", "q")
+        await resize(world, "q", 600)
+        await world.until(lambda: world.nodes.allocations == ["q"])
+        world.server.update("pods", "red", "p", status={"phase": "Running"})
+        await world.until(lambda: world.placed("p").stage == Stage.ALLOCATED)
+        world.server.update("pods", "red", "q", metadata={"labels": {"a": "b"}})
+        await resize(world, "p", 500)
+        await world.until(lambda: annotated(world) == "GPU-0,NVIDIA,500,10:;")
+        assert world.nodes.allocations == ["q", "p"]

@@ -13,11 +13,11 @@ def amounts(card: Card) -> tuple[int, int, int, int]:
     return card.memory, card.cores, card.memory_scale, card.cores_scale
 
 
-def one(card: Card = CARD, node: str = "gpu-1", scalings=(), **annotations: str) -> Card:
+def scaled(card: Card = CARD, node: str = "gpu-1", scalings=(), **annotations: str) -> Card:
     given = {getattr(overcommit, key): value for key, value in annotations.items()}
-    (found,), warning = scaled_cards([card], node, given, scalings)
+    (counted,), warning = scaled_cards([card], node, given, scalings)
     assert not warning
-    return found
+    return counted
 
 
 @pytest.mark.parametrize(
@@ -57,21 +57,21 @@ def test_the_first_scaling_that_means_a_card_is_used_and_rounds_down():
         CardScaling(memory=150, type="a10"),
         CardScaling(200),
     )
-    assert amounts(one(scalings=scalings)) == (36_865, 100, 150, 100)
+    assert amounts(scaled(scalings=scalings)) == (36_865, 100, 150, 100)
 
 
 def test_annotation_of_the_node_goes_before_the_setting():
-    found = one(scalings=(CardScaling(memory=150, cores=150),), MEMORY="200")
-    assert amounts(found) == (49_154, 150, 200, 150)
+    card = scaled(scalings=(CardScaling(memory=150, cores=150),), MEMORY="200")
+    assert amounts(card) == (49_154, 150, 200, 150)
 
 
 def test_a_card_that_is_cut_has_what_it_has():
     cut = Card("GPU-0", 0, "NVIDIA A100", 40_000, 100, 7, mode=MIG)
-    assert one(cut, scalings=(CardScaling(memory=200, cores=200),)) == cut
+    assert scaled(cut, scalings=(CardScaling(memory=200, cores=200),)) == cut
 
 
 def test_invalid_annotation_scales_nothing_and_is_reported():
-    found, warning = scaled_cards([CARD], "n", {overcommit.MEMORY: "1.5"}, ())
-    assert found == (CARD,)
+    counted, warning = scaled_cards([CARD], "n", {overcommit.MEMORY: "1.5"}, ())
+    assert counted == (CARD,)
     assert overcommit.MEMORY in warning
     assert "1.5" in warning

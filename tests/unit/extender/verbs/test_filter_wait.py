@@ -32,11 +32,11 @@ def test_of_many_pods_few_are_waited_for_and_one_more_after_each_pause(
     budget = FilterWaitBudget(0.0)
 
     def waits(now: float) -> int:
-        found = [
+        seconds = [
             budget.seconds_for(f"p-{number}", now, is_claimed=is_claimed) for number in range(20)
         ]
         longest = FREED_SECONDS if is_claimed else AGAIN_SECONDS
-        return found.count(longest)
+        return seconds.count(longest)
 
     if not is_claimed:
         assert waits(0.0) == 0

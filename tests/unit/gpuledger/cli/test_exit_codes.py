@@ -6,13 +6,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from gpuledger.cli.error_mapping import command_error_for
-from gpuledger.cli.exit_codes import CommandError, Exit, denied_error
+from gpuledger.cli.exit_codes import CommandError, Exit, command_error_for, denied_error
 from gpuledger.command_line import build
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.embedded.store_lock import StoreBusy
 from ledger.log.log_port import Full, Lost, Unreachable
-from ledger.runtime.tls import own_authority
+from ledger.runtime.tls import server_certificate
 
 
 def run(*arguments: str, **env: str) -> Result:
@@ -124,12 +123,14 @@ def test_an_option_that_is_not_given_leaves_the_environment_in_force() -> None:
 
 
 def test_webhook_configurations_need_one_target_and_a_ca(tmp_path: Path) -> None:
-    authority = own_authority.ensure(tmp_path / "made", (), own_authority.utc_now()).authority
+    authority = server_certificate.ensure(
+        tmp_path / "made", (), server_certificate.utc_now()
+    ).authority
     assert run("webhook", "print").exit_code == Exit.USAGE
     missing = run("webhook", "print", "--url=https://ledger:8443", f"--store-dir={tmp_path}")
     assert missing.exit_code == Exit.NOT_FOUND
     assert "--ca" in missing.stderr
     printed = run("webhook", "print", "--service=gpuledger", f"--ca={authority}")
     assert printed.exit_code == Exit.OK
-    kinds = [one["kind"] for one in yaml.safe_load_all(printed.stdout)]
+    kinds = [configuration["kind"] for configuration in yaml.safe_load_all(printed.stdout)]
     assert kinds == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]

@@ -88,6 +88,8 @@ def test_every_setting_is_an_option_of_serve() -> None:
 
 NEED_NONE: Final = {
     ("version",),
+    ("check",),
+    ("uninstall",),
     ("webhook", "print"),
     ("scheduler", "resources"),
     ("demo",),

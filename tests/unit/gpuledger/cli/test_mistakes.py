@@ -36,10 +36,10 @@ def run(line: str) -> Result:
 
 @pytest.mark.parametrize("line", ["-h", "usage -h", "quota -h", "quota set -h", "demo -h"])
 def test_a_short_option_shows_the_help(line: str) -> None:
-    found = run(line)
-    assert found.exit_code == 0
-    assert "Usage: " in found.stdout
-    assert "Examples:" in found.stdout
+    result = run(line)
+    assert result.exit_code == 0
+    assert "Usage: " in result.stdout
+    assert "Examples:" in result.stdout
 
 
 def test_the_version_is_an_option_too() -> None:
@@ -115,10 +115,10 @@ def test_the_version_is_an_option_too() -> None:
     ],
 )
 def test_wrong_usage_is_reported_with_its_remedy(line: str, said: str) -> None:
-    found = run(line)
-    assert (found.exit_code, found.stdout) == (Exit.USAGE, "")
-    assert said in " ".join(found.stderr.split())
-    assert "Errno" not in found.stderr
+    result = run(line)
+    assert (result.exit_code, result.stdout) == (Exit.USAGE, "")
+    assert said in " ".join(result.stderr.split())
+    assert "Errno" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -131,32 +131,34 @@ def test_wrong_usage_is_reported_with_its_remedy(line: str, said: str) -> None:
     ],
 )
 def test_a_kubeconfig_that_is_none_is_named(line: str, said: str) -> None:
-    found = run(line)
-    assert found.exit_code == Exit.UNREACHABLE
-    assert f"no credentials from {said}" in found.stderr
+    result = run(line)
+    assert result.exit_code == Exit.UNREACHABLE
+    assert f"no credentials from {said}" in result.stderr
 
 
 def _options() -> list[tuple[str, typer.core.TyperOption]]:
-    found: list[tuple[str, typer.core.TyperOption]] = []
+    listed: list[tuple[str, typer.core.TyperOption]] = []
 
     def look(path: str, command: object) -> None:
         if isinstance(command, typer.core.TyperGroup):
             for name, below in command.commands.items():
                 look(f"{path} {name}", below)
         elif isinstance(command, typer.core.TyperCommand):
-            options = (one for one in command.params if isinstance(one, typer.core.TyperOption))
-            found.extend((path, one) for one in options)
+            options = (
+                option for option in command.params if isinstance(option, typer.core.TyperOption)
+            )
+            listed.extend((path, option) for option in options)
 
     look("", typer.main.get_command(APP))
-    return found
+    return listed
 
 
 def test_options_of_time_are_called_and_written_alike_everywhere() -> None:
     shown = {"--at", "--since", "--until"}
-    of_time = [(path, one) for path, one in _options() if shown & set(one.opts)]
+    of_time = [(path, option) for path, option in _options() if shown & set(option.opts)]
     assert len(of_time) > 12
-    assert {one.metavar for _, one in of_time} == {time_options.FORMAT}
-    assert not {"--from", "--to"} & {name for _, one in _options() for name in one.opts}
+    assert {option.metavar for _, option in of_time} == {time_options.FORMAT}
+    assert not {"--from", "--to"} & {name for _, option in _options() for name in option.opts}
 
 
 def test_names_of_options_of_time_before_are_understood() -> None:

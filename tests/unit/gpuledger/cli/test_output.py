@@ -40,10 +40,10 @@ def test_a_table_in_a_pipe_is_plain_columns_under_upper_case_headers(
 
 def test_json_is_a_list_of_objects_with_integers(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows(ROWS, COLUMNS, Format.JSON, "nothing")
-    found = json.loads(capsys.readouterr().out)
-    assert found == [msgspec.to_builtins(row) for row in ROWS]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == [msgspec.to_builtins(row) for row in ROWS]
     show_one(ROWS[0], COLUMNS, Format.JSON)
-    assert json.loads(capsys.readouterr().out) == found[0]
+    assert json.loads(capsys.readouterr().out) == printed[0]
 
 
 def test_yaml_holds_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:

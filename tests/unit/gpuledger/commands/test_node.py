@@ -16,8 +16,8 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.output import Format
 from gpuledger.command_line import build
 from gpuledger.commands.node import COLUMNS
-from gpuledger.node import node_top, self_test
-from gpuledger.node.self_test import Check, Result
+from gpuledger.node import library_self_test, node_top
+from gpuledger.node.library_self_test import Check, Result
 
 USE = {
     "namespace": "team",
@@ -130,11 +130,11 @@ async def test_absent_agent_is_reported(agent: str, status: Exit) -> None:
     ],
 )
 def test_checks_amount_to_an_exit_code(results: tuple[Result, ...], status: Exit) -> None:
-    assert self_test.status_of([Check("c", result) for result in results]) is status
+    assert library_self_test.status_of([Check("c", result) for result in results]) is status
 
 
 def test_a_library_that_is_not_there_fails() -> None:
-    [check] = self_test.checks(Path("/nowhere/libvgpu.so"), "libcuda.so.1")
+    [check] = library_self_test.checks(Path("/nowhere/libvgpu.so"), "libcuda.so.1")
     assert check.result is Result.FAILS
     assert "make native" in check.detail
 
@@ -142,7 +142,7 @@ def test_a_library_that_is_not_there_fails() -> None:
 def test_selftest_fails_for_a_file_that_is_not_a_library(tmp_path: Path) -> None:
     (tmp_path / "libvgpu.so").write_bytes(b"\x7fELF")
     (tmp_path / "libvgpu.so").chmod(stat.S_IRWXU)
-    [check] = self_test.checks(tmp_path / "libvgpu.so", "libcuda.so.1")
+    [check] = library_self_test.checks(tmp_path / "libvgpu.so", "libcuda.so.1")
     assert check.result is Result.FAILS
 
 
@@ -162,22 +162,23 @@ def test_a_library_is_checked_wherever_it_is(tmp_path: Path, name: str) -> None:
     library.parent.mkdir()
     library.symlink_to(built() / "libvgpu.so")
     driver = built() / "stub" / "libcuda.so.1"
-    found = list(self_test.checks(library, str(driver)))
-    assert [one.result for one in found] == [Result.HOLDS] * 3, found
+    checks = list(library_self_test.checks(library, str(driver)))
+    assert [check.result for check in checks] == [Result.HOLDS] * 3, checks
 
 
 def test_without_a_driver_limits_are_unchecked() -> None:
-    found = {
-        one.name: one for one in self_test.checks(built() / "libvgpu.so", "/none/libcuda.so.1")
+    checks = {
+        check.name: check
+        for check in library_self_test.checks(built() / "libvgpu.so", "/none/libcuda.so.1")
     }
-    assert found["limits"].result is Result.UNCHECKED
-    assert found["loads"].result is Result.HOLDS
+    assert checks["limits"].result is Result.UNCHECKED
+    assert checks["loads"].result is Result.HOLDS
 
 
 def test_a_library_that_limits_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver instead of the library, so that no limit applies."""
     driver = built() / "stub" / "libcuda.so.1"
-    monkeypatch.setattr(self_test, "EXPORTS", ("cuMemAlloc_v2",))
-    found = {one.name: one for one in self_test.checks(driver, str(driver))}
-    assert found["limits"].result is Result.FAILS
-    assert "cuMemGetInfo shows" in found["limits"].detail
+    monkeypatch.setattr(library_self_test, "EXPORTS", ("cuMemAlloc_v2",))
+    checks = {check.name: check for check in library_self_test.checks(driver, str(driver))}
+    assert checks["limits"].result is Result.FAILS
+    assert "cuMemGetInfo shows" in checks["limits"].detail

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuledger.demo import checks
-from gpuledger.demo.demo_error import FailedClaim
+from gpuledger.demo.failed_claim import FailedClaim
 from gpuledger.demo.recordings import Creation, RecordedCreation
 from gpuledger.demo.service_state import ObservedState
 from gpuledger.demo.traffic import CreationOutcome, ReviewAnswer
@@ -49,7 +49,7 @@ A, B, C = creation("a"), creation("b"), creation("c")
 STATE = ObservedState(7, [usage(2)], [holder(A), holder(B)], [hold(A), hold(B)])
 DIGEST = Digest(7, "d1")
 COMPARED = {"position": 7, "digest": "d1", "rebuilt": "d1", "same": True}
-RESERVED = [{"type": "Reserved", "uid": one.uid} for one in (A, B)]
+RESERVED = [{"type": "Reserved", "uid": pod.uid} for pod in (A, B)]
 
 ALLOWED = answer("a", CreationOutcome.ALLOWED, asked=True)
 DENIED = answer("b", CreationOutcome.DENIED, NO_ROOM, asked=True)
@@ -131,13 +131,13 @@ def test_the_holders_have_to_be_the_pods_that_were_admitted() -> None:
 
 
 @pytest.mark.parametrize(
-    "found", [{"digest": "d2"}, {"rebuilt": "d2"}, {"position": 8}, {"same": False}]
+    "difference", [{"digest": "d2"}, {"rebuilt": "d2"}, {"position": 8}, {"same": False}]
 )
 def test_digests_are_the_same_only_when_all_three_are_at_one_position(
-    found: dict[str, Any],
+    difference: dict[str, Any],
 ) -> None:
     assert "position 7" in checks.same_digest(DIGEST, COMPARED)
-    broken(checks.same_digest, DIGEST, COMPARED | found)
+    broken(checks.same_digest, DIGEST, COMPARED | difference)
 
 
 def test_an_audit_without_one_of_the_reservations_is_found() -> None:

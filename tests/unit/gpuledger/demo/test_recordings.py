@@ -10,7 +10,7 @@ from gpuledger.demo import recordings
 from gpuledger.demo.recordings import CreationFactory, RecordedCreation
 
 RECORDINGS = recordings.load()
-CASES = [one.case for one in RECORDINGS]
+CASES = [recording.case for recording in RECORDINGS]
 PATCH = [{"op": "add", "path": "/metadata/annotations", "value": {"gpuledger.io/stamp": "s"}}]
 
 
@@ -24,35 +24,35 @@ def first_creation(case: str, webhook: str) -> dict[str, Any]:
     raise AssertionError(f"{case} creates no pod")
 
 
-@pytest.mark.parametrize("one", RECORDINGS, ids=CASES)
-def test_what_is_shipped_is_what_was_recorded(one: RecordedCreation) -> None:
-    assert one.mutate == first_creation(one.case, "mutate")
-    assert one.validate == first_creation(one.case, "validate")
+@pytest.mark.parametrize("recording", RECORDINGS, ids=CASES)
+def test_what_is_shipped_is_what_was_recorded(recording: RecordedCreation) -> None:
+    assert recording.mutate == first_creation(recording.case, "mutate")
+    assert recording.validate == first_creation(recording.case, "validate")
 
 
-@pytest.mark.parametrize("one", RECORDINGS, ids=CASES)
-def test_a_request_varies_only_names_and_uids(one: RecordedCreation) -> None:
-    (creation,) = CreationFactory([one]).make(1, ["research"])
-    expected = patched_validate(one)
+@pytest.mark.parametrize("recording", RECORDINGS, ids=CASES)
+def test_a_request_varies_only_names_and_uids(recording: RecordedCreation) -> None:
+    (creation,) = CreationFactory([recording]).make(1, ["research"])
+    expected = patched_validate(recording)
     request = expected["request"]
     sent = creation.validating(PATCH)
     request["uid"] = sent["request"]["uid"]
-    assert request["uid"] != one.validate["request"]["uid"]
+    assert request["uid"] != recording.validate["request"]["uid"]
     request["name"] = request["object"]["metadata"]["name"] = creation.name
     request["namespace"] = request["object"]["metadata"]["namespace"] = "research"
     request["object"]["metadata"]["uid"] = creation.uid
     assert sent == expected
 
 
-def patched_validate(one: RecordedCreation) -> dict[str, Any]:
-    review = deepcopy(one.validate)
+def patched_validate(recording: RecordedCreation) -> dict[str, Any]:
+    review = deepcopy(recording.validate)
     review["request"]["object"] = patched(review["request"]["object"], PATCH)
     return review
 
 
 def test_a_generated_name_is_unknown_until_the_validating_review() -> None:
-    one = next(one for one in RECORDINGS if one.generates_names)
-    (creation,) = CreationFactory([one]).make(1, ["research"])
+    recording = next(recording for recording in RECORDINGS if recording.generates_names)
+    (creation,) = CreationFactory([recording]).make(1, ["research"])
     request = creation.mutating()["request"]
     assert "name" not in request
     assert "name" not in request["object"]["metadata"]
@@ -69,7 +69,11 @@ def test_repeated_request_keeps_a_given_name_and_generates_others() -> None:
 
 def test_names_are_unique() -> None:
     creations = CreationFactory(RECORDINGS).make(50, ["research", "serving"])
-    assert len({one.name for one in creations}) == len({one.uid for one in creations}) == 100
+    assert (
+        len({creation.name for creation in creations})
+        == len({creation.uid for creation in creations})
+        == 100
+    )
 
 
 def test_another_step_than_add_is_refused() -> None:

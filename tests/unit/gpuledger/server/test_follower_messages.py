@@ -2,9 +2,9 @@
 
 import time
 
-from gpuledger.server.follower import FollowerMessage
-from gpuledger.server.replica import LedgerReplica
-from gpuledger.wiring.service_parts import LogServers
+from gpuledger.server.follower_process import FollowerMessage
+from gpuledger.server.ledger_replica import LedgerReplica
+from gpuledger.wiring.log_from_settings import LogServers
 from ledger.log.writer.writer_observer import WriterObserver
 from ledger.runtime.settings.settings import Settings
 

@@ -6,9 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from gpuledger.server import follower_supervisor
-from gpuledger.server.follower import FollowerInstructions
+from gpuledger.server.follower_process import FollowerInstructions
 from gpuledger.server.follower_supervisor import FollowerSupervisor
-from gpuledger.wiring import service_parts
+from gpuledger.wiring import log_from_settings
 from ledger.runtime.settings.settings import Settings
 
 
@@ -18,7 +18,8 @@ async def test_follower_restarts_after_the_short_pause_when_it_ran_steadily(
     monkeypatch.setattr(follower_supervisor, "AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(follower_supervisor, "STEADY_SECONDS", 0.05)
     follower = FollowerSupervisor(
-        FollowerInstructions(Settings(), service_parts.LogServers((), "", "", ())), lambda _: None
+        FollowerInstructions(Settings(), log_from_settings.LogServers((), "", "", ())),
+        lambda _: None,
     )
     lives = [0.0, 0.0, 0.0, 0.2, 0.0]
 
@@ -29,5 +30,5 @@ async def test_follower_restarts_after_the_short_pause_when_it_ran_steadily(
     monkeypatch.setattr(follower, "_run_once", run_once)
     with capture_logs() as logged:
         await asyncio.wait_for(follower.run(), 10)
-    assert [one["again_in_seconds"] for one in logged] == [0.001, 0.002, 0.004, 0.001]
+    assert [event["again_in_seconds"] for event in logged] == [0.001, 0.002, 0.004, 0.001]
     assert follower.restarts == 4

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 from support.harness.replicas import running
 
-from gpuledger.server.cluster_side import ClusterSide
-from gpuledger.server.ledger_decorators import RegisteredClusterLedger
+from gpuledger.server.cluster_tasks import ClusterTasks
+from gpuledger.server.registered_cluster_ledger import RegisteredClusterLedger
 from ledger.core.model.commands import RegisterCluster, Reserve
 from ledger.core.model.denials import Denial, Reason
-from ledger.kube.api.errors import ClusterUnavailable
-from ledger.log.ledger import Accepted
+from ledger.kube.api.cluster_errors import ClusterUnavailable
+from ledger.log.ledger_port import Accepted
 from ledger.log.memory_log import MemoryStore
 from ledger.log.writer.writer import Writer
 from ledger.runtime.settings.settings import Settings
+from webhook.active_replica import ClusterNameTaken
 from webhook.configurations import webhook_configurations
-from webhook.settlement_controller import ClusterNameTaken
 
 NAME = "east-1"
 UID = "uid-of-kube-system"
@@ -54,33 +54,33 @@ class Replica:
 @pytest.fixture
 def registered(monkeypatch):
     """Collect how often webhooks are registered."""
-    found = []
+    calls = []
 
     async def register(*_: object) -> None:
-        found.append(1)
+        calls.append(1)
 
     monkeypatch.setattr(webhook_configurations, "register", register)
-    return found
+    return calls
 
 
-def service(writer: Writer) -> ClusterSide:
+def service(writer: Writer) -> ClusterTasks:
     settings = Settings(cluster=NAME, register_webhook="https://gpuledger.example:8443")
     client: Any = Namespaces()
     replica: Any = Replica(writer)
-    return ClusterSide(settings, client, replica=replica, count=lambda *_: None)
+    return ClusterTasks(settings, client, replica=replica, count=lambda *_: None)
 
 
 async def test_webhooks_are_registered_for_a_cluster_that_has_its_name(registered):
     async with running(MemoryStore()) as writer:
-        one = service(writer)
-        task = asyncio.create_task(one.run(b""))
+        cluster_tasks = service(writer)
+        task = asyncio.create_task(cluster_tasks.run(bytes))
         async with asyncio.timeout(30):
             while not registered:  # noqa: ASYNC110 - a list has no event
                 await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert writer.state.clusters == {NAME: UID}
-        assert isinstance(await one.ledger.submit(RESERVE), Accepted)
+        assert isinstance(await cluster_tasks.ledger.submit(RESERVE), Accepted)
 
 
 async def test_cluster_with_a_taken_name_registers_and_charges_nothing(
@@ -88,11 +88,11 @@ async def test_cluster_with_a_taken_name_registers_and_charges_nothing(
 ):
     async with running(MemoryStore()) as writer:
         await writer.submit(RegisterCluster(NAME, "uid-of-another-cluster"))
-        one = service(writer)
+        cluster_tasks = service(writer)
         with pytest.RaisesGroup(pytest.RaisesExc(ClusterNameTaken, match="--cluster")):
-            await asyncio.wait_for(one.run(b""), 5)
+            await asyncio.wait_for(cluster_tasks.run(bytes), 5)
         assert not registered
-        assert isinstance(await one.ledger.submit(RESERVE), Denial)
+        assert isinstance(await cluster_tasks.ledger.submit(RESERVE), Denial)
         assert not writer.state.namespaces
 
 

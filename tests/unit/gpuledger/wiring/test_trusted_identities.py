@@ -5,13 +5,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from extender.settlement.hami_import import ImportProblem, ImportReport
-from gpuledger.changes.hami_takeover import with_accounts
-from gpuledger.commands.ledger.import_hami import account_lines
-from gpuledger.wiring import service_parts
+from extender.settlement.hami.hami_import import ImportProblem, ImportReport
+from gpuledger.changes.one_time_hami_import import with_accounts
+from gpuledger.commands.import_hami import account_lines
+from gpuledger.wiring import admission_from_settings, webhook_scope
+from gpuledger.wiring.trusted_identities import trusted_identities
 from ledger.kube.cluster.hami_accounts import HamiAccount, HamiAccounts
 from ledger.runtime.settings.settings import Settings
-from webhook.api.admission_settings import HAMI_IDENTITIES
+from webhook.context.admission_settings import HAMI_IDENTITIES
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "from-hami.md"
 OWN = (
@@ -26,24 +27,24 @@ NOTHING = ImportReport(False, 0, 0, 0, 0, (), ())
 
 def test_the_setting_adds_to_hamis_usual_accounts() -> None:
     settings = Settings(trusted_identities=(PLUGIN.user,))
-    assert service_parts.trusted_identities(settings) == (*HAMI_IDENTITIES, PLUGIN.user, *OWN)
-    assert service_parts.admission_settings(settings).trusted == service_parts.trusted_identities(
+    assert trusted_identities(settings) == (*HAMI_IDENTITIES, PLUGIN.user, *OWN)
+    assert admission_from_settings.admission_settings(settings).trusted == trusted_identities(
         settings
     )
 
 
 def test_hamis_usual_accounts_can_be_left_out() -> None:
     settings = Settings(trusted_identities=(PLUGIN.user,), trust_hami_defaults=False)
-    assert service_parts.trusted_identities(settings) == (PLUGIN.user, *OWN)
-    assert service_parts.review_scope(settings).trusted == (PLUGIN.user, *OWN)
+    assert trusted_identities(settings) == (PLUGIN.user, *OWN)
+    assert webhook_scope.review_scope(settings).trusted == (PLUGIN.user, *OWN)
 
 
 def test_an_import_prints_the_whole_setting_with_what_it_has_already() -> None:
     settings = Settings(trusted_identities=(PLUGIN.user,))
-    found = with_accounts(settings, NOTHING, HamiAccounts((SCHEDULER, PLUGIN), (COPY,)))
-    [line] = found.settings
+    report = with_accounts(settings, NOTHING, HamiAccounts((SCHEDULER, PLUGIN), (COPY,)))
+    [line] = report.settings
     assert tomllib.loads(line) == {"trusted_identities": [PLUGIN.user, SCHEDULER.user]}
-    said = account_lines(found.accounts or HamiAccounts(), found.settings)
+    said = account_lines(report.accounts or HamiAccounts(), report.settings)
     assert said == [
         f"HAMi writes as {SCHEDULER.user} (Deployment gpu/scheduler).",
         f"HAMi writes as {PLUGIN.user} (DaemonSet gpu/plugin).",
@@ -57,19 +58,21 @@ def test_an_import_names_a_scheduler_of_another_name() -> None:
     trusted = Settings(trusted_identities=(SCHEDULER.user,), card_schedulers=("mine",))
     usual = replace(SCHEDULER, scheduler="hami-scheduler")
     assert with_accounts(trusted, NOTHING, HamiAccounts((usual,))).settings == ()
-    found = with_accounts(trusted, NOTHING, HamiAccounts((replace(SCHEDULER, scheduler="theirs"),)))
-    assert found.settings == ('card_schedulers = ["mine", "theirs"]',)
-    assert account_lines(HamiAccounts((SCHEDULER,)), found.settings)[1:] == [
+    report = with_accounts(
+        trusted, NOTHING, HamiAccounts((replace(SCHEDULER, scheduler="theirs"),))
+    )
+    assert report.settings == ('card_schedulers = ["mine", "theirs"]',)
+    assert account_lines(HamiAccounts((SCHEDULER,)), report.settings)[1:] == [
         "The webhooks ignore HAMi's scheduler until the settings have:",
-        *found.settings,
+        *report.settings,
     ]
 
 
 def test_an_import_prints_no_setting_where_all_are_trusted() -> None:
     usual = HamiAccount(HAMI_IDENTITIES[0], "Deployment kube-system/hami-scheduler")
-    found = with_accounts(Settings(), NOTHING, HamiAccounts((usual,)))
-    assert found.settings == ()
-    assert account_lines(found.accounts or HamiAccounts(), ())[-1] == (
+    report = with_accounts(Settings(), NOTHING, HamiAccounts((usual,)))
+    assert report.settings == ()
+    assert account_lines(report.accounts or HamiAccounts(), ())[-1] == (
         "The webhooks trust these accounts."
     )
 
@@ -85,8 +88,8 @@ def test_import_reports_unchecked_accounts() -> None:
 
 def test_import_reports_when_it_may_not_list_accounts() -> None:
     problem = ImportProblem("accounts", "of HAMi", "403")
-    found = with_accounts(Settings(), NOTHING, problem)
-    assert (found.problems, found.accounts, found.settings) == ((problem,), None, ())
+    report = with_accounts(Settings(), NOTHING, problem)
+    assert (report.problems, report.accounts, report.settings) == ((problem,), None, ())
 
 
 def test_the_page_shows_what_an_import_prints() -> None:
@@ -98,5 +101,5 @@ def test_the_page_shows_what_an_import_prints() -> None:
             for kind, name in names
         )
     )
-    found = with_accounts(Settings(), NOTHING, accounts)
-    assert "\n".join(account_lines(accounts, found.settings)) in PAGE.read_text()
+    report = with_accounts(Settings(), NOTHING, accounts)
+    assert "\n".join(account_lines(accounts, report.settings)) in PAGE.read_text()

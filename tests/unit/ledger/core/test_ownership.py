@@ -91,9 +91,9 @@ def test_update_of_the_pod_keeps_amounts_of_its_cards() -> None:
 def test_amounts_of_cards_stay_when_the_cards_are_released() -> None:
     state = _ledger(100)
     do(state, pod("a", 80), place("a", share(0, 40), stands={MEMORY: 40}), unplace("a"))
-    found = placement(state, "a")
-    assert found is not None
-    assert (found.node, found.stands, found.parts) == ("", {MEMORY: 40}, ())
+    placed = placement(state, "a")
+    assert placed is not None
+    assert (placed.node, placed.stands, placed.parts) == ("", {MEMORY: 40}, ())
     do(state, seen("a", 5, 80))
     assert (_used(state), on_card(state)) == (40, (0, 0, 0))
     do(state, place("a", share(1, 70), stands={MEMORY: 70}))
@@ -219,9 +219,9 @@ def test_amounts_of_cards_survive_a_snapshot() -> None:
     image = snapshot_format.encode(state)
     restored = snapshot_format.decode(image)
     assert snapshot_format.encode(restored) == image
-    for one in (state, restored):
-        do(one, seen("a", 5, 80, root=WEB), unplace("b"))
-        do(one, place("a", share(1, 60), stands={MEMORY: 60}))
+    for ledger in (state, restored):
+        do(ledger, seen("a", 5, 80, root=WEB), unplace("b"))
+        do(ledger, place("a", share(1, 60), stands={MEMORY: 60}))
     assert snapshot_format.encode(restored) == snapshot_format.encode(state)
     assert restored.nodes.keys() == {NODE}
 

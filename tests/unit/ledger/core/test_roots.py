@@ -14,7 +14,7 @@ from support.builders.quota_commands import (
     with_limit,
 )
 
-from ledger.core.decide import room_check
+from ledger.core.decide import denial_holders
 from ledger.core.evolve import envelope_charges
 from ledger.core.model import commands, traits
 from ledger.core.model.amounts import Amounts
@@ -88,7 +88,7 @@ def test_the_holder_of_an_envelope_is_the_root() -> None:
 
 
 def test_a_denial_looks_at_a_bounded_number_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room_check, "HOLDERS_SCANNED_MAX", 3)
+    monkeypatch.setattr(denial_holders, "HOLDERS_SCANNED_MAX", 3)
     state = running(100, 60)
     for name in "abc":
         tell(state, pod(name, 20))
@@ -100,7 +100,7 @@ def test_a_denial_looks_at_a_bounded_number_of_keys(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_denial_looks_at_roots_before_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room_check, "HOLDERS_SCANNED_MAX", 1)
+    monkeypatch.setattr(denial_holders, "HOLDERS_SCANNED_MAX", 1)
     state = with_limit(100)
     tell(state, pod("first", 40, drawn_from=""))
     for name in "abc":
@@ -134,9 +134,9 @@ def test_update_of_a_barred_pod_stays_barred() -> None:
     tell(state, pod_seen("forged", 10, 50))
     more = commands.Reserve(NAMESPACE, "pods/forged", "uid-forged", mib(20), 50, root=WEB)
     assert isinstance(tell(state, more), Denial)
-    found = tell(state, msgspec.structs.replace(more, forced=True))
-    assert not isinstance(found, Denial)
-    assert [event.root for event in found] == [commands.BARRED]
+    decision = tell(state, msgspec.structs.replace(more, forced=True))
+    assert not isinstance(decision, Denial)
+    assert [event.root for event in decision] == [commands.BARRED]
 
 
 def test_barred_root_does_not_become_part_of_another_root() -> None:

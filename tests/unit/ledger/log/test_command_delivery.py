@@ -9,7 +9,7 @@ from ledger.core.model.commands import CloseAccount, End, Observe, RegisterCards
 from ledger.core.model.denials import Denial, Reason
 from ledger.log import command_delivery
 from ledger.log.command_delivery import CommandQueue
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 
 
 class Desk:
@@ -41,9 +41,9 @@ def desk() -> Desk:
 @pytest.fixture
 async def courier(desk, monkeypatch):
     monkeypatch.setattr(command_delivery, "RETRY_SECONDS", 0.001)
-    one = CommandQueue(desk)
-    task = asyncio.create_task(one.run())
-    yield one
+    queue = CommandQueue(desk)
+    task = asyncio.create_task(queue.run())
+    yield queue
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
@@ -158,6 +158,6 @@ async def test_command_of_a_node_waits_for_earlier_ones_of_that_node_only(courie
         await courier.send(command)
         assert courier.is_pending("", command.node)
     await courier.flush()
-    assert [one for one in desk.accepted if one.node == "c/slow"] == told[:2]
+    assert [accepted for accepted in desk.accepted if accepted.node == "c/slow"] == told[:2]
     assert told[2] in desk.accepted
     assert not courier.is_pending("", "c/slow")

@@ -8,7 +8,7 @@ from support.builders.decide_and_fold import record
 from support.generators.random_commands import random_commands
 
 from ledger.core.model.state import State
-from ledger.log import records
+from ledger.log import record_schema, records
 from ledger.log.log_port import Lost
 from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.recovery.scrub import scrub
@@ -81,12 +81,12 @@ async def test_two_records_in_the_wrong_order_are_found() -> None:
 def test_a_forged_balance_is_found_even_if_the_record_is_sealed_again() -> None:
     payloads = history()
     for index, payload in enumerate(payloads):
-        found, _ = records.decode(payload)
-        item = next((item for item in found.items if item.postings), None)
+        decoded, _ = records.decode(payload)
+        item = next((item for item in decoded.items if item.postings), None)
         if item is None:
             continue
         item.postings[2] += 1
-        payloads[index], _ = records.encode(found)
+        payloads[index], _ = records.encode(decoded)
         with pytest.raises(Lost, match=f"position {index + 1}: balances after"):
             fold_all(payloads)
         return
@@ -94,7 +94,7 @@ def test_a_forged_balance_is_found_even_if_the_record_is_sealed_again() -> None:
 
 
 def test_newer_schema_of_any_shape_is_refused() -> None:
-    newer = msgspec.msgpack.encode([records.SCHEMA + 1, {"any": "shape"}])
+    newer = msgspec.msgpack.encode([record_schema.SCHEMA + 1, {"any": "shape"}])
     with pytest.raises(records.NewerSchema, match="upgrade"):
         records.decode(newer)
 
@@ -114,8 +114,8 @@ def test_sealed_body_without_a_record_is_refused_as_damaged() -> None:
 
 def sealed(body: bytes) -> bytes:
     """Return a body with its hash, as a record is stored."""
-    digest = hashlib.sha256(bytes((records.SCHEMA,)) + body).digest()
-    return msgspec.msgpack.encode((records.SCHEMA, digest, body))
+    digest = hashlib.sha256(bytes((record_schema.SCHEMA,)) + body).digest()
+    return msgspec.msgpack.encode((record_schema.SCHEMA, digest, body))
 
 
 @pytest.mark.parametrize("junk", [b"", b"\x00", b"\x93\x01", b"not a record", b"\x90"])

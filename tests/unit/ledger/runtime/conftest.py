@@ -12,5 +12,5 @@ TABLES = {ROOT / "ledger/runtime/settings/settings.py", ROOT / "ledger/runtime/m
 def product() -> str:
     """The source of the product, without the tables in which settings and metrics are declared."""
     packages = ("ledger", "projections", "webhook", "extender", "gpuledger")
-    files = [path for one in packages for path in sorted((ROOT / one).rglob("*.py"))]
+    files = [path for package in packages for path in sorted((ROOT / package).rglob("*.py"))]
     return "\n".join(path.read_text() for path in files if path not in TABLES)

@@ -44,11 +44,11 @@ def test_an_event_is_one_json_object(stream: io.StringIO) -> None:
 
 def test_standard_logging_makes_the_same_lines(stream: io.StringIO) -> None:
     log_setup.configure("info", "json", stream)
-    logging.getLogger("webhook.settlement_controller").warning(
+    logging.getLogger("webhook.active_replica").warning(
         "settlement_begins", extra={"cluster": "east"}
     )
     [line] = lines(stream)
-    assert (line["logger"], line["event"]) == ("webhook.settlement_controller", "settlement_begins")
+    assert (line["logger"], line["event"]) == ("webhook.active_replica", "settlement_begins")
     assert (line["level"], line["cluster"]) == ("warning", "east")
 
 
@@ -83,7 +83,7 @@ def test_a_large_value_is_cut_and_marked(stream: io.StringIO) -> None:
     assert line["value"] == "x" * log_setup.FIELD_CHARACTERS_MAX + "… (1000000 characters)"
 
 
-def test_a_value_that_json_does_not_know_is_written_as_text(stream: io.StringIO) -> None:
+def test_a_value_that_json_does_not_support_is_written_as_text(stream: io.StringIO) -> None:
     log_setup.configure("info", "json", stream)
     structlog.get_logger("a").info("odd", value=ValueError("bad"))
     assert lines(stream)[0]["value"] == "bad"

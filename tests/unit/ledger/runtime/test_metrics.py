@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from ledger.core.model.denials import Denial, Reason
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.runtime import metrics as metrics_module
 from ledger.runtime.metrics import METRICS, Metric, MetricKind, Telemetry
 from ledger.runtime.writer_metrics import WriterMetrics
@@ -48,9 +48,11 @@ async def test_every_metric_without_labels_is_there_from_the_start() -> None:
 def test_every_metric_is_measured_somewhere() -> None:
     root = Path(__file__).parents[4]
     table = root / "ledger" / "runtime" / "metrics.py"
-    files = [one for of in PACKAGES for one in (root / of).rglob("*.py") if one != table]
-    source = "".join(one.read_text() for one in files)
-    assert [one.name for one in METRICS if f'"{one.name}"' not in source] == []
+    files = [
+        file for package in PACKAGES for file in (root / package).rglob("*.py") if file != table
+    ]
+    source = "".join(file.read_text() for file in files)
+    assert [metric.name for metric in METRICS if f'"{metric.name}"' not in source] == []
 
 
 async def test_what_was_measured_is_exposed() -> None:
@@ -69,8 +71,8 @@ async def test_what_was_measured_is_exposed() -> None:
 
 
 async def test_two_processes_worth_of_metrics_do_not_meet() -> None:
-    one, other = Telemetry(), Telemetry()
-    one.count("log_conflicts_total")
+    telemetry, other = Telemetry(), Telemetry()
+    telemetry.count("log_conflicts_total")
     assert "gpuledger_log_conflicts_total 0.0" in (await scrape(other)).text
 
 

@@ -123,7 +123,7 @@ async def test_holders_distinguish_committed_and_reserved_amounts(
     client: httpx2.AsyncClient,
 ) -> None:
     holders = await get(client, "/v1/holders", namespace="red", at="3")
-    assert [(one["key"], one["holds"], bool(one["committed"])) for one in holders] == [
+    assert [(holder["key"], holder["holds"], bool(holder["committed"])) for holder in holders] == [
         ("pods/p0", 0, True),
         ("pods/p1", 1, False),
         ("pods/p2", 1, False),
@@ -133,7 +133,7 @@ async def test_holders_distinguish_committed_and_reserved_amounts(
 
 async def test_holds_are_the_attempts_that_are_not_settled(client: httpx2.AsyncClient) -> None:
     holds = await get(client, "/v1/holds")
-    assert [(one["key"], one["uid"], one["base"], one["actor"]) for one in holds] == [
+    assert [(hold["key"], hold["uid"], hold["base"], hold["actor"]) for hold in holds] == [
         ("pods/p1", "u1", 0, "alice"),
         ("pods/p2", "u2", 0, "alice"),
     ]
@@ -141,7 +141,7 @@ async def test_holds_are_the_attempts_that_are_not_settled(client: httpx2.AsyncC
 
 async def test_events_have_actor_type_and_cause(client: httpx2.AsyncClient) -> None:
     events = await get(client, "/v1/events", namespace="red")
-    assert [(one["position"], one["type"], one["key"]) for one in events] == [
+    assert [(event["position"], event["type"], event["key"]) for event in events] == [
         (1, "LimitSet", ACCOUNT),
         (2, "Reserved", "pods/p0"),
         (2, "Reserved", "pods/p1"),
@@ -187,7 +187,9 @@ async def test_unknown_root_has_no_pods(client: httpx2.AsyncClient) -> None:
 
 async def test_corrections_have_the_place_of_the_next_page(client: httpx2.AsyncClient) -> None:
     whole = await get(client, "/v1/drift", namespace="blue")
-    assert [(one["position"], one["key"], one["cause"]) for one in whole] == [
+    assert [
+        (correction["position"], correction["key"], correction["cause"]) for correction in whole
+    ] == [
         (5, "pods/p9", "unreserved"),
         (5, "pods/p8", "unreserved"),
     ]
@@ -204,7 +206,7 @@ async def test_events_between_two_moments(client: httpx2.AsyncClient) -> None:
     by_time = {"from": "2025-06-15T15:06:40.5Z", "to": "2025-06-15T15:06:42Z"}
     for query in ({"from": "2", "to": "3"}, by_time):
         events = await get(client, "/v1/events", **query)
-        assert [one["position"] for one in events] == [2, 2, 2, 3]
+        assert [event["position"] for event in events] == [2, 2, 2, 3]
 
 
 @pytest.mark.parametrize("path", ["/v1/usage", "/v1/holders", "/v1/holds", "/v1/events"])

@@ -17,7 +17,7 @@ from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.writer import denial_log
 from projections.projector import denial_projector, projector
 from projections.queries.denial_history import denials
-from projections.queries.scopes import EVERYTHING, QueryScope
+from projections.queries.query_scope import EVERYTHING, QueryScope
 from projections.store.store_writer import Store
 from projections.tables.table_protocol import DamagedProjection
 
@@ -110,15 +110,15 @@ async def test_denials_are_newest_first_and_not_in_the_digest(tmp_path: Path) ->
     await _follow_until(path, log, 3)
     async with viewing(path) as view:
         everything, more = await denials(view, EVERYTHING, limit=2)
-        assert [one.uid for one in everything] == ["u2", "u1"]
+        assert [denial.uid for denial in everything] == ["u2", "u1"]
         rest, end = await denials(view, EVERYTHING, limit=2, before=more)
-        assert ([one.uid for one in rest], end) == (["u0"], 0)
+        assert ([denial.uid for denial in rest], end) == (["u0"], 0)
         red, _ = await denials(view, QueryScope("red", "c1"), limit=9)
-        assert [one.uid for one in red] == ["u2", "u0"]
+        assert [denial.uid for denial in red] == ["u2", "u0"]
         assert red[0].message == "full. [QuotaExceeded]"
         assert (await denials(view, QueryScope("red", "c2"), limit=9)) == ([], 0)
         recent, _ = await denials(view, EVERYTHING, limit=9, since=1)
-        assert [one.uid for one in recent] == ["u2", "u1"]
+        assert [denial.uid for denial in recent] == ["u2", "u1"]
     assert await digest_of(path) == before
 
 

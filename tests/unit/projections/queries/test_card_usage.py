@@ -18,8 +18,8 @@ from projections.api import usage_metrics
 from projections.api.routes import routes
 from projections.api.usage_metrics import UsageCollector
 from projections.queries.charged_units import key_charges
+from projections.queries.query_scope import EVERYTHING, namespaces
 from projections.queries.quota_usage import usage
-from projections.queries.scopes import EVERYTHING, namespaces
 from projections.store.readers import Readers
 
 GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"
@@ -58,7 +58,9 @@ STEPS: list[list[commands.AnyCommand]] = [
 async def path(tmp_path: Path) -> Path:
     state = State()
     payloads = [record(state, step, time=START + n * SECOND) for n, step in enumerate(STEPS)]
-    await project(tmp_path / "ledger.sqlite", log_of([one for one in payloads if one is not None]))
+    await project(
+        tmp_path / "ledger.sqlite", log_of([payload for payload in payloads if payload is not None])
+    )
     return tmp_path / "ledger.sqlite"
 
 
@@ -79,7 +81,7 @@ async def get(client: httpx2.AsyncClient, **query: str) -> Any:
 async def test_card_has_limits_and_used_amounts(
     client: httpx2.AsyncClient,
 ) -> None:
-    (card,) = [one for one in await get(client, at="2") if one["uuid"] == "GPU-a"]
+    (card,) = [row for row in await get(client, at="2") if row["uuid"] == "GPU-a"]
     assert card == {
         "cluster": "c1",
         "node": "n1",
@@ -111,13 +113,13 @@ async def test_cards_are_listed_by_node_with_what_is_wrong_with_them(
     client: httpx2.AsyncClient,
 ) -> None:
     listed = await get(client, at="1")
-    assert [(one["cluster"], one["node"], one["uuid"]) for one in listed] == [
+    assert [(card["cluster"], card["node"], card["uuid"]) for card in listed] == [
         ("c1", "n1", "GPU-a"),
         ("c1", "n1", "GPU-b"),
         ("c1", "n2", "GPU-c"),
         ("c2", "n1", "GPU-c"),
     ]
-    assert [(one["health"], one["cordoned"], one["numa"]) for one in listed[:2]] == [
+    assert [(card["health"], card["cordoned"], card["numa"]) for card in listed[:2]] == [
         (True, False, 0),
         (False, True, 1),
     ]
@@ -160,7 +162,7 @@ async def test_a_pod_is_on_a_card_with_what_it_books_at_that_position(
         }
     ]
     (later, ill) = await get(client, at="3", node="n1", cluster="c1", pods="true")
-    assert [(one["memory"], one["stage"]) for one in later["pods"]] == [(8_000, "allocated")]
+    assert [(pod["memory"], pod["stage"]) for pod in later["pods"]] == [(8_000, "allocated")]
     assert ill["pods"] == []
 
 
@@ -168,9 +170,9 @@ async def test_a_card_that_pods_hold_is_lost_then_gone_then_forgotten(
     client: httpx2.AsyncClient,
 ) -> None:
     seen = [
-        [(one["state"], one["memory"], one["used_memory"]) for one in found]
+        [(card["state"], card["memory"], card["used_memory"]) for card in cards]
         for at in ("3", "4", "5", "6")
-        for found in [await get(client, at=at, node="n1", cluster="c1")]
+        for cards in [await get(client, at=at, node="n1", cluster="c1")]
     ]
     assert seen == [
         [("announced", 40_000, 8_000), ("announced", 60_000, 0)],
@@ -196,17 +198,19 @@ async def test_small_pages_of_cards_together_are_the_whole(client: httpx2.AsyncC
 async def test_cards_are_not_listed_as_quotas(path: Path) -> None:
     async with viewing(path) as view:
         lines, more = await usage(view, 2, EVERYTHING, limit=1)
-    assert ([one.quota for one in lines], more) == (["main"], "")
+    assert ([line.quota for line in lines], more) == (["main"], "")
 
 
 async def test_what_cards_decide_is_what_the_pod_and_its_root_are_charged(path: Path) -> None:
     charged = []
     async with viewing(path) as view:
-        (space,) = [one for one in await namespaces(view, EVERYTHING) if one.name == "red"]
+        (space,) = [
+            namespace for namespace in await namespaces(view, EVERYTHING) if namespace.name == "red"
+        ]
         for position in (2, 3):
-            found = [one async for one in key_charges(view, position, space)]
+            keys = [key async for key in key_charges(view, position, space)]
             (line,), _ = await usage(view, position, EVERYTHING, limit=9)
-            charged.append([*(one.charge[MEMORY] for one in found), line.used])
+            charged.append([*(key.charge[MEMORY] for key in keys), line.used])
     assert charged == [[9_000, 9_000, 9_000], [8_000, 8_000, 8_000]]
 
 

@@ -13,16 +13,15 @@ from ledger.log import records
 from projections.queries.drift_report import (
     Correction,
     ExceededLine,
-    UnrecognizedUser,
     drift,
-    unrecognized_users,
 )
-from projections.queries.scopes import EVERYTHING, QueryScope
+from projections.queries.query_scope import EVERYTHING, QueryScope
+from projections.queries.unrecognized_users import UnrecognizedUser, unrecognized_users
 from projections.tables.drift_table import RECOUNT
 from webhook.context.namespace_labels import Namespaces
 from webhook.context.namespace_policies import NamespacePolicy, Policies
+from webhook.settlement.charge_settlement_session import RECOUNTED
 from webhook.settlement.drift_counter import DriftCounter
-from webhook.settlement.settlement_session import RECOUNTED
 
 GPU = "nvidia.com/gpu"
 ACCOUNT = "quota/c1/red/main"
@@ -50,9 +49,9 @@ STEPS: list[list[AnyCommand]] = [
 def payloads() -> list[bytes]:
     """Return the records that the steps lead to."""
     state = State()
-    found = [record(state, step, time=START + n * SECOND) for n, step in enumerate(STEPS)]
-    assert all(found)
-    return [payload for payload in found if payload is not None]
+    encoded = [record(state, step, time=START + n * SECOND) for n, step in enumerate(STEPS)]
+    assert all(encoded)
+    return [payload for payload in encoded if payload is not None]
 
 
 @pytest.fixture
@@ -70,7 +69,9 @@ async def told(path: Path, scope: QueryScope = EVERYTHING, since: int = 0) -> li
 
 
 async def test_only_corrections_are_listed_newest_first(path: Path) -> None:
-    assert [(one.position, one.key, one.cause) for one in await told(path)] == [
+    assert [
+        (correction.position, correction.key, correction.cause) for correction in await told(path)
+    ] == [
         (9, "pods/asked", "deleted"),
         (8, "pods/other", "unreserved"),
         (7, "pods/late", "late"),
@@ -89,8 +90,11 @@ async def test_correction_has_the_lines_over_their_limits(path: Path) -> None:
 
 
 async def test_corrections_of_a_namespace_and_since_a_time(path: Path) -> None:
-    assert [one.position for one in await told(path, QueryScope("blue"))] == [8]
-    assert [one.position for one in await told(path, since=START + 7 * SECOND)] == [9, 8]
+    assert [correction.position for correction in await told(path, QueryScope("blue"))] == [8]
+    assert [correction.position for correction in await told(path, since=START + 7 * SECOND)] == [
+        9,
+        8,
+    ]
 
 
 async def test_small_pages_together_are_the_whole(path: Path) -> None:
@@ -116,7 +120,9 @@ async def test_metric_counts_the_listed_corrections(path: Path) -> None:
         drift_counter = DriftCounter(policies, count)
         for item in records.fold(state, position, payload).items:
             drift_counter.follow(item.event)
-    assert counted == [(one.position, one.cause) for one in reversed(await told(path))]
+    assert counted == [
+        (correction.position, correction.cause) for correction in reversed(await told(path))
+    ]
 
 
 def test_the_actor_of_a_comparison_is_the_one_that_settlement_names() -> None:

@@ -10,8 +10,8 @@ from ledger.core.model import accounts, commands
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.state import State
 from ledger.core.model.traits import Reach, Requirement
+from projections.queries.query_scope import EVERYTHING, QueryScope
 from projections.queries.quota_usage import usage
-from projections.queries.scopes import EVERYTHING, QueryScope
 from projections.queries.universe_shares import UsageBreakdown, UsageShare, shares
 
 GPU = "nvidia.com/gpu"
@@ -70,7 +70,7 @@ async def read(
 
 async def test_a_quota_is_broken_down_by_namespace(path: Path) -> None:
     rows = await read(path, 3, UsageBreakdown.NAMESPACE, "all")
-    assert [(one.cluster, one.namespace, one.used, one.committed) for one in rows] == [
+    assert [(share.cluster, share.namespace, share.used, share.committed) for share in rows] == [
         ("c1", "blue", 2, 0),
         ("c1", "red", 1, 1),
         ("c2", "red", 4, 0),
@@ -82,29 +82,32 @@ async def test_a_quota_is_broken_down_by_cluster_as_of_a_position(path: Path) ->
         await read(path, 5, UsageBreakdown.CLUSTER, "all"),
         await read(path, 2, UsageBreakdown.CLUSTER, "all"),
     )
-    assert [(one.cluster, one.namespace, one.used) for one in now] == [("c1", "", 3), ("c2", "", 4)]
-    assert [(one.cluster, one.used, one.reserved) for one in then] == [("c1", 3, 3)]
+    assert [(share.cluster, share.namespace, share.used) for share in now] == [
+        ("c1", "", 3),
+        ("c2", "", 4),
+    ]
+    assert [(share.cluster, share.used, share.reserved) for share in then] == [("c1", 3, 3)]
 
 
 async def test_only_what_a_quota_selects_is_its_share(path: Path) -> None:
     rows = await read(path, 5, UsageBreakdown.NAMESPACE, "batch")
-    assert [(one.cluster, one.namespace, one.used) for one in rows] == [("c1", "blue", 2)]
+    assert [(share.cluster, share.namespace, share.used) for share in rows] == [("c1", "blue", 2)]
 
 
 async def test_what_a_quota_reaches_follows_the_labels_of_namespaces(path: Path) -> None:
     assert await read(path, 3, UsageBreakdown.NAMESPACE, "gold") == []
-    (one,) = await read(path, 4, UsageBreakdown.NAMESPACE, "gold")
-    assert (one.cluster, one.namespace, one.used) == ("c2", "red", 4)
+    (share,) = await read(path, 4, UsageBreakdown.NAMESPACE, "gold")
+    assert (share.cluster, share.namespace, share.used) == ("c2", "red", 4)
     assert await read(path, 5, UsageBreakdown.NAMESPACE, "gold") == []
 
 
 async def test_a_namespace_that_is_first_named_by_a_quota_of_its_own_is_reached(path: Path) -> None:
-    (one,) = await read(path, 7, UsageBreakdown.NAMESPACE, "all", QueryScope("new"))
-    assert (one.cluster, one.used) == ("c3", 8)
+    (share,) = await read(path, 7, UsageBreakdown.NAMESPACE, "all", QueryScope("new"))
+    assert (share.cluster, share.used) == ("c3", 8)
 
 
 async def test_without_a_name_the_quotas_over_many_namespaces_are_broken_down(path: Path) -> None:
-    assert {one.quota for one in await read(path, 4, UsageBreakdown.CLUSTER)} == {
+    assert {share.quota for share in await read(path, 4, UsageBreakdown.CLUSTER)} == {
         "all",
         "batch",
         "gold",
@@ -115,7 +118,7 @@ async def test_without_a_name_the_quotas_over_many_namespaces_are_broken_down(pa
 
 async def test_nothing_outside_the_scope_is_listed(path: Path) -> None:
     rows = await read(path, 5, UsageBreakdown.CLUSTER, "all", QueryScope("red", "c1"))
-    assert [(one.cluster, one.used) for one in rows] == [("c1", 1)]
+    assert [(share.cluster, share.used) for share in rows] == [("c1", 1)]
 
 
 @pytest.mark.parametrize("by", UsageBreakdown)
@@ -137,4 +140,4 @@ async def test_shares_add_up_to_what_is_used(path: Path) -> None:
             lines, _ = await usage(view, position, EVERYTHING, limit=10, quota="all")
             for by in UsageBreakdown:
                 rows = await read(path, position, by, "all")
-                assert sum(one.used for one in rows) == lines[0].used
+                assert sum(share.used for share in rows) == lines[0].used

@@ -32,9 +32,9 @@ class Ledger:
         self.do(commands.RegisterCards(NODE, OWN, (Card("GPU-a", 0, "H200", 1000, 100, 10),)))
 
     def do(self, *those: commands.AnyCommand) -> None:
-        for one in those:
-            payload = record(self.state, [one], time=self.state.position)
-            assert payload is not None, f"{one} is denied"
+        for command in those:
+            payload = record(self.state, [command], time=self.state.position)
+            assert payload is not None, f"{command} is denied"
             self.store.store(payload, self.state.position - 1)
 
     def place(self, memory: int = 100, name: str = "p") -> None:
@@ -81,9 +81,14 @@ async def test_the_follower_returns_placements_and_their_changes(
         version = follower.version
         ledger.place()
         await asyncio.wait_for(follower.wait(version), SECONDS)
-        [found] = follower.containers()
-        assert (found.namespace, found.pod, found.uid, found.name) == ("team", "p", UID, "main")
-        assert (found.order, found.shares[0].memory, found.allocated) == (1, 100, False)
+        [container] = follower.containers()
+        assert (container.namespace, container.pod, container.uid, container.name) == (
+            "team",
+            "p",
+            UID,
+            "main",
+        )
+        assert (container.order, container.shares[0].memory, container.allocated) == (1, 100, False)
         ledger.do(commands.Resize(SPACE, POD, UID, parts(200), {}))
         await until(lambda: follower.containers()[0].shares[0].memory == 200)
         ledger.do(commands.Advance(SPACE, POD, UID, 2, True, {}))
@@ -215,8 +220,8 @@ async def test_another_log_is_not_followed(ledger: Ledger, tmp_path: Path) -> No
         ledger.store.records = changed
         async with running(LogFollower(NODE, ledger.connect, file=file)) as again:
             await until(lambda: "has seen" in again.trouble)
-            [found] = again.containers()
-            assert found.shares[0].memory == 100
+            [container] = again.containers()
+            assert container.shares[0].memory == 100
 
 
 async def test_the_follower_reconnects_when_the_log_returns(

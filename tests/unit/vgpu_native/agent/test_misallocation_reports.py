@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
+from ledger.kube.api.cluster_errors import ClusterError, NotFound
 from ledger.kube.api.cluster_ports import PodEvent
-from ledger.kube.api.errors import ClusterError, NotFound
 from vgpu_native.agent.misallocation_reports import MisallocationReporter
 from vgpu_native.plugin.allocation.allocation_store import Allocation, ContainerOwner
 
@@ -33,7 +33,7 @@ class ModelPods:
 
 
 def told(pods: ModelPods) -> list[str]:
-    return [one.reason for one in pods.events]
+    return [event.reason for event in pods.events]
 
 
 async def test_a_misallocation_is_reported_once_without_an_eviction() -> None:
@@ -79,7 +79,7 @@ async def test_a_pod_is_not_evicted_when_it_is_gone() -> None:
     await MisallocationReporter(pods, "report").report([WRONG])
     pods.failing = [NotFound("gone")]
     again = MisallocationReporter(pods, "evict")
-    again._told.add(WRONG.token)
+    again._reported.add(WRONG.token)
     for _ in range(2):
         await again.report([WRONG])
     assert not pods.evicted

@@ -8,18 +8,18 @@ import pytest
 from support.fakes.fake_nvml import GIB, FakeNvml, gpu
 
 from ledger.core.model.cards import OWN
-from ledger.kube.api.errors import ClusterUnavailable, VersionConflict
+from ledger.kube.api.cluster_errors import ClusterUnavailable, VersionConflict
 from ledger.kube.api.objects import ApiNode, ObjectMeta
 from ledger.kube.hami import annotation_keys, node_announcement
 from vgpu_native.agent import node_annotator
-from vgpu_native.agent.card_announcement import (
+from vgpu_native.agent.cards.card_announcement import (
     AnnouncementForm,
     CardOffer,
     annotations,
     answer,
     cards_of,
 )
-from vgpu_native.agent.card_inventory import CardInventory
+from vgpu_native.agent.cards.card_inventory import CardInventory
 from vgpu_native.agent.node_annotator import NodeAnnotator
 from vgpu_native.nvml.nvml_port import Gpu, NvmlDriver, Xid
 
@@ -82,20 +82,22 @@ def test_the_ledger_reads_the_announced_cards(form: AnnouncementForm) -> None:
     )
     scores = {("GPU-0", "GPU-1"): 60, ("GPU-1", "GPU-0"): 60}
     said = annotations(cards, scores, CardOffer(memory_scaling=150), form)
-    found = node_announcement.read_announcement(
+    announcement = node_announcement.read_announcement(
         {key: text for key, text in said.items() if text is not None}
     )
-    assert (found.problem, found.warning, found.keeper) == ("", "", OWN)
-    assert found.cards == cards
+    assert (announcement.problem, announcement.warning, announcement.keeper) == ("", "", OWN)
+    assert announcement.cards == cards
     assert [card.type for card in cards] == ["NVIDIA-Tesla T4 16G", "NVIDIA H200"]
     assert [card.healthy for card in cards] == [True, False]
-    assert found.scores == scores
+    assert announcement.scores == scores
     assert said[annotation_keys.MEMORY_SCALING] == "150"
     assert said[annotation_keys.CORES_SCALING] is None
 
 
 def test_a_card_in_mig_mode_is_not_offered() -> None:
-    assert [one.uuid for one in cards_of([gpu(0, cut=True), gpu(1)], CardOffer(), {})] == ["GPU-1"]
+    assert [card.uuid for card in cards_of([gpu(0, cut=True), gpu(1)], CardOffer(), {})] == [
+        "GPU-1"
+    ]
 
 
 def test_the_handshake_replies_to_a_request_and_not_to_a_reply() -> None:
@@ -147,11 +149,11 @@ async def test_an_ill_card_is_announced_at_once(
     monkeypatch.setattr(node_annotator, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(node_annotator, "CONFLICT_SECONDS", 0.01)
     node = ModelNode()
-    node.failing = [VersionConflict("somebody wrote"), ClusterUnavailable("no answer")]
+    node.failing = [VersionConflict("another writer was first"), ClusterUnavailable("no answer")]
     announcer = NodeAnnotator(
         node, "n0", inventory=inventory, offer=CardOffer(slots=4), form="json"
     )
-    tasks = [asyncio.create_task(one) for one in (inventory.run(), announcer.run())]
+    tasks = [asyncio.create_task(coroutine) for coroutine in (inventory.run(), announcer.run())]
     try:
         await until(lambda: not announcer.trouble)
         nvml.errors.put(Xid("GPU-1", 79))
@@ -160,8 +162,8 @@ async def test_an_ill_card_is_announced_at_once(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    found = node_announcement.read_announcement(node.annotations)
-    assert [card.healthy for card in found.cards] == [True, False]
+    announcement = node_announcement.read_announcement(node.annotations)
+    assert [card.healthy for card in announcement.cards] == [True, False]
 
 
 async def test_errors_of_programs_leave_cards_healthy(inventory: CardInventory) -> None:
@@ -198,13 +200,13 @@ async def test_card_that_nvml_lists_no_more_stays_unhealthy(
     await inventory.look()
     nvml.listed = (gpu(0),)
     await inventory.look()
-    assert [(one.uuid, one.healthy) for one in inventory.cards] == [
+    assert [(card.uuid, card.healthy) for card in inventory.cards] == [
         ("GPU-0", True),
         ("GPU-1", False),
     ]
     nvml.failing = "the driver was removed"
     await inventory.look()
-    assert not any(one.healthy for one in inventory.cards)
+    assert not any(card.healthy for card in inventory.cards)
 
 
 async def test_the_inventory_does_not_wait_when_the_driver_hangs(nvml: FakeNvml) -> None:

@@ -25,8 +25,8 @@ def log_of(seed: int, state: State) -> list[bytes]:
     return made
 
 
-def at(one: PlacedPod) -> tuple[str, str]:
-    return one.namespace, one.key
+def at(pod: PlacedPod) -> tuple[str, str]:
+    return pod.namespace, pod.key
 
 
 def odd_keys(state: State) -> set[tuple[str, str]]:
@@ -34,14 +34,14 @@ def odd_keys(state: State) -> set[tuple[str, str]]:
 
     Random lives make them, but no API server does.
     """
-    found = set()
+    keys = set()
     for name, space in state.namespaces.items():
         for key, entry in space.entries.items():
             bodies = entry.bodies()
-            created = entry.committed is not None or any(not one.base for one in entry.holds)
-            if not created or len({one.uid for one in bodies}) > 1:
-                found.add((name, key))
-    return found
+            created = entry.committed is not None or any(not hold.base for hold in entry.holds)
+            if not created or len({body.uid for body in bodies}) > 1:
+                keys.add((name, key))
+    return keys
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -54,8 +54,12 @@ def test_a_node_has_the_placements_that_the_state_has(seed: int) -> None:
         for tracker in trackers:
             before = tracker.residents
             assert tracker.take(position, payload) == (tracker.residents != before)
-            exact = {one for one in image_of(folded, tracker.node).residents if at(one) not in odd}
-            assert {one for one in tracker.residents if at(one) not in odd} == exact
+            exact = {
+                resident
+                for resident in image_of(folded, tracker.node).residents
+                if at(resident) not in odd
+            }
+            assert {resident for resident in tracker.residents if at(resident) not in odd} == exact
             most = max(most, len(exact))
     assert most, "nothing was compared"
 
@@ -69,7 +73,7 @@ def test_a_tracker_from_a_state_or_an_image_equals_one_from_the_start() -> None:
         parts.take(position, payload)
         records.fold(state, position, payload)
         assert parts.residents == whole.residents
-        stages |= {one.stage for one in whole.residents}
+        stages |= {resident.stage for resident in whole.residents}
         if position % 10 == 0:
             parts = NodePlacements(image_of(state, NODES[0]) if position % 20 else parts.image())
     assert stages == set(Stage)
@@ -105,7 +109,7 @@ def test_a_pod_is_gone_when_it_ended_or_another_has_its_name(ending: str) -> Non
         commands.Place(*where, NODES[0], parts, {}),
     ):
         take(tracker, state, command)
-    assert [one.uid for one in tracker.residents] == ["uid-1"]
+    assert [resident.uid for resident in tracker.residents] == ["uid-1"]
     assert take(tracker, state, ends[ending])
     assert tracker.residents == ()
     assert image_of(state, NODES[0]).residents == ()

@@ -122,8 +122,8 @@ def test_the_generation_rises_only_with_a_change(tmp_path: Path) -> None:
         assert not page.change(ContainerLimits((GPU,)))
         assert page.change(ContainerLimits((DeviceLimits(GPU.uuid, 5, 50),)))
         assert page.limits.generation == 4
-    found = limits_page.read(tmp_path / "limits")
-    assert found == ContainerLimits((DeviceLimits(GPU.uuid, 5, 50),), generation=4)
+    limits = limits_page.read(tmp_path / "limits")
+    assert limits == ContainerLimits((DeviceLimits(GPU.uuid, 5, 50),), generation=4)
 
 
 def test_a_page_keeps_its_devices(tmp_path: Path) -> None:

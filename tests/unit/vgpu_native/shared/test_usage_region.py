@@ -66,20 +66,20 @@ def written(path: Path, content: bytes | bytearray) -> Path:
 
 def test_the_usage_of_living_processes_is_summed(tmp_path: Path) -> None:
     content = region({GPU: (1, 2, 4), OTHER: (10, 0, 5)}, spent=(70, 80))
-    found = usage_region.read(written(tmp_path / "region", content))
-    assert [(one.uuid, one.memory, one.busy) for one in found.devices] == [
+    claims = usage_region.read(written(tmp_path / "region", content))
+    assert [(device.uuid, device.memory, device.busy) for device in claims.devices] == [
         (GPU, 7, 70),
         (OTHER, 15, 80),
     ]
-    assert found.memory_of(OTHER) == 15
-    assert found.busy_of("GPU-c") == 0
+    assert claims.memory_of(OTHER) == 15
+    assert claims.busy_of("GPU-c") == 0
 
 
 def test_a_dead_process_uses_nothing(tmp_path: Path) -> None:
     content = region({GPU: (1, 2, 4)}, owners={1: DEAD, 2: FREE})
-    found = usage_region.read(written(tmp_path / "region", content))
-    assert found.memory_of(GPU) == 1
-    assert len(found.processes) == 1
+    claims = usage_region.read(written(tmp_path / "region", content))
+    assert claims.memory_of(GPU) == 1
+    assert len(claims.processes) == 1
 
 
 def test_a_region_of_c_code_is_read_without_its_killed_process(tmp_path: Path) -> None:
@@ -89,18 +89,18 @@ def test_a_region_of_c_code_is_read_without_its_killed_process(tmp_path: Path) -
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        found = usage_region.read(tmp_path / "region")
+        claims = usage_region.read(tmp_path / "region")
         process.communicate("\n", timeout=20)
-    assert found.generation == 5
-    assert [(one.memory, one.busy) for one in found.devices] == [(100, 0), (1000, 77)]
-    assert [(one.pid, one.memory) for one in found.processes] == [(40, (100, 1000))]
+    assert claims.generation == 5
+    assert [(device.memory, device.busy) for device in claims.devices] == [(100, 0), (1000, 77)]
+    assert [(user.pid, user.memory) for user in claims.processes] == [(40, (100, 1000))]
 
 
 def test_sums_saturate_at_the_largest_number(tmp_path: Path) -> None:
     content = region({GPU: (2**64 - 1,) * 3}, spent=(2**64 - 1,))
-    found = usage_region.read(written(tmp_path / "region", content))
-    assert found.devices[0].memory == LARGEST
-    assert found.devices[0].busy == LARGEST
+    claims = usage_region.read(written(tmp_path / "region", content))
+    assert claims.devices[0].memory == LARGEST
+    assert claims.devices[0].busy == LARGEST
 
 
 def test_all_slots_are_read_when_the_count_is_too_large(tmp_path: Path) -> None:
@@ -114,9 +114,9 @@ def test_a_repeated_device_is_summed_and_bad_text_ends_the_list(tmp_path: Path) 
     put_text(content, REGION["uuid"], GPU, 1)
     start = REGION["uuid"].offset + 2 * layout.UUID_BYTES
     content[start : start + layout.UUID_BYTES] = b"\xff\x1b[31m".ljust(layout.UUID_BYTES, b"\0")
-    found = usage_region.read(written(tmp_path / "region", content))
-    assert found.memory_of(GPU) == 3
-    assert [one.uuid for one in found.devices] == [GPU, GPU]
+    claims = usage_region.read(written(tmp_path / "region", content))
+    assert claims.memory_of(GPU) == 3
+    assert [device.uuid for device in claims.devices] == [GPU, GPU]
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 8192, REGION_SIZE - 1, REGION_SIZE + 1, 2**30])
@@ -206,8 +206,8 @@ def test_any_bytes_are_read_or_rejected(tmp_path: Path) -> None:
         for _ in range(source.choice((1, 10, 1000))):
             content[source.randrange(24, REGION_SIZE)] = source.randrange(256)
         put_use(content, source.randrange(SLOTS_MAX), source.getrandbits(64))
-        found = usage_region.decode(bytes(content))
-        assert all(0 <= one.memory <= LARGEST for one in found.devices)
+        claims = usage_region.decode(bytes(content))
+        assert all(0 <= device.memory <= LARGEST for device in claims.devices)
 
 
 def test_a_full_region_is_read_fast(tmp_path: Path) -> None:
@@ -216,16 +216,16 @@ def test_a_full_region_is_read_fast(tmp_path: Path) -> None:
     fastest = 1.0
     for _ in range(5):
         begun = time.process_time()
-        found = usage_region.read(tmp_path / "region")
+        claims = usage_region.read(tmp_path / "region")
         fastest = min(fastest, time.process_time() - begun)
-    assert [one.memory for one in found.devices] == [5 * SLOTS_MAX] * layout.DEVICES_MAX
+    assert [device.memory for device in claims.devices] == [5 * SLOTS_MAX] * layout.DEVICES_MAX
     assert fastest < 0.1
 
 
 def test_an_unused_device_is_listed_with_zero_usage(tmp_path: Path) -> None:
     content = region({GPU: (), OTHER: ()}, spent=(9,))
-    found = usage_region.read(written(tmp_path / "region", content))
-    assert [(one.uuid, one.memory, one.busy) for one in found.devices] == [
+    claims = usage_region.read(written(tmp_path / "region", content))
+    assert [(device.uuid, device.memory, device.busy) for device in claims.devices] == [
         (GPU, 0, 9),
         (OTHER, 0, 0),
     ]

@@ -23,7 +23,7 @@ from support.fakes.owner_cluster import (
 )
 
 from ledger.core.model.commands import Describe, RegisterCluster
-from ledger.kube.api.errors import ClusterError
+from ledger.kube.api.cluster_errors import ClusterError
 from webhook.admission.explanation import Explanation, NamespaceMissing, OtherNamespace, explain
 from webhook.api.admission_review import BadReview
 
@@ -32,20 +32,20 @@ async def explained(thing: Any, ledger: CoreLedger, **more: Any) -> Explanation:
     """Explain what is given as a value."""
     async with serving(ledger, context=around(ledger)) as service:
         body = json.dumps(thing).encode()
-        found = await explain(service.validating, body, deadline=5, **more)
+        explanation = await explain(service.validating, body, deadline=5, **more)
     assert ledger.commands() == [], "an explanation is a dry run"
-    return found
+    return explanation
 
 
 async def test_a_review_is_explained_with_its_numbers() -> None:
     ledger = CoreLedger()
     ledger.limit(memory=7000)
-    found = await explained(review(pod({GPU: "1", MEMORY: "8k"})), ledger)
-    assert not found.allowed
-    assert found.denial is not None
-    assert "allows 7000, nothing is used" in found.answer
-    assert (found.namespace, found.key) == ("east/team", "pods/p")
-    assert found.demand == {GPU: 1, MEMORY: 8000}
+    explanation = await explained(review(pod({GPU: "1", MEMORY: "8k"})), ledger)
+    assert not explanation.allowed
+    assert explanation.denial is not None
+    assert "allows 7000, nothing is used" in explanation.answer
+    assert (explanation.namespace, explanation.key) == ("east/team", "pods/p")
+    assert explanation.demand == {GPU: 1, MEMORY: 8000}
 
 
 async def test_a_bare_manifest_is_explained_as_its_creation() -> None:
@@ -53,18 +53,18 @@ async def test_a_bare_manifest_is_explained_as_its_creation() -> None:
     del manifest["metadata"]
     manifest["metadata"] = {"generateName": "g-"}
     ledger = CoreLedger()
-    found = await explained(manifest, ledger, namespace="team", username="ada")
-    assert found.allowed
-    assert found.answer == "Allowed: there is room."
-    assert (found.namespace, found.key) == ("east/team", "pods/g-explain")
+    explanation = await explained(manifest, ledger, namespace="team", username="ada")
+    assert explanation.allowed
+    assert explanation.answer == "Allowed: there is room."
+    assert (explanation.namespace, explanation.key) == ("east/team", "pods/g-explain")
     [(command, dry_run)] = ledger.submitted
     assert dry_run
     assert command.actor == "ada"
 
 
 async def test_manifest_names_its_own_namespace() -> None:
-    found = await explained(pod({GPU: "1", MEMORY: "1"}), CoreLedger())
-    assert found.namespace == "east/team"
+    explanation = await explained(pod({GPU: "1", MEMORY: "1"}), CoreLedger())
+    assert explanation.namespace == "east/team"
 
 
 async def test_object_of_another_namespace_is_refused_with_both_names() -> None:
@@ -80,9 +80,9 @@ async def test_object_of_another_namespace_is_refused_with_both_names() -> None:
 async def test_missing_namespace_is_named_and_nothing_is_decided() -> None:
     ledger, cluster = CoreLedger(), OwnerCluster()
     cluster.namespace("team")
-    one = pod({GPU: "1"}, namespace="")
+    new_pod = pod({GPU: "1"}, namespace="")
     async with serving(ledger, context=around(ledger, cluster)) as service:
-        body = json.dumps(one).encode()
+        body = json.dumps(new_pod).encode()
         with pytest.raises(NamespaceMissing, match="'nowhere' does not exist in cluster east"):
             await explain(service.validating, body, deadline=5, namespace="nowhere")
         assert ledger.submitted == []
@@ -92,22 +92,22 @@ async def test_missing_namespace_is_named_and_nothing_is_decided() -> None:
 
 
 async def test_undescribed_namespace_of_a_watched_cluster_is_missing() -> None:
-    ledger, one = CoreLedger(), pod({GPU: "1"}, namespace="")
+    ledger, new_pod = CoreLedger(), pod({GPU: "1"}, namespace="")
     ledger.apply(RegisterCluster("east", "uid"))
-    assert (await explained(one, ledger, namespace="nowhere")).allowed, "none is described yet"
+    assert (await explained(new_pod, ledger, namespace="nowhere")).allowed, "none is described yet"
     ledger.apply(Describe("east/team", "kubernetes.io/metadata.name=team"))
-    assert (await explained(one, ledger, namespace="team")).allowed
+    assert (await explained(new_pod, ledger, namespace="team")).allowed
     with pytest.raises(NamespaceMissing, match="'nowhere' does not exist in cluster east"):
-        await explained(one, ledger, namespace="nowhere")
+        await explained(new_pod, ledger, namespace="nowhere")
 
 
 async def test_unknown_namespace_is_named_when_no_cluster_is_watched() -> None:
-    ledger, one = CoreLedger(), pod({GPU: "1"}, namespace="")
+    ledger, new_pod = CoreLedger(), pod({GPU: "1"}, namespace="")
     ledger.limit(cards=2)
     with pytest.raises(NamespaceMissing, match="'nowhere' of cluster east is not in the ledger"):
-        await explained(one, ledger, namespace="nowhere")
-    assert (await explained(one, ledger)).allowed, "nobody named a namespace"
-    assert (await explained(one, ledger, namespace="team")).allowed
+        await explained(new_pod, ledger, namespace="nowhere")
+    assert (await explained(new_pod, ledger)).allowed, "the request names no namespace"
+    assert (await explained(new_pod, ledger, namespace="team")).allowed
 
 
 async def test_other_namespaces_are_not_explained_when_one_is_given() -> None:
@@ -130,11 +130,11 @@ async def test_a_manifest_of_any_known_kind_is_explained_as_its_creation() -> No
     web = manifest(DEPLOYMENTS, "web", replicas=3)
     for field in ("uid", "resourceVersion", "namespace"):
         del web["metadata"][field]
-    found = await explained(web, ledger, namespace="team", username="ada")
-    assert not found.allowed
-    assert "allows 2, nothing is used" in found.answer
-    assert (found.namespace, found.key) == ("east/team", "deployments.apps/web")
-    assert found.demand == {GPU: 3, MEMORY: 24_000}
+    explanation = await explained(web, ledger, namespace="team", username="ada")
+    assert not explanation.allowed
+    assert "allows 2, nothing is used" in explanation.answer
+    assert (explanation.namespace, explanation.key) == ("east/team", "deployments.apps/web")
+    assert explanation.demand == {GPU: 3, MEMORY: 24_000}
 
 
 async def test_manifest_of_an_uncharged_kind_warns_of_pods_that_never_run() -> None:
@@ -142,32 +142,32 @@ async def test_manifest_of_an_uncharged_kind_warns_of_pods_that_never_run() -> N
     ledger.limit(cards=0)
     nightly = manifest(CRONJOBS, "nightly")
     nightly["spec"] = {"jobTemplate": {"spec": {"template": template()}}}
-    found = await explained(nightly, ledger)
-    assert found.allowed
-    assert found.warnings[0].startswith("its pods can never run all at once")
+    explanation = await explained(nightly, ledger)
+    assert explanation.allowed
+    assert explanation.warnings[0].startswith("its pods can never run all at once")
 
 
 async def test_a_recorded_update_of_a_workload_can_be_explained() -> None:
-    one = recorded("deployment-update-image", "validate")[0][1]
-    assert (await explained(one, CoreLedger())).allowed
+    request = recorded("deployment-update-image", "validate")[0][1]
+    assert (await explained(request, CoreLedger())).allowed
 
 
 async def test_answer_is_that_nothing_would_be_charged_when_demand_is_empty() -> None:
-    found = await explained({"apiVersion": "v1", "kind": "Pod"}, CoreLedger())
-    assert found.allowed
-    assert found.answer == "Allowed: nothing would be charged."
+    explanation = await explained({"apiVersion": "v1", "kind": "Pod"}, CoreLedger())
+    assert explanation.allowed
+    assert explanation.answer == "Allowed: nothing would be charged."
 
 
 async def test_a_recorded_review_of_the_mutating_webhook_can_be_explained() -> None:
-    [(_, one)] = recorded("pod-create-generate-name", "mutate")
-    found = await explained(one, CoreLedger())
-    assert found.allowed
-    assert found.key == "pods/g-explain"
+    [(_, request)] = recorded("pod-create-generate-name", "mutate")
+    explanation = await explained(request, CoreLedger())
+    assert explanation.allowed
+    assert explanation.key == "pods/g-explain"
 
 
 async def test_a_recorded_update_can_be_explained() -> None:
-    [(_, one)] = recorded("pod-resize", "validate")
-    assert (await explained(one, CoreLedger())).allowed
+    [(_, request)] = recorded("pod-resize", "validate")
+    assert (await explained(request, CoreLedger())).allowed
 
 
 @pytest.mark.parametrize(

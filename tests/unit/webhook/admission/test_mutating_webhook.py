@@ -21,8 +21,8 @@ from support.fakes.owner_cluster import around
 from ledger.kube.api.pod_gates import GATE
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import select_vendors
-from webhook.api.admission_settings import AdmissionSettings
-from webhook.api.card_schedulers import CardSchedulers
+from webhook.context.admission_settings import AdmissionSettings
+from webhook.context.card_schedulers import CardSchedulers
 from webhook.context.namespace_policies import NamespacePolicy
 
 PERCENTAGE = "nvidia.com/gpumem-percentage"
@@ -32,10 +32,10 @@ def new_pod(
     limits: dict[str, Any], *, scheduler: str = "gpuledger-scheduler", **metadata: Any
 ) -> dict[str, Any]:
     """Return a pod as the mutating webhook sees it: without uid, with a scheduler's name."""
-    found = pod(limits, **metadata)
-    del found["metadata"]["uid"]
-    found["spec"]["schedulerName"] = scheduler
-    return found
+    manifest = pod(limits, **metadata)
+    del manifest["metadata"]["uid"]
+    manifest["spec"]["schedulerName"] = scheduler
+    return manifest
 
 
 async def mutated(
@@ -63,8 +63,8 @@ async def mutated(
 
 def limits(thing: dict[str, Any]) -> dict[str, str]:
     """Return the limits of the first container."""
-    found: dict[str, str] = thing["spec"]["containers"][0]["resources"]["limits"]
-    return found
+    amounts: dict[str, str] = thing["spec"]["containers"][0]["resources"]["limits"]
+    return amounts
 
 
 async def test_a_pod_that_names_all_is_left_as_it_is() -> None:
@@ -191,8 +191,8 @@ PENDING = NamespacePolicy(on_exceeded="pending", exempt_users=("rescuer",))
 
 async def gates(thing: dict[str, Any], treated: NamespacePolicy = PENDING) -> list[str] | None:
     """Return the names of the gates that a pod ends up with."""
-    found = (await mutated(thing, treated=treated))["spec"].get("schedulingGates")
-    return None if found is None else [one["name"] for one in found]
+    listed = (await mutated(thing, treated=treated))["spec"].get("schedulingGates")
+    return None if listed is None else [gate["name"] for gate in listed]
 
 
 @pytest.mark.parametrize("name", ["gpuledger-scheduler", DEFAULT, "other"])

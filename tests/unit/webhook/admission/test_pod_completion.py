@@ -7,8 +7,8 @@ import json
 from support.builders.admission_reviews import GPU, CoreLedger, patched, pod, review, serving
 from support.fakes.owner_cluster import around
 
-from webhook.api.admission_settings import AdmissionSettings
-from webhook.api.card_schedulers import CardSchedulers
+from webhook.context.admission_settings import AdmissionSettings
+from webhook.context.card_schedulers import CardSchedulers
 from webhook.context.namespace_policies import NamespacePolicy
 
 PRIORITY = "nvidia.com/priority"

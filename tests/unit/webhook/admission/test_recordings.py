@@ -25,25 +25,25 @@ class Recording:
     async def replay(self, case: str) -> None:
         """Post all reviews of a case; every allowed object exists from then on."""
         async with serving(self.ledger, context=self.context) as service:
-            for webhook, one in recorded(case):
-                response = await service.post(one, webhook)
+            for webhook, request in recorded(case):
+                response = await service.post(request, webhook)
                 assert response["allowed"], (case, response)
-                if webhook == "validate" and one["request"].get("subResource") is None:
-                    self._store(one["request"])
+                if webhook == "validate" and request["request"].get("subResource") is None:
+                    self._store(request["request"])
 
     def _store(self, request: Manifest) -> None:
         if (
             request["operation"] in ("CREATE", "UPDATE")
             and request["object"].get("kind") != "ResourceQuota"
         ):
-            found = request["object"]
-            found["metadata"].setdefault("resourceVersion", "1")
-            self.cluster.put(found)
+            manifest = request["object"]
+            manifest["metadata"].setdefault("resourceVersion", "1")
+            self.cluster.put(manifest)
 
     def reserved(self) -> list[tuple[str, str, dict[str, int]]]:
         """Return key, root and demand of everything that was reserved for."""
-        found = [one for one in self.ledger.commands() if isinstance(one, Reserve)]
-        return [(one.key, one.root, one.demand) for one in found]
+        reserves = [command for command in self.ledger.commands() if isinstance(command, Reserve)]
+        return [(reserve.key, reserve.root, reserve.demand) for reserve in reserves]
 
 
 def times(count: int, of: dict[str, int]) -> dict[str, int]:
@@ -55,14 +55,14 @@ async def test_a_deployment_is_charged_once_and_its_pods_draw_from_it() -> None:
     await recording.replay("deployment-create")
     root, *pods = recording.reserved()
     assert root[:2] == ("deployments.apps/d", "")
-    one = pods[0][2]
-    assert root[2] == times(3, one)
+    pod_demand = pods[0][2]
+    assert root[2] == times(3, pod_demand)
     assert len(pods) == 3
     assert {(key.partition("/")[0], drawn) for key, drawn, _ in pods} == {
         ("pods", "deployments.apps/d")
     }
     assert recording.ledger.state.namespaces["east/team"].draws["deployments.apps/d"].charge == (
-        times(3, one)
+        times(3, pod_demand)
     )
 
 
@@ -107,7 +107,11 @@ async def test_a_suspension_asks_for_nothing_and_what_follows_it_does() -> None:
 async def test_every_recorded_kind_is_charged_at_its_root(case: str, key: str) -> None:
     recording = Recording(ADMIN)
     await recording.replay(case)
-    roots = [(found, demand) for found, _, demand in recording.reserved() if found == key]
+    roots = [
+        (reserved_key, demand)
+        for reserved_key, _, demand in recording.reserved()
+        if reserved_key == key
+    ]
     assert len(roots) == 1
     assert roots[0][1][GPU] >= 1
 

@@ -16,7 +16,7 @@ from support.builders.admission_reviews import (
 )
 
 from webhook.admission.reserved_annotations import STAMP
-from webhook.api.admission_settings import HAMI_IDENTITIES
+from webhook.context.admission_settings import HAMI_IDENTITIES
 from webhook.context.refused_hami_accounts import RefusedHamiAccounts
 
 CARD = {GPU: "1", MEMORY: "8k"}
@@ -82,7 +82,7 @@ async def test_a_refused_account_with_hamis_rights_is_named_with_the_setting(
         assert causes(answer)[0][0] == "ReservedAnnotation"
         advice = "add it to the setting trusted_identities"
         assert (advice in answer["status"]["message"]) == named
-        problems = [one for one in context.problems() if username in one]
+        problems = [problem for problem in context.problems() if username in problem]
         assert len(problems) == len(context.refused_hami_accounts) == named
 
 
@@ -116,24 +116,24 @@ async def test_no_other_request_may_write_allocations(request_: dict[str, Any]) 
 
 async def test_statuses_and_bindings_that_claim_nothing_pass() -> None:
     written = pod({}, **CLAIM, labels={"app": "a"})
-    for one in (status_of(written, pod({}, **CLAIM)), *binding(annotations={"own": "x"})):
-        assert (await answered(one))["allowed"]
+    for request in (status_of(written, pod({}, **CLAIM)), *binding(annotations={"own": "x"})):
+        assert (await answered(request))["allowed"]
 
 
 @pytest.mark.parametrize(("identity", "username"), [("", ""), ("own", "ada"), ("", "ada")])
 async def test_a_user_without_a_name_is_not_the_service(identity: str, username: str) -> None:
     async with serving(CoreLedger()) as service:
         service.validating.context.identity = identity
-        for one in binding(**CLAIM):
-            one["request"]["userInfo"]["username"] = username
-            assert not (await service.post(one))["allowed"]
+        for request in binding(**CLAIM):
+            request["request"]["userInfo"]["username"] = username
+            assert not (await service.post(request))["allowed"]
 
 
 async def test_the_service_may_write_allocations() -> None:
     async with serving(CoreLedger()) as service:
         service.validating.context.identity = "ada"
-        for one in binding(**CLAIM):
-            assert (await service.post(one))["allowed"]
+        for request in binding(**CLAIM):
+            assert (await service.post(request))["allowed"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from support.fakes.owner_cluster import around
 from ledger.core.model.commands import Asker, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 
 CARD = {GPU: "1", MEMORY: "8k"}
 DEMAND = {GPU: 1, MEMORY: 8000}
@@ -142,11 +142,14 @@ async def test_a_dry_run_is_decided_and_changes_nothing() -> None:
 async def test_recorded_reviews_that_are_not_ours_pass_untouched(case: str) -> None:
     ledger = CoreLedger()
     async with serving(ledger) as service:
-        for _, one in recorded(case, "validate"):
-            if one["request"]["kind"]["kind"] == "Pod" and one["request"]["operation"] == "CREATE":
+        for _, request in recorded(case, "validate"):
+            if (
+                request["request"]["kind"]["kind"] == "Pod"
+                and request["request"]["operation"] == "CREATE"
+            ):
                 continue
-            uid = one["request"]["uid"]
-            assert await service.post(one) == {"uid": uid, "allowed": True}
+            uid = request["request"]["uid"]
+            assert await service.post(request) == {"uid": uid, "allowed": True}
     assert ledger.submitted == []
 
 
@@ -169,8 +172,8 @@ async def test_recorded_creations_are_charged_once_each() -> None:
     ledger.limit(memory=10**6, cards=100)
     async with serving(ledger) as service:
         for case in ("pod-create", "pod-create-generate-name", "pod-create-third", "pod-create"):
-            for webhook, one in recorded(case):
-                assert (await service.post(one, webhook))["allowed"], case
+            for webhook, request in recorded(case):
+                assert (await service.post(request, webhook))["allowed"], case
     assert len(ledger.commands()) == 4, "the last review is a repetition of the first"
     assert ledger.used() == {f"limits.{MEMORY}": 3 * 8000, f"limits.{GPU}": 3}
 
@@ -180,14 +183,14 @@ async def test_a_recorded_creation_of_what_exists_adds_nothing() -> None:
     ledger.limit(memory=8000)
     async with serving(ledger) as service:
         for case in ("pod-create", "pod-create-exists"):
-            for _, one in recorded(case, "validate"):
-                assert (await service.post(one))["allowed"], case
+            for _, request in recorded(case, "validate"):
+                assert (await service.post(request))["allowed"], case
     assert ledger.used() == {f"limits.{MEMORY}": 8000}
 
 
 async def test_recorded_bytes_for_mebibytes_are_refused() -> None:
-    [(_, one)] = recorded("pod-create-gpumem-16Gi", "validate")
-    response = await answered(one)
+    [(_, request)] = recorded("pod-create-gpumem-16Gi", "validate")
+    response = await answered(request)
     assert causes(response) == [("InvalidQuantity", f"spec.containers[0].resources[{MEMORY}]")]
     assert "write 16384 for 16Gi" in response["status"]["message"]
 
@@ -195,16 +198,16 @@ async def test_recorded_bytes_for_mebibytes_are_refused() -> None:
 async def test_a_recorded_dry_run_is_allowed_and_not_charged() -> None:
     ledger = CoreLedger()
     ledger.limit(memory=8000)
-    [(_, one)] = recorded("pod-create-dry-run", "validate")
-    assert (await answered(one, ledger))["allowed"]
+    [(_, request)] = recorded("pod-create-dry-run", "validate")
+    assert (await answered(request, ledger))["allowed"]
     assert ledger.used() == {f"limits.{MEMORY}": 0}
 
 
 async def test_recorded_concurrent_patches_open_no_hold() -> None:
     ledger = CoreLedger()
     async with serving(ledger) as service:
-        for _, one in recorded("pod-update-six-concurrent-patches", "validate"):
-            assert (await service.post(one))["allowed"]
+        for _, request in recorded("pod-update-six-concurrent-patches", "validate"):
+            assert (await service.post(request))["allowed"]
     assert ledger.submitted == []
 
 
@@ -212,21 +215,21 @@ async def test_recorded_concurrent_patches_open_no_hold() -> None:
 
 
 async def test_a_share_of_an_unknown_card_is_refused_where_memory_is_limited() -> None:
-    [(_, one)] = recorded("pod-create-percentage", "validate")
+    [(_, request)] = recorded("pod-create-percentage", "validate")
     ledger = CoreLedger()
     ledger.limit(memory=100_000)
-    response = await answered(one, ledger)
+    response = await answered(request, ledger)
     assert causes(response) == [("CardMemoryUnknown", MEMORY)]
     unlimited = CoreLedger()
     unlimited.limit(cards=10)
-    assert (await answered(one, unlimited))["allowed"]
+    assert (await answered(request, unlimited))["allowed"]
 
 
 async def test_a_share_of_a_card_of_assumed_size_is_charged() -> None:
     ledger = CoreLedger()
     ledger.limit(memory=100_000)
-    [(_, one)] = recorded("pod-create-percentage", "validate")
-    assert (await answered(one, ledger, rules=DemandRules(worst_card_memory=1000)))["allowed"]
+    [(_, request)] = recorded("pod-create-percentage", "validate")
+    assert (await answered(request, ledger, rules=DemandRules(worst_card_memory=1000)))["allowed"]
     assert 0 < ledger.used()[f"limits.{MEMORY}"] <= 1000
 
 
@@ -332,9 +335,9 @@ POLICY = "hami.io/gpu-scheduler-policy"
 
 async def test_unknown_scheduling_policy_is_refused() -> None:
     ledger = CoreLedger()
-    one = pod(CARD, annotations={POLICY: "binpak"})
+    new_pod = pod(CARD, annotations={POLICY: "binpak"})
     expected = [("InvalidPolicy", f"metadata.annotations[{POLICY}]")]
-    assert causes(await answered(review(one), ledger)) == expected
+    assert causes(await answered(review(new_pod), ledger)) == expected
     assert ledger.commands() == []
     assert (await answered(review(pod({}, annotations={POLICY: "binpak"}))))["allowed"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger.kube.api.errors import ClusterUnavailable, Forbidden, NotFound
+from ledger.kube.api.cluster_errors import ClusterUnavailable, Forbidden, NotFound
 from ledger.kube.client.api_client import ApiClient
-from ledger.kube.requests.pod_traits import RecordedLabels
+from ledger.kube.requests.recorded_labels import RecordedLabels
 from webhook.configurations import label_conditions, pod_conditions
 from webhook.configurations.label_conditions import SelectedLabels
 
@@ -26,9 +26,9 @@ class Cluster(ApiClient):
 
     async def request(self, method: str, path: str, **options: Any) -> bytes:
         [webhook] = msgspec.json.decode(options["body"])["webhooks"]
-        [one] = webhook["matchConditions"]
-        self.named.add((path, webhook["name"], one["name"]))
-        self.written.append(one["expression"])
+        [condition] = webhook["matchConditions"]
+        self.named.add((path, webhook["name"], condition["name"]))
+        self.written.append(condition["expression"])
         if self.refusal is not None:
             raise self.refusal
         return b"{}"

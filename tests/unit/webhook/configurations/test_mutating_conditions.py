@@ -8,14 +8,14 @@ import msgspec
 import pytest
 from support.fakes.owner_cluster import policy
 
+from ledger.kube.api.cluster_errors import ClusterUnavailable, Forbidden, NotFound
 from ledger.kube.api.cluster_ports import Changed, Listed
-from ledger.kube.api.errors import ClusterUnavailable, Forbidden, NotFound
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import select_vendors
-from webhook.api.card_schedulers import CardSchedulers
 from webhook.configurations import mutating_conditions
 from webhook.configurations.mutating_conditions import MutatingCondition, condition
+from webhook.context.card_schedulers import CardSchedulers
 from webhook.context.namespace_labels import Namespaces
 from webhook.context.namespace_policies import NamespacePolicy, Policies
 
@@ -29,8 +29,8 @@ class Cluster(ApiClient):
 
     async def request(self, method: str, path: str, **options: Any) -> bytes:
         [webhook] = msgspec.json.decode(options["body"])["webhooks"]
-        [one] = webhook["matchConditions"]
-        self.written.append(one["expression"])
+        [entry] = webhook["matchConditions"]
+        self.written.append(entry["expression"])
         if self.refusal is not None:
             raise self.refusal
         return b"{}"

@@ -22,17 +22,17 @@ Entry = dict[str, Any]
 
 
 def webhooks(target: str | ServiceReference = "https://gpuledger.example:8443") -> list[Entry]:
-    found = webhook_configurations.configurations(WebhookAddress(target, b"PEM"), REVIEWED)
-    return [webhook for configuration in found for webhook in configuration["webhooks"]]
+    configurations = webhook_configurations.configurations(WebhookAddress(target, b"PEM"), REVIEWED)
+    return [webhook for configuration in configurations for webhook in configuration["webhooks"]]
 
 
 def named(name: str) -> Entry:
-    [found] = [one for one in webhooks() if one["name"] == f"{name}.gpuledger.io"]
-    return found
+    [webhook] = [webhook for webhook in webhooks() if webhook["name"] == f"{name}.gpuledger.io"]
+    return webhook
 
 
 def rules(webhook: Entry) -> list[tuple[list[str], list[str], list[str]]]:
-    return [(one["apiGroups"], one["operations"], one["resources"]) for one in webhook["rules"]]
+    return [(rule["apiGroups"], rule["operations"], rule["resources"]) for rule in webhook["rules"]]
 
 
 @pytest.mark.parametrize("name", ["pods.validate", "deployments.apps.validate"])
@@ -52,10 +52,10 @@ def test_mutating_webhook_fails_open_and_reviews_creations_only() -> None:
 def test_ignore_label_of_hami_exempts_from_the_mutating_webhook_only() -> None:
     ignored = {"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}
     for webhook in webhooks():
-        selectors = [webhook.get(f"{one}Selector", {}) for one in ("object", "namespace")]
-        found = [ignored in one.get("matchExpressions", ()) for one in selectors]
+        selectors = [webhook.get(f"{selected}Selector", {}) for selected in ("object", "namespace")]
+        exemptions = [ignored in selector.get("matchExpressions", ()) for selector in selectors]
         is_mutating = webhook["name"].startswith("pods.mutate")
-        assert found == [is_mutating, is_mutating], webhook["name"]
+        assert exemptions == [is_mutating, is_mutating], webhook["name"]
 
 
 def test_pods_and_their_resizes_are_validated() -> None:
@@ -72,7 +72,7 @@ def test_annotation_writes_fail_closed_except_for_trusted_users() -> None:
         ([""], ["CREATE"], ["pods/binding", "bindings"]),
     ]
     assert webhook["failurePolicy"] == "Fail"
-    trusted, _ = (one["expression"] for one in webhook["matchConditions"])
+    trusted, _ = (condition["expression"] for condition in webhook["matchConditions"])
     assert trusted == '!(request.userInfo.username in ["hami","own"])'
 
 
@@ -80,7 +80,7 @@ def test_privileged_ephemeral_containers_fail_closed() -> None:
     webhook = named("ephemeralcontainers.validate")
     assert rules(webhook) == [([""], ["UPDATE"], ["pods/ephemeralcontainers"])]
     assert webhook["failurePolicy"] == "Fail"
-    asks, privileged = (one["expression"] for one in webhook["matchConditions"])
+    asks, privileged = (condition["expression"] for condition in webhook["matchConditions"])
     assert '["nvidia.com/gpu","nvidia.com/gpumem"]' in asks
     assert "privileged" in privileged
 
@@ -89,7 +89,7 @@ def test_privileged_ephemeral_containers_fail_closed() -> None:
 def test_kinds_are_validated_in_every_served_version(kind: Any) -> None:
     webhook = named(f"{kind.name}.validate")
     assert rules(webhook) == [([kind.group], ["CREATE", "UPDATE"], [kind.resource])]
-    assert [one["apiVersions"] for one in webhook["rules"]] == [["*"]]
+    assert [rule["apiVersions"] for rule in webhook["rules"]] == [["*"]]
     assert webhook["failurePolicy"] == ("Fail" if kind.root else "Ignore")
     assert '["nvidia.com/gpu","nvidia.com/gpumem"]' in webhook["matchConditions"][0]["expression"]
 
@@ -106,17 +106,19 @@ def test_scales_of_all_kinds_fail_open() -> None:
     }
     expected = {f"{kind.resource}/scale.{kind.group}" for kind in CATALOG.scalable}
     assert reviewed == expected >= {"deployments/scale.apps"}
-    assert all("template" not in one["expression"] for one in webhook["matchConditions"])
+    assert all(
+        "template" not in condition["expression"] for condition in webhook["matchConditions"]
+    )
 
 
 def test_entry_for_scales_is_absent_without_scalable_kinds() -> None:
-    found = webhook_configurations.configurations(
+    configuration = webhook_configurations.configurations(
         WebhookAddress("https://a:1", b"PEM"), ReviewScope(RESOURCES, KindCatalog(()), ("own",))
     )[1]
-    names = [one["name"] for one in found["webhooks"]]
+    names = [webhook["name"] for webhook in configuration["webhooks"]]
     assert names == [
-        f"{one}.validate.gpuledger.io"
-        for one in ("pods", "claims", "ephemeralcontainers", "definitions")
+        f"{name}.validate.gpuledger.io"
+        for name in ("pods", "claims", "ephemeralcontainers", "definitions")
     ]
 
 
@@ -124,7 +126,7 @@ def test_definitions_of_limits_fail_open() -> None:
     webhook = named("definitions.validate")
     assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Ignore", "None")
     assert webhook["timeoutSeconds"] == 2
-    assert [(one["resources"], one["scope"]) for one in webhook["rules"]] == [
+    assert [(rule["resources"], rule["scope"]) for rule in webhook["rules"]] == [
         (["resourcequotas"], "Namespaced"),
         (["universeresourcequotas"], "Cluster"),
         (["ledgerpolicies"], "Cluster"),
@@ -149,8 +151,8 @@ def test_base_url_is_completed_with_the_path(slash: str) -> None:
     bundle = base64.b64encode(b"PEM").decode()
     mutating, *validating = (webhook["clientConfig"] for webhook in webhooks(f"https://a:1{slash}"))
     assert mutating == {"url": "https://a:1/admission/mutate", "caBundle": bundle}
-    for one in validating:
-        assert one == {"url": "https://a:1/admission/validate", "caBundle": bundle}
+    for config in validating:
+        assert config == {"url": "https://a:1/admission/validate", "caBundle": bundle}
 
 
 def test_service_is_referenced_by_name() -> None:
@@ -164,7 +166,9 @@ def test_service_is_referenced_by_name() -> None:
 
 
 def test_yaml_has_the_same_objects_without_aliases() -> None:
-    found = webhook_configurations.configurations(WebhookAddress("https://a:1", b"PEM"), REVIEWED)
-    rendered = webhook_configurations.render(found)
-    assert list(yaml.safe_load_all(rendered)) == list(found)
+    configurations = webhook_configurations.configurations(
+        WebhookAddress("https://a:1", b"PEM"), REVIEWED
+    )
+    rendered = webhook_configurations.render(configurations)
+    assert list(yaml.safe_load_all(rendered)) == list(configurations)
     assert "&id" not in rendered

@@ -18,12 +18,12 @@ from support.fakes.owner_cluster import (
 )
 
 from ledger.kube.api.api_resources import PODS
+from ledger.kube.api.cluster_errors import ClusterUnavailable
 from ledger.kube.api.cluster_ports import Changed, Interrupted, Listed, Reached
-from ledger.kube.api.errors import ClusterUnavailable
 from ledger.kube.api.objects import Workload
-from webhook.context import context_informers, namespace_labels
+from webhook.context import context_informers, read_deadline
 from webhook.context.cluster_context import ClusterContext
-from webhook.context.owner_digest import cached_workload
+from webhook.context.owner_cache_content import cached_workload
 
 
 def workload(thing: object) -> Workload:
@@ -155,15 +155,15 @@ async def test_a_review_waits_for_the_first_list_of_policies() -> None:
 
 async def test_review_does_not_wait_when_policies_are_not_defined() -> None:
     context = around(FixedView(), OwnerCluster(), policies_known=False)
-    context.policies.take(Interrupted("not served, nobody may read why", absent=True))
-    async with asyncio.timeout(namespace_labels.LOOK_SECONDS / 2):
+    context.policies.take(Interrupted("not served, and the reason is not readable", absent=True))
+    async with asyncio.timeout(read_deadline.REVIEW_READ_SECONDS / 2):
         assert await soon(context, "team", 3600) == ""
 
 
 async def test_a_list_that_does_not_come_is_waited_for_within_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(namespace_labels, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(read_deadline, "REVIEW_READ_SECONDS", 0.01)
     context = around(FixedView(), OwnerCluster(), policies_known=False)
     async with asyncio.timeout(5):
         assert await soon(context, "team", 3600) == ""

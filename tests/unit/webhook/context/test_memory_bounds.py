@@ -13,7 +13,7 @@ from support.builders.admission_reviews import GPU, CoreLedger, WebhookService, 
 from ledger.core.model import traits
 from ledger.core.model.traits import Requirement
 from ledger.kube.requests import pod_traits, quantities
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 
 JSON = {"content-type": "application/json"}
 MIB = 1024**2
@@ -30,7 +30,7 @@ Send = Callable[[int], Awaitable[None]]
 def wide_labels(number: int) -> dict[str, Any]:
     """Return a pod with a megabyte of labels, different for each number."""
     value = f"{number:08}" * 7
-    return pod({GPU: "1"}, labels={f"k{one}": value for one in range(LABELS_BYTES // 64)})
+    return pod({GPU: "1"}, labels={f"k{index}": value for index in range(LABELS_BYTES // 64)})
 
 
 def long_label(number: int) -> dict[str, Any]:
@@ -40,10 +40,10 @@ def long_label(number: int) -> dict[str, Any]:
 
 def long_quantity(number: int) -> dict[str, Any]:
     """Return a pod whose processors are a text of a megabyte."""
-    found = pod({GPU: "1"})
+    new_pod = pod({GPU: "1"})
     requests = {"cpu": f"{number:08}" * (LABELS_BYTES // 8)}
-    found["spec"]["containers"][0]["resources"]["requests"] = requests
-    return found
+    new_pod["spec"]["containers"][0]["resources"]["requests"] = requests
+    return new_pod
 
 
 def long_annotation(number: int) -> dict[str, Any]:
@@ -53,9 +53,9 @@ def long_annotation(number: int) -> dict[str, Any]:
 
 def long_name(number: int) -> dict[str, Any]:
     """Return a pod with a priority class of a megabyte."""
-    found = pod({GPU: "1"})
-    found["spec"]["priorityClassName"] = f"{number:08}" * (LABELS_BYTES // 8)
-    return found
+    new_pod = pod({GPU: "1"})
+    new_pod["spec"]["priorityClassName"] = f"{number:08}" * (LABELS_BYTES // 8)
+    return new_pod
 
 
 PODS = [wide_labels, long_label, long_quantity, long_annotation, long_name]
@@ -121,7 +121,7 @@ def test_a_long_text_is_judged_as_a_short_one_is() -> None:
 
 
 def test_a_long_selection_is_judged_as_a_short_one_is() -> None:
-    names = tuple(f"name-{one}" for one in range(traits.REMEMBERED_CHARACTERS_MAX))
+    names = tuple(f"name-{index}" for index in range(traits.REMEMBERED_CHARACTERS_MAX))
     assert traits.matches((Requirement("name", "In", names),), (f"name={names[-1]}",))
     assert not traits.matches((Requirement("name", "In", names),), ("name=other",))
 

@@ -14,16 +14,16 @@ from webhook.context.namespace_policies import NamespacePolicy, lint
 
 
 def namespaces(**labels: dict[str, str]) -> Listed[Workload]:
-    found = [{"metadata": {"name": name, "labels": of}} for name, of in labels.items()]
-    return Listed(1, msgspec.convert(found, list[Workload]))
+    manifests = [{"metadata": {"name": name, "labels": of}} for name, of in labels.items()]
+    return Listed(1, msgspec.convert(manifests, list[Workload]))
 
 
 def known(*policies: Workload, **labels: dict[str, str]) -> ClusterContext:
     """Return a context with these policies and these namespaces."""
-    found = around(FixedView(), default=NamespacePolicy(mode="warn"))
-    found.policies.relabelled(found.namespaces.take(namespaces(**labels)))
-    found.policies.take(Listed(1, list(policies)))
-    return found
+    context = around(FixedView(), default=NamespacePolicy(mode="warn"))
+    context.policies.relabelled(context.namespaces.take(namespaces(**labels)))
+    context.policies.take(Listed(1, list(policies)))
+    return context
 
 
 def name_of(context: ClusterContext, namespace: str) -> str:
@@ -31,17 +31,17 @@ def name_of(context: ClusterContext, namespace: str) -> str:
 
 
 def test_settings_apply_when_no_policy_selects_a_namespace() -> None:
-    found = known(policy("p", namespaces=["other"]), team={})
-    assert found.policies.of("team") == NamespacePolicy(mode="warn")
+    context = known(policy("p", namespaces=["other"]), team={})
+    assert context.policies.of("team") == NamespacePolicy(mode="warn")
 
 
 def test_field_missing_in_a_policy_has_its_default_not_the_setting() -> None:
-    found = known(policy("p", namespaces=["team"]), team={})
-    assert found.policies.of("team") == NamespacePolicy(name="p")
+    context = known(policy("p", namespaces=["team"]), team={})
+    assert context.policies.of("team") == NamespacePolicy(name="p")
 
 
 def test_every_field_of_a_policy_is_read() -> None:
-    found = known(
+    selected = known(
         policy(
             "p",
             mode="warn",
@@ -55,12 +55,12 @@ def test_every_field_of_a_policy_is_read() -> None:
         ),
         team={},
     ).policies.of("team")
-    assert found.default_quota is not None
-    assert (found.default_quota.name, found.default_quota.hard) == (
+    assert selected.default_quota is not None
+    assert (selected.default_quota.name, selected.default_quota.hard) == (
         "gpuledger-default",
         {"limits.nvidia.com/gpu": 4},
     )
-    assert msgspec.structs.replace(found, default_quota=None) == NamespacePolicy(
+    assert msgspec.structs.replace(selected, default_quota=None) == NamespacePolicy(
         mode="warn",
         on_exceeded="pending",
         surge="strict",
@@ -74,38 +74,38 @@ def test_every_field_of_a_policy_is_read() -> None:
 
 
 def test_the_highest_priority_wins_and_among_equals_the_first_name() -> None:
-    found = known(policy("b", priority=1), policy("a", priority=1), policy("c"), team={})
-    assert name_of(found, "team") == "a"
-    found.policies.take(Changed(2, policy("c", priority=2)))
-    assert name_of(found, "team") == "c"
-    found.policies.take(Changed(3, policy("c"), deleted=True))
-    assert name_of(found, "team") == "a"
+    context = known(policy("b", priority=1), policy("a", priority=1), policy("c"), team={})
+    assert name_of(context, "team") == "a"
+    context.policies.take(Changed(2, policy("c", priority=2)))
+    assert name_of(context, "team") == "c"
+    context.policies.take(Changed(3, policy("c"), deleted=True))
+    assert name_of(context, "team") == "a"
 
 
 def test_policies_select_by_name_and_by_labels_and_both_must_hold() -> None:
     selector = {"matchLabels": {"env": "prod"}}
-    found = known(
+    context = known(
         policy("p", namespaces=["team", "lab"], namespaceSelector=selector),
         team={"env": "prod"},
         lab={"env": "test"},
         other={"env": "prod"},
     )
-    assert [name_of(found, one) for one in ("team", "lab", "other")] == ["p", "", ""]
+    assert [name_of(context, namespace) for namespace in ("team", "lab", "other")] == ["p", "", ""]
 
 
 def test_policy_is_selected_again_when_a_label_changes() -> None:
-    found = known(policy("p", namespaceSelector={"matchLabels": {"env": "prod"}}), team={})
-    assert name_of(found, "team") == ""
+    context = known(policy("p", namespaceSelector={"matchLabels": {"env": "prod"}}), team={})
+    assert name_of(context, "team") == ""
     labelled = msgspec.convert({"metadata": {"name": "team", "labels": {"env": "prod"}}}, Workload)
-    found.policies.relabelled(found.namespaces.take(Changed(2, labelled)))
-    assert name_of(found, "team") == "p"
+    context.policies.relabelled(context.namespaces.take(Changed(2, labelled)))
+    assert name_of(context, "team") == "p"
 
 
 def test_a_namespace_that_is_not_known_yet_is_chosen_for_again_once_it_is() -> None:
-    found = known(policy("p", namespaceSelector={"matchLabels": {"env": "prod"}}))
-    assert name_of(found, "team") == ""
-    found.namespaces.take(namespaces(team={"env": "prod"}))
-    assert name_of(found, "team") == "p"
+    context = known(policy("p", namespaceSelector={"matchLabels": {"env": "prod"}}))
+    assert name_of(context, "team") == ""
+    context.namespaces.take(namespaces(team={"env": "prod"}))
+    assert name_of(context, "team") == "p"
 
 
 @pytest.mark.parametrize(
@@ -121,41 +121,41 @@ def test_a_namespace_that_is_not_known_yet_is_chosen_for_again_once_it_is() -> N
     ],
 )
 def test_invalid_policy_keeps_its_last_spec_and_is_named(spec: dict[str, Any], said: str) -> None:
-    found = known(policy("p", mode="off"), team={})
-    found.policies.take(Changed(2, policy("p", **spec)))
-    assert found.policies.of("team").mode == "off"
-    [problem] = found.problems()[-1:]
+    context = known(policy("p", mode="off"), team={})
+    context.policies.take(Changed(2, policy("p", **spec)))
+    assert context.policies.of("team").mode == "off"
+    [problem] = context.problems()[-1:]
     assert problem.startswith("LedgerPolicy p: ")
     assert said in problem
     assert lint(policy("p", **spec))[0].startswith("this policy is not used: ")
-    found.policies.take(Changed(3, policy("p", mode="enforce")))
-    assert found.policies.of("team").mode == "enforce"
-    assert found.problems() == []
+    context.policies.take(Changed(3, policy("p", mode="enforce")))
+    assert context.policies.of("team").mode == "enforce"
+    assert context.problems() == []
 
 
 def test_a_policy_that_never_made_sense_selects_nothing() -> None:
-    found = known(policy("p", mode="perhaps"), team={})
-    assert name_of(found, "team") == ""
-    found.policies.take(Listed(2, []))
-    assert found.problems() == []
+    context = known(policy("p", mode="perhaps"), team={})
+    assert name_of(context, "team") == ""
+    context.policies.take(Listed(2, []))
+    assert context.problems() == []
 
 
 def test_a_list_replaces_what_was_known() -> None:
-    found = known(policy("p"), team={})
-    assert name_of(found, "team") == "p"
-    found.policies.take(Reached(2))
-    assert name_of(found, "team") == "p"
-    found.policies.take(Listed(3, []))
-    assert name_of(found, "team") == ""
+    context = known(policy("p"), team={})
+    assert name_of(context, "team") == "p"
+    context.policies.take(Reached(2))
+    assert name_of(context, "team") == "p"
+    context.policies.take(Listed(3, []))
+    assert name_of(context, "team") == ""
 
 
 def test_unreadable_list_is_not_waited_for() -> None:
-    found = around(FixedView(), OwnerCluster(), policies_known=False)
-    for one in (found.policies, found.namespaces):
-        one.take(Reached(1))
-        assert not one.listed.is_set()
-        one.take(Interrupted("forbidden"))
-        assert one.listed.is_set()
+    context = around(FixedView(), OwnerCluster(), policies_known=False)
+    for watched in (context.policies, context.namespaces):
+        watched.take(Reached(1))
+        assert not watched.listed.is_set()
+        watched.take(Interrupted("forbidden"))
+        assert watched.listed.is_set()
 
 
 @pytest.mark.parametrize(

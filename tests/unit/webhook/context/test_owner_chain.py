@@ -26,7 +26,7 @@ from support.fakes.owner_cluster import (
 from ledger.core.decide.decider import decide
 from ledger.core.evolve.evolver import evolve
 from ledger.core.model.commands import BARRED, Observe, Reserve
-from ledger.kube.api.errors import ClusterUnavailable
+from ledger.kube.api.cluster_errors import ClusterUnavailable
 from ledger.kube.api.objects import ObjectMeta
 from webhook.context.owner_chain import DEPTH_MAX
 from webhook.kinds.kind_schema import WorkloadKind
@@ -49,7 +49,7 @@ def charged(view: FixedView, key: str, uid: str, **more: Any) -> None:
         evolve(view.state, event, 1)
 
 
-async def found(
+async def root_of(
     meta: ObjectMeta, *objects: Manifest, view: FixedView | None = None, seconds: float = 5.0
 ) -> tuple[str, str] | None:
     """Return key and uid of the root, reading from a cluster with these objects."""
@@ -60,34 +60,34 @@ async def found(
 
 
 async def test_a_pod_without_a_controller_has_no_root() -> None:
-    assert await found(ObjectMeta(name="p")) is None
+    assert await root_of(ObjectMeta(name="p")) is None
 
 
 async def test_the_walk_goes_up_to_the_highest_known_owner() -> None:
-    assert await found(under(SET), SET, WEB) == ("deployments.apps/web", "u-web")
+    assert await root_of(under(SET), SET, WEB) == ("deployments.apps/web", "u-web")
 
 
 async def test_an_owner_that_controls_nothing_is_not_followed() -> None:
-    assert await found(under(SET, controller=False), SET, WEB) is None
+    assert await root_of(under(SET, controller=False), SET, WEB) is None
 
 
 async def test_unknown_kind_ends_the_walk_below_it() -> None:
     unknown = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": WEB["metadata"]}
     child = manifest(SETS, "web-1", owner=unknown)
-    assert await found(under(child), child) == ("replicasets.apps/web-1", "u-web-1")
-    assert await found(under(unknown), unknown) is None
+    assert await root_of(under(child), child) == ("replicasets.apps/web-1", "u-web-1")
+    assert await root_of(under(unknown), unknown) is None
 
 
 async def test_jobs_of_a_cron_job_are_roots_and_it_is_not() -> None:
     cron = manifest(CRONJOBS, "nightly")
     job = manifest(JOBS, "nightly-1", owner=cron)
-    assert await found(under(job), job, cron) == ("jobs.batch/nightly-1", "u-nightly-1")
+    assert await root_of(under(job), job, cron) == ("jobs.batch/nightly-1", "u-nightly-1")
 
 
 async def test_a_reference_to_another_uid_leads_nowhere() -> None:
-    assert await found(under(SET, uid="u-forged"), SET, WEB) is None
+    assert await root_of(under(SET, uid="u-forged"), SET, WEB) is None
     gone = manifest(SETS, "web-1", owner=WEB | {"metadata": WEB["metadata"] | {"uid": "u-old"}})
-    assert await found(under(gone), gone, WEB) == ("replicasets.apps/web-1", "u-web-1")
+    assert await root_of(under(gone), gone, WEB) == ("replicasets.apps/web-1", "u-web-1")
 
 
 @pytest.mark.parametrize("changed", [{"name": "other"}, {"kind": "Deployment"}])
@@ -122,13 +122,13 @@ async def test_what_is_remembered_is_not_read() -> None:
 async def test_charged_owner_ends_the_walk() -> None:
     view = FixedView()
     charged(view, "replicasets.apps/web-1", "u-web-1", root=BARRED)
-    assert await found(under(SET), SET, WEB, view=view) == ("replicasets.apps/web-1", "u-web-1")
+    assert await root_of(under(SET), SET, WEB, view=view) == ("replicasets.apps/web-1", "u-web-1")
 
 
 async def test_a_charge_for_another_uid_at_the_name_does_not_end_the_walk() -> None:
     view = FixedView()
     charged(view, "replicasets.apps/web-1", "u-earlier")
-    assert await found(under(SET), SET, WEB, view=view) == ("deployments.apps/web", "u-web")
+    assert await root_of(under(SET), SET, WEB, view=view) == ("deployments.apps/web", "u-web")
 
 
 async def test_a_root_that_the_ledger_has_is_found_without_a_cluster() -> None:
@@ -145,7 +145,7 @@ async def test_leader_pod_leads_to_its_root_by_the_ledger() -> None:
     leader = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "llm-0", "uid": "u-llm-0"}}
     charged(view, "pods/llm-0", "u-llm-0", root="leaderworkersets.leaderworkerset.x-k8s.io/llm")
     workers = manifest(STATEFUL, "llm-0", owner=leader)
-    assert await found(under(workers), workers, view=view) == (
+    assert await root_of(under(workers), workers, view=view) == (
         "leaderworkersets.leaderworkerset.x-k8s.io/llm",
         "u-llm",
     )
@@ -157,7 +157,7 @@ async def test_owning_pod_of_another_uid_leads_to_no_root() -> None:
     charged(view, "pods/x", "u-earlier", root="jobs.batch/train")
     leader = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": "u-x"}}
     workers = manifest(STATEFUL, "w", owner=leader)
-    assert await found(under(workers), workers, view=view) == ("statefulsets.apps/w", "u-w")
+    assert await root_of(under(workers), workers, view=view) == ("statefulsets.apps/w", "u-w")
 
 
 async def test_leader_pod_is_read_when_the_ledger_has_no_entry() -> None:
@@ -166,7 +166,7 @@ async def test_leader_pod_is_read_when_the_ledger_has_no_entry() -> None:
     leader = manifest(STATEFUL, "llm-0", owner=leaders) | {"apiVersion": "v1", "kind": "Pod"}
     workers = manifest(STATEFUL, "llm-0", owner=leader)
     workers["metadata"]["uid"] = "u-workers"
-    assert await found(under(workers), workers, leader, leaders, group) == (
+    assert await root_of(under(workers), workers, leader, leaders, group) == (
         "leaderworkersets.leaderworkerset.x-k8s.io/llm",
         "u-llm",
     )
@@ -177,16 +177,16 @@ async def test_barred_owning_pod_leads_to_no_root() -> None:
     leader = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": "u-x"}}
     charged(view, "pods/x", "u-x", root=BARRED)
     workers = manifest(STATEFUL, "w", owner=leader)
-    assert await found(under(workers), workers, view=view) == ("statefulsets.apps/w", "u-w")
+    assert await root_of(under(workers), workers, view=view) == ("statefulsets.apps/w", "u-w")
 
 
 async def test_owners_in_a_circle_are_followed_for_a_bounded_number_of_steps() -> None:
-    one, other = manifest(SETS, "one"), manifest(SETS, "other")
-    one["metadata"]["ownerReferences"] = [controlled_by(other)]
-    other["metadata"]["ownerReferences"] = [controlled_by(one)]
-    cluster = OwnerCluster(one, other)
+    first, other = manifest(SETS, "one"), manifest(SETS, "other")
+    first["metadata"]["ownerReferences"] = [controlled_by(other)]
+    other["metadata"]["ownerReferences"] = [controlled_by(first)]
+    cluster = OwnerCluster(first, other)
     deadline = asyncio.get_running_loop().time() + 5
-    await around(FixedView(), cluster).owner_chains.root_of("team", under(one), deadline=deadline)
+    await around(FixedView(), cluster).owner_chains.root_of("team", under(first), deadline=deadline)
     assert len(cluster.asked) == DEPTH_MAX
 
 
@@ -226,4 +226,4 @@ async def test_a_root_that_is_committed_is_charged_as_well() -> None:
     for event in decision:
         evolve(view.state, event, 1)
     assert NAMESPACE.startswith(CLUSTER)
-    assert await found(under(manifest(JOBS, "train")), view=view) is not None
+    assert await root_of(under(manifest(JOBS, "train")), view=view) is not None

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from webhook.context.recent_counts import KEPT_SECONDS, KEYS_MAX
+from webhook.context.expiring_counter import KEPT_SECONDS, KEYS_MAX
 from webhook.context.refused_hami_accounts import QUESTIONS_MAX, RefusedHamiAccounts
 
 HAMI = "system:serviceaccount:gpu:vgpu-hami-scheduler"
@@ -34,60 +34,60 @@ def soon() -> float:
 
 async def test_an_account_with_hamis_rights_is_kept_with_the_setting() -> None:
     rights = Rights()
-    found = RefusedHamiAccounts(rights)
-    assert [await found.note(HAMI, soon()) for _ in range(3)] == [True] * 3
+    refused = RefusedHamiAccounts(rights)
+    assert [await refused.note(HAMI, soon()) for _ in range(3)] == [True] * 3
     assert rights.asked[0] == HAMI
-    [problem] = found.problems()
+    [problem] = refused.problems()
     for words in (HAMI, "3 of its writes", "trusted_identities", "import hami --dry-run"):
         assert words in problem, problem
 
 
 async def test_tenants_do_not_fill_the_memory() -> None:
-    found = RefusedHamiAccounts(Rights())
-    await found.note(HAMI, soon())
+    refused = RefusedHamiAccounts(Rights())
+    await refused.note(HAMI, soon())
     for number in range(3 * KEYS_MAX):
-        assert not await found.note(f"tenant-{number}", soon())
-    assert len(found) == len(found.problems()) == 1
+        assert not await refused.note(f"tenant-{number}", soon())
+    assert len(refused) == len(refused.problems()) == 1
 
 
 async def test_the_memory_is_bounded_even_for_accounts_with_rights() -> None:
     rights = Rights()
     rights.everybody = True
-    found = RefusedHamiAccounts(rights)
+    refused = RefusedHamiAccounts(rights)
     for number in range(3 * KEYS_MAX):
-        await found.note(f"operator-{number}", soon())
-    assert len(found) == KEYS_MAX
+        await refused.note(f"operator-{number}", soon())
+    assert len(refused) == KEYS_MAX
 
 
 async def test_few_questions_are_open_at_once() -> None:
     rights = Rights()
     rights.answering.clear()
-    found = RefusedHamiAccounts(rights)
+    refused = RefusedHamiAccounts(rights)
     tenants = [f"tenant-{number}" for number in range(QUESTIONS_MAX)]
     async with asyncio.TaskGroup() as tasks:
-        for one in tenants:
-            tasks.create_task(found.note(one, soon()))
+        for tenant in tenants:
+            tasks.create_task(refused.note(tenant, soon()))
         await asyncio.sleep(0)
-        assert not await found.note(HAMI, soon()), "it is not waited for"
+        assert not await refused.note(HAMI, soon()), "it is not waited for"
         assert len(rights.asked) == QUESTIONS_MAX
         rights.answering.set()
-    assert await found.note(HAMI, soon())
+    assert await refused.note(HAMI, soon())
 
 
 async def test_what_is_not_answered_is_no(monkeypatch: pytest.MonkeyPatch) -> None:
     rights = Rights()
-    found = RefusedHamiAccounts(rights)
+    refused = RefusedHamiAccounts(rights)
     rights.failure = ConnectionError("away")
-    assert not await found.note(HAMI, soon())
+    assert not await refused.note(HAMI, soon())
     rights.answering.clear()
-    assert not await found.note(HAMI, asyncio.get_running_loop().time())
-    assert found.problems() == []
+    assert not await refused.note(HAMI, asyncio.get_running_loop().time())
+    assert refused.problems() == []
     assert not await RefusedHamiAccounts(None).note(HAMI, soon())
 
 
 async def test_an_account_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, loop = RefusedHamiAccounts(Rights()), asyncio.get_running_loop()
-    await found.note(HAMI, soon())
+    refused, loop = RefusedHamiAccounts(Rights()), asyncio.get_running_loop()
+    await refused.note(HAMI, soon())
     later = loop.time() + KEPT_SECONDS + 1
     monkeypatch.setattr(loop, "time", lambda: later)
-    assert (len(found), found.problems()) == (0, [])
+    assert (len(refused), refused.problems()) == (0, [])

@@ -2,34 +2,34 @@
 
 import asyncio
 
-from webhook.context.recent_counts import KEPT_SECONDS, KEYS_MAX
+from webhook.context.expiring_counter import KEPT_SECONDS, KEYS_MAX
 from webhook.context.unrecognized_controllers import UnrecognizedControllers
 
 
 async def test_who_is_not_believed_is_named_with_the_setting() -> None:
-    found = UnrecognizedControllers()
-    assert (len(found), found.problems()) == (0, [])
+    unrecognized = UnrecognizedControllers()
+    assert (len(unrecognized), unrecognized.problems()) == (0, [])
     for _ in range(3):
-        found.note("replicasets.apps", "ops")
-    [problem] = found.problems()
+        unrecognized.note("replicasets.apps", "ops")
+    [problem] = unrecognized.problems()
     assert "ops made 3 objects that replicasets.apps own" in problem
     assert "add replicasets.apps=ops to controller_identities" in problem
-    assert len(found) == 1
+    assert len(unrecognized) == 1
 
 
 async def test_many_users_do_not_hide_a_user_that_makes_many_objects() -> None:
-    found = UnrecognizedControllers()
+    unrecognized = UnrecognizedControllers()
     for _ in range(5):
-        found.note("jobs.batch", "controller")
+        unrecognized.note("jobs.batch", "controller")
     for number in range(3 * KEYS_MAX):
-        found.note("jobs.batch", f"tenant-{number}")
-    assert len(found) == len(found.problems()) == KEYS_MAX
-    assert any("controller made 5 objects" in one for one in found.problems())
+        unrecognized.note("jobs.batch", f"tenant-{number}")
+    assert len(unrecognized) == len(unrecognized.problems()) == KEYS_MAX
+    assert any("controller made 5 objects" in problem for problem in unrecognized.problems())
 
 
 async def test_a_name_is_forgotten_after_a_while(monkeypatch) -> None:
-    found, loop = UnrecognizedControllers(), asyncio.get_running_loop()
-    found.note("jobs.batch", "ops")
+    unrecognized, loop = UnrecognizedControllers(), asyncio.get_running_loop()
+    unrecognized.note("jobs.batch", "ops")
     later = loop.time() + KEPT_SECONDS + 1
     monkeypatch.setattr(loop, "time", lambda: later)
-    assert (len(found), found.problems()) == (0, [])
+    assert (len(unrecognized), unrecognized.problems()) == (0, [])

@@ -65,7 +65,7 @@ def test_the_kinds_with_a_scale_are_those_of_their_definitions() -> None:
 def test_every_kind_has_controllers() -> None:
     for kind in CATALOG:
         assert kind.controllers, kind.name
-        assert all(one.startswith("system:") for one in kind.controllers)
+        assert all(controller.startswith("system:") for controller in kind.controllers)
 
 
 def test_every_kind_has_a_file_of_cases() -> None:
@@ -90,14 +90,16 @@ def test_a_kind_of_another_group_is_not_found(version: str, name: str) -> None:
 
 def test_a_kind_of_the_core_group_is_found_and_named_without_one(tmp_path: Path) -> None:
     named = {"group": "", "resource": "replicationcontrollers", "kind": "ReplicationController"}
-    found = KindCatalog.load([written(tmp_path, {**WIDGET, **named})])
-    kind = found.of_owner("v1", "ReplicationController")
+    catalog = KindCatalog.load([written(tmp_path, {**WIDGET, **named})])
+    kind = catalog.of_owner("v1", "ReplicationController")
     assert kind is not None
     assert f"{kind.name}/web" == "replicationcontrollers/web"
 
 
 def test_kinds_of_one_name_are_distinguished_by_their_groups() -> None:
-    ours, theirs = (CATALOG.of_owner(one, "Job") for one in ("batch/v1", "batch.volcano.sh/v1"))
+    ours, theirs = (
+        CATALOG.of_owner(api_version, "Job") for api_version in ("batch/v1", "batch.volcano.sh/v1")
+    )
     assert ours is not None
     assert theirs is not None
     assert (ours.name, theirs.name) == ("jobs.batch", "jobs.batch.volcano.sh")
@@ -108,9 +110,9 @@ def test_users_kinds_are_read_from_files_and_from_folders(tmp_path: Path) -> Non
     file = written(tmp_path, WIDGET, None, other)
     (tmp_path / "README.md").write_text("not a kind")
     for path in (file, tmp_path):
-        found = KindCatalog.load([path])
-        assert found.of_resource("example.com", "widgets") is not None
-        assert found.of_resource("example.com", "gadgets") is not None
+        catalog = KindCatalog.load([path])
+        assert catalog.of_resource("example.com", "widgets") is not None
+        assert catalog.of_resource("example.com", "gadgets") is not None
 
 
 def test_users_kind_replaces_a_built_in_kind_and_is_logged(
@@ -119,8 +121,8 @@ def test_users_kind_replaces_a_built_in_kind_and_is_logged(
     ours = {"group": "apps", "resource": "daemonsets", "kind": "DaemonSet"}
     file = written(tmp_path, {**ours, "podSets": [{"template": "spec.template", "count": 8}]})
     with caplog.at_level(logging.INFO):
-        found = KindCatalog.load([file])
-    kind = found.of_resource("apps", "daemonsets")
+        catalog = KindCatalog.load([file])
+    kind = catalog.of_resource("apps", "daemonsets")
     assert kind is not None
     assert kind.pod_sets[0].count.text == "8"
     [line] = caplog.records
@@ -193,7 +195,7 @@ def test_one_name_for_two_resources_is_refused(tmp_path: Path) -> None:
 def test_a_wrong_document_is_refused_with_file_field_value_and_remedy(
     tmp_path: Path, change: dict[str, Any], said: list[str]
 ) -> None:
-    document = {key: one for key, one in {**WIDGET, **change}.items() if one is not None}
+    document = {key: value for key, value in {**WIDGET, **change}.items() if value is not None}
     file = written(tmp_path, WIDGET, {**document})
     with pytest.raises(KindError) as caught:
         KindCatalog.load([file])

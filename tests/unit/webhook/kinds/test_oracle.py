@@ -24,12 +24,12 @@ CASES: Final = [
     ("kind", "case"), CASES, ids=[f"{kind.name}: {case.name}" for kind, case in CASES]
 )
 def test_the_oracle_of_the_cluster_agrees_with_the_examples(kind: WorkloadKind, case: Case) -> None:
-    found = deepcopy(case.object)
-    found.setdefault("metadata", {}).setdefault("generation", 1)
+    manifest = deepcopy(case.object)
+    manifest.setdefault("metadata", {}).setdefault("generation", 1)
     total: Counter[str] = Counter()
     reserve = case.options.get("surge") == "reserve"
-    for template, count in ENVELOPES[kind.kind](found, reserve=reserve):
+    for template, count in ENVELOPES[kind.kind](manifest, reserve=reserve):
         for resource, amount in demand_of(template).items():
             total[resource] += count * amount
-    assert is_finished(kind.kind, found) == case.finished
+    assert is_finished(kind.kind, manifest) == case.finished
     assert case.finished or dict(+total) == case.demand

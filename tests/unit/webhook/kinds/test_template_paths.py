@@ -17,12 +17,12 @@ ROOT = {
 }
 
 
-def found(path: str) -> list[tuple[str, Any, Any]]:
+def places_of(path: str) -> list[tuple[str, Any, Any]]:
     return [(place.field, place.value, place.key) for place in FieldPath(path).places(ROOT)]
 
 
 def test_a_path_leads_to_a_field() -> None:
-    assert found("spec.template") == [("spec.template", {"a": 1}, None)]
+    assert places_of("spec.template") == [("spec.template", {"a": 1}, None)]
 
 
 def test_a_path_walks_over_a_list() -> None:
@@ -39,7 +39,7 @@ def test_a_path_walks_over_a_list() -> None:
 
 
 def test_a_path_walks_over_a_map() -> None:
-    assert found("spec.roles.*.inner.template") == [
+    assert places_of("spec.roles.*.inner.template") == [
         ("spec.roles.Worker.inner.template", 3, "Worker")
     ]
 
@@ -54,7 +54,7 @@ def test_a_path_may_end_with_what_it_walks_over() -> None:
 
 @pytest.mark.parametrize("path", ["spec.missing", "spec.missing[*].template", "other.*.template"])
 def test_what_is_missing_has_no_places(path: str) -> None:
-    assert found(path) == []
+    assert places_of(path) == []
 
 
 @pytest.mark.parametrize(

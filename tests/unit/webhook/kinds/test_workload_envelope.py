@@ -11,8 +11,8 @@ from support.builders.kind_objects import BUILTIN, Case, all_cases, kind_named, 
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Workload
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.gpu_types import CardType
-from ledger.kube.requests.pod_traits import RecordedLabels
+from ledger.kube.requests.gpu_type_annotation import CardType
+from ledger.kube.requests.recorded_labels import RecordedLabels
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
 from webhook.admission.objects.scale_admission import with_replicas
 from webhook.kinds.kind_schema import WorkloadKind
@@ -45,22 +45,24 @@ def deployment(template: Any = POD, generation: int = 1, **spec: Any) -> Workloa
     )
 
 
-def refused(kind: WorkloadKind, found: Workload, rules: DemandRules = RULES) -> Denial:
-    denial = envelope_of(kind, found, rules)
+def refused(kind: WorkloadKind, given: Workload, rules: DemandRules = RULES) -> Denial:
+    denial = envelope_of(kind, given, rules)
     assert isinstance(denial, Denial)
     return denial
 
 
 def accepted(
-    kind: WorkloadKind, found: Workload, rules: DemandRules = RULES, **options: Any
+    kind: WorkloadKind, given: Workload, rules: DemandRules = RULES, **options: Any
 ) -> Envelope:
-    envelope = envelope_of(kind, found, rules, **options)
+    envelope = envelope_of(kind, given, rules, **options)
     assert isinstance(envelope, Envelope), envelope
     return envelope
 
 
 @pytest.mark.parametrize(
-    ("kind", "case"), all_cases(), ids=lambda one: getattr(one, "name", "").replace(" ", "-")
+    ("kind", "case"),
+    all_cases(),
+    ids=lambda parameter: getattr(parameter, "name", "").replace(" ", "-"),
 )
 def test_an_object_may_run_what_was_worked_out_by_hand(kind: WorkloadKind, case: Case) -> None:
     envelope = accepted(kind, case.workload, **case.options)
@@ -78,11 +80,11 @@ def test_a_recorded_object_may_run_what_was_worked_out_by_hand(
             continue
         kind = BUILTIN.of_resource(resource["group"], resource["resource"])
         assert kind is not None
-        found = msgspec.convert(request["object"], Workload)
-        assert BUILTIN.of_owner(found.api_version, found.kind) is kind
+        created = msgspec.convert(request["object"], Workload)
+        assert BUILTIN.of_owner(created.api_version, created.kind) is kind
         cards, memory = amounts
         expected = {GPU: cards, MEMORY: memory} if cards else {}
-        assert accepted(kind, found).demand == expected
+        assert accepted(kind, created).demand == expected
         return
     pytest.fail(f"{recording}-create holds no review of its creation")
 
@@ -103,29 +105,29 @@ def test_a_value_is_quoted_as_it_is_written(replicas: Any, shown: str) -> None:
 
 
 def test_a_count_inside_a_list_is_refused_by_its_place() -> None:
-    found = {"spec": {"workerGroupSpecs": [{}, {"template": POD, "replicas": "many"}]}}
-    denial = refused(kind_named("rayclusters.ray.io"), workload(found))
+    body = {"spec": {"workerGroupSpecs": [{}, {"template": POD, "replicas": "many"}]}}
+    denial = refused(kind_named("rayclusters.ray.io"), workload(body))
     assert (denial.field, denial.value) == ("spec.workerGroupSpecs[1].replicas", "many")
 
 
 def test_a_group_of_less_than_its_leader_is_refused() -> None:
-    found = {"spec": {"leaderWorkerTemplate": {"size": -3, "workerTemplate": POD}}}
+    body = {"spec": {"leaderWorkerTemplate": {"size": -3, "workerTemplate": POD}}}
     kind = kind_named("leaderworkersets.leaderworkerset.x-k8s.io")
-    denial = refused(kind, workload(found))
+    denial = refused(kind, workload(body))
     assert denial.value == "-3"
     assert "outside 0 to 2147483647" in denial.message
 
 
 def test_a_percentage_that_is_none_is_refused_by_name() -> None:
-    found = deployment(generation=2, strategy={"rollingUpdate": {"maxSurge": "a quarter"}})
-    denial = envelope_of(DEPLOYMENT, found, RULES, surge="reserve")
+    rollout = deployment(generation=2, strategy={"rollingUpdate": {"maxSurge": "a quarter"}})
+    denial = envelope_of(DEPLOYMENT, rollout, RULES, surge="reserve")
     assert isinstance(denial, Denial)
     assert denial.field == "spec.strategy.rollingUpdate.maxSurge"
 
 
 def test_a_suspension_that_is_neither_true_nor_false_is_refused_by_name() -> None:
-    found = workload({"spec": {"suspend": "yes", "template": POD}})
-    denial = refused(kind_named("jobs.batch"), found)
+    job = workload({"spec": {"suspend": "yes", "template": POD}})
+    denial = refused(kind_named("jobs.batch"), job)
     assert (denial.field, denial.value) == ("spec.suspend", "yes")
 
 
@@ -138,14 +140,14 @@ def test_invalid_request_is_refused_by_its_field_in_the_object() -> None:
 
 
 def test_invalid_request_without_a_template_is_refused_by_its_field() -> None:
-    found = {"spec": {"trainer": {"resourcesPerNode": {"limits": {GPU: "half"}}}}}
-    denial = refused(kind_named("trainjobs.trainer.kubeflow.org"), workload(found))
+    body = {"spec": {"trainer": {"resourcesPerNode": {"limits": {GPU: "half"}}}}}
+    denial = refused(kind_named("trainjobs.trainer.kubeflow.org"), workload(body))
     assert denial.field == f"spec.trainer.resourcesPerNode[{GPU}]"
 
 
 def test_a_bare_pod_spec_that_cannot_be_understood_is_refused_by_its_place() -> None:
-    found = {"spec": {"predictor": {"containers": [{"resources": {"limits": {GPU: "half"}}}]}}}
-    denial = refused(kind_named("inferenceservices.serving.kserve.io"), workload(found))
+    body = {"spec": {"predictor": {"containers": [{"resources": {"limits": {GPU: "half"}}}]}}}
+    denial = refused(kind_named("inferenceservices.serving.kserve.io"), workload(body))
     assert denial.field == f"spec.predictor.containers[0].resources[{GPU}]"
 
 
@@ -222,24 +224,24 @@ def test_unknown_card_type_is_refused_by_its_field_in_the_object() -> None:
 def test_traits_are_those_of_asking_templates_with_the_objects_labels() -> None:
     plain = {"metadata": {"labels": {"app": "ps"}}, "spec": {"containers": [{"name": "a"}]}}
     roles = {"Worker": {"template": POD}, "Chief": {"template": POD}, "PS": {"template": plain}}
-    found = workload({"metadata": {"labels": {"team": "a"}}, "spec": {"tfReplicaSpecs": roles}})
+    job = workload({"metadata": {"labels": {"team": "a"}}, "spec": {"tfReplicaSpecs": roles}})
     rules = DemandRules(worst_card_memory=16_000, labels=RecordedLabels(("app", "team"), 2))
-    envelope = accepted(kind_named("tfjobs.kubeflow.org"), found, rules)
+    envelope = accepted(kind_named("tfjobs.kubeflow.org"), job, rules)
     assert envelope.traits == ("!best-effort,!read=2,app=web,team=a",)
 
 
 def test_many_templates_with_labels_of_their_own_are_a_digest() -> None:
     def role(number: int) -> Any:
-        labels = {f"k{one}": f"{number}-{'x' * 50}" for one in range(9)}
+        labels = {f"k{index}": f"{number}-{'x' * 50}" for index in range(9)}
         return {"replicas": 1, "groupName": f"g{number}"} | {
             "template": {"metadata": {"labels": labels}, "spec": POD["spec"]}
         }
 
-    found = workload({"spec": {"workerGroupSpecs": [role(one) for one in range(30)]}})
+    ray_cluster = workload({"spec": {"workerGroupSpecs": [role(number) for number in range(30)]}})
     rules = DemandRules(
-        worst_card_memory=16_000, labels=RecordedLabels(tuple(f"k{one}" for one in range(9)), 9)
+        worst_card_memory=16_000, labels=RecordedLabels(tuple(f"k{index}" for index in range(9)), 9)
     )
-    envelope = accepted(kind_named("rayclusters.ray.io"), found, rules)
+    envelope = accepted(kind_named("rayclusters.ray.io"), ray_cluster, rules)
     [text] = envelope.traits
     assert "!unread=" in text
     assert envelope.demand[MEMORY] > 0
@@ -250,18 +252,18 @@ def test_what_runs_nothing_now_keeps_its_traits() -> None:
 
 
 def test_scaled_is_what_the_object_will_be() -> None:
-    found = deployment(replicas=3)
-    six = with_replicas(DEPLOYMENT, found, 6)
+    three = deployment(replicas=3)
+    six = with_replicas(DEPLOYMENT, three, 6)
     assert accepted(DEPLOYMENT, six).demand == {GPU: 6, MEMORY: 48000}
-    assert accepted(DEPLOYMENT, found).demand == {GPU: 3, MEMORY: 24000}
+    assert accepted(DEPLOYMENT, three).demand == {GPU: 3, MEMORY: 24000}
     assert six.metadata.generation == 2
 
 
 def test_a_scale_deep_in_the_spec_changes_that_field_alone() -> None:
     kind = kind_named("pytorchjobs.kubeflow.org")
     roles = {"Master": {"template": POD}, "Worker": {"template": POD, "replicas": 1}}
-    found = workload({"spec": {"pytorchReplicaSpecs": roles}})
-    assert accepted(kind, with_replicas(kind, found, 7)).demand == {GPU: 8, MEMORY: 64000}
+    job = workload({"spec": {"pytorchReplicaSpecs": roles}})
+    assert accepted(kind, with_replicas(kind, job, 7)).demand == {GPU: 8, MEMORY: 64000}
 
 
 def test_what_has_no_scale_is_not_scaled() -> None:
@@ -283,7 +285,7 @@ def test_a_roll_out_that_may_miss_no_pod_needs_one_more(
     strategy: dict[str, Any], cards: int
 ) -> None:
     plain = {"spec": {"containers": [{"name": "a"}]}}
-    old, new = (deployment(one, replicas=3, strategy=strategy) for one in (plain, POD))
+    old, new = (deployment(template, replicas=3, strategy=strategy) for template in (plain, POD))
     needed = surge_demand(DEPLOYMENT, old, new, RULES)
     assert needed == ({GPU: cards, MEMORY: 8000 * cards} if cards else {})
 

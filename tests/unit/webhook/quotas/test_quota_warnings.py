@@ -15,51 +15,51 @@ def body(name: str, value: str) -> dict:
 
 
 async def test_quota_in_bytes_counts_as_mebibytes_and_warns_until_corrected():
-    async with full_world() as one:
-        one.server.create("resourcequotas", "red", body("q", "16Gi"))
-        async with settling(one):
-            await one.synced()
-            assert one.limits("q") == {MEM: 16_384}
-            assert one.settlement.quotas_with_warnings == 1
-            [line] = one.settlement.warnings()
+    async with full_world() as world:
+        world.server.create("resourcequotas", "red", body("q", "16Gi"))
+        async with settling(world):
+            await world.synced()
+            assert world.limits("q") == {MEM: 16_384}
+            assert world.settlement.quotas_with_warnings == 1
+            [line] = world.settlement.warnings()
             assert line.startswith(f"quota/c/red/q: {MEM}: 16Gi has a binary suffix")
             assert "write 16384 for 16Gi" in line
-            one.server.update("resourcequotas", "red", "q", spec={"hard": {MEM: "16384"}})
-            await one.until(lambda: one.settlement.quotas_with_warnings == 0)
-            assert one.settlement.warnings() == []
-            assert one.limits("q") == {MEM: 16_384}
+            world.server.update("resourcequotas", "red", "q", spec={"hard": {MEM: "16384"}})
+            await world.until(lambda: world.settlement.quotas_with_warnings == 0)
+            assert world.settlement.warnings() == []
+            assert world.limits("q") == {MEM: 16_384}
 
 
 async def test_universe_quota_in_bytes_counts_as_mebibytes_and_warns():
-    async with full_world() as one, settling(one):
-        await one.synced()
-        one.server.create(UNIVERSE_QUOTAS.name, "", body("all", "16Gi"))
-        await one.until(lambda: accounts.universe("all") in one.state.accounts)
-        account = one.state.accounts[accounts.universe("all")]
-        assert one.state.limit[account.lines[MEM]] == 16_384
-        assert one.settlement.quotas_with_warnings == 1
-        one.server.delete(UNIVERSE_QUOTAS.name, "", "all")
-        await one.until(lambda: one.settlement.quotas_with_warnings == 0)
+    async with full_world() as world, settling(world):
+        await world.synced()
+        world.server.create(UNIVERSE_QUOTAS.name, "", body("all", "16Gi"))
+        await world.until(lambda: accounts.universe("all") in world.state.accounts)
+        account = world.state.accounts[accounts.universe("all")]
+        assert world.state.limit[account.lines[MEM]] == 16_384
+        assert world.settlement.quotas_with_warnings == 1
+        world.server.delete(UNIVERSE_QUOTAS.name, "", "all")
+        await world.until(lambda: world.settlement.quotas_with_warnings == 0)
 
 
 @pytest.mark.parametrize("value", ["8200Ti", "1e400", "10e399", "-1", "0.5", "1e3", "", "9" * 400])
 async def test_invalid_amount_of_a_quota_does_not_stop_the_others(value: str):
-    async with full_world() as one, settling(one):
-        await one.synced()
-        one.server.create("resourcequotas", "red", body("odd", value))
-        one.server.create(UNIVERSE_QUOTAS.name, "", body("odd", value))
-        one.server.create("resourcequotas", "red", body("plain", "7"))
-        await one.until(lambda: one.limits("plain") == {MEM: 7})
+    async with full_world() as world, settling(world):
+        await world.synced()
+        world.server.create("resourcequotas", "red", body("odd", value))
+        world.server.create(UNIVERSE_QUOTAS.name, "", body("odd", value))
+        world.server.create("resourcequotas", "red", body("plain", "7"))
+        await world.until(lambda: world.limits("plain") == {MEM: 7})
 
 
 async def test_readiness_names_some_quota_warnings_and_counts_the_rest():
-    found = quota_warnings.QuotaWarnings()
+    warnings = quota_warnings.QuotaWarnings()
     for number in range(quota_warnings.SHOWN_MAX + 3):
-        found.note(f"quota/c/red/{number}", ("odd", "and more"))
-    lines = found.shown()
+        warnings.note(f"quota/c/red/{number}", ("odd", "and more"))
+    lines = warnings.shown()
     assert len(lines) == quota_warnings.SHOWN_MAX + 1
     assert lines[0] == "quota/c/red/0: odd"
     assert lines[-1] == "3 more quotas have warnings"
-    found.keep({"quota/c/red/0"})
-    found.note("quota/c/red/0", ())
-    assert (len(found), found.shown()) == (0, [])
+    warnings.keep({"quota/c/red/0"})
+    warnings.note("quota/c/red/0", ())
+    assert (len(warnings), warnings.shown()) == (0, [])

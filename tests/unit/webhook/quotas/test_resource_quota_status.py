@@ -7,7 +7,7 @@ import pytest
 from support.fakes.apiserver import pod_body
 from support.harness.settlement import RULES, World, full_world, settling
 
-from ledger.kube.api.errors import ClusterUnavailable, VersionConflict
+from ledger.kube.api.cluster_errors import ClusterUnavailable, VersionConflict
 from ledger.kube.quotas import hard_limits
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import NVIDIA
@@ -24,84 +24,84 @@ def quick(monkeypatch):
     monkeypatch.setattr(resource_quota_status, "RETRY_SECONDS", 0.1)
 
 
-def quota(one: World, name: str = "q", **hard: str) -> None:
+def quota(world: World, name: str = "q", **hard: str) -> None:
     body = {"metadata": {"name": name}, "spec": {"hard": hard}, "status": {"used": {NATIVE: "7"}}}
-    one.server.create("resourcequotas", "red", body)
+    world.server.create("resourcequotas", "red", body)
 
 
-def used(one: World, name: str = "q") -> dict:
-    return one.server.objects["resourcequotas", "red", name]["status"]["used"]
+def used(world: World, name: str = "q") -> dict:
+    return world.server.objects["resourcequotas", "red", name]["status"]["used"]
 
 
-def outcomes(one: World, resource: str = "resourcequotas") -> dict[str, int]:
+def outcomes(world: World, resource: str = "resourcequotas") -> dict[str, int]:
     """Return how often statuses were written, by outcome."""
     name = "status_writes_total"
-    return {key[2]: many for key, many in one.counted.items() if key[:2] == (name, resource)}
+    return {key[2]: many for key, many in world.counted.items() if key[:2] == (name, resource)}
 
 
 async def test_status_has_the_amounts_of_keys_that_kubernetes_ignores():
-    async with full_world() as one, settling(one):
-        await one.synced()
-        quota(one, **{GPUS: "4", MEMORY: "8000", NATIVE: "9"})
-        await one.until(lambda: used(one) == {NATIVE: "7", GPUS: "0", MEMORY: "0"})
-        one.server.create("pods", "red", pod_body("p"))
-        await one.until(lambda: used(one) == {NATIVE: "7", GPUS: "1", MEMORY: "1000"})
-        one.server.delete("pods", "red", "p")
-        await one.until(lambda: used(one)[GPUS] == "0")
+    async with full_world() as world, settling(world):
+        await world.synced()
+        quota(world, **{GPUS: "4", MEMORY: "8000", NATIVE: "9"})
+        await world.until(lambda: used(world) == {NATIVE: "7", GPUS: "0", MEMORY: "0"})
+        world.server.create("pods", "red", pod_body("p"))
+        await world.until(lambda: used(world) == {NATIVE: "7", GPUS: "1", MEMORY: "1000"})
+        world.server.delete("pods", "red", "p")
+        await world.until(lambda: used(world)[GPUS] == "0")
 
 
 async def test_status_is_not_written_while_nothing_changes():
-    async with full_world() as one, settling(one):
-        await one.synced()
-        quota(one, **{GPUS: "4", MEMORY: "64000"})
-        await one.until(lambda: GPUS in used(one))
-        one.server.update("resourcequotas", "red", "q", status={"used": {GPUS: 0, MEMORY: "0k"}})
+    async with full_world() as world, settling(world):
+        await world.synced()
+        quota(world, **{GPUS: "4", MEMORY: "64000"})
+        await world.until(lambda: GPUS in used(world))
+        world.server.update("resourcequotas", "red", "q", status={"used": {GPUS: 0, MEMORY: "0k"}})
         await asyncio.sleep(0.3)  # some rounds, to give a needless write its chance
-        assert len(one.cluster.writes) == 1
+        assert len(world.cluster.writes) == 1
 
 
 async def test_status_is_not_written_without_the_setting():
-    async with full_world(write_quota_status=False) as one, settling(one):
-        await one.synced()
-        quota(one, **{GPUS: "4"})
-        one.server.create("pods", "red", pod_body("p"))
-        await one.until(lambda: one.entry("p") is not None)
+    async with full_world(write_quota_status=False) as world, settling(world):
+        await world.synced()
+        quota(world, **{GPUS: "4"})
+        world.server.create("pods", "red", pod_body("p"))
+        await world.until(lambda: world.entry("p") is not None)
         await asyncio.sleep(0.2)
-        assert one.cluster.writes == []
+        assert world.cluster.writes == []
 
 
 async def test_conflict_on_a_quota_does_not_delay_the_others():
-    async with full_world() as one, settling(one):
-        await one.synced()
-        honest, conflicts = one.cluster.patch_quota_status, list[str]()
+    async with full_world() as world, settling(world):
+        await world.synced()
+        honest, conflicts = world.cluster.patch_quota_status, list[str]()
 
         async def conflicting(namespace, name, used, version):
             if name == "q" and len(conflicts) < 100:
                 conflicts.append(version)
-                raise VersionConflict("somebody was faster")
+                raise VersionConflict("another writer was first")
             await honest(namespace, name, used, version)
 
-        one.cluster.patch_quota_status = conflicting
-        quota(one, **{GPUS: "4"})
-        quota(one, "r", **{GPUS: "4"})
-        await one.until(lambda: used(one, "r").get(GPUS) == "0")
+        world.cluster.patch_quota_status = conflicting
+        quota(world, **{GPUS: "4"})
+        quota(world, "r", **{GPUS: "4"})
+        await world.until(lambda: used(world, "r").get(GPUS) == "0")
         assert 0 < len(conflicts) < 100
-        assert outcomes(one) == {"conflict": len(conflicts), "done": 1}
+        assert outcomes(world) == {"conflict": len(conflicts), "done": 1}
         conflicts += [""] * 100
-        await one.until(lambda: used(one).get(GPUS) == "0")
+        await world.until(lambda: used(world).get(GPUS) == "0")
 
 
 async def test_write_is_retried_after_a_pause_when_it_failed():
-    async with full_world() as one, settling(one):
-        await one.synced()
-        one.cluster.refusing = ClusterUnavailable("the API server is down")
-        quota(one, **{GPUS: "4"})
-        await one.until(lambda: one.limits("q") == {GPUS: 4})
+    async with full_world() as world, settling(world):
+        await world.synced()
+        world.cluster.refusing = ClusterUnavailable("the API server is down")
+        quota(world, **{GPUS: "4"})
+        await world.until(lambda: world.limits("q") == {GPUS: 4})
         await asyncio.sleep(0.2)
-        assert GPUS not in used(one)
-        assert outcomes(one)["failed"] >= 1
-        one.cluster.refusing = None
-        await one.until(lambda: used(one).get(GPUS) == "0")
+        assert GPUS not in used(world)
+        assert outcomes(world)["failed"] >= 1
+        world.cluster.refusing = None
+        await world.until(lambda: used(world).get(GPUS) == "0")
 
 
 @pytest.mark.parametrize(

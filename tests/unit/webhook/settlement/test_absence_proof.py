@@ -8,15 +8,10 @@ from support.fakes.apiserver import pod_body
 from support.harness.settlement import CLUSTER, DEMAND, World, pod_reconciler, session_of, world
 
 from ledger.core.model.commands import CREATE, Observe, Reserve
-from ledger.kube.api.errors import Forbidden
+from ledger.kube.api.cluster_errors import Forbidden
 from webhook.settlement.absence_proof import AbsenceProver
-from webhook.settlement.attempt_ages import AttemptAges, OpenAttempt
-from webhook.settlement.full_list_recount import start_open_attempt_ages
-from webhook.settlement.settlement_session import (
-    RECOUNTED,
-    WATCHED,
-    SettlementSession,
-)
+from webhook.settlement.charge_settlement_session import RECOUNTED, WATCHED, SettlementSession
+from webhook.settlement.open_attempt_ages import AttemptAges, OpenAttempt, start_open_attempt_ages
 
 BOUND = 60.0
 
@@ -24,14 +19,14 @@ BOUND = 60.0
 class Scene:
     """A barrier over a world, with ages that a test sets."""
 
-    def __init__(self, one: World, session: SettlementSession) -> None:
-        self.world = one
+    def __init__(self, bare_world: World, session: SettlementSession) -> None:
+        self.world = bare_world
         self.session = session
         self.commands = session.commands
         self.ages = AttemptAges()
-        pods = pod_reconciler(session, one.writer, self.ages)
+        pods = pod_reconciler(session, bare_world.writer, self.ages)
         self.barrier = AbsenceProver(session, self.ages, lister_of={"pods": pods}.get)
-        one.writer.subscribe(self._follow)
+        bare_world.writer.subscribe(self._follow)
 
     async def hold(self, name: str, uid: str, *, age: float, base: int = CREATE) -> OpenAttempt:
         await self.world.reserve(name, uid, base=base)
@@ -50,8 +45,8 @@ class Scene:
 
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
-    async with world(settle_seconds=BOUND) as one, session_of(one) as session:
-        yield Scene(one, session)
+    async with world(settle_seconds=BOUND) as bare_world, session_of(bare_world) as session:
+        yield Scene(bare_world, session)
 
 
 async def test_attempt_is_released_when_unlisted_after_its_bound(scene):
@@ -163,9 +158,9 @@ async def shown_by_a_review(scene: Scene, name: str, uid: str, version: int, age
 
 async def test_reviewed_object_is_listed_when_no_watch_reported_it(scene):
     await scene.world.writer.submit(Observe(f"{CLUSTER}/red", "pods/p", "u1", 5, DEMAND, "admin"))
-    assert [one.uid for one in scene.ages.at_least(0.0, asyncio.get_running_loop().time())] == [
-        "u1"
-    ]
+    assert [
+        attempt.uid for attempt in scene.ages.at_least(0.0, asyncio.get_running_loop().time())
+    ] == ["u1"]
 
 
 async def test_observed_object_is_not_listed_again(scene):

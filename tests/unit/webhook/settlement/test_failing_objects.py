@@ -39,54 +39,54 @@ def quota(value: str) -> dict:
 async def test_pod_is_skipped_and_named_when_it_cannot_be_handled(monkeypatch, listed):
     with monkeypatch.context() as patch:
         defective(patch, pod_reconciler, "observe_counted_pod", lambda pod, *_: pod)
-        async with full_world() as one:
-            one.fails = True
+        async with full_world() as world:
+            world.fails = True
             if listed:
-                one.server.create("pods", "red", pod_body("bad"))
-                one.server.create("pods", "red", pod_body("good"))
-            async with settling(one):
-                await one.synced()
+                world.server.create("pods", "red", pod_body("bad"))
+                world.server.create("pods", "red", pod_body("good"))
+            async with settling(world):
+                await world.synced()
                 if not listed:
-                    one.server.create("pods", "red", pod_body("bad"))
-                    one.server.create("pods", "red", pod_body("good"))
-                await one.until(lambda: one.entry("good") is not None)
-                assert one.entry("bad") is None
+                    world.server.create("pods", "red", pod_body("bad"))
+                    world.server.create("pods", "red", pod_body("good"))
+                await world.until(lambda: world.entry("good") is not None)
+                assert world.entry("bad") is None
                 expected = f"pods red/bad: not taken in, RuntimeError: {DEFECT}"
-                await one.until(lambda: one.settlement.warnings() == [expected])
-                assert one.settlement.problems() == []
-                assert one.counted[failed_objects.METRIC, "pods"] == 1
+                await world.until(lambda: world.settlement.warnings() == [expected])
+                assert world.settlement.problems() == []
+                assert world.counted[failed_objects.METRIC, "pods"] == 1
                 patch.undo()
-                one.server.update("pods", "red", "bad")
-                await one.until(lambda: one.entry("bad") is not None)
-                await one.until(lambda: one.settlement.warnings() == [])
+                world.server.update("pods", "red", "bad")
+                await world.until(lambda: world.entry("bad") is not None)
+                await world.until(lambda: world.settlement.warnings() == [])
 
 
 async def test_charge_of_a_pod_stays_when_it_cannot_be_handled(monkeypatch):
-    async with full_world() as one:
-        one.fails = True
-        body = one.server.create("pods", "red", pod_body("bad"))
-        await one.reserve("bad", body["metadata"]["uid"])
+    async with full_world() as world:
+        world.fails = True
+        body = world.server.create("pods", "red", pod_body("bad"))
+        await world.reserve("bad", body["metadata"]["uid"])
         defective(monkeypatch, pod_reconciler, "observe_counted_pod", lambda pod, *_: pod)
-        async with settling(one):
-            await one.synced()
-            assert one.entry("bad").charge == DEMAND
+        async with settling(world):
+            await world.synced()
+            assert world.entry("bad").charge == DEMAND
 
 
 async def test_quota_keeps_its_limits_when_it_cannot_be_handled(monkeypatch):
-    async with full_world() as one, settling(one):
-        await one.synced()
-        one.fails = True
-        one.server.create("resourcequotas", "red", quota("3"))
-        await one.until(lambda: one.limits("q") == {GPUS: 3})
+    async with full_world() as world, settling(world):
+        await world.synced()
+        world.fails = True
+        world.server.create("resourcequotas", "red", quota("3"))
+        await world.until(lambda: world.limits("q") == {GPUS: 3})
         intact = vars(resource_quota_accounts)["limits_of"]
         with monkeypatch.context() as patch:
             patch.setattr(resource_quota_accounts, "limits_of", _fail)
-            one.server.update("resourcequotas", "red", "q", **quota("4"))
-            await one.until(lambda: one.counted[failed_objects.METRIC, "quotas"] == 1)
+            world.server.update("resourcequotas", "red", "q", **quota("4"))
+            await world.until(lambda: world.counted[failed_objects.METRIC, "quotas"] == 1)
         assert vars(resource_quota_accounts)["limits_of"] is intact
-        assert one.limits("q") == {GPUS: 3}
-        one.server.update("resourcequotas", "red", "q", **quota("5"))
-        await one.until(lambda: one.limits("q") == {GPUS: 5})
+        assert world.limits("q") == {GPUS: 3}
+        world.server.update("resourcequotas", "red", "q", **quota("5"))
+        await world.until(lambda: world.limits("q") == {GPUS: 5})
 
 
 def _fail(*_, **__):
@@ -96,32 +96,32 @@ def _fail(*_, **__):
 @pytest.mark.parametrize("listed", [True, False], ids=["listed", "changed"])
 async def test_charge_of_a_workload_stays_when_it_cannot_be_read(monkeypatch, listed):
     key = f"{DEPLOYMENTS.name}/bad"
-    async with full_world() as one:
-        one.fails = True
-        one.server.create(DEPLOYMENTS.name, "red", deployment("bad"))
-        async with settling(one):
-            await one.until(lambda: one.root(key) is not None)
-            charged = dict(one.root(key).charge)
+    async with full_world() as world:
+        world.fails = True
+        world.server.create(DEPLOYMENTS.name, "red", deployment("bad"))
+        async with settling(world):
+            await world.until(lambda: world.root(key) is not None)
+            charged = dict(world.root(key).charge)
             if not listed:
-                await one.synced()
-                await _misread(one, monkeypatch)
-                assert one.root(key).charge == charged
+                await world.synced()
+                await _misread(world, monkeypatch)
+                assert world.root(key).charge == charged
         if listed:
-            async with settling(one):
-                await _misread(one, monkeypatch)
-                assert one.root(key).charge == charged
+            async with settling(world):
+                await _misread(world, monkeypatch)
+                assert world.root(key).charge == charged
 
 
-async def _misread(one, monkeypatch):
+async def _misread(world, monkeypatch):
     """Change a workload that cannot be read from now on, and wait until others are charged."""
     defective(
         monkeypatch, workload_reconciler, "observe_workload", lambda _, workload, *__: workload
     )
-    one.server.update(DEPLOYMENTS.name, "red", "bad", spec=deployment("bad", 5)["spec"])
-    one.server.create(DEPLOYMENTS.name, "red", deployment("good"))
-    await one.until(lambda: one.root(f"{DEPLOYMENTS.name}/good") is not None)
+    world.server.update(DEPLOYMENTS.name, "red", "bad", spec=deployment("bad", 5)["spec"])
+    world.server.create(DEPLOYMENTS.name, "red", deployment("good"))
+    await world.until(lambda: world.root(f"{DEPLOYMENTS.name}/good") is not None)
     expected = f"deployments.apps red/bad: not taken in, RuntimeError: {DEFECT}"
-    await one.until(lambda: one.settlement.warnings() == [expected])
+    await world.until(lambda: world.settlement.warnings() == [expected])
 
 
 async def test_list_is_repeated_when_it_cannot_be_handled(monkeypatch):
@@ -133,24 +133,24 @@ async def test_list_is_repeated_when_it_cannot_be_handled(monkeypatch):
         await intact(self, *arguments)
 
     monkeypatch.setattr(PodReconciler, "_recount", recount)
-    async with full_world() as one:
-        one.fails = True
-        one.server.create("pods", "red", pod_body("good"))
-        async with settling(one):
-            await one.until(lambda: any(DEFECT in line for line in one.settlement.problems()))
-            await one.until(lambda: one.entry("good") is not None)
-            await one.synced()
-            assert one.settlement.problems() == []
-            assert one.settlement.warnings() == []
+    async with full_world() as world:
+        world.fails = True
+        world.server.create("pods", "red", pod_body("good"))
+        async with settling(world):
+            await world.until(lambda: any(DEFECT in line for line in world.settlement.problems()))
+            await world.until(lambda: world.entry("good") is not None)
+            await world.synced()
+            assert world.settlement.problems() == []
+            assert world.settlement.warnings() == []
 
 
 def test_failures_are_kept_and_shown_up_to_their_bounds():
     counted = []
-    found = FailedObjects(lambda *what: counted.append(what))
+    failed = FailedObjects(lambda *what: counted.append(what))
     for number in range(failed_objects.REMEMBERED_MAX + 3):
-        with found.taking("pods", f"red/{number}"):
+        with failed.taking("pods", f"red/{number}"):
             raise RuntimeError("x" * 1_000)
-    lines = found.shown()
+    lines = failed.shown()
     assert len(lines) == failed_objects.SHOWN_MAX + 1
     assert len(lines[0]) < 300
     assert (
@@ -158,7 +158,7 @@ def test_failures_are_kept_and_shown_up_to_their_bounds():
         " more objects were not taken in"
     )
     assert counted == [(failed_objects.METRIC, "pods")] * (failed_objects.REMEMBERED_MAX + 3)
-    found.forget("quotas")
-    assert found.shown() == lines
-    found.forget("pods")
-    assert found.shown() == []
+    failed.forget("quotas")
+    assert failed.shown() == lines
+    failed.forget("pods")
+    assert failed.shown() == []

@@ -10,13 +10,9 @@ from ledger.core.model.commands import End, Observe, Refute
 from ledger.core.model.state import Entry, Hold, Object
 from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.settlement.observation_commands import (
-    ObservedObject,
-    command_if_changed,
-    end_missing,
-    is_reserved,
-    refute_unwritten,
-)
+from webhook.settlement.absence_proof import refute_unwritten
+from webhook.settlement.objects_missing_from_list import end_missing
+from webhook.settlement.observation_commands import ObservedObject, command_if_changed, is_reserved
 from webhook.settlement.pod_observation import observe_pod
 
 ONE = {"nvidia.com/gpu": 1}
@@ -43,8 +39,8 @@ def pod(**metadata) -> Pod:
     return msgspec.convert(body, Pod)
 
 
-def see(one: Pod, *, now: int = NOW, deleted: bool = False) -> ObservedObject:
-    return observe_pod(one, "c", DemandRules(worst_card_memory=80_000), now, deleted=deleted)
+def see(given: Pod, *, now: int = NOW, deleted: bool = False) -> ObservedObject:
+    return observe_pod(given, "c", DemandRules(worst_card_memory=80_000), now, deleted=deleted)
 
 
 def test_pod_observation_has_qualified_key_version_and_demand():
@@ -59,22 +55,22 @@ def test_pod_observation_has_qualified_key_version_and_demand():
     [("Pending", ""), ("Running", ""), ("Succeeded", "finished"), ("Failed", "finished")],
 )
 def test_pod_counts_until_its_phase_is_terminal(phase, cause):
-    one = msgspec.structs.replace(
+    phased = msgspec.structs.replace(
         pod(), status=msgspec.convert({"phase": phase}, type(pod().status))
     )
-    assert see(one).cause == cause
+    assert see(phased).cause == cause
 
 
 def test_terminating_pod_counts_until_its_grace_period_ends():
     instant = datetime.fromtimestamp(NOW / 1e6, UTC)
-    one = pod(
+    terminating = pod(
         deletionTimestamp=instant.isoformat(),
         deletionGracePeriodSeconds=30,
     )
     ends = NOW + timedelta(seconds=30) // timedelta(microseconds=1)
-    assert see(one).grace_ends == ends
-    assert see(one, now=ends).cause == ""
-    assert see(one, now=ends + 1).cause == "finished"
+    assert see(terminating).grace_ends == ends
+    assert see(terminating, now=ends).cause == ""
+    assert see(terminating, now=ends + 1).cause == "finished"
 
 
 def test_invalid_request_has_a_problem_and_no_demand():
@@ -166,8 +162,8 @@ def test_update_is_refuted_only_with_proof_and_a_stored_base():
 GATED = msgspec.structs.replace(SEEN, gated=True, traits=("tier=gold",))
 
 
-def with_traits(one: Hold, *traits: str) -> Hold:
-    return msgspec.structs.replace(one, traits=traits)
+def with_traits(held: Hold, *traits: str) -> Hold:
+    return msgspec.structs.replace(held, traits=traits)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +195,7 @@ def test_gated_pod_waits_when_another_change_holds_the_amounts(held):
     assert not is_reserved(entry(held), GATED)
     assert command_if_changed(entry(held), GATED, "settlement") is None
     ends = list(refute_unwritten(entry(held), GATED, "settlement", lambda _: True))
-    assert [(one.uid, one.base) for one in ends] == (
+    assert [(command.uid, command.base) for command in ends] == (
         [("u1", held.base)] if held.uid == "u1" else []
     )
     assert not list(refute_unwritten(entry(held), GATED, "settlement", lambda _: False))

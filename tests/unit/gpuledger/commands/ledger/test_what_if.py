@@ -80,10 +80,10 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Asking:
         log: Any = log_of([payload for payload in payloads if payload])
 
         @asynccontextmanager
-        async def found(_: Settings) -> AsyncIterator[OpenLog]:
+        async def opened(_: Settings) -> AsyncIterator[OpenLog]:
             yield OpenLog(log, alone=False)
 
-        monkeypatch.setattr(what_if_scenarios, "open_log", found)
+        monkeypatch.setattr(what_if_scenarios, "open_log", opened)
         return await what_if_scenarios.run_scenarios(
             Settings(), Settings(node_policy=policy), WhatIfQuestion(**more)
         )
@@ -92,7 +92,10 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Asking:
 
 
 def placed_and_refused(answer: WhatIfReport) -> list[tuple[str, int, int]]:
-    return [(one.name, one.outcome.placed, one.outcome.refused) for one in answer.scenarios]
+    return [
+        (scenario.name, scenario.outcome.placed, scenario.outcome.refused)
+        for scenario in answer.scenarios
+    ]
 
 
 async def test_what_was_is_counted_over_time(ask: Asking) -> None:
@@ -110,7 +113,7 @@ async def test_what_was_is_counted_over_time(ask: Asking) -> None:
 
 async def test_a_question_that_changes_nothing_replays_the_same_twice(ask: Asking) -> None:
     answer = await ask()
-    assert [one.name for one in answer.scenarios] == ["recorded", "replayed", "what-if"]
+    assert [scenario.name for scenario in answer.scenarios] == ["recorded", "replayed", "what-if"]
     assert answer.scenarios[1].outcome == answer.scenarios[2].outcome
     assert await ask() == answer
 
@@ -133,7 +136,7 @@ async def test_copies_of_a_node_have_cards_of_their_own(ask: Asking) -> None:
 
 async def test_another_policy_uses_other_cards(ask: Asking) -> None:
     answer = await ask(policy="spread")
-    replayed, other = (one.outcome for one in answer.scenarios[1:])
+    replayed, other = (scenario.outcome for scenario in answer.scenarios[1:])
     assert (replayed.gpu_hours, other.gpu_hours) == (6.0, 8.0)
 
 
@@ -152,7 +155,7 @@ async def test_another_limit_refuses_reservations_and_the_pods_behind_them(ask: 
     (tried,) = answer.limits
     assert (tried.reservations, tried.refused, tried.before, tried.peak) == (4, 2, 0, 16_000)
     assert placed_and_refused(answer)[2] == ("what-if", 2, 0)
-    assert [one.not_created for one in answer.scenarios] == [0, 0, 1]
+    assert [scenario.not_created for scenario in answer.scenarios] == [0, 0, 1]
 
 
 async def test_who_was_refused_gives_nothing_back(ask: Asking) -> None:
@@ -229,14 +232,16 @@ async def test_init_containers_take_their_cards_until_they_are_over(ask: Asking)
     steps = placed("p0", "n1", Share("a", 8_000, 0), init=12_000)
     over = commands.Advance(*where("p0"), 2, initialised=True)
     answer = await ask([[*HISTORY[0][:3], *steps], [over], [ended("p0")]])
-    for one in answer.scenarios:
-        assert (one.outcome.memory.peak, one.outcome.memory.mean) == (12_000, 10_000.0), one.name
+    for scenario in answer.scenarios:
+        assert (scenario.outcome.memory.peak, scenario.outcome.memory.mean) == (12_000, 10_000.0), (
+            scenario.name
+        )
 
 
 async def test_cards_count_as_usable_all_the_time_if_they_ever_were(ask: Asking) -> None:
     ill = commands.RegisterCards("local/n1", OWN, (card("a", healthy=False), card("b", 1)))
     answer = await ask([*HISTORY, [ill], [commands.RemoveNode("local/n2")]])
-    assert {one.outcome.cards.limit for one in answer.scenarios} == {3}
+    assert {scenario.outcome.cards.limit for scenario in answer.scenarios} == {3}
     assert placed_and_refused(answer)[1] == ("replayed", 3, 0)
 
 

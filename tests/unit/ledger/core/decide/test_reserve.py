@@ -159,7 +159,7 @@ def test_every_account_that_is_short_is_reported() -> None:
     state = with_limit(10)
     tell(state, commands.SetLimits(accounts.universe("all"), (NAMESPACE,), {KEY: 5}))
     denial = refused(tell(state, create("u1", 60)))
-    assert [one.account for one in denial.shortages] == [QUOTA, "universe/all"]
+    assert [shortage.account for shortage in denial.shortages] == [QUOTA, "universe/all"]
 
 
 def test_unsettled_creations_of_one_owner_are_bounded() -> None:
@@ -205,7 +205,7 @@ def test_a_denial_carries_the_numbers_the_holders_and_a_remedy() -> None:
     assert denial.shortages == (
         Shortage(QUOTA, KEY, 25, 90, 100, 10, 15, 25, 0, "QuotaExceeded", said),
     )
-    assert [(one.key, one.amount) for one in denial.holders] == [
+    assert [(holder.key, holder.amount) for holder in denial.holders] == [
         ("pods/big", 70),
         ("pods/small", 20),
     ]

@@ -42,8 +42,8 @@ def test_denial_names_other_namespaces_by_share_and_no_objects() -> None:
         tell(state, pod(namespace, name, amount))
     denial = tell(state, pod("c1/b", "more", 20))
     assert isinstance(denial, Denial)
-    held = [(one.key, one.amount, bool(one.since)) for one in denial.holders]
-    assert [one[:2] for one in held] == [("c1/a", 50), ("pods/mine", 40)]
+    held = [(holder.key, holder.amount, bool(holder.since)) for holder in denial.holders]
+    assert [holder[:2] for holder in held] == [("c1/a", 50), ("pods/mine", 40)]
     assert not held[0][2], "nor since when"
     assert "Used by: c1/a 50, pods/mine 40." in sentence(denial)
     assert denial.holders_more == 0
@@ -56,7 +56,7 @@ def test_denial_with_own_holders_names_no_other_namespace() -> None:
     tell(state, pod("c1/b", "mine", 10))
     denial = tell(state, pod("c1/b", "more", 20, own_holders=True))
     assert isinstance(denial, Denial)
-    assert [one.key for one in denial.holders] == ["pods/mine"]
+    assert [holder.key for holder in denial.holders] == ["pods/mine"]
     assert denial.holders_more == 0
     assert "c1/a" not in sentence(denial)
 
@@ -78,7 +78,10 @@ def test_what_a_denial_advises_passes_every_quota_of_the_resource(
     tell(state, pod("c1/a", "p", used))
     denial = tell(state, pod("c1/a", "q", asked))
     assert isinstance(denial, Denial)
-    assert [one.account for one in denial.shortages] == [ALL, accounts.quota("c1", "a", "own")]
+    assert [shortage.account for shortage in denial.shortages] == [
+        ALL,
+        accounts.quota("c1", "a", "own"),
+    ]
     assert denial.remedy == remedy
 
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from support.builders.quota_commands import tell
 
-from ledger.core.decide import room_check
+from ledger.core.decide import no_room_denial
 from ledger.core.model import accounts
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import Asker, Observe, Reserve, SetLimits
@@ -75,7 +75,7 @@ def test_denial_names_every_short_resource() -> None:
         " [QuotaExceeded; decision 96bebd56-0]"
     )
     assert denial is not None
-    assert [one.reason for one in denial.shortages] == ["QuotaExceeded"] * 2
+    assert [shortage.reason for shortage in denial.shortages] == ["QuotaExceeded"] * 2
     assert brief(denial) == (
         "namespace team-a has no GPU memory left: Pod p3 would need 8000 MiB, quota"
         ' "gpus" allows 16000, 16000 are used. It also has no GPUs left. Try again when 8000 MiB'
@@ -220,7 +220,7 @@ def test_denial_names_a_bounded_number_of_lines() -> None:
     denial = ask(state, "pods/p", {GPU: 30})
     assert denial is not None
     assert len(denial.shortages) == 20, "whoever waits has to know every account"
-    assert text(denial).count(" would need ") == room_check.SENTENCES_MAX
+    assert text(denial).count(" would need ") == no_room_denial.SENTENCES_MAX
     assert "Other limits have no room either." in text(denial)
 
 

@@ -15,13 +15,13 @@ PODS = "/api/v1/pods"
 
 def _covers(selector: Any, labels: dict[str, str] | None, **status: Any) -> bool:
     raw = {"spec": {"selector": selector}, "status": status}
-    found = msgspec.convert(raw, Budget)
-    return found.covers(Pod(ObjectMeta(name="p", labels=labels)))
+    budget = msgspec.convert(raw, Budget)
+    return budget.covers(Pod(ObjectMeta(name="p", labels=labels)))
 
 
 def _expression(operator: str, *values: str) -> dict[str, Any]:
-    one: dict[str, Any] = {"key": "tier", "operator": operator}
-    return {"matchExpressions": [one | {"values": list(values)} if values else one]}
+    requirement: dict[str, Any] = {"key": "tier", "operator": operator}
+    return {"matchExpressions": [requirement | {"values": list(values)} if values else requirement]}
 
 
 def test_budget_selects_no_pod_without_selector_and_all_when_it_is_empty() -> None:
@@ -60,8 +60,8 @@ def test_a_pod_that_was_counted_already_is_not_counted_again() -> None:
 
 
 async def test_budgets_are_read_with_what_they_allow(answers, client):
-    one = {"metadata": {"name": "b", "namespace": "red"}, "status": {"disruptionsAllowed": 2}}
-    answers.by_path[BUDGETS] = {"metadata": {"resourceVersion": "9"}, "items": [one, {}]}
+    budget = {"metadata": {"name": "b", "namespace": "red"}, "status": {"disruptionsAllowed": 2}}
+    answers.by_path[BUDGETS] = {"metadata": {"resourceVersion": "9"}, "items": [budget, {}]}
     listed = await KubernetesCluster(client).list_budgets("red")
     assert [each.status.disruptions_allowed for each in listed.objects] == [2, 0]
 

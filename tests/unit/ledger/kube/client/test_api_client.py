@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import time
 
+import pytest
 from aiohttp import web
 from support.fakes.apiserver import on_loopback
 
@@ -30,3 +32,22 @@ async def test_watches_take_no_connection_from_reads_and_writes(answers, tmp_pat
             )
             assert await asyncio.wait_for(anext(watch), 10) == b"{}\n"
         assert await asyncio.wait_for(client.get("/read"), 10) == b'{"a": 1}'
+
+
+async def test_an_answer_shows_how_far_this_clock_is_ahead(answers, tmp_path):
+    dates = ["Sat, 21 Nov 2020 12:00:00 GMT", "no date"]
+
+    async def dated(request: web.Request) -> web.Response:
+        return web.json_response({}, headers={"Date": dates.pop(0)})
+
+    answers.by_path["/dated"] = dated
+    async with (
+        on_loopback(answers.app(), tmp_path) as kubeconfig,
+        await ApiClient.connect(kubeconfig) as client,
+    ):
+        assert client.clock_ahead == 0.0
+        await client.get("/dated")
+        ahead = client.clock_ahead
+        assert ahead == pytest.approx(time.time() - 1605960000, abs=600)
+        await client.get("/dated")
+        assert client.clock_ahead == ahead, "an answer without a date changes nothing"

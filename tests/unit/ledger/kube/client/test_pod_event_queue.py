@@ -5,8 +5,8 @@ import asyncio
 from structlog.testing import capture_logs
 from support.harness.waiting import until
 
+from ledger.kube.api.cluster_errors import ClusterError, Forbidden
 from ledger.kube.api.cluster_ports import PodEvent
-from ledger.kube.api.errors import ClusterError, Forbidden
 from ledger.kube.client import pod_event_queue
 from ledger.kube.client.pod_event_queue import PodEventQueue
 

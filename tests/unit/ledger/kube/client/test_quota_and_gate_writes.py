@@ -3,7 +3,7 @@
 import pytest
 from support.fakes.canned_apiserver import failure
 
-from ledger.kube.api.errors import Forbidden, VersionConflict
+from ledger.kube.api.cluster_errors import Forbidden, VersionConflict
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 
 QUOTA = "/api/v1/namespaces/red/resourcequotas/gpu/status"
@@ -55,6 +55,7 @@ async def test_a_quota_that_is_there_stays_as_it_is(answers, cluster):
     answers.by_path[path] = {}
     assert await cluster.create_quota("red", "default", {MEMORY: "5"})
     assert answers.asked[-1].body["spec"] == {"hard": {MEMORY: "5"}}
+    assert answers.asked[-1].body["metadata"]["labels"] == {"gpuledger.io/default-quota": "true"}
     answers.by_path[path] = failure(409, "AlreadyExists", name="default")
     assert not await cluster.create_quota("red", "default", {MEMORY: "5"})
 

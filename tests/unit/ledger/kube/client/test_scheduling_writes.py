@@ -3,8 +3,7 @@
 import pytest
 from support.fakes.canned_apiserver import failure
 
-from ledger.kube.api.cluster_ports import Listed, PodBinding, PodEvent
-from ledger.kube.api.errors import (
+from ledger.kube.api.cluster_errors import (
     BudgetExhausted,
     ClusterUnavailable,
     Forbidden,
@@ -14,6 +13,7 @@ from ledger.kube.api.errors import (
     Rejected,
     VersionConflict,
 )
+from ledger.kube.api.cluster_ports import Listed, PodBinding, PodEvent
 from ledger.kube.client.pod_events import NOTE_BYTES_MAX, agent_of
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 
@@ -197,9 +197,12 @@ async def test_a_pod_is_read_with_how_far_its_containers_are(answers, cluster):
     pod = await cluster.get_pod("red", "p")
     assert answers.asked[-1].query == {}, "a read without a resourceVersion is linearizable"
     assert (pod.spec.node_name, pod.spec.priority, pod.spec.preemption_policy) == ("n1", 5, "Never")
-    assert [one.has_begun() for one in pod.status.container_statuses] == [False, True]
-    assert [one.has_succeeded() for one in pod.status.init_container_statuses] == [True, False]
-    assert all(one.has_begun() for one in pod.status.init_container_statuses)
+    assert [status.has_begun() for status in pod.status.container_statuses] == [False, True]
+    assert [status.has_succeeded() for status in pod.status.init_container_statuses] == [
+        True,
+        False,
+    ]
+    assert all(status.has_begun() for status in pod.status.init_container_statuses)
 
 
 async def test_pod_is_none_when_absent_and_an_error_when_the_api_is_absent(answers, cluster):

@@ -70,11 +70,11 @@ async def test_watch_yields_creation_change_and_deletion(
         server.update("pods", "red", "p", status={"phase": "Running"})
         server.delete("pods", "red", "p")
         seen = [await anext(changes) for _ in range(3)]
-    assert all(isinstance(one, Changed) for one in seen)
-    assert [one.deleted for one in seen] == [False, False, True]
-    assert [one.object.status.phase for one in seen] == ["Pending", "Running", "Running"]
-    assert {one.object.metadata.uid for one in seen} == {created["metadata"]["uid"]}
-    assert [one.version for one in seen] == sorted({one.version for one in seen})
+    assert all(isinstance(change, Changed) for change in seen)
+    assert [change.deleted for change in seen] == [False, False, True]
+    assert [change.object.status.phase for change in seen] == ["Pending", "Running", "Running"]
+    assert {change.object.metadata.uid for change in seen} == {created["metadata"]["uid"]}
+    assert [change.version for change in seen] == sorted({change.version for change in seen})
     assert seen[-1].version == server.version
 
 

@@ -38,11 +38,11 @@ def test_every_makers_list_has_a_slot_for_every_container() -> None:
         Part("two", Phase.APP, (Share("DCU-1", 5, 6),)),
         Part("three", Phase.APP),
     )
-    found = annotations_of(parts, "n1", CARDS, NOW)
-    assert found["hami.io/vgpu-devices-allocated"] == "GPU-a,NVIDIA,1,2:;;;"
-    assert found["hami.io/vgpu-devices-to-allocate"] == "GPU-a,NVIDIA,1,2:;;;"
-    assert found["hami.io/dcu-devices-allocated"] == "DCU-1,DCU,3,4:;DCU-1,DCU,5,6:;;"
-    assert found["hami.io/dcu-devices-to-allocate"] == "DCU-1,DCU,3,4:;DCU-1,DCU,5,6:;;"
+    annotations = annotations_of(parts, "n1", CARDS, NOW)
+    assert annotations["hami.io/vgpu-devices-allocated"] == "GPU-a,NVIDIA,1,2:;;;"
+    assert annotations["hami.io/vgpu-devices-to-allocate"] == "GPU-a,NVIDIA,1,2:;;;"
+    assert annotations["hami.io/dcu-devices-allocated"] == "DCU-1,DCU,3,4:;DCU-1,DCU,5,6:;;"
+    assert annotations["hami.io/dcu-devices-to-allocate"] == "DCU-1,DCU,3,4:;DCU-1,DCU,5,6:;;"
 
 
 def test_instances_are_written_with_slot_and_place_in_the_vendor_list() -> None:
@@ -51,8 +51,8 @@ def test_instances_are_written_with_slot_and_place_in_the_vendor_list() -> None:
         Part("fetch", Phase.INIT),
         Part("main", Phase.APP, (Share("DCU-1", 3, 4), Share("GPU-a", 1, 2), instance)),
     )
-    found = annotations_of(parts, "n1", CARDS, NOW)
-    assert json.loads(found["hami.io/vgpu-mig-allocations"]) == [
+    annotations = annotations_of(parts, "n1", CARDS, NOW)
+    assert json.loads(annotations["hami.io/vgpu-mig-allocations"]) == [
         {
             "containerIndex": 1,
             "deviceIndex": 1,

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from ledger.core.decide.card_checks import SHARES_MAX
+from ledger.core.decide.cards.card_checks import SHARES_MAX
 from ledger.core.model.cards import HAMI, OWN, Card, Profile
 from ledger.kube.hami import annotation_keys
 from ledger.kube.hami.node_announcement import NodeAnnouncement, read_announcement
-from ledger.kube.hami.node_devices import TEXT_MAX, announcement
+from ledger.kube.hami.node_device_annotation import TEXT_MAX, announcement
 from ledger.kube.vendors.vendors import BUILT_IN
 
 NVIDIA = annotation_keys.VENDOR_ANNOTATIONS["nvidia"].register
@@ -90,13 +90,13 @@ def test_the_order_in_which_a_node_lists_its_cards_changes_nothing() -> None:
     large = {"name": "2g", "memoryMB": 20, "core": 28, "sliceCount": 2}
     places = [{"start": 2, "size": 1}, {"start": 0, "size": 1}]
     first, other = listed(index=1), listed(id="GPU-b", index=0)
-    one = read({**first, "migProfiles": [{**small, "placements": places}, large]}, other)
+    original = read({**first, "migProfiles": [{**small, "placements": places}, large]}, other)
     two = read(
         other, {**first, "migProfiles": [large, {**small, "placements": [*reversed(places)]}]}
     )
-    assert one == two
-    assert [card.uuid for card in one.cards] == ["GPU-b", "GPU-a"]
-    assert one.cards[1].profiles == (
+    assert original == two
+    assert [card.uuid for card in original.cards] == ["GPU-b", "GPU-a"]
+    assert original.cards[1].profiles == (
         Profile("1g", 10, 14, 1, ((0, 1), (2, 1))),
         Profile("2g", 20, 28, 2, ()),
     )
@@ -108,7 +108,7 @@ def test_announcement_has_the_vendor_only_when_its_list_exists() -> None:
 
 
 def test_cards_have_their_vendor_when_a_node_has_several() -> None:
-    found = read_announcement(
+    announced = read_announcement(
         {
             NVIDIA: json.dumps([listed()]),
             AMD: json.dumps([listed(id="amd-1", type="MI300X")]),
@@ -116,14 +116,14 @@ def test_cards_have_their_vendor_when_a_node_has_several() -> None:
             "hami.io/node-register-Ascend910B4-1": json.dumps([listed(id="npu-1")]),
         }
     )
-    assert not found.problem
-    assert {card.vendor: card.uuid for card in found.cards} == {
+    assert not announced.problem
+    assert {card.vendor: card.uuid for card in announced.cards} == {
         "nvidia": "GPU-a",
         "amd": "amd-1",
         "hygon": "DCU-1",
         "ascend-910b4-1": "npu-1",
     }
-    assert found.vendors == ("nvidia", "amd", "ascend-910b4-1", "hygon")
+    assert announced.vendors == ("nvidia", "amd", "ascend-910b4-1", "hygon")
 
 
 def test_every_maker_whose_cards_have_words_is_known_as_a_vendor() -> None:
@@ -137,8 +137,10 @@ def test_every_maker_whose_cards_have_words_is_known_as_a_vendor() -> None:
 
 
 def test_cards_are_cordoned_by_uuid_when_blanks_and_commas_are_extra() -> None:
-    found = read(listed(), listed(id="GPU-b"), **{annotation_keys.CORDON: " GPU-b ,, GPU-gone,"})
-    assert [(card.uuid, card.cordoned) for card in found.cards] == [
+    announced = read(
+        listed(), listed(id="GPU-b"), **{annotation_keys.CORDON: " GPU-b ,, GPU-gone,"}
+    )
+    assert [(card.uuid, card.cordoned) for card in announced.cards] == [
         ("GPU-a", False),
         ("GPU-b", True),
     ]
@@ -198,17 +200,17 @@ def test_keeper_comes_from_the_setting_when_the_node_names_none() -> None:
 def test_announcement_has_a_problem_with_place_and_remedy_when_invalid(
     text: str, wrong: str
 ) -> None:
-    found = read_text(text)
-    assert wrong in found.problem
-    assert found.cards == ()
-    assert found.problem.endswith("are kept: restart its device plugin")
+    announced = read_text(text)
+    assert wrong in announced.problem
+    assert announced.cards == ()
+    assert announced.problem.endswith("are kept: restart its device plugin")
 
 
 def test_one_makers_list_that_is_wrong_leaves_no_half_of_a_node() -> None:
-    found = read_announcement({NVIDIA: json.dumps([listed()]), AMD: "[{}]"})
-    assert found.cards == ()
-    assert f"annotation {AMD}: card 0" in found.problem
-    assert found.vendors == ("nvidia", "amd")
+    announced = read_announcement({NVIDIA: json.dumps([listed()]), AMD: "[{}]"})
+    assert announced.cards == ()
+    assert f"annotation {AMD}: card 0" in announced.problem
+    assert announced.vendors == ("nvidia", "amd")
 
 
 def test_two_makers_cannot_have_a_card_in_common() -> None:
@@ -218,8 +220,8 @@ def test_two_makers_cannot_have_a_card_in_common() -> None:
 
 def test_all_makers_together_have_no_more_cards_than_a_node_may_have() -> None:
     half = [listed(id=f"GPU-{number}") for number in range(SHARES_MAX)]
-    found = read_announcement({NVIDIA: json.dumps(half), AMD: json.dumps([listed(id="amd-1")])})
-    assert f"{SHARES_MAX + 1} cards are more than {SHARES_MAX}" in found.problem
+    announced = read_announcement({NVIDIA: json.dumps(half), AMD: json.dumps([listed(id="amd-1")])})
+    assert f"{SHARES_MAX + 1} cards are more than {SHARES_MAX}" in announced.problem
 
 
 def test_scores_of_pairs_count_both_ways_and_the_smaller_where_they_differ() -> None:
@@ -247,8 +249,8 @@ def test_scores_of_pairs_count_both_ways_and_the_smaller_where_they_differ() -> 
     ],
 )
 def test_scores_that_cannot_be_read_cost_no_card(text: str, wrong: str) -> None:
-    found = read(listed(), **{annotation_keys.PAIR_SCORES: text})
-    assert [card.uuid for card in found.cards] == ["GPU-a"]
-    assert (found.scores, found.problem) == ({}, "")
-    assert annotation_keys.PAIR_SCORES in found.warning
-    assert wrong in found.warning
+    announced = read(listed(), **{annotation_keys.PAIR_SCORES: text})
+    assert [card.uuid for card in announced.cards] == ["GPU-a"]
+    assert (announced.scores, announced.problem) == ({}, "")
+    assert annotation_keys.PAIR_SCORES in announced.warning
+    assert wrong in announced.warning

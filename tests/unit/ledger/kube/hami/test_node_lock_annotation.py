@@ -38,7 +38,7 @@ def test_locks_of_every_release_are_read_and_anything_else_is_none(
     assert node_lock_annotation.read(text) == lock
 
 
-def test_a_lock_is_one_pods_and_an_old_one_is_nobodys() -> None:
+def test_lock_belongs_to_one_pod_and_an_old_one_to_none() -> None:
     lock = NodeLock(NOW, "team", "p")
     assert lock.is_of("team", "p")
     assert not lock.is_of("other", "p")

@@ -23,8 +23,8 @@ def stored(value: str | int, key: str = MEM, rules: DemandRules = RULES) -> int 
 
 def refused(value: str | int, key: str = MEM, rules: DemandRules = RULES) -> str:
     """Return the cause and remedy of an invalid value, empty for an accepted one."""
-    found = hard_limits.invalid_quantities({key: value}, {}, rules)
-    return "; ".join(f"{one.value} {one.why}: {one.remedy}" for one in found)
+    problems = hard_limits.invalid_quantities({key: value}, {}, rules)
+    return "; ".join(f"{problem.value} {problem.why}: {problem.remedy}" for problem in problems)
 
 
 # As kube-apiserver 1.36 stores what was written in a ResourceQuota.
@@ -129,9 +129,12 @@ def test_no_bytes_are_too_many_or_too_few_to_be_read(
 
 def test_what_stood_there_before_is_not_refused_again() -> None:
     now: Quantities = {MEM: "16Gi", GPUS: "1Ki"}
-    assert [one.key for one in hard_limits.invalid_quantities(now, {MEM: "16Gi"}, RULES)] == [GPUS]
     assert [
-        one.key for one in hard_limits.invalid_quantities(now, {MEM: "8Gi", GPUS: "1Ki"}, RULES)
+        problem.key for problem in hard_limits.invalid_quantities(now, {MEM: "16Gi"}, RULES)
+    ] == [GPUS]
+    assert [
+        problem.key
+        for problem in hard_limits.invalid_quantities(now, {MEM: "8Gi", GPUS: "1Ki"}, RULES)
     ] == [MEM]
 
 

@@ -12,7 +12,7 @@ from ledger.kube.api.objects import (
     ScopeSelector,
 )
 from ledger.kube.quotas.resource_quota_limits import limits_of, lint
-from ledger.kube.requests import gpu_types
+from ledger.kube.requests import gpu_type_annotation
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.vendors.vendors import NVIDIA, select_vendors
 
@@ -22,11 +22,11 @@ KIBI = DemandRules(vendors=(msgspec.structs.replace(NVIDIA, memory_factor=1024),
 """Memory is asked for in GiB."""
 
 
-TYPES = gpu_types.parse_types(("v100=32768", "A100"))
+TYPES = gpu_type_annotation.parse_types(("v100=32768", "A100"))
 
 
 def selecting(*conditions) -> ScopeSelector:
-    return ScopeSelector([ScopeRequirement(*one) for one in conditions])
+    return ScopeSelector([ScopeRequirement(*condition) for condition in conditions])
 
 
 def quota(hard, **spec) -> ResourceQuota:

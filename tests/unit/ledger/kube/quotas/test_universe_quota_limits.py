@@ -93,16 +93,16 @@ def test_scopes_and_labels_of_objects_are_conditions_that_must_all_hold() -> Non
 def test_a_condition_that_cannot_be_read_is_left_out_with_a_warning(
     expression: dict[str, Any], advice: str, field: str
 ) -> None:
-    found = read(**{field: {"matchExpressions": [expression]}})
-    assert (found.limits, found.reach, found.selects) == ({GPU: 1}, Reach(), ())
-    assert found.warnings[0].startswith(f"spec.{field}.matchExpressions[0]: ")
-    assert advice in found.warnings[0]
+    quota = read(**{field: {"matchExpressions": [expression]}})
+    assert (quota.limits, quota.reach, quota.selects) == ({GPU: 1}, Reach(), ())
+    assert quota.warnings[0].startswith(f"spec.{field}.matchExpressions[0]: ")
+    assert advice in quota.warnings[0]
 
 
 def test_a_label_that_is_not_recorded_is_warned_about() -> None:
-    found = read(objectSelector={"matchLabels": {"pod-template-hash": "x", "app": "web"}})
-    assert len(found.warnings) == 1
-    assert "the label pod-template-hash differs between the pods" in found.warnings[0]
+    quota = read(objectSelector={"matchLabels": {"pod-template-hash": "x", "app": "web"}})
+    assert len(quota.warnings) == 1
+    assert "the label pod-template-hash differs between the pods" in quota.warnings[0]
 
 
 def test_a_quota_that_limits_nothing_of_ours_has_no_reach() -> None:
@@ -110,9 +110,9 @@ def test_a_quota_that_limits_nothing_of_ours_has_no_reach() -> None:
 
 
 def test_a_quota_of_volumes_limits_nothing() -> None:
-    found = read(scopes=["VolumeAttributesClass"])
-    assert found.limits == {}
-    assert "limits no pod" in found.warnings[0]
+    quota = read(scopes=["VolumeAttributesClass"])
+    assert quota.limits == {}
+    assert "limits no pod" in quota.warnings[0]
 
 
 def test_an_explicit_zero_is_a_limit_unless_asked_otherwise() -> None:

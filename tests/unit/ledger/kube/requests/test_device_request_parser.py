@@ -12,7 +12,7 @@ from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import device_request_of, invalid_device_request
 from ledger.kube.requests.device_requests import DeviceRequest, DeviceSelector, PodDeviceRequest
-from ledger.kube.requests.gpu_types import CardType
+from ledger.kube.requests.gpu_type_annotation import CardType
 from ledger.kube.requests.pod_demand import demand_of
 from ledger.kube.vendors.vendors import NVIDIA, select_vendors
 
@@ -36,15 +36,15 @@ def pod_with(init: Sequence[Any], *containers: Any, **annotations: str) -> Pod:
     return msgspec.convert({"metadata": {"annotations": annotations}, "spec": spec}, Pod)
 
 
-def parsed(one: Pod, rules: DemandRules = RULES) -> PodDeviceRequest:
-    request = device_request_of(one, rules)
+def parsed(manifest: Pod, rules: DemandRules = RULES) -> PodDeviceRequest:
+    request = device_request_of(manifest, rules)
     assert isinstance(request, PodDeviceRequest), request
     return request
 
 
 def card(limits: dict[str, Any], rules: DemandRules = RULES) -> DeviceRequest:
     """Return the only device request of a pod of one container."""
-    [[request]] = [one.cards for one in parsed(pod(container(limits)), rules).containers]
+    [[request]] = [slot.cards for slot in parsed(pod(container(limits)), rules).containers]
     return request
 
 
@@ -89,7 +89,7 @@ def test_the_defaults_are_those_of_the_demand() -> None:
 def test_slots_follow_the_device_plugin_and_include_idle_containers() -> None:
     init = [container(name="setup"), container({GPU: 1}, "side", restartPolicy="Always")]
     request = parsed(pod_with(init, container(name="idle"), container({GPU: 1}, "work")))
-    assert [(one.container, one.phase, len(one.cards)) for one in request.containers] == [
+    assert [(slot.container, slot.phase, len(slot.cards)) for slot in request.containers] == [
         ("setup", Phase.INIT, 0),
         ("side", Phase.SIDECAR, 1),
         ("idle", Phase.APP, 0),
@@ -99,19 +99,19 @@ def test_slots_follow_the_device_plugin_and_include_idle_containers() -> None:
 
 
 def test_device_request_ignores_annotations_when_the_pod_has_no_cards() -> None:
-    one = pod(container(), **{"hami.io/node-scheduler-policy": "nonsense"})
-    assert not parsed(one).wants_cards()
-    assert invalid_device_request(one, RULES) is None
+    manifest = pod(container(), **{"hami.io/node-scheduler-policy": "nonsense"})
+    assert not parsed(manifest).wants_cards()
+    assert invalid_device_request(manifest, RULES) is None
 
 
 def test_cards_of_several_vendors_are_chosen_by_keys_of_their_own() -> None:
     rules = DemandRules(vendors=select_vendors(["nvidia", "hygon"]))
-    one = pod(
+    manifest = pod(
         container({GPU: 1, MEMORY: 1, "hygon.com/dcunum": 1, "hygon.com/dcumem": 7}),
         **{"nvidia.com/use-gputype": "A100", "hygon.com/use-dcutype": "Z100"},
     )
-    [request] = parsed(one, rules).containers
-    assert {one.vendor: one.choice.use_types for one in request.cards} == {
+    [request] = parsed(manifest, rules).containers
+    assert {device.vendor: device.choice.use_types for device in request.cards} == {
         "nvidia": ("A100",),
         "hygon": ("Z100",),
     }
@@ -119,8 +119,8 @@ def test_cards_of_several_vendors_are_chosen_by_keys_of_their_own() -> None:
 
 def test_cores_are_in_the_unit_in_which_cards_are_announced() -> None:
     rules = DemandRules(vendors=select_vendors(["mthreads"]))
-    one = card({"mthreads.com/vgpu": 1, "mthreads.com/sgpu-core": 16}, rules)
-    assert (one.cores, one.exclusive) == (16, True)
+    single = card({"mthreads.com/vgpu": 1, "mthreads.com/sgpu-core": 16}, rules)
+    assert (single.cores, single.exclusive) == (16, True)
     two = card({"mthreads.com/vgpu": 2, "mthreads.com/sgpu-core": 4}, rules)
     assert (two.percentage, two.cores, two.exclusive) == (100, 16, True)
 
@@ -134,23 +134,23 @@ def test_request_is_exclusive_by_memory_when_whole_cores_are_unknown() -> None:
 
 
 def test_device_request_is_denied_when_admission_refuses_the_demand() -> None:
-    one = pod(container({GPU: 1, MEMORY: "16Gi"}))
-    assert device_request_of(one, RULES) == demand_of(one, RULES)
+    manifest = pod(container({GPU: 1, MEMORY: "16Gi"}))
+    assert device_request_of(manifest, RULES) == demand_of(manifest, RULES)
 
 
 @pytest.mark.parametrize("key", ["nvidia.com/use-gputype", "nvidia.com/gpu-type"])
 def test_who_is_charged_as_a_type_gets_that_type(key: str) -> None:
     rules = DemandRules(types=(CardType("v100", 32_768),))
-    one = pod(container({GPU: 1}), **{key: "v100"})
-    request = parsed(one, rules)
+    manifest = pod(container({GPU: 1}), **{key: "v100"})
+    request = parsed(manifest, rules)
     assert request.types == ("v100",)
     assert request.containers[0].cards[0].choice == DeviceSelector(use_types=("v100",))
-    assert parsed(one).types == ()
+    assert parsed(manifest).types == ()
 
 
 def test_placement_annotation_is_refused_when_invalid_and_cards_requested() -> None:
-    one = pod(container({GPU: 1}), **{"hami.io/node-scheduler-policy": "nonsense"})
-    denial = device_request_of(one, RULES)
+    manifest = pod(container({GPU: 1}), **{"hami.io/node-scheduler-policy": "nonsense"})
+    denial = device_request_of(manifest, RULES)
     assert isinstance(denial, Denial)
     assert denial.reason is Reason.INVALID_POLICY
-    assert invalid_device_request(one, RULES) == denial
+    assert invalid_device_request(manifest, RULES) == denial

@@ -16,9 +16,9 @@ from ledger.kube.requests.placement_preferences import (
 
 
 def said(**annotations: str) -> PlacementPreferences:
-    found = preferences_of(annotations)
-    assert isinstance(found, PlacementPreferences), found
-    return found
+    preferences = preferences_of(annotations)
+    assert isinstance(preferences, PlacementPreferences), preferences
+    return preferences
 
 
 def test_preferences_are_empty_when_a_pod_has_no_annotations() -> None:

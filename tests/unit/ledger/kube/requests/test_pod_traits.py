@@ -9,14 +9,11 @@ from ledger.kube.api.objects import ObjectMeta, Pod
 from ledger.kube.requests import namespace_traits
 from ledger.kube.requests.pod_traits import (
     RECORDED_MAX,
-    VOLATILE,
-    RecordedLabels,
     bounded_traits,
-    is_recorded,
-    labels_of,
     traits_of,
     traits_of_template,
 )
+from ledger.kube.requests.recorded_labels import VOLATILE, RecordedLabels, labels_of
 
 BUSY = {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}
 
@@ -45,19 +42,6 @@ def test_a_pod_without_anything_to_select_by_has_no_traits() -> None:
 @pytest.mark.parametrize("label", sorted(VOLATILE))
 def test_labels_are_not_recorded_when_they_differ_between_a_workloads_pods(label: str) -> None:
     assert read(None, app="web", **{label: "x"}) == ["app=web"]
-
-
-@pytest.mark.parametrize(
-    "label",
-    [
-        "batch.kubernetes.io/job-completion-index",
-        "hami.io/vgpu-node",
-        "topology.kubernetes.io/zone",
-    ],
-)
-def test_labels_of_a_pods_location_are_not_recorded(label: str) -> None:
-    assert not is_recorded(label)
-    assert is_recorded(f"example.com/{label.partition('/')[2]}")
 
 
 def test_the_priority_class_is_a_trait() -> None:
@@ -189,9 +173,9 @@ def test_only_labels_that_are_selected_by_are_recorded() -> None:
 
 
 def test_labels_become_distinct_digests_when_too_long() -> None:
-    one, other = (f"a={'x' * RECORDED_MAX}{end}" for end in "ab")
+    trait, other = (f"a={'x' * RECORDED_MAX}{end}" for end in "ab")
     assert bounded_traits(("team=a", "team=b", "team=a")) == ("team=a", "team=b")
-    [digest] = bounded_traits((one, "team=a"))
+    [digest] = bounded_traits((trait, "team=a"))
     assert digest.startswith("!unread=")
     assert len(digest) < 64
     assert bounded_traits((other, "team=a")) != (digest,)

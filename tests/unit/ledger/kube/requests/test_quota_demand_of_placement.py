@@ -9,7 +9,7 @@ from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import device_request_of
 from ledger.kube.requests.device_requests import PodDeviceRequest
-from ledger.kube.requests.gpu_types import CardType
+from ledger.kube.requests.gpu_type_annotation import CardType
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.quota_demand_of_placement import demand_of_placement, placement_overrides
 from ledger.kube.vendors.vendors import select_vendors
@@ -28,15 +28,15 @@ def pod(*containers: tuple[str, dict[str, Any], str], **annotations: str) -> Pod
     """Return a pod of `(name, limits, phase)`, the phase `init`, `side` or `app`."""
     spec: dict[str, list[Any]] = {"initContainers": [], "containers": []}
     for name, limits, phase in containers:
-        one: dict[str, Any] = {"name": name, "resources": {"limits": limits}}
+        container: dict[str, Any] = {"name": name, "resources": {"limits": limits}}
         if phase == "side":
-            one["restartPolicy"] = "Always"
-        spec["containers" if phase == "app" else "initContainers"].append(one)
+            container["restartPolicy"] = "Always"
+        spec["containers" if phase == "app" else "initContainers"].append(container)
     return msgspec.convert({"metadata": {"annotations": annotations}, "spec": spec}, Pod)
 
 
-def parsed(one: Pod, rules: DemandRules = RULES) -> PodDeviceRequest:
-    request = device_request_of(one, rules)
+def parsed(manifest: Pod, rules: DemandRules = RULES) -> PodDeviceRequest:
+    request = device_request_of(manifest, rules)
     assert isinstance(request, PodDeviceRequest), request
     return request
 
@@ -124,7 +124,7 @@ def test_a_card_that_is_gone_counts_as_one_of_the_vendor_that_was_asked() -> Non
 
 
 def test_parts_as_they_were_asked_for_amount_to_the_demand() -> None:
-    one = pod(
+    manifest = pod(
         ("first", {GPU: 2, MEMORY: 700, CORES: 90}, "init"),
         ("side", {MEMORY: 10, CORES: 5}, "side"),
         ("main", {MEMORY: 500, CORES: 7}, "app"),
@@ -136,6 +136,6 @@ def test_parts_as_they_were_asked_for_amount_to_the_demand() -> None:
         Part("side", Phase.SIDECAR, (Share("large", 10, 5),)),
         Part("main", Phase.APP, (Share("large", 500, 7),)),
     )
-    demand = demand_of(one, rules)
+    demand = demand_of(manifest, rules)
     assert isinstance(demand, Demand)
-    assert demand_of_placement(parts, parsed(one, rules), rules, CARDS) == demand.amounts
+    assert demand_of_placement(parts, parsed(manifest, rules), rules, CARDS) == demand.amounts

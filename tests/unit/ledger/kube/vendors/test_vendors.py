@@ -46,7 +46,7 @@ huawei.com/Ascend910C huawei.com/Ascend910C-memory huawei.com/Ascend910C-core
 
 
 def pod(*limits: dict[str, Any]) -> Pod:
-    containers = [{"name": "main", "resources": {"limits": one}} for one in limits]
+    containers = [{"name": "main", "resources": {"limits": amounts}} for amounts in limits]
     return msgspec.convert({"spec": {"containers": containers}}, Pod)
 
 
@@ -64,7 +64,9 @@ def refused(limits: dict[str, Any], rules: DemandRules = EVERY) -> Denial:
 
 def test_every_documented_resource_belongs_to_exactly_one_vendor() -> None:
     names = sorted(
-        name for vendor in select_vendors([one.name for one in BUILT_IN]) for name in vendor.names()
+        name
+        for vendor in select_vendors([known.name for known in BUILT_IN])
+        for name in vendor.names()
     )
     assert names == sorted(DOCUMENTED.split())
 
@@ -75,7 +77,7 @@ def test_the_page_about_quotas_lists_every_vendor_with_its_resources() -> None:
     assert [name for name in names if f"`{name}`" not in page] == []
 
 
-@pytest.mark.parametrize("vendor", BUILT_IN, ids=lambda one: one.name)
+@pytest.mark.parametrize("vendor", BUILT_IN, ids=lambda vendor: vendor.name)
 def test_quota_page_lists_the_vendors_whose_cards_are_placed(vendor: Vendor) -> None:
     [row] = [
         line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{vendor.name}`")
@@ -101,7 +103,9 @@ def test_only_nvidia_counts_unless_others_are_switched_on() -> None:
     }
 
 
-@pytest.mark.parametrize("vendor", [one for one in BUILT_IN if one.count], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "vendor", [vendor for vendor in BUILT_IN if vendor.count], ids=lambda vendor: vendor.name
+)
 def test_cards_of_every_vendor_count(vendor: Vendor) -> None:
     assert asked({vendor.count: "3"})[vendor.count] == 3
 
@@ -155,7 +159,7 @@ def test_cards_that_are_cut_in_fixed_pieces_are_charged_by_the_piece() -> None:
         size: asked({"huawei.com/Ascend910B3": 1, "huawei.com/Ascend910B3-memory": size})
         for size in (1, 16_384, 16_385, 40_000, 90_000)
     }
-    assert [one["huawei.com/Ascend910B3-memory"] for one in memory.values()] == [
+    assert [amounts["huawei.com/Ascend910B3-memory"] for amounts in memory.values()] == [
         16_384,
         16_384,
         32_768,
@@ -224,10 +228,10 @@ def test_cards_without_memory_are_never_of_unknown_size() -> None:
 
 
 def test_vendor_name_selects_all_products_with_that_prefix() -> None:
-    assert {one.name for one in select_vendors(["ascend"])} == {
+    assert {vendor.name for vendor in select_vendors(["ascend"])} == {
         f"ascend-{chip}" for chip in ("310p", "910a", "910b2", "910b3", "910b4", "910b4-1", "910c")
     }
-    assert [one.name for one in select_vendors(["metax", "nvidia", "metax-sgpu"])] == [
+    assert [vendor.name for vendor in select_vendors(["metax", "nvidia", "metax-sgpu"])] == [
         "metax",
         "metax-sgpu",
         "nvidia",

@@ -10,8 +10,8 @@ from aiohttp import web
 from support.fakes.canned_apiserver import CannedApiServer, failure
 
 from ledger.kube.api.api_resources import DEFINITIONS, POLICIES, Resource
+from ledger.kube.api.cluster_errors import NotServed
 from ledger.kube.api.cluster_ports import Changed, Interrupted, Listed
-from ledger.kube.api.errors import NotServed
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 
 SECONDS = 20.0
@@ -134,7 +134,7 @@ async def test_a_resource_that_is_defined_again_is_listed_again(ray, changes, cl
     ray.define()
     clock.wake()
     listed = await news
-    assert [one.metadata.name for one in listed.objects] == ["r"]
+    assert [item.metadata.name for item in listed.objects] == ["r"]
     assert listed.objects[0].spec == {"a": 1}
 
 
@@ -162,7 +162,7 @@ async def test_a_definition_that_is_not_established_proves_nothing(ray, changes,
     answers.by_path[DEFINITIONS.collection()] = page
     absent = await told(changes)
     assert "is not established" in absent.reason
-    await nothing_more_is_told(changes, clock)
+    await no_further_change_comes(changes, clock)
 
 
 async def test_a_resource_that_is_served_in_another_version_is_not_proved_empty(
@@ -180,7 +180,7 @@ async def test_a_resource_that_is_served_in_another_version_is_not_proved_empty(
     answers.by_path["/apis"] = {"kind": "APIGroupDiscoveryList", "items": [group]}
     absent = await told(changes)
     assert "which serves it as v2" in absent.reason
-    await nothing_more_is_told(changes, clock)
+    await no_further_change_comes(changes, clock)
 
 
 async def test_without_the_right_to_see_definitions_nothing_is_proved(ray, changes, answers, clock):
@@ -189,7 +189,7 @@ async def test_without_the_right_to_see_definitions_nothing_is_proved(ray, chang
     assert absent.absent
     assert "is not known" in absent.reason
     assert "may not" in absent.reason
-    await nothing_more_is_told(changes, clock)
+    await no_further_change_comes(changes, clock)
 
 
 async def test_a_group_whose_server_is_down_is_not_proved_empty(ray, changes, answers, clock):
@@ -199,7 +199,7 @@ async def test_a_group_whose_server_is_down_is_not_proved_empty(ray, changes, an
     }
     answers.by_path["/apis"] = {"kind": "APIGroupDiscoveryList", "items": [group]}
     assert "does not answer" in (await told(changes)).reason
-    await nothing_more_is_told(changes, clock)
+    await no_further_change_comes(changes, clock)
 
 
 async def test_a_proof_that_failed_is_tried_again(ray, changes, answers, clock):
@@ -224,7 +224,7 @@ async def test_a_proof_ends_when_the_resource_is_defined_in_another_version(
     answers.by_path[DEFINITIONS.collection()] = page
     clock.wake()
     assert "is not established" in (await news).reason
-    await nothing_more_is_told(changes, clock)
+    await no_further_change_comes(changes, clock)
 
 
 async def test_watch_reports_another_failure_while_a_resource_is_absent(
@@ -299,10 +299,10 @@ async def test_a_list_may_be_of_one_namespace(answers, cluster):
         "items": items,
     }
     listed = await cluster.list_objects(RAY, "red")
-    assert (listed.version, [one.metadata.name for one in listed.objects]) == (8, ["r"])
+    assert (listed.version, [item.metadata.name for item in listed.objects]) == (8, ["r"])
 
 
-async def nothing_more_is_told(changes, clock: Clock) -> None:
+async def no_further_change_comes(changes, clock: Clock) -> None:
     """The stream waits for its next look, which the clock lets it take, and waits again."""
     waiting = asyncio.create_task(anext(changes))
     async with asyncio.timeout(SECONDS):

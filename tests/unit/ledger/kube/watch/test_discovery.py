@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from ledger.kube.api.api_resources import PODS, Resource
-from ledger.kube.api.errors import ClusterUnavailable, Malformed
+from ledger.kube.api.cluster_errors import ClusterUnavailable, Malformed
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.kube.watch import discovery
 from ledger.kube.watch.discovery import discover
@@ -44,11 +44,16 @@ def answer_aggregated(answers, *groups: dict) -> None:
 
 
 def plain(*resources: Resource, verbs: list[str] = ALL) -> dict:
-    found = [
-        {"name": one.plural, "kind": one.kind, "namespaced": one.namespaced, "verbs": verbs}
-        for one in resources
+    entries = [
+        {
+            "name": resource.plural,
+            "kind": resource.kind,
+            "namespaced": resource.namespaced,
+            "verbs": verbs,
+        }
+        for resource in resources
     ]
-    return {"kind": "APIResourceList", "resources": found}
+    return {"kind": "APIResourceList", "resources": entries}
 
 
 def answer_plainly(answers) -> None:
@@ -72,16 +77,16 @@ async def test_aggregated_discovery_takes_two_requests(answers, client):
     answer_aggregated(answers, aggregated("apps", ("v1", [entry(DEPLOYMENTS)])))
     served = await KubernetesCluster(client).served()
     assert served == (PODS, NODES, DEPLOYMENTS)
-    assert [one.path for one in answers.asked] == ["/apis", "/api"]
+    assert [request.path for request in answers.asked] == ["/apis", "/api"]
     assert "as=APIGroupDiscoveryList" in answers.asked[0].headers["Accept"]
 
 
 async def test_each_resource_is_served_once_in_the_preferred_version(answers, client):
     both = aggregated("kubeflow.org", ("v2beta1", [entry(JOBS)]), ("v1", [entry(OLD_JOBS)]))
     answer_aggregated(answers, both)
-    found = await discover(client)
-    assert found.preferred() == (PODS, NODES, JOBS)
-    assert found.versions("mpijobs.kubeflow.org") == ("v2beta1", "v1")
+    discovered = await discover(client)
+    assert discovered.preferred() == (PODS, NODES, JOBS)
+    assert discovered.versions("mpijobs.kubeflow.org") == ("v2beta1", "v1")
 
 
 async def test_what_cannot_be_listed_and_watched_is_left_out(answers, client):
@@ -93,18 +98,18 @@ async def test_what_cannot_be_listed_and_watched_is_left_out(answers, client):
 
 async def test_an_older_server_is_asked_group_by_group(answers, client):
     answer_plainly(answers)
-    found = await discover(client)
-    assert found.preferred() == (PODS, NODES, DEPLOYMENTS, JOBS)
-    assert found.versions("mpijobs.kubeflow.org") == ("v2beta1", "v1")
-    assert found.unclear == frozenset()
+    discovered = await discover(client)
+    assert discovered.preferred() == (PODS, NODES, DEPLOYMENTS, JOBS)
+    assert discovered.versions("mpijobs.kubeflow.org") == ("v2beta1", "v1")
+    assert discovered.unclear == frozenset()
 
 
 async def test_a_group_whose_server_is_down_hides_no_other(answers, client):
     answer_plainly(answers)
     answers.by_path["/apis/kubeflow.org/v1"] = (503, {"message": "no endpoints"})
-    found = await discover(client)
-    assert JOBS in found.every
-    assert found.unclear == {"kubeflow.org"}
+    discovered = await discover(client)
+    assert JOBS in discovered.every
+    assert discovered.unclear == {"kubeflow.org"}
 
 
 async def test_a_group_that_is_stale_is_unclear(answers, client):

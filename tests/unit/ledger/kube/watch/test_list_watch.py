@@ -8,8 +8,14 @@ import pytest
 from aiohttp import web
 from support.fakes.apiserver import on_loopback, pod_body
 
+from ledger.kube.api.cluster_errors import (
+    ClusterUnavailable,
+    Forbidden,
+    Malformed,
+    NotFound,
+    Rejected,
+)
 from ledger.kube.api.cluster_ports import Changed, Interrupted, Listed, Reached
-from ledger.kube.api.errors import ClusterUnavailable, Forbidden, Malformed, NotFound, Rejected
 from ledger.kube.api.objects import Pod, PodList
 from ledger.kube.client import api_client as clients
 from ledger.kube.client.api_client import ApiClient
@@ -119,7 +125,7 @@ async def take(changes, count: int) -> list:
 async def test_watch_resumes_from_the_last_yielded_version(script, changes):
     script.streams = [[line("ADDED", 11), bookmark(15)], [line("MODIFIED", 16)]]
     seen = await take(changes, 4)
-    assert [type(one) for one in seen] == [Listed, Changed, Reached, Changed]
+    assert [type(change) for change in seen] == [Listed, Changed, Reached, Changed]
     assert script.watched_from() == ["10", "15"]
     assert script.lists_asked() == 1
     assert all(query["allowWatchBookmarks"] == "true" for query in script.asked[1:])
@@ -131,7 +137,7 @@ async def test_a_forgotten_version_is_answered_by_another_list(script, changes, 
     await take(changes, 1)
     script.version = 20
     seen = await take(changes, 3)
-    assert [type(one) for one in seen] == [Interrupted, Listed, Changed]
+    assert [type(change) for change in seen] == [Interrupted, Listed, Changed]
     assert script.watched_from() == ["10", "20"]
 
 
@@ -139,7 +145,7 @@ async def test_line_is_yielded_once_and_complete_when_split_in_chunks(script, ch
     whole = line("ADDED", 11)
     script.streams = [[whole[:20], whole[20:] + line("ADDED", 12, "q")[:30]], [line("ADDED", 12)]]
     seen = await take(changes, 3)
-    assert [one.version for one in seen] == [10, 11, 12]
+    assert [change.version for change in seen] == [10, 11, 12]
     assert script.watched_from() == ["10", "11"]
 
 
@@ -157,14 +163,14 @@ async def test_line_is_yielded_once_and_complete_when_split_in_chunks(script, ch
 async def test_a_line_that_makes_no_sense_leads_to_another_list(script, changes, bad):
     script.streams = [[bad, line("ADDED", 99)], [line("ADDED", 12)]]
     seen = await take(changes, 4)
-    assert [type(one) for one in seen] == [Listed, Interrupted, Listed, Changed]
+    assert [type(change) for change in seen] == [Listed, Interrupted, Listed, Changed]
     assert seen[-1].version == 12
 
 
 async def test_a_failing_server_is_asked_again_ever_more_slowly(script, changes, delays):
     script.streams = [500, 429, [line("ADDED", 11)]]
     seen = await take(changes, 4)
-    assert [type(one) for one in seen] == [Listed, Interrupted, Interrupted, Changed]
+    assert [type(change) for change in seen] == [Listed, Interrupted, Interrupted, Changed]
     assert delays[:2] == [list_watch.BACKOFF_SECONDS, 2 * list_watch.BACKOFF_SECONDS]
     assert script.watched_from() == ["10", "10", "10"]
 
@@ -191,7 +197,7 @@ async def test_a_silent_connection_is_given_up_and_resumed(script, changes, monk
     monkeypatch.setattr(clients, "SILENCE_SECONDS", 0.2)
     script.streams = [[line("ADDED", 11), None], [line("ADDED", 12)]]
     seen = await take(changes, 4)
-    assert [type(one) for one in seen] == [Listed, Changed, Interrupted, Changed]
+    assert [type(change) for change in seen] == [Listed, Changed, Interrupted, Changed]
     assert script.watched_from() == ["10", "11"]
 
 

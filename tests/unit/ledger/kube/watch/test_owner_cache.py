@@ -63,11 +63,11 @@ def changed(parent: CachedOwner[int], *, deleted: bool = False) -> Changed[Cache
 
 async def test_an_object_is_found_by_uid_and_by_name(parents):
     await parents.feed(SETS, Listed(5, [seen(parents, "a", version=3)]))
-    found = parents.get("u-a")
-    assert found is parents.by_name(SETS, "red", "a")
-    assert (found.name, found.version, found.generation, found.digest) == ("a", 3, 4, 3)
-    assert found.controller.uid == "u-web"
-    assert found.labels["team"] == "red"
+    parent = parents.get("u-a")
+    assert parent is parents.by_name(SETS, "red", "a")
+    assert (parent.name, parent.version, parent.generation, parent.digest) == ("a", 3, 4, 3)
+    assert parent.controller.uid == "u-web"
+    assert parent.labels["team"] == "red"
     assert parents.get("u-b") is None
     assert parents.by_name(SETS, "blue", "a") is None
     assert parents.by_name(JOBS, "red", "a") is None
@@ -163,7 +163,7 @@ class Told:
         assert resource == SETS
         for change in self._changes:
             if isinstance(change, Listed):
-                yield Listed(change.version, [keep(one) for one in change.objects])
+                yield Listed(change.version, [keep(workload) for workload in change.objects])
             else:
                 yield Changed(change.version, keep(change.object), change.deleted)
         self.done.set()
@@ -185,7 +185,10 @@ async def test_an_object_costs_about_a_kilobyte_however_large_its_spec(parents):
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        kept = [parents.parent_of(SETS, msgspec.json.decode(one, type=Workload)) for one in bodies]
+        kept = [
+            parents.parent_of(SETS, msgspec.json.decode(encoded, type=Workload))
+            for encoded in bodies
+        ]
         await parents.feed(SETS, Listed(1, kept))
         del kept
         gc.collect()
@@ -209,9 +212,9 @@ async def test_objects_with_large_labels_are_remembered_up_to_a_bound_of_bytes()
     assert (len(parents), len(turned_away)) == (4, 17)
     assert parents.get("u-small") is not None
     for number in range(3):
-        found = parents.get(f"u-{number}")
-        assert found is not None
-        await parents.feed(SETS, changed(found, deleted=True))
+        parent = parents.get(f"u-{number}")
+        assert parent is not None
+        await parents.feed(SETS, changed(parent, deleted=True))
     await parents.feed(SETS, changed(large))
     assert parents.get("u-19") is large, "what is forgotten makes room"
 

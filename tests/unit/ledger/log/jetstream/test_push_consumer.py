@@ -4,8 +4,9 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from ledger.log.jetstream.connection import Access, NatsConnection
-from ledger.log.jetstream.push_consumer import Stream, _Consumer
+from ledger.log.jetstream.missing_records import Stream
+from ledger.log.jetstream.nats_connection import Access, NatsConnection
+from ledger.log.jetstream.push_consumer import _Consumer
 from ledger.log.log_port import LogEntry, Lost
 
 

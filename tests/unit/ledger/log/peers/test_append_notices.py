@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ledger.log.jetstream.shard_streams import StreamNames
+from ledger.log.jetstream.stream_configuration import StreamNames
 from ledger.log.log_port import Unreachable
 from ledger.log.peers.append_notices import AppendNotifier
 
 
 class Wire:
-    """A connection that at first is not there. `receive` takes what others say."""
+    """A connection that is missing at first. `receive` takes messages of others."""
 
     def __init__(self) -> None:
         self.is_there = False
@@ -25,13 +25,13 @@ class Wire:
         assert subject == "ledger.main.news"
         self.receive = receive
 
-    async def say(self, text: bytes) -> None:
+    async def publish(self, text: bytes) -> None:
         await self.receive(SimpleNamespace(data=text))
         await asyncio.sleep(0.01)
 
 
 class Idle:
-    """A writer at position 7. `looks` counts how often it was told to look."""
+    """A writer at position 7. `looks` counts how often a refresh was requested."""
 
     name = "here"
     state = SimpleNamespace(position=7)
@@ -47,8 +47,8 @@ class Idle:
         self.looks += 1
 
 
-async def _told(*texts: bytes) -> int:
-    """Return how often a writer looks that is told this."""
+async def _refreshes_after(*texts: bytes) -> int:
+    """Return how often a writer refreshes after these messages."""
     wire: Any = Wire()
     writer: Any = Idle()
     wire.is_there = True
@@ -56,7 +56,7 @@ async def _told(*texts: bytes) -> int:
     await news.start()
     running = asyncio.create_task(news.run())
     for text in texts:
-        await wire.say(text)
+        await wire.publish(text)
     assert not running.done()
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -76,13 +76,13 @@ async def test_a_start_that_is_tried_again_listens_once() -> None:
 
 
 async def test_a_position_that_is_not_known_yet_is_looked_for() -> None:
-    assert await _told(b"8") == 1
+    assert await _refreshes_after(b"8") == 1
 
 
 @pytest.mark.parametrize("text", [b"7", b"6", b"", b"not a number", b"-8", b" 8", b"\xb2"])
 async def test_other_messages_than_notices_are_ignored(text: bytes) -> None:
-    assert await _told(text) == 0
+    assert await _refreshes_after(text) == 0
 
 
 async def test_what_comes_in_a_moment_is_looked_for_together() -> None:
-    assert await _told(*(str(position).encode() for position in range(8, 18))) < 10
+    assert await _refreshes_after(*(str(position).encode() for position in range(8, 18))) < 10

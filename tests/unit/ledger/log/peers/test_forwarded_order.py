@@ -6,8 +6,8 @@ import pytest
 
 from ledger.core.model import accounts, cards, commands, events
 from ledger.core.model.commands import AnyCommand
-from ledger.log.jetstream.shard_streams import StreamNames
-from ledger.log.ledger import Accepted
+from ledger.log.jetstream.stream_configuration import StreamNames
+from ledger.log.ledger_port import Accepted
 from ledger.log.log_port import Unreachable
 from ledger.log.peers.forwarding import ForwardingLedger
 

@@ -37,9 +37,9 @@ class Busy(MemoryLog):
         return extent
 
     async def load_snapshots(self) -> Sequence[Snapshot]:
-        found = await super().load_snapshots()
+        snapshots = await super().load_snapshots()
         self._write()
-        return found
+        return snapshots
 
     def _write(self) -> None:
         number = self._state.position

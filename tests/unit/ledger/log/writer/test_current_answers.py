@@ -4,7 +4,7 @@ from support.harness.replicas import running
 
 from ledger.core.model import accounts, commands
 from ledger.core.model.denials import Denial
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.log.memory_log import MemoryStore
 from ledger.log.writer.writer_settings import WriterSettings
 

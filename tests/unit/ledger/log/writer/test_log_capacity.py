@@ -9,10 +9,10 @@ from support.harness.waiting import until
 
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.log.log_port import RecordTooLarge
 from ledger.log.memory_log import CallFate, Fault, MemoryStore
-from ledger.log.writer.log_capacity import LogCapacity, is_new_promise
+from ledger.log.writer.log_capacity import LogCapacity, TokenBuckets, is_new_promise
 from ledger.log.writer.writer import Writer
 
 GPU = {"nvidia.com/gpu": 1}
@@ -140,7 +140,7 @@ async def test_a_command_that_fits_no_record_hurts_itself_only(first: bool) -> N
     async with running(store, settings=settings) as writer:
         asked = [reserve(number, owner=1_000) for number in range(40)]
         asked.insert(0 if first else 20, reserve(99, owner=5_000))
-        answers = await asyncio.gather(*(writer.submit(one) for one in asked))
+        answers = await asyncio.gather(*(writer.submit(command) for command in asked))
     refused = [answer for answer in answers if isinstance(answer, Denial)]
     assert [denial.reason for denial in refused] == [Reason.TOO_LARGE]
     assert max(map(len, store.records)) <= 5_000
@@ -162,7 +162,7 @@ async def test_a_server_that_takes_smaller_messages_gets_smaller_records(
     monkeypatch.setattr(store, "store", bounded)
     async with running(store, settings=SETTINGS) as writer:
         asked = [*(reserve(number, owner=1_000) for number in range(40)), reserve(99, owner=5_000)]
-        answers = await asyncio.gather(*(writer.submit(one) for one in asked))
+        answers = await asyncio.gather(*(writer.submit(command) for command in asked))
         assert isinstance(await writer.submit(reserve(100, owner=1_000)), Accepted)
         assert writer.unavailable is None
     assert [isinstance(answer, Accepted) for answer in answers] == [True] * 40 + [False]
@@ -212,3 +212,24 @@ def test_a_log_without_a_maximum_has_no_reserve() -> None:
     assert capacity.room is None
     assert not capacity.is_full
     assert not capacity.reaches_reserve(10**12)
+
+
+def test_some_may_be_added_at_once_and_so_many_per_second_after_that() -> None:
+    rates = TokenBuckets(burst=100, rate=10, keys_max=10)
+    assert rates.wait("a", 0.0) == 0.0
+    rates.take("a", 150, 0.0)
+    assert rates.wait("a", 0.0) == 5.0
+    assert rates.wait("b", 0.0) == 0.0
+    assert rates.wait("a", 4.0) == 1.0
+    assert rates.wait("a", 5.0) == 0.0
+    rates.take("a", 20, 5.0)
+    assert rates.wait("a", 5.0) == 2.0
+    assert rates.wait("a", 1000.0) == 0.0
+
+
+def test_the_number_of_buckets_is_bounded_and_those_that_lack_most_stay() -> None:
+    rates = TokenBuckets(burst=1, rate=1, keys_max=8)
+    for number in range(100):
+        rates.take(f"k{number}", number + 1, 0.0)
+        assert len(rates) <= 8
+    assert rates.wait("k99", 0.0) == 99.0

@@ -7,7 +7,7 @@ from support.harness.replicas import running
 
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.log.memory_log import CallFate, Fault, MemoryStore
 
 

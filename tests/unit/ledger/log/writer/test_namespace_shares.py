@@ -6,7 +6,7 @@ from support.harness.replicas import QUICK, running
 
 from ledger.core.model import commands, events
 from ledger.core.model.denials import Denial, Reason
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.log.memory_log import MemoryStore
 from ledger.log.records import Item, encode_item
 from ledger.log.writer.log_capacity import LogCapacity

@@ -10,7 +10,7 @@ from support.harness.waiting import until
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
 from ledger.log import records
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from ledger.log.memory_log import CallFate, Fault, MemoryStore
 
 SETTINGS = msgspec.structs.replace(

@@ -11,8 +11,8 @@ from ledger.core.decide import decider
 from ledger.core.model import accounts, commands, events
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.state import State
-from ledger.log import records
-from ledger.log.ledger import Accepted
+from ledger.log import record_schema, records
+from ledger.log.ledger_port import Accepted
 from ledger.log.memory_log import CallFate, Fault, MemoryStore
 from ledger.log.writer import denial_log
 from ledger.log.writer.writer import Writer
@@ -229,9 +229,9 @@ async def test_long_outage_is_answered_at_once_and_ends_by_itself() -> None:
         await writer.submit(limits(5))
         network.down = True
         async with asyncio.timeout(10):
-            while not isinstance(found := await _hasty(writer), Denial):  # noqa: ASYNC110
+            while not isinstance(answer := await _hasty(writer), Denial):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        assert (found.reason, found.transient) == (Reason.LEDGER_UNAVAILABLE, True)
+        assert (answer.reason, answer.transient) == (Reason.LEDGER_UNAVAILABLE, True)
         network.down = False
         async with asyncio.timeout(10):
             while writer.unavailable is not None:  # noqa: ASYNC110 - the writer looks by itself
@@ -253,7 +253,7 @@ async def test_a_record_of_a_newer_schema_stops_writing() -> None:
     async with running(store) as writer:
         await writer.submit(limits(5))
         newer = bytearray(store.records[0])
-        newer[1] = records.SCHEMA + 1
+        newer[1] = record_schema.SCHEMA + 1
         store.records.append(bytes(newer))
         answer = await writer.submit(reserve(1))
         assert isinstance(answer, Denial)
@@ -306,8 +306,8 @@ async def test_a_decision_that_contradicts_the_state_is_refused_alone(monkeypatc
             return [events.Released("c1/red", "pods/none", "uid-none", 0, "deleted")]
         return real(state, command)
 
-    real = decider.decide
-    monkeypatch.setattr(decider, "decide", decide)
+    real = decider.HANDLERS[commands.End]
+    monkeypatch.setitem(decider.HANDLERS, commands.End, decide)
     async with running(store) as writer:
         poisoned, healthy = await asyncio.gather(writer.submit(honest), writer.submit(reserve(1)))
     assert isinstance(poisoned, Denial)
@@ -320,8 +320,8 @@ async def test_balance_beyond_64_bits_refuses_one_command_only() -> None:
     seen = [commands.Observe("c/n", f"pods/{n}", f"u{n}", 1, {"memory": 2**53}) for n in range(520)]
     limit = commands.SetLimits("quota/c/n/q", ("c/n",), {"requests.memory": 1, "memory": 1})
     async with running(store) as writer:
-        for one in seen:
-            assert isinstance(await writer.submit(one), Accepted)
+        for observation in seen:
+            assert isinstance(await writer.submit(observation), Accepted)
         refused = await writer.submit(limit)
         assert isinstance(await writer.submit(reserve(1)), Accepted)
     assert isinstance(refused, Denial)
@@ -330,14 +330,14 @@ async def test_balance_beyond_64_bits_refuses_one_command_only() -> None:
 
 
 async def test_a_defect_in_a_rule_costs_one_command_and_not_the_service(monkeypatch) -> None:
-    store, real = MemoryStore(), decider.decide
+    store, real = MemoryStore(), decider.HANDLERS[commands.Reserve]
 
     def decide(state, command):
         if getattr(command, "uid", "") == "uid-1":
             raise AttributeError("a defect")
         return real(state, command)
 
-    monkeypatch.setattr(decider, "decide", decide)
+    monkeypatch.setitem(decider.HANDLERS, commands.Reserve, decide)
     async with running(store) as writer:
         poisoned, healthy = await asyncio.gather(
             writer.submit(reserve(1)), writer.submit(reserve(2))

@@ -125,6 +125,6 @@ async def test_a_compressed_body_counts_as_what_it_becomes() -> None:
         packed = await json_endpoint.read_body(
             Sender(gzip.compress(b"a" * 50 * KIB)), KIB, until(), held
         )
-        found = await json_endpoint.inflated_body(scope, packed, 60 * KIB, until(), held)
-        assert budget.bytes == len(packed) + len(found) == len(packed) + 50 * KIB
+        inflated = await json_endpoint.inflated_body(scope, packed, 60 * KIB, until(), held)
+        assert budget.bytes == len(packed) + len(inflated) == len(packed) + 50 * KIB
     assert budget.bytes == 0

@@ -20,7 +20,7 @@ def names(pool: Pool[Member]) -> set[str]:
 
 def filled(pool: Pool[Member], **counts: int) -> dict[str, list[Member]]:
     """Add so many members of each address."""
-    made = {one: [Member(f"{one}{n}") for n in range(many)] for one, many in counts.items()}
+    made = {host: [Member(f"{host}{n}") for n in range(many)] for host, many in counts.items()}
     for address, members in made.items():
         for member in members:
             assert pool.add(address, member)

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from gpuledger.cli.exit_codes import CommandError
-from gpuledger.server import metrics_token
+from gpuledger.wiring import metrics_token
 from ledger.runtime.http.health import Health
 from ledger.runtime.http.metrics_access import METRICS, MonitoringAccess
 from ledger.runtime.http.token_reviews import TokenGuard

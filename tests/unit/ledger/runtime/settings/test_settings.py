@@ -6,6 +6,8 @@ import pytest
 
 from ledger.runtime.settings import setting_sources, setting_texts, settings
 
+OWN_PAIR = {"tls_cert": "a.pem", "tls_key": "a.key"}
+
 
 def problems(
     command_line: dict[str, object] | None = None,
@@ -34,8 +36,8 @@ def test_command_line_beats_environment_beats_file_beats_default(tmp_path: Path)
         {"GPULEDGER_SHARD": "variable", "GPULEDGER_CLUSTER": "variable"},
         str(file),
     )
-    found = loaded.settings
-    assert (found.shard, found.cluster, found.log_level) == ("option", "variable", "error")
+    chosen = loaded.settings
+    assert (chosen.shard, chosen.cluster, chosen.log_level) == ("option", "variable", "error")
     assert loaded.sources == {
         "shard": "command line",
         "cluster": "environment",
@@ -57,9 +59,9 @@ def test_texts_become_the_types_they_stand_for() -> None:
         "GPULEDGER_NATS": "nats://a:4222, nats://b:4222",
         "GPULEDGER_SETTLE_SECONDS": "45.5",
     }
-    found = setting_sources.load({}, environment).settings
-    assert (found.kubernetes, found.replicas, found.settle_seconds) == (False, 3, 45.5)
-    assert found.nats == ("nats://a:4222", "nats://b:4222")
+    chosen = setting_sources.load({}, environment).settings
+    assert (chosen.kubernetes, chosen.replicas, chosen.settle_seconds) == (False, 3, 45.5)
+    assert chosen.nats == ("nats://a:4222", "nats://b:4222")
 
 
 @pytest.mark.parametrize(
@@ -160,12 +162,12 @@ def test_setting_of_an_earlier_version_is_ignored_and_reported(
         {"stamp_key_file": "a"}, {"GPULEDGER_STAMP_KEY_FILE": "b"}, str(file)
     )
     assert loaded.settings == settings.Settings()
-    assert [one.source for one in loaded.ignored] == [
+    assert [setting.source for setting in loaded.ignored] == [
         f"file {file}",
         "environment",
         "command line",
     ]
-    assert {one.field for one in loaded.ignored} == {"stamp_key_file"}
+    assert {setting.field for setting in loaded.ignored} == {"stamp_key_file"}
     assert "remove it" in loaded.ignored[0].remedy
     assert setting_sources.load({}, {}).ignored == ()
 
@@ -230,6 +232,20 @@ def test_description_has_the_source_of_each_value() -> None:
         ({"kubeconfig": "k", "kubernetes": False}, "kubeconfig"),
         ({"register_webhook": "https://a:1", "kubernetes": False}, "register_webhook"),
         ({"register_webhook": "https://a:1", "plain_http": True}, "register_webhook"),
+        ({"tls_ca": "ca.crt"}, "tls_ca"),
+        ({"tls_secret": "s", "tls_cert": "a.pem", "tls_key": "a.key"}, "tls_secret"),
+        ({"tls_secret": "s", "kubernetes": False}, "tls_secret"),
+        ({"tls_secret": "s", "plain_http": True}, "plain_http"),
+        ({"register_service": "s"}, "register_service"),
+        ({"register_service": "s", **OWN_PAIR}, "register_service"),
+        (
+            {"register_service": "s", "tls_secret": "s", "register_webhook": "https://a:1"},
+            "register_service",
+        ),
+        (
+            {"register_service": "s", **OWN_PAIR, "tls_ca": "ca.crt", "kubernetes": False},
+            "register_service",
+        ),
         ({"replicas": 3}, "replicas"),
         ({"nats": "nats://a", "nats_creds": "c", "nats_user": "u"}, "nats_creds"),
         ({"nats": "nats://a", "nats_creds": "c", "nats_login_file": "l"}, "nats_login_file"),
@@ -256,8 +272,17 @@ def test_every_setting_is_documented_with_a_sentence() -> None:
     assert all(entry.description.endswith(".") for entry in documented)
 
 
+def test_a_service_is_registered_with_a_ca_of_all_replicas() -> None:
+    for given in ({"tls_secret": "s"}, {**OWN_PAIR, "tls_ca": "ca.crt"}):
+        assert setting_sources.load({"register_service": "s", **given}, {})
+
+
 def test_every_example_is_itself_valid() -> None:
-    needed = {"GPULEDGER_CLIENT_CA": "ca.crt", "GPULEDGER_NATS": "nats://a:4222"}
+    needed = {
+        "GPULEDGER_CLIENT_CA": "ca.crt",
+        "GPULEDGER_NATS": "nats://a:4222",
+        "GPULEDGER_TLS_SECRET": "gpuledger-tls",
+    }
     for name in settings.NAMES:
         for example in setting_texts.meta(name).examples or ():
             given = [example] if setting_texts.is_list(name) else example

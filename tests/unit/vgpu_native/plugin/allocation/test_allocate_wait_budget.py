@@ -32,9 +32,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def placed() -> FakePlacements:
-    found = FakePlacements()
-    found.trouble = "the log is away"
-    return found
+    placements = FakePlacements()
+    placements.trouble = "the log is away"
+    return placements
 
 
 @pytest.fixture

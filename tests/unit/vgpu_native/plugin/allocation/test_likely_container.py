@@ -1,14 +1,8 @@
-"""The likely container of an Allocate call, and the devices that the kubelet should take."""
+"""The likely container of an Allocate call is a first one without cards, with as many devices."""
 
-import time
-from collections import Counter
+from support.harness.device_plugin import container, share
 
-from hypothesis import given
-from hypothesis import strategies as st
-from support.harness.device_plugin import CARDS, container, share
-
-from vgpu_native.plugin.advertised_devices import card_of
-from vgpu_native.plugin.allocation.likely_container import candidates, choose, prefer
+from vgpu_native.plugin.allocation.likely_container import candidates, choose
 
 NO_KEYS: set[tuple[str, str]] = set()
 
@@ -48,36 +42,3 @@ def test_the_choice_reports_whether_candidates_differ() -> None:
     assert alone is not None
     assert not alone.same_cards, "one of them runs without the library"
     assert choose([]) is None
-
-
-SLOTS = [f"{uuid}-{slot}" for uuid in CARDS for slot in range(3)]
-
-
-@given(
-    available=st.lists(st.sampled_from(SLOTS), unique=True),
-    required=st.lists(st.sampled_from(SLOTS), unique=True, max_size=3),
-    size=st.integers(1, 6),
-    cards=st.lists(st.sampled_from(CARDS), unique=True, max_size=3),
-)
-def test_a_preference_has_the_required_ids_and_only_available_ones(
-    available: list[str], required: list[str], size: int, cards: list[str]
-) -> None:
-    found = prefer(available, required, size, cards)
-    assert len(found) == len(set(found)) == min(size, len({*available, *required}))
-    assert set(found[: len(required)]) == set(required[:size])
-    assert set(found) <= {*available, *required}
-    if not required:
-        had = {card_of(one) for one in found}
-        wanted = [card for card in cards if any(card_of(one) == card for one in available)]
-        assert set(wanted[:size]) <= had
-        # Several slots of one card are taken only when there is no other card.
-        if max(Counter(card_of(one) for one in found).values(), default=0) > 1:
-            assert had == {card_of(one) for one in available}
-
-
-def test_a_preference_is_fast_when_there_are_many_devices() -> None:
-    """The call blocks the event loop; its time was once quadratic in the number of devices."""
-    many = [f"GPU-{number}-0" for number in range(20_000)]
-    began = time.process_time()
-    assert prefer([*many, *many], (), len(many), ()) == sorted(many)
-    assert time.process_time() - began < 10

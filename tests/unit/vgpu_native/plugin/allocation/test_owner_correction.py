@@ -9,6 +9,7 @@ from support.harness.device_plugin import FakePlacements, container, settings_in
 from vgpu_native.plugin.allocation import allocation_store as kept
 from vgpu_native.plugin.allocation import owner_correction
 from vgpu_native.plugin.allocation.allocation_store import Allocation, AllocationStore, owner_of
+from vgpu_native.plugin.allocation.likely_container import containers_with_cards
 from vgpu_native.plugin.kubelet.kubelet_checkpoint import CheckpointEntry
 from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
 from vgpu_native.plugin.kubelet.pod_resources import DeviceHolder
@@ -19,9 +20,9 @@ LATER = 2**60
 
 @pytest.fixture
 def allocations(tmp_path: Path) -> AllocationStore:
-    found = AllocationStore(tmp_path)
-    found.load()
-    return found
+    store = AllocationStore(tmp_path)
+    store.load()
+    return store
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_the_checkpoints_owner_is_kept_when_the_ledger_lacks_the_pod(
     owner_correction.correct_by_checkpoint(
         allocations, kubelet, checkpoint_of(made, "c-uid"), LATER
     )
-    assert allocations.given(LATER, None) == {("c-uid", "main")}
+    assert containers_with_cards(allocations.all(), LATER, None) == {("c-uid", "main")}
 
 
 def test_an_assumed_owner_is_dropped_when_the_checkpoint_lacks_it(
@@ -67,9 +68,10 @@ def test_an_assumed_owner_is_dropped_when_the_checkpoint_lacks_it(
 ) -> None:
     made = assumed(allocations)
     owner_correction.correct_by_checkpoint(allocations, kubelet, [], made.time + 1)
-    assert allocations.given(made.time + 1, []) == {ASSUMED.key}
+    assert containers_with_cards(allocations.all(), made.time + 1, []) == {ASSUMED.key}
     owner_correction.correct_by_checkpoint(allocations, kubelet, [], LATER)
-    assert allocations.given(LATER, []) == allocations.given(LATER, None) == set()
+    assert containers_with_cards(allocations.all(), LATER, []) == set()
+    assert containers_with_cards(allocations.all(), LATER, None) == set()
 
 
 def test_an_assigned_allocation_is_unchanged(
@@ -94,11 +96,11 @@ def test_order_and_owners_are_unchanged_when_the_clock_is_set_back(
     times = iter((LATER, 10))
     monkeypatch.setattr(kept, "_now", lambda: next(times))
     before, after = (allocations.make(["A-0"], cdi=False) for _ in range(2))
-    for one, of in ((before, ASSUMED), (after, TRUE)):
-        allocations.put(msgspec.structs.replace(one, owner=owner_of(of)))
-    assert [one.token for one in allocations.all()] == [before.token, after.token]
+    for allocation, of in ((before, ASSUMED), (after, TRUE)):
+        allocations.put(msgspec.structs.replace(allocation, owner=owner_of(of)))
+    assert [allocation.token for allocation in allocations.all()] == [before.token, after.token]
     latest = allocations.latest()
     assert latest is not None
     assert latest.token == after.token
     # The kubelet has not stored the older allocation, and will not.
-    assert allocations.given(10, ()) == {TRUE.key}
+    assert containers_with_cards(allocations.all(), 10, ()) == {TRUE.key}

@@ -23,10 +23,10 @@ from vgpu_native.plugin.plugin_settings import PluginSettings
 from vgpu_native.shared.layout import REGION_SIZE
 
 [SLOTS] = [
-    one
+    container
     for manifest in documents(DEPLOY / "agent" / "daemonset.yaml")
-    for one in manifest["spec"]["template"]["spec"]["initContainers"]
-    if one["name"] == "slots"
+    for container in manifest["spec"]["template"]["spec"]["initContainers"]
+    if container["name"] == "slots"
 ]
 ROOT: Final = Path(__file__).parents[5]
 SLOT_BYTES: Final = 4 * 1024**2
@@ -93,16 +93,16 @@ def run_with_slots(tmp_path: Path, code: str, slots: int = 2) -> str:
 
 def test_a_container_cannot_write_more_than_its_slot_holds(tmp_path: Path) -> None:
     code = """
-one = allocations.make(["x"], cdi=False)
-allocations.put(one)
-region = allocations.region(one)
-assert region == slots.path(slot_in(one.token)), region
+allocation = allocations.make(["x"], cdi=False)
+allocations.put(allocation)
+region = allocations.region(allocation)
+assert region == slots.path(slot_in(allocation.token)), region
 print(*fill(region))
 """
     written, errno = map(int, run_with_slots(tmp_path, code).split())
     assert REGION_SIZE < written <= SLOT_BYTES
     assert errno == 28, "no space is left on the device"
-    assert sum(one.stat().st_size for one in tmp_path.rglob("junk")) == 0
+    assert sum(file.stat().st_size for file in tmp_path.rglob("junk")) == 0
 
 
 def test_the_number_of_empty_files_is_bounded(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ except OSError:
 def test_a_slot_has_one_container_until_its_files_are_removed(tmp_path: Path) -> None:
     code = """
 first, second = (allocations.make([name], cdi=False) for name in "ab")
-for one in (first, second):
-    allocations.put(one)
+for allocation in (first, second):
+    allocations.put(allocation)
 assert allocations.region(first) != allocations.region(second)
 (allocations.region(first) / "deep" / "deeper").mkdir(parents=True)
 allocations.region(first).chmod(0)
@@ -164,10 +164,12 @@ def test_a_container_does_not_start_when_its_slot_is_not_mounted(tmp_path: Path)
     allocations = AllocationStore(tmp_path / "allocations", RegionSlots(tmp_path / "slots"))
     allocations.load()
     allocations.slots.path("7").mkdir(parents=True)
-    one = PlacedContainer("team", "p", "uid", "main", 0, (Share("GPU-0", 100, 30),), 1)
-    answered = allocations.restore(f"a{'0' * 24}-7", ["x"], one.cards, limited=True, cdi=False)
+    container = PlacedContainer("team", "p", "uid", "main", 0, (Share("GPU-0", 100, 30),), 1)
+    answered = allocations.restore(
+        f"a{'0' * 24}-7", ["x"], container.cards, limited=True, cdi=False
+    )
     with pytest.raises(RejectedCall, match=r"slots/7 is not mounted.*restart the agent's pod"):
-        assign(allocations, answered, one, settings)
+        assign(allocations, answered, container, settings)
 
 
 def test_a_large_file_system_is_not_a_slot(tmp_path: Path) -> None:

@@ -65,20 +65,20 @@ def test_the_generated_modules_are_the_committed_ones(tmp_path: Path) -> None:
 )
 def test_packages_messages_and_numbers_are_the_kubelets(module, package, numbers):
     assert module.DESCRIPTOR.package == package
-    found = {
+    generated = {
         name: {field.name: field.number for field in message.fields}
         for name, message in module.DESCRIPTOR.message_types_by_name.items()
     }
-    assert found == numbers
+    assert generated == numbers
 
 
 def test_services_and_methods_are_the_kubelets() -> None:
-    found = {
+    services = {
         service.full_name: sorted(method.name for method in service.methods)
         for module in (deviceplugin_pb2, podresources_pb2)
         for service in module.DESCRIPTOR.services_by_name.values()
     }
-    assert found == {
+    assert services == {
         "v1beta1.Registration": ["Register"],
         "v1beta1.DevicePlugin": [
             "Allocate",

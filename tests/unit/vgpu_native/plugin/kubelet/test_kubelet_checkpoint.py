@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpu_native.plugin.allocation import allocate_response
+from vgpu_native.plugin.allocation import container_environment
 from vgpu_native.plugin.kubelet import kubelet_checkpoint
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import ContainerAllocateResponse
 from vgpu_native.plugin.kubelet.kubelet_checkpoint import BadCheckpoint, CheckpointEntry
@@ -37,11 +37,11 @@ def written(path: Path, answer: ContainerAllocateResponse, ids: Any, **told: Any
 def plain(token: str = TOKEN) -> ContainerAllocateResponse:
     """Return the response of a container with limits on two cards."""
     settings = PluginSettings()
-    variables = allocate_response.environment(("A", "B"), (), settings, limited=True)
-    mounted = allocate_response.mounts(
+    variables = container_environment.environment(("A", "B"), (), settings, limited=True)
+    mounted = container_environment.mounts(
         Path("/state/x/limits"), Path("/state/x/region"), settings, limited=True
     )
-    return allocate_response.plain_response(token, variables, mounted)
+    return container_environment.plain_response(token, variables, mounted)
 
 
 @pytest.mark.parametrize(
@@ -49,17 +49,19 @@ def plain(token: str = TOKEN) -> ContainerAllocateResponse:
 )
 def test_an_entry_has_the_container_its_devices_and_its_response(tmp_path: Path, ids: Any) -> None:
     path = written(tmp_path / "checkpoint", plain(), ids)
-    (found,) = kubelet_checkpoint.read(path, RESOURCE)
-    assert found == CheckpointEntry(
+    (entry,) = kubelet_checkpoint.read(path, RESOURCE)
+    assert entry == CheckpointEntry(
         "uid", "main", frozenset({"A-0", "B-0"}), TOKEN, ("A", "B"), limited=True, cdi=False
     )
     assert kubelet_checkpoint.read(path, "other.com/gpu") == ()
 
 
 def test_an_entry_reports_a_response_with_a_cdi_device(tmp_path: Path) -> None:
-    path = written(tmp_path / "checkpoint", allocate_response.cdi_response(TOKEN), {"-1": ["A-0"]})
-    (found,) = kubelet_checkpoint.read(path, RESOURCE)
-    assert (found.cards, found.limited, found.cdi) == ((), False, True)
+    path = written(
+        tmp_path / "checkpoint", container_environment.cdi_response(TOKEN), {"-1": ["A-0"]}
+    )
+    (entry,) = kubelet_checkpoint.read(path, RESOURCE)
+    assert (entry.cards, entry.limited, entry.cdi) == ((), False, True)
 
 
 @pytest.mark.parametrize(

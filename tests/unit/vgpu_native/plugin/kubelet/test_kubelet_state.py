@@ -37,9 +37,9 @@ def reading(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Path], None]) 
     read = kubelet_checkpoint.read
 
     def slow(path: Path, resource: str) -> tuple[CheckpointEntry, ...]:
-        found = read(path, resource)
+        entries = read(path, resource)
         meanwhile(path)
-        return found
+        return entries
 
     monkeypatch.setattr(kubelet_checkpoint, "read", slow)
 
@@ -62,9 +62,9 @@ async def test_a_checkpoint_is_read_again_when_written_during_the_read(
 ) -> None:
     left = ["b"]
     reading(monkeypatch, lambda path: write(path, left.pop()) if left else None)
-    found = await kubelet.entries()
-    assert found is not None
-    assert [one.uid for one in found] == ["b"]
+    entries = await kubelet.entries()
+    assert entries is not None
+    assert [entry.uid for entry in entries] == ["b"]
 
 
 async def test_the_reads_are_bounded_when_a_checkpoint_changes_always(
@@ -77,6 +77,6 @@ async def test_the_reads_are_bounded_when_a_checkpoint_changes_always(
         write(path, f"pod-{len(read)}")
 
     reading(monkeypatch, again)
-    found = await kubelet.entries()
-    assert found is not None
-    assert [one.uid for one in found] == [f"pod-{READS_MAX - 1}"]
+    entries = await kubelet.entries()
+    assert entries is not None
+    assert [entry.uid for entry in entries] == [f"pod-{READS_MAX - 1}"]

@@ -6,8 +6,8 @@ import pytest
 from support.builders.admission_reviews import GPU, MEMORY, CoreLedger, pod, review, serving
 from support.fakes.owner_cluster import around
 
-from webhook.api.admission_settings import AdmissionSettings
-from webhook.api.card_schedulers import CardSchedulers
+from webhook.context.admission_settings import AdmissionSettings
+from webhook.context.card_schedulers import CardSchedulers
 from webhook.context.namespace_policies import NamespacePolicy
 
 CARD = {GPU: "1", MEMORY: "8k"}
@@ -17,11 +17,11 @@ GIVEN = CardSchedulers("cards")
 
 def named(scheduler: str | None, limits: dict[str, str] | None = None) -> dict[str, Any]:
     """Return a pod for a node and a scheduler, or without a scheduler's name."""
-    found = pod(CARD if limits is None else limits)
-    found["spec"]["nodeName"] = "n1"
+    assigned = pod(CARD if limits is None else limits)
+    assigned["spec"]["nodeName"] = "n1"
     if scheduler is not None:
-        found["spec"]["schedulerName"] = scheduler
-    return found
+        assigned["spec"]["schedulerName"] = scheduler
+    return assigned
 
 
 async def answered(request: Any, ledger: CoreLedger | None = None, **more: Any) -> Any:
@@ -89,10 +89,10 @@ async def test_a_pod_to_which_no_scheduler_is_given_may_name_its_node():
         ("cards", "ignore", False),
         (DEFAULT, "Ignore", False),
     ):
-        found = named(scheduler)
-        found["metadata"]["labels"] = {"hami.io/webhook": label}
+        labelled = named(scheduler)
+        labelled["metadata"]["labels"] = {"hami.io/webhook": label}
         ledger = CoreLedger()
-        response = await answered(review(found), ledger, policy=policy)
+        response = await answered(review(labelled), ledger, policy=policy)
         assert response["allowed"] is allowed, response
         assert bool(ledger.commands()) is allowed
 
@@ -130,4 +130,6 @@ async def test_where_nothing_is_refused_a_node_may_be_named(mode: Any) -> None:
     policy = AdmissionSettings(schedulers=GIVEN)
     response = await answered(review(named("cards")), ledger, policy=policy, context=where)
     assert response["allowed"]
-    assert any("NodeAssigned" in one for one in response.get("warnings", ())) == (mode == "warn")
+    assert any("NodeAssigned" in warning for warning in response.get("warnings", ())) == (
+        mode == "warn"
+    )

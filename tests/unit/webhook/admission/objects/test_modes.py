@@ -25,11 +25,11 @@ DEPLOYMENT = review(WEB, **of(DEPLOYMENTS))
 
 
 async def answered(
-    one: dict[str, Any], ledger: CoreLedger, *, webhook: str = "validate", **policy: Any
+    request: dict[str, Any], ledger: CoreLedger, *, webhook: str = "validate", **policy: Any
 ) -> dict[str, Any]:
     context = around(ledger, OwnerCluster(), default=NamespacePolicy(**policy))
     async with serving(ledger, context=context) as service:
-        return await service.post(one, webhook)
+        return await service.post(request, webhook)
 
 
 def full() -> CoreLedger:
@@ -38,41 +38,44 @@ def full() -> CoreLedger:
     return ledger
 
 
-@pytest.mark.parametrize("one", [POD, DEPLOYMENT], ids=["pod", "deployment"])
-async def test_in_mode_enforce_there_is_no_way_around_a_limit(one: dict[str, Any]) -> None:
+@pytest.mark.parametrize("creation", [POD, DEPLOYMENT], ids=["pod", "deployment"])
+async def test_in_mode_enforce_there_is_no_way_around_a_limit(creation: dict[str, Any]) -> None:
     ledger = full()
-    assert not (await answered(one, ledger))["allowed"]
+    assert not (await answered(creation, ledger))["allowed"]
     assert ledger.used() == {f"limits.{GPU}": 0}
 
 
-@pytest.mark.parametrize("one", [POD, DEPLOYMENT], ids=["pod", "deployment"])
+@pytest.mark.parametrize("creation", [POD, DEPLOYMENT], ids=["pod", "deployment"])
 async def test_request_over_the_limit_is_charged_with_a_warning_in_mode_warn(
-    one: dict[str, Any],
+    creation: dict[str, Any],
 ) -> None:
     ledger = full()
-    response = await answered(one, ledger, mode="warn")
+    response = await answered(creation, ledger, mode="warn")
     assert response["allowed"]
     assert response["auditAnnotations"] == {"decision-d-1": "Reserved"}
     [warning] = response["warnings"]
     assert warning.startswith("over the limit: namespace team is not allowed ")
     assert "[ExceedsLimit; decision " in warning
     assert ledger.used()[f"limits.{GPU}"] > 0
-    assert [one.forced for one in ledger.commands() if isinstance(one, Reserve)] == [False, True]
+    assert [command.forced for command in ledger.commands() if isinstance(command, Reserve)] == [
+        False,
+        True,
+    ]
 
 
-@pytest.mark.parametrize("one", [POD, DEPLOYMENT], ids=["pod", "deployment"])
-async def test_no_warning_in_mode_warn_when_there_is_room(one: dict[str, Any]) -> None:
-    response = await answered(one, CoreLedger(), mode="warn")
+@pytest.mark.parametrize("creation", [POD, DEPLOYMENT], ids=["pod", "deployment"])
+async def test_no_warning_in_mode_warn_when_there_is_room(creation: dict[str, Any]) -> None:
+    response = await answered(creation, CoreLedger(), mode="warn")
     assert "warnings" not in response
 
 
-@pytest.mark.parametrize("one", [POD, DEPLOYMENT], ids=["pod", "deployment"])
+@pytest.mark.parametrize("creation", [POD, DEPLOYMENT], ids=["pod", "deployment"])
 @pytest.mark.parametrize("webhook", ["validate", "mutate"])
 async def test_ledger_is_not_asked_and_nothing_changes_in_mode_off(
-    one: dict[str, Any], webhook: str
+    creation: dict[str, Any], webhook: str
 ) -> None:
     ledger = full()
-    response = await answered(one, ledger, webhook=webhook, mode="off")
+    response = await answered(creation, ledger, webhook=webhook, mode="off")
     assert response == {"uid": "call-1", "allowed": True}
     assert ledger.submitted == []
 
@@ -89,17 +92,17 @@ async def test_who_is_exempt_exceeds_the_limit_and_is_charged(
     user: dict[str, Any], allowed: bool
 ) -> None:
     ledger = full()
-    one = review(pod(CARD), userInfo=user)
-    response = await answered(one, ledger, exempt_users=("rescuer",), exempt_groups=("ops",))
+    request = review(pod(CARD), userInfo=user)
+    response = await answered(request, ledger, exempt_users=("rescuer",), exempt_groups=("ops",))
     assert response["allowed"] is allowed
     assert ledger.used() == {f"limits.{GPU}": int(allowed)}
 
 
 @pytest.mark.parametrize(("says", "own"), [("none", True), ("namespace", False)])
 async def test_denial_names_other_namespaces_by_policy(says: str, own: bool) -> None:
-    for one in (POD, DEPLOYMENT):
+    for creation in (POD, DEPLOYMENT):
         ledger = full()
-        await answered(one, ledger, foreign_holders=says)
+        await answered(creation, ledger, foreign_holders=says)
         assert [asked.own_holders for asked, _ in ledger.submitted] == [own]
 
 
@@ -145,8 +148,8 @@ async def test_a_ledger_that_is_down_holds_up_only_where_limits_hold(
 ) -> None:
     ledger = CoreLedger()
     ledger.answer = Denial(Reason.LEDGER_UNAVAILABLE, "down", transient=True)
-    for one in (POD, DEPLOYMENT):
-        assert (await answered(one, ledger, mode=mode))["allowed"] is allowed
+    for creation in (POD, DEPLOYMENT):
+        assert (await answered(creation, ledger, mode=mode))["allowed"] is allowed
 
 
 async def test_exempt_user_is_refused_when_the_ledger_is_down() -> None:
@@ -165,6 +168,6 @@ async def test_strict_surge_does_not_refuse_exempt_users() -> None:
     old = manifest(DEPLOYMENTS, "web", replicas=2, strategy=NO_POD_MISSING)
     new = manifest(DEPLOYMENTS, "web", replicas=2, strategy=NO_POD_MISSING)
     new["spec"]["template"] = template(version="2")
-    one = review(new, old, operation="UPDATE", **of(DEPLOYMENTS))
-    assert not (await answered(one, ledger, surge="strict"))["allowed"]
-    assert (await answered(one, ledger, surge="strict", exempt_users=("ada",)))["allowed"]
+    update = review(new, old, operation="UPDATE", **of(DEPLOYMENTS))
+    assert not (await answered(update, ledger, surge="strict"))["allowed"]
+    assert (await answered(update, ledger, surge="strict", exempt_users=("ada",)))["allowed"]

@@ -19,7 +19,7 @@ from ledger.core.model.commands import Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import TERMINATING, Requirement
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.gpu_types import CardType
+from ledger.kube.requests.gpu_type_annotation import CardType
 
 CARD = {GPU: "1", MEMORY: "8k"}
 DEMAND = {GPU: 1, MEMORY: 8000}

@@ -34,7 +34,7 @@ from support.fakes.owner_cluster import (
 from ledger.core.model.commands import BARRED, Describe, Observe, Reserve, SetLimits
 from ledger.core.model.traits import Reach, Requirement
 from ledger.kube.api.api_resources import Resource
-from ledger.kube.api.errors import ClusterUnavailable
+from ledger.kube.api.cluster_errors import ClusterUnavailable
 from ledger.kube.api.pod_gates import GATE
 from webhook.context.namespace_policies import NamespacePolicy
 
@@ -59,9 +59,9 @@ class Namespace:
         await self.post(review(WEB, **of(DEPLOYMENTS)))
         self.ledger.submitted.clear()
 
-    async def post(self, one: dict[str, Any], webhook: str = "validate") -> dict[str, Any]:
+    async def post(self, request: dict[str, Any], webhook: str = "validate") -> dict[str, Any]:
         async with serving(self.ledger, context=self.context) as service:
-            return await service.post(one, webhook)
+            return await service.post(request, webhook)
 
     async def create(self, name: str = "p", username: str = REPLICATOR, **more: Any) -> Any:
         """Return the response to the creation of a pod."""
@@ -73,7 +73,7 @@ class Namespace:
         return await self.post(review(new, old, operation="UPDATE", username=username))
 
     def reserved(self) -> list[Reserve]:
-        return [one for one in self.ledger.commands() if isinstance(one, Reserve)]
+        return [command for command in self.ledger.commands() if isinstance(command, Reserve)]
 
 
 def pod_of(
@@ -83,15 +83,15 @@ def pod_of(
     limits: dict[str, str] | None = None,
 ) -> Manifest:
     references = {} if owner is None else {"ownerReferences": [controlled_by(owner)]}
-    found = pod(limits or CARD, name=name, uid=f"u-{name}", **references)
+    new_pod = pod(limits or CARD, name=name, uid=f"u-{name}", **references)
     if gate:
-        found["spec"]["schedulingGates"] = [{"name": gate}]
-    return found
+        new_pod["spec"]["schedulingGates"] = [{"name": gate}]
+    return new_pod
 
 
 def reasons(response: dict[str, Any]) -> list[str]:
     assert not response["allowed"]
-    return [one["reason"] for one in response["status"]["details"]["causes"]]
+    return [cause["reason"] for cause in response["status"]["details"]["causes"]]
 
 
 async def test_pods_that_the_controller_makes_draw_from_the_envelope() -> None:
@@ -100,7 +100,7 @@ async def test_pods_that_the_controller_makes_draw_from_the_envelope() -> None:
     await team.deploy()
     for name in ("a", "b", "c"):
         assert (await team.create(name))["allowed"]
-    assert {one.root for one in team.reserved()} == {ROOT}
+    assert {reserve.root for reserve in team.reserved()} == {ROOT}
     assert team.ledger.used() == {f"limits.{GPU}": 3}
 
 
@@ -122,7 +122,7 @@ async def test_pod_does_not_draw_when_another_user_makes_it() -> None:
     assert reasons(await team.create("forged", username=ADA)) == ["QuotaExceeded"]
     team.ledger.limit(cards=4)
     assert (await team.create("forged", username=ADA))["allowed"]
-    assert [one.root for one in team.reserved()] == [BARRED, BARRED]
+    assert [reserve.root for reserve in team.reserved()] == [BARRED, BARRED]
     assert team.ledger.used() == {f"limits.{GPU}": 4}
     [problem] = team.context.owner_chains.unrecognized_controllers.problems()
     assert f"{ADA} made 2 objects" in problem
@@ -139,7 +139,7 @@ async def test_recognized_controller_is_not_a_problem() -> None:
 async def test_pod_counts_by_itself_when_its_owner_is_not_found(username: str, root: str) -> None:
     team = Namespace(manifest(JOBS, "other"))
     assert (await team.create(username=username))["allowed"]
-    assert [one.root for one in team.reserved()] == [root]
+    assert [reserve.root for reserve in team.reserved()] == [root]
 
 
 async def test_a_root_that_the_ledger_does_not_have_is_shown_to_it_first() -> None:
@@ -177,7 +177,7 @@ async def test_root_is_shown_at_its_largest_size_when_the_policy_is_elastic_max(
 async def test_a_forged_pod_shows_the_ledger_nothing() -> None:
     team = Namespace()
     await team.create(username=ADA)
-    assert [type(one) for one in team.ledger.commands()] == [Reserve]
+    assert [type(command) for command in team.ledger.commands()] == [Reserve]
 
 
 async def test_a_root_that_is_finished_or_makes_no_sense_is_not_shown() -> None:
@@ -213,7 +213,7 @@ async def test_barred_pod_stays_barred_when_the_api_server_is_slow() -> None:
     team = Namespace()
     team.cluster.failing = ClusterUnavailable("down")
     await team.create(username=ADA)
-    assert [one.root for one in team.reserved()] == [BARRED]
+    assert [reserve.root for reserve in team.reserved()] == [BARRED]
 
 
 async def test_the_workers_of_a_group_draw_where_its_controller_made_them() -> None:
@@ -226,14 +226,14 @@ async def test_the_workers_of_a_group_draw_where_its_controller_made_them() -> N
     for username, root in ((controller, None), (ADA, BARRED)):
         team = Namespace(group, leaders, leader)
         await team.post(review(workers, **of(STATEFUL), username=username))
-        assert [one.root for one in team.reserved()] == ([] if root is None else [root])
+        assert [reserve.root for reserve in team.reserved()] == ([] if root is None else [root])
 
 
 async def test_a_pod_without_a_controller_is_reviewed_without_asking_the_cluster() -> None:
     team = Namespace()
     assert (await team.create(owner=None))["allowed"]
     assert team.cluster.asked == []
-    assert [type(one) for one in team.ledger.commands()] == [Reserve]
+    assert [type(command) for command in team.ledger.commands()] == [Reserve]
 
 
 # Updates
@@ -254,7 +254,7 @@ async def test_an_update_of_a_pod_that_the_ledger_does_not_have_finds_its_root()
     team = Namespace()
     bigger = pod_of(limits={GPU: "2", MEMORY: "8k"})
     assert (await team.update(bigger, pod_of()))["allowed"]
-    assert [one.root for one in team.reserved()] == [ROOT]
+    assert [reserve.root for reserve in team.reserved()] == [ROOT]
 
 
 @pytest.mark.parametrize(("username", "allowed"), [(ADA, False), (REPLICATOR, True)])
@@ -276,7 +276,7 @@ async def test_another_controller_is_refused_too_and_giving_one_up_is_not() -> N
     assert (await team.update(pod_of(owner=None), pod_of()))["allowed"]
 
 
-async def test_a_controller_of_an_unknown_kind_is_nobodys_concern() -> None:
+async def test_controller_of_an_unknown_kind_is_ignored() -> None:
     team = Namespace()
     unknown = {**SET, "apiVersion": "example.com/v1"}
     assert (await team.update(pod_of(owner=unknown), pod_of(owner=None)))["allowed"]
@@ -345,7 +345,7 @@ async def test_update_without_the_gate_asks_for_everything() -> None:
     assert (await team.update(free, waiting))["allowed"]
     reserve = team.reserved()[-1]
     assert (reserve.base, reserve.demand) == (5, {GPU: 1, MEMORY: 8000})
-    assert not any(isinstance(one, Observe) for one in team.ledger.commands())
+    assert not any(isinstance(command, Observe) for command in team.ledger.commands())
 
 
 async def test_the_gate_may_go_where_settlement_has_reserved() -> None:
@@ -382,7 +382,7 @@ async def test_a_namespace_is_described_before_a_quota_that_selects_it_is_asked(
     team.ledger.submitted.clear()
     assert (await team.create("a", owner=None))["allowed"]
     assert reasons(await team.create("b", owner=None)) == ["UniverseExceeded"]
-    described = [one for one in team.ledger.commands() if isinstance(one, Describe)]
+    described = [command for command in team.ledger.commands() if isinstance(command, Describe)]
     assert described == [Describe(NAMESPACE, "!name=team,env=prod", "webhook")]
 
 

@@ -7,7 +7,7 @@ import pytest
 from support.builders.admission_reviews import GPU, MEMORY, CoreLedger, pod, review, serving
 from support.fakes.owner_cluster import around
 
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.namespace_policies import NamespacePolicy
 
 CARD = {GPU: "1", MEMORY: "8k"}
@@ -19,16 +19,16 @@ Pod = dict[str, Any]
 
 def asking(limits: dict[str, str] | None = None, **more: Any) -> Pod:
     """Return a pod whose container `main` asks for a card; `more` is in that container."""
-    found = pod(CARD if limits is None else limits)
-    found["spec"]["containers"][0].update(more)
-    return found
+    new_pod = pod(CARD if limits is None else limits)
+    new_pod["spec"]["containers"][0].update(more)
+    return new_pod
 
 
 def beside(
-    found: Pod, kind: str, name: str = "shell", *, at: int | None = None, **more: Any
+    original: Pod, kind: str, name: str = "shell", *, at: int | None = None, **more: Any
 ) -> Pod:
     """Return a pod with another container of a kind, privileged by default."""
-    made = deepcopy(found)
+    made = deepcopy(original)
     container = {"name": name, "image": "i", "securityContext": PRIVILEGED, **more}
     listed = made["spec"].setdefault(kind, [])
     listed.insert(len(listed) if at is None else at, container)
@@ -42,8 +42,8 @@ async def answered(request: dict[str, Any], ledger: CoreLedger | None = None, **
 
 def update(new: Pod, old: Pod, subresource: str = "") -> dict[str, Any]:
     """Return the review of an update."""
-    for version, one in ((1, old), (2, new)):
-        one["metadata"]["resourceVersion"] = str(version)
+    for version, manifest in ((1, old), (2, new)):
+        manifest["metadata"]["resourceVersion"] = str(version)
     return review(new, old, operation="UPDATE", subResource=subresource)
 
 
@@ -162,6 +162,6 @@ async def test_where_nothing_is_refused_a_privileged_container_is_let_in(
     where = around(ledger, default=NamespacePolicy(mode=mode))
     response = await answered(request, ledger, context=where)
     assert response["allowed"]
-    assert any("PrivilegedContainer" in one for one in response.get("warnings", ())) == (
+    assert any("PrivilegedContainer" in warning for warning in response.get("warnings", ())) == (
         mode == "warn"
     )

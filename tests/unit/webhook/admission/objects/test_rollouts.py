@@ -18,9 +18,9 @@ from support.fakes.owner_cluster import (
 
 from ledger.core.model.commands import AnyCommand, Reserve
 from ledger.core.model.denials import Denial
-from ledger.log.ledger import Accepted
+from ledger.log.ledger_port import Accepted
 from webhook.api.admission_review import WARNING_CHARACTERS_MAX
-from webhook.api.admission_settings import AdmissionSettings
+from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.namespace_policies import NamespacePolicy
 
 NO_POD_MISSING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -47,10 +47,10 @@ class RollOutLedger(CoreLedger):
 
 
 def web(image: str = "v1", replicas: int = 3, **spec: Any) -> Manifest:
-    found = deepcopy(manifest(DEPLOYMENTS, "web", replicas=replicas))
-    found["spec"] |= {"strategy": NO_POD_MISSING, "template": template()} | spec
-    found["spec"]["template"]["spec"]["containers"][0]["image"] = image
-    return found
+    deployment = deepcopy(manifest(DEPLOYMENTS, "web", replicas=replicas))
+    deployment["spec"] |= {"strategy": NO_POD_MISSING, "template": template()} | spec
+    deployment["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    return deployment
 
 
 async def answered(

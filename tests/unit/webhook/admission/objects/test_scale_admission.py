@@ -29,8 +29,8 @@ from support.fakes.owner_cluster import (
 
 from ledger.core.model.commands import BARRED, Observe, Reserve
 from ledger.kube.api.api_resources import Resource
-from ledger.kube.api.errors import ClusterUnavailable
-from webhook.context import namespace_labels
+from ledger.kube.api.cluster_errors import ClusterUnavailable
+from webhook.context import read_deadline
 from webhook.context.namespace_policies import NamespacePolicy
 
 WEB = manifest(DEPLOYMENTS, "web", replicas=2)
@@ -56,9 +56,9 @@ class Namespace:
         old = old or scale(2)
         new = deepcopy(old)
         new["spec"]["replicas"] = to
-        one = review(new, old, operation="UPDATE", **of(resource, "scale"), **more)
+        request = review(new, old, operation="UPDATE", **of(resource, "scale"), **more)
         async with serving(self.ledger, context=self.context) as service:
-            return await service.post(one)
+            return await service.post(request)
 
 
 async def test_increase_is_held_on_the_parent_at_its_base_version() -> None:
@@ -95,7 +95,7 @@ async def test_scale_passes_untouched_when_replicas_do_not_increase(to: int) -> 
 async def test_an_increase_from_no_replicas_at_all_is_held() -> None:
     team = Namespace(OwnerCluster(manifest(DEPLOYMENTS, "web", replicas=0)))
     await team.scale(1, scale(None))
-    assert [type(one) for one in team.ledger.commands()] == [Observe, Reserve]
+    assert [type(command) for command in team.ledger.commands()] == [Observe, Reserve]
 
 
 async def test_a_parent_that_is_remembered_at_that_version_is_not_read() -> None:
@@ -145,7 +145,7 @@ async def test_a_scale_that_another_write_has_overtaken_is_left_to_its_next_try(
 async def test_scale_is_allowed_with_a_warning_when_the_parent_is_missing(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(namespace_labels, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(read_deadline, "REVIEW_READ_SECONDS", 0.01)
     behind = deepcopy(WEB)
     behind["metadata"]["resourceVersion"] = "4"
     cluster = OwnerCluster(behind)
@@ -198,19 +198,19 @@ async def test_where_policy_yields_a_scale_is_charged_over_the_limit() -> None:
 
 @pytest.mark.parametrize("case", ["deployment-scale", "deployment-scale-put"])
 async def test_recorded_scales_are_judged_by_the_recorded_parent(case: str) -> None:
-    [(_, one)] = [
-        found
-        for found in recorded(case, "validate")
-        if found[1]["request"].get("subResource") == "scale"
+    [(_, request)] = [
+        recording
+        for recording in recorded(case, "validate")
+        if recording[1]["request"].get("subResource") == "scale"
     ]
-    new, old = one["request"]["object"], one["request"]["oldObject"]
+    new, old = request["request"]["object"], request["request"]["oldObject"]
     parent = manifest(DEPLOYMENTS, new["metadata"]["name"], replicas=old["spec"]["replicas"])
     parent["metadata"] |= {
         name: old["metadata"][name] for name in ("uid", "resourceVersion", "namespace")
     }
     team = Namespace(OwnerCluster(parent))
     async with serving(team.ledger, context=team.context) as service:
-        assert (await service.post(one))["allowed"]
-    reserves = [one for one in team.ledger.commands() if isinstance(one, Reserve)]
+        assert (await service.post(request))["allowed"]
+    reserves = [command for command in team.ledger.commands() if isinstance(command, Reserve)]
     rises = new["spec"]["replicas"] > old["spec"]["replicas"]
-    assert [one.demand[GPU] for one in reserves] == [new["spec"]["replicas"]] * rises
+    assert [reserve.demand[GPU] for reserve in reserves] == [new["spec"]["replicas"]] * rises

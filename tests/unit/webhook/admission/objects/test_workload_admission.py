@@ -7,73 +7,31 @@ import pytest
 from support.builders.admission_reviews import GPU, MEMORY, NAMESPACE, CoreLedger, review, serving
 from support.builders.kind_objects import CATALOG as EVERY
 from support.builders.kind_objects import cases_of
+from support.builders.reviewed_namespaces import ReviewedNamespace, changed, reasons
 from support.fakes.owner_cluster import (
-    CATALOG,
     CRONJOBS,
-    DEPLOYER,
     DEPLOYMENTS,
     JOBS,
-    SETS,
     Manifest,
     OwnerCluster,
     around,
-    controlled_by,
     manifest,
     of,
-    remember,
     template,
 )
 
-from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
+from ledger.core.model.commands import Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import Requirement
 from ledger.kube.api.api_resources import Resource
 from ledger.kube.requests.demand_rules import DemandRules
-from webhook.api.admission_settings import AdmissionSettings
-from webhook.context.namespace_policies import NamespacePolicy
-from webhook.kinds.kind_catalog import KindCatalog
+from webhook.context.admission_settings import AdmissionSettings
 from webhook.kinds.kind_schema import WorkloadKind
 
 DEMAND = {GPU: 3, MEMORY: 24_000}
 TRAITS = ("!best-effort",)
 WEB = "deployments.apps/web"
 DEPLOYMENT = manifest(DEPLOYMENTS, "web", replicas=3)
-
-
-class Namespace:
-    """One namespace whose objects are reviewed, by a cluster that has them."""
-
-    def __init__(self, *objects: Manifest, catalog: KindCatalog = CATALOG, **policy: Any) -> None:
-        self.ledger = CoreLedger()
-        self.cluster = OwnerCluster(*objects)
-        self.context = around(
-            self.ledger, self.cluster, default=NamespacePolicy(**policy), catalog=catalog
-        )
-
-    async def answer(
-        self, resource: Resource, new: Manifest, old: Manifest | None = None, **more: Any
-    ) -> dict[str, Any]:
-        """Return the response to a creation, or with an old object to an update."""
-        operation = "CREATE" if old is None else "UPDATE"
-        async with serving(self.ledger, context=self.context) as service:
-            one = review(new, old, operation=operation, **{**of(resource), **more})
-            return await service.post(one)
-
-    def reserved(self) -> list[Reserve]:
-        return [one for one in self.ledger.commands() if isinstance(one, Reserve)]
-
-
-def reasons(response: dict[str, Any]) -> list[str]:
-    assert not response["allowed"]
-    return [one["reason"] for one in response["status"]["details"]["causes"]]
-
-
-def changed(thing: Manifest, version: int = 5, **spec: Any) -> Manifest:
-    """Return an object with another spec, on top of a version."""
-    found = deepcopy(thing)
-    found["spec"] |= spec
-    found["metadata"]["resourceVersion"] = str(version)
-    return found
 
 
 OVERHEAD = {"cpu": "1000000"}
@@ -91,9 +49,9 @@ async def test_overhead_of_a_template_is_reviewed_as_it_is_charged(old: Manifest
     rules = DemandRules(managed=("cpu",))
     context = around(ledger, OwnerCluster(), rules=rules)
     operation = "CREATE" if old is None else "UPDATE"
-    one = review(HEAVY, old, operation=operation, **of(DEPLOYMENTS))
+    request = review(HEAVY, old, operation=operation, **of(DEPLOYMENTS))
     async with serving(ledger, context=context) as service:
-        assert reasons(await service.post(one)) == ["ExceedsLimit"]
+        assert reasons(await service.post(request)) == ["ExceedsLimit"]
     assert ledger.used() == {"requests.cpu": 0}
 
 
@@ -101,7 +59,7 @@ async def test_overhead_of_a_template_is_reviewed_as_it_is_charged(old: Manifest
 
 
 async def test_a_creation_reserves_the_envelope_for_its_uid() -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     response = await team.answer(DEPLOYMENTS, DEPLOYMENT)
     assert response["allowed"]
     assert response["auditAnnotations"] == {"decision-d-1": "Reserved"}
@@ -121,7 +79,7 @@ async def test_a_creation_reserves_the_envelope_for_its_uid() -> None:
 
 
 async def test_no_room_is_refused_at_the_root_with_numbers() -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     team.ledger.limit(memory=20_000)
     response = await team.answer(DEPLOYMENTS, DEPLOYMENT)
     assert reasons(response) == ["ExceedsLimit"]
@@ -130,7 +88,7 @@ async def test_no_room_is_refused_at_the_root_with_numbers() -> None:
 
 
 async def test_what_cannot_be_understood_names_the_field_of_the_workload() -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     wrong = manifest(DEPLOYMENTS, "web", template=template({GPU: "1", MEMORY: "16Gi"}))
     response = await team.answer(DEPLOYMENTS, wrong)
     [cause] = response["status"]["details"]["causes"]
@@ -143,7 +101,7 @@ async def test_what_cannot_be_understood_names_the_field_of_the_workload() -> No
 
 
 async def test_a_workload_that_asks_for_nothing_never_reaches_the_ledger() -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     plain = manifest(DEPLOYMENTS, "web", template=template({"cpu": "1"}))
     assert await team.answer(DEPLOYMENTS, plain) == {"uid": "call-1", "allowed": True}
     assert team.ledger.submitted == []
@@ -151,7 +109,7 @@ async def test_a_workload_that_asks_for_nothing_never_reaches_the_ledger() -> No
 
 
 async def test_update_asks_for_its_increase_after_its_base_is_shown() -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     team.ledger.limit(cards=4)
     more = changed(DEPLOYMENT, replicas=4)
     assert (await team.answer(DEPLOYMENTS, more, DEPLOYMENT))["allowed"]
@@ -166,7 +124,7 @@ async def test_update_asks_for_its_increase_after_its_base_is_shown() -> None:
 
 @pytest.mark.parametrize("replicas", [0, 2, 3])
 async def test_an_update_that_asks_for_no_more_does_not_need_the_ledger(replicas: int) -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     team.ledger.answer = Denial(Reason.LEDGER_UNAVAILABLE, "down", transient=True)
     fewer = changed(DEPLOYMENT, replicas=replicas)
     assert (await team.answer(DEPLOYMENTS, fewer, DEPLOYMENT))["allowed"]
@@ -174,7 +132,7 @@ async def test_an_update_that_asks_for_no_more_does_not_need_the_ledger(replicas
 
 
 async def test_an_update_that_other_quotas_would_count_is_asked_for() -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     team.ledger.limit(selects=(Requirement("tier", "In", ("gold",)),), cards=8)
     relabelled = changed(DEPLOYMENT, template=template(tier="gold"))
     assert (await team.answer(DEPLOYMENTS, relabelled, DEPLOYMENT))["allowed"]
@@ -183,7 +141,7 @@ async def test_an_update_that_other_quotas_would_count_is_asked_for() -> None:
 
 
 async def test_a_resumed_job_reserves_what_the_suspended_one_did_not() -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     waiting = manifest(JOBS, "train", suspend=True, parallelism=2, completions=4)
     assert (await team.answer(JOBS, waiting))["allowed"]
     team.ledger.limit(cards=1)
@@ -195,45 +153,45 @@ async def test_a_resumed_job_reserves_what_the_suspended_one_did_not() -> None:
 
 @pytest.mark.parametrize("version", ["", "0", "x"])
 async def test_an_update_without_a_usable_version_names_the_field(version: str) -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     old = deepcopy(DEPLOYMENT)
     old["metadata"]["resourceVersion"] = version
-    one = review(changed(old, replicas=4), old, operation="UPDATE", **of(DEPLOYMENTS))
-    one["request"]["oldObject"]["metadata"]["resourceVersion"] = version
+    request = review(changed(old, replicas=4), old, operation="UPDATE", **of(DEPLOYMENTS))
+    request["request"]["oldObject"]["metadata"]["resourceVersion"] = version
     async with serving(team.ledger, context=team.context) as service:
-        answer = await service.client.post("/admission/validate", json=one)
+        answer = await service.client.post("/admission/validate", json=request)
     assert answer.status_code == 400
     assert answer.json()["field"] == "$.request.oldObject.metadata.resourceVersion"
 
 
 def privileged() -> Manifest:
-    found = deepcopy(DEPLOYMENT)
-    [container] = found["spec"]["template"]["spec"]["containers"]
+    deployment = deepcopy(DEPLOYMENT)
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
     container["securityContext"] = {"privileged": True}
-    return found
+    return deployment
 
 
 def assigned() -> Manifest:
-    found = deepcopy(DEPLOYMENT)
-    found["spec"]["template"]["spec"] |= {
+    deployment = deepcopy(DEPLOYMENT)
+    deployment["spec"]["template"]["spec"] |= {
         "nodeName": "n1",
         "schedulerName": "gpuledger-scheduler",
     }
-    return found
+    return deployment
 
 
 def allocated() -> Manifest:
-    found = deepcopy(DEPLOYMENT)
+    deployment = deepcopy(DEPLOYMENT)
     annotations = {"hami.io/vgpu-devices-allocated": "GPU-1:;"}
-    found["spec"]["template"]["metadata"]["annotations"] = annotations
-    return found
+    deployment["spec"]["template"]["metadata"]["annotations"] = annotations
+    return deployment
 
 
 def misplaced() -> Manifest:
-    found = deepcopy(DEPLOYMENT)
+    deployment = deepcopy(DEPLOYMENT)
     annotations = {"hami.io/node-scheduler-policy": "binpak"}
-    found["spec"]["template"]["metadata"]["annotations"] = annotations
-    return found
+    deployment["spec"]["template"]["metadata"]["annotations"] = annotations
+    return deployment
 
 
 @pytest.mark.parametrize(
@@ -260,7 +218,7 @@ def misplaced() -> Manifest:
 async def test_workload_is_refused_when_each_pod_would_be(
     thing: Manifest, reason: str, field: str
 ) -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     response = await team.answer(DEPLOYMENTS, thing)
     [cause] = response["status"]["details"]["causes"]
     assert (cause["reason"], cause["field"]) == (reason, field)
@@ -270,14 +228,14 @@ async def test_workload_is_refused_when_each_pod_would_be(
 
 
 async def test_privileged_templates_are_allowed_where_privileged_pods_are() -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     allowing = AdmissionSettings(allow_privileged=True)
     async with serving(team.ledger, policy=allowing, context=team.context) as service:
         assert (await service.post(review(privileged(), **of(DEPLOYMENTS))))["allowed"]
 
 
 async def test_a_dry_run_changes_nothing() -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     team.ledger.limit(cards=3)
     assert (await team.answer(DEPLOYMENTS, DEPLOYMENT, dryRun=True))["allowed"]
     more = changed(DEPLOYMENT, replicas=4)
@@ -286,14 +244,14 @@ async def test_a_dry_run_changes_nothing() -> None:
 
 
 async def test_unknown_memory_is_refused_when_it_is_limited() -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     team.ledger.limit(memory=8000)
     whole = manifest(DEPLOYMENTS, "web", template=template({GPU: "1"}))
     assert reasons(await team.answer(DEPLOYMENTS, whole)) == ["CardMemoryUnknown"]
 
 
 async def test_update_to_unknown_memory_asks_for_it() -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     team.ledger.limit(memory=80_000)
     await team.answer(DEPLOYMENTS, DEPLOYMENT)
     whole = changed(DEPLOYMENT, template=template({GPU: "1"}))
@@ -310,125 +268,14 @@ async def test_every_kind_reserves_what_was_worked_out_by_hand(kind: WorkloadKin
     for case in cases_of(kind):
         if case.options or case.finished:
             continue
-        team = Namespace(catalog=EVERY)
+        team = ReviewedNamespace(catalog=EVERY)
         thing = deepcopy(case.object)
         thing.setdefault("metadata", {}).update(name="a", namespace="team", uid="u-a")
         version = thing["apiVersion"].rpartition("/")[2]
         response = await team.answer(Resource(kind.group, version, kind.resource, kind.kind), thing)
         assert response["allowed"], (case.name, response)
-        demands = [one.demand for one in team.reserved() if one.demand]
+        demands = [reserve.demand for reserve in team.reserved() if reserve.demand]
         assert demands == ([case.demand] if case.demand and kind.root else []), case.name
-
-
-# Objects of another root
-
-
-SET = manifest(SETS, "web-1", owner=DEPLOYMENT, replicas=3)
-
-
-async def test_what_the_expected_controller_makes_is_charged_with_its_root() -> None:
-    team = Namespace(DEPLOYMENT)
-    response = await team.answer(SETS, SET, userInfo={"username": DEPLOYER})
-    assert response == {"uid": "call-1", "allowed": True}
-    assert team.ledger.submitted == []
-
-
-async def test_the_expected_controller_may_be_a_group() -> None:
-    team = Namespace(DEPLOYMENT)
-    user = {"username": "controller-1", "groups": ["system:kube-controller-manager"]}
-    await team.answer(SETS, SET, userInfo=user)
-    assert team.ledger.submitted == []
-
-
-async def test_object_counts_by_itself_for_good_when_another_user_makes_it() -> None:
-    team = Namespace(DEPLOYMENT)
-    assert (await team.answer(SETS, SET))["allowed"]
-    [reserve] = team.reserved()
-    assert (reserve.key, reserve.root, reserve.demand) == (
-        "replicasets.apps/web-1",
-        BARRED,
-        DEMAND,
-    )
-    more = changed(SET, replicas=4)
-    assert (await team.answer(SETS, more, SET, userInfo={"username": DEPLOYER}))["allowed"]
-    assert [one.root for one in team.reserved()] == [BARRED, BARRED]
-
-
-async def test_forged_owner_is_refused_when_there_are_no_replicas() -> None:
-    team = Namespace(DEPLOYMENT)
-    assert reasons(await team.answer(SETS, changed(SET, replicas=0))) == ["ForgedOwner"]
-
-
-async def test_a_forged_owner_that_begins_to_ask_counts_by_itself() -> None:
-    team = Namespace(DEPLOYMENT)
-    plain = changed(SET, template=template({"cpu": "1"}))
-    assert (await team.answer(SETS, SET, plain))["allowed"]
-    [reserve] = team.reserved()
-    assert (reserve.root, reserve.base) == (BARRED, 5)
-
-
-async def test_an_update_of_what_the_controller_made_stays_with_its_root() -> None:
-    team = Namespace(DEPLOYMENT)
-    assert (await team.answer(SETS, changed(SET, replicas=9), SET))["allowed"]
-    assert team.ledger.submitted == []
-
-
-@pytest.mark.parametrize(("username", "root"), [(DEPLOYER, ""), ("ada", BARRED)])
-async def test_under_an_owner_that_is_not_found_an_object_counts_by_itself(
-    username: str, root: str
-) -> None:
-    team = Namespace()
-    assert (await team.answer(SETS, SET, userInfo={"username": username}))["allowed"]
-    assert [one.root for one in team.reserved()] == [root]
-
-
-async def test_what_is_restored_may_name_owners_that_are_gone() -> None:
-    assert (await Namespace().answer(SETS, changed(SET, replicas=0)))["allowed"]
-
-
-async def test_an_update_under_an_owner_that_is_gone_is_asked_for() -> None:
-    team = Namespace()
-    team.ledger.limit(cards=3)
-    assert reasons(await team.answer(SETS, changed(SET, replicas=4), SET)) == ["ExceedsLimit"]
-    assert [one.root for one in team.reserved()] == [""]
-
-
-@pytest.mark.parametrize(("username", "allowed"), [("ada", False), (DEPLOYER, True)])
-async def test_a_controller_may_be_added_by_that_controller_alone(
-    username: str, allowed: bool
-) -> None:
-    team = Namespace(DEPLOYMENT)
-    orphan = manifest(SETS, "web-1", replicas=3)
-    response = await team.answer(SETS, SET, orphan, userInfo={"username": username})
-    assert response["allowed"] is allowed
-    if not allowed:
-        assert reasons(response) == ["ForgedOwner"]
-        assert "Deployment web" in response["status"]["message"]
-        [cause] = response["status"]["details"]["causes"]
-        assert cause["field"] == "metadata.ownerReferences"
-
-
-async def test_any_user_may_add_a_reference_that_controls_nothing() -> None:
-    team = Namespace(DEPLOYMENT)
-    orphan = manifest(SETS, "web-1", replicas=3)
-    new = deepcopy(orphan)
-    new["metadata"]["ownerReferences"] = [controlled_by(DEPLOYMENT, controller=False)]
-    assert (await team.answer(SETS, new, orphan))["allowed"]
-
-
-async def test_further_controllers_are_named_by_a_setting() -> None:
-    team = Namespace(
-        DEPLOYMENT, catalog=KindCatalog.load(controllers={"deployments.apps": ("ada",)})
-    )
-    await team.answer(SETS, SET)
-    assert team.ledger.submitted == []
-
-
-async def test_an_owner_that_is_remembered_is_not_read() -> None:
-    team = Namespace()
-    await remember(team.context, DEPLOYMENTS, DEPLOYMENT)
-    await team.answer(SETS, SET, userInfo={"username": DEPLOYER})
-    assert (team.ledger.submitted, team.cluster.asked) == ([], [])
 
 
 # Kinds that are only looked at, and namespaces that charge pods alone
@@ -438,7 +285,7 @@ async def test_an_owner_that_is_remembered_is_not_read() -> None:
 async def test_where_pods_alone_are_charged_a_root_is_only_warned_of(
     policy: dict[str, Any],
 ) -> None:
-    team = Namespace(**policy)
+    team = ReviewedNamespace(**policy)
     team.ledger.limit(cards=2)
     response = await team.answer(DEPLOYMENTS, DEPLOYMENT)
     assert response["allowed"]
@@ -454,7 +301,7 @@ async def test_where_pods_alone_are_charged_a_root_is_only_warned_of(
 
 
 async def test_a_cron_job_of_which_one_run_can_never_fit_is_warned_of() -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     team.ledger.limit(cards=2)
     nightly = manifest(CRONJOBS, "nightly")
     nightly["spec"] = {"jobTemplate": {"spec": {"parallelism": 3, "template": template()}}}
@@ -470,11 +317,11 @@ async def test_a_cron_job_of_which_one_run_can_never_fit_is_warned_of() -> None:
 
 
 async def test_surge_is_reserved_by_policy() -> None:
-    team = Namespace(surge="reserve")
+    team = ReviewedNamespace(surge="reserve")
     image = changed(DEPLOYMENT, template=template(version="2"))
     image["metadata"]["generation"] = 2
     assert (await team.answer(DEPLOYMENTS, image, DEPLOYMENT))["allowed"]
-    assert [one.demand[GPU] for one in team.reserved()] == [4]
+    assert [reserve.demand[GPU] for reserve in team.reserved()] == [4]
 
 
 RAYS = Resource("ray.io", "v1", "rayclusters", "RayCluster")
@@ -489,17 +336,17 @@ def rays(replicas: int) -> Manifest:
 
 
 async def test_autoscaled_workload_asks_for_its_largest_size_by_policy() -> None:
-    team = Namespace(elastic="max")
+    team = ReviewedNamespace(elastic="max")
     assert (await team.answer(RAYS, rays(2)))["allowed"]
     assert (await team.answer(RAYS, changed(rays(4)), rays(2)))["allowed"]
-    assert [one.demand[GPU] for one in team.reserved()] == [5]
+    assert [reserve.demand[GPU] for reserve in team.reserved()] == [5]
 
 
 async def test_autoscaled_workload_asks_for_each_increase_by_default() -> None:
-    team = Namespace()
+    team = ReviewedNamespace()
     assert (await team.answer(RAYS, rays(2)))["allowed"]
     assert (await team.answer(RAYS, changed(rays(4)), rays(2)))["allowed"]
-    assert [one.demand[GPU] for one in team.reserved()] == [2, 4]
+    assert [reserve.demand[GPU] for reserve in team.reserved()] == [2, 4]
 
 
 NO_POD_MISSING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -512,7 +359,7 @@ NO_POD_MISSING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "max
 async def test_a_roll_out_that_could_never_end_is_refused_where_policy_is_strict(
     surge: str, cards: int, allowed: bool
 ) -> None:
-    team = Namespace(surge=surge)
+    team = ReviewedNamespace(surge=surge)
     team.ledger.limit(cards=cards)
     old = changed(DEPLOYMENT, strategy=NO_POD_MISSING)
     await team.answer(DEPLOYMENTS, old)

@@ -22,26 +22,26 @@ def charging_modes() -> tuple[ChargingModes, Policies]:
 
 
 def test_modes_are_unchanged_when_the_policy_is_unchanged() -> None:
-    found, _ = charging_modes()
-    assert found.of("red") == found.of("red")
-    assert not found.changed()
+    modes, _ = charging_modes()
+    assert modes.of("red") == modes.of("red")
+    assert not modes.changed()
 
 
 def test_change_is_noticed_when_an_object_already_used_the_new_mode() -> None:
-    found, policies = charging_modes()
-    found.of("red")
+    modes, policies = charging_modes()
+    modes.of("red")
     policies.now = PODS_ONLY
-    assert found.of("red").pods_only
-    assert found.changed()
-    found.forget()
-    assert found.of("red").pods_only
-    assert not found.changed()
+    assert modes.of("red").pods_only
+    assert modes.changed()
+    modes.forget()
+    assert modes.of("red").pods_only
+    assert not modes.changed()
 
 
 def test_reverted_change_is_noticed_when_an_object_used_it() -> None:
-    found, policies = charging_modes()
-    found.of("red")
+    modes, policies = charging_modes()
+    modes.of("red")
     policies.now = PODS_ONLY
-    found.of("red")
+    modes.of("red")
     policies.now = USUAL
-    assert found.changed()
+    assert modes.changed()

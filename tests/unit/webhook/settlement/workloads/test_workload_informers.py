@@ -16,7 +16,7 @@ from support.harness.settlement import CLUSTER, full_world, settling
 from ledger.core.model.commands import Reserve
 from ledger.core.model.events import Cause
 from ledger.kube.api.api_resources import UNIVERSE_QUOTAS
-from ledger.kube.api.errors import ClusterUnavailable
+from ledger.kube.api.cluster_errors import ClusterUnavailable
 from webhook.settlement import root_lookup
 from webhook.settlement.workloads import workload_informers
 
@@ -26,166 +26,166 @@ JOB = {"parallelism": 2, "completions": 2, "template": template()}
 BODY = workload(JOBSETS, "js", replicatedJobs=[{"name": "w", "template": {"spec": JOB}}])
 
 
-def charged(one, key: str) -> dict:
-    entry = one.root(key)
+def charged(world, key: str) -> dict:
+    entry = world.root(key)
     return entry.committed.demand if entry is not None and entry.committed is not None else {}
 
 
 async def test_kind_is_watched_when_defined_later(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
-    async with full_world() as one, settling(one):
-        await one.synced()
-        one.cluster.kinds[JOBSETS.name] = JOBSETS
-        one.server.create(JOBSETS.name, "red", BODY)
-        await one.until(lambda: charged(one, KEY) == TWO)
-        await one.until(lambda: one.settlement.problems() == [])
+    async with full_world() as world, settling(world):
+        await world.synced()
+        world.cluster.kinds[JOBSETS.name] = JOBSETS
+        world.server.create(JOBSETS.name, "red", BODY)
+        await world.until(lambda: charged(world, KEY) == TWO)
+        await world.until(lambda: world.settlement.problems() == [])
 
 
 async def test_objects_are_released_when_their_kind_is_proved_deleted(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
-    async with full_world() as one:
-        one.cluster.kinds[JOBSETS.name] = JOBSETS
-        async with settling(one):
-            await one.synced()
-            one.server.create(JOBSETS.name, "red", BODY, "js-uid")
-            await one.until(lambda: charged(one, KEY) == TWO)
-            del one.cluster.kinds[JOBSETS.name]
-            await one.until(lambda: one.root(KEY) is None)
-            assert one.state.ended["js-uid"].cause == Cause.DELETED
-            await one.until(lambda: one.settlement.problems() == [])
+    async with full_world() as world:
+        world.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(world):
+            await world.synced()
+            world.server.create(JOBSETS.name, "red", BODY, "js-uid")
+            await world.until(lambda: charged(world, KEY) == TWO)
+            del world.cluster.kinds[JOBSETS.name]
+            await world.until(lambda: world.root(KEY) is None)
+            assert world.state.ended["js-uid"].cause == Cause.DELETED
+            await world.until(lambda: world.settlement.problems() == [])
 
 
 async def test_absent_kind_releases_nothing_without_proof(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
-    async with full_world(recount_seconds=0.3) as one:
-        one.cluster.kinds[JOBSETS.name] = JOBSETS
-        async with settling(one):
-            await one.synced()
-            one.server.create(JOBSETS.name, "red", BODY)
-            await one.until(lambda: charged(one, KEY) == TWO)
-            one.cluster.unproved = True
-            del one.cluster.kinds[JOBSETS.name]
+    async with full_world(recount_seconds=0.3) as world:
+        world.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(world):
+            await world.synced()
+            world.server.create(JOBSETS.name, "red", BODY)
+            await world.until(lambda: charged(world, KEY) == TWO)
+            world.cluster.unproved = True
+            del world.cluster.kinds[JOBSETS.name]
             await asyncio.sleep(1.0)  # some recounts, to give a wrong release its chance
-            assert charged(one, KEY) == TWO
+            assert charged(world, KEY) == TWO
 
 
 async def test_kind_is_proved_deleted_when_removed_during_a_gap():
-    async with full_world() as one:
-        one.cluster.kinds[JOBSETS.name] = JOBSETS
-        async with settling(one):
-            await one.synced()
-            one.server.create(JOBSETS.name, "red", BODY)
-            await one.until(lambda: charged(one, KEY) == TWO)
-        del one.cluster.kinds[JOBSETS.name]
-        async with settling(one):
-            await one.until(lambda: one.root(KEY) is None)
+    async with full_world() as world:
+        world.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(world):
+            await world.synced()
+            world.server.create(JOBSETS.name, "red", BODY)
+            await world.until(lambda: charged(world, KEY) == TWO)
+        del world.cluster.kinds[JOBSETS.name]
+        async with settling(world):
+            await world.until(lambda: world.root(KEY) is None)
 
 
 async def test_kind_is_watched_in_the_version_that_is_served(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
-    async with full_world() as one:
-        one.cluster.kinds[JOBSETS.name] = JOBSETS
-        async with settling(one):
-            await one.synced()
-            one.server.create(JOBSETS.name, "red", BODY)
-            await one.until(lambda: charged(one, KEY) == TWO)
-            one.cluster.unproved = True
-            one.cluster.kinds[JOBSETS.name] = msgspec.structs.replace(JOBSETS, version="v1")
-            one.server.update(JOBSETS.name, "red", "js", spec={"suspend": True})
-            await one.until(lambda: charged(one, KEY) == {})
+    async with full_world() as world:
+        world.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(world):
+            await world.synced()
+            world.server.create(JOBSETS.name, "red", BODY)
+            await world.until(lambda: charged(world, KEY) == TWO)
+            world.cluster.unproved = True
+            world.cluster.kinds[JOBSETS.name] = msgspec.structs.replace(JOBSETS, version="v1")
+            world.server.update(JOBSETS.name, "red", "js", spec={"suspend": True})
+            await world.until(lambda: charged(world, KEY) == {})
 
 
 async def test_creation_is_released_when_its_kind_is_proved_deleted(monkeypatch):
     monkeypatch.setattr(workload_informers, "DISCOVER_SECONDS", 0.05)
-    async with full_world(settle_seconds=0.3) as one:
-        one.cluster.kinds[JOBSETS.name] = JOBSETS
-        async with settling(one):
-            await one.synced()
-            del one.cluster.kinds[JOBSETS.name]
-            await one.writer.submit(Reserve(f"{CLUSTER}/red", KEY, "js-uid", TWO))
-            await one.until(lambda: one.root(KEY) is None)
-            assert one.state.ended["js-uid"].cause == Cause.ABSENT
+    async with full_world(settle_seconds=0.3) as world:
+        world.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(world):
+            await world.synced()
+            del world.cluster.kinds[JOBSETS.name]
+            await world.writer.submit(Reserve(f"{CLUSTER}/red", KEY, "js-uid", TWO))
+            await world.until(lambda: world.root(KEY) is None)
+            assert world.state.ended["js-uid"].cause == Cause.ABSENT
 
 
 async def test_creation_stays_when_its_kind_is_absent_without_proof():
-    async with full_world(settle_seconds=0.1) as one:
-        one.cluster.kinds[JOBSETS.name] = JOBSETS
-        async with settling(one):
-            await one.synced()
-            one.cluster.unproved = True
-            del one.cluster.kinds[JOBSETS.name]
-            await one.writer.submit(Reserve(f"{CLUSTER}/red", KEY, "js-uid", TWO))
-            await one.until(lambda: one.counted["settle_failures_total",] > 0)
-            assert one.root(KEY).holds
+    async with full_world(settle_seconds=0.1) as world:
+        world.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(world):
+            await world.synced()
+            world.cluster.unproved = True
+            del world.cluster.kinds[JOBSETS.name]
+            await world.writer.submit(Reserve(f"{CLUSTER}/red", KEY, "js-uid", TWO))
+            await world.until(lambda: world.counted["settle_failures_total",] > 0)
+            assert world.root(KEY).holds
 
 
 async def test_readiness_shows_why_discovery_failed(monkeypatch):
     monkeypatch.setattr(workload_informers, "RETRY_SECONDS", 0.05)
-    async with full_world() as one:
-        one.cluster.undiscovered = ClusterUnavailable("the API server is down")
-        async with settling(one):
+    async with full_world() as world:
+        world.cluster.undiscovered = ClusterUnavailable("the API server is down")
+        async with settling(world):
             expected = "kinds: the API server is down"
-            await one.until(lambda: expected in one.settlement.warnings())
-            one.cluster.undiscovered = None
-            await one.synced()
+            await world.until(lambda: expected in world.settlement.warnings())
+            world.cluster.undiscovered = None
+            await world.synced()
 
 
 async def test_forbidden_kind_is_shown_and_delays_no_other_kind():
-    async with full_world() as one:
-        one.cluster.forbidden[JOBSETS.name] = "403 Forbidden"
-        one.cluster.kinds[JOBSETS.name] = JOBSETS
-        async with settling(one):
+    async with full_world() as world:
+        world.cluster.forbidden[JOBSETS.name] = "403 Forbidden"
+        world.cluster.kinds[JOBSETS.name] = JOBSETS
+        async with settling(world):
             expected = [f"{JOBSETS.name}: 403 Forbidden"]
-            await one.until(lambda: one.settlement.warnings() == expected)
-            await one.until(lambda: one.settlement.problems() == [])
+            await world.until(lambda: world.settlement.warnings() == expected)
+            await world.until(lambda: world.settlement.problems() == [])
 
 
 async def test_undefined_universe_quotas_are_not_a_problem():
-    async with full_world() as one:
-        one.cluster.unproved = True
-        del one.cluster.kinds[UNIVERSE_QUOTAS.name]
-        async with settling(one):
-            await one.synced()
-            assert one.settlement.problems() == []
+    async with full_world() as world:
+        world.cluster.unproved = True
+        del world.cluster.kinds[UNIVERSE_QUOTAS.name]
+        async with settling(world):
+            await world.synced()
+            assert world.settlement.problems() == []
 
 
 async def test_pods_wait_for_their_owners_and_need_no_reads():
-    async with full_world() as one:
-        web = one.server.create(DEPLOYMENTS.name, "red", deployment("web", 60))
+    async with full_world() as world:
+        web = world.server.create(DEPLOYMENTS.name, "red", deployment("web", 60))
         owned = workload(REPLICASETS, "web-1", web, replicas=60, template=template())
-        made = one.server.create(REPLICASETS.name, "red", owned)
+        made = world.server.create(REPLICASETS.name, "red", owned)
         for number in range(60):
             body = workload(DEPLOYMENTS, f"web-1-{number}", made)
             body["spec"] = template()["spec"]
-            one.server.create("pods", "red", body)
-        async with settling(one):
-            await one.synced()
-            assert {one.entry(f"web-1-{number}").root for number in range(60)} == {
+            world.server.create("pods", "red", body)
+        async with settling(world):
+            await world.synced()
+            assert {world.entry(f"web-1-{number}").root for number in range(60)} == {
                 "deployments.apps/web"
             }
-            assert one.cluster.reads == 0
+            assert world.cluster.reads == 0
 
 
 async def test_pods_wait_until_their_owners_are_cached():
-    async with full_world() as one:
+    async with full_world() as world:
         remembered = False
-        one.context.parents.is_current = lambda resource: remembered
-        async with settling(one):
+        world.context.parents.is_current = lambda resource: remembered
+        async with settling(world):
             expected = ["pods: not listed yet"]
-            await one.until(lambda: one.settlement.problems() == expected)
+            await world.until(lambda: world.settlement.problems() == expected)
             await asyncio.sleep(0.3)  # to give a list that comes too early its chance
-            assert one.settlement.problems() == expected
+            assert world.settlement.problems() == expected
             remembered = True
-            await one.synced()
+            await world.synced()
 
 
 async def test_pods_are_charged_in_time_when_their_owners_are_unlisted(monkeypatch):
     monkeypatch.setattr(workload_informers, "OWNERS_SECONDS", 0.2)
     monkeypatch.setattr(root_lookup, "READ_SECONDS", 0.2)
-    async with full_world() as one:
-        one.context.parents.is_current = lambda resource: False
-        async with settling(one):
+    async with full_world() as world:
+        world.context.parents.is_current = lambda resource: False
+        async with settling(world):
             body = workload(DEPLOYMENTS, "p")
             body["spec"] = template()["spec"]
-            one.server.create("pods", "red", body)
-            await one.until(lambda: one.entry("p") is not None)
+            world.server.create("pods", "red", body)
+            await world.until(lambda: world.entry("p") is not None)

@@ -1,0 +1,148 @@
+"""Failures of an installed release under load: a log server killed, a node drained, a node lost.
+
+Three nodes have two replicas of the service and three log servers. The load comes from outside. As
+every request of it fits, each refusal is counted as an effect of the failure.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.e2e.install.rig.assets import RigAssets
+from tests.e2e.install.rig.real_cluster import RealCluster
+from tests.e2e.install.story.ledger_agreement import InstalledLedger, assert_agreement
+from tests.e2e.install.story.load import Load, Refusal
+from tests.e2e.install.story.timeline import Timeline
+
+pytestmark = [pytest.mark.e2e, pytest.mark.install, pytest.mark.timeout(420)]
+
+CHART: Final = Path(__file__).parents[3] / "deploy" / "chart" / "gpuledger"
+SPACE: Final = "gpuledger"
+VALUES: Final = (
+    "cluster=east-1",
+    "nats.mode=cluster",
+    "nats.resources.requests.cpu=100m",
+    "resources.requests.cpu=100m",
+    # The attempts of a lost replica are settled after a minute otherwise.
+    "settings.settle_seconds=15",
+)
+RATE: Final = 10.0
+STEADY_SECONDS: Final = 1.0
+LOST_SECONDS_MAX: Final = 60.0
+"""The time after a node's power cut until every request is answered again."""
+
+WITHIN: Final = "--timeout=100s"
+
+
+@pytest.fixture
+def three_nodes(
+    rig: RigAssets, product_images: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealCluster]:
+    """Run a cluster of three nodes with the images."""
+    with RealCluster(rig, tmp_path_factory.mktemp("failures"), nodes=("a", "b", "c")) as cluster:
+        for archive in product_images:
+            cluster.import_image(archive)
+        yield cluster
+
+
+class Failures:
+    """The failures of a release, and the load during them."""
+
+    def __init__(self, cluster: RealCluster) -> None:
+        self.timeline = Timeline()
+        self.cluster = cluster
+        self.load = Load(cluster, RATE)
+
+    def install(self) -> None:
+        """Install the release."""
+        with self.timeline.step("helm install with three log servers on three nodes"):
+            sets = [f"--set={value}" for value in VALUES]
+            options = (f"--namespace={SPACE}", "--create-namespace", "--wait", *sets)
+            self.cluster.helm("install", "gpuledger", str(CHART), *options)
+
+    def kill_log_servers(self) -> None:
+        """Kill one log server after the other, so that also the leader is killed."""
+        for number in range(3):
+            name = f"gpuledger-nats-{number}"
+            with self.timeline.step(f"pod {name} is killed and comes back"):
+                self._type(f"delete pod {name} --force --grace-period=0")
+                self._type(f"wait --for=create pod/{name} {WITHIN}")
+                self._type(f"wait --for=condition=Ready pod/{name} {WITHIN}")
+            self._steady()
+
+    def drain(self, node: str) -> None:
+        """Drain a node, and let it take pods again."""
+        with self.timeline.step(f"node {node} is drained"):
+            self.cluster.node(node).drain()
+        self._steady()
+        with self.timeline.step(f"node {node} takes pods again, and all are ready"):
+            self.cluster.node(node).uncordon()
+            self._ready()
+        self._steady()
+
+    def lose(self, node: str) -> float:
+        """Cut the power of a node until it is lost; return the load's seconds at the cut."""
+        at = self.load.elapsed
+        with self.timeline.step(f"node {node} has a power cut, and is lost"):
+            self.cluster.node(node).kill()
+            self.cluster.kubectl.type(
+                f"kubectl wait --for=condition=Ready=Unknown node/{node} {WITHIN}", within=120
+            )
+        self._steady()
+        with self.timeline.step(f"node {node} boots, and all pods are ready"):
+            self.cluster.node(node).start()
+            self._ready()
+        self._steady()
+        return at
+
+    def node_of_a_replica(self) -> str:
+        """Return the node of one replica of the service."""
+        replica = next(
+            pod
+            for pod in self.cluster.pods(SPACE)
+            if pod["metadata"]["labels"].get("app.kubernetes.io/component") == "service"
+        )
+        return str(replica["spec"]["nodeName"])
+
+    def report(self) -> None:
+        """Print the counts until now."""
+        self.timeline.line(self.load.summary())
+
+    def _ready(self) -> None:
+        self._type(f"rollout status statefulset/gpuledger-nats {WITHIN}")
+        self._type(f"rollout status deployment/gpuledger {WITHIN}")
+
+    def _steady(self) -> None:
+        time.sleep(STEADY_SECONDS)
+        self.report()
+
+    def _type(self, command: str) -> None:
+        self.cluster.kubectl.type(f"kubectl -n {SPACE} {command}", within=120)
+
+
+async def test_failures_of_pods_and_nodes_lose_no_decision(three_nodes: RealCluster) -> None:
+    failures = Failures(three_nodes)
+    failures.install()
+    with failures.load.running():
+        failures.kill_log_servers()
+        failures.drain(failures.node_of_a_replica())
+        assert failures.load.refusals == []
+        cut = failures.lose(failures.node_of_a_replica())
+    lost = failures.load.refusals
+    _print(failures.timeline, lost, cut)
+    assert all(cut <= refusal.at <= cut + LOST_SECONDS_MAX for refusal in lost), lost
+    with failures.timeline.step("ledger and cluster agree"):
+        ledger = InstalledLedger(three_nodes, namespace=SPACE)
+        await assert_agreement(three_nodes, ledger, failures.load.namespace, name="east-1")
+
+
+def _print(timeline: Timeline, lost: list[Refusal], cut: float) -> None:
+    if lost:
+        first, last = lost[0].at - cut, lost[-1].at - cut
+        seen = f"sent {first:.1f} to {last:.1f} s after the power cut"
+        timeline.line(f"{len(lost)} requests refused, {seen}: {lost[0].message[:150]}")
+    else:
+        timeline.line("no request refused because of the power cut")

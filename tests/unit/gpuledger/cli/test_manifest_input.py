@@ -1,0 +1,90 @@
+"""Files given to commands: one object as JSON or YAML, or an error."""
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gpuledger.cli import manifest_input
+from gpuledger.cli.exit_codes import CommandError, Exit
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
+FOUND = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        POD.encode(),
+        b"---\n" + POD.encode(),
+        b"\xef\xbb\xbf" + POD.encode(),
+        POD.encode("utf-16"),
+        b"{apiVersion: v1, kind: Pod, metadata: {name: p}}",
+        b'{"apiVersion": "v1", kind: Pod, metadata: {name: p,}}',
+        json.dumps(FOUND).encode(),
+        POD.encode() + b"---\n# nothing\n",
+    ],
+    ids=["block", "marked", "bom", "utf-16", "flow", "mixed", "json", "empty-second"],
+)
+def test_one_object_is_read_however_it_is_written(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_bytes(content)
+    assert json.loads(manifest_input.read(str(file), 10_000)) == FOUND
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty: give one object"),
+        (b" \n\t\n", "is empty"),
+        (b"# a comment\n", "holds nothing but comments"),
+        (b"null", "holds nothing but comments"),
+        (b"- a\n- b\n", "holds a list of 2: give one object"),
+        (b'[{"kind": "Pod"}]', "holds a list of 1"),
+        (b"kind: PodList\nitems: [1, 2, 3]\n", "holds a PodList of 3"),
+        (POD.encode() + b"---\n" + POD.encode(), "holds 2 documents, separated by ---: give one"),
+        (b"some words", "holds no object, but plain text"),
+        (b"5", "holds no object"),
+        (b"a: b: c\n", "line 1, column 5: mapping values are not allowed here"),
+        (b"a:\n\t- b\n", "line 2, column 1: while scanning"),
+        (b'{"kind": "Pod",', "neither JSON nor YAML: line 1"),
+        (b"\x00\xff\xfe binary", "not text in UTF-8"),
+        (b"a: &b 1\nc: *b\n", "write \\*b out"),
+        (b"{" * 4000, "nested too deeply|neither JSON nor YAML"),
+        (b"x" * 20_000, "more than 10000 bytes"),
+    ],
+)
+def test_file_without_a_single_object_is_refused_in_one_line(
+    content: bytes, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_bytes(content)
+    with pytest.raises(CommandError, match=rf"pod\.yaml.*({said})") as stopped:
+        manifest_input.read(str(file), 10_000)
+    assert stopped.value.status is Exit.USAGE
+    assert "\n" not in str(stopped.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("missing.yaml", "missing.yaml cannot be read: No such file or directory"),
+        ("", "the file '' cannot be read: Is a directory"),
+        (".", "cannot be read: Is a directory"),
+        ("a\0b", "cannot be read: embedded null byte"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_with_the_reason(
+    file: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CommandError, match=said):
+        manifest_input.read(file, 10_000)
+
+
+def test_standard_input_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
+    with pytest.raises(CommandError, match=r"^standard input is empty"):
+        manifest_input.read("-", 10_000)

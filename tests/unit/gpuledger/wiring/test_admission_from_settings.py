@@ -1,0 +1,85 @@
+"""How settings become kinds, who acts for them, and how namespaces are treated."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuledger.cli.exit_codes import CommandError, Exit
+from gpuledger.wiring import admission_from_settings, webhook_scope
+from ledger.runtime.settings.settings import Settings
+from webhook.context.namespace_policies import NamespacePolicy
+
+OWN = """
+group: example.com
+resource: widgets
+kind: Widget
+podSets:
+- template: spec.template
+"""
+
+
+def test_settings_without_a_word_on_policy_enforce() -> None:
+    assert admission_from_settings.namespace_policy(Settings()) == NamespacePolicy()
+
+
+def test_every_setting_of_policy_is_used() -> None:
+    settings = Settings(
+        mode="warn",
+        on_exceeded="pending",
+        surge="strict",
+        elastic="max",
+        pods_only=True,
+        exempt_users=("ada",),
+        exempt_groups=("ops",),
+        foreign_holders="none",
+    )
+    assert admission_from_settings.namespace_policy(settings) == NamespacePolicy(
+        mode="warn",
+        on_exceeded="pending",
+        surge="strict",
+        elastic="max",
+        pods_only=True,
+        exempt_users=("ada",),
+        exempt_groups=("ops",),
+        foreign_holders="none",
+    )
+
+
+def test_further_identities_stand_beside_the_usual_ones() -> None:
+    named = ("jobs.batch=ada", "jobs.batch=system:serviceaccount:a:b")
+    usual = admission_from_settings.kind_catalog(Settings()).of_resource("batch", "jobs")
+    kind = admission_from_settings.kind_catalog(Settings(controller_identities=named)).of_resource(
+        "batch", "jobs"
+    )
+    assert usual is not None
+    assert kind is not None
+    assert kind.controllers == (*usual.controllers, "ada", "system:serviceaccount:a:b")
+
+
+def test_identity_for_an_unknown_kind_stops_the_start() -> None:
+    with pytest.raises(CommandError, match=r"widgets\.example\.com is not a known kind") as stopped:
+        admission_from_settings.kind_catalog(
+            Settings(controller_identities=("widgets.example.com=ada",))
+        )
+    assert stopped.value.status is Exit.USAGE
+
+
+def test_kinds_of_ones_own_are_known_and_reviewed(tmp_path: Path) -> None:
+    file = tmp_path / "widgets.yaml"
+    file.write_text(OWN)
+    settings = Settings(
+        workload_kinds=(str(file),), controller_identities=("widgets.example.com=ada",)
+    )
+    reviewed = webhook_scope.review_scope(settings)
+    kind = reviewed.kinds.of_resource("example.com", "widgets")
+    assert kind is not None
+    assert kind.controllers == ("ada",)
+    assert "nvidia.com/gpumem" in reviewed.resources
+    assert "kube-system" in reviewed.exempt_namespaces
+
+
+def test_a_file_of_kinds_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"none\.yaml cannot be read"):
+        admission_from_settings.kind_catalog(
+            Settings(workload_kinds=(str(tmp_path / "none.yaml"),))
+        )
