@@ -1,20 +1,17 @@
-"""Generate the reference pages, and what is shipped for schedulers, from the code.
+"""Generate the reference pages, and what the chart reads of vendors, from the code.
 
 `python docs/generate.py` writes them; with `--check` it changes nothing and exits with 1 when a
-page differs from the code. A page cannot be forgotten, because the generator fails for a part of
-the code without a description.
+page differs from the code. No page can be forgotten, because the generator fails for a part of the
+code without a description.
 """
 
 import argparse
-import re
 import sys
-import textwrap
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-import msgspec
+import chart_values
 import typer
 import yaml
 from table_texts import EXITS, REASONS
@@ -24,20 +21,15 @@ from gpuledger.cli.command_wrapper import help_of
 from gpuledger.cli.exit_codes import Exit
 from gpuledger.command_line import build
 from ledger.core.model.denials import Reason
-from ledger.kube.hami.managed_resources import managed_resources
-from ledger.kube.vendors.vendors import select_vendors
+from ledger.kube.hami.managed_resources import is_placed, managed_resources
+from ledger.kube.vendors.vendors import BUILT_IN
 from ledger.runtime.metrics import METRICS
 from ledger.runtime.settings.setting_texts import documentation
-from ledger.runtime.settings.settings import Settings
 
 HERE: Final = Path(__file__).parent
 
-SCHEDULER_SETTINGS: Final = "../deploy/scheduler/settings.yaml"
-"""Not a page: only its managed resources are generated."""
-
-MANAGED_INDENT: Final = " " * 6
-MANAGED: Final = re.compile(r"(?m)^      managedResources:\n(?:      (?:- |  ).*\n)*")
-"""The list of managed resources with that indent."""
+MANAGED_RESOURCES: Final = "../deploy/chart/gpuledger/files/managed-resources.yaml"
+"""Not a page: the chart reads it for the configuration of its scheduler."""
 
 NOTE: Final = "<!-- Made by docs/generate.py; edit the code that it describes. -->\n"
 
@@ -80,25 +72,27 @@ def _command(path: tuple[str, ...], command: TyperCommand) -> list[str]:
     """Return the section about one command; options that are settings are on their own page."""
     name = " ".join(path)
     settings = {help_of(setting) for setting in documentation()}
-    taken = [one for one in command.params if getattr(one, "help", "") in settings]
-    own = [
-        one
-        for one in command.params
-        if isinstance(one, TyperArgument | TyperOption)
-        and one not in taken
-        and one.name not in _EVERYWHERE
-        and not getattr(one, "hidden", False)
+    taken = [
+        parameter for parameter in command.params if getattr(parameter, "help", "") in settings
     ]
-    arguments = [_shown(one) for one in own if one.param_type_name == "argument"]
+    own = [
+        parameter
+        for parameter in command.params
+        if isinstance(parameter, TyperArgument | TyperOption)
+        and parameter not in taken
+        and parameter.name not in _EVERYWHERE
+        and not getattr(parameter, "hidden", False)
+    ]
+    arguments = [_shown(parameter) for parameter in own if parameter.param_type_name == "argument"]
     examples = (command.epilog or "").removeprefix("\b\nExamples:\n").splitlines()
-    rows = [f"| `{_shown(one)}` | {getattr(one, 'help', '')} |" for one in own]
+    rows = [f"| `{_shown(parameter)}` | {getattr(parameter, 'help', '')} |" for parameter in own]
     text = (command.help or "").strip().splitlines()
     lines = [f"## {name}", "", *text, ""]
     lines += ["```console", f"$ {' '.join((name, '[OPTIONS]', *arguments))}", "```", ""]
     if rows:
         lines += ["| option or argument | meaning |", "|---|---|", *rows, ""]
     if taken:
-        names = ", ".join(f"`{one.opts[0]}`" for one in taken)
+        names = ", ".join(f"`{parameter.opts[0]}`" for parameter in taken)
         every = "every setting" if len(taken) == len(settings) else names
         lines += [f"Also takes [settings](settings.md): {every}, and `--config FILE`.", ""]
     return [*lines, "```sh", *(line.removeprefix("  ") for line in examples), "```", ""]
@@ -131,10 +125,10 @@ def settings_page() -> str:
         "| setting | option | environment | type | default | meaning |",
         "|---|---|---|---|---|---|",
     ]
-    for one in documentation():
-        cells = (one.name, one.option, one.environment, one.type, one.default)
+    for setting in documentation():
+        cells = (setting.name, setting.option, setting.environment, setting.type, setting.default)
         shown = " | ".join(f"`{cell}`".replace("|", "\\|") for cell in cells)
-        lines.append(f"| {shown} | {one.description} |")
+        lines.append(f"| {shown} | {setting.description} |")
     return "\n".join([*lines, ""])
 
 
@@ -154,9 +148,9 @@ def metrics_page() -> str:
         "| metric | kind | labels | meaning |",
         "|---|---|---|---|",
     ]
-    for one in METRICS:
-        labels = ", ".join(f"`{label}`" for label in one.labels) or "none"
-        lines.append(f"| `{one.full_name}` | {one.kind.value} | {labels} | {one.help} |")
+    for metric in METRICS:
+        labels = ", ".join(f"`{label}`" for label in metric.labels) or "none"
+        lines.append(f"| `{metric.full_name}` | {metric.kind.value} | {labels} | {metric.help} |")
     return "\n".join([*lines, ""])
 
 
@@ -186,14 +180,33 @@ def reasons_page() -> str:
     return "\n".join([*lines, ""])
 
 
-def scheduler_settings() -> str:
-    """Return the shipped settings of a scheduler, with the managed resources of its vendors."""
-    text = (HERE / SCHEDULER_SETTINGS).read_text()
-    extender = tomllib.loads(yaml.safe_load(text)["data"]["extender.toml"])
-    names = extender.get("vendors", Settings().vendors)
-    found = {"managedResources": msgspec.to_builtins(managed_resources(select_vendors(names)))}
-    block = textwrap.indent(yaml.safe_dump(found, sort_keys=False), MANAGED_INDENT)
-    return MANAGED.sub(lambda _: block, text)
+def chart_values_page() -> str:
+    """Return the page about every value of the chart."""
+    lines = [
+        "# Values of the chart",
+        "",
+        f"{NOTE}",
+        "The values of [`deploy/chart/gpuledger`](../how-to/install.md). helm refuses other names"
+        " and wrong types before it renders anything. Maps without an entry of their own, such as"
+        " `resources`, `affinity` and `tolerations`, have the form that Kubernetes gives them.",
+        "",
+        "| value | default | meaning |",
+        "|---|---|---|",
+    ]
+    for path, default, description in chart_values.rows():
+        lines.append(f"| `{path}` | `{default}` | {description} |")
+    return "\n".join([*lines, ""])
+
+
+def managed_resources_file() -> str:
+    """Return the managed resources of every built-in vendor, for the chart."""
+    names = {
+        vendor.name: [resource.name for resource in managed_resources([vendor])]
+        for vendor in BUILT_IN
+        if is_placed(vendor)
+    }
+    note = "# Made by docs/generate.py: the resources that a scheduler leaves to the extender.\n"
+    return note + yaml.safe_dump(names, sort_keys=False)
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
@@ -201,7 +214,8 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "reference/settings.md": settings_page,
     "reference/metrics.md": metrics_page,
     "reference/reasons.md": reasons_page,
-    SCHEDULER_SETTINGS: scheduler_settings,
+    "reference/chart-values.md": chart_values_page,
+    MANAGED_RESOURCES: managed_resources_file,
 }
 
 
@@ -219,10 +233,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Generate the reference pages.")
     parser.add_argument("--check", action="store_true", help="change nothing, exit with 1 if stale")
     if parser.parse_args().check:
-        found = stale()
-        if found:
-            sys.stderr.write(f"stale: {', '.join(found)}; run `make docs`\n")
-        return bool(found)
+        pages = stale()
+        if pages:
+            sys.stderr.write(f"stale: {', '.join(pages)}; run `make docs`\n")
+        return bool(pages)
     for name, make in PAGES.items():
         (HERE / name).write_text(make())
     return 0

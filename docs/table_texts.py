@@ -1,4 +1,4 @@
-"""The meanings of exit codes and reasons, as the reference pages show them."""
+"""Table texts: the meanings of exit codes and reasons in the tables of the reference pages."""
 
 from typing import Final
 
