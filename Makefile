@@ -9,12 +9,14 @@ SEEDS ?= 2000
 SECONDS ?= 600
 # A third of the time of tests is waiting, so that three workers keep two cores busy.
 WORKERS ?= 3
+# Each has a control plane of its own, which needs about 1.5 GB.
+E2E_WORKERS ?= 2
 LOCKING := --quiet --python-version 3.11 --universal --generate-hashes --no-annotate --no-header
 
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make .venv with the locked dependencies and the command gpuledger
 
@@ -23,8 +25,8 @@ $(READY): requirements.lock pyproject.toml gpuledger/version.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(RUNNABLE) $(READY)
 
-$(RUNNABLE): deploy/requirements.lock
-	@$(PYTHON) tools/install.py .venv deploy/requirements.lock
+$(RUNNABLE): deploy/locks/service.lock
+	@$(PYTHON) tools/install.py .venv deploy/locks/service.lock
 	@touch $(RUNNABLE)
 
 demo: $(if $(wildcard $(READY)),setup,$(RUNNABLE)) ## the whole life of a ledger, with a SIGKILL in the middle; a minute or less
@@ -37,7 +39,7 @@ test: setup ## all tests; those on a real API server when KUBEBUILDER_ASSETS is 
 	@# Several at once, those of processes first; then what measures shares of time, with nothing beside it; then end to end.
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not e2e and not long and not alone"
 	$(BIN)/pytest -q tests/native -m "alone and not long"
-	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
+	$(BIN)/pytest -q -n $(E2E_WORKERS) --dist loadfile tests/e2e -m "e2e and not long and not install"
 
 native: setup ## build libvgpu.so and the stub driver; needs a C compiler
 	$(MAKE) -C vgpu_native PYTHON=$(abspath $(BIN))/python
@@ -56,7 +58,10 @@ gpu-bundle: setup ## what is carried to a machine with a GPU to measure there
 	$(MAKE) -C vgpu_native PYTHON=$(abspath $(BIN))/python gpu-bundle
 
 e2e: setup ## tests on a real API server; needs KUBEBUILDER_ASSETS
-	$(BIN)/pytest -q tests/e2e -m "e2e and not long"
+	$(BIN)/pytest -q -n $(E2E_WORKERS) --dist loadfile tests/e2e -m "e2e and not long and not install"
+
+e2e-install: setup ## install on a real node; needs root, KUBEBUILDER_ASSETS and GPULEDGER_NODE_ASSETS
+	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/install -m "install and not long"
 
 e2e-chain: setup ## from a pod's post to a process that is refused memory; needs KUBEBUILDER_ASSETS
 	$(BIN)/pytest -q -s tests/e2e/node/test_chain.py -m "e2e and not long"
@@ -77,9 +82,20 @@ lint: setup ## style, types, import arrows, sizes, names and words
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.lint
+	$(BIN)/hadolint deploy/Dockerfile
+	$(BIN)/python -m tools.manifests --check
 
-lint-baseline: setup ## record that the lint finds less, or finds it in files that moved
-	$(BIN)/python -m tools.lint --write
+manifests: setup ## render deploy/*.yaml from the chart
+	$(BIN)/python -m tools.manifests
+
+image: setup ## build the images with buildah into build/images; BASE=IMAGE of a registry, else mmdebstrap makes it
+	$(BIN)/python -m tools.image build --base "$(BASE)"
+
+image-reproducible: setup ## build the images twice and compare their digests
+	$(BIN)/python -m tools.image reproducible --base "$(BASE)"
+
+airgap: setup ## the images and the chart with a list and checksums, for a site without a registry
+	$(BIN)/python -m tools.image airgap --base "$(BASE)"
 
 docs: setup ## generate the reference pages
 	$(BIN)/python docs/generate.py
@@ -87,10 +103,13 @@ docs: setup ## generate the reference pages
 lock: setup ## resolve the dependencies again, newest allowed versions
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile $(LOCKING) --extra dev --extra node --output-file requirements.lock pyproject.toml
-	$(BIN)/uv pip compile $(LOCKING) --constraints requirements.lock \
-		--extra node --output-file deploy/requirements.lock pyproject.toml
+	$(BIN)/uv pip compile $(LOCKING) --constraints requirements.lock --output-file deploy/locks/service.lock pyproject.toml
+	printf '%s\n' grpcio nvidia-ml-py protobuf | \
+		$(BIN)/uv pip compile $(LOCKING) --constraints requirements.lock --output-file deploy/locks/node.lock -
+	printf '%s\n' cyclonedx-bom msgspec setuptools | \
+		$(BIN)/uv pip compile $(LOCKING) --constraints requirements.lock --output-file deploy/locks/build.lock -
 
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis vgpu_native/build
 
-.PHONY: help setup demo run protos test native test-native fuzz gpu-bundle e2e e2e-chain e2e-long bench simulate lint lint-baseline docs lock clean
+.PHONY: help setup demo run protos test native test-native fuzz gpu-bundle e2e e2e-install e2e-chain e2e-long bench simulate lint manifests image image-reproducible airgap docs lock clean

@@ -1,7 +1,7 @@
-"""Install locked packages into a virtual environment, and print what is done every few seconds.
+"""Install locked packages into a virtual environment, and print the progress every few seconds.
 
-`python tools/install.py VENV LOCK` makes the environment when there is none. It needs nothing but
-Python's own library. Ends with pip's exit status, after pip's output when that is not 0.
+`python tools/install.py VENV LOCK` makes the environment when there is none. It needs only Python's
+own library. It ends with pip's exit status, after pip's output when that is not 0.
 """
 
 import re
@@ -65,8 +65,16 @@ def install(environment: Path, lock: Path) -> int:
         subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     progress = Progress(lock, environment)
     _tell(f"Installing the {progress.wanted} packages of {lock} into {environment}")
-    pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
-    command = [*pip, "--require-hashes", "-r", lock]
+    pip = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--progress-bar",
+        "off",
+    ]
+    command = [*pip, "--require-hashes", "-r", str(lock)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as running:

@@ -27,8 +27,7 @@ def constructors(tree: Tree) -> Iterator[Finding]:
                     f"{owner.name}() takes {count} parameters, at most {PARAMETERS_MAX}: "
                     "group those that belong together, or split the class"
                 )
-                excess = count - PARAMETERS_MAX
-                yield Finding("constructors", path, function.lineno, owner.name, message, excess)
+                yield Finding("constructors", path, function.lineno, owner.name, message)
             if positional > POSITIONAL_MAX:
                 message = (
                     f"{owner.name}() takes {positional} positional parameters, at most "

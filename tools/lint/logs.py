@@ -1,4 +1,4 @@
-"""Logs: one way to make a logger, and constant names of events."""
+"""Logs: the one way to make a logger, and constant names of log events."""
 
 import ast
 import re
@@ -12,16 +12,20 @@ LOGGER: Final = "_log"
 """Name of the logger of a module."""
 
 _LOGGERS: Final = (LOGGER, "log", "logger", "_logger")
-_METHODS: Final = ("debug", "info", "warning", "error", "exception", "critical")
+_METHODS: Final = (
+    *("debug", "info", "warning", "error", "exception", "critical"),
+    *("fatal", "log", "msg", "warn"),
+)
+_MAKERS: Final = ("getLogger", "get_logger")
 _EVENT: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 def loggers(tree: Tree) -> Iterator[Finding]:
-    """Find loggers of the product that `logging` makes, or that have another name than `_log`."""
+    """Find loggers of the product made otherwise, or with another name than `_log`."""
     for path in tree.python(product=True):
         for node in tree.nodes(path):
             if isinstance(node, ast.Attribute | ast.ImportFrom) and _is_get_logger(node):
-                message = 'logging.getLogger: write _log: Final = structlog.get_logger("<logger>")'
+                message = 'another logger: write _log: Final = structlog.get_logger("<logger>")'
                 yield Finding("loggers", path, node.lineno, "getLogger", message)
             elif isinstance(node, ast.AnnAssign | ast.Assign) and (name := _other_name(node)):
                 message = f"the logger is named {name}: name it {LOGGER}, as in all modules"
@@ -43,7 +47,7 @@ def log_events(tree: Tree) -> Iterator[Finding]:
 
 def _is_get_logger(node: ast.Attribute | ast.ImportFrom) -> bool:
     if isinstance(node, ast.ImportFrom):
-        return node.module == "logging" and any(name.name == "getLogger" for name in node.names)
+        return any(name.name in _MAKERS for name in node.names)
     return node.attr == "getLogger"
 
 
@@ -51,14 +55,17 @@ def _other_name(node: ast.AnnAssign | ast.Assign) -> str:
     """Return the name of a logger if it is not `_log`, else an empty text."""
     target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
     made = node.value.func if isinstance(node.value, ast.Call) else None
-    is_logger = isinstance(made, ast.Attribute) and made.attr in ("getLogger", "get_logger")
-    return target.id if is_logger and isinstance(target, ast.Name) and target.id != LOGGER else ""
+    is_logger = isinstance(made, ast.Attribute) and made.attr in _MAKERS
+    name = ast.unparse(target).rpartition(".")[2]
+    return name if is_logger and name != LOGGER else ""
 
 
 def _logs(function: ast.expr) -> bool:
     if not isinstance(function, ast.Attribute) or function.attr not in _METHODS:
         return False
     owner = function.value
+    while isinstance(owner, ast.Call) and isinstance(owner.func, ast.Attribute):
+        owner = owner.func.value  # _log.bind(…)
     name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
     return name in _LOGGERS
 

@@ -1,4 +1,4 @@
-"""Naming: class names and base names that occur more than once, and long names of tests."""
+"""Naming: repeated class names and base names, long names of tests, and empty names of locals."""
 
 import ast
 from collections import defaultdict
@@ -11,6 +11,16 @@ from tools.lint.tree import Tree, is_product, is_test
 
 TEST_NAME_CHARACTERS_MAX: Final = 70
 
+EMPTY_NAMES: Final = frozenset({"one", "found"})
+"""Names that fit any value."""
+
+_NAMED: Final = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ExceptHandler,
+    ast.MatchAs,
+    ast.MatchStar,
+)
 _SHOWN: Final = 3
 _C_SOURCE: Final = ".c"
 
@@ -23,13 +33,13 @@ def class_names(tree: Tree) -> Iterator[Finding]:
     """
     places: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for path in tree.python(product=True):
-        for node in ast.iter_child_nodes(tree.nodes(path)[0]):
+        for node in tree.nodes(path):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append((path, node.lineno))
     for name, defined in sorted(places.items()):
         for path, line in defined if len(defined) > 1 else ():
             message = (
-                f"public class {name} is defined in {_others(path, [one for one, _ in defined])} "
+                f"public class {name} is defined in {_others(path, [file for file, _ in defined])} "
                 "too, and must be unique: add to its name what it is a kind of"
             )
             yield Finding("class-names", path, line, name, message)
@@ -62,6 +72,28 @@ def test_names(tree: Tree) -> Iterator[Finding]:
                     "write test_<subject>_<behaviour>_when_<condition>"
                 )
                 yield Finding("test-names", path, function.lineno, name, message)
+
+
+def local_names(tree: Tree) -> Iterator[Finding]:
+    """Find locals, parameters and functions whose name does not show what they are."""
+    for path in tree.python():
+        for node in tree.nodes(path):
+            if (name := _bound_name(node)) in EMPTY_NAMES:
+                message = f"{name} fits any value: name what it holds, such as pod or shortages"
+                yield Finding("local-names", path, getattr(node, "lineno", 1), name, message)
+
+
+def _bound_name(node: ast.AST) -> str:
+    """Return the name that a node binds in a function or a module, empty without one."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return node.id
+    if isinstance(node, ast.arg):
+        return node.arg
+    if isinstance(node, ast.alias):
+        return node.asname or node.name
+    if isinstance(node, ast.MatchMapping):
+        return node.rest or ""
+    return (node.name or "") if isinstance(node, _NAMED) else ""
 
 
 def _others(path: str, paths: list[str]) -> str:

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 from typing import Final
 
 from tools.lint.findings import Finding
@@ -13,25 +12,20 @@ FOLDER_FILES_MAX: Final = 15
 FILE_LINES_MAX: Final = 400
 FUNCTION_LINES_MAX: Final = 50
 
-UNCOUNTED: Final = ("__init__.py", "__main__.py", "py.typed")
-"""Files that a package cannot do without, and that hold no idea of their own."""
-
 _CODE: Final = (".py", ".c", ".h")
 _C: Final = (".c", ".h")
-_C_FUNCTION: Final = re.compile(r"^[a-z].*?(\w+)\(")
+_C_FUNCTION: Final = re.compile(r"^(?=[A-Za-z_]).*?(\w+)\(")
 
 
 def folder_files(tree: Tree) -> Iterator[Finding]:
     """Find folders that hold too many files; those in sub-folders do not count."""
-    counted = (path for path in tree.paths if PurePosixPath(path).name not in UNCOUNTED)
-    for folder, count in sorted(Counter(map(folder_of, counted)).items()):
+    for folder, count in sorted(Counter(map(folder_of, tree.paths)).items()):
         if count > FOLDER_FILES_MAX:
             message = (
                 f"{count} files, at most {FOLDER_FILES_MAX}: move those of one purpose into a "
                 "sub-folder that names it, or merge fragments into the file that uses them"
             )
-            excess = count - FOLDER_FILES_MAX
-            yield Finding("folder-files", folder, 1, folder, message, excess)
+            yield Finding("folder-files", folder, 1, folder, message)
 
 
 def file_lines(tree: Tree) -> Iterator[Finding]:
@@ -41,7 +35,7 @@ def file_lines(tree: Tree) -> Iterator[Finding]:
             count = tree.text(path).count("\n")
             if count > FILE_LINES_MAX:
                 message = f"{count} lines, at most {FILE_LINES_MAX}: split it, one idea a file"
-                yield Finding("file-lines", path, 1, path, message, count - FILE_LINES_MAX)
+                yield Finding("file-lines", path, 1, path, message)
 
 
 def function_lines(tree: Tree) -> Iterator[Finding]:
@@ -53,8 +47,7 @@ def function_lines(tree: Tree) -> Iterator[Finding]:
                     f"{name}() has {count} lines, at most {FUNCTION_LINES_MAX}: "
                     "move its steps into functions"
                 )
-                excess = count - FUNCTION_LINES_MAX
-                yield Finding("function-lines", path, line, name, message, excess)
+                yield Finding("function-lines", path, line, name, message)
 
 
 def _functions(tree: Tree, path: str) -> Iterator[tuple[str, int, int]]:

@@ -11,7 +11,10 @@ from tools.lint.tree import Tree
 
 CODESPELL_SECONDS: Final = 60.0
 
-_PROSE: Final = (".md", ".py", ".c", ".h", ".sh", ".sql", ".toml", ".yaml", "Makefile")
+_PROSE: Final = (
+    *(".md", ".py", ".c", ".h", ".S", ".sh", ".sql", ".toml", ".yaml", ".yml", ".mk", ".conf"),
+    *("Makefile", "Dockerfile", "run"),
+)
 _FOUND: Final = re.compile(r"(?P<path>[^:]+):(?P<line>\d+): (?P<wrong>[^ ]+) ==> (?P<right>.+)")
 
 
@@ -35,11 +38,11 @@ def spelling(tree: Tree) -> Iterator[Finding]:
     )
     if done.stderr:
         raise SpellingError(f"codespell failed: {done.stderr.strip()}; `make setup` installs it")
-    for found in map(_FOUND.fullmatch, done.stdout.splitlines()):
-        if found is not None:
-            wrong, line = found["wrong"], int(found["line"])
+    for match in map(_FOUND.fullmatch, done.stdout.splitlines()):
+        if match is not None:
+            wrong, line = match["wrong"], int(match["line"])
             message = (
-                f"'{wrong}' looks like a mistake for {found['right']}: correct it, or list the "
+                f"'{wrong}' looks like a mistake for {match['right']}: correct it, or list the "
                 "word with a reason in tools/lint/exceptions.toml"
             )
-            yield Finding("spelling", found["path"], line, wrong.lower(), message)
+            yield Finding("spelling", match["path"], line, wrong.lower(), message)

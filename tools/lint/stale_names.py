@@ -22,7 +22,13 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from tools.lint.findings import Finding
-from tools.lint.texts import COMMENT_OR_STRING, passages
+from tools.lint.texts import (
+    C_SUFFIXES,
+    COMMENT_OR_STRING,
+    HASH_COMMENTS,
+    SQL_COMMENTS,
+    passages,
+)
 from tools.lint.tree import Tree
 
 HISTORY: Final = "CHANGELOG.md"
@@ -37,9 +43,11 @@ _WORD: Final = re.compile(r"\w+")
 _FILE: Final = re.compile(r"[\w./-]*\w\.(?:py|c|h)")
 _PATH: Final = re.compile(r"[\w-]+(?:/[\w.-]+)+/?")
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-_SNAKE: Final = re.compile(r"_?[a-z][a-z0-9]*(?:_[a-z0-9]+)+|_[a-z0-9]+")
+_SNAKE: Final = re.compile(
+    r"_?[a-z][a-z0-9]*(?:_[a-z0-9]+)+|_[a-z0-9]+|_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"
+)
 _CAMEL: Final = re.compile(r"_?(?:[A-Z]+[a-z0-9]+){2,}")
-_FOREIGN: Final = ("gpuledger_", "cu", "nvml", "pthread_")
+_FOREIGN: Final = ("gpuledger_", "cu", "nvml", "pthread_", "rtld_")
 """Metrics, which other tests check, and names of the driver and of the C library."""
 
 _SUFFIXES: Final = {"io", "toml"}
@@ -94,7 +102,7 @@ class Symbols:
         for node in nodes:
             if isinstance(node, ast.Constant):
                 if isinstance(node.value, str) and id(node) not in prose:
-                    self.words.update(_WORD.findall(node.value))
+                    self.words.update(_WORD.findall(_QUOTED.sub(" ", node.value)))
             elif isinstance(node, ast.Name | ast.Attribute | ast.arg | ast.keyword):
                 self._add_name(node)
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -127,14 +135,14 @@ def stale_names(tree: Tree) -> Iterator[Finding]:
     for path, first, text in passages(tree):
         if path == HISTORY:
             continue
-        for found in _QUOTED.finditer(text):
-            if wrong := check(found[1], not path.endswith(".md")):
-                line = first + text.count("\n", 0, found.start())
+        for match in _QUOTED.finditer(text):
+            if wrong := check(match[1], not path.endswith(".md")):
+                line = first + text.count("\n", 0, match.start())
                 message = (
-                    f"`{found[1]}` is stale, {wrong}: write the present name, or list a name that "
+                    f"`{match[1]}` is stale, {wrong}: write the present name, or list a name that "
                     "is not ours with a reason in tools/lint/exceptions.toml"
                 )
-                yield Finding("stale-names", path, line, found[1], message)
+                yield Finding("stale-names", path, line, match[1], message)
 
 
 def problem(name: str, symbols: Symbols, *, in_code: bool) -> str:
@@ -196,10 +204,10 @@ def _parts_of(path: str) -> Iterator[str]:
 
 
 def _code(path: str, text: str) -> str:
-    """Return a file without the comments of C."""
-    if not path.endswith((".c", ".h")):
-        return text
-    return COMMENT_OR_STRING.sub(lambda found: " " if found[0][0] == "/" else found[0], text)
+    """Return a file without its comments."""
+    if path.endswith(C_SUFFIXES):
+        return COMMENT_OR_STRING.sub(lambda match: " " if match[0][0] == "/" else match[0], text)
+    return (SQL_COMMENTS if path.endswith(".sql") else HASH_COMMENTS).sub(" ", text)
 
 
 def _bound(node: ast.AST) -> Iterator[str]:

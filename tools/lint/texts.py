@@ -9,13 +9,20 @@ from tools.lint.tree import Tree, is_product, is_test
 
 _FENCE: Final = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1\2", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"`[^`]*`")
-_TARGET: Final = re.compile(r"\]\([^)]*\)|https?://[^\s`]+")
+_TARGET: Final = re.compile(r"(?<=\])\([^)]*\)|https?://[^\s`]+")
 COMMENT_OR_STRING: Final = re.compile(
-    r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
+    r"""/\*.*?\*/|//[^\n]*(?:\n[ \t]*//[^\n]*)*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""",
+    re.DOTALL,
 )
-_HASH_COMMENTS: Final = re.compile(r"(?:(?:^|(?<=\s))#+ .*(?:\n[ \t]*(?=# ))?)+", re.MULTILINE)
-_HASHED: Final = (".yaml", ".toml", ".sh", ".mk", ".conf", "Makefile", "Dockerfile", "run")
-_WORDS: Final = re.compile(r"\w\s+\w")
+HASH_COMMENTS: Final = re.compile(r"(?:(?:^|(?<=[\s@]))#+ .*(?:\n[ \t]*(?=# ))?)+", re.MULTILINE)
+SQL_COMMENTS: Final = re.compile(r"(?:--.*(?:\n[ \t]*(?=--))?)+")
+_MARKS: Final = re.compile(r"(?<=\n)[ \t]*(?:\*|//|#|--)(?= )")
+C_SUFFIXES: Final = (".c", ".h", ".S")
+_HASHED: Final = (
+    *(".yaml", ".yml", ".toml", ".sh", ".mk", ".conf", "Makefile", "Dockerfile", "run"),
+    *(".gitignore", ".dockerignore", ".gitattributes"),
+)
+_WORDS: Final = re.compile(r"\w\s+[\w%]")
 
 
 class Text(NamedTuple):
@@ -39,10 +46,12 @@ def passages(tree: Tree) -> Iterator[Text]:
             yield Text(path, 1, _FENCE.sub(_blanked, tree.text(path)))
         elif path.endswith(".py"):
             yield from _python(tree, path)
-        elif path.endswith((".c", ".h")):
+        elif path.endswith(C_SUFFIXES):
             yield from _c(path, tree.text(path))
         elif path.endswith(_HASHED):
             yield from _configuration(path, tree.text(path))
+        elif path.endswith(".sql"):
+            yield from _matches(SQL_COMMENTS, path, tree.text(path))
 
 
 def _python(tree: Tree, path: str) -> Iterator[Text]:
@@ -100,9 +109,11 @@ def _hashes(source: str, spans: list[ast.Constant | ast.JoinedStr]) -> Iterator[
 
 def _c(path: str, source: str) -> Iterator[Text]:
     """Return the comments of C code, and the messages of the product."""
-    for found in COMMENT_OR_STRING.finditer(source):
-        text, line = found[0], source.count("\n", 0, found.start()) + 1
-        if text.startswith("/") or (is_product(path) and _WORDS.search(text)):
+    for match in COMMENT_OR_STRING.finditer(source):
+        text, line = match[0], source.count("\n", 0, match.start()) + 1
+        if text.startswith("/"):
+            yield Text(path, line, _MARKS.sub("", text))
+        elif is_product(path) and _WORDS.search(text):
             yield Text(path, line, text)
 
 
@@ -111,8 +122,13 @@ def _configuration(path: str, source: str) -> Iterator[Text]:
     if "/crds/" in path:
         yield Text(path, 1, source)
         return
-    for found in _HASH_COMMENTS.finditer(source):
-        yield Text(path, source.count("\n", 0, found.start()) + 1, found[0])
+    yield from _matches(HASH_COMMENTS, path, source)
+
+
+def _matches(comments: re.Pattern[str], path: str, source: str) -> Iterator[Text]:
+    """Return each match of a pattern for comments, without the marks that begin its lines."""
+    for match in comments.finditer(source):
+        yield Text(path, source.count("\n", 0, match.start()) + 1, _MARKS.sub("", match[0]))
 
 
 def _plain(text: str) -> str:
@@ -120,5 +136,5 @@ def _plain(text: str) -> str:
     return _CODE.sub(_blanked, _TARGET.sub(_blanked, text))
 
 
-def _blanked(found: re.Match[str]) -> str:
-    return "x" + "\n" * found[0].count("\n")
+def _blanked(match: re.Match[str]) -> str:
+    return "x" + "\n" * match[0].count("\n")

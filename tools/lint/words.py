@@ -1,4 +1,4 @@
-"""Words that the house does not use, and the remedy for each."""
+"""Words that this repository does not use, and the remedy for each."""
 
 import re
 import tomllib
@@ -37,7 +37,7 @@ def rule(dictionary: tuple[Word, ...]) -> Rule:
 def _find(dictionary: tuple[Word, ...], tree: Tree) -> Iterator[Finding]:
     for path, first, text in texts(tree):
         for word in dictionary:
-            for found in word.pattern.finditer(text):
-                shown = " ".join(found[0].split())
-                line = first + text.count("\n", 0, found.start())
+            for match in word.pattern.finditer(text):
+                shown = " ".join(match[0].split())
+                line = first + text.count("\n", 0, match.start())
                 yield Finding("words", path, line, shown.lower(), f"'{shown}': {word.remedy}")

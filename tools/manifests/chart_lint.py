@@ -1,0 +1,105 @@
+"""Chart lint: helm lint, yamllint and Kubernetes' schemas over every set of values in ci/.
+
+The rules for Prometheus are checked by promtool, if it is on PATH.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import kubernetes_validate
+
+from tools.manifests import yaml_lint
+from tools.manifests.helm_chart import CHART, HelmFailed, Rendered, helm, render
+
+VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
+"""The versions of Kubernetes that every rendered object is valid for."""
+
+DEFINED_ELSEWHERE: Final = ("cert-manager.io/", "monitoring.coreos.com/")
+"""API groups whose schemas are not Kubernetes' own."""
+
+ALERTS: Final = f"{CHART}/files/alerts.yaml"
+ALERT_TESTS: Final = "tools/manifests/alert_tests.yaml"
+PROMTOOL_SECONDS: Final = 60.0
+
+
+def findings(root: Path) -> Iterator[str]:
+    """Return a line for each thing that is to be mended."""
+    yield from yaml_lint.written(root)
+    seen: set[str] = set()
+    sets = sorted((root / CHART / "ci").glob("*-values.yaml"))
+    if not sets:
+        yield f"{CHART}/ci: has no *-values.yaml, so no rendered object is checked"
+    for values in sets:
+        yield from _of_values(root, values, seen)
+    yield from alert_findings(root)
+
+
+def _of_values(root: Path, values: Path, seen: set[str]) -> Iterator[str]:
+    """Return the findings of one set of values; texts in `seen` were checked before."""
+    name = values.relative_to(root)
+    try:
+        helm("lint", "--strict", "--quiet", root / CHART, f"--values={values}")
+        objects = render(root, [values])
+    except HelmFailed as failed:
+        yield f"{name}: helm: {failed}"
+        return
+    new = [each for each in objects if each.text not in seen]
+    seen.update(each.text for each in new)
+    for line in chain.from_iterable(map(_of_object, new)):
+        yield f"{name}: {line}"
+
+
+def _of_object(each: Rendered) -> Iterator[str]:
+    manifest = each.manifest
+    name = f"{each.template}: {manifest.get('kind')}/{manifest.get('metadata', {}).get('name')}"
+    yield from yaml_lint.rendered(name, each.text)
+    if not str(manifest.get("apiVersion")).startswith(DEFINED_ELSEWHERE):
+        for version in VERSIONS:
+            problem = _invalid(manifest, version)
+            if problem:
+                yield f"{name}: Kubernetes {version}: {problem}"
+
+
+def _invalid(manifest: dict[str, Any], version: str) -> str:
+    """Return why the schema of a version refuses an object; nothing if it is valid."""
+    try:
+        kubernetes_validate.validate(manifest, version, strict=True)
+    except kubernetes_validate.ValidationError as invalid:
+        return f"{'.'.join(map(str, invalid.path))}: {invalid.message}"
+    except kubernetes_validate.SchemaNotFoundError:
+        return f"has no kind {manifest.get('kind')} in {manifest.get('apiVersion')}"
+    return ""
+
+
+@cache
+def promtool() -> str | None:
+    """Return the path of promtool; without it, report that no rule was checked."""
+    program = shutil.which("promtool")
+    if program is None:
+        sys.stderr.write(
+            "!!! promtool is not on PATH (Debian package prometheus): NO ALERT WAS CHECKED\n"
+        )
+    return program
+
+
+def alert_findings(root: Path) -> Iterator[str]:
+    """Return the findings of promtool in the alerts, and in their tests."""
+    program = promtool()
+    if program is None:
+        return
+    for command in (("check", "rules", root / ALERTS), ("test", "rules", root / ALERT_TESTS)):
+        done = subprocess.run(
+            [program, *command],
+            capture_output=True,
+            text=True,
+            timeout=PROMTOOL_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            yield f"{ALERTS}: promtool {command[0]}: {done.stdout}{done.stderr}".strip()
