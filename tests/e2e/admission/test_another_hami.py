@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.conftest import _connected
 from tests.e2e.harness import own_control_plane
-from tests.e2e.harness.bootstrap import grant
+from tests.e2e.harness.authorization import grant
 from tests.e2e.harness.cluster import Answer, Cluster
 from tests.e2e.harness.controlplane import SERVICE, ControlPlane
 from tests.e2e.harness.polling import eventually

@@ -22,7 +22,7 @@ from ledger.runtime.tls.certificate_authority import KeyPair
 from ledger.runtime.tls.shared_bundle import AUTHORITY_RENEWAL
 from tests.e2e.conftest import _connected
 from tests.e2e.harness import own_control_plane
-from tests.e2e.harness.bootstrap import grant
+from tests.e2e.harness.authorization import grant
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.controlplane import ADMIN, SERVICE, ControlPlane
 from tests.e2e.harness.polling import eventually

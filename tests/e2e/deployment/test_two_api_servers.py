@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.e2e.harness import two_clusters
-from tests.e2e.harness.cluster import Manifest
-from tests.e2e.harness.contending_clients import ContendingClients
-from tests.e2e.harness.polling import eventually
-from tests.e2e.harness.shared_quota import (
+from tests.e2e.deployment.support import two_clusters
+from tests.e2e.deployment.support.contending_clients import ContendingClients
+from tests.e2e.deployment.support.shared_quota import (
     GROUP,
     KEY,
     QUOTAS,
@@ -21,7 +19,9 @@ from tests.e2e.harness.shared_quota import (
     SharedQuota,
     universe,
 )
-from tests.e2e.harness.two_clusters import ClusterSite, TwoClusters
+from tests.e2e.deployment.support.two_clusters import ClusterSite, TwoClusters
+from tests.e2e.harness.cluster import Manifest
+from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.pods import pod
 from tests.e2e.objects.workloads import replicated
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import yaml
 
+from tests.e2e.harness.authorization import EVERYTHING, grant
 from tests.e2e.harness.cluster import Answer, Cluster, Manifest
 from tests.e2e.harness.controlplane import SERVICE, TENANT
 from tests.e2e.harness.polling import eventually
@@ -27,7 +28,6 @@ Rights = Mapping[tuple[str, str, str], Iterable[str]]
 """Verbs by group, resource and the only name, which may be empty."""
 
 _CRDS: Final = Path(__file__).parents[3] / "deploy" / "crds"
-_EVERYTHING: Final[list[Manifest]] = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
 _TENANT_RULES: Final[list[Manifest]] = [
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "create", "delete"]}
 ]
@@ -38,7 +38,7 @@ async def set_up_cluster(cluster: Cluster, later: SecondWebhook, service: Servic
     await grant_service(cluster, RIGHTS | RIGHTS_OF_DECLARED_KINDS)
     await grant(cluster, TENANT, _TENANT_RULES)
     for operator in fake_operators.OPERATORS:
-        await grant(cluster, operator, _EVERYTHING)
+        await grant(cluster, operator, EVERYTHING)
     await fake_operators.define(cluster)
     await kinds_are_served(cluster)
     webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
@@ -92,27 +92,6 @@ def _is_established(definition: Manifest) -> bool:
     return "True" in [
         condition["status"] for condition in conditions if condition["type"] == "Established"
     ]
-
-
-async def grant(cluster: Cluster, user: str, rules: list[Manifest], role_name: str = "") -> None:
-    """Grant a user the rights of these rules, everywhere; once for each user and name."""
-    name = f"e2e-{role_name or user}"
-    group, version = "rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1"
-    role = {
-        "apiVersion": version,
-        "kind": "ClusterRole",
-        "metadata": {"name": name},
-        "rules": rules,
-    }
-    binding = {
-        "apiVersion": version,
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
-    }
-    await cluster.must("POST", f"/apis/{version}/clusterroles", role)
-    await cluster.must("POST", f"/apis/{version}/clusterrolebindings", binding)
 
 
 async def make_canary(cluster: Cluster) -> None:

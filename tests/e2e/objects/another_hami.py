@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+from tests.e2e.harness.authorization import are_applied, grant_all_in
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.scheduling.support.nodes import LOCK, NODES
 
@@ -72,6 +73,7 @@ async def install(cluster: Cluster) -> None:
             roleRef={"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
             subjects=[subject],
         )
+        await are_applied(cluster, f"system:serviceaccount:{NAMESPACE}:{name}", rules)
         await run(cluster, NAMESPACE, _WORKLOADS[component], component, name)
 
 
@@ -123,18 +125,9 @@ async def copy(cluster: Cluster, namespace: str) -> list[str]:
     names = [f"hami-{number}" for number in range(COPIES)]
     for name in names:
         await run(cluster, namespace, "Deployment", "scheduler", name)
-    await _named(
-        cluster,
-        f"/apis/{_RBAC}/v1/namespaces/{namespace}/rolebindings",
-        f"{_RBAC}/v1",
-        "RoleBinding",
-        "tenant",
-        roleRef={"apiGroup": _RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
-        subjects=[
-            {"kind": "ServiceAccount", "name": name, "namespace": namespace} for name in names
-        ],
-    )
-    return [f"system:serviceaccount:{namespace}:{name}" for name in names]
+    users = [f"system:serviceaccount:{namespace}:{name}" for name in names]
+    await grant_all_in(cluster, namespace, *users)
+    return users
 
 
 async def run(cluster: Cluster, namespace: str, kind: str, component: str, account: str) -> None:

@@ -12,11 +12,11 @@ from support.servers.nats_servers import NatsServer
 
 from ledger.log.jetstream.nats_connection import Access, NatsConnection
 from ledger.log.jetstream.stream_configuration import StreamNames
-from ledger.log.peers.lease import Lease
+from ledger.log.peers.lease import Lease, LeaseSettings
 from ledger.runtime.tls import certificate_authority, server_certificate
 from tests.e2e.conftest import _connected
 from tests.e2e.harness import own_control_plane
-from tests.e2e.harness.bootstrap import grant
+from tests.e2e.harness.authorization import grant
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.controlplane import ADMIN, SERVICE, TENANT, ControlPlane
 from tests.e2e.harness.polling import eventually
@@ -142,7 +142,9 @@ async def test_a_cluster_that_no_replica_settles_fails(
     async with own_control_plane.running(service, cluster):
         pass
     connection = await NatsConnection.connect(Access((log.url,)), deadline=5.0)
-    other = Lease(connection, StreamNames("main"), writer="other", cluster=CLUSTER)
+    # Its lease outlasts a busy moment of this machine, so that the service does not get it.
+    long = LeaseSettings(lease_seconds=60)
+    other = Lease(connection, StreamNames("main"), writer="other", cluster=CLUSTER, settings=long)
     await other.start()
     try:
         await eventually(

@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e.conftest import _connected
 from tests.e2e.harness import own_control_plane
+from tests.e2e.harness.authorization import are_applied
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.controlplane import ADMIN, TENANT, ControlPlane
 from tests.e2e.operation.support.install_check import FAILED, CheckedInstall, check
@@ -135,6 +136,7 @@ async def test_an_untrusted_hami_is_named_with_the_settings(
         "subjects": [account],
     }
     await cluster.must("POST", f"/apis/{RBAC}/clusterrolebindings", binding)
+    await are_applied(cluster, "system:serviceaccount:gpu:vgpu", rules)
     labels = {"app.kubernetes.io/component": "hami-scheduler"}
     container = {"name": "scheduler", "image": "i", "command": ["--scheduler-name=vgpu-scheduler"]}
     deployment = {

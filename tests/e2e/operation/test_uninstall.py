@@ -15,7 +15,8 @@ import yaml
 from ledger.kube.hami.fence_label import LABEL
 from tests.e2e.conftest import _connected
 from tests.e2e.harness import own_control_plane
-from tests.e2e.harness.bootstrap import grant, kinds_are_served, webhooks_are_in_effect
+from tests.e2e.harness.authorization import grant
+from tests.e2e.harness.bootstrap import kinds_are_served, webhooks_are_in_effect
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.controlplane import ADMIN, SERVICE, TENANT, ControlPlane
 from tests.e2e.harness.polling import eventually

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e.harness.bootstrap import grant
+from tests.e2e.harness.authorization import grant, grant_all_in
 from tests.e2e.harness.cluster import Answer, Cluster, Manifest
 from tests.e2e.harness.polling import eventually
 from tests.e2e.harness.service import Service
@@ -142,7 +142,7 @@ async def test_what_hami_writes_is_believed_where_nothing_else_is_checked(
     """A trusted identity may write a claim in every way, also with the mode off."""
     async with under(team, LIMITS, mode="off"):
         await user.must("POST", f"{team.path}/pods", plain("given"))
-        await administers(cluster, team, PLUGIN)
+        await grant_all_in(cluster, team.namespace, PLUGIN)
         hami = cluster.as_user(PLUGIN)
         await hami.must(
             "POST", f"{team.path}/pods/given/binding", binding("given", node, **claim(node))
@@ -165,17 +165,3 @@ async def test_ordinary_writes_do_not_wait_for_the_service(
     claimed = await user.patch(f"{team.path}/pods/ordinary/status", {"metadata": claim(node)})
     assert claimed.status == 500, "a claim is refused while no replica can check it"
     await team.service.run_again()
-
-
-async def administers(cluster: Cluster, team: Team, user: str) -> None:
-    """Let a user do everything in the namespace."""
-    group = "rbac.authorization.k8s.io"
-    bound = {
-        "apiVersion": f"{group}/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "administers", "namespace": team.namespace},
-        "subjects": [{"kind": "User", "name": user, "apiGroup": group}],
-        "roleRef": {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": group},
-    }
-    path = f"/apis/{group}/v1/namespaces/{team.namespace}/rolebindings"
-    await cluster.must("POST", path, bound)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.e2e.harness.authorization import grant_all_in
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.controlplane import SERVICE, ControlPlane
 from tests.e2e.harness.polling import eventually
@@ -58,21 +59,7 @@ async def name(cluster: Cluster) -> AsyncIterator[str]:
 @pytest.fixture
 async def hami(team: Team, cluster: Cluster) -> Cluster:
     """Return the API server as HAMi's scheduler sees it."""
-    rights = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "hami", "namespace": team.namespace},
-        "subjects": [
-            {"kind": "User", "name": HAMI, "apiGroup": "rbac.authorization.k8s.io"},
-        ],
-        "roleRef": {
-            "kind": "ClusterRole",
-            "name": "cluster-admin",
-            "apiGroup": "rbac.authorization.k8s.io",
-        },
-    }
-    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{team.namespace}/rolebindings"
-    await cluster.must("POST", path, rights)
+    await grant_all_in(cluster, team.namespace, HAMI)
     return cluster.as_user(HAMI)
 
 

@@ -1,8 +1,11 @@
-"""The cluster port on a real API server: any kind, definitions that come and go, and writes."""
+"""The cluster port on a real API server: any kind, definitions that come and go, and writes.
+
+The API server is this file's own: a service of other tests would write the same usage and gates.
+"""
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +20,7 @@ from ledger.kube.api.objects import Workload
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from ledger.kube.watch.owner_cache import OwnerCache
+from tests.e2e.harness import own_control_plane
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.kubectl import Kubectl
@@ -33,6 +37,12 @@ WIDGETS: Final = Resource("e2e.example.com", "v1", "widgets", "Widget")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
 UNIVERSE_FILE: Final = Path(__file__).parents[3] / "deploy/crds/universeresourcequotas.yaml"
+
+
+@pytest.fixture(scope="module")
+def control_plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with own_control_plane.control_plane(assets, tmp_path_factory.mktemp("port")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ IN_FLIGHT_MAX: Final = 100
 HELD_MAX: Final = 20
 """Pods that the clients keep, so that the ledger has usage to count."""
 
+_PAUSE_SECONDS: Final = 0.05
 SCALES: Final = (3, 1, 4, 2)
 _PLENTY: Final = {
     f"limits.{CARDS}": "10000",
@@ -60,6 +61,8 @@ class Load:
         self._rate = rate
         self._begun = time.monotonic()
         self._held: deque[str] = deque()
+        self._unanswered: dict[int, float] = {}
+        """When each request was sent that has no answer yet, by its number."""
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
 
@@ -84,6 +87,13 @@ class Load:
         assert not thread.is_alive(), f"the load did not end within {JOIN_SECONDS:g} s"
         if self._failure is not None:
             raise self._failure
+
+    def answered(self) -> None:
+        """Return when every request that was sent before now has its answer."""
+        now, deadline = time.monotonic(), time.monotonic() + REQUEST_SECONDS + 1
+        while any(sent <= now for sent in list(self._unanswered.values())):
+            assert time.monotonic() < deadline, "a request outlived its deadline"
+            time.sleep(_PAUSE_SECONDS)
 
     async def run(self, seconds: float) -> list[Refusal]:
         """Send requests for a time; return the refusals."""
@@ -174,8 +184,12 @@ class Load:
         self, admin: Cluster, method: str, path: str, body: Manifest | None = None
     ) -> bool:
         self.sent[method] += 1
-        begun = time.monotonic()
-        answer = await _answer(admin, method, path, body)
+        number, begun = self.sent.total(), time.monotonic()
+        self._unanswered[number] = begun
+        try:
+            answer = await _answer(admin, method, path, body)
+        finally:
+            del self._unanswered[number]
         self.latencies.append(time.monotonic() - begun)
         if answer.status >= 300 or not answer.status:
             at = begun - self._begun

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from tests.e2e.harness.bootstrap import grant
+from tests.e2e.harness.authorization import grant
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.scheduling.support.nodes import LOCK, NODES
 

@@ -5,8 +5,8 @@ from collections import Counter, deque
 from contextlib import suppress
 from typing import Final
 
-from tests.e2e.harness.shared_quota import SharedQuota
-from tests.e2e.harness.two_clusters import ClusterSite
+from tests.e2e.deployment.support.shared_quota import SharedQuota
+from tests.e2e.deployment.support.two_clusters import ClusterSite
 from tests.e2e.objects.pods import CARDS, demands, pod, total
 from tests.e2e.objects.workloads import replicated
 

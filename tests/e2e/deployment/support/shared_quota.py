@@ -7,11 +7,11 @@ from typing import Any, Final
 from support.oracles import cluster_oracle
 from support.oracles.cluster_oracle import Lines
 
+from tests.e2e.deployment.support.two_clusters import SETTLE_SECONDS, ClusterSite, TwoClusters
 from tests.e2e.harness.agreement import BUILTIN, PRODUCT, snapshot_of
 from tests.e2e.harness.cluster import Answer, Manifest
 from tests.e2e.harness.polling import eventually
 from tests.e2e.harness.service import Row
-from tests.e2e.harness.two_clusters import SETTLE_SECONDS, ClusterSite, TwoClusters
 from tests.e2e.objects.pods import MEMORY
 from tests.e2e.objects.team import SEEN_SECONDS
 
