@@ -1,11 +1,16 @@
-"""Reliable cancellation around `asyncio.wait_for`, which nats-py uses for every request.
+"""Cancellation of requests: reliably, and when the connection that they were sent on is lost.
 
-In Python 3.11 it swallows a cancellation when the answer arrives at the same moment. An endless
-task then never ends, and a stopping service that cancelled it waits for ever.
+`asyncio.wait_for`, which nats-py uses for every request, swallows in Python 3.11 a cancellation
+when the answer arrives at the same moment. An endless task then never ends, and a stopping service
+that cancelled it waits for ever.
+
+nats-py lets a request wait for its whole deadline when its connection is lost, though the answer
+was lost with it.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,3 +26,45 @@ async def reraise_cancelled(waiting: Awaitable[T]) -> T:
     finally:
         if task.cancelling() > before:
             raise asyncio.CancelledError
+
+
+async def first_answer(ask: Callable[[], Coroutine[None, None, T]], pause: float | None) -> T:
+    """Ask, and again after each pause in seconds; return or raise as the first that ends."""
+    asked: set[asyncio.Task[T]] = set()
+    try:
+        while True:
+            asked.add(asyncio.create_task(ask()))
+            ended, _ = await asyncio.wait(asked, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            if ended:
+                return ended.pop().result()
+    finally:
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+
+class UnansweredRequests:
+    """The requests that wait for an answer, by the client that sent them."""
+
+    def __init__(self) -> None:
+        """Begin without a request."""
+        self._limits: dict[Hashable, set[asyncio.Timeout]] = {}
+
+    @asynccontextmanager
+    async def sent_by(self, client: Hashable) -> AsyncIterator[None]:
+        """Wait for an answer in the body; raises TimeoutError there when the client loses it."""
+        async with asyncio.timeout(None) as limit:
+            limits = self._limits.setdefault(client, set())
+            limits.add(limit)
+            try:
+                yield
+            finally:
+                limits.discard(limit)
+                if not limits:
+                    self._limits.pop(client, None)
+
+    def lost(self, client: Hashable) -> None:
+        """End the requests of a client, because its connection was lost."""
+        now = asyncio.get_running_loop().time()
+        for limit in self._limits.pop(client, ()):
+            limit.reschedule(now)

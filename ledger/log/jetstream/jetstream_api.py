@@ -73,13 +73,15 @@ async def store(
     subject: str,
     payload: bytes,
     headers: Mapping[str, str] | None = None,
+    *,
+    deadline: float | None = None,
 ) -> Ack:
-    """Send a message to a stream and wait for its answer.
+    """Send a message to a stream and wait for its answer, within the connection's deadline or ours.
 
     Raises Unreachable without a stream, TimeoutError when no answer came, and
     msgspec.MsgspecError when the answer cannot be read.
     """
-    return _acks.decode(await connection.request(subject, payload, headers))
+    return _acks.decode(await connection.request(subject, payload, headers, deadline=deadline))
 
 
 async def message(
@@ -90,7 +92,7 @@ async def message(
     Raises Lost when the stream is missing, Unreachable.
     """
     try:
-        answer = await connection.api(f"STREAM.MSG.GET.{stream}", wanted)
+        answer = await connection.api(f"STREAM.MSG.GET.{stream}", wanted, again=True)
     except ApiError as error:
         if error.code == _NO_MESSAGE:
             return None
@@ -177,7 +179,7 @@ async def _info(connection: NatsConnection, stream: str) -> _Info:
 
 async def _info_answer(connection: NatsConnection, stream: str) -> bytes:
     try:
-        return await connection.api(f"STREAM.INFO.{stream}")
+        return await connection.api(f"STREAM.INFO.{stream}", again=True)
     except ApiError as error:
         raise _failure(error, stream) from error
 

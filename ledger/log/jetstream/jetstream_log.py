@@ -46,6 +46,10 @@ from ledger.log.log_port import (
 )
 from ledger.log.records import RECORD_BYTES_MAX
 
+ACKNOWLEDGED_SECONDS: Final = 2.0
+"""Wait for the acknowledgement of an append before its position is read: one that was sent to a
+leader which is gone gets none. An append that is only slow is found there."""
+
 _WRONG_LAST_SEQUENCE: Final = (10071, 10164)
 """The second is the code of a replicated stream while another append is in progress."""
 
@@ -136,13 +140,15 @@ class JetStreamLog:
             "Nats-Expected-Last-Sequence": str(expected),
             "Nats-Expected-Stream": self.names.log,
         }
+        deadline = min(self.connection.deadline, ACKNOWLEDGED_SECONDS)
         try:
             ack = await jetstream_api.store(
-                self.connection, self.names.log_subject, payload, headers
+                self.connection, self.names.log_subject, payload, headers, deadline=deadline
             )
         except TimeoutError as error:
             raise Ambiguous(
-                f"no acknowledgement of position {expected + 1} in {self.connection.deadline:g} s"
+                f"position {expected + 1} was not acknowledged in {deadline:g} s, or before the"
+                " connection was lost"
             ) from error
         except msgspec.MsgspecError as error:
             raise Ambiguous(f"position {expected + 1}: the answer is unreadable") from error

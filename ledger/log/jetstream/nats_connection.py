@@ -1,10 +1,11 @@
 """NATS connection: deadlines, errors with their causes, the JetStream API.
 
 Promises: a call ends within its deadline; `Unreachable` means that nothing was sent, or no
-subscriber received it; a request without an answer is a TimeoutError. While disconnected nothing is
-buffered, so that no record is sent long after its writer gave up. The client reconnects for ever. A
-client that closed itself (when a server rejects it temporarily) is replaced at the next call. When
-a file with credentials changes, a new client replaces the old one, which first ends its requests.
+subscriber received it; a request without an answer is a TimeoutError, at once when the connection
+was lost. While disconnected nothing is buffered, so that no record is sent long after its writer
+gave up. The client reconnects for ever. A client that closed itself (when a server rejects it
+temporarily) is replaced at the next call. When a file with credentials changes, a new client
+replaces the old one, which first ends its requests.
 """
 
 import asyncio
@@ -20,7 +21,11 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from ledger.log.jetstream import nats_credentials
-from ledger.log.jetstream.cancellation import reraise_cancelled
+from ledger.log.jetstream.cancellation import (
+    UnansweredRequests,
+    first_answer,
+    reraise_cancelled,
+)
 from ledger.log.jetstream.nats_credentials import Access as Access
 from ledger.log.jetstream.nats_credentials import CredentialsError, SecureClient
 from ledger.log.jetstream.nats_errors import (
@@ -42,6 +47,9 @@ not refuse; the client tries the next server after this time."""
 
 PING_SECONDS: Final = 5
 """A silent connection is found dead after about two of these."""
+
+ASK_AGAIN_SECONDS: Final = 1.0
+"""Wait before a question is asked again: a new leader answers none from before its election."""
 
 LOOK_SECONDS: Final = 5.0
 """How often the files with credentials are checked."""
@@ -80,6 +88,7 @@ class NatsConnection:
         self._reviving = asyncio.Lock()
         self._closing = False
         self._errors = ClientErrors(CONNECT_SECONDS)
+        self._unanswered = UnansweredRequests()
         self._subscriptions: dict[str, Receive] = {}
         self._subscribed: dict[str, Subscription] = {}
         self._watchers: set[Callable[[], None]] = set()
@@ -119,18 +128,20 @@ class NatsConnection:
     ) -> bytes:
         """Send a request and return the answer's payload, within the connection's deadline or ours.
 
-        Raises Unreachable without a subscriber, TimeoutError when no answer came.
+        Raises Unreachable without a subscriber, TimeoutError when no answer came or the connection
+        was lost meanwhile.
         """
         client = await self.client()
         try:
-            answer = await reraise_cancelled(
-                client.request(
-                    subject,
-                    payload,
-                    timeout=self.deadline if deadline is None else deadline,
-                    headers=dict(headers) if headers else None,
+            async with self._unanswered.sent_by(client):
+                answer = await reraise_cancelled(
+                    client.request(
+                        subject,
+                        payload,
+                        timeout=self.deadline if deadline is None else deadline,
+                        headers=dict(headers) if headers else None,
+                    )
                 )
-            )
         except nats.errors.NoRespondersError as error:
             raise NoResponders(
                 self._unreachable(f"{subject}: {self._no_responders_cause()}")
@@ -169,19 +180,24 @@ class NatsConnection:
             with contextlib.suppress(nats.errors.Error):
                 await subscription.unsubscribe()
 
-    async def api(self, verb: str, body: Any = None, *, near: bool = False) -> bytes:
+    async def api(
+        self, verb: str, body: Any = None, *, near: bool = False, again: bool = False
+    ) -> bytes:
         """Call JetStream's API (`STREAM.INFO.X`) and return its answer, JSON.
 
-        `near` uses that of the connected servers. Raises ApiError, NoResponders, Unreachable.
+        `near` uses that of the connected servers. `again` calls every `ASK_AGAIN_SECONDS` until one
+        call is answered: for questions only, because each call may take effect. Raises ApiError,
+        NoResponders, Unreachable.
         """
         subject = f"{_OWN_API if near else self._prefix}.{verb}"
         payload = b"" if body is None else _json.encode(body)
         try:
-            answer = await self.request(subject, payload)
+            async with asyncio.timeout(self.deadline):
+                pause = ASK_AGAIN_SECONDS if again else None
+                answer = await first_answer(lambda: self.request(subject, payload), pause)
         except TimeoutError as error:
-            raise Unreachable(
-                self._unreachable(f"{subject} did not answer in {self.deadline:g} s")
-            ) from error
+            late = f"{subject} did not answer in {self.deadline:g} s, or before it was lost"
+            raise Unreachable(self._unreachable(late)) from error
         raise_api_error(subject, answer)
         return answer
 
@@ -305,6 +321,7 @@ class NatsConnection:
         nats_credentials.check_keys(access)
 
         async def disconnected() -> None:
+            self._unanswered.lost(client)
             # One that was replaced is closed on purpose.
             if client is self._client and not self._closing:
                 _log.warning("nats_disconnected", servers=self._servers())

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
+from typing import Final
 
 import pytest
 from support.servers.nats_servers import NatsServer, settings_for
@@ -17,6 +18,10 @@ from ledger.log.jetstream.stream_configuration import ConfigurationDrift, log_st
 from ledger.log.log_port import Ambiguous, LogError, PositionTaken, Snapshot, Unreachable
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+
+LONG_SECONDS: Final = 60.0
+"""A deadline that is far longer than the election of a leader, also than one that is repeated."""
 
 
 @pytest.fixture
@@ -38,10 +43,12 @@ async def cluster(tmp_path: Path) -> AsyncIterator[list[NatsServer]]:
         server.stop()
 
 
-async def connected(servers: list[NatsServer], *, replicas: int = 3) -> JetStreamLog:
+async def connected(
+    servers: list[NatsServer], *, replicas: int = 3, deadline: float = 2.0
+) -> JetStreamLog:
     """Open the log as soon as the cluster has elected a leader."""
     access = Access(tuple(server.url for server in servers))
-    settings = settings_for(servers[0], access=access, replicas=replicas, deadline=2.0)
+    settings = settings_for(servers[0], access=access, replicas=replicas, deadline=deadline)
     async with asyncio.timeout(60):
         while True:
             try:
@@ -129,6 +136,22 @@ async def test_nothing_acknowledged_is_lost_with_the_leader(
         appender.acknowledged
     )
     assert list(payloads) == list(range(1, len(payloads) + 1))
+    await log.close()
+
+
+@pytest.mark.parametrize("end", [NatsServer.kill, NatsServer.terminate], ids=["kill", "terminate"])
+async def test_appends_wait_for_another_leader_and_not_for_their_deadline(
+    cluster: list[NatsServer], end: Callable[[NatsServer], None]
+) -> None:
+    log = await connected(cluster, deadline=LONG_SECONDS)
+    appender = Appender(log)
+    await appender.until(50)
+    leader = await leader_of(log, cluster)
+    ending = asyncio.create_task(asyncio.to_thread(end, leader))
+    async with asyncio.timeout(LONG_SECONDS / 2):
+        while not ending.done():
+            await appender.until(len(appender.acknowledged) + 1)
+        await appender.until(len(appender.acknowledged) + 20)
     await log.close()
 
 

@@ -88,6 +88,62 @@ async def test_what_is_asked_while_the_client_is_replaced_waits_for_the_next_one
     await connection.close()
 
 
+async def test_a_request_ends_with_the_connection_that_it_was_sent_on(way: TcpProxy) -> None:
+    connection = await connected(way)
+    await way.stall()
+    waiting = [
+        asyncio.create_task(connection.request("$JS.API.INFO", b"")),
+        asyncio.create_task(connection.api("INFO")),
+    ]
+    await some_turns()
+    assert not any(task.done() for task in waiting)
+    await way.cut()
+    async with asyncio.timeout(DEADLINE_SECONDS / 2):
+        first, second = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(first, TimeoutError)
+    assert isinstance(second, Unreachable)
+    await way.restore()
+    await answers_again(connection)
+    await connection.close()
+
+
+async def answers_again(connection: NatsConnection) -> None:
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while True:
+            try:
+                await connection.api("INFO")
+            except Unreachable:
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+
+async def test_a_question_is_asked_again_while_none_answers_and_a_change_is_not(
+    nats_server: NatsServer, shard: str
+) -> None:
+    """The server of a domain answers the second call, as a leader does after its election."""
+    servers = Access((nats_server.url,))
+    asking = await NatsConnection.connect(servers, deadline=DEADLINE_SECONDS, domain=shard)
+    leader = await NatsConnection.connect(servers, deadline=DEADLINE_SECONDS)
+    asked: list[str] = []
+
+    async def answer_the_second(message: Msg) -> None:
+        asked.append(message.subject)
+        if asked.count(message.subject) == 2:
+            await message.respond(b"{}")
+
+    await leader.subscribe(f"$JS.{shard}.API.>", answer_the_second)
+    await leader.api("INFO")  # and so the server has the subscription
+    async with asyncio.timeout(DEADLINE_SECONDS / 2):
+        assert await asking.api("STREAM.INFO.a", again=True) == b"{}"
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3 * nats_connection.ASK_AGAIN_SECONDS):
+            await asking.api("STREAM.PURGE.a")
+    assert len(asked) == 3
+    for connection in (asking, leader):
+        await connection.close()
+
+
 async def test_waiting_calls_end_by_their_deadline_when_no_client_connects(
     way: TcpProxy,
 ) -> None:

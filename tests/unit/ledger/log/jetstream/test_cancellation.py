@@ -1,11 +1,14 @@
-"""A cancellation arrives, also when what was waited for arrives at the same moment."""
+"""Requests end when they are cancelled, when another one is answered, and with their connection.
+
+A cancellation arrives, also when what was waited for arrives at the same moment.
+"""
 
 import asyncio
 from collections.abc import Awaitable
 
 import pytest
 
-from ledger.log.jetstream.cancellation import reraise_cancelled
+from ledger.log.jetstream.cancellation import UnansweredRequests, first_answer, reraise_cancelled
 
 
 async def cancelled_as_it_is_answered(waiting: Awaitable[int], answer: asyncio.Future[int]) -> int:
@@ -52,3 +55,66 @@ async def test_deadline_around_raises_a_timeout() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await reraise_cancelled(answer)
+
+
+class Asked:
+    """Answers the question with a number, and no other; notes which were cancelled."""
+
+    def __init__(self, answered: int) -> None:
+        self.asked = 0
+        self.cancelled: list[int] = []
+        self._answered = answered
+
+    async def __call__(self) -> int:
+        self.asked = number = self.asked + 1
+        try:
+            await asyncio.sleep(0 if number == self._answered else 3600)
+        except asyncio.CancelledError:
+            self.cancelled.append(number)
+            raise
+        return number
+
+
+async def test_a_question_without_an_answer_is_asked_again() -> None:
+    ask = Asked(answered=3)
+    async with asyncio.timeout(60):
+        assert await first_answer(ask, 0.01) == 3
+    assert ask.cancelled == [1, 2]
+
+
+async def test_a_question_is_asked_once_without_a_pause() -> None:
+    ask = Asked(answered=2)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await first_answer(ask, None)
+    assert (ask.asked, ask.cancelled) == (1, [1])
+
+
+async def test_a_question_that_fails_is_not_asked_again() -> None:
+    async def fail() -> int:
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        await first_answer(fail, 0.01)
+
+
+async def test_requests_of_a_lost_connection_end_and_those_of_others_go_on() -> None:
+    unanswered = UnansweredRequests()
+
+    async def request(client: str) -> None:
+        async with unanswered.sent_by(client):
+            await asyncio.sleep(3600)
+
+    lost = [asyncio.create_task(request("lost")) for _ in range(2)]
+    kept = asyncio.create_task(request("kept"))
+    await asyncio.sleep(0)
+    unanswered.lost("lost")
+    unanswered.lost("lost")
+    async with asyncio.timeout(60):
+        ended = await asyncio.gather(*lost, return_exceptions=True)
+    assert [type(error) for error in ended] == [TimeoutError] * 2
+    assert not kept.done()
+    kept.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await kept
+    assert not unanswered._limits

@@ -24,7 +24,9 @@ class LaggingServers(NatsConnection):
         super().__init__(Access(()), 1.0)
         self.created: list[object] = []
 
-    async def api(self, verb: str, body: object = None, *, near: bool = False) -> bytes:
+    async def api(
+        self, verb: str, body: object = None, *, near: bool = False, again: bool = False
+    ) -> bytes:
         if verb.startswith("STREAM.CREATE."):
             self.created.append(body)
             return msgspec.json.encode({"config": body, "state": STATE})
