@@ -9,7 +9,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.storage import archive_file
 from gpuledger.storage.archive_file import ArchiveHeader, ArchiveWriter, BadArchive
-from gpuledger.storage.open_log import OpenLog, open_log
+from gpuledger.storage.open_log import open_log
 from gpuledger.storage.projection_catch_up import show_written
 from gpuledger.wiring import store_layout
 from ledger.core.model.state import State
@@ -18,6 +18,9 @@ from ledger.log.jetstream.nats_errors import plainly
 from ledger.log.log_port import Log, Lost
 from ledger.log.records import NewerSchema
 from ledger.log.recovery.log_end_check import HeadFile, LogHead
+from ledger.log.writer.exactly_once import ExactlyOnceAppender
+from ledger.log.writer.writer_observer import WriterObserver
+from ledger.log.writer.writer_settings import WriterSettings
 from ledger.runtime.settings.settings import Settings
 from projections import log_verification
 
@@ -73,7 +76,7 @@ async def restore(settings: Settings, file: str) -> BackupSummary:
             )
         # From here on, opening a log that is shorter than the backup fails.
         await HeadFile(Path(settings.store_dir) / store_layout.HEAD).note(head)
-        await _refill(opened, Path(file), head)
+        await refill(opened.log, Path(file), head)
         await show_written(settings, opened, head.position)
     return BackupSummary(shard, head.position, head.hash)
 
@@ -123,19 +126,43 @@ def _refuse_used(settings: Settings) -> None:
         )
 
 
-async def _refill(opened: OpenLog, path: Path, head: LogHead) -> None:
-    """Append every record of a checked archive at its position and verify the result."""
+async def refill(log: Log, path: Path, head: LogHead) -> None:
+    """Append every record of a checked archive at its position and verify the result.
+
+    Raises CommandError, and what storing a record and reading the log raise.
+    """
+    appender = _appender(log)
     with bar("restoring") as progress:
         for position, payload in enumerate(_records(path), start=1):
-            await opened.log.append(payload, position - 1)
+            if not await appender.store(payload, position):
+                raise CommandError(
+                    Exit.FAILED,
+                    f"another program wrote position {position} of the log meanwhile: empty the"
+                    " store, stop every service on it, and restore again",
+                )
             progress(position, head.position)
     expected = log_verification.ExpectedHead(head.position, head.hash) if head.position else None
     with bar("verifying") as progress:
-        report = await log_verification.verify(opened.log, expected, on_progress=progress)
+        report = await log_verification.verify(log, expected, on_progress=progress)
     if not report.ok:
         raise CommandError(
             Exit.FAILED, f"the restored log is not the one of {path}: {report.problem}"
         )
+
+
+def _appender(log: Log) -> ExactlyOnceAppender:
+    """Return an appender that finds out about records without an acknowledgement."""
+
+    async def nothing_to_verify() -> None:
+        pass
+
+    return ExactlyOnceAppender(
+        log,
+        WriterSettings(),
+        observer=WriterObserver(),
+        verify_identity=nothing_to_verify,
+        mark_unreachable=lambda _: None,
+    )
 
 
 def _records(path: Path) -> Iterator[bytes]:

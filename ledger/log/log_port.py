@@ -101,7 +101,7 @@ class Log(Protocol):
     """One shard's log with its snapshots and denials.
 
     Every call takes its deadline in seconds from the adapter's settings and raises `Unreachable`
-    when it passes, except `append`, which then raises `Ambiguous`.
+    when it passes. `append` has a shorter one of its own and raises `Ambiguous` then.
     """
 
     async def append(self, payload: bytes, expected: int) -> int:

@@ -43,6 +43,13 @@ async def first_answer(ask: Callable[[], Coroutine[None, None, T]], pause: float
         await asyncio.gather(*asked, return_exceptions=True)
 
 
+class ConnectionLost(TimeoutError):
+    """The connection was lost before the answer came, and the answer with it."""
+
+    def __init__(self) -> None:
+        super().__init__("the connection was lost")
+
+
 class UnansweredRequests:
     """The requests that wait for an answer, by the client that sent them."""
 
@@ -52,16 +59,23 @@ class UnansweredRequests:
 
     @asynccontextmanager
     async def sent_by(self, client: Hashable) -> AsyncIterator[None]:
-        """Wait for an answer in the body; raises TimeoutError there when the client loses it."""
-        async with asyncio.timeout(None) as limit:
-            limits = self._limits.setdefault(client, set())
-            limits.add(limit)
-            try:
-                yield
-            finally:
-                limits.discard(limit)
-                if not limits:
-                    self._limits.pop(client, None)
+        """Wait for an answer in the body. Raises ConnectionLost."""
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                limits = self._limits.setdefault(client, set())
+                limits.add(limit)
+                try:
+                    yield
+                finally:
+                    limits.discard(limit)
+                    # After a loss, these may be the requests of the next connection.
+                    if not limits and self._limits.get(client) is limits:
+                        del self._limits[client]
+        except TimeoutError as error:
+            if limit.expired():
+                raise ConnectionLost from error
+            raise
 
     def lost(self, client: Hashable) -> None:
         """End the requests of a client, because its connection was lost."""

@@ -21,6 +21,7 @@ from ledger.log.jetstream import (
     single_message_reader,
     stream_configuration,
 )
+from ledger.log.jetstream.cancellation import ConnectionLost
 from ledger.log.jetstream.missing_records import Stream
 from ledger.log.jetstream.nats_connection import Access, NatsConnection
 from ledger.log.jetstream.nats_errors import ApiError, ApiProblem
@@ -48,7 +49,7 @@ from ledger.log.records import RECORD_BYTES_MAX
 
 ACKNOWLEDGED_SECONDS: Final = 2.0
 """Wait for the acknowledgement of an append before its position is read: one that was sent to a
-leader which is gone gets none. An append that is only slow is found there."""
+leader which is gone gets none. One that is only slow is found there once it is stored."""
 
 _WRONG_LAST_SEQUENCE: Final = (10071, 10164)
 """The second is the code of a replicated stream while another append is in progress."""
@@ -146,10 +147,7 @@ class JetStreamLog:
                 self.connection, self.names.log_subject, payload, headers, deadline=deadline
             )
         except TimeoutError as error:
-            raise Ambiguous(
-                f"position {expected + 1} was not acknowledged in {deadline:g} s, or before the"
-                " connection was lost"
-            ) from error
+            raise Ambiguous(f"position {expected + 1}: {_silence(error, deadline)}") from error
         except msgspec.MsgspecError as error:
             raise Ambiguous(f"position {expected + 1}: the answer is unreadable") from error
         if ack.error is not None:
@@ -248,6 +246,11 @@ class JetStreamLog:
             ),
             stream_configuration.denials_stream(names, replicas, settings.denials_max_bytes, days),
         )
+
+
+def _silence(error: TimeoutError, deadline: float) -> str:
+    lost = isinstance(error, ConnectionLost)
+    return str(error) if lost else f"no acknowledgement in {deadline:g} s"
 
 
 def _refusal(problem: ApiProblem, position: int) -> LogError:

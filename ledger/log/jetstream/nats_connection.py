@@ -22,6 +22,7 @@ from nats.aio.subscription import Subscription
 
 from ledger.log.jetstream import nats_credentials
 from ledger.log.jetstream.cancellation import (
+    ConnectionLost,
     UnansweredRequests,
     first_answer,
     reraise_cancelled,
@@ -32,6 +33,7 @@ from ledger.log.jetstream.nats_errors import (
     ClientErrors,
     NoResponders,
     Unauthorized,
+    no_responders_cause,
     plainly,
     raise_api_error,
     unreachable_class,
@@ -128,8 +130,8 @@ class NatsConnection:
     ) -> bytes:
         """Send a request and return the answer's payload, within the connection's deadline or ours.
 
-        Raises Unreachable without a subscriber, TimeoutError when no answer came or the connection
-        was lost meanwhile.
+        Raises Unreachable without a subscriber, TimeoutError when no answer came, and its subclass
+        ConnectionLost.
         """
         client = await self.client()
         try:
@@ -144,7 +146,7 @@ class NatsConnection:
                 )
         except nats.errors.NoRespondersError as error:
             raise NoResponders(
-                self._unreachable(f"{subject}: {self._no_responders_cause()}")
+                self._unreachable(f"{subject}: {no_responders_cause(self.domain)}")
             ) from error
         except _UNSENT as error:
             raise Unreachable(self._unreachable(f"{subject}: {plainly(error)}")) from error
@@ -195,8 +197,12 @@ class NatsConnection:
             async with asyncio.timeout(self.deadline):
                 pause = ASK_AGAIN_SECONDS if again else None
                 answer = await first_answer(lambda: self.request(subject, payload), pause)
+        except ConnectionLost as error:
+            raise Unreachable(self._unreachable(f"{subject}: {error}")) from error
         except TimeoutError as error:
-            late = f"{subject} did not answer in {self.deadline:g} s, or before it was lost"
+            if self._client.is_closed:
+                raise self._no_connection() from error
+            late = f"{subject} did not answer in {self.deadline:g} s"
             raise Unreachable(self._unreachable(late)) from error
         raise_api_error(subject, answer)
         return answer
@@ -207,7 +213,7 @@ class NatsConnection:
         return lambda: self._watchers.discard(callback)
 
     async def close(self) -> None:
-        """Close the connection; calls that wait for an answer run into their deadline."""
+        """Close the connection; calls that wait for an answer end."""
         self._closing = True
         self._notify()
         for task in tuple(self._tasks):
@@ -367,15 +373,6 @@ class NatsConnection:
 
     def _unreachable(self, what: str) -> str:
         return f"NATS at {self._servers()}: {'; '.join((what, *self._errors))}"
-
-    def _no_responders_cause(self) -> str:
-        """Return the likely cause when no client subscribes to a subject of working servers."""
-        if self.domain is None:
-            return "no responders"
-        return (
-            f"no responders: JetStream domain {self.domain} is out of reach of these servers:"
-            " look at their leaf-node connection (/leafz on the monitoring port)"
-        )
 
     def _servers(self) -> str:
         """Return the servers' addresses without secrets."""

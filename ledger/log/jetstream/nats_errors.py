@@ -44,6 +44,16 @@ def tidied(text: str) -> str:
     return _SOURCE.sub("", _NUMBER.sub("", text))
 
 
+def no_responders_cause(domain: str | None) -> str:
+    """Return the likely cause when no client subscribes to a subject of working servers."""
+    if domain is None:
+        return "no responders"
+    return (
+        f"no responders: JetStream domain {domain} is out of reach of these servers:"
+        " look at their leaf-node connection (/leafz on the monitoring port)"
+    )
+
+
 class Unauthorized(Unreachable):
     """The servers answer, and refuse the credentials; or these cannot be used."""
 

@@ -53,7 +53,7 @@ class ExactlyOnceAppender:
 
         Raises Full, RecordTooLarge, Unreachable, Lost, and Unwritable when the log can be read and
         stores nothing. Ends within `command_seconds_max`, or the append's own deadline if that is
-        longer.
+        longer; a log that was read only shortly before gets `stall_seconds` more.
         """
         until = asyncio.get_running_loop().time() + self._settings.command_seconds_max
         try:
@@ -104,10 +104,13 @@ class ExactlyOnceAppender:
         """Read the position of an unclear append, and send again while it is empty.
 
         A record that appears after the deadline is read and applied like another writer's record.
+        A log that can be read is not marked unreachable: it may be slow, and store the record yet.
         """
-        backoff = Backoff(self._settings.retry_seconds, self._settings.retry_seconds_max)
-        is_readable = False
-        until = max(until, asyncio.get_running_loop().time() + self._settings.stall_seconds)
+        # An append that is only slow is found soon after it was stored.
+        backoff = Backoff(self._settings.retry_seconds, self._settings.refresh_seconds)
+        loop, stall = asyncio.get_running_loop(), self._settings.stall_seconds
+        is_readable = was_readable = False
+        until = max(until, loop.time() + stall)
         while True:
             try:
                 stored = await self._log.get(position)
@@ -116,6 +119,9 @@ class ExactlyOnceAppender:
                 is_readable = True
                 await self._raise_write_trouble()
                 await self._verify_identity()
+                if not was_readable:
+                    # Whether the log stores nothing is seen only by an attempt that had time.
+                    was_readable, until = True, max(until, loop.time() + stall)
                 async with asyncio.timeout_at(until):
                     await self._watched(payload, position)
                 return True
@@ -123,10 +129,10 @@ class ExactlyOnceAppender:
                 break
             except Unreachable as error:
                 is_readable, problem = False, error
+                self._mark_unreachable(error)
             except (PositionTaken, Ambiguous) as error:
                 problem = error
-            self._mark_unreachable(problem)
-            if asyncio.get_running_loop().time() + backoff.seconds >= until:
+            if loop.time() + backoff.seconds >= until:
                 break
             await backoff.wait()
         raise _unresolved(problem, is_readable)

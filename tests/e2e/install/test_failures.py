@@ -4,7 +4,7 @@ Three nodes have two replicas of the service and three log servers. The load com
 every request of it fits, each refusal is counted as an effect of the failure.
 
 A log server whose pod is killed gets SIGTERM, and hands its streams over to another leader. A lost
-node's followers elect one, which takes nats-server 4 to 9 s.
+node's followers elect one, which takes 5 to 8 s.
 """
 
 import time

@@ -8,7 +8,12 @@ from collections.abc import Awaitable
 
 import pytest
 
-from ledger.log.jetstream.cancellation import UnansweredRequests, first_answer, reraise_cancelled
+from ledger.log.jetstream.cancellation import (
+    ConnectionLost,
+    UnansweredRequests,
+    first_answer,
+    reraise_cancelled,
+)
 
 
 async def cancelled_as_it_is_answered(waiting: Awaitable[int], answer: asyncio.Future[int]) -> int:
@@ -79,7 +84,7 @@ async def test_a_question_without_an_answer_is_asked_again() -> None:
     ask = Asked(answered=3)
     async with asyncio.timeout(60):
         assert await first_answer(ask, 0.01) == 3
-    assert ask.cancelled == [1, 2]
+    assert sorted(ask.cancelled) == [1, 2]
 
 
 async def test_a_question_is_asked_once_without_a_pause() -> None:
@@ -112,9 +117,36 @@ async def test_requests_of_a_lost_connection_end_and_those_of_others_go_on() -> 
     unanswered.lost("lost")
     async with asyncio.timeout(60):
         ended = await asyncio.gather(*lost, return_exceptions=True)
-    assert [type(error) for error in ended] == [TimeoutError] * 2
+    assert [type(error) for error in ended] == [ConnectionLost] * 2
     assert not kept.done()
     kept.cancel()
     with pytest.raises(asyncio.CancelledError):
         await kept
     assert not unanswered._limits
+
+
+async def test_a_request_of_the_next_connection_ends_with_that_one() -> None:
+    unanswered = UnansweredRequests()
+
+    async def request() -> None:
+        async with unanswered.sent_by("client"):
+            await asyncio.sleep(3600)
+
+    first = asyncio.create_task(request())
+    await asyncio.sleep(0)
+    unanswered.lost("client")
+    second = asyncio.create_task(request())
+    with pytest.raises(ConnectionLost):
+        await first
+    unanswered.lost("client")
+    async with asyncio.timeout(60):
+        with pytest.raises(ConnectionLost):
+            await second
+
+
+async def test_a_deadline_of_the_request_is_not_a_lost_connection() -> None:
+    unanswered = UnansweredRequests()
+    with pytest.raises(TimeoutError) as raised:
+        async with unanswered.sent_by("client"), asyncio.timeout(0):
+            await asyncio.sleep(3600)
+    assert not isinstance(raised.value, ConnectionLost)
