@@ -16,7 +16,7 @@ from ledger.log.peers.lease import Lease, LeaseSettings
 from ledger.runtime.tls import certificate_authority, server_certificate
 from tests.e2e.conftest import _connected
 from tests.e2e.harness import own_control_plane
-from tests.e2e.harness.authorization import grant
+from tests.e2e.harness.authorization import are_applied, grant
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.controlplane import ADMIN, SERVICE, TENANT, ControlPlane
 from tests.e2e.harness.polling import eventually
@@ -32,9 +32,13 @@ CONTROLLERS: Final = "platform:controllers"
 """The user name of the controller manager here, which is not an expected one."""
 
 WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
+LISTS_PODS: Final = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
 BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 WITHIN: Final = 60.0
 JSON_PATCH: Final = {"Content-Type": "application/json-patch+json"}
+PAUSE_SECONDS: Final = 1.0
+"""Each check is a process, which would take the time that the service needs."""
+
 AHEAD_SECONDS: Final = 90.0
 
 
@@ -78,14 +82,18 @@ async def running(service: Service, cluster: Cluster) -> AsyncIterator[Service]:
         yield service
 
 
-async def only(plane: ControlPlane, failing: str) -> CheckedInstall:
-    """Wait until exactly this check fails, and return everything."""
+async def only(plane: ControlPlane, failing: str, observed: str = "") -> CheckedInstall:
+    """Wait until exactly this check fails, with these words, and return everything."""
 
     async def look() -> CheckedInstall:
         return await check(plane.kubeconfig(ADMIN))
 
+    def is_wanted(seen: CheckedInstall) -> bool:
+        failed = seen.those(FAILED) == [failing]
+        return failed and observed in seen.findings[failing]["observation"]
+
     checked = await eventually(
-        look, lambda seen: seen.those(FAILED) == [failing], within=WITHIN, what=f"{failing} fails"
+        look, is_wanted, within=WITHIN, what=f"{failing} fails {observed}", pause=PAUSE_SECONDS
     )
     assert checked.status == 1
     assert checked.findings[failing]["remedy"]
@@ -151,12 +159,11 @@ async def test_a_cluster_that_no_replica_settles_fails(
             lambda: held(other), lambda mine: mine, within=WITHIN, what="the lease is taken"
         )
         service.start()
-        checked = await only(plane, "settlement")
+        await only(plane, "settlement", "none of 1 replicas")
     finally:
         service.stop()
         await other.stop()
         await connection.close()
-    assert "none of 1 replicas" in checked.findings["settlement"]["observation"]
 
 
 async def held(lease: Lease) -> bool:
@@ -237,12 +244,12 @@ async def test_a_service_without_rights_fails(
     await cluster.must("DELETE", path)
     service.start()
     try:
-        checked = await only(plane, "settlement")
+        await only(plane, "settlement", "403")
     finally:
         service.stop()
         del binding["metadata"]["resourceVersion"], binding["metadata"]["uid"]
         await cluster.must("POST", BINDINGS, binding)
-    assert "403" in checked.findings["settlement"]["observation"]
+        await are_applied(cluster, SERVICE, [LISTS_PODS])
 
 
 async def test_an_account_that_may_not_ask_fails(
