@@ -7,8 +7,8 @@ RUNNABLE := .venv/.runnable
 STORE ?= var/gpuledger
 SEEDS ?= 2000
 SECONDS ?= 600
-# A third of the time of tests is waiting, so that three workers keep two cores busy.
-WORKERS ?= 3
+# A third to a half of the time of tests is waiting, so that four workers keep two cores busy.
+WORKERS ?= 4
 # Each has a control plane of its own, which needs about 1.5 GB.
 E2E_WORKERS ?= 2
 LOCKING := --quiet --python-version 3.11 --universal --generate-hashes --no-annotate --no-header
