@@ -18,7 +18,6 @@
 #define VGPU_VERSION(name, version) __asm__(".symver " #name "," #name "@" version);
 
 VGPU_VERSION(dlopen, VGPU_OLD)
-VGPU_VERSION(dlvsym, VGPU_OLD)
 VGPU_VERSION(dladdr, VGPU_OLD)
 VGPU_VERSION(dlerror, VGPU_OLD)
 VGPU_VERSION(pthread_create, VGPU_OLD)

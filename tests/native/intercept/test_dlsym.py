@@ -31,9 +31,11 @@ def driver(abi: Path) -> Path:
 def probe(built: Path, library: Path, driver: Path) -> Probe:
     """Return a function that runs the steps of a probe and returns its output by lines."""
 
-    def run(*steps: str, program: str = "probe", preload: str | None = None) -> list[str]:
+    def run(
+        *steps: str, program: str = "probe", preload: str | None = None, **settings: str
+    ) -> list[str]:
         before = str(library) if preload is None else preload
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(driver.parent)}
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(driver.parent), **settings}
         if before:
             environment["LD_PRELOAD"] = before
         command: list[str | Path] = [built / program, *steps]
@@ -51,8 +53,8 @@ def probe(built: Path, library: Path, driver: Path) -> Probe:
 def test_the_drivers_functions_are_hooked_for_programs_of_every_glibc(
     probe: Probe, built: Path, program: str
 ) -> None:
-    if program == "probe-2.34" and b"GLIBC_2.34" not in (built / program).read_bytes():
-        pytest.skip("this C library has no dlsym of 2.34")
+    if program == "probe-2.34":
+        skip_without_2_34(built / program)
     assert probe("open:libcuda.so.1", "has:cuMemAlloc_v2", program=program) == [VGPU]
 
 
@@ -140,15 +142,66 @@ def test_an_interposer_of_the_driver_reaches_the_hook_in_both_orders(
     assert probe(*steps, preload=preload) == [outer, VGPU, VGPU]
 
 
+def skip_without_2_34(path: Path) -> None:
+    if b"GLIBC_2.34" not in path.read_bytes():
+        pytest.skip("this C library has no dlsym of 2.34")
+
+
 @pytest.mark.parametrize("program", ["probe", "probe-2.2.5"])
+@pytest.mark.parametrize("finds_next", ["", "-moved", "-handle"])
 @pytest.mark.parametrize("first", [True, False])
 def test_an_interposer_of_dlsym_itself_reaches_the_hooks_in_both_orders(
-    probe: Probe, built: Path, library: Path, first: bool, program: str
+    probe: Probe, built: Path, library: Path, first: bool, finds_next: str, program: str
 ) -> None:
-    order = [str(library), str(built / "libinterposer.so")]
+    """It finds the next dlsym by its first version, by that of glibc 2.34, or in the C library."""
+    skip_without_2_34(built / "probe-2.34")
+    order = [str(library), str(built / f"libinterposer{finds_next}.so")]
     preload = ":".join(order if first else reversed(order))
     steps = ("open:libcuda.so.1", "has:cuMemAlloc_v2", "has:cuGetProcAddress", "has:cuCtxGetId")
     assert probe(*steps, program=program, preload=preload) == [VGPU, VGPU, CUDA]
+    assert probe("ask:next_dlsym", "next:open", preload=preload) == [VGPU, "libc.so.6"]
+
+
+def test_dlsym_ends_when_the_library_behind_has_the_version(
+    probe: Probe, built: Path, library: Path
+) -> None:
+    """Each would call the other for ever if the other found this library's dlsym as the next."""
+    preload = f"{library}:{built / 'libinterposer-versioned.so'}"
+    steps = ("next:open", "open:libcuda.so.1", "has:cuMemAlloc_v2", "has:cuCtxGetId")
+    assert probe(*steps, preload=preload)[1:] == [VGPU, CUDA]
+    assert probe("ask:next_dlsym", preload=preload) == ["libc.so.6"]
+
+
+def test_the_next_dlsym_is_that_of_a_library_between_when_there_is_one(
+    probe: Probe, built: Path, library: Path
+) -> None:
+    between = "libinterposer-jumps.so"
+    preload = ":".join(map(str, (built / OTHER, built / between, library)))
+    assert probe("ask:other_next_dlsym", preload=preload) == [between]
+
+
+@pytest.mark.parametrize("name", ["dlsym", "dlvsym"])
+def test_dlsym_that_is_looked_up_finds_the_hooks(probe: Probe, built: Path, name: str) -> None:
+    skip_without_2_34(built / "probe-2.34")
+    versions = [f"{way}:{name}@GLIBC_2.34" for way in ("version", "next-version")]
+    ways = [f"{way}:{name}" for way in ("has", "default", "next", "self")]
+    assert probe("open:libc.so.6", *versions, *ways) == [VGPU] * 6
+    assert probe("open:libc.so.6", f"version:{name}@GLIBC_0", "error")[0] == "nowhere"
+
+
+def test_a_function_that_is_looked_up_with_its_version_is_hooked(probe: Probe, built: Path) -> None:
+    hooked = [f"{way}:cuMemAlloc_v2@CUDA_1" for way in ("version", "next-version")]
+    others = ("cuCtxGetId@CUDA_1", "cuMemAlloc_v2@CUDA_2", "cuNothing@CUDA_1")
+    steps = ("open:libcuda.so.1", *hooked, *(f"version:{name}" for name in others))
+    versioned = str(built / "versioned")
+    expected = [VGPU, VGPU, CUDA, "nowhere", "nowhere"]
+    assert probe(*steps, LD_LIBRARY_PATH=versioned) == expected
+
+
+def test_the_hooks_are_found_when_an_auditor_sees_all_bindings(probe: Probe, built: Path) -> None:
+    steps = ("open:libcuda.so.1", "has:cuMemAlloc_v2", "default:cuMemAlloc_v2", "next:open")
+    auditor = str(built / "libauditor.so")
+    assert probe(*steps, LD_AUDIT=auditor) == [VGPU, VGPU, "libc.so.6"]
 
 
 def test_children_find_the_hooks(probe: Probe) -> None:
@@ -195,6 +248,30 @@ def test_a_setuid_program_does_not_load_the_library_from_its_environment(
     )
     assert done.returncode == 0, done.stderr
     assert VGPU not in done.stdout
+
+
+MUSL = """
+#include <dlfcn.h>
+#include <stdio.h>
+int main(void) { return printf("%d %d\\n", !!dlsym(NULL, "puts"), !!dlsym(NULL, "cuInit")) != 4; }
+"""
+
+
+def test_a_program_of_musl_runs_as_without_the_library(library: Path, tmp_path: Path) -> None:
+    if shutil.which("musl-gcc") is None:
+        pytest.skip("no C library but glibc: apt install musl-tools")
+    (tmp_path / "musl.c").write_text(MUSL)
+    made: list[str | Path] = ["musl-gcc", "-w", tmp_path / "musl.c", "-o", tmp_path / "musl"]
+    subprocess.run(made, timeout=60, check=True)
+    done = subprocess.run(
+        [tmp_path / "musl"],
+        env={"LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 0\n", "")
 
 
 PYTHON = """

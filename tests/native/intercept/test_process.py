@@ -14,8 +14,11 @@ import pytest
 
 OPENED = re.compile(r'open(?:at)?\((?:AT_FDCWD, )?"([^"]+)"[^)]*\) = \d')
 FIRST = r"GLIBC_2\.(2\.5|17)"  # of the C libraries of x86-64 and aarch64
-ALLOWED = re.compile(rf"(cu|nvml)[A-Z]\w*|dlsym(@{FIRST})?|{FIRST}")
+MOVED = r"GLIBC_2\.34"
+ALLOWED = re.compile(rf"(cu|nvml)[A-Z]\w*|dlv?sym(@({FIRST}|{MOVED}))?|{FIRST}|{MOVED}")
 NEWEST = (2, 17)
+MUSL = {"__errno_location", "__tls_get_addr"}
+"""The names of musl that begin like those of glibc alone."""
 
 
 def traced(library: Path | None, *command: str) -> str:
@@ -46,13 +49,15 @@ def read(command: str, *arguments: str | Path) -> str:
 
 def test_only_hooks_and_dlsym_are_exported(library: Path) -> None:
     names = [line.split()[-1] for line in read("nm", "-D", "--defined-only", library).splitlines()]
-    assert "dlsym" in names
+    assert {"dlsym", "dlsym@GLIBC_2.34", "dlvsym", "dlvsym@GLIBC_2.34"} <= set(names)
     assert "cuMemAlloc_v2" in names
     assert [name for name in names if not ALLOWED.fullmatch(name)] == []
 
 
 def test_no_symbol_needs_a_c_library_newer_than_2_17(library: Path) -> None:
-    needed = re.findall(r"GLIBC_([\d.]+)", read("readelf", "--dyn-syms", "--wide", library))
+    """Its dlsym and dlvsym have the version 2.34 beside the first one; it needs neither."""
+    sections = read("readelf", "--version-info", "--wide", library)
+    needed = re.findall(r"Name: GLIBC_([\d.]+)", sections.partition("Version needs section")[2])
     assert needed
     newer = {version for version in needed if tuple(map(int, version.split("."))) > NEWEST}
     assert newer == set()
@@ -62,6 +67,13 @@ def test_nothing_but_the_c_library_is_needed(library: Path) -> None:
     """Before 2.34 the C library was three libraries. No libcuda: there may be none."""
     needed = re.findall(r"NEEDED.*\[(.+)\]", read("readelf", "--dynamic", library))
     assert sorted(needed) == ["libc.so.6", "libdl.so.2", "libpthread.so.0"]
+
+
+def test_no_symbol_is_needed_that_musl_lacks(library: Path) -> None:
+    """With LD_PRELOAD an image of musl loads it into programs that never use the driver."""
+    lines = read("nm", "-D", "--undefined-only", library).splitlines()
+    strong = {line.split()[-1].partition("@")[0] for line in lines if line.split()[0] == "U"}
+    assert {name for name in strong if name.startswith(("_", "dlv"))} <= MUSL
 
 
 def test_no_page_of_code_is_written_and_the_stack_is_not_executable(library: Path) -> None:

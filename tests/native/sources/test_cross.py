@@ -42,11 +42,14 @@ def test_the_library_builds_for_aarch64_and_needs_glibc_2_17_only(
         check=True,
     ).stdout
     assert "AArch64" in said
-    assert set(re.findall(r"GLIBC_[\d.]+", said)) == {"GLIBC_2.17"}
+    needed = re.findall(r"UND \w+@(GLIBC_[\d.]+)", said)
+    assert set(needed) == {"GLIBC_2.17"}
     exported = re.findall(r"FUNC +GLOBAL DEFAULT +\d+ (\w+)$", said, re.MULTILINE)
     made = (library.parent / "include" / "hooks.inc").read_text()
-    assert "dlsym@GLIBC_2.17" in said
-    assert set(exported) == {"dlsym", *re.findall(r"VGPU_HOOK\((\w+)\)", made)}
+    for name in ("dlsym", "dlvsym"):
+        assert f"{name}@GLIBC_2.17" in said
+        assert f"{name}@GLIBC_2.34" in said
+    assert set(exported) == {"dlsym", "dlvsym", *re.findall(r"VGPU_HOOK\((\w+)\)", made)}
 
 
 @pytest.mark.long

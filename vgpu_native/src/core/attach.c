@@ -13,6 +13,7 @@
 #include "core/region_file.h"
 #include "core/process_slots.h"
 #include "util/assert.h"
+#include "util/fork_handlers.h"
 #include "util/futex.h"
 #include "vgpu.h"
 
@@ -28,7 +29,7 @@ static void clear_after_fork(void) { memset(own, 0, sizeof *own); }
 static void wipe_on_fork(void) {
   static bool handled;
   if (!madvise(&vgpu_process, sizeof vgpu_process, MADV_WIPEONFORK) || handled) return;
-  handled = !pthread_atfork(NULL, NULL, clear_after_fork);
+  handled = vgpu_call_in_children(clear_after_fork);
 }
 
 /* Without a shared region a process has a region of its own, and is limited by that alone. Under a

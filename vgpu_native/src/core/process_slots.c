@@ -21,6 +21,9 @@
 
 enum { STACK = 64 * 1024 };
 
+/* PTHREAD_STACK_MIN calls it in newer glibc. It is weak because musl has none. */
+#pragma weak __sysconf
+
 /* The list that is registered with the kernel, of one futex: the owner word of the slot. The pending
  * operation covers the moment between the word and the list. */
 static struct robust_list_head head;

@@ -21,3 +21,5 @@ void *ompt_start_tool(void) { return dlsym(RTLD_NEXT, "ompt_start_tool"); }
 int cuMemAlloc_v2(void *pointer, size_t size) { return 4711; }
 
 void *other_next(void) { return dlsym(RTLD_NEXT, "cuMemAlloc_v2"); }
+
+void *other_next_dlsym(void) { return dlsym(RTLD_NEXT, "dlsym"); }

@@ -2,6 +2,8 @@
  *
  *   open:FILE  global:FILE  apart:FILE    dlopen, RTLD_GLOBAL, dlmopen into a new namespace
  *   has:NAME                              dlsym on the last opened library
+ *   version:NAME@VERSION                  dlvsym on the last opened library
+ *   next-version:NAME@VERSION             dlvsym on RTLD_NEXT
  *   default:NAME  next:NAME  self:NAME    dlsym on RTLD_DEFAULT, RTLD_NEXT, the program itself
  *   ask:NAME                              call `void *NAME(void)` and print the object of its result
  *   error                                 dlerror, or "none"
@@ -39,6 +41,12 @@ static void open_file(void *handle) {
   }
 }
 
+static void *with_version(void *handle, char *name) {
+  char *version = strchr(name, '@');
+  *version++ = 0;
+  return dlvsym(handle, name, version);
+}
+
 static void ask(const char *name) {
   void *(*function)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, name);
   say(function ? function() : NULL);
@@ -60,12 +68,14 @@ static void run_true(void) {
   wait_for(child);
 }
 
-static void step(const char *what, const char *name) {
+static void step(const char *what, char *name) {
   const char *error;
   if (!strcmp(what, "open")) open_file(dlopen(name, RTLD_NOW));
   else if (!strcmp(what, "global")) open_file(dlopen(name, RTLD_NOW | RTLD_GLOBAL));
   else if (!strcmp(what, "apart")) open_file(dlmopen(LM_ID_NEWLM, name, RTLD_NOW));
   else if (!strcmp(what, "has")) say(dlsym(opened, name));
+  else if (!strcmp(what, "version")) say(with_version(opened, name));
+  else if (!strcmp(what, "next-version")) say(with_version(RTLD_NEXT, name));
   else if (!strcmp(what, "default")) say(dlsym(RTLD_DEFAULT, name));
   else if (!strcmp(what, "next")) say(dlsym(RTLD_NEXT, name));
   else if (!strcmp(what, "self")) say(dlsym(dlopen(NULL, RTLD_NOW), name));

@@ -3,6 +3,7 @@
 #include "util/assert.c"
 #include "util/handle_map.c"
 
+#include <pthread.h>
 #include <stdio.h>
 
 #define CHECK(condition)                                                       \

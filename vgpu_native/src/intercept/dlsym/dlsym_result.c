@@ -1,22 +1,37 @@
-/* The result of dlsym. For names without a hook, and names that another library defines, the
- * assembly jumps to the real dlsym. So the real dlsym sees the program as its caller, on which RTLD_NEXT
+/* The result of dlsym and dlvsym. For names without a hook, and names that another library defines, the
+ * assembly jumps to the real function. So the real one sees the program as its caller, on which RTLD_NEXT
  * depends, and sets dlerror.
  *
  * This runs inside every dlsym of the process, in constructors and allocators. It takes no memory and
- * no lock unless the name is in the table. */
+ * no lock unless the name is in the table, or is one of these two functions. */
 #include <dlfcn.h>
+#include <string.h>
 
+#include "intercept/dlsym/c_library.h"
 #include "intercept/driver_functions.h"
 #include "intercept/hook_table.h"
 #include "intercept/real_dlsym.h"
 
-/* Returned in two registers. Not decided: call the real dlsym. */
+/* Returned in two registers. Not decided: call the real function. */
 struct choice {
   void *address;
   size_t decided;
 };
 
 static const struct choice ask = {NULL, 0};
+
+static struct choice is(void *address) { return (struct choice){address, 1}; }
+
+/* A symbol that a program looks up; `version` is NULL for dlsym. */
+struct wanted {
+  void *handle;
+  const char *name, *version;
+};
+
+static void *look_up(void *handle, const struct wanted *wanted) {
+  return wanted->version ? vgpu_real_dlvsym()(handle, wanted->name, wanted->version)
+                         : vgpu_real_dlsym()(handle, wanted->name);
+}
 
 static bool capital(char letter) { return letter >= 'A' && letter <= 'Z'; }
 
@@ -27,20 +42,37 @@ static bool has_driver_prefix(const char *name) {
 }
 
 /* Without a driver the process must find no function, and not this library's. */
-static struct choice without_driver(const char *name) {
-  return (struct choice){vgpu_real_dlsym()(RTLD_NEXT, name), 1};
+static struct choice without_driver(const struct wanted *wanted) { return is(look_up(RTLD_NEXT, wanted)); }
+
+static struct choice choose_driver_function(const struct wanted *wanted, const struct vgpu_hook *hook) {
+  void *library = vgpu_driver_library(hook->function);
+  bool driver = library && vgpu_has(hook->function);
+  bool next = wanted->handle == RTLD_NEXT;
+  if (next && !driver) return ask;
+  void *found = look_up(next ? library : wanted->handle, wanted);
+  if (driver && found == vgpu_real(hook->function)) return is(hook->address);
+  if (next || found != hook->address) return ask;
+  return driver ? is(found) : without_driver(wanted);
 }
 
-struct choice vgpu_choose_symbol(void *handle, const char *name) __attribute__((visibility("hidden")));
+/* A program that looks dlsym or dlvsym up would find the C library's by a handle, or from behind this
+ * library, and by it the driver's functions without hooks. If another library behind this one replaces the
+ * function, each finds the next as before, so that none calls itself. */
+static struct choice choose_look_up(const struct wanted *wanted, void *own, void *real, const void *caller) {
+  if (real != vgpu_c_library_function(wanted->name)) return ask;
+  bool next = wanted->handle == RTLD_NEXT;
+  if (next && !vgpu_is_behind(caller)) return ask;
+  return look_up(wanted->handle, wanted) == real ? is(own) : ask;
+}
 
-struct choice vgpu_choose_symbol(void *handle, const char *name) {
-  dlsym_function *real = vgpu_real_dlsym();
+struct choice vgpu_choose_symbol(void *handle, const char *name, const char *version, const void *caller)
+    __attribute__((visibility("hidden")));
+
+struct choice vgpu_choose_symbol(void *handle, const char *name, const char *version, const void *caller) {
+  struct wanted wanted = {handle, name, version};
+  void *real_dlsym = (void *)vgpu_real_dlsym(), *real_dlvsym = (void *)vgpu_real_dlvsym();
+  if (!strcmp(name, "dlsym")) return choose_look_up(&wanted, (void *)dlsym, real_dlsym, caller);
+  if (!strcmp(name, "dlvsym")) return choose_look_up(&wanted, (void *)dlvsym, real_dlvsym, caller);
   const struct vgpu_hook *hook = has_driver_prefix(name) ? vgpu_hook_named(name) : NULL;
-  if (!hook) return ask;
-  bool driver = vgpu_driver_library(hook->function) && vgpu_has(hook->function);
-  if (handle == RTLD_NEXT) return driver ? (struct choice){hook->address, 1} : ask;
-  void *found = real(handle, name);
-  if (found == hook->address) return driver ? (struct choice){found, 1} : without_driver(name);
-  if (driver && found == vgpu_real(hook->function)) return (struct choice){hook->address, 1};
-  return ask;
+  return hook ? choose_driver_function(&wanted, hook) : ask;
 }
