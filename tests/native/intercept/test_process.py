@@ -134,3 +134,28 @@ def test_processes_that_never_use_the_driver_leave_no_region(
 ) -> None:
     subprocess.run(["/bin/true"], env=limited, timeout=30, check=True)
     assert list(tmp_path.iterdir()) == []
+
+
+OFF = (
+    {},
+    {"CUDA_DISABLE_CONTROL": "true"},
+    {"GPU_CORE_UTILIZATION_POLICY": "disable"},
+    {"CoreLimitSwitch": "false"},
+)
+"""The ways to have no limit of time."""
+
+
+@pytest.mark.parametrize("settings", OFF, ids=lambda settings: "".join(settings) or "unset")
+def test_a_launch_asks_the_driver_nothing_when_nothing_limits_it(
+    program: Callable[[str], Path], limited: dict[str, str], settings: dict[str, str]
+) -> None:
+    share = {"CUDA_DEVICE_SM_LIMIT": "30"} if settings else {}
+    asked = subprocess.run(
+        [program("launch_calls")],
+        env=limited | share | settings,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert asked.stdout == "0\n"

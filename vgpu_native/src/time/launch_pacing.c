@@ -209,8 +209,17 @@ static __attribute__((noinline)) bool begin_unpaid(struct vgpu_launch *launch, u
   return false;
 }
 
+/* Whether control is off. Later launches then pass as without a limit of time. */
+static bool control_off(void) {
+  if (__atomic_load_n(&vgpu_process.state, __ATOMIC_RELAXED) != VGPU_OFF) return false;
+  const uint64_t *changes = __atomic_load_n(&vgpu_limit_changes, __ATOMIC_RELAXED);
+  uint64_t now = __atomic_load_n(changes, __ATOMIC_RELAXED);
+  __atomic_store_n(&vgpu_no_time_limits, now + 1, __ATOMIC_RELAXED);
+  return true;
+}
+
 bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream stream, bool per_thread) {
-  if (vgpu_inside) return false;
+  if (vgpu_inside || control_off()) return false;
   launch->stream = (struct vgpu_stream){stream, per_thread};
   launch->entry = vgpu_recent_entry(false);
   launch->cost = vgpu_cost_find(key_of(kind, launch->entry));
