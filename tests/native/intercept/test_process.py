@@ -151,7 +151,7 @@ def test_a_launch_asks_the_driver_nothing_when_nothing_limits_it(
 ) -> None:
     share = {"CUDA_DEVICE_SM_LIMIT": "30"} if settings else {}
     asked = subprocess.run(
-        [program("launch_calls")],
+        [program("process/launch_calls")],
         env=limited | share | settings,
         capture_output=True,
         text=True,

@@ -49,7 +49,7 @@ CORE_DEFECTS = [
     ),
     CoreDefect("uuids_share_a_place", "is_claimed(region, entry)", ("device", 1)),
     CoreDefect("registered_unlocked", "vgpu_rank_held(VGPU_RANK_DEVICES)"),
-    CoreDefect("kept_after_fork", "!own->mapped.region", ("fork", "ready")),
+    CoreDefect("kept_after_fork", "is_fresh()", ("fork", "ready")),
     CoreDefect("source_beyond_page", "is_of_page(source)", page=True),
 ]
 
@@ -138,7 +138,7 @@ def test_a_process_without_a_slot_aborts_when_it_may_reserve_memory(
     program = CHECKED / "core" / "memory_without_slot" / "full"
     make(str(program), checks=EXPENSIVE)
     environ = {"CUDA_DEVICE_MEMORY_SHARED_CACHE": str(tmp_path / "region")}
-    assert set(failures_of([program], environ)) == {"has_slot_or_is_denied()"}
+    assert set(failures_of([program], environ)) == {"state == VGPU_OFF || has_slot_or_is_denied()"}
 
 
 @pytest.mark.parametrize("defect", LIBRARY_DEFECTS, ids=lambda defect: defect.mutant)

@@ -93,11 +93,12 @@ static bool is_claimed(const vgpu_region *region, int entry) {
 static int register_device(const unsigned char uuid[UUID], unsigned ordinal, bool assumed) {
   VGPU_ASSERT(vgpu_rank_held(VGPU_RANK_DEVICES));
   vgpu_region *region = vgpu_process.mapped.region;
+  if (!region) return VGPU_DENIED; /* the process attaches later; that was logged */
   char text[VGPU_UUID_BYTES];
   write_text(uuid, text);
   bool paged = vgpu_limits_paged();
   int page = paged ? vgpu_limits_find(text) : -1;
-  int entry = region && (page >= 0 || !paged) ? place_of(region, text) : -1;
+  int entry = page >= 0 || !paged ? place_of(region, text) : -1;
   if (entry < 0) {
     vgpu_log(VGPU_ERROR, "%s gets no memory: %s", text,
              paged && page < 0 ? "the limits page does not name it"

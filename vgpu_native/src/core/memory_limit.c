@@ -35,7 +35,8 @@ static vgpu_region *region(void) { return vgpu_process.mapped.region; }
  * that has ended and whose thread owned the slot (clone with CLONE_VM): the slot may have a new owner. */
 static inline bool region_unusable(void) {
   const struct vgpu_process *process = &vgpu_process;
-  return process->deny_memory ||
+  /* It becomes false after the slot is set. */
+  return __atomic_load_n(&process->deny_memory, __ATOMIC_ACQUIRE) ||
          __atomic_load_n(&process->mapped.slot->owner, __ATOMIC_RELAXED) != process->owner;
 }
 

@@ -6,7 +6,8 @@
 
 #include "vgpu.h"
 
-enum vgpu_state { VGPU_NEW, VGPU_ATTACHING, VGPU_ON, VGPU_OFF };
+/* VGPU_LATER: memory is denied for now, and a later call attaches. */
+enum vgpu_state { VGPU_NEW, VGPU_ATTACHING, VGPU_ON, VGPU_OFF, VGPU_LATER };
 
 #ifdef __aarch64__
 #define VGPU_PAGE 65536
@@ -22,6 +23,8 @@ extern struct vgpu_process {
   bool deny_memory;     /* refuse all memory, under any limits */
   uint64_t unslotted_bytes[VGPU_DEVICES_MAX]; /* used while this process has no slot of its own */
   uint32_t owner;       /* the owner word of the slot while this process owns it */
+  unsigned tries;       /* failed tries to attach */
+  uint64_t next_try;    /* its time, in nanoseconds of the monotonic clock */
   struct vgpu_mapped mapped;
 } __attribute__((aligned(VGPU_PAGE))) vgpu_process;
 

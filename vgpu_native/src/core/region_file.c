@@ -16,13 +16,14 @@
 #include <unistd.h>
 
 #include "core/limits/limits_page.h"
+#include "core/passing_errors.h"
 #include "util/statx_compat.h"
 #include "vgpu.h"
 
 #define REGION "/run/gpuledger/region" /* in a container with a limits page */
 
 enum { ATTEMPTS = 8, LOCK_ATTEMPTS = 100, LOCK_PAUSE_NS = 1000000 };
-enum found { GOOD, STALE, REFUSED };
+enum found { GOOD, STALE, REFUSED, FAILED };
 
 static uint64_t now(void) {
   struct timespec clock;
@@ -30,21 +31,27 @@ static uint64_t now(void) {
   return (uint64_t)clock.tv_sec * 1000000000 + (uint64_t)clock.tv_nsec;
 }
 
-/* The identity of this boot, in the upper half of a generation: FNV-1a of the kernel's boot id. If the
- * boot id cannot be read, all boots have one identity. */
-static uint64_t boot(void) {
-  static uint64_t known;
-  uint64_t hash = __atomic_load_n(&known, __ATOMIC_RELAXED);
-  if (hash) return hash;
+static uint64_t boot_identity;
+
+/* Read the identity of this boot, in the upper half of a generation: FNV-1a of the kernel's boot id. If the
+ * boot id cannot be read, all boots have one identity. False: it cannot be read for now, by errno. With a
+ * wrong identity this process would replace the region of the others. */
+static bool read_boot(void) {
+  if (__atomic_load_n(&boot_identity, __ATOMIC_RELAXED)) return true;
   char id[64];
   int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  ssize_t length = file < 0 ? 0 : read(file, id, sizeof id);
+  ssize_t length = file < 0 ? -1 : read(file, id, sizeof id);
+  int kept = errno;
   if (file >= 0) close(file);
+  errno = kept;
+  if (length < 0 && vgpu_passes(errno)) return false;
   uint32_t sum = 2166136261;
   for (ssize_t i = 0; i < length; i++) sum = (sum ^ (unsigned char)id[i]) * 16777619;
-  __atomic_store_n(&known, hash = (uint64_t)sum << 32 | 1, __ATOMIC_RELAXED);
-  return hash;
+  __atomic_store_n(&boot_identity, (uint64_t)sum << 32 | 1, __ATOMIC_RELAXED);
+  return true;
 }
+
+static uint64_t boot(void) { return __atomic_load_n(&boot_identity, __ATOMIC_RELAXED); }
 
 static bool this_boot(uint64_t generation) { return generation >> 32 == boot() >> 32; }
 
@@ -59,6 +66,7 @@ static void initialise(vgpu_region *region) {
 }
 
 vgpu_region *vgpu_region_private(void) {
+  if (!read_boot()) return NULL;
   vgpu_region *region =
       mmap(NULL, sizeof *region, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (region == MAP_FAILED) return NULL;
@@ -145,11 +153,12 @@ static const char *wrong_version(const vgpu_region *region) {
   return NULL;
 }
 
-/* Map a file if it is a region. */
+/* Map a file if it is a region. FAILED: it cannot be mapped, by errno. */
 static enum found map_checked(int file, const char *path, vgpu_region **region) {
   const char *why = wrong_file(file);
   vgpu_region *mapped = why ? NULL : map(file);
-  if (!why) why = mapped ? wrong_version(mapped) : "it cannot be mapped";
+  if (!why && !mapped) return FAILED;
+  if (!why) why = wrong_version(mapped);
   enum found found = why ? REFUSED : this_boot(mapped->generation) ? GOOD : STALE;
   if (found == GOOD) *region = mapped;
   else if (mapped) munmap(mapped, sizeof *mapped);
@@ -185,6 +194,7 @@ static int open_at(const char *path) {
 }
 
 vgpu_region *vgpu_region_open(const char *path) {
+  if (!read_boot()) return NULL;
   for (int i = 0; i < ATTEMPTS; i++) {
     int file = open_at(path);
     if (file < 0 && errno == ENOENT && create(path, false)) continue;
@@ -194,12 +204,9 @@ vgpu_region *vgpu_region_open(const char *path) {
     bool again = found == STALE && replace_stale(file, path);
     int kept = errno;
     close(file);
-    errno = kept;
-    if (found == REFUSED || region) return region;
-    if (!again) break;
+    errno = found == REFUSED ? 0 : kept;
+    if (!again) return region;
   }
-  vgpu_log(VGPU_ERROR, "%s cannot be used as region: %s; %s. Make it writable", path,
-           strerror(errno), vgpu_region_fallback());
   return NULL;
 }
 

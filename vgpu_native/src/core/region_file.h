@@ -3,8 +3,8 @@
 
 #include "layout.h"
 
-/* Map the region at a path, and create it if there is none. NULL: it is refused, and the reason is
- * logged. */
+/* Map the region at a path, and create it if there is none. NULL: it cannot be used, by errno; 0: the file
+ * is refused, and the reason is logged. */
 vgpu_region *vgpu_region_open(const char *path);
 
 /* A region of this process alone, for when no shared one can be used. NULL: there is no memory. */

@@ -8,6 +8,7 @@
 
 #include "intercept/device_lookup.h"
 #include "intercept/nested_calls.h"
+#include "vgpu.h"
 
 enum { CACHED_READS_MAX = 64 };
 
@@ -24,15 +25,18 @@ struct cache {
 
 static __thread struct cache cache __attribute__((tls_model("initial-exec")));
 
+/* Whether an entry stays that of its device. A denied device may be given later. */
+static bool is_known(int entry) { return entry >= 0 && entry != VGPU_DENIED; }
+
 /* Read the context from the driver, and the device only if the context is another one. */
 static const struct vgpu_current_context *refresh(unsigned changes) {
   CUcontext context = NULL;
   if (REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS) context = NULL;
   bool same = context && context == cache.context.context && changes == cache.changes;
-  if (!same || cache.context.entry < 0) cache.context.entry = context ? vgpu_current_entry() : -1;
+  if (!same || !is_known(cache.context.entry)) cache.context.entry = context ? vgpu_current_entry() : -1;
   cache.context.context = context;
   cache.changes = changes;
-  cache.left = cache.context.entry >= 0 && vgpu_has_one_device() ? CACHED_READS_MAX : 0;
+  cache.left = is_known(cache.context.entry) && vgpu_has_one_device() ? CACHED_READS_MAX : 0;
   return &cache.context;
 }
 
@@ -46,7 +50,7 @@ const struct vgpu_current_context *vgpu_current_context(void) {
 int vgpu_recent_entry(bool ask) {
   if (!ask && cache.recent > 0) return cache.recent - 1;
   int entry = vgpu_current_entry();
-  cache.recent = entry + 1;
+  cache.recent = is_known(entry) ? entry + 1 : 0;
   return entry;
 }
 

@@ -4,8 +4,13 @@
  *   used, limit, cores, oversubscribes, entry, ready
  *   device N                          choose the N-th device; 0 at first
  *   assume N                          choose it with ordinal 0, as NVML may
+ *   await                             wait until the first device has a limit; at most 5 s
+ *   files N                           limit open files to N
+ *   nap N                             sleep for N milliseconds
  *   wait                              wait until a line can be read
  *   fork                              continue in a child */
+#include <sys/resource.h>
+
 #include "common.h"
 
 static uint64_t bytes(const char *text) {
@@ -18,6 +23,14 @@ static void say(unsigned long long number) {
   printf("%llu\n", number);
   fflush(stdout);
 }
+
+static int awaited(void) {
+  int entry = device(0);
+  for (int i = 0; i < 5000 && !vgpu_limit(entry); i++) nap(1000000), entry = device(0);
+  return entry;
+}
+
+static void limit_files(rlim_t most) { setrlimit(RLIMIT_NOFILE, &(struct rlimit){most, 1024}); }
 
 int main(int count, char **words) {
   int entry = vgpu_ready() ? device(0) : -1;
@@ -34,6 +47,9 @@ int main(int count, char **words) {
     else if (!strcmp(word, "oversubscribes")) say(vgpu_oversubscribes());
     else if (!strcmp(word, "entry")) say((unsigned long long)(long long)entry);
     else if (!strcmp(word, "ready")) say(vgpu_ready());
+    else if (!strcmp(word, "files")) limit_files((rlim_t)atol(next)), i++;
+    else if (!strcmp(word, "await")) entry = awaited();
+    else if (!strcmp(word, "nap")) nap(atol(next) * 1000000), i++;
     else if (!strcmp(word, "fork")) {
       if (fork()) return wait(NULL) < 0;
     } else if (!strcmp(word, "wait")) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/limits/environment.h"
+#include "core/passing_errors.h"
 #include "util/assert.h"
 #include "util/statx_compat.h"
 #include "vgpu.h"
@@ -23,10 +24,12 @@ static bool opened, paged, mounted, cores_off;
 
 static const vgpu_limits *map(int file) {
   struct stat state;
+  errno = 0;
   if (vgpu_fstat(file, &state) || !S_ISREG(state.st_mode) || state.st_size < (off_t)sizeof *page)
     return NULL;
   const vgpu_limits *found = mmap(NULL, sizeof *page, PROT_READ, MAP_SHARED, file, 0);
   if (found == MAP_FAILED) return NULL;
+  errno = 0;
   if (found->magic == VGPU_MAGIC && found->version == VGPU_VERSION && found->size == sizeof *page &&
       found->devices <= VGPU_DEVICES_MAX)
     return found;
@@ -38,18 +41,38 @@ static int open_at(const char *name) {
   return open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
-void vgpu_limits_open(void) {
-  if (opened) return;
-  const char *name = PAGE;
+/* The path of the page; NULL: there is none. No file is opened to find that out, because a process may have
+ * no room for one. */
+static const char *path_of_page(void) {
+  struct stat state;
+  if (!vgpu_stat(PAGE, &state) || (errno != ENOENT && errno != ENOTDIR)) return PAGE;
+  return getenv("GPULEDGER_LIMITS_FILE");
+}
+
+/* Map the page at a path. False: it cannot be opened or mapped for now, by errno. */
+static bool map_page(const char *name) {
   int file = open_at(name);
-  if (file < 0 && (errno == ENOENT || errno == ENOTDIR) && (name = getenv("GPULEDGER_LIMITS_FILE")))
-    file = open_at(name);
+  errno = file < 0 ? errno : 0;
+  if (file >= 0) {
+    page = map(file);
+    int kept = errno;
+    close(file);
+    errno = kept;
+  }
+  return page || !vgpu_passes(errno);
+}
+
+bool vgpu_limits_open(bool first) {
+  if (opened) return true;
+  const char *name = path_of_page();
   /* A named page that is missing counts as invalid, because a page is named to set limits. */
   paged = name != NULL;
   mounted = paged && !strcmp(name, PAGE);
-  if (file >= 0) {
-    page = map(file);
-    close(file);
+  if (paged && !map_page(name)) {
+    if (first)
+      vgpu_log(VGPU_ERROR, "%s cannot be opened: %s; no memory is given until it can. %s", name,
+               strerror(errno), vgpu_remedy(errno));
+    return false;
   }
   if (paged && !page)
     vgpu_log(VGPU_ERROR,
@@ -57,6 +80,7 @@ void vgpu_limits_open(void) {
              name, VGPU_VERSION);
   cores_off = (!paged || vgpu_limits_may_disable()) && vgpu_environment_cores_off();
   opened = true;
+  return true;
 }
 
 bool vgpu_limits_paged(void) { return paged; }

@@ -4,8 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Map the page if there is one; later calls do nothing. */
-void vgpu_limits_open(void);
+/* Map the page if there is one; later calls do nothing. False: the page cannot be opened for now, so that
+ * limits are unknown; the `first` time it is logged. */
+bool vgpu_limits_open(bool first);
 
 /* Whether there is a page, valid or not. */
 bool vgpu_limits_paged(void);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../stub/vgpu_stub.h"
+#include "../../stub/vgpu_stub.h"
 
 #define MUST(call) \
   if ((call) != CUDA_SUCCESS) abort()
