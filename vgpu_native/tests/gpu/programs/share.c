@@ -3,7 +3,8 @@
  *   share SECONDS WARM WAY NANOSECONDS...
  *
  * WAY is `queue` (a full queue), `graph` (each round of lengths is one graph launch), `green` (a stream of a
- * green context with the fewest multiprocessors), or `loop` (waits for each round). After WARM seconds it
+ * green context with the fewest multiprocessors), `async` (each round has memory of a pool while it runs), or
+ * `loop` (waits for each round). After WARM seconds it
  * prints for the next SECONDS: `rounds`, `elapsed_ns`, and for the whole run `kernel_ns`, the mean time of a
  * kernel by the timer in it, 0 if there is none. The status is 77 if the driver lacks the way. */
 #include "gpu.h"
@@ -54,7 +55,11 @@ static void launch_round(void) {
     MUST(cuGraphLaunch(graph, stream));
     return;
   }
+  CUdeviceptr memory = 0;
+  int async = !strcmp(way, "async");
+  if (async) MUST(cuMemAllocAsync(&memory, 1 * MIB, stream));
   for (int i = 0; i < kinds; i++) MUST(launch_work(work, lengths[i], sums, stream));
+  if (async) MUST(cuMemFreeAsync(memory, stream));
   if (!strcmp(way, "loop")) MUST(cuStreamSynchronize(stream));
 }
 

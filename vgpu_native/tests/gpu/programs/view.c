@@ -1,9 +1,11 @@
-/* Print the bytes of the first device that NVML counts as used by all processes. */
+/* Print the bytes of the first device that NVML counts as used by all processes. With an argument it prints
+ * its usage: it needs no driver, so this shows whether the programs of the bundle start here. */
 #include <dlfcn.h>
 #include <nvml.h>
 #include <stdio.h>
 
-int main(void) {
+int main(int count, char **arguments) {
+  if (count > 1) return printf("usage: %s\n", arguments[0]) < 0;
   void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
   if (library == NULL) return fprintf(stderr, "%s\n", dlerror()), 1;
   __typeof__(&nvmlInit_v2) init = (__typeof__(init))dlsym(library, "nvmlInit_v2");

@@ -1,0 +1,1 @@
+"""The parts of the check: each measures one thing, and compares it with an expected range."""
