@@ -165,6 +165,8 @@ def _run_all(bench: Bench, report: Report, parts: list[Part], budget: float) -> 
 def _measured(bench: Bench, report: Report, part: Part) -> dict[str, Any]:
     begun = time.monotonic()
     try:
+        if not part.promise and bench.hami is None:
+            raise NotTried("HAMi-core's library is not given: --hami FILE")
         findings = part.measure(bench)
     except NotTried as error:
         return _part(part, str(error), time.monotonic() - begun)

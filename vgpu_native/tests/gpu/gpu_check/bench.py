@@ -113,7 +113,8 @@ class Bench:
 
     def run(self, command: list[str], env: dict[str, str], seconds: float = PROGRAM_SECONDS) -> Ran:
         """Run a program to its end. Raises Broken if it fails, NotTried if it cannot run here."""
-        return self.start(command, env).end(seconds)
+        with self.start(command, env) as running:
+            return running.end(seconds)
 
     def start(self, command: list[str], env: dict[str, str]) -> Started:
         """Start a program in a process group of its own, which ends with this process."""

@@ -35,6 +35,8 @@ SRC = "vgpu_native/src"
 PARTS = (
     Part("machine", "Which card and driver is it, and how long is a kernel?", "a calibrated kernel",
          "vgpu_native/tests/gpu/programs/probe.c", driver.machine, 6, 2),
+    Part("control", "Does this check notice that no library is loaded?", "more than the limits",
+         "vgpu_native/tests/gpu/gpu_check/parts/driver.py", driver.without_library, 5, 2),
     Part("short-kernels", "Do kernels of 5, 50, 500 and 5,000 us get their share of time?", SHARE,
          f"{SRC}/time/launch_samples.c", shares.short_kernels, 60, 7),
     Part("fresh-kernels", "Is loading a kernel at its first launch charged as its time?",

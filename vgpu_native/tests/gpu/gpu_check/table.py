@@ -63,7 +63,8 @@ def _measured(part: dict[str, Any]) -> str:
     if part["reason"]:
         return str(part["reason"])[:WIDTH]
     checked = [row for row in part["measurements"] if row["ok"] is not None]
-    return f"{len(checked)} measurements as expected ({part['expected']})"[:WIDTH]
+    count = f"{len(checked)} measurement{'' if len(checked) == 1 else 's'}"
+    return f"{count} as expected ({part['expected']})"[:WIDTH]
 
 
 def _comparison(parts: dict[str, dict[str, Any]]) -> Iterable[str]:

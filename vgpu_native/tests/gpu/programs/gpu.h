@@ -115,14 +115,14 @@ static inline CUresult launch_work(CUfunction work, uint64_t ns, CUdeviceptr sum
   return cuLaunchKernel(work, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
 }
 
-/* Print a step with the bytes that the driver's calls count as used, then wait for a line from the script,
+/* Print a step with the bytes that the driver's calls count as used and in total, then wait for a line from the script,
  * which reads NVML meanwhile. */
 static inline void step(const char *name, CUresult result) {
   size_t left = 0, total = 0;
   char line[64];
   CUcontext context = NULL;
   if (cuCtxGetCurrent(&context) == CUDA_SUCCESS && context) cuMemGetInfo(&left, &total);
-  printf("step\t%s\t%zu\t%d\t%s\n", name, total - left, (int)result, name_of(result));
+  printf("step\t%s\t%zu\t%zu\t%d\t%s\n", name, total - left, total, (int)result, name_of(result));
   fflush(stdout);
   if (!fgets(line, sizeof line, stdin)) exit(1);
 }

@@ -9,8 +9,9 @@
  * kernel by the timer in it, 0 if there is none. The status is 77 if the driver lacks the way. */
 #include "gpu.h"
 
-enum { FLIGHT = 4, LENGTHS_MAX = 16, BATCH_MAX = 64, ABSENT = 77 };
-static const uint64_t BATCH_NS = 250000;
+/* Enough work is in flight that a delay of the program by some milliseconds leaves no gap. */
+enum { FLIGHT_MAX = 8, FLIGHT_LEAST = 3, LENGTHS_MAX = 16, BATCH_MAX = 512, ABSENT = 77 };
+static const uint64_t BATCH_NS = 2000000, FLIGHT_NS = 16000000;
 
 static uint64_t lengths[LENGTHS_MAX];
 static int kinds;
@@ -63,29 +64,30 @@ static void launch_round(void) {
   if (!strcmp(way, "loop")) MUST(cuStreamSynchronize(stream));
 }
 
-static unsigned rounds_of_batch(void) {
-  uint64_t round = 0;
-  for (int i = 0; i < kinds; i++) round += lengths[i];
-  uint64_t rounds = round ? BATCH_NS / round : BATCH_MAX;
-  return rounds < 1 ? 1 : rounds > BATCH_MAX ? BATCH_MAX : (unsigned)rounds;
+static unsigned within(uint64_t number, unsigned least, unsigned most) {
+  return number < least ? least : number > most ? most : (unsigned)number;
 }
 
 /* Batches in flight, so that the device never waits for the next launch. */
 static void measure(double seconds, double warm) {
-  CUevent events[FLIGHT];
-  for (int i = 0; i < FLIGHT; i++) MUST(cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
-  unsigned batch = rounds_of_batch();
+  CUevent events[FLIGHT_MAX];
+  uint64_t round = 1;
+  for (int i = 0; i < kinds; i++) round += lengths[i];
+  unsigned batch = within(BATCH_NS / round, 1, BATCH_MAX);
+  unsigned flight = within(FLIGHT_NS / (batch * round), FLIGHT_LEAST, FLIGHT_MAX);
+  for (unsigned i = 0; i < flight; i++)
+    MUST(cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
   uint64_t started = now(), begun = 0, time = started, counted = 0;
   for (uint64_t number = 0;; number++) {
-    if (number >= FLIGHT) {
-      MUST(cuEventSynchronize(events[number % FLIGHT]));
+    if (number >= flight) {
+      MUST(cuEventSynchronize(events[number % flight]));
       time = now();
       if (begun) counted++;
       else if (time - started >= (uint64_t)(warm * 1e9)) begun = time;
       if (begun && time - begun >= (uint64_t)(seconds * 1e9)) break;
     }
     for (unsigned i = 0; i < batch; i++) launch_round();
-    MUST(cuEventRecord(events[number % FLIGHT], stream));
+    MUST(cuEventRecord(events[number % flight], stream));
   }
   printf("rounds\t%llu\nelapsed_ns\t%llu\n", (unsigned long long)(counted * batch), (unsigned long long)(time - begun));
 }

@@ -174,13 +174,14 @@ static void free_behind_kernel(void) {
   step("asked after the kernel", result);
 }
 
-/* Take pieces until one is refused, and hold them: several processes do this at once. */
+/* Take up to NUMBER pieces until one is refused, and hold them: several processes do this at once. */
 static void fill(void) {
   int taken = 0;
   CUresult result = CUDA_SUCCESS;
   open_device();
   step("context", CUDA_SUCCESS);
-  while (taken < PIECES_MAX && (result = cuMemAlloc(&pieces[taken], 16 * MIB)) == CUDA_SUCCESS) taken++;
+  int most = number && number < PIECES_MAX ? number : PIECES_MAX;
+  while (taken < most && (result = cuMemAlloc(&pieces[taken], 16 * MIB)) == CUDA_SUCCESS) taken++;
   printf("given_mib\t%d\n", 16 * taken);
   step("full", result);
 }

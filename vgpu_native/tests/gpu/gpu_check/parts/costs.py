@@ -44,8 +44,9 @@ def allocators(bench: Bench, library: str = OURS) -> Findings:
     ran = bench.run(command, bench.env(library, limit))
     for name, given, besides, verdict in ran.rows:
         refused = CuResult(2, "CUDA_ERROR_OUT_OF_MEMORY", name) if verdict == "ok" else CuResult(0, "CUDA_SUCCESS", name)
-        findings.expect(f"{name}: {given} MiB, then refused", verdict == "ok", verdict, refused)
-        findings.compare(f"{name}: the limit holds", "", **{library: float(verdict == "ok")})
+        findings.expect(f"{name}: given, then refused", verdict == "ok", verdict, refused)
+        findings.add(f"{name}: given", float(given), "MiB", 1, limit, refused)
+        findings.compare(f"{name}: given of {limit:,} MiB", "MiB", **{library: float(given)})
         findings.add(f"{name}: counted by NVML besides", float(besides), "MiB")
     return findings
 

@@ -7,9 +7,9 @@ greater difference in all readings of a minute is evicted.
 
 from __future__ import annotations
 
-from gpu_check.bench import OURS, Bench
+from gpu_check.bench import Bench
 from gpu_check.outcome import Findings, NotTried
-from gpu_check.parts.memory import walk
+from gpu_check.parts.memory import limited
 
 SLACK_MIB = 512.0
 """`SLACK` of the agent, by process."""
@@ -21,8 +21,7 @@ def drift(bench: Bench) -> Findings:
     """Compute the agent's difference at each step of ordinary programs."""
     findings = Findings()
     for scenario in SCENARIOS[:3] if bench.quick else SCENARIOS:
-        command = bench.program("steps", scenario, 100)
-        walked = walk(bench, command, bench.env(OURS, 2048))
+        walked = limited(bench, findings, ("steps", scenario, 100), 2048)
         if not walked.by_process:
             raise NotTried("NVML lists no process of this machine with its memory, so the agent has nothing to compare")
         worst = max(walked.steps, key=lambda step: step.used - step.counted)

@@ -16,7 +16,8 @@ from typing import Any
 from gpu_check.bench import NONE, OURS, Bench
 from gpu_check.nvml import NvmlFailed
 from gpu_check.outcome import Broken, CuResult, Findings, NotTried
-from gpu_check.parts.shares import MEMORY_MIB, POINTS, US, Loads, together
+from gpu_check.parts.memory import walk
+from gpu_check.parts.shares import MEMORY_MIB, POINTS, US, Loads, control, together
 
 ENDS = {"return": 0, "exit": 0, "thread": 0, "now": 0, "term": -signal.SIGTERM, "reset": 0, "threads": 0}
 END_SECONDS = 10.0
@@ -46,6 +47,15 @@ def machine(bench: Bench) -> Findings:
     for name, number in values.items():
         if name.startswith("bytes_of_"):
             findings.add(f"{int(name[9:]):,} B by cuMemAlloc take", number, "B")
+    return findings
+
+
+def without_library(bench: Bench) -> Findings:
+    """Measure without a library: the check is worth nothing if it does not notice that."""
+    findings = Findings()
+    findings.add("share without a library, with 30 %", control(bench), "%", 30 + POINTS, None)
+    filled = walk(bench, bench.program("steps", "fill", 64), bench.env(NONE))
+    findings.add("given without a library, with 256 MiB", filled.values["given_mib"], "MiB", 256 + 16, None, filled["full"].result)
     return findings
 
 

@@ -57,7 +57,8 @@ class Loads:
             busy = rounds * (kernel * len(load) if kernel else sum(load)) / 1e7
             if busy < BUSY_LEAST:
                 raise NotTried(f"alone, kernels of {sum(load) // len(load):,} ns keep the card busy for only {busy:.0f} %")
-            self._alone[load] = rounds, kernel
+            # The stub's kernels have exactly their length; a busy processor may have delayed launches.
+            self._alone[load] = (1e9 / sum(load) if self.bench.stub else rounds), kernel
         return self._alone[load]
 
     def percent(self, load: Load, measured: tuple[float, float]) -> float:
@@ -71,6 +72,13 @@ class Loads:
         env = self.bench.env(library, MEMORY_MIB, limit)
         self.alone(load)
         return self.percent(load, self.rate(load, env))
+
+
+def control(bench: Bench) -> float:
+    """Return the share of a container with 30 % for which no library is loaded: it must be seen."""
+    loads, load = Loads(bench, 0.5 if bench.quick else 1.0), (500 * US,)
+    loads.alone(load)
+    return loads.percent(load, loads.rate(load, bench.env(NONE, 0, 30)))
 
 
 def _rate(values: dict[str, float]) -> tuple[float, float]:
