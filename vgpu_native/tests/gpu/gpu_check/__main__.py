@@ -26,8 +26,8 @@ from gpu_check.report import Report, UnreadableResults
 from gpu_check.schedule import PARTS, Part
 
 BUDGET_S, QUICK_S = 480.0, 60.0
-LAST_S = 3.0
-"""Kept for the table."""
+LAST_S, LEAST_S = 3.0, 1.0
+"""Kept for the table; and the least time for which a part is begun."""
 
 EXAMPLES = """examples:
   run                                 all parts, 8 minutes at most, into ./gpu-check-TIME
@@ -144,43 +144,46 @@ def _run_all(bench: Bench, report: Report, parts: list[Part], budget: float) -> 
     print("\n".join(table.head(report.content)) + "\n", flush=True)
     reason = ""
     for part in parts:
-        usual = part.quick if bench.quick else part.seconds
         left = end - time.monotonic()
         if part.name in report.parts and part.name != "machine":
             continue
-        if not reason and left < usual / 2:
-            report.put(part.name, _part(part, f"the budget of {budget:.0f} s is used up", 0.0))
-        elif reason:
+        if not reason and left < LEAST_S:
+            reason = f"the budget of {budget:.0f} s is used up"
+        if reason:
             report.put(part.name, _part(part, reason, 0.0))
         else:
+            usual = part.quick if bench.quick else part.seconds
             bench.deadline = time.monotonic() + min(left, usual * 3 + 10)
             try:
-                report.put(part.name, _measured(bench, report, part))
+                report.put(part.name, _measured(bench, report, part, end))
             except Interrupted:
                 reason = "the run was interrupted"
-                report.put(part.name, _part(part, reason, 0.0))
+                report.put(part.name, _part(part, reason, 0.0) | {"impossible": True})
         print(table.line(part.name, report.parts[part.name]), flush=True)
 
 
-def _measured(bench: Bench, report: Report, part: Part) -> dict[str, Any]:
-    begun = time.monotonic()
+def _measured(bench: Bench, report: Report, part: Part, end: float) -> dict[str, Any]:
+    begun, reason, result, impossible = time.monotonic(), "", None, False
+    findings = bench.begin()
     try:
         if not part.promise and bench.hami is None:
             raise NotTried("HAMi-core's library is not given: --hami FILE")
         findings = part.measure(bench)
     except NotTried as error:
-        return _part(part, str(error), time.monotonic() - begun)
+        findings, reason = bench.findings, str(error)
     except (Broken, NvmlFailed) as error:
+        findings = bench.findings
+        cut = time.monotonic() >= end
+        reason = "the budget ended it" if cut else f"a measurement was impossible: {error}"
+        impossible = not cut
         result = error.result if isinstance(error, Broken) else None
-        content = _part(part, f"a measurement was impossible: {error}", time.monotonic() - begun)
-        content["impossible"] = True
-        if result is not None:
-            content["cuda"] = {"code": result.code, "name": result.name, "call": result.call}
-        return content
-    content = _part(part, "", time.monotonic() - begun)
-    verdict, reason, cuda = findings.verdict()
-    content.update(verdict=verdict, reason=reason, cuda=cuda, notes=findings.notes)
-    content.update(measurements=findings.rows, compared=findings.compared)
+    content = _part(part, reason, time.monotonic() - begun) | {"impossible": impossible}
+    content.update(measurements=findings.rows, compared=findings.compared, notes=findings.notes)
+    if not reason or findings.failed:
+        verdict, why, cuda = findings.verdict()
+        content.update(verdict=verdict, reason="; ".join(filter(None, (why, reason))), cuda=cuda)
+    elif result is not None:
+        content["cuda"] = {"code": result.code, "name": result.name, "call": result.call}
     if part.name == "machine":
         facts = dict(note.split(": ", 1) for note in findings.notes if ": " in note)
         report.content["card"].update(facts, turns_per_us=bench.turns)

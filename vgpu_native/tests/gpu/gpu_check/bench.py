@@ -8,11 +8,11 @@ import re
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpu_check.nvml import Nvml
-from gpu_check.outcome import SUCCESS, Broken, CuResult, NotTried
+from gpu_check.outcome import SUCCESS, Broken, CuResult, Findings, NotTried
 
 NONE, OURS, HAMI = "none", "ours", "hami"
 ABSENT = 77
@@ -68,6 +68,12 @@ class Bench:
     deadline: float = 0.0
     turns: float = 0.0
     regions: int = 0
+    findings: Findings = field(default_factory=Findings)
+
+    def begin(self) -> Findings:
+        """Return the findings of a new part, which stay if the part is cut short."""
+        self.findings = Findings()
+        return self.findings
 
     def program(self, name: str, *arguments: object) -> list[str]:
         """Return the command of a program of the bundle."""
@@ -79,6 +85,7 @@ class Bench:
         Raises NotTried if the library is not given.
         """
         env = {name: text for name, text in os.environ.items() if name not in ("LD_PRELOAD", "CUDA_MPS_PIPE_DIRECTORY")}
+        env["CUDA_CACHE_PATH"] = str(self.folder / "cache")
         if self.turns:
             env["GPU_CHECK_TURNS"] = str(self.turns)
         if self.stub:
@@ -140,11 +147,12 @@ class Started:
 
     def end(self, seconds: float = PROGRAM_SECONDS, status: int | None = 0) -> Ran:
         """Wait for the end, at most so long and not beyond the part's time. Raises Broken, NotTried."""
+        most = min(seconds, self.bench.left())
         try:
-            out, _ = self.process.communicate(timeout=min(seconds, self.bench.left()) or 0.01)
+            out, _ = self.process.communicate(timeout=most or 0.01)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise Broken(f"{self.name} did not end within {min(seconds, PROGRAM_SECONDS):.0f} s") from None
+            raise Broken(f"{self.name} did not end within {most:.1f} s") from None
         rows = [line.split("\t") for line in out.splitlines()]
         ran = Ran(self.process.returncode, rows, self.errors.read_text(errors="replace").strip())
         if ran.status == ABSENT:

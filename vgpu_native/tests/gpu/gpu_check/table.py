@@ -10,7 +10,8 @@ from gpu_check.outcome import FAILS, HOLDS, NOT_TRIED, describe
 NOT_ON_A_GPU = "NOT RUN ON A GPU: this run used the stub driver, and its figures describe no card."
 LIBRARIES = ("none", "ours", "hami")
 HEADINGS = {"none": "none", "ours": "gpuledger", "hami": "HAMi-core"}
-WIDTH = 100
+WIDTH, REASON = 100, 220
+"""Characters of a cell of the table, and of a line that appears while the run goes on."""
 
 
 def render(content: dict[str, Any]) -> str:
@@ -31,7 +32,7 @@ def head(content: dict[str, Any]) -> list[str]:
 
 def line(name: str, part: dict[str, Any]) -> str:
     """Return the line that appears when a part has ended."""
-    reason = f": {part['reason']}" if part["reason"] else ""
+    reason = f": {part['reason'][:REASON]}" if part["reason"] else ""
     return f"{name:<20} {part['verdict']:<10} {part['seconds']:5.1f} s  {part['cuda']['name']} ({part['cuda']['code']}){reason}"
 
 
@@ -47,8 +48,8 @@ def summary(parts: dict[str, dict[str, Any]]) -> str:
     broken = [name for name, part in promises.items() if part["impossible"]]
     if broken:
         return "NOT measured: " + ", ".join(broken)
-    more = f", {len(by_verdict[NOT_TRIED])} parts not tried" if by_verdict[NOT_TRIED] else ""
-    return f"All measured promises held ({len(by_verdict[HOLDS])} parts{more})"
+    more = f"; not tried: {', '.join(by_verdict[NOT_TRIED])}" if by_verdict[NOT_TRIED] else ""
+    return f"All measured promises held ({len(by_verdict[HOLDS])} parts){more}"
 
 
 def _verdicts(parts: dict[str, dict[str, Any]]) -> Iterable[str]:

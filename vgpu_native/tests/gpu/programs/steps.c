@@ -99,8 +99,8 @@ static void raise_limits(void) {
   step("heap of 512 MiB", result == CUDA_SUCCESS ? launch_heap() : result);
   result = cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 256 * MIB);
   step("printf buffer of 256 MiB", result == CUDA_SUCCESS ? launch_heap() : result);
-  result = cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 32768);
-  step("stacks of 32 KiB", result == CUDA_SUCCESS ? launch_heap() : result);
+  result = cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 8192);
+  step("stacks of 8 KiB", result == CUDA_SUCCESS ? launch_heap() : result);
 }
 
 static const char GLOBALS[] =

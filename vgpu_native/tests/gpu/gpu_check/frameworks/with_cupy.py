@@ -5,8 +5,9 @@ The status is 77 if CuPy or a device is missing.
 
 import sys
 
+from steps import MIB, step
+
 CHUNK_MIB = 64
-MIB = 2**20
 
 try:
     import cupy
@@ -18,16 +19,15 @@ except ImportError as error:
 def main() -> int:
     """Multiply with cuBLAS, then allocate until the limit refuses, then multiply again."""
     try:
-        free, total = cupy.cuda.runtime.memGetInfo()
+        _, total = cupy.cuda.runtime.memGetInfo()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         print(f"CuPy finds no device: {error}", file=sys.stderr)
         return 77
     square = cupy.ones((1024, 1024), dtype=cupy.float32)
     cupy.cuda.Device().synchronize()
-    before = cupy.cuda.runtime.memGetInfo()[0]
+    step("context", *cupy.cuda.runtime.memGetInfo())
     right = bool((square @ square)[0, 0] == 1024)
-    print(f"total_mib\t{total // MIB}\nfree_mib\t{free // MIB}")
-    print(f"cublas_mib\t{(before - cupy.cuda.runtime.memGetInfo()[0]) / MIB:.1f}")
+    step("product", *cupy.cuda.runtime.memGetInfo())
     held, refused = [], "nothing"
     try:
         while len(held) * CHUNK_MIB * MIB <= total:
@@ -35,6 +35,7 @@ def main() -> int:
     except cupy.cuda.memory.OutOfMemoryError as error:
         refused = type(error).__name__
     print(f"given_mib\t{len(held) * CHUNK_MIB}\nrefused_by\t{refused}")
+    step("full", *cupy.cuda.runtime.memGetInfo())
     del held[-2:]
     right = right and bool((square @ square)[1, 1] == 1024)
     print(f"product\t{'right' if right else 'wrong'}")

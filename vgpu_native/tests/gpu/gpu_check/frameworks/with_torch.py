@@ -5,8 +5,9 @@ The status is 77 if PyTorch or a device is missing.
 
 import sys
 
+from steps import MIB, step
+
 CHUNK_MIB = 64
-MIB = 2**20
 
 try:
     import torch
@@ -20,13 +21,12 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("PyTorch finds no device", file=sys.stderr)
         return 77
-    free, total = torch.cuda.mem_get_info()
+    _, total = torch.cuda.mem_get_info()
     square = torch.ones(1024, 1024, device="cuda")
     torch.cuda.synchronize()
-    before = torch.cuda.mem_get_info()[0]
+    step("context", *torch.cuda.mem_get_info())
     right = bool((square @ square)[0, 0] == 1024)
-    print(f"total_mib\t{total // MIB}\nfree_mib\t{free // MIB}")
-    print(f"cublas_mib\t{(before - torch.cuda.mem_get_info()[0]) / MIB:.1f}")
+    step("product", *torch.cuda.mem_get_info())
     held, refused = [], "nothing"
     try:
         while len(held) * CHUNK_MIB * MIB <= total:
@@ -34,6 +34,7 @@ def main() -> int:
     except torch.cuda.OutOfMemoryError as error:
         refused = type(error).__name__
     print(f"given_mib\t{len(held) * CHUNK_MIB}\nrefused_by\t{refused}")
+    step("full", *torch.cuda.mem_get_info())
     del held[-2:]
     right = right and bool((square @ square)[1, 1] == 1024)
     print(f"product\t{'right' if right else 'wrong'}")

@@ -19,7 +19,7 @@ RECOVERY_US = 2_000_000.0
 
 def calls(bench: Bench, library: str = OURS) -> Findings:
     """Compare the cost of each call with and without limits."""
-    findings = Findings()
+    findings = bench.begin()
     native = bench.run(bench.program("calls"), bench.env(NONE)).values
     memory = bench.run(bench.program("calls"), bench.env(library, CALLS_MIB)).values
     both = memory if bench.quick else bench.run(bench.program("calls"), bench.env(library, CALLS_MIB, 99)).values
@@ -38,7 +38,7 @@ def calls(bench: Bench, library: str = OURS) -> Findings:
 
 def allocators(bench: Bench, library: str = OURS) -> Findings:
     """Take every allocator to the limit, and one granule above it."""
-    findings = Findings()
+    findings = bench.begin()
     command = bench.program("limits", bench.bundle / "bin" / "view")
     limit = 1024 if bench.quick else LIMIT_MIB
     ran = bench.run(command, bench.env(library, limit))
@@ -53,7 +53,7 @@ def allocators(bench: Bench, library: str = OURS) -> Findings:
 
 def recovery(bench: Bench) -> Findings:
     """Measure the time until memory of a killed process is available again."""
-    findings = Findings()
+    findings = bench.begin()
     rounds = 3 if bench.quick else 7
     ran = bench.run(bench.program("recovery", rounds), bench.env(OURS, LIMIT_MIB))
     took = [float(row[0]) for row in ran.rows]

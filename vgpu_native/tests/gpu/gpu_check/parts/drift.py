@@ -19,7 +19,7 @@ SCENARIOS = ("context", "pieces", "arrays", "heaps", "pools", "free-async")
 
 def drift(bench: Bench) -> Findings:
     """Compute the agent's difference at each step of ordinary programs."""
-    findings = Findings()
+    findings = bench.begin()
     for scenario in SCENARIOS[:3] if bench.quick else SCENARIOS:
         walked = limited(bench, findings, ("steps", scenario, 100), 2048)
         if not walked.by_process:

@@ -105,7 +105,7 @@ def short_kernels(bench: Bench, library: str = OURS) -> Findings:
     limits = (10, 50) if bench.quick else (10, 30, 50) if library == HAMI else (10, 30, 50, 90)
     loads = Loads(bench, 0.7 if bench.quick else 1.5)
     cases = {f"kernels of {us:,} us": (us * US,) for us in lengths}
-    return _shares(Findings(), loads, cases, limits, library)
+    return _shares(bench.begin(), loads, cases, limits, library)
 
 
 def patterns(bench: Bench, library: str = OURS) -> Findings:
@@ -113,12 +113,12 @@ def patterns(bench: Bench, library: str = OURS) -> Findings:
     limits = (30,) if bench.quick or library == HAMI else (10, 30, 50, 90)
     cases = {name: PATTERNS[name] for name in (QUICK_PATTERNS if bench.quick else PATTERNS)}
     loads = Loads(bench, 0.8 if bench.quick else 1.5)
-    return _shares(Findings(), loads, cases, limits, library)
+    return _shares(bench.begin(), loads, cases, limits, library)
 
 
 def long_kernels(bench: Bench) -> Findings:
     """Measure queued kernels of 200 and 500 ms."""
-    findings = Findings()
+    findings = bench.begin()
     cases = [(60, 50, 1.5)] if bench.quick else [(200, 50, 5.0), (200, 30, 6.0), (500, 10, 12.0)]
     for length, limit, seconds in cases:
         load = (length * MS,)
@@ -131,7 +131,7 @@ def long_kernels(bench: Bench) -> Findings:
 
 def graphs(bench: Bench) -> Findings:
     """Measure launches of graphs, and memory of a pool around each kernel."""
-    findings, seconds = Findings(), 0.6 if bench.quick else 2.0
+    findings, seconds = bench.begin(), 0.6 if bench.quick else 2.0
     for way, name in (("graph", "graphs of 4 kernels"), ("async", "kernels with memory of a pool")):
         load = (100 * US,) * 4 if way == "graph" else (200 * US,)
         for limit in (30,) if bench.quick else (10, 50):
@@ -142,7 +142,7 @@ def graphs(bench: Bench) -> Findings:
 
 def green_contexts(bench: Bench) -> Findings:
     """Measure kernels in a green context."""
-    findings, load = Findings(), (200 * US,)
+    findings, load = bench.begin(), (200 * US,)
     share = Loads(bench, 0.6 if bench.quick else 2.0, "green").share(load, 30)
     findings.add("kernels of a green context at 30 %", share, "%", 30 - POINTS, 30 + POINTS)
     return findings
@@ -150,7 +150,7 @@ def green_contexts(bench: Bench) -> Findings:
 
 def processes(bench: Bench) -> Findings:
     """Measure two and eight processes of one container with 40 %, together."""
-    findings, load = Findings(), (300 * US,)
+    findings, load = bench.begin(), (300 * US,)
     loads = Loads(bench, 1.0 if bench.quick else 3.0)
     loads.alone(load)
     for count in (2,) if bench.quick else (2, 8):
@@ -163,7 +163,7 @@ def processes(bench: Bench) -> Findings:
 
 def tenants(bench: Bench, library: str = OURS) -> Findings:
     """Measure two containers on one card, each beside the other: slices of others are not its own."""
-    findings, load = Findings(), (500 * US,)
+    findings, load = bench.begin(), (500 * US,)
     loads = Loads(bench, 1.2 if bench.quick else 4.0)
     loads.alone(load)
     for limits in ((30, 70),) if bench.quick or library == HAMI else ((30, 70), (50, 50), (20, 20)):
@@ -189,7 +189,7 @@ def together(loads: Loads, users: list[tuple[Load, dict[str, str]]]) -> list[tup
 
 def fresh_kernels(bench: Bench) -> Findings:
     """Launch kernels that the driver has to load first, with lazy loading and without."""
-    findings, count, bulk = Findings(), 5 if bench.quick else 20, 400
+    findings, count, bulk = bench.begin(), 5 if bench.quick else 20, 400
     for mode in ("LAZY", "EAGER"):
         alone = _first_launches(bench, bench.env(NONE, **_loading(mode)), count, bulk)
         for limit in (10,) if bench.quick else (10, 30):

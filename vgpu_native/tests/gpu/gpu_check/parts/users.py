@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gpu_check.bench import OURS, Bench
 from gpu_check.outcome import CuResult, Findings, NotTried
+from gpu_check.parts.memory import TOLERANCE_MIB, walk
 
 LIMIT_MIB = 4096
 FRAMEWORK_MIB = 8192
@@ -26,7 +27,8 @@ def runtime(bench: Bench) -> Findings:
         except NotTried as reason:
             reasons.append(f"{library}: {reason}")
             continue
-        findings = Findings(notes=[f"{library}, version {ran.texts.get('version')}"])
+        findings = bench.begin()
+        findings.notes.append(f"{library}, version {ran.texts.get('version')}")
         findings.add("memory in total", ran.values["total_mib"], "MiB", 0, LIMIT_MIB)
         for kind in ("cudaMalloc", "cudaMallocAsync"):
             error = next(row for row in ran.rows if row[0] == f"{kind}_error")
@@ -62,19 +64,19 @@ def cupy(bench: Bench) -> Findings:
 def _framework(bench: Bench, script: str, package: str) -> Findings:
     if bench.stub:
         raise NotTried(f"{package} cannot start on the stub")
+    findings = bench.begin()
     env = bench.env(OURS, FRAMEWORK_MIB) | {"PYTHONDONTWRITEBYTECODE": "1"}
     given = [str(path) for path in _unpacked(bench, package)]
-    if given:
-        env["PYTHONPATH"] = os.pathsep.join(given)
-    ran = bench.run([sys.executable, str(FRAMEWORKS / script)], env, bench.left())
-    findings, values = Findings(), ran.values
-    findings.add("memory in total", values["total_mib"], "MiB", 1, FRAMEWORK_MIB)
-    findings.add("given", values["given_mib"], "MiB", FRAMEWORK_MIB / 2, FRAMEWORK_MIB)
-    refusal = ran.texts["refused_by"]
+    env["PYTHONPATH"] = os.pathsep.join([*given, str(FRAMEWORKS)])
+    walked = walk(bench, [sys.executable, str(FRAMEWORKS / script)], env)
+    findings.add("memory in total", walked["context"].total, "MiB", 1, FRAMEWORK_MIB)
+    for name in ("context", "product"):
+        step = walked[name]
+        findings.add(f"{name}: in use and not charged", step.used - step.counted, "MiB", None, TOLERANCE_MIB)
+    findings.add("given", float(walked.values["given_mib"]), "MiB", FRAMEWORK_MIB / 2, FRAMEWORK_MIB)
+    refusal, product = walked.values["refused_by"], walked.values["product"]
     findings.expect("the refusal", "OutOfMemory" in refusal, refusal, CuResult(2, "CUDA_ERROR_OUT_OF_MEMORY", package))
-    findings.expect("a product by cuBLAS near the limit", ran.texts["product"] == "right", ran.texts["product"])
-    if bench.nvml is not None and "cublas_mib" in values:
-        findings.add("counted by the library for cuBLAS", values["cublas_mib"], "MiB")
+    findings.expect("a product by cuBLAS near the limit", product == "right", product)
     return findings
 
 
