@@ -179,10 +179,9 @@ def _true(env: Mapping[str, str]) -> Calls:
 
 def _shares(bed: _NativeBench, seconds: int) -> list[Result]:
     """Measure how much time of a device a container has at most, in kernels that end."""
-    kernel = {"VGPU_STUB_KERNEL_NS": str(KERNEL_NS)}
-    whole = _kernels(bed.native | kernel, seconds)
+    whole = _kernels(bed.native, seconds)
     shares = {
-        share: 100 * _kernels(bed.container(cores=share, **kernel), seconds) / whole
+        share: 100 * _kernels(bed.container(cores=share), seconds) / whole
         for share in SHARES
     }
     error = max(abs(shares[share] - share) for share in SHARES)
@@ -199,8 +198,9 @@ def _shares(bed: _NativeBench, seconds: int) -> list[Result]:
 
 def _kernels(env: Mapping[str, str], seconds: int) -> float:
     """Return kernels per second; the first second, in which a burst may be had, does not count."""
-    lines = _printed("busy", str(seconds + 1), str(KERNEL_NS), env=env)
-    return statistics.mean(float(line) for line in lines[1:])
+    lines = _printed("share", str(seconds), "1", "queue", str(KERNEL_NS), env=env)
+    printed = dict(line.split("\t") for line in lines)
+    return float(printed["rounds"]) * 1e9 / float(printed["elapsed_ns"])
 
 
 def _recovery(bed: _NativeBench, rounds: int) -> Result:

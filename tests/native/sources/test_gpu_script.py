@@ -1,15 +1,45 @@
-"""The script that measures on a GPU runs on the stub, and reports that it did."""
+"""The check for a GPU runs on the stub, reports that it did, and finds planted defects."""
 
+import ast
+import json
 import os
+import re
 import shutil
+import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from native.harness.builds import BUILD
+from native.harness.builds import BUILD, NATIVE
 
-SECONDS = 150
+SECONDS = 170
+SIZE_MAX = 20 * 2**20
+DRIVER_470 = 11040
+"""CUDA 11.4, which driver 470 has."""
+
+HOLD = {
+    "machine",
+    "control",
+    "exit",
+    "pools",
+    "names",
+    "allocators",
+    "processes-memory",
+    "recovery",
+}
+"""Parts that hold on the stub whatever the processor does."""
+
+ABSENT = {"runtime", "pytorch", "cupy", "mps"}
+"""Parts that need a driver of NVIDIA."""
+
+UNLIMITED = "int without_limits;"
+LIAR = """
+int cuMemGetInfo_v2(unsigned long *left, unsigned long *total) {
+  return *left = *total = 256ul << 20, 0;
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -18,81 +48,169 @@ def bundle(make: Callable[..., None]) -> Path:
     return BUILD / "gpu-bundle"
 
 
-def test_everything_is_measured_on_the_stub_and_limits_hold(bundle: Path) -> None:
-    command: list[str | Path] = [bundle / "run", "--stub", "--seconds", "2"]
+@pytest.fixture(scope="module")
+def quick(
+    bundle: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[int, str, dict[str, Any]]:
+    """Return the status, the output and the results of a whole quick check."""
+    return check(bundle, tmp_path_factory.mktemp("quick"))
+
+
+def check(bundle: Path, out: Path, *options: str | Path) -> tuple[int, str, dict[str, Any]]:
+    command: list[str | Path] = [bundle / "run", "--stub", "--quick", "--out", out, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert "the STUB driver: no GPU was measured" in done.stdout, done.stdout + done.stderr
-    for text in (
-        "alloc+free, 10000 live",
-        "graph launch",
-        "cuMemGetInfo",
-        "From SIGKILL",
-        "PyTorch",
-    ):
-        assert text in done.stdout, done.stdout + done.stderr
-    rows = [line.split("  ") for line in done.stdout.splitlines() if line.startswith("cuM")]
-    assert {row[0] for row in rows} >= {"cuMemAlloc", "cuMemCreate, mapped and released"}
-    # A busy machine may have disturbed the time of the device, which has tests of its own.
-    assert done.stdout.splitlines()[-1] in ("All limits held", "NOT as promised: shares")
+    assert done.stdout, done.stderr
+    return done.returncode, done.stdout, results(out)
+
+
+def results(out: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((out / "results.json").read_text())
+    return content
+
+
+def only(*parts: str) -> list[str]:
+    return [text for part in parts for text in ("--only", part)]
+
+
+def verdicts(content: dict[str, Any], parts: Sequence[str]) -> set[str]:
+    return {content["parts"][part]["verdict"] for part in parts}
+
+
+def built(folder: Path, source: str) -> Path:
+    (folder / "planted.c").write_text(source)
+    command: list[str | Path] = ["gcc", "-shared", "-fPIC", folder / "planted.c"]
+    subprocess.run([*command, "-o", folder / "planted.so"], check=True, timeout=60)
+    return folder / "planted.so"
+
+
+def test_a_run_on_the_stub_reports_first_that_no_gpu_was_used(
+    quick: tuple[int, str, dict[str, Any]],
+) -> None:
+    _, printed, content = quick
+    assert printed.startswith("NOT RUN ON A GPU")
+    assert printed.split("\n\n")[2].startswith("NOT RUN ON A GPU")
+    assert content["run"]["driver_kind"] == "stub"
+
+
+def test_every_part_has_a_verdict_with_the_drivers_result(
+    quick: tuple[int, str, dict[str, Any]],
+) -> None:
+    status, printed, content = quick
+    parts = content["parts"]
+    for name, part in parts.items():
+        assert part["verdict"] in ("holds", "fails", "not tried"), name
+        assert not part["impossible"], (name, part["reason"])
+        assert part["cuda"]["name"].startswith("CUDA_"), name
+        assert part["reason"] or part["verdict"] == "holds", name
+    assert verdicts(content, sorted(HOLD)) == {"holds"}, printed
+    assert verdicts(content, sorted(ABSENT)) == {"not tried"}
+    assert parts["allocators"]["cuda"]["code"] == 2
+    assert status == int(any(part["verdict"] == "fails" for part in parts.values()))
+    assert {"none", "ours"} <= parts["short-kernels"]["compared"][0].keys()
+
+
+def test_every_part_names_a_file_to_read_and_is_documented(
+    quick: tuple[int, str, dict[str, Any]],
+) -> None:
+    page = (NATIVE.parent / "docs" / "how-to" / "gpu-check.md").read_text()
+    for name, part in quick[2]["parts"].items():
+        assert f"`{name.removeprefix('hami-')}`" in page, name
+        assert not part["promise"] or (NATIVE.parent / part["first_file"]).is_file(), name
+        for key in part:
+            assert f"`{key}`" in page, key
+
+
+def test_a_library_without_limits_fails(bundle: Path, tmp_path: Path) -> None:
+    parts = ["allocators", "granules", "long-kernels", "names", "pools", "processes-memory"]
+    library = built(tmp_path, UNLIMITED)
+    status, printed, content = check(bundle, tmp_path, "--library", library, *only(*parts))
+    assert (status, verdicts(content, parts)) == (1, {"fails"}), printed
+    assert content["parts"]["long-kernels"]["measurements"][0]["value"] > 90
+
+
+def test_a_library_that_charges_nothing_fails(bundle: Path, tmp_path: Path) -> None:
+    parts = ["allocators", "granules", "process-memory"]
+    library = built(tmp_path, LIAR)
+    status, printed, content = check(bundle, tmp_path, "--library", library, *only(*parts))
+    assert (status, verdicts(content, parts)) == (1, {"fails"}), printed
+    assert "not charged" in content["parts"]["granules"]["reason"]
+    assert "GIVEN ABOVE the limit" in content["parts"]["allocators"]["reason"]
+
+
+def test_a_function_that_the_table_lacks_is_named(bundle: Path, tmp_path: Path) -> None:
+    older = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    table = json.loads((bundle / "functions.json").read_text())
+    table["functions"] = [row for row in table["functions"] if not row[0].startswith("cuMemCreate")]
+    (older / "functions.json").write_text(json.dumps(table))
+    _, _, content = check(older, tmp_path / "out", *only("names"))
+    assert content["parts"]["names"]["verdict"] == "fails"
+    assert "cuMemCreate" in content["parts"]["names"]["reason"]
 
 
 def test_a_missing_measurement_is_not_reported_as_held(bundle: Path, tmp_path: Path) -> None:
-    broken = shutil.copytree(bundle, tmp_path / "bundle")
+    broken = Path(shutil.copytree(bundle, tmp_path / "bundle"))
     for program in (broken / "bin").iterdir():
-        program.write_text("#!/bin/sh\nexit 1\n")
-    command: list[str | Path] = [broken / "run", "--stub", "--seconds", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert done.returncode == 2
-    assert done.stdout.splitlines()[-1] == "NOT measured: 4 programs failed"
+        if program.name != "view":
+            program.write_text(
+                "#!/bin/sh\necho 'cuInit(0): CUDA_ERROR_NO_DEVICE (100)' >&2\nexit 1\n"
+            )
+    status, printed, content = check(broken, tmp_path / "out", *only("pools"))
+    assert (status, verdicts(content, ["machine", "pools"])) == (2, {"not tried"})
+    assert printed.splitlines()[-1] == "NOT measured: machine, pools"
+    assert content["parts"]["machine"]["cuda"]["code"] == 100
 
 
-LIAR = """
-int cuMemGetInfo_v2(unsigned long *left, unsigned long *total) {
-  return *left = *total = 256ul << 20, 0;
-}
-"""
+def test_a_killed_run_keeps_its_parts_and_is_resumed(bundle: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command: list[str | Path] = [bundle / "run", "--stub", "--quick", "--out", out]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        while not running.stdout.readline().startswith("control "):
+            assert running.poll() is None
+        running.send_signal(signal.SIGKILL)
+    assert list(results(out)["parts"]) == ["machine", "control"]
+    resumed = [*command[:-2], "--resume", out, "--budget", "5.5"]
+    done = subprocess.run(resumed, capture_output=True, text=True, timeout=60, check=False)
+    parts = results(out)["parts"]
+    assert "kept from before: machine, control" in done.stderr
+    assert parts["control"]["complete"]
+    assert parts["pools"]["reason"] == "the budget of 6 s is used up"
 
 
-def test_a_library_that_does_not_limit_is_detected(bundle: Path, tmp_path: Path) -> None:
-    honest = _verdicts(bundle, bundle / "libvgpu.so", tmp_path)
-    assert honest == {"ok"}
-    assert _verdicts(bundle, _liar(tmp_path), tmp_path) == {"GIVEN ABOVE the limit"}
+def test_the_programs_are_built_where_they_do_not_start(bundle: Path, tmp_path: Path) -> None:
+    foreign = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    (foreign / "bin" / "view").write_bytes(b"\x7fELF of another machine")
+    (foreign / "libvgpu.so").unlink()
+    status, printed, content = check(foreign, tmp_path / "out", *only("pools"))
+    assert (status, verdicts(content, ["pools"])) == (0, {"holds"}), printed
 
 
 def test_no_process_keeps_memory_when_the_measurement_fails(bundle: Path, tmp_path: Path) -> None:
     """A process that is left would hold the output pipe open, so that its end never comes."""
-    env = os.environ | {"LD_LIBRARY_PATH": str(bundle / "stub"), "LD_PRELOAD": str(_liar(tmp_path))}
-    env["VGPU_STUB_STATE"] = str(tmp_path / "machine")
+    env = os.environ | {"LD_LIBRARY_PATH": str(bundle / "stub")}
+    env |= {"LD_PRELOAD": str(built(tmp_path, LIAR)), "VGPU_STUB_STATE": str(tmp_path / "machine")}
     command: list[str | Path] = [bundle / "bin" / "recovery", "3"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert "is there a limit?" in done.stderr
 
 
-def _liar(folder: Path) -> Path:
-    """Build a library that reports a limit and has none."""
-    (folder / "liar.c").write_text(LIAR)
-    command: list[str | Path] = [
-        "gcc",
-        "-shared",
-        "-fPIC",
-        folder / "liar.c",
-        "-o",
-        folder / "liar.so",
-    ]
-    subprocess.run(command, check=True, timeout=60)
-    return folder / "liar.so"
+def test_no_program_needs_a_function_newer_than_driver_470(bundle: Path) -> None:
+    table = json.loads((bundle / "functions.json").read_text())["functions"]
+    versions = {row[0]: row[2] for row in table}
+    for program in (bundle / "bin").iterdir():
+        command: list[str | Path] = ["nm", "-D", "--undefined-only", program]
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        used = re.findall(r"\bcu[A-Z]\w+", listed.stdout)
+        assert not [name for name in used if versions[name] > DRIVER_470], program.name
 
 
-def _verdicts(bundle: Path, library: Path, folder: Path) -> set[str]:
-    """Return the verdicts of `limits` on all allocators with a library preloaded."""
-    env = os.environ | {
-        "LD_LIBRARY_PATH": str(bundle / "stub"),
-        "LD_PRELOAD": str(library),
-        "CUDA_DEVICE_MEMORY_LIMIT": "256m",
-        "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(folder / "region"),
-    }
-    command = [bundle / "bin" / "limits", bundle / "bin" / "view"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return {line.split("\t")[3] for line in done.stdout.splitlines()}
+def test_the_script_has_the_syntax_of_python_39() -> None:
+    files = sorted((NATIVE / "tests" / "gpu" / "gpu_check").rglob("*.py"))
+    assert len(files) > 10
+    for file in files:
+        ast.parse(file.read_text(), feature_version=(3, 9))
+
+
+def test_the_bundle_is_small(bundle: Path) -> None:
+    assert sum(file.stat().st_size for file in bundle.rglob("*") if file.is_file()) < SIZE_MAX

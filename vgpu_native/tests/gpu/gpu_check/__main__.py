@@ -58,7 +58,11 @@ def main() -> int:
         except (BuildFailed, UnreadableResults) as error:
             print(error, file=sys.stderr)
             return 2
-        chosen = [part for part in PARTS if not arguments.only or part.name in ("machine", *arguments.only)]
+        chosen = [
+            part
+            for part in PARTS
+            if not arguments.only or part.name in ("machine", *arguments.only)
+        ]
         _run_all(bench, report, chosen, arguments.budget)
     text = table.render(report.content)
     (report.folder / "table.txt").write_text(text)
@@ -68,19 +72,46 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="run", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="run",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--stub", action="store_true", help="use the stub driver, not a GPU")
     add("--quick", action="store_true", help="fewer and shorter measurements")
-    add("--budget", type=float, metavar="SECONDS", help=f"of the whole run, default {BUDGET_S:.0f}, with --quick {QUICK_S:.0f}")
-    add("--only", action="append", default=[], metavar="PART", choices=[part.name for part in PARTS], help="only this part; may be repeated")
+    add(
+        "--budget",
+        type=float,
+        metavar="SECONDS",
+        help=f"of the whole run, default {BUDGET_S:.0f}, with --quick {QUICK_S:.0f}",
+    )
+    add(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PART",
+        choices=[part.name for part in PARTS],
+        help="only this part; may be repeated",
+    )
     add("--list", action="store_true", help="list the parts and end")
     add("--out", type=Path, metavar="DIR", help="folder of the results")
     add("--resume", type=Path, metavar="DIR", help="continue the run of this folder")
-    add("--library", type=Path, metavar="FILE", help="another libvgpu.so, such as one with a planted defect")
+    add(
+        "--library",
+        type=Path,
+        metavar="FILE",
+        help="another libvgpu.so, such as one with a planted defect",
+    )
     add("--hami", type=Path, metavar="FILE", help="HAMi-core's library, to be measured beside")
-    add("--give", type=Path, action="append", default=[], metavar="PATH", help="a libcudart, a wheel of PyTorch or CuPy, or a folder of them")
+    add(
+        "--give",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a libcudart, a wheel of PyTorch or CuPy, or a folder of them",
+    )
     add("--build", action="store_true", help="build programs and library here with gcc")
     add("--bundle", type=Path, required=True, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -103,7 +134,15 @@ def _bench(arguments: argparse.Namespace, folder: Path) -> Bench:
         bundle = build(bundle, folder / "built", driver)
     library = (arguments.library or bundle / "libvgpu.so").resolve()
     hami = arguments.hami.resolve() if arguments.hami else None
-    bench = Bench(bundle, folder, arguments.stub, arguments.quick, library, hami, tuple(path.resolve() for path in arguments.give))
+    bench = Bench(
+        bundle,
+        folder,
+        arguments.stub,
+        arguments.quick,
+        library,
+        hami,
+        tuple(path.resolve() for path in arguments.give),
+    )
     if bench.stub:
         os.environ["VGPU_STUB_STATE"] = str(folder / "stub")
     try:
@@ -177,7 +216,10 @@ def _measured(bench: Bench, report: Report, part: Part, end: float) -> dict[str,
         reason = "the budget ended it" if cut else f"a measurement was impossible: {error}"
         impossible = not cut
         result = error.result if isinstance(error, Broken) else None
-    content = _part(part, reason, time.monotonic() - begun) | {"impossible": impossible}
+    content = _part(part, reason, time.monotonic() - begun) | {
+        "impossible": impossible,
+        "complete": not reason,
+    }
     content.update(measurements=findings.rows, compared=findings.compared, notes=findings.notes)
     if not reason or findings.failed:
         verdict, why, cuda = findings.verdict()
@@ -200,6 +242,7 @@ def _part(part: Part, reason: str, seconds: float) -> dict[str, Any]:
         "verdict": NOT_TRIED,
         "reason": reason,
         "impossible": False,
+        "complete": False,
         "cuda": {"code": 0, "name": "CUDA_SUCCESS", "call": ""},
         "seconds": round(seconds, 2),
         "measurements": [],

@@ -50,7 +50,11 @@ class Ran:
     def result(self) -> CuResult:
         """Return the driver's result with which the program ended."""
         found_all = _RESULT.findall(self.stderr)
-        return CuResult(int(found_all[-1][2]), found_all[-1][1], found_all[-1][0]) if found_all else SUCCESS
+        return (
+            CuResult(int(found_all[-1][2]), found_all[-1][1], found_all[-1][0])
+            if found_all
+            else SUCCESS
+        )
 
 
 @dataclass
@@ -79,12 +83,18 @@ class Bench:
         """Return the command of a program of the bundle."""
         return [str(self.bundle / "bin" / name), *map(str, arguments)]
 
-    def env(self, library: str = NONE, memory_mib: int = 0, cores: int = 100, **more: str) -> dict[str, str]:
+    def env(
+        self, library: str = NONE, memory_mib: int = 0, cores: int = 100, **more: str
+    ) -> dict[str, str]:
         """Return the environment of a new container; 0 MiB mean no limit of memory.
 
         Raises NotTried if the library is not given.
         """
-        env = {name: text for name, text in os.environ.items() if name not in ("LD_PRELOAD", "CUDA_MPS_PIPE_DIRECTORY")}
+        env = {
+            name: text
+            for name, text in os.environ.items()
+            if name not in ("LD_PRELOAD", "CUDA_MPS_PIPE_DIRECTORY")
+        }
         env["CUDA_CACHE_PATH"] = str(self.folder / "cache")
         if self.turns:
             env["GPU_CHECK_TURNS"] = str(self.turns)
@@ -140,8 +150,14 @@ class Started:
         pipe = subprocess.PIPE
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                command, env=env, stdin=pipe, stdout=pipe, stderr=errors, text=True,
-                start_new_session=True, preexec_fn=_end_with_parent,  # noqa: PLW1509
+                command,
+                env=env,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509
             )
         self.pid = self.process.pid
 
@@ -156,7 +172,9 @@ class Started:
         rows = [line.split("\t") for line in out.splitlines()]
         ran = Ran(self.process.returncode, rows, self.errors.read_text(errors="replace").strip())
         if ran.status == ABSENT:
-            raise NotTried(ran.stderr.splitlines()[-1] if ran.stderr else f"{self.name} cannot run here")
+            raise NotTried(
+                ran.stderr.splitlines()[-1] if ran.stderr else f"{self.name} cannot run here"
+            )
         if status is not None and ran.status != status:
             raise Broken(f"{self.name} ended with {ran.status}: {ran.stderr[-300:]}", ran.result)
         return ran

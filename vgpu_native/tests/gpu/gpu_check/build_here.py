@@ -37,7 +37,9 @@ def build(bundle: Path, target: Path, driver: Path | None = None) -> Path:
     """
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
-        raise BuildFailed("the bundle's programs do not start here, and there is no gcc to build others")
+        raise BuildFailed(
+            "the bundle's programs do not start here, and there is no gcc to build others"
+        )
     source = bundle / "source"
     (target / "bin").mkdir(parents=True, exist_ok=True)
     include = [f"-I{source / 'include'}", f"-I{source / 'made'}", f"-isystem{source / 'cuda'}"]
@@ -49,7 +51,18 @@ def build(bundle: Path, target: Path, driver: Path | None = None) -> Path:
             continue
         more = [str(source / "programs" / "allocators.c")] if program.stem == _ALLOCATORS else []
         libraries = [] if program.stem in ("view",) else link
-        _run([*base, str(program), *more, "-o", str(target / "bin" / program.stem), *libraries, "-ldl", "-lrt"])
+        _run(
+            [
+                *base,
+                str(program),
+                *more,
+                "-o",
+                str(target / "bin" / program.stem),
+                *libraries,
+                "-ldl",
+                "-lrt",
+            ]
+        )
     for name in ("functions.json", "commit", "lib", "stub"):
         if (bundle / name).exists() and not (target / name).exists():
             (target / name).symlink_to(bundle / name)
@@ -61,9 +74,25 @@ def _build_library(base: list[str], source: Path, target: Path) -> None:
     dlsym = source / "src" / "intercept" / "dlsym"
     files = [*sorted((source / "src").rglob("*.c")), dlsym / f"dlsym_{machine}.S"]
     versions = dlsym / f"dlsym_{machine}.map"
-    linked = ["-Wl,-soname,libvgpu.so", "-Wl,-z,nodelete", "-Wl,-Bsymbolic-functions", f"-Wl,--version-script={versions}"]
+    linked = [
+        "-Wl,-soname,libvgpu.so",
+        "-Wl,-z,nodelete",
+        "-Wl,-Bsymbolic-functions",
+        f"-Wl,--version-script={versions}",
+    ]
     hidden = ["-fvisibility=hidden", "-fno-semantic-interposition", "-shared"]
-    _run([*base, *hidden, *map(str, files), *linked, "-o", str(target / "libvgpu.so"), "-ldl", "-lpthread"])
+    _run(
+        [
+            *base,
+            *hidden,
+            *map(str, files),
+            *linked,
+            "-o",
+            str(target / "libvgpu.so"),
+            "-ldl",
+            "-lpthread",
+        ]
+    )
 
 
 def _run(command: list[str]) -> None:

@@ -52,7 +52,12 @@ class Driver:
     def handed_out(self, base: str, flag: int, version: int) -> int:
         """Return the address that cuGetProcAddress returns, 0 if there is none."""
         address = ctypes.c_void_p()
-        first = (base.encode(), ctypes.byref(address), ctypes.c_int(version), ctypes.c_ulonglong(flag))
+        first = (
+            base.encode(),
+            ctypes.byref(address),
+            ctypes.c_int(version),
+            ctypes.c_ulonglong(flag),
+        )
         if self._second:
             status = self.library.cuGetProcAddress_v2(*first, None)
         else:

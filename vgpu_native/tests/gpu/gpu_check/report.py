@@ -34,10 +34,14 @@ class Report:
         except (OSError, ValueError) as error:
             raise UnreadableResults(f"{path} cannot be resumed: {error}") from error
         if content.get("schema") != SCHEMA:
-            raise UnreadableResults(f"{path} has schema {content.get('schema')}, and this version writes {SCHEMA}")
+            raise UnreadableResults(
+                f"{path} has schema {content.get('schema')}, and this version writes {SCHEMA}"
+            )
         if content["run"]["driver_kind"] != self.content["run"]["driver_kind"]:
-            raise UnreadableResults(f"{path} is of {content['run']['driver_kind']}: use another folder")
-        kept = {name: part for name, part in content["parts"].items() if part["verdict"] != "not tried"}
+            raise UnreadableResults(
+                f"{path} is of {content['run']['driver_kind']}: use another folder"
+            )
+        kept = {name: part for name, part in content["parts"].items() if part["complete"]}
         self.content["parts"], self.content["card"] = kept, content["card"]
         self.content["run"]["resumed"] = content["run"].get("started")
         return list(kept)

@@ -26,7 +26,9 @@ def head(content: dict[str, Any]) -> list[str]:
     run, card = content["run"], content["card"]
     lines = [NOT_ON_A_GPU] if run["driver_kind"] == "stub" else []
     name = card.get("name", "unknown card")
-    lines.append(f"{name}, driver {card.get('driver', 'unknown')}, CUDA {card.get('driver_api', 'unknown')}")
+    lines.append(
+        f"{name}, driver {card.get('driver', 'unknown')}, CUDA {card.get('driver_api', 'unknown')}"
+    )
     return [*lines, f"bundle {run['commit']}, {run['started']}, budget {run['budget_s']:.0f} s"]
 
 

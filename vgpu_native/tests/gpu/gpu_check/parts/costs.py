@@ -22,7 +22,11 @@ def calls(bench: Bench, library: str = OURS) -> Findings:
     findings = bench.begin()
     native = bench.run(bench.program("calls"), bench.env(NONE)).values
     memory = bench.run(bench.program("calls"), bench.env(library, CALLS_MIB)).values
-    both = memory if bench.quick else bench.run(bench.program("calls"), bench.env(library, CALLS_MIB, 99)).values
+    both = (
+        memory
+        if bench.quick
+        else bench.run(bench.program("calls"), bench.env(library, CALLS_MIB, 99)).values
+    )
     for name, cost in native.items():
         slower = memory[name] - cost
         timed = both[name] - cost
@@ -30,7 +34,9 @@ def calls(bench: Bench, library: str = OURS) -> Findings:
         if name in ("init", "first alloc+free"):
             findings.add(f"{name}: added", slower / 1e6, "ms")
             continue
-        findings.add(f"{name}: added", slower, "ns", None, LAUNCH_NS if "launch" in name else CALL_NS)
+        findings.add(
+            f"{name}: added", slower, "ns", None, LAUNCH_NS if "launch" in name else CALL_NS
+        )
         if "launch" in name and both is not memory:
             findings.add(f"{name}: added with a limit of time", timed, "ns", None, LAUNCH_NS)
     return findings
@@ -43,7 +49,11 @@ def allocators(bench: Bench, library: str = OURS) -> Findings:
     limit = 1024 if bench.quick else LIMIT_MIB
     ran = bench.run(command, bench.env(library, limit))
     for name, given, besides, verdict in ran.rows:
-        refused = CuResult(2, "CUDA_ERROR_OUT_OF_MEMORY", name) if verdict == "ok" else CuResult(0, "CUDA_SUCCESS", name)
+        refused = (
+            CuResult(2, "CUDA_ERROR_OUT_OF_MEMORY", name)
+            if verdict == "ok"
+            else CuResult(0, "CUDA_SUCCESS", name)
+        )
         findings.expect(f"{name}: given, then refused", verdict == "ok", verdict, refused)
         findings.add(f"{name}: given", float(given), "MiB", 1, limit, refused)
         findings.compare(f"{name}: given of {limit:,} MiB", "MiB", **{library: float(given)})
@@ -57,7 +67,9 @@ def recovery(bench: Bench) -> Findings:
     rounds = 3 if bench.quick else 7
     ran = bench.run(bench.program("recovery", rounds), bench.env(OURS, LIMIT_MIB))
     took = [float(row[0]) for row in ran.rows]
-    findings.add("from SIGKILL to the memory's next owner, worst", max(took), "us", None, RECOVERY_US)
+    findings.add(
+        "from SIGKILL to the memory's next owner, worst", max(took), "us", None, RECOVERY_US
+    )
     findings.add("from SIGKILL to the memory's next owner, median", statistics.median(took), "us")
     return findings
 

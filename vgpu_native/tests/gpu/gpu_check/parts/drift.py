@@ -23,8 +23,17 @@ def drift(bench: Bench) -> Findings:
     for scenario in SCENARIOS[:3] if bench.quick else SCENARIOS:
         walked = limited(bench, findings, ("steps", scenario, 100), 2048)
         if not walked.by_process:
-            raise NotTried("NVML lists no process of this machine with its memory, so the agent has nothing to compare")
+            raise NotTried(
+                "NVML lists no process of this machine with its memory, so the agent has nothing to compare"
+            )
         worst = max(walked.steps, key=lambda step: step.used - step.counted)
         excess = worst.used - worst.counted
-        findings.add(f"{scenario}: the most uncharged, at {worst.name}", excess, "MiB", None, SLACK_MIB, worst.result)
+        findings.add(
+            f"{scenario}: the most uncharged, at {worst.name}",
+            excess,
+            "MiB",
+            None,
+            SLACK_MIB,
+            worst.result,
+        )
     return findings

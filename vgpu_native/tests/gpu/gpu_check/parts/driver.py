@@ -19,7 +19,15 @@ from gpu_check.outcome import Broken, CuResult, Findings, NotTried
 from gpu_check.parts.memory import walk
 from gpu_check.parts.shares import MEMORY_MIB, POINTS, US, Loads, control, together
 
-ENDS = {"return": 0, "exit": 0, "thread": 0, "now": 0, "term": -signal.SIGTERM, "reset": 0, "threads": 0}
+ENDS = {
+    "return": 0,
+    "exit": 0,
+    "thread": 0,
+    "now": 0,
+    "term": -signal.SIGTERM,
+    "reset": 0,
+    "threads": 0,
+}
 END_SECONDS = 10.0
 MPS_SECONDS = 20.0
 NAMES_SHOWN = 12
@@ -37,7 +45,9 @@ def machine(bench: Bench) -> Findings:
         except NvmlFailed as error:
             findings.notes.append(f"the card of CUDA is not found by NVML: {error}")
         others = ", ".join(map(str, sorted(bench.nvml.processes())))
-        findings.notes.append(f"other processes on the card, which disturb shares: {others or 'none'}")
+        findings.notes.append(
+            f"other processes on the card, which disturb shares: {others or 'none'}"
+        )
     else:
         findings.notes.append("NVML cannot be read: parts that compare with it are not tried")
     findings.notes += [f"{name}: {text}" for name, text in ran.texts.items()]
@@ -55,7 +65,14 @@ def without_library(bench: Bench) -> Findings:
     findings = bench.begin()
     findings.add("share without a library, with 30 %", control(bench), "%", 30 + POINTS, None)
     filled = walk(bench, bench.program("steps", "fill", 64), bench.env(NONE))
-    findings.add("given without a library, with 256 MiB", float(filled.values["given_mib"]), "MiB", 256 + 16, None, filled["full"].result)
+    findings.add(
+        "given without a library, with 256 MiB",
+        float(filled.values["given_mib"]),
+        "MiB",
+        256 + 16,
+        None,
+        filled["full"].result,
+    )
     return findings
 
 
@@ -71,7 +88,11 @@ def names(bench: Bench) -> Findings:
     findings.expect("of them, some may allocate or launch", not serious, _first(serious))
     findings.notes += [f"not in the table: {name} ({how})" for name, how in sorted(unknown.items())]
     limited = _asked(bench, bench.env(OURS, MEMORY_MIB, 50))
-    findings.expect("hooked functions that reach a program unhooked", not limited["unhooked"], _first(limited["unhooked"]))
+    findings.expect(
+        "hooked functions that reach a program unhooked",
+        not limited["unhooked"],
+        _first(limited["unhooked"]),
+    )
     return findings
 
 
@@ -103,9 +124,13 @@ def ends(bench: Bench) -> Findings:
         with bench.start(bench.program("ends", way), bench.env(OURS, MEMORY_MIB, 30)) as running:
             text, good, result = _end(running, status)
         if not good and not _ends_alone(bench, way, status):
-            findings.notes.append(f"the end by {way}: {text}, and it fails without the library, too")
+            findings.notes.append(
+                f"the end by {way}: {text}, and it fails without the library, too"
+            )
             continue
-        findings.expect(f"the end by {way}", good, f"{text} after {time.monotonic() - begun:.1f} s", result)
+        findings.expect(
+            f"the end by {way}", good, f"{text} after {time.monotonic() - begun:.1f} s", result
+        )
     return findings
 
 
@@ -126,19 +151,35 @@ def mps(bench: Bench) -> Findings:
     """Measure two containers with 30 % each below an MPS server of this run alone."""
     control = shutil.which("nvidia-cuda-mps-control")
     if control is None or bench.stub:
-        raise NotTried("nvidia-cuda-mps-control is not on this machine" if not bench.stub else "the stub has no MPS")
+        raise NotTried(
+            "nvidia-cuda-mps-control is not on this machine"
+            if not bench.stub
+            else "the stub has no MPS"
+        )
     folder = bench.folder / "mps"
     folder.mkdir(exist_ok=True)
     server = {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
     started = subprocess.run(
-        [control, "-d"], env=os.environ | server, capture_output=True, text=True, timeout=MPS_SECONDS, check=False
+        [control, "-d"],
+        env=os.environ | server,
+        capture_output=True,
+        text=True,
+        timeout=MPS_SECONDS,
+        check=False,
     )
     if started.returncode:
         raise NotTried(f"the MPS server did not start: {started.stderr.strip()[-200:]}")
     try:
         return _below_mps(bench, server)
     finally:
-        subprocess.run([control], env=os.environ | server, input="quit\n", text=True, timeout=MPS_SECONDS, check=False)
+        subprocess.run(
+            [control],
+            env=os.environ | server,
+            input="quit\n",
+            text=True,
+            timeout=MPS_SECONDS,
+            check=False,
+        )
 
 
 def _below_mps(bench: Bench, server: dict[str, str]) -> Findings:
@@ -147,5 +188,12 @@ def _below_mps(bench: Bench, server: dict[str, str]) -> Findings:
     loads.alone(load)
     users = [(load, bench.env(OURS, MEMORY_MIB, 30, **server)) for _ in range(2)]
     for rate in together(loads, users):
-        findings.add("30 % beside 30 %, with MPS", loads.percent(load, rate), "%", 30 - POINTS, 30 + POINTS, CuResult())
+        findings.add(
+            "30 % beside 30 %, with MPS",
+            loads.percent(load, rate),
+            "%",
+            30 - POINTS,
+            30 + POINTS,
+            CuResult(),
+        )
     return findings

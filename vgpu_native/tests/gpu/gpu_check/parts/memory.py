@@ -80,12 +80,16 @@ def walk(bench: Bench, command: list[str], env: dict[str, str]) -> Walk:
             listed = listed and (own is not None or cells[1] == "start")
             used = own if own is not None else nvml.used() - before
             result = CuResult(int(cells[4]), cells[5], cells[1])
-            steps.append(Step(cells[1], int(cells[2]) / MIB, int(cells[3]) / MIB, used / MIB, result))
+            steps.append(
+                Step(cells[1], int(cells[2]) / MIB, int(cells[3]) / MIB, used / MIB, result)
+            )
             running.resume()
     return Walk(tuple(steps), values, listed)
 
 
-def limited(bench: Bench, findings: Findings, program: tuple[object, ...], limit: int, library: str = OURS) -> Walk:
+def limited(
+    bench: Bench, findings: Findings, program: tuple[object, ...], limit: int, library: str = OURS
+) -> Walk:
     """Run a program below a limit in MiB, which its view of the card must show."""
     walked = walk(bench, bench.program(*program), bench.env(library, limit))
     total = max(step.total for step in walked.steps)
@@ -103,7 +107,9 @@ def _balanced(findings: Findings, walked: Walk, name: str, since: str, after: st
             return
         findings.notes.append(f"{name}: the driver took no memory for it ({result.name})")
         return
-    findings.add(f"{name}: in use and not charged", used - counted, "MiB", -WASTE_MIB, TOLERANCE_MIB, result)
+    findings.add(
+        f"{name}: in use and not charged", used - counted, "MiB", -WASTE_MIB, TOLERANCE_MIB, result
+    )
 
 
 def granules(bench: Bench, library: str = OURS) -> Findings:
@@ -114,8 +120,14 @@ def granules(bench: Bench, library: str = OURS) -> Findings:
     for name in ("pieces of 2 MiB + 512 B", "pieces of 1 MiB + 512 B", "pieces of 512 B"):
         _balanced(findings, pieces, f"{number:,} {name}", "context", name)
         counted, used = pieces.grown("context", name)
-        findings.compare(f"{number:,} {name}: charged of {used:,.0f} MiB in use", "MiB", **{NONE: 0.0, library: counted})
-    arrays = limited(bench, findings, ("steps", "arrays", 32 if bench.quick else 128), 8192, library)
+        findings.compare(
+            f"{number:,} {name}: charged of {used:,.0f} MiB in use",
+            "MiB",
+            **{NONE: 0.0, library: counted},
+        )
+    arrays = limited(
+        bench, findings, ("steps", "arrays", 32 if bench.quick else 128), 8192, library
+    )
     for name in ("3D arrays", "2D arrays"):
         _balanced(findings, arrays, name, "context", name)
     return findings
@@ -127,8 +139,18 @@ def process_memory(bench: Bench, library: str = OURS) -> Findings:
     alone = limited(bench, findings, ("steps", "context"), 4096, library)
     context = alone["context"]
     findings.add("a context by NVML", context.used, "MiB")
-    findings.add("a context: in use and not charged", context.used - context.counted, "MiB", -WASTE_MIB, TOLERANCE_MIB)
-    findings.compare("a context: charged of " + f"{context.used:,.0f} MiB in use", "MiB", **{NONE: 0.0, library: context.counted})
+    findings.add(
+        "a context: in use and not charged",
+        context.used - context.counted,
+        "MiB",
+        -WASTE_MIB,
+        TOLERANCE_MIB,
+    )
+    findings.compare(
+        "a context: charged of " + f"{context.used:,.0f} MiB in use",
+        "MiB",
+        **{NONE: 0.0, library: context.counted},
+    )
     for name in ("module", "32 streams", "second context"):
         _balanced(findings, alone, name, "context", name)
     _balanced(findings, alone, "after the second context", "context", "second context ended")
@@ -144,7 +166,9 @@ def _second_process(bench: Bench, findings: Findings, first: Step, library: str)
     findings.add("a second process by NVML", second.used, "MiB")
     # It reads the count of the whole container, so the first process is in it.
     uncharged = first.used + second.used - second.counted
-    findings.add("two processes: in use and not charged", uncharged, "MiB", -2 * WASTE_MIB, 2 * TOLERANCE_MIB)
+    findings.add(
+        "two processes: in use and not charged", uncharged, "MiB", -2 * WASTE_MIB, 2 * TOLERANCE_MIB
+    )
 
 
 def heaps(bench: Bench) -> Findings:
@@ -156,7 +180,13 @@ def heaps(bench: Bench) -> Findings:
         _balanced(findings, raised, name, before, name)
         before = name
     loaded = limited(bench, findings, ("steps", "globals"), 512)
-    _balanced(findings, loaded, "array of 512 MiB in a module, with a limit of 512 MiB", "context", ".global array of 512 MiB")
+    _balanced(
+        findings,
+        loaded,
+        "array of 512 MiB in a module, with a limit of 512 MiB",
+        "context",
+        ".global array of 512 MiB",
+    )
     if len(findings.rows) == len(("heaps", "globals")) and not findings.failed:
         raise NotTried("the driver took no memory for heaps and arrays of modules")
     return findings
@@ -167,8 +197,17 @@ def pools(bench: Bench) -> Findings:
     findings, limit = bench.begin(), 1024
     filled = limited(bench, findings, ("steps", "pools"), limit)
     full = filled["pool full"]
-    findings.expect("the pool's refusal", full.result.code == OUT_OF_MEMORY, full.result.name, full.result)
-    findings.add("the last 80 MiB: given by the pool", float(filled.values["given_mib"]), "MiB", 40, 80, full.result)
+    findings.expect(
+        "the pool's refusal", full.result.code == OUT_OF_MEMORY, full.result.name, full.result
+    )
+    findings.add(
+        "the last 80 MiB: given by the pool",
+        float(filled.values["given_mib"]),
+        "MiB",
+        40,
+        80,
+        full.result,
+    )
     _balanced(findings, filled, "a full pool", "context", "pool full")
     _, kept = filled.grown("all but 80 MiB", "pool trimmed")
     findings.add("kept by a trimmed pool", kept, "MiB", None, TOLERANCE_MIB)
@@ -181,10 +220,19 @@ def free_async(bench: Bench) -> Findings:
     freed = limited(bench, findings, ("steps", "free-async"), limit)
     again = freed["asked again, linear"]
     since = freed["context"]
-    findings.add("in use above the context, when asked again", again.used - since.used, "MiB", None, limit + TOLERANCE_MIB, again.result)
+    findings.add(
+        "in use above the context, when asked again",
+        again.used - since.used,
+        "MiB",
+        None,
+        limit + TOLERANCE_MIB,
+        again.result,
+    )
     _balanced(findings, freed, "freed behind a kernel", "context", "freed behind a kernel")
     later = freed["asked after the kernel"]
-    findings.expect("asked after the kernel", later.result.code == 0, later.result.name, later.result)
+    findings.expect(
+        "asked after the kernel", later.result.code == 0, later.result.name, later.result
+    )
     return findings
 
 
@@ -228,7 +276,14 @@ def fill_together(bench: Bench) -> Findings:
             each.kill()
             each.process.wait(timeout=10)
     refused = CuResult(int(results[0][4]), results[0][5], "cuMemAlloc")
-    findings.add(f"{count} processes with {limit:,} MiB: given", given, "MiB", limit - 1024 * count, limit, refused)
+    findings.add(
+        f"{count} processes with {limit:,} MiB: given",
+        given,
+        "MiB",
+        limit - 1024 * count,
+        limit,
+        refused,
+    )
     findings.expect("each refusal", all(row[4] == "2" for row in results), refused.name, refused)
     return findings
 

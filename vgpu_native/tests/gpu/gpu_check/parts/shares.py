@@ -43,7 +43,9 @@ class Loads:
 
     def start(self, load: Load, env: dict[str, str]) -> Started:
         """Start a load."""
-        return self.bench.start(self.bench.program("share", self.seconds, self.warm, self.way, *load), env)
+        return self.bench.start(
+            self.bench.program("share", self.seconds, self.warm, self.way, *load), env
+        )
 
     def rate(self, load: Load, env: dict[str, str]) -> tuple[float, float]:
         """Return rounds per second, and the mean nanoseconds of a kernel, 0 if unknown."""
@@ -56,7 +58,9 @@ class Loads:
             rounds, kernel = self.rate(load, self.bench.env(NONE))
             busy = rounds * (kernel * len(load) if kernel else sum(load)) / 1e7
             if busy < BUSY_LEAST:
-                raise NotTried(f"alone, kernels of {sum(load) // len(load):,} ns keep the card busy for only {busy:.0f} %")
+                raise NotTried(
+                    f"alone, kernels of {sum(load) // len(load):,} ns keep the card busy for only {busy:.0f} %"
+                )
             # The stub's kernels have exactly their length; a busy processor may have delayed launches.
             self._alone[load] = (1e9 / sum(load) if self.bench.stub else rounds), kernel
         return self._alone[load]
@@ -85,7 +89,9 @@ def _rate(values: dict[str, float]) -> tuple[float, float]:
     return values["rounds"] * 1e9 / values["elapsed_ns"], values.get("kernel_ns", 0.0)
 
 
-def _shares(findings: Findings, loads: Loads, cases: dict[str, Load], limits: tuple[int, ...], library: str) -> Findings:
+def _shares(
+    findings: Findings, loads: Loads, cases: dict[str, Load], limits: tuple[int, ...], library: str
+) -> Findings:
     for name, load in cases.items():
         for limit in limits:
             try:
@@ -125,7 +131,13 @@ def long_kernels(bench: Bench) -> Findings:
         rate = Loads(bench, seconds).rate(load, bench.env(OURS, MEMORY_MIB, limit))
         kernel = rate[1] or length * MS
         share = rate[0] * kernel / 1e7
-        findings.add(f"kernels of {length} ms at {limit} %", share, "%", limit - LONG_POINTS, limit + LONG_POINTS)
+        findings.add(
+            f"kernels of {length} ms at {limit} %",
+            share,
+            "%",
+            limit - LONG_POINTS,
+            limit + LONG_POINTS,
+        )
     return findings
 
 
@@ -198,7 +210,13 @@ def fresh_kernels(bench: Bench) -> Findings:
             # Twice the work's own time at its share, and a fifth of a second.
             most = 2 * count * 0.01 * 100 / limit + 200
             more = limited["launch_ms"] - alone["launch_ms"]
-            findings.add(f"{mode.lower()}: first launches at {limit} % take longer by", more, "ms", None, most)
+            findings.add(
+                f"{mode.lower()}: first launches at {limit} % take longer by",
+                more,
+                "ms",
+                None,
+                most,
+            )
         findings.add(f"{mode.lower()}: first launches alone", alone["launch_ms"], "ms")
     return findings
 

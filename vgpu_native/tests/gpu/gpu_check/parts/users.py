@@ -13,7 +13,11 @@ from gpu_check.parts.memory import TOLERANCE_MIB, walk
 
 LIMIT_MIB = 4096
 FRAMEWORK_MIB = 8192
-RUNTIMES = ("/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib", "/usr/lib/x86_64-linux-gnu")
+RUNTIMES = (
+    "/usr/local/cuda/lib64",
+    "/usr/local/cuda/targets/x86_64-linux/lib",
+    "/usr/lib/x86_64-linux-gnu",
+)
 FOLDERS_MAX = 64
 FRAMEWORKS = Path(__file__).parents[1] / "frameworks"
 
@@ -33,8 +37,12 @@ def runtime(bench: Bench) -> Findings:
         for kind in ("cudaMalloc", "cudaMallocAsync"):
             error = next(row for row in ran.rows if row[0] == f"{kind}_error")
             refused = CuResult(int(error[1]), error[2], kind)
-            findings.add(f"given by {kind}", ran.values[f"{kind}_mib"], "MiB", 16, LIMIT_MIB, refused)
-            findings.expect(f"the refusal of {kind}", refused.code in (2, 801), refused.name, refused)
+            findings.add(
+                f"given by {kind}", ran.values[f"{kind}_mib"], "MiB", 16, LIMIT_MIB, refused
+            )
+            findings.expect(
+                f"the refusal of {kind}", refused.code in (2, 801), refused.name, refused
+            )
         where = ran.texts.get("launch_in", "unknown")
         findings.expect("the runtime's launch function is in", bench.library.name in where, where)
         return findings
@@ -42,7 +50,11 @@ def runtime(bench: Bench) -> Findings:
 
 
 def _runtimes(bench: Bench) -> list[Path]:
-    folders = [bench.bundle / "lib", *map(Path, RUNTIMES), *(path for path in bench.given if path.is_dir())]
+    folders = [
+        bench.bundle / "lib",
+        *map(Path, RUNTIMES),
+        *(path for path in bench.given if path.is_dir()),
+    ]
     files = [path for path in bench.given if path.name.startswith("libcudart.so")]
     for folder in folders:
         files += sorted(folder.glob("libcudart.so.*"))
@@ -72,10 +84,19 @@ def _framework(bench: Bench, script: str, package: str) -> Findings:
     findings.add("memory in total", walked["context"].total, "MiB", 1, FRAMEWORK_MIB)
     for name in ("context", "product"):
         step = walked[name]
-        findings.add(f"{name}: in use and not charged", step.used - step.counted, "MiB", None, TOLERANCE_MIB)
-    findings.add("given", float(walked.values["given_mib"]), "MiB", FRAMEWORK_MIB / 2, FRAMEWORK_MIB)
+        findings.add(
+            f"{name}: in use and not charged", step.used - step.counted, "MiB", None, TOLERANCE_MIB
+        )
+    findings.add(
+        "given", float(walked.values["given_mib"]), "MiB", FRAMEWORK_MIB / 2, FRAMEWORK_MIB
+    )
     refusal, product = walked.values["refused_by"], walked.values["product"]
-    findings.expect("the refusal", "OutOfMemory" in refusal, refusal, CuResult(2, "CUDA_ERROR_OUT_OF_MEMORY", package))
+    findings.expect(
+        "the refusal",
+        "OutOfMemory" in refusal,
+        refusal,
+        CuResult(2, "CUDA_ERROR_OUT_OF_MEMORY", package),
+    )
     findings.expect("a product by cuBLAS near the limit", product == "right", product)
     return findings
 
