@@ -181,8 +181,7 @@ def _shares(bed: _NativeBench, seconds: int) -> list[Result]:
     """Measure how much time of a device a container has at most, in kernels that end."""
     whole = _kernels(bed.native, seconds)
     shares = {
-        share: 100 * _kernels(bed.container(cores=share), seconds) / whole
-        for share in SHARES
+        share: 100 * _kernels(bed.container(cores=share), seconds) / whole for share in SHARES
     }
     error = max(abs(shares[share] - share) for share in SHARES)
     loss = max(100 * (share - shares[share]) / share for share in SHARES)

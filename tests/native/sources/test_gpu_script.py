@@ -29,7 +29,7 @@ HOLD = {
     "processes-memory",
     "recovery",
 }
-"""Parts that hold on the stub whatever the processor does."""
+"""Parts that hold on the stub, also on a busy processor."""
 
 ABSENT = {"runtime", "pytorch", "cupy", "mps"}
 """Parts that need a driver of NVIDIA."""

@@ -18,7 +18,7 @@ $(BUNDLE)/bin/view: $(GPU)/programs/view.c $(HEADERS)/.ready
 	mkdir -p $(dir $@)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -include include/glibc.h $< -o $@ -ldl
 
-# The functions that the library knows, and those that it hooks, for the check of the driver's names.
+# The functions in the table of the library, and those that it hooks, for the check of the driver's names.
 $(BUNDLE)/functions.json: $(MADE)/functions.inc $(MADE)/hooks.inc $(GPU)/write_functions.py tools/check_function_classes.py
 	mkdir -p $(dir $@)
 	$(PYTHON) $(GPU)/write_functions.py $(MADE) $@

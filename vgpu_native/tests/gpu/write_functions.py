@@ -1,9 +1,9 @@
-"""Write the driver's functions that the library has in its table, for the check of a driver's names.
+"""Write the functions of the library's table, for the check of a driver's names.
 
-`python tests/gpu/write_functions.py MADE OUTPUT` reads the generated `functions.inc` and `hooks.inc`.
-The output has for each function its name, its base name and version for cuGetProcAddress, whether
-it needs the flag of the per-thread stream, and whether the library hooks it; and the expression by
-which a name looks as if its function allocated or launched.
+`python tests/gpu/write_functions.py MADE OUTPUT` reads the generated `functions.inc` and
+`hooks.inc`. The output has for each function its name, its base name and version for
+cuGetProcAddress, whether it needs the flag of the per-thread stream, and whether the library hooks
+it. It also has the expression by which a name looks as if its function allocated or launched.
 """
 
 import json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -162,7 +163,7 @@ class Started:
         self.pid = self.process.pid
 
     def end(self, seconds: float = PROGRAM_SECONDS, status: int | None = 0) -> Ran:
-        """Wait for the end, at most so long and not beyond the part's time. Raises Broken, NotTried."""
+        """Wait for the end, but not beyond the time of the part. Raises Broken, NotTried."""
         most = min(seconds, self.bench.left())
         try:
             out, _ = self.process.communicate(timeout=most or 0.01)
@@ -180,7 +181,7 @@ class Started:
         return ran
 
     def line(self) -> list[str]:
-        """Return the cells of the next line. Raises Broken at the end of the output or of the time."""
+        """Return the cells of the next line. Raises Broken at the end of output or time."""
         assert self.process.stdout is not None
         timer = _Alarm(self.bench.left(), self.kill)
         with timer:
@@ -203,10 +204,8 @@ class Started:
 
     def kill(self) -> None:
         """End its process group."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
     @property
     def name(self) -> str:
@@ -221,10 +220,8 @@ class Started:
         self.process.wait(timeout=10)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None and not pipe.closed:
-                try:
+                with contextlib.suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    pass
 
 
 class _Alarm:

@@ -50,7 +50,7 @@ def build(bundle: Path, target: Path, driver: Path | None = None) -> Path:
         if program.stem == "allocators":
             continue
         more = [str(source / "programs" / "allocators.c")] if program.stem == _ALLOCATORS else []
-        libraries = [] if program.stem in ("view",) else link
+        libraries = [] if program.stem == "view" else link
         _run(
             [
                 *base,

@@ -1,4 +1,4 @@
-"""The driver's functions by name: which exist, which the library's table lacks, and which are hooked.
+"""The driver's functions by name: those that the library's table lacks, and those with hooks.
 
 Run as `python3 -m gpu_check.driver_names FUNCTIONS.json`, it asks this process's driver for each
 name in the driver's file, and prints JSON. With the library preloaded, it shows which functions the
@@ -109,7 +109,7 @@ def report(driver: Driver, table: dict[str, Any]) -> dict[str, Any]:
 
 
 def unhooked(driver: Driver, table: dict[str, Any]) -> list[str]:
-    """Return the hooked functions for which the program gets the driver's own, if it is preloaded."""
+    """Return the functions with hooks for which the program gets the driver's own."""
     without = []
     for name, base, version, flag, hooked in table["functions"]:
         if not hooked or not name.startswith("cu") or not version or version > driver.version:

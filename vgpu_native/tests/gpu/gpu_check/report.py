@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ class Report:
         path = self.folder / FILE
         fresh = path.with_suffix(".tmp")
         fresh.write_text(json.dumps(self.content, indent=1, ensure_ascii=False) + "\n")
-        os.replace(fresh, path)
+        fresh.replace(path)
 
     @property
     def parts(self) -> dict[str, dict[str, Any]]:

@@ -1,9 +1,9 @@
-"""The parts in their order: the most probable failures come first, because the budget ends the list."""
+"""The parts in their order: probable failures come first, because the budget ends the list."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 from gpu_check.bench import Bench
 from gpu_check.outcome import Findings

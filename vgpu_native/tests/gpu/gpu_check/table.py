@@ -1,4 +1,4 @@
-"""The table of a run: verdicts, the comparison of libraries, and the file to read for each failure."""
+"""The table of a run: verdicts, the comparison of libraries, and the failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def head(content: dict[str, Any]) -> list[str]:
 def line(name: str, part: dict[str, Any]) -> str:
     """Return the line that appears when a part has ended."""
     reason = f": {part['reason'][:REASON]}" if part["reason"] else ""
-    return f"{name:<20} {part['verdict']:<10} {part['seconds']:5.1f} s  {part['cuda']['name']} ({part['cuda']['code']}){reason}"
+    return f"{name:<20} {part['verdict']:<10} {part['seconds']:5.1f} s  {_cuda(part)}{reason}"
 
 
 def summary(parts: dict[str, dict[str, Any]]) -> str:
@@ -57,9 +57,15 @@ def summary(parts: dict[str, dict[str, Any]]) -> str:
 def _verdicts(parts: dict[str, dict[str, Any]]) -> Iterable[str]:
     rows = [["part", "verdict", "CUresult", "measured"]]
     for name, part in parts.items():
-        cuda = f"{part['cuda']['name']} ({part['cuda']['code']})"
-        rows.append([name, part["verdict"], cuda, _measured(part)])
+        rows.append([name, part["verdict"], _cuda(part), _measured(part)])
     return _columns(rows)
+
+
+def _cuda(part: dict[str, Any]) -> str:
+    cuda = part["cuda"]
+    if part["verdict"] == NOT_TRIED and not cuda["code"]:
+        return "-"
+    return f"{cuda['name']} ({cuda['code']})"
 
 
 def _measured(part: dict[str, Any]) -> str:
@@ -92,7 +98,8 @@ def _failures(parts: dict[str, dict[str, Any]]) -> Iterable[str]:
         if part["verdict"] != FAILS or not part["promise"]:
             continue
         yield ""
-        yield f"{name}: {part['asks']} Expected: {part['expected']}. Read first: {part['first_file']}"
+        yield f"{name}: {part['asks']} Expected: {part['expected']}."
+        yield f"  Read first: {part['first_file']}"
         for row in part["measurements"]:
             if row["ok"] is False:
                 yield f"  {describe(row)}  [{row['cuda']['name']} ({row['cuda']['code']})]"

@@ -4,7 +4,7 @@
  *
  * One module has KERNELS kernels with BULK instructions each, besides a loop of NANOSECONDS. Prints
  * milliseconds: `load_ms` of the module, `launch_ms` of all first launches until they have ended, `again_ms`
- * of the same launches for the second time, and `longest_ms` of one first launch. */
+ * of the same launches for the second time, and of the longest first launch. */
 #include "gpu.h"
 
 enum { KERNELS_MAX = 256, LINE = 96 };

@@ -91,7 +91,7 @@ static inline CUfunction function_of(const char *text, const char *name) {
 
 static inline CUfunction kernel(const char *name) { return function_of(KERNELS, name); }
 
-/* Steps of `work` in a microsecond, as `probe` measured them. The stub lets time pass as it is told. */
+/* Steps of `work` in a microsecond, as `probe` measured them. The stub ignores them. */
 static inline uint64_t turns_of(uint64_t ns) {
   const char *text = getenv("GPU_CHECK_TURNS");
   double each = text ? atof(text) : 100;
@@ -100,7 +100,7 @@ static inline uint64_t turns_of(uint64_t ns) {
 }
 
 /* Set the length of the next launches on the stub; without effect on a GPU. */
-static inline void tell_stub(uint64_t ns) {
+static inline void set_stub_length(uint64_t ns) {
   static void (*set_ns)(uint64_t);
   static int looked;
   if (!looked++) set_ns = (void (*)(uint64_t))newer("vgpu_stub_kernel_ns");
@@ -111,7 +111,7 @@ static inline void tell_stub(uint64_t ns) {
 static inline CUresult launch_work(CUfunction work, uint64_t ns, CUdeviceptr sums, CUstream stream) {
   uint64_t turns = turns_of(ns);
   void *parameters[] = {&turns, &sums};
-  tell_stub(ns);
+  set_stub_length(ns);
   return cuLaunchKernel(work, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
 }
 

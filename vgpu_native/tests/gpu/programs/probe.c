@@ -65,7 +65,7 @@ static void resolve_timer(CUfunction work, CUdeviceptr sums) {
 static void time_empty(void) {
   CUfunction nothing = kernel("nothing");
   uint64_t begun = now();
-  tell_stub(0);
+  set_stub_length(0);
   for (int i = 0; i < LAUNCHES; i++) MUST(cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, 0, NULL, NULL));
   MUST(cuCtxSynchronize());
   printf("empty_kernel_ns\t%.0f\n", (double)(now() - begun) / LAUNCHES);
@@ -92,7 +92,7 @@ int main(void) {
   describe(open_device());
   CUfunction work = kernel("work");
   MUST(cuMemAlloc(&sums, 64));
-  tell_stub(1000);
+  set_stub_length(1000);
   calibrate(work, sums);
   resolve_timer(work, sums);
   time_empty();

@@ -87,7 +87,7 @@ static CUresult launch_heap(void) {
   CUfunction heap;
   CUresult result = cuModuleLoadData(&module, HEAP);
   if (result == CUDA_SUCCESS) result = cuModuleGetFunction(&heap, module, "heap");
-  tell_stub(1000);
+  set_stub_length(1000);
   if (result == CUDA_SUCCESS) result = cuLaunchKernel(heap, 1, 1, 1, 1, 1, 1, 0, 0, parameters, NULL);
   return result == CUDA_SUCCESS ? cuCtxSynchronize() : result;
 }
@@ -116,7 +116,7 @@ static void load_globals(void) {
   step("context", CUDA_SUCCESS);
   CUresult result = cuModuleLoadData(&module, GLOBALS);
   if (result == CUDA_SUCCESS) result = cuModuleGetFunction(&touch, module, "touch");
-  tell_stub(1000);
+  set_stub_length(1000);
   if (result == CUDA_SUCCESS) result = cuLaunchKernel(touch, 1, 1, 1, 1, 1, 1, 0, 0, NULL, NULL);
   if (result == CUDA_SUCCESS) result = cuCtxSynchronize();
   step(".global array of 512 MiB", result);

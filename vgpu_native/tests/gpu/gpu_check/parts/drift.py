@@ -24,7 +24,7 @@ def drift(bench: Bench) -> Findings:
         walked = limited(bench, findings, ("steps", scenario, 100), 2048)
         if not walked.by_process:
             raise NotTried(
-                "NVML lists no process of this machine with its memory, so the agent has nothing to compare"
+                "NVML lists no process of this run with its memory: the agent cannot compare"
             )
         worst = max(walked.steps, key=lambda step: step.used - step.counted)
         excess = worst.used - worst.counted

@@ -1,4 +1,4 @@
-"""The machine and its driver: calibration, the driver's functions by name, ends of processes, MPS."""
+"""The machine and its driver: calibration, functions by name, ends of processes, MPS."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def without_library(bench: Bench) -> Findings:
 
 
 def names(bench: Bench) -> Findings:
-    """List the driver's functions that the library's table lacks, and look for hooks that are missed."""
+    """List the functions that the library's table lacks, and the hooks that are bypassed."""
     findings = bench.begin()
     plain = _asked(bench, bench.env(NONE))
     suspicious = re.compile(_table(bench)["suspicious"])

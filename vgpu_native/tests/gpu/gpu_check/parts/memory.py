@@ -25,7 +25,7 @@ SETTLE_SECONDS = 0.15
 
 @dataclass(frozen=True)
 class Step:
-    """A step: MiB that the driver's calls count, and those of NVML for the processes or the card."""
+    """A step: MiB that the driver's calls count and have in total, and those of NVML."""
 
     name: str
     counted: float
@@ -134,7 +134,7 @@ def granules(bench: Bench, library: str = OURS) -> Findings:
 
 
 def process_memory(bench: Bench, library: str = OURS) -> Findings:
-    """Compare the memory of contexts, modules and streams with the charge, for one process and for two."""
+    """Compare contexts, modules and streams with the charge, in one process and in two."""
     findings = bench.begin()
     alone = limited(bench, findings, ("steps", "context"), 4096, library)
     context = alone["context"]
@@ -172,7 +172,7 @@ def _second_process(bench: Bench, findings: Findings, first: Step, library: str)
 
 
 def heaps(bench: Bench) -> Findings:
-    """Raise the limits of a context, and load a module with a large array, below a limit of 1 GiB."""
+    """Raise the limits of a context, and load a module with a large array."""
     findings = bench.begin()
     raised = limited(bench, findings, ("steps", "heaps"), 1024)
     before = "context"

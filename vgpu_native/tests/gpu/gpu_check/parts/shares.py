@@ -59,9 +59,9 @@ class Loads:
             busy = rounds * (kernel * len(load) if kernel else sum(load)) / 1e7
             if busy < BUSY_LEAST:
                 raise NotTried(
-                    f"alone, kernels of {sum(load) // len(load):,} ns keep the card busy for only {busy:.0f} %"
+                    f"alone, kernels of {load[0]:,} ns keep the card busy for only {busy:.0f} %"
                 )
-            # The stub's kernels have exactly their length; a busy processor may have delayed launches.
+            # The stub's kernels have exactly their length. A busy processor delays launches.
             self._alone[load] = (1e9 / sum(load) if self.bench.stub else rounds), kernel
         return self._alone[load]
 
@@ -174,13 +174,13 @@ def processes(bench: Bench) -> Findings:
 
 
 def tenants(bench: Bench, library: str = OURS) -> Findings:
-    """Measure two containers on one card, each beside the other: slices of others are not its own."""
+    """Measure two containers on one card, each beside the other."""
     findings, load = bench.begin(), (500 * US,)
     loads = Loads(bench, 1.2 if bench.quick else 4.0)
     loads.alone(load)
     for limits in ((30, 70),) if bench.quick or library == HAMI else ((30, 70), (50, 50), (20, 20)):
         rates = together(loads, [(load, bench.env(library, MEMORY_MIB, limit)) for limit in limits])
-        # The timer in a kernel also counts the slices of others, so it cannot correct the clock here.
+        # The timer in a kernel also counts the slices of others, so it cannot correct here.
         shares = [loads.percent(load, (rate, 0)) for rate, _ in rates]
         for limit, share in zip(limits, shares):  # noqa: B905
             measure = f"{limit} % beside {sum(limits) - limit} %"

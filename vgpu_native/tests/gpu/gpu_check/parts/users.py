@@ -29,10 +29,10 @@ def runtime(bench: Bench) -> Findings:
         try:
             ran = bench.run(bench.program("runtime", library), bench.env(OURS, LIMIT_MIB, 50))
         except NotTried as reason:
-            reasons.append(f"{library}: {reason}")
+            reasons.append(f"{library.name}: {reason}")
             continue
         findings = bench.begin()
-        findings.notes.append(f"{library}, version {ran.texts.get('version')}")
+        findings.notes.append(f"{library.name}, version {ran.texts.get('version')}")
         findings.add("memory in total", ran.values["total_mib"], "MiB", 0, LIMIT_MIB)
         for kind in ("cudaMalloc", "cudaMallocAsync"):
             error = next(row for row in ran.rows if row[0] == f"{kind}_error")
