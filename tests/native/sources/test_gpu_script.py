@@ -154,10 +154,12 @@ def test_a_missing_measurement_is_not_reported_as_held(bundle: Path, tmp_path: P
             program.write_text(
                 "#!/bin/sh\necho 'cuInit(0): CUDA_ERROR_NO_DEVICE (100)' >&2\nexit 1\n"
             )
+    (broken / "bin" / "probe").write_text("#!/bin/sh\necho 'name\tbut nothing else'\n")
     status, printed, content = check(broken, tmp_path / "out", *only("pools"))
     assert (status, verdicts(content, ["machine", "pools"])) == (2, {"not tried"})
     assert printed.splitlines()[-1] == "NOT measured: machine, pools"
-    assert content["parts"]["machine"]["cuda"]["code"] == 100
+    assert "KeyError" in content["parts"]["machine"]["reason"]
+    assert content["parts"]["pools"]["cuda"]["code"] == 100
 
 
 def test_a_killed_run_keeps_its_parts_and_is_resumed(bundle: Path, tmp_path: Path) -> None:

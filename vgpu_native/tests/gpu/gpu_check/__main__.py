@@ -40,8 +40,8 @@ EXAMPLES = """examples:
 """
 
 
-class Interrupted(Exception):
-    """A signal asks the run to end."""
+class Interrupted(BaseException):
+    """A signal asks the run to end. No handler of errors stops it."""
 
 
 def main() -> int:
@@ -216,6 +216,9 @@ def _measured(bench: Bench, report: Report, part: Part, end: float) -> dict[str,
         reason = "the budget ended it" if cut else f"a measurement was impossible: {error}"
         impossible = not cut
         result = error.result if isinstance(error, Broken) else None
+    except Exception as error:  # noqa: BLE001  # One part must not cost the results of the others.
+        findings, impossible = bench.findings, True
+        reason = f"a measurement was impossible: {type(error).__name__}: {error}"
     content = _part(part, reason, time.monotonic() - begun) | {
         "impossible": impossible,
         "complete": not reason,

@@ -96,6 +96,8 @@ class Bench:
             for name, text in os.environ.items()
             if name not in ("LD_PRELOAD", "CUDA_MPS_PIPE_DIRECTORY")
         }
+        # One card, because a process initialises all that it sees.
+        env.setdefault("CUDA_VISIBLE_DEVICES", "0")
         env["CUDA_CACHE_PATH"] = str(self.folder / "cache")
         if self.turns:
             env["GPU_CHECK_TURNS"] = str(self.turns)

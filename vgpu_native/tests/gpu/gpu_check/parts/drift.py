@@ -8,7 +8,7 @@ greater difference in all readings of a minute is evicted.
 from __future__ import annotations
 
 from gpu_check.bench import Bench
-from gpu_check.outcome import Findings, NotTried
+from gpu_check.outcome import Findings
 from gpu_check.parts.memory import limited
 
 SLACK_MIB = 512.0
@@ -23,8 +23,8 @@ def drift(bench: Bench) -> Findings:
     for scenario in SCENARIOS[:3] if bench.quick else SCENARIOS:
         walked = limited(bench, findings, ("steps", scenario, 100), 2048)
         if not walked.by_process:
-            raise NotTried(
-                "NVML lists no process of this run with its memory: the agent cannot compare"
+            findings.notes.append(
+                f"{scenario}: NVML lists no process of it, so the card's total counts"
             )
         worst = max(walked.steps, key=lambda step: step.used - step.counted)
         excess = worst.used - worst.counted
