@@ -25,7 +25,7 @@ STUB_MODULE = 2 * 2**20
 """Bytes of a context and of a module on the stub: it takes none by itself."""
 
 _PR_SET_PDEATHSIG = 1
-_RESULT = re.compile(r"^(.*): (CUDA_\w+|cuda\w+|unknown) \((\d+)\)$", re.MULTILINE)
+_RESULT = re.compile(r"^(.*): (CUDA_\w+|cuda\w+|unknown) \((-?\d+)\)$", re.MULTILINE)
 _libc = ctypes.CDLL(None)
 
 

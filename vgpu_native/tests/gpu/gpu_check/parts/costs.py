@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from gpu_check.bench import HAMI, NONE, OURS, Bench
-from gpu_check.outcome import CuResult, Findings
+from gpu_check.outcome import Broken, CuResult, Findings
 
 LIMIT_MIB = 4096
 CALLS_MIB = 8192
@@ -47,7 +47,10 @@ def allocators(bench: Bench, library: str = OURS) -> Findings:
     findings = bench.begin()
     command = bench.program("limits", bench.bundle / "bin" / "view")
     limit = 1024 if bench.quick else LIMIT_MIB
-    ran = bench.run(command, bench.env(library, limit))
+    with bench.start(command, bench.env(library, limit)) as running:
+        ran = running.end(status=None)
+    if not ran.rows:
+        raise Broken(f"limits ended with {ran.status}: {ran.stderr[-300:]}", ran.result)
     for name, given, besides, verdict in ran.rows:
         refused = (
             CuResult(2, "CUDA_ERROR_OUT_OF_MEMORY", name)
@@ -58,6 +61,8 @@ def allocators(bench: Bench, library: str = OURS) -> Findings:
         findings.add(f"{name}: given", float(given), "MiB", 1, limit, refused)
         findings.compare(f"{name}: given of {limit:,} MiB", "MiB", **{library: float(given)})
         findings.add(f"{name}: counted by NVML besides", float(besides), "MiB")
+    if ran.status:
+        findings.expect("the allocator after these", False, ran.stderr[-200:], ran.result)
     return findings
 
 
