@@ -162,6 +162,17 @@ def test_a_missing_measurement_is_not_reported_as_held(bundle: Path, tmp_path: P
     assert content["parts"]["pools"]["cuda"]["code"] == 100
 
 
+def test_a_program_that_cannot_run_here_is_not_a_failure(bundle: Path, tmp_path: Path) -> None:
+    """Step by step, and at once."""
+    older = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    for name in ("share", "steps"):
+        (older / "bin" / name).write_text("#!/bin/sh\necho 'there are no pools' >&2\nexit 77\n")
+    parts = ["pools", "green-contexts"]
+    status, _, content = check(older, tmp_path / "out", *only(*parts))
+    assert (status, verdicts(content, parts)) == (0, {"not tried"})
+    assert {content["parts"][part]["reason"] for part in parts} == {"there are no pools"}
+
+
 def test_a_killed_run_keeps_its_parts_and_is_resumed(bundle: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command: list[str | Path] = [bundle / "run", "--stub", "--quick", "--out", out]

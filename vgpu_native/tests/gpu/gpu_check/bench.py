@@ -183,7 +183,10 @@ class Started:
         return ran
 
     def line(self) -> list[str]:
-        """Return the cells of the next line. Raises Broken at the end of output or time."""
+        """Return the cells of the next line.
+
+        Raises Broken at the end of output or time, NotTried if the program cannot run here.
+        """
         assert self.process.stdout is not None
         timer = _Alarm(self.bench.left(), self.kill)
         with timer:
@@ -192,6 +195,8 @@ class Started:
             return text.rstrip("\n").split("\t")
         self.process.wait(timeout=10)
         stderr = self.errors.read_text(errors="replace").strip()
+        if self.process.returncode == ABSENT:
+            raise NotTried(stderr.splitlines()[-1] if stderr else f"{self.name} cannot run here")
         reason = "was ended at its deadline" if timer.rang else f"ended: {stderr[-300:]}"
         raise Broken(f"{self.name} {reason}", Ran(1, [], stderr).result)
 
