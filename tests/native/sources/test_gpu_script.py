@@ -92,6 +92,17 @@ def test_a_run_on_the_stub_reports_first_that_no_gpu_was_used(
     assert content["run"]["driver_kind"] == "stub"
 
 
+def test_a_stub_is_recognised_without_the_option(bundle: Path, tmp_path: Path) -> None:
+    env = os.environ | {"LD_LIBRARY_PATH": str(bundle / "stub")}
+    env["VGPU_STUB_STATE"] = str(tmp_path / "machine")
+    command: list[str | Path] = [bundle / "run", "--out", tmp_path / "out", *only("pools")]
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.stdout.startswith("NOT RUN ON A GPU"), done.stdout + done.stderr
+    assert verdicts(results(tmp_path / "out"), ["machine", "pools"]) == {"holds"}
+
+
 def test_every_part_has_a_verdict_with_the_drivers_result(
     quick: tuple[int, str, dict[str, Any]],
 ) -> None:

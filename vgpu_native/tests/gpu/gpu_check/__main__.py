@@ -158,7 +158,7 @@ def _report(arguments: argparse.Namespace, bench: Bench) -> Report:
     folder.mkdir(parents=True, exist_ok=True)
     commit = bench.bundle / "commit"
     run: dict[str, Any] = {
-        "driver_kind": "stub" if bench.stub else "gpu",
+        "driver_kind": "stub" if bench.stub or (bench.nvml and bench.nvml.is_stub) else "gpu",
         "commit": commit.read_text().strip() if commit.exists() else "unknown",
         "started": f"{started:%Y-%m-%dT%H:%M:%SZ}",
         "budget_s": arguments.budget,

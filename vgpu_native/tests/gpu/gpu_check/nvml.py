@@ -47,6 +47,11 @@ class Nvml:
         self._card = ctypes.c_void_p()
         self._call("nvmlDeviceGetHandleByIndex_v2", 0, ctypes.byref(self._card))
 
+    @property
+    def is_stub(self) -> bool:
+        """Whether this is the stub of the tests, also without `--stub`."""
+        return hasattr(self._library, "vgpu_stub_lose")
+
     def choose(self, uuid: str) -> None:
         """Read another card from now on. Raises NvmlFailed."""
         self._call("nvmlDeviceGetHandleByUUID", uuid.encode(), ctypes.byref(self._card))
