@@ -58,6 +58,7 @@ struct CUctx_st {
   bool primary, alive;
   unsigned retained, flags;
   uint64_t bytes;
+  uint64_t id; /* differs from that of an ended context at the same address */
   _Atomic uint64_t last_end; /* the end of all its work */
   struct CUstream_st *legacy;
   struct CUctx_st *next;
@@ -140,6 +141,8 @@ struct CUevent_st {
   uint32_t magic;
   unsigned flags;
   struct stub_capture *capture; /* the capture that recorded it; it marks no time */
+  CUcontext context;
+  uint64_t context_id;
   _Atomic uint64_t time; /* the end of the work before it; 0: not recorded */
 };
 
@@ -149,6 +152,7 @@ void stub_extend(_Atomic uint64_t *last, uint64_t end);
 CUresult stub_launch(CUstream stream, unsigned kernels, uint64_t ns);
 uint64_t stub_kernel_time(unsigned grid_x);
 void stub_wait_until(uint64_t when);
+void stub_function_load(CUfunction function); /* before its first launch */
 
 /* --- capture: the work of a stream becomes nodes of a graph --- */
 

@@ -11,6 +11,9 @@
  *   VGPU_STUB_DELAY_NS   time that each call takes
  *   VGPU_STUB_KERNEL_NS  device time of one kernel (0)
  *   VGPU_STUB_GRID_NS    instead: device time of one kernel for each unit of gridDim.x
+ *   VGPU_STUB_LOAD_NS    time of the host that the first launch of a function takes, or cuFuncLoad (0)
+ *   VGPU_STUB_EVENT_NS   time that an event takes in its stream (0)
+ *   VGPU_STUB_TICK_NS    resolution of the times of events (1)
  *   VGPU_STUB_STALL_NS   delay of every 17th launch, as on a busy machine
  *   VGPU_STUB_CONTEXT_BYTES, VGPU_STUB_MODULE_BYTES   bytes that each of them takes (0)
  *   VGPU_STUB_CONTEXT_ANEW   1: the next context gets the address of an ended one
@@ -33,6 +36,9 @@ uint64_t vgpu_stub_calls(const char *function);
 
 /* The address of an exported function, independent of preloaded libraries. */
 uint64_t vgpu_stub_address(const char *function);
+
+/* The number of uses of events whose context had ended. */
+uint64_t vgpu_stub_dead_uses(void);
 
 /* Set the device time of later kernels of this process. */
 void vgpu_stub_kernel_ns(uint64_t ns);

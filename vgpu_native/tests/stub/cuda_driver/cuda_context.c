@@ -10,6 +10,7 @@ static pthread_mutex_t objects = PTHREAD_MUTEX_INITIALIZER;
 static CUcontext primary[STUB_DEVICES]; /* NULL: there is none */
 static unsigned primary_flags[STUB_DEVICES];
 static CUcontext all; /* never freed, so that a stale handle is detected */
+static uint64_t contexts_made;
 static _Thread_local CUcontext stack[DEPTH];
 static _Thread_local int depth;
 
@@ -68,6 +69,7 @@ static CUresult begin(CUcontext *context, int device, unsigned flags)
   CUcontext made = stub_take(device, bytes) ? room() : NULL;
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   *made = (struct CUctx_st){.device = device, .flags = flags, .bytes = bytes, .alive = true, .next = made->next};
+  made->id = ++contexts_made;
   *context = made;
   return CUDA_SUCCESS;
 }

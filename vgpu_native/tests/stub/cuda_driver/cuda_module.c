@@ -7,7 +7,36 @@ struct CUmod_st {
   int device;
   uint64_t bytes;
   CUdeviceptr global;
+  _Atomic bool loaded;
 };
+
+static uint64_t load_ns;
+
+__attribute__((constructor)) static void read_environment(void)
+{
+  load_ns = stub_setting("VGPU_STUB_LOAD_NS", 0);
+}
+
+/* With lazy loading the code of a function is loaded by its first launch, which takes time of the host. */
+void stub_function_load(CUfunction function)
+{
+  if (load_ns && !atomic_exchange(&((CUmodule)function)->loaded, true)) stub_wait_until(stub_now() + load_ns);
+}
+
+CUresult stub_cuFuncLoad(CUfunction function)
+{
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  stub_function_load(function);
+  return CUDA_SUCCESS;
+}
+
+CUresult stub_cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
+{
+  if (!state || !function) return CUDA_ERROR_INVALID_VALUE;
+  bool loaded = !load_ns || ((CUmodule)function)->loaded;
+  *state = loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
+  return CUDA_SUCCESS;
+}
 
 static CUresult load(CUmodule *module)
 {

@@ -97,6 +97,7 @@ CUresult stub_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz
   (void)by, (void)bz, (void)shared, (void)params, (void)extra;
   if (!f) return CUDA_ERROR_INVALID_HANDLE;
   if (!gx || !gy || !gz || !bx) return CUDA_ERROR_INVALID_VALUE;
+  stub_function_load(f);
   return stub_launch(stream, 1, stub_kernel_time(gx));
 }
 
@@ -105,6 +106,7 @@ CUresult stub_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void 
   (void)params, (void)extra;
   if (!config) return CUDA_ERROR_INVALID_VALUE;
   if (!f) return CUDA_ERROR_INVALID_HANDLE;
+  stub_function_load(f);
   return stub_launch(config->hStream, 1, stub_kernel_time(config->gridDimX));
 }
 

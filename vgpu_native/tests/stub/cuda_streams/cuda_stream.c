@@ -195,19 +195,52 @@ CUresult stub_cuLaunchHostFunc(CUstream handle, CUhostFn function, void *data)
 
 /* --- events --- */
 
+static uint64_t event_ns, tick_ns;
+static _Atomic uint64_t dead_uses;
+
+__attribute__((constructor)) static void read_environment(void)
+{
+  event_ns = stub_setting("VGPU_STUB_EVENT_NS", 0);
+  tick_ns = stub_setting("VGPU_STUB_TICK_NS", 1);
+}
+
+EXPORT uint64_t vgpu_stub_dead_uses(void) { return dead_uses; }
+
+/* Events end with their context. A real driver may crash when a program uses such an event. */
+static bool is_dead(CUevent event)
+{
+  bool dead = !stub_alive(event->context) || event->context->id != event->context_id;
+  dead_uses += dead;
+  return dead;
+}
+
+/* A mark in a stream: it takes time there, too, and its time is a multiple of the clock's tick. */
+static uint64_t mark(CUstream stream)
+{
+  uint64_t end = stub_stream_end(stream), now = stub_now(), turn = stub_turn(stream->context->device);
+  if (end < turn) end = turn;
+  uint64_t at = (end > now ? end : now) + event_ns;
+  if (event_ns) {
+    stub_extend(&stream->last_end, at);
+    stub_extend(&stream->context->last_end, at);
+  }
+  return at;
+}
+
 CUresult stub_cuEventCreate(CUevent *event, unsigned flags)
 {
   if (!event || flags & ~7u) return CUDA_ERROR_INVALID_VALUE;
   if (!stub_context()) return CUDA_ERROR_INVALID_CONTEXT;
   *event = calloc(1, sizeof **event);
   if (!*event) return CUDA_ERROR_OUT_OF_MEMORY;
-  (*event)->magic = EVENT;
-  (*event)->flags = flags;
+  CUcontext now = stub_context();
+  **event = (struct CUevent_st){.magic = EVENT, .flags = flags, .context = now, .context_id = now->id};
   return CUDA_SUCCESS;
 }
 
-#define EVENT_OF(event) \
-  if (!(event) || (event)->magic != EVENT) return CUDA_ERROR_INVALID_HANDLE
+#define EVENT_OF(event)                                                         \
+  if (!(event) || (event)->magic != EVENT) return CUDA_ERROR_INVALID_HANDLE; \
+  if (is_dead(event)) return CUDA_ERROR_CONTEXT_IS_DESTROYED
 
 CUresult stub_cuEventDestroy_v2(CUevent event)
 {
@@ -224,9 +257,7 @@ CUresult stub_cuEventRecord(CUevent event, CUstream handle)
   STREAM_OF(handle);
   event->capture = stub_capturing(stream) ? stream->capture : NULL;
   if (event->capture) return CUDA_SUCCESS;
-  uint64_t end = stub_stream_end(stream), now = stub_now(), turn = stub_turn(stream->context->device);
-  if (end < turn) end = turn;
-  event->time = end > now ? end : now;
+  event->time = mark(stream);
   return CUDA_SUCCESS;
 }
 
@@ -259,7 +290,7 @@ CUresult stub_cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
   bool timed = !((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING);
   if (!timed || !start->time || !end->time) return CUDA_ERROR_INVALID_HANDLE;
   if (start->time > stub_now() || end->time > stub_now()) return CUDA_ERROR_NOT_READY;
-  *ms = (float)(((double)end->time - (double)start->time) / 1e6);
+  *ms = (float)((double)(int64_t)(end->time / tick_ns - start->time / tick_ns) * (double)tick_ns / 1e6);
   return CUDA_SUCCESS;
 }
 
