@@ -24,6 +24,29 @@ class Load:
     seconds: float = 1.5
     warm: float = 0.5
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Return the arguments of `time_load`."""
+        return (self.way, str(self.seconds), str(self.kernel_ns), str(self.warm))
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Kernels of one kind: of `period` of them the last takes `long_ns`, the others `short_ns`."""
+
+    way: str
+    short_ns: int
+    long_ns: int = 0
+    period: int = 1
+    seconds: float = 1.5
+    warm: float = 0.5
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Return the arguments of `time/patterns`."""
+        numbers = (self.seconds, self.warm, self.period, self.short_ns, self.long_ns)
+        return (self.way, *map(str, numbers))
+
 
 class Container:
     """Processes that share a region, on a stub machine that containers may share."""
@@ -35,20 +58,24 @@ class Container:
         self.region = directory / "region"
         self.environment: dict[str, str] = {}
 
-    def start(self, program: Path, load: Load, **settings: str) -> subprocess.Popen[str]:
+    def start(self, program: Path, load: Load | Pattern, **settings: str) -> subprocess.Popen[str]:
         """Start a process; it prints the percent of the device's time that it used."""
+        if isinstance(load, Load):
+            settings = {"VGPU_STUB_GRID_NS": str(load.kernel_ns), **settings}
+        return self.run(program, *load.arguments, **settings)
+
+    def run(self, program: Path, *arguments: str, **settings: str) -> subprocess.Popen[str]:
+        """Start a process with arguments."""
         environment = {
             **os.environ,
             "LD_PRELOAD": str(self.library),
             "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(self.region),
-            "VGPU_STUB_GRID_NS": str(load.kernel_ns),
             "VGPU_STUB_FORK": "1",
             **self.environment,
             **settings,
         }
-        numbers = [str(load.seconds), str(load.kernel_ns), str(load.warm)]
         return subprocess.Popen(
-            [str(program), load.way, *numbers],
+            [str(program), *arguments],
             env=environment,
             text=True,
             stdout=subprocess.PIPE,
@@ -70,12 +97,14 @@ def share_of(process: subprocess.Popen[str]) -> float:
     return float(out)
 
 
-def most(limit: int, load: Load, points: float) -> float:
+def most(limit: int, load: Load | Pattern, points: float) -> float:
     """Return the most that a window may use: the limit, so many points, and what was saved up."""
     return limit + points + limit * BURST_S / load.seconds
 
 
-def best_of(attempts: int, limit: int, load: Load, points: float, run: Callable[[], float]) -> None:
+def best_of(
+    attempts: int, limit: int, load: Load | Pattern, points: float, run: Callable[[], float]
+) -> None:
     """Check that no run uses more than a limit, and that one of some comes near to it.
 
     On a machine that is busy with other things a process may not get to use what it may.

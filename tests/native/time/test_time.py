@@ -91,11 +91,10 @@ def test_kernels_stay_below_the_limit_when_one_kind_varies_in_length(
 ) -> None:
     """One in twenty takes a thousand times as long: it is met by chance, and counts for others.
 
-    Chance decides how much a single window uses: 15 to 38 percent in 25 of them. Their mean is
-    what the limit holds down.
+    Chance decides how much a single window uses. Their mean is what the limit holds down.
     """
-    load = Load("unlike", MICROSECOND, seconds=4.0, warm=1.0)
-    used = [limited(container, program, load, 30) for _ in range(4)]
+    load = Load("unlike", MICROSECOND, seconds=3.0)
+    used = [limited(container, program, load, 30) for _ in range(2)]
     assert sum(used) / len(used) <= most(30, load, 2 * POINTS), used
 
 
@@ -137,7 +136,7 @@ def test_containers_share_a_card_by_their_limits_of_30_and_70_percent(
         low, high = (share_of(process) for process in started)
         assert low <= most(30, load, 2)
         assert high <= most(70, load, 2)
-        if low >= 28 and high >= 68:
+        if low >= 28 and high >= 66:
             return
     raise AssertionError(f"30 and 70 percent were {low} and {high}")
 
@@ -304,10 +303,13 @@ def test_the_budget_counts_each_charge_once_and_lets_one_process_begin(
     assert (done.returncode == 0) == (kind == "plain"), done.stdout
 
 
-@pytest.mark.parametrize(("kind", "exact"), [("plain", True), ("lost_launches", False)])
-def test_threads_make_exactly_the_paid_launches(
+@pytest.mark.parametrize(
+    ("kind", "exact"), [("plain", True), ("lost_launches", False), ("counted_choice", False)]
+)
+def test_launches_are_paid_exactly_and_charged_what_they_take(
     kind: str, exact: bool, native: Path, make_checked: Make
 ) -> None:
+    """Threads make exactly the paid launches, and the charge is right for any order of lengths."""
     costs = native / "time" / kind / "kernel_costs"
     make_checked(str(costs))
     done = subprocess.run([costs], capture_output=True, text=True, timeout=60, check=False)
@@ -329,7 +331,15 @@ def test_no_thread_waits_for_one_that_was_cancelled_while_launching(
 
 
 @pytest.mark.parametrize(
-    "name", ["time_budget", "launch_hooks", "launch_meter", "launch_pacing", "launch_samples"]
+    "name",
+    [
+        "time_budget",
+        "event_times",
+        "launch_hooks",
+        "launch_meter",
+        "launch_pacing",
+        "launch_samples",
+    ],
 )
 def test_only_the_monotonic_clock_is_read(name: str) -> None:
     source = (NATIVE / "src" / "time" / f"{name}.c").read_text()

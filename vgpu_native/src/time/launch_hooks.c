@@ -21,11 +21,11 @@ static uint64_t kind_of_list(const CUDA_LAUNCH_PARAMS *list, unsigned count) {
 static uint64_t kind_of_graph(CUgraphExec graph) { return (uint64_t)(uintptr_t)graph << 6; }
 
 /* Define `paced_NAME`, which charges a launch and then calls the driver with the same arguments. */
-#define PACED(name, parameters, arguments, kind, stream, per_thread)                        \
-  static __attribute__((noinline)) CUresult paced_##name parameters {                       \
-    struct vgpu_launch launch;                                                              \
-    if (!vgpu_launch_begin(&launch, kind, stream, per_thread)) return REAL(name) arguments; \
-    return vgpu_launch_end(&launch, REAL(name) arguments);                                  \
+#define PACED(name, parameters, arguments, kind, function, stream, per_thread)                        \
+  static __attribute__((noinline)) CUresult paced_##name parameters {                                 \
+    struct vgpu_launch launch;                                                                        \
+    if (!vgpu_launch_begin(&launch, kind, function, stream, per_thread)) return REAL(name) arguments; \
+    return vgpu_launch_end(&launch, REAL(name) arguments);                                            \
   }
 
 /* The driver's function if it is known already. */
@@ -38,8 +38,8 @@ static uint64_t kind_of_graph(CUgraphExec graph) { return (uint64_t)(uintptr_t)g
   if (real && !vgpu_paced()) return real arguments; \
   return paced_##name arguments
 
-#define LAUNCH(name, parameters, arguments, kind, stream, per_thread) \
-  PACED(name, parameters, arguments, kind, stream, per_thread)        \
+#define LAUNCH(name, parameters, arguments, kind, function, stream, per_thread) \
+  PACED(name, parameters, arguments, kind, function, stream, per_thread)        \
   EXPORT CUresult CUDAAPI name parameters { ONWARD(name, arguments); }
 
 #define KERNEL(name, per_thread)                                                                     \
@@ -49,7 +49,7 @@ static uint64_t kind_of_graph(CUgraphExec graph) { return (uint64_t)(uintptr_t)g
           void **kernelParams, void **extra),                                                        \
          (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, \
           kernelParams, extra),                                                                      \
-         kind_of(f, blocks(gridDimX, gridDimY, gridDimZ)), hStream, per_thread)
+         kind_of(f, blocks(gridDimX, gridDimY, gridDimZ)), f, hStream, per_thread)
 
 #define COOPERATIVE(name, per_thread)                                                                \
   LAUNCH(name,                                                                                       \
@@ -58,17 +58,17 @@ static uint64_t kind_of_graph(CUgraphExec graph) { return (uint64_t)(uintptr_t)g
           void **kernelParams),                                                                      \
          (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, \
           kernelParams),                                                                             \
-         kind_of(f, blocks(gridDimX, gridDimY, gridDimZ)), hStream, per_thread)
+         kind_of(f, blocks(gridDimX, gridDimY, gridDimZ)), f, hStream, per_thread)
 
 #define CONFIGURED(name, per_thread)                                                                   \
   LAUNCH(name, (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),        \
-         (config, f, kernelParams, extra), kind_of_config(config, f), config ? config->hStream : NULL, \
-         per_thread)
+         (config, f, kernelParams, extra), kind_of_config(config, f), f,                               \
+         config ? config->hStream : NULL, per_thread)
 
 /* The graph's memory is charged around the whole launch, so that a waiting launch is charged completely. */
 #define GRAPH(name, per_thread)                                                                 \
   PACED(name, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, hStream),                \
-        kind_of_graph(hGraphExec), hStream, per_thread)                                         \
+        kind_of_graph(hGraphExec), NULL, hStream, per_thread)                                       \
   EXPORT CUresult CUDAAPI name(CUgraphExec hGraphExec, CUstream hStream) {                      \
     if (vgpu_graphs_have_memory()) return vgpu_graph_launch(paced_##name, hGraphExec, hStream); \
     ONWARD(name, (hGraphExec, hStream));                                                        \
@@ -84,13 +84,14 @@ GRAPH(cuGraphLaunch, false)
 GRAPH(cuGraphLaunch_ptsz, true)
 
 /* Launches of CUDA 3. Their grid is a setting of the function. */
-LAUNCH(cuLaunch, (CUfunction f), (f), kind_of(f, 1), NULL, false)
+LAUNCH(cuLaunch, (CUfunction f), (f), kind_of(f, 1), f, NULL, false)
 LAUNCH(cuLaunchGrid, (CUfunction f, int width, int height), (f, width, height),
-       kind_of(f, blocks((unsigned)width, (unsigned)height, 1)), NULL, false)
+       kind_of(f, blocks((unsigned)width, (unsigned)height, 1)), f, NULL, false)
 LAUNCH(cuLaunchGridAsync, (CUfunction f, int width, int height, CUstream hStream), (f, width, height, hStream),
-       kind_of(f, blocks((unsigned)width, (unsigned)height, 1)), hStream, false)
+       kind_of(f, blocks((unsigned)width, (unsigned)height, 1)), f, hStream, false)
 
 /* One kernel on each of several devices. All are charged like the first one, whose device is paced,
  * because the others wait for it. */
 LAUNCH(cuLaunchCooperativeKernelMultiDevice, (CUDA_LAUNCH_PARAMS *list, unsigned count, unsigned flags),
-       (list, count, flags), kind_of_list(list, count), list && count ? list->hStream : NULL, false)
+       (list, count, flags), kind_of_list(list, count), list && count ? list->function : NULL,
+       list && count ? list->hStream : NULL, false)

@@ -15,7 +15,7 @@
 
 #define PERIOD_NS 1000000
 #define QUIET 20 /* periods without a sample, after which the thread sleeps until it is woken */
-#define DOUBTS_MAX 7 /* samples in a row that are ignored */
+#define COUNTED 8 /* one of so many delayed launches counts with its delay */
 #define STACK (256 * 1024)
 
 struct vgpu_work vgpu_device_work[VGPU_DEVICES_MAX];
@@ -31,19 +31,27 @@ void vgpu_meter_charge(int entry, int64_t ns) {
   if (mapped && share < 100) vgpu_budget_charge(&mapped->region->budget[entry], ns, share);
 }
 
-static void count(int entry, uint64_t ns) {
+/* Count the measured time of a device. It never falls: an excess is set off against the next time. */
+static void count(int entry, int64_t ns) {
   const struct vgpu_mapped *mapped = vgpu_region_now();
-  if (!mapped) return;
-  __atomic_fetch_add(&mapped->region->budget[entry].spent, ns, __ATOMIC_RELAXED);
-  __atomic_fetch_add(&mapped->slot->busy[entry], ns, __ATOMIC_RELAXED);
+  int64_t *excess = &vgpu_device_work[entry].excess;
+  int64_t all = __atomic_sub_fetch(excess, ns, __ATOMIC_RELAXED);
+  if (!mapped || all >= 0) return;
+  __atomic_fetch_sub(excess, all, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&mapped->region->budget[entry].spent, (uint64_t)-all, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&mapped->slot->busy[entry], (uint64_t)-all, __ATOMIC_RELAXED);
 }
 
-/* Whether to ignore a sample that may include work of others. The known cost of its kind is better, but
- * not for ever. Only the thread that reads samples calls this. */
-static bool is_doubtful(const struct vgpu_sample *sample) {
+/* The time of a launch during which the process was delayed while the device had nothing to do: it loaded code, or
+ * did not run. The launch took at most the measured time, and at least that without the delay; of those the time
+ * that is nearest to the known cost. One in some counts in full, so that a program cannot hide its launches by
+ * delays. Only the thread that reads samples calls this. */
+static uint64_t without_delay(const struct vgpu_sample *sample, uint64_t ns) {
   static unsigned doubts;
-  doubts = sample->torn && !sample->first && doubts < DOUBTS_MAX ? doubts + 1 : 0;
-  return doubts;
+  if (!sample->torn || (!sample->first && ++doubts % COUNTED == 0)) return ns;
+  uint64_t least = ns > sample->delay ? ns - sample->delay : 1;
+  uint64_t known = sample->first ? vgpu_cost_unknown() : sample->charged;
+  return known < least ? least : known < ns ? known : ns;
 }
 
 /* Whether no more was subtracted than added. */
@@ -52,20 +60,32 @@ static bool is_balanced(const struct vgpu_work *work) {
          __atomic_load_n(&work->unknown, __ATOMIC_RELAXED) >= 0;
 }
 
-/* Count a sample that ended after `ns` nanoseconds of work; 0: unknown, and the charge stays. */
-static void sample_ended(const struct vgpu_sample *sample, uint64_t ns) {
+/* What the launches that a sample represents took more than is charged for them: each of them was charged the
+ * expected price, and this one a newer price. */
+static int64_t correction(const struct vgpu_sample *sample, uint64_t ns) {
+  int64_t expected = (int64_t)sample->expected, each = (int64_t)ns - expected;
+  return (int64_t)sample->weight * each + expected - (int64_t)sample->charged;
+}
+
+/* The work up to a sample has ended, for which `more` than its charge was needed. */
+static void settle(const struct vgpu_sample *sample, int64_t more) {
   VGPU_ASSERT(sample->entry >= 0 && sample->entry < VGPU_DEVICES_MAX);
   struct vgpu_work *work = &vgpu_device_work[sample->entry];
-  uint64_t took = sample->charged;
-  if (ns && !is_doubtful(sample)) {
-    vgpu_cost_learn(sample->cost, sample->key, ns);
-    took = ns * sample->launches;
-  }
-  vgpu_meter_charge(sample->entry, (int64_t)(took - sample->charged));
-  count(sample->entry, took);
+  vgpu_meter_charge(sample->entry, more);
+  count(sample->entry, (int64_t)sample->queued + more);
   __atomic_fetch_sub(&work->queued, (int64_t)sample->queued, __ATOMIC_RELAXED);
   if (sample->first) __atomic_fetch_sub(&work->unknown, 1, __ATOMIC_RELAXED);
+  vgpu_cost_waited(sample->cost, sample->key);
   VGPU_ASSERT(is_balanced(work));
+}
+
+/* Count a sample that ended after `ns` nanoseconds of work; 0: unknown, and the charge stays. */
+static void sample_ended(const struct vgpu_sample *sample, uint64_t ns) {
+  if (ns) {
+    ns = without_delay(sample, ns);
+    vgpu_cost_learn(sample->cost, sample->key, ns);
+  }
+  settle(sample, ns ? correction(sample, ns) : 0);
 }
 
 /* Sleep until there is a sample that was not there when `seen` was read. */
@@ -107,8 +127,8 @@ static bool start(void) {
   return started;
 }
 
-void vgpu_meter_drop(struct vgpu_sample *sample) {
-  sample_ended(sample, 0);
+void vgpu_meter_drop(struct vgpu_sample *sample, bool launched) {
+  settle(sample, launched ? 0 : correction(sample, 0));
   vgpu_sample_drop(sample);
 }
 
@@ -149,15 +169,22 @@ void vgpu_streams_leave(void) {
   pthread_mutex_unlock(&streams);
 }
 
+/* The stream, or NULL for all, ends. A launch in another stream that follows is measured from its end on. */
+static void forget_last(struct vgpu_work *work, CUstream stream) {
+  CUstream last = __atomic_load_n(&work->last, __ATOMIC_RELAXED);
+  if (stream && last == stream) work->tail = vgpu_sample_end_stream(stream, work->tail);
+  if (!stream && work->tail) {
+    vgpu_sample_drop(work->tail);
+    work->tail = NULL;
+  }
+  if (last && (!stream || stream == last)) __atomic_store_n(&work->last, NULL, __ATOMIC_RELAXED);
+}
+
 void vgpu_meter_forget_stream(CUstream stream) {
   vgpu_meter_check_fork();
   vgpu_rank_take(VGPU_RANK_STREAMS);
   pthread_mutex_lock(&streams);
-  for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
-    CUstream last = __atomic_load_n(&vgpu_device_work[i].last, __ATOMIC_RELAXED);
-    if (last && (!stream || stream == last))
-      __atomic_store_n(&vgpu_device_work[i].last, NULL, __ATOMIC_RELAXED);
-  }
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) forget_last(&vgpu_device_work[i], stream);
   vgpu_streams_leave();
 }
 

@@ -9,8 +9,10 @@ struct vgpu_work {
   int64_t unmeasured; /* nanoseconds charged since the last sample */
   int64_t queued;     /* nanoseconds charged whose work may not have ended */
   int64_t unknown;    /* samples of unknown kinds */
+  int64_t excess;     /* nanoseconds counted too much as measured time */
   uint64_t limited;   /* one more than the number of changes at which it had a limit */
   CUstream last;      /* of the last launch; NULL: none that can be used */
+  struct vgpu_sample *tail; /* the end of that stream, if it was destroyed; NULL: unknown */
 } __attribute__((aligned(64)));
 
 extern struct vgpu_work vgpu_device_work[VGPU_DEVICES_MAX];
@@ -18,9 +20,10 @@ extern struct vgpu_work vgpu_device_work[VGPU_DEVICES_MAX];
 /* Charge a device's budget, if it has a limit. */
 void vgpu_meter_charge(int entry, int64_t ns);
 
-/* After the launch of a sample: have the sample read when it ends, or drop it. */
+/* After the launch of a sample: have the sample read when it ends, or drop it. A launch that the driver refused
+ * took no time. */
 void vgpu_meter_watch(struct vgpu_sample *sample);
-void vgpu_meter_drop(struct vgpu_sample *sample);
+void vgpu_meter_drop(struct vgpu_sample *sample, bool launched);
 
 /* Reset the meter in the child of a fork. Call it from time to time. */
 void vgpu_meter_check_fork(void);

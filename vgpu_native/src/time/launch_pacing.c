@@ -3,7 +3,8 @@
  * begins while the budget is not used up, and may leave a debt, for which later ones wait.
  *
  * Most launches are paid for with an earlier one of their kind, up to half a millisecond together, and
- * only decrement a counter. After a millisecond of a kind, or of a device, one launch is measured. */
+ * only decrement a counter. Which launches are measured is chosen by chance. A launch that the driver refuses
+ * is a launch without work: if it were not charged, a program could find out by it which launch is measured. */
 #include "time/launch_pacing.h"
 
 #include <errno.h>
@@ -17,17 +18,19 @@
 #include "util/assert.h"
 #include "util/cancellation.h"
 
-#define SAMPLE_NS 1000000        /* work of a device, or of a kind, between two samples */
-#define ALIKE_MAX 128            /* launches of a kind that one sample may stand for */
 #define SLICE_NS 2000000         /* a wait checks after each whether the limit has changed */
 #define READING_NS 500000        /* a wait checks after each whether work has ended */
 #define NEWCOMER_DELAY_NS 100000 /* a new wait starts after the waits of other processes */
+#define LATE_NS 3000000          /* a sample may be read so much later than it ends */
 #define UNKNOWN_MAX 4            /* launches of unknown kinds that may run before one is measured */
 
-/* The most of a device's time that one launch pays off. A larger debt is carried over, so that a program
- * with a large debt continues slowly, one process of the container at a time. And the longest wait of a
- * launch for others to end, because they may be waiting for it. */
+/* The most of a device's time that one launch pays off: this, or its own price up to the second value. A larger
+ * debt is carried over, so that a program with a large debt continues slowly, one process of the container at a
+ * time. The second value bounds the waits of programs whose kernels wait for each other, because each such wait
+ * makes another kernel longer. The third one is the longest wait of a launch for others to end, because they may
+ * be waiting for it. */
 #define PAID_NS 100000000ULL
+#define PAID_MOST_NS 1000000000ULL
 #define QUEUED_NS 100000000ULL
 
 static const uint64_t unread;
@@ -72,29 +75,55 @@ struct price {
   uint64_t ns, ahead;
 };
 
-static struct price price_of(const struct vgpu_cost *cost) {
+static struct price price_of(const struct vgpu_cost *cost, const struct vgpu_choice *choice) {
   uint64_t known = __atomic_load_n(&cost->ns, __ATOMIC_RELAXED);
   if (!known) return (struct price){.ns = vgpu_cost_unknown()};
-  return (struct price){true, known, vgpu_cost_ahead(cost, known)};
+  uint64_t ahead = vgpu_cost_ahead(cost, known);
+  return (struct price){true, known, ahead < choice->gap ? ahead : choice->gap};
 }
 
-static int64_t all_of(const struct price *price) { return (int64_t)(price->ns * (1 + price->ahead)); }
+static uint64_t all_of(const struct price *price) { return price->ns * (1 + price->ahead); }
+
+/* The longest wait of a launch, in nanoseconds. */
+static uint64_t wait_most(const struct price *price, unsigned share) {
+  uint64_t paid = all_of(price);
+  if (paid < PAID_NS) paid = PAID_NS;
+  return (paid < PAID_MOST_NS ? paid : PAID_MOST_NS) * 100 / share;
+}
+
+/* Whether work has not ended in the time that is charged for all queued work. Some of it takes longer than it was
+ * when it was measured. */
+static bool is_late(int entry, uint64_t now) {
+  uint64_t oldest = vgpu_samples_oldest(entry), queued = (uint64_t)get(&vgpu_device_work[entry].queued);
+  return oldest && now > oldest + queued + LATE_NS;
+}
 
 /* Whether so much work is queued that more must wait until some of it has ended. */
-static bool queue_full(int entry, unsigned share) {
+static bool queue_full(int entry, const struct vgpu_cost *cost, unsigned share, uint64_t now) {
   const struct vgpu_work *work = &vgpu_device_work[entry];
-  return get(&work->queued) > vgpu_burst(share) || get(&work->unknown) >= UNKNOWN_MAX;
+  return get(&work->queued) > vgpu_burst(share) || get(&work->unknown) >= UNKNOWN_MAX || vgpu_cost_full(cost) ||
+         vgpu_samples_full() || is_late(entry, now);
+}
+
+/* Whether another launch of the same unknown kind is about to be measured. */
+static bool known_soon(int entry, const struct vgpu_cost *cost, const struct price *price) {
+  return !price->known && __atomic_load_n(&cost->paid, __ATOMIC_RELAXED) &&
+         get(&vgpu_device_work[entry].unknown) > 0;
 }
 
 /* Pay for a launch that has waited for `waited` nanoseconds, and return 0; else return the time to wait
  * before the next try. */
-static uint64_t pay_or_wait(int entry, int64_t ns, uint64_t now, uint64_t waited) {
+static uint64_t pay_or_wait(int entry, const struct vgpu_cost *cost, const struct price *price, uint64_t now,
+                            uint64_t waited) {
   const struct vgpu_mapped *mapped = vgpu_region_now();
   unsigned share = vgpu_cores(entry);
   if (!mapped || share >= 100) return 0;
-  if (waited < QUEUED_NS && queue_full(entry, share)) return READING_NS;
+  uint64_t most = wait_most(price, share);
+  if (waited < QUEUED_NS && queue_full(entry, cost, share, now)) return READING_NS;
+  if (waited < most && known_soon(entry, cost, price)) return READING_NS;
   vgpu_budget *budget = &mapped->region->budget[entry];
-  uint64_t wait = vgpu_budget_take(budget, ns, share, now), most = PAID_NS * 100 / share;
+  int64_t ns = (int64_t)all_of(price);
+  uint64_t wait = vgpu_budget_take(budget, ns, share, now);
   if (!wait) return 0;
   if (waited < most) return wait < most - waited ? wait : most - waited;
   if (!vgpu_budget_let_on(budget, now, most)) return wait;
@@ -102,11 +131,11 @@ static uint64_t pay_or_wait(int entry, int64_t ns, uint64_t now, uint64_t waited
   return 0;
 }
 
-static struct price pace(int entry, const struct vgpu_cost *cost) {
+static struct price pace(int entry, const struct vgpu_cost *cost, const struct vgpu_choice *choice) {
   uint64_t begun = vgpu_monotonic(), now = begun;
   for (;;) {
-    struct price price = price_of(cost);
-    uint64_t wait = pay_or_wait(entry, all_of(&price), now, now - begun);
+    struct price price = price_of(cost, choice);
+    uint64_t wait = pay_or_wait(entry, cost, &price, now, now - begun);
     if (!wait) return price;
     uint64_t slice = (wait < SLICE_NS ? wait : SLICE_NS) + (now == begun ? NEWCOMER_DELAY_NS : 0);
     clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = (long)slice}, NULL);
@@ -120,10 +149,21 @@ static bool is_plain(CUstream stream) {
 }
 
 static struct vgpu_sample *begin_sample(const struct vgpu_launch *launch) {
+  struct vgpu_work *work = &vgpu_device_work[launch->entry];
+  struct vgpu_sample *tail = NULL;
   CUstream last = NULL;
   bool locked = vgpu_streams_try();
-  if (locked) last = __atomic_load_n(&vgpu_device_work[launch->entry].last, __ATOMIC_RELAXED);
-  struct vgpu_sample *sample = vgpu_sample_begin(launch->stream, last == launch->stream.handle ? NULL : last);
+  if (locked) {
+    last = __atomic_load_n(&work->last, __ATOMIC_RELAXED);
+    tail = work->tail;
+    work->tail = NULL;
+  }
+  if (tail && last) { /* another launch followed the destroyed stream */
+    vgpu_sample_drop(tail);
+    tail = NULL;
+  }
+  if (last == launch->stream.handle) last = NULL;
+  struct vgpu_sample *sample = vgpu_sample_begin(launch->entry, launch->stream, last, tail);
   if (locked) vgpu_streams_leave();
   return sample;
 }
@@ -134,43 +174,35 @@ static void remember(const struct vgpu_launch *launch) {
   __atomic_store_n(last, is_plain(stream) ? stream : NULL, __ATOMIC_RELAXED);
 }
 
-/* Measure a launch, which also represents the unmeasured launches of its kind before it. */
-static void start_sample(struct vgpu_launch *launch, uint64_t key, bool first) {
+/* Measure a launch that was chosen. */
+static void start_sample(struct vgpu_launch *launch, uint64_t key, const struct vgpu_choice *choice, bool first) {
   struct vgpu_sample *sample = begin_sample(launch);
   if (!sample) return;
   struct vgpu_work *work = &vgpu_device_work[launch->entry];
-  struct vgpu_cost *cost = launch->cost;
-  sample->entry = launch->entry;
-  sample->cost = cost;
+  sample->cost = launch->cost;
   sample->key = key;
   sample->first = first;
-  sample->launches = __atomic_exchange_n(&cost->launches, 0, __ATOMIC_RELAXED);
-  sample->charged = __atomic_exchange_n(&cost->charged, 0, __ATOMIC_RELAXED);
+  sample->weight = choice->weight;
+  sample->charged = (uint64_t)launch->charged;
+  sample->expected = choice->ns ? choice->ns : sample->charged;
   sample->queued = (uint64_t)__atomic_exchange_n(&work->unmeasured, 0, __ATOMIC_RELAXED);
   add(&work->queued, (int64_t)sample->queued);
   add(&work->unknown, first);
+  vgpu_cost_waits(launch->cost);
   launch->sample = sample;
   vgpu_sample_launch(sample);
 }
 
-/* Whether enough work has accumulated for a measurement. */
-static bool sample_due(int entry, const struct vgpu_cost *cost) {
-  return get(&vgpu_device_work[entry].unmeasured) >= SAMPLE_NS ||
-         __atomic_load_n(&cost->charged, __ATOMIC_RELAXED) >= SAMPLE_NS ||
-         __atomic_load_n(&cost->launches, __ATOMIC_RELAXED) > ALIKE_MAX;
-}
-
-/* Count a paid launch and those paid ahead, and measure it if a measurement is due. */
-static void count_paid(struct vgpu_launch *launch, uint64_t key, const struct price *price) {
+/* Count a paid launch and those paid ahead, and measure it if it was chosen. */
+static void count_paid(struct vgpu_launch *launch, uint64_t key, const struct vgpu_choice *choice,
+                       const struct price *price) {
   struct vgpu_work *work = &vgpu_device_work[launch->entry];
   launch->charged = (int64_t)price->ns;
   add(&work->unmeasured, launch->charged);
-  vgpu_cost_paid(launch->cost, 1, price->ns);
-  if (!price->known || sample_due(launch->entry, launch->cost)) start_sample(launch, key, !price->known);
-  if (!price->ahead) return;
-  add(&work->unmeasured, (int64_t)(price->ahead * price->ns));
-  vgpu_cost_paid(launch->cost, price->ahead, price->ns);
-  add(&launch->cost->left, (int64_t)price->ahead);
+  if (choice->weight) start_sample(launch, key, choice, !price->known);
+  uint64_t ahead = vgpu_cost_pay_ahead(launch->cost, choice, price->ahead, price->ns);
+  add(&work->unmeasured, (int64_t)(ahead * price->ns));
+  if (ahead < price->ahead) vgpu_meter_charge(launch->entry, -(int64_t)((price->ahead - ahead) * price->ns));
 }
 
 /* Kinds of different devices are different. */
@@ -178,8 +210,17 @@ static uint64_t key_of(uint64_t kind, int entry) {
   return (kind ^ (uint64_t)(entry + 1) << 58) * 0x9e3779b97f4a7c15ULL | 1;
 }
 
+/* Load the code of a kernel, so that its first launch does not include that. Drivers older than 12.4 load it in
+ * the launch. A kernel of a library may stand for its function. */
+static void load_code(CUfunction function) {
+  CUfunction loaded;
+  if (!function || !HAS(cuFuncLoad) || REAL(cuFuncLoad)(function) == CUDA_SUCCESS) return;
+  if (HAS(cuKernelGetFunction) && REAL(cuKernelGetFunction)(&loaded, (CUkernel)function) == CUDA_SUCCESS)
+    REAL(cuFuncLoad)(loaded);
+}
+
 /* Pay for a launch, after a wait if necessary. */
-static void charge_launch(struct vgpu_launch *launch, uint64_t kind) {
+static void charge_launch(struct vgpu_launch *launch, uint64_t kind, CUfunction function) {
   int entry = vgpu_recent_entry(true);
   launch->entry = limited(entry) ? entry : -1;
   if (launch->entry < 0) return;
@@ -190,18 +231,20 @@ static void charge_launch(struct vgpu_launch *launch, uint64_t kind) {
   }
   uint64_t key = key_of(kind, entry);
   launch->cost = vgpu_cost_place(key);
-  struct price price = pace(entry, launch->cost);
-  count_paid(launch, key, &price);
+  if (!__atomic_load_n(&launch->cost->paid, __ATOMIC_RELAXED)) load_code(function);
+  struct vgpu_choice choice = vgpu_cost_choose(launch->cost);
+  struct price price = pace(entry, launch->cost, &choice);
+  count_paid(launch, key, &choice, &price);
 }
 
-static __attribute__((noinline)) bool begin_unpaid(struct vgpu_launch *launch, uint64_t kind) {
+static __attribute__((noinline)) bool begin_unpaid(struct vgpu_launch *launch, uint64_t kind, CUfunction function) {
   int recent = vgpu_recent_entry(false);
   if ((recent >= 0 && !limited(recent)) || !vgpu_enter()) return false;
   int before = errno;
   launch->cancel_state = vgpu_defer_cancellation();
   launch->paid = false;
   launch->sample = NULL;
-  charge_launch(launch, kind);
+  charge_launch(launch, kind, function);
   errno = before;
   if (launch->entry >= 0) return true;
   vgpu_leave();
@@ -218,7 +261,8 @@ static bool control_off(void) {
   return true;
 }
 
-bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream stream, bool per_thread) {
+bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUfunction function, CUstream stream,
+                       bool per_thread) {
   if (vgpu_inside || control_off()) return false;
   launch->stream = (struct vgpu_stream){stream, per_thread};
   launch->entry = vgpu_recent_entry(false);
@@ -226,37 +270,21 @@ bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream strea
   /* False in the child of a fork, where the parent's paid launches do not count. */
   bool ready = __atomic_load_n(&vgpu_process.state, __ATOMIC_RELAXED) == VGPU_ON;
   launch->paid = ready && launch->cost && vgpu_cost_spend(launch->cost);
-  if (__builtin_expect(!launch->paid, 0)) return begin_unpaid(launch, kind);
+  if (__builtin_expect(!launch->paid, 0)) return begin_unpaid(launch, kind, function);
   vgpu_inside = true;
   return true;
 }
 
-static void give_back_charge(const struct vgpu_launch *launch) {
-  add(&vgpu_device_work[launch->entry].unmeasured, -launch->charged);
-  vgpu_meter_charge(launch->entry, -launch->charged);
-}
-
-/* A launch that the driver refused costs nothing. */
-static void refund(const struct vgpu_launch *launch) {
-  if (launch->paid) add(&launch->cost->left, 1);
-  else give_back_charge(launch);
-}
-
 static void end_sample(struct vgpu_launch *launch, bool launched) {
   struct vgpu_sample *sample = launch->sample;
-  if (!launched) {
-    sample->launches--;
-    sample->charged -= (uint64_t)launch->charged;
-  }
   if (launched && vgpu_sample_end(sample, launch->stream)) vgpu_meter_watch(sample);
-  else vgpu_meter_drop(sample);
+  else vgpu_meter_drop(sample, launched);
 }
 
 static __attribute__((noinline)) void end_unpaid(struct vgpu_launch *launch, bool launched) {
   int before = errno;
   if (!launch->paid && launch->sample) end_sample(launch, launched);
   if (launched) remember(launch);
-  else refund(launch);
   if (!launch->paid) vgpu_restore_cancellation(launch->cancel_state);
   errno = before;
 }

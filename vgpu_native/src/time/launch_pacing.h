@@ -24,8 +24,10 @@ static inline bool vgpu_paced(void) {
   return now != __atomic_load_n(&vgpu_no_time_limits, __ATOMIC_RELAXED);
 }
 
-/* Before a launch of a kind. False: it needs no pacing, and vgpu_launch_end must not be called. */
-bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUstream stream, bool per_thread);
+/* Before a launch of a kind, of a function or NULL. False: it needs no pacing, and vgpu_launch_end must not be
+ * called. */
+bool vgpu_launch_begin(struct vgpu_launch *launch, uint64_t kind, CUfunction function, CUstream stream,
+                       bool per_thread);
 
 /* After it; returns its result. */
 CUresult vgpu_launch_end(struct vgpu_launch *launch, CUresult result);

@@ -4,18 +4,24 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
+#include "layout.h"
+#include "time/event_times.h"
 #include "time/time_budget.h"
 #include "util/assert.h"
 #include "util/lock_order.h"
 
 enum { FREE, TAKEN, WAITING };
-enum { COUNT = 128 };
+enum { COUNT = 256, FULL = 192 };
 
+#define FORGET_NS 100000000ULL /* the longest wait for the launches of a context that is destroyed */
 #define TORN_NS 50000 /* an undelayed launch with its measurement takes less */
 
 static struct vgpu_sample samples[COUNT];
-static unsigned last; /* the last taken sample, which is usually free again and has events */
+static uint64_t oldest[VGPU_DEVICES_MAX];
+static int waiting_now; /* samples that wait */
+static unsigned last;   /* the last taken sample, which is usually free again and has events */
 
 /* Held while the driver reads waiting samples, so that no context ends meanwhile. */
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
@@ -43,6 +49,18 @@ static void put(struct vgpu_sample *sample, uint32_t state) {
   __atomic_store_n(&sample->state, state, __ATOMIC_RELEASE);
 }
 
+static void count_waiting(int change) { __atomic_fetch_add(&waiting_now, change, __ATOMIC_RELAXED); }
+
+uint64_t vgpu_samples_oldest(int entry) { return __atomic_load_n(&oldest[entry], __ATOMIC_RELAXED); }
+
+bool vgpu_samples_full(void) { return __atomic_load_n(&waiting_now, __ATOMIC_RELAXED) >= FULL; }
+
+/* Whether a result means that the context ended, and its events with it, although no hook saw that. */
+static bool is_gone(CUresult result) {
+  return result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT ||
+         result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_DEINITIALIZED;
+}
+
 /* In the relaxed mode a call does not invalidate another thread's capture. */
 static CUstreamCaptureMode exchange(CUstreamCaptureMode mode) {
   if (HAS(cuThreadExchangeStreamCaptureMode)) REAL(cuThreadExchangeStreamCaptureMode)(&mode);
@@ -59,9 +77,9 @@ bool vgpu_is_capturing(struct vgpu_stream stream) {
   return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static bool record(CUevent event, struct vgpu_stream stream) {
+static CUresult record(CUevent event, struct vgpu_stream stream) {
   return (stream.per_thread ? REAL(cuEventRecord_ptsz)(event, stream.handle)
-                            : REAL(cuEventRecord)(event, stream.handle)) == CUDA_SUCCESS;
+                            : REAL(cuEventRecord)(event, stream.handle));
 }
 
 /* The context whose events can be recorded in a stream, which may not be the current one. */
@@ -75,20 +93,19 @@ static CUcontext context_of(struct vgpu_stream stream) {
 }
 
 static void destroy_events(struct vgpu_sample *sample) {
-  REAL(cuEventDestroy_v2)(sample->begin);
-  REAL(cuEventDestroy_v2)(sample->end);
-  REAL(cuEventDestroy_v2)(sample->before);
+  CUevent events[] = {sample->begin, sample->end, sample->before, sample->after};
+  for (unsigned i = 0; i < 4 && !is_gone(REAL(cuEventDestroy_v2)(events[i])); i++) continue;
   sample->context = NULL;
 }
 
 static bool create_events(struct vgpu_sample *sample, CUcontext context) {
-  CUevent *const events[] = {&sample->begin, &sample->end, &sample->before};
+  CUevent *const events[] = {&sample->begin, &sample->end, &sample->before, &sample->after};
   CUcontext popped;
   if (sample->context) destroy_events(sample);
   if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return false;
   int made = 0;
-  while (made < 3 && REAL(cuEventCreate)(events[made], CU_EVENT_DEFAULT) == CUDA_SUCCESS) made++;
-  if (made == 3) sample->context = context;
+  while (made < 4 && REAL(cuEventCreate)(events[made], CU_EVENT_DEFAULT) == CUDA_SUCCESS) made++;
+  if (made == 4) sample->context = context;
   else while (made) REAL(cuEventDestroy_v2)(*events[--made]);
   REAL(cuCtxPopCurrent_v2)(&popped);
   return sample->context != NULL;
@@ -111,43 +128,94 @@ static struct vgpu_sample *take_for(CUcontext context) {
   return NULL;
 }
 
-static struct vgpu_sample *begin(struct vgpu_stream stream, CUstream last) {
+/* Record the first event. If the events are those of an ended context at the same address, create new ones. */
+static bool record_begin(struct vgpu_sample *sample, CUcontext context, struct vgpu_stream stream) {
+  if (sample->context != context && !create_events(sample, context)) return false;
+  CUresult result = record(sample->begin, stream);
+  if (!is_gone(result)) return result == CUDA_SUCCESS;
+  sample->context = NULL;
+  return create_events(sample, context) && record(sample->begin, stream) == CUDA_SUCCESS;
+}
+
+/* Record the end of the work in the stream of the last launch, unless a tail has it. */
+static bool record_before(struct vgpu_sample *sample, CUstream last) {
+  struct vgpu_stream other = {last, false};
+  return last && !vgpu_is_capturing(other) && record(sample->before, other) == CUDA_SUCCESS;
+}
+
+static struct vgpu_sample *begin(int entry, struct vgpu_stream stream, CUstream last, struct vgpu_sample *tail) {
   CUcontext context = context_of(stream);
-  struct vgpu_sample *sample = context ? take_for(context) : NULL;
+  if (tail && tail->context != context) {
+    put(tail, FREE);
+    tail = NULL;
+  }
+  struct vgpu_sample *sample = tail ? tail : context ? take_for(context) : NULL;
   if (!sample) return NULL;
-  bool ready = sample->context == context || create_events(sample, context);
-  if (ready && record(sample->begin, stream)) {
-    struct vgpu_stream other = {last, false};
-    sample->follows = last && !vgpu_is_capturing(other) && record(sample->before, other);
+  if (record_begin(sample, context, stream)) {
+    sample->follows = tail || record_before(sample, last);
+    sample->entry = entry;
     sample->begun = vgpu_monotonic();
+    sample->passed = REAL(cuEventQuery)(sample->begin) == CUDA_SUCCESS;
     return sample;
   }
   put(sample, FREE);
   return NULL;
 }
 
-struct vgpu_sample *vgpu_sample_begin(struct vgpu_stream stream, CUstream last) {
+/* Record the end of a stream in a sample with events of the stream's context. */
+static struct vgpu_sample *end_stream(CUstream stream, struct vgpu_sample *tail) {
+  CUcontext context = context_of((struct vgpu_stream){stream, false});
+  if (tail && tail->context != context) {
+    put(tail, FREE);
+    tail = NULL;
+  }
+  if (!tail && !(tail = context ? take_for(context) : NULL)) return NULL;
+  bool ready = tail->context == context || create_events(tail, context);
+  if (ready && record_before(tail, stream)) return tail;
+  put(tail, FREE);
+  return NULL;
+}
+
+struct vgpu_sample *vgpu_sample_end_stream(CUstream stream, struct vgpu_sample *tail) {
   CUstreamCaptureMode before = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
-  struct vgpu_sample *sample = begin(stream, last);
+  tail = end_stream(stream, tail);
+  exchange(before);
+  return tail;
+}
+
+struct vgpu_sample *vgpu_sample_begin(int entry, struct vgpu_stream stream, CUstream last,
+                                      struct vgpu_sample *tail) {
+  CUstreamCaptureMode before = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
+  struct vgpu_sample *sample = begin(entry, stream, last, tail);
   exchange(before);
   return sample;
 }
 
+/* A device that has passed the first event is idle until the launch. */
 void vgpu_sample_launch(struct vgpu_sample *sample) {
   VGPU_ASSERT(is_in(sample, TAKEN) && sample->context);
-  /* If the event has already passed, the device is idle until the launch. */
-  bool idle = REAL(cuEventQuery)(sample->begin) == CUDA_SUCCESS;
-  sample->idle = idle ? vgpu_monotonic() - sample->begun : 0;
+  sample->idle = sample->passed ? vgpu_monotonic() - sample->begun : 0;
+}
+
+static bool has_passed(CUevent event) {
+  CUstreamCaptureMode before = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUresult result = REAL(cuEventQuery)(event);
+  exchange(before);
+  return result == CUDA_SUCCESS;
 }
 
 bool vgpu_sample_end(struct vgpu_sample *sample, struct vgpu_stream stream) {
-  bool recorded = record(sample->end, stream);
-  sample->torn = vgpu_monotonic() - sample->begun > TORN_NS;
+  bool recorded = record(sample->end, stream) == CUDA_SUCCESS;
+  uint64_t took = vgpu_monotonic() - sample->begun;
+  sample->is_spaced = recorded && vgpu_event_cost_due(sample->entry) && record(sample->after, stream) == CUDA_SUCCESS;
+  sample->torn = took > TORN_NS && has_passed(sample->begin);
+  sample->delay = sample->torn ? took - sample->idle : 0;
   return recorded;
 }
 
 void vgpu_sample_keep(struct vgpu_sample *sample) {
   VGPU_ASSERT(is_in(sample, TAKEN));
+  count_waiting(1);
   put(sample, WAITING);
 }
 
@@ -156,70 +224,102 @@ void vgpu_sample_drop(struct vgpu_sample *sample) {
   put(sample, FREE);
 }
 
-static double elapsed_ns(CUevent from, CUevent to) {
-  float ms = 0;
-  return REAL(cuEventElapsedTime)(&ms, from, to) == CUDA_SUCCESS ? (double)ms * 1e6 : -1;
+static struct vgpu_event_span span_of(const struct vgpu_sample *sample) {
+  return (struct vgpu_event_span){sample->begin, sample->end, sample->follows ? sample->before : NULL,
+                                  sample->is_spaced ? sample->after : NULL, sample->idle};
 }
 
-/* The nanoseconds for which an ended launch kept the device busy. If it overlapped a launch in another
- * stream, only the time after the end of that one counts, so that each moment counts for one launch. */
-static uint64_t busy_ns(const struct vgpu_sample *sample) {
-  double ns = elapsed_ns(sample->begin, sample->end) - (double)sample->idle;
-  if (sample->follows) {
-    bool ended_before = REAL(cuEventQuery)(sample->before) == CUDA_SUCCESS;
-    double after = ended_before ? elapsed_ns(sample->before, sample->end) : 0;
-    if (after < ns) ns = after;
-  }
-  return ns > 1 ? (uint64_t)ns : 1;
-}
-
-/* Read one waiting sample. True: it has ended. */
-static bool read_one(struct vgpu_sample *sample, vgpu_sample_ended *ended) {
-  VGPU_ASSERT(is_in(sample, WAITING) && vgpu_rank_held(VGPU_RANK_SAMPLES));
+/* Make a sample's context current. False: it ended, and no hook saw that. */
+static bool enter_context(const struct vgpu_sample *sample) {
   CUcontext current = NULL;
   REAL(cuCtxGetCurrent)(&current);
-  if (current != sample->context) REAL(cuCtxSetCurrent)(sample->context);
-  CUresult result = REAL(cuEventQuery)(sample->end);
-  if (result == CUDA_ERROR_NOT_READY) return false;
-  ended(sample, result == CUDA_SUCCESS ? busy_ns(sample) : 0);
+  return current == sample->context || REAL(cuCtxSetCurrent)(sample->context) == CUDA_SUCCESS;
+}
+
+static void finish(struct vgpu_sample *sample, uint64_t ns, vgpu_sample_ended *ended) {
+  ended(sample, ns);
+  count_waiting(-1);
   put(sample, FREE);
-  return true;
 }
 
-unsigned vgpu_samples_read(vgpu_sample_ended *ended) {
-  unsigned waiting = 0;
-  CUcontext before = NULL, after = NULL;
-  CUstreamCaptureMode mode = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
-  REAL(cuCtxGetCurrent)(&before);
-  lock_reading();
-  for (unsigned i = 0; i < COUNT; i++) {
-    if (__atomic_load_n(&samples[i].state, __ATOMIC_ACQUIRE) != WAITING) continue;
-    waiting += !read_one(&samples[i], ended);
-  }
-  unlock_reading();
-  /* Restore the context, because the thread may be the program's. */
-  REAL(cuCtxGetCurrent)(&after);
-  if (after != before) REAL(cuCtxSetCurrent)(before);
-  exchange(mode);
-  return waiting;
-}
-
-void vgpu_samples_forget(CUcontext context, vgpu_sample_ended *ended) {
-  lock_reading();
+/* Use the events of a context no more. Launches of unknown kinds that wait took at least `ns` nanoseconds. */
+static void forget(CUcontext context, uint64_t ns, vgpu_sample_ended *ended) {
   for (unsigned i = 0; i < COUNT; i++) {
     struct vgpu_sample *sample = &samples[i];
     CUcontext has = __atomic_load_n(&sample->context, __ATOMIC_RELAXED);
     if (!has || (context && has != context)) continue;
     bool waits = try_take(sample, WAITING);
     if (!waits && !try_take(sample, FREE)) continue;
-    if (waits) ended(sample, 0);
     sample->context = NULL;
-    put(sample, FREE);
+    if (waits) finish(sample, sample->first ? ns : 0, ended);
+    else put(sample, FREE);
   }
+}
+
+/* Read one waiting sample. True: it has ended. */
+static bool read_one(struct vgpu_sample *sample, vgpu_sample_ended *ended) {
+  VGPU_ASSERT(is_in(sample, WAITING) && vgpu_rank_held(VGPU_RANK_SAMPLES));
+  if (!enter_context(sample)) {
+    forget(sample->context, 0, ended);
+    return true;
+  }
+  struct vgpu_event_span span = span_of(sample);
+  CUresult result = REAL(cuEventQuery)(span.after ? span.after : span.end);
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  uint64_t ns = result == CUDA_SUCCESS ? vgpu_event_busy_ns(&span, sample->entry) : 0;
+  if (is_gone(result)) sample->context = NULL; /* its address is a new context's */
+  finish(sample, ns, ended);
+  return true;
+}
+
+/* Read the waiting samples of a context, NULL for all, while the driver's state of this thread is set aside,
+ * because the thread may be the program's. Returns the number of those that wait on. */
+static unsigned read_of(CUcontext context, vgpu_sample_ended *ended) {
+  unsigned waiting = 0;
+  CUcontext before = NULL, after = NULL;
+  CUstreamCaptureMode mode = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
+  REAL(cuCtxGetCurrent)(&before);
+  for (unsigned i = 0; i < COUNT; i++) {
+    if (__atomic_load_n(&samples[i].state, __ATOMIC_ACQUIRE) != WAITING) continue;
+    if (!context || samples[i].context == context) waiting += !read_one(&samples[i], ended);
+  }
+  REAL(cuCtxGetCurrent)(&after);
+  if (after != before) REAL(cuCtxSetCurrent)(before);
+  exchange(mode);
+  return waiting;
+}
+
+static void note_oldest(void) {
+  uint64_t first[VGPU_DEVICES_MAX] = {0};
+  for (unsigned i = 0; i < COUNT; i++) {
+    if (!is_in(&samples[i], WAITING)) continue;
+    uint64_t *least = &first[samples[i].entry];
+    if (!*least || samples[i].begun < *least) *least = samples[i].begun;
+  }
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++) __atomic_store_n(&oldest[i], first[i], __ATOMIC_RELAXED);
+}
+
+unsigned vgpu_samples_read(vgpu_sample_ended *ended) {
+  lock_reading();
+  unsigned waiting = read_of(NULL, ended);
+  note_oldest();
+  unlock_reading();
+  return waiting;
+}
+
+/* Else a program could have its launches forgotten that it makes in a context of their own. */
+void vgpu_samples_forget(CUcontext context, vgpu_sample_ended *ended) {
+  uint64_t begun = vgpu_monotonic(), passed = 0;
+  lock_reading();
+  while (read_of(context, ended) && (passed = vgpu_monotonic() - begun) < FORGET_NS)
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
+  forget(context, passed, ended);
   unlock_reading();
 }
 
 void vgpu_samples_reset(void) {
   memset(samples, 0, sizeof samples);
+  memset(oldest, 0, sizeof oldest);
+  waiting_now = 0;
   reading = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }

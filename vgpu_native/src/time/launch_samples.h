@@ -11,18 +11,22 @@ typedef void vgpu_sample_ended(const struct vgpu_sample *sample, uint64_t ns);
 struct vgpu_sample {
   uint32_t state;
   CUcontext context; /* of the events; NULL: there are none */
-  CUevent begin, end, before;
-  bool follows; /* the last launch was in another stream, and ended with `before` */
+  CUevent begin, end, before, after;
+  bool follows;    /* the last launch was in another stream, and ended with `before` */
+  bool is_spaced;  /* `after` follows `end` */
+  bool passed;     /* the device has performed `begin` before the launch */
+  bool first;      /* of an unknown kind */
+  bool torn;       /* this process was delayed meanwhile, and the device had none of its work */
   int entry;
-  bool first; /* of an unknown kind */
   struct vgpu_cost *cost;
   uint64_t key;
-  uint64_t launches; /* of its kind that it represents, including its own */
-  uint64_t charged;  /* nanoseconds charged for those */
+  uint64_t weight;   /* launches of its kind that it represents */
+  uint64_t expected; /* nanoseconds, the price of a launch when this one was chosen */
+  uint64_t charged;  /* nanoseconds charged for this launch */
   uint64_t queued;   /* nanoseconds charged for all work that ends before it */
   uint64_t begun;    /* when the first event was recorded, in nanoseconds of the clock */
-  bool torn;         /* this process was delayed meanwhile, and others may have launched */
   uint64_t idle;     /* nanoseconds between the first event and the launch when the device was idle */
+  uint64_t delay;    /* nanoseconds for which a torn launch kept the device waiting, at most */
 };
 
 /* A stream as a parameter of a driver's function; for some functions NULL means the thread's own. */
@@ -34,9 +38,20 @@ struct vgpu_stream {
 /* Whether launches in a stream are only captured for a graph. */
 bool vgpu_is_capturing(struct vgpu_stream stream);
 
-/* Begin a measurement in a stream, before the launch. Work in the stream of the last launch does not
- * count; `last` is NULL if that is this stream. Returns NULL if no measurement is possible now. */
-struct vgpu_sample *vgpu_sample_begin(struct vgpu_stream stream, CUstream last);
+/* Begin a measurement in a stream of a device, before the launch. Work in the stream of the last launch does
+ * not count; `last` is NULL if that is this stream. If that stream was destroyed, `tail` has its end, and is
+ * used up. Returns NULL if no measurement is possible now. */
+struct vgpu_sample *vgpu_sample_begin(int entry, struct vgpu_stream stream, CUstream last, struct vgpu_sample *tail);
+
+/* Record the end of a stream that is about to be destroyed. Returns the sample that has it, which may be an
+ * earlier tail, or NULL. */
+struct vgpu_sample *vgpu_sample_end_stream(CUstream stream, struct vgpu_sample *tail);
+
+/* The time since which the oldest sample of a device waits, as of the last reading; 0: none waits. */
+uint64_t vgpu_samples_oldest(int entry);
+
+/* Whether so many samples wait that a launch should wait for some of them. */
+bool vgpu_samples_full(void);
 
 /* Call it right before the launch. */
 void vgpu_sample_launch(struct vgpu_sample *sample);
@@ -51,7 +66,8 @@ void vgpu_sample_drop(struct vgpu_sample *sample);
  * one thread calls this. Returns the number of samples that have not ended. */
 unsigned vgpu_samples_read(vgpu_sample_ended *ended);
 
-/* Call it before a context is destroyed or reset; its events are not used any more. NULL: all contexts. */
+/* Call it before a context is destroyed or reset; its events are not used any more. NULL: all contexts. Waits
+ * a tenth of a second at most for launches to end. */
 void vgpu_samples_forget(CUcontext context, vgpu_sample_ended *ended);
 
 /* Reset all samples in the child of a fork. */

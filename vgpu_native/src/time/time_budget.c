@@ -67,7 +67,7 @@ uint64_t vgpu_budget_take(vgpu_budget *budget, int64_t ns, unsigned share, uint6
 /* A pause that is longer than possible is ignored, because a tenant wrote it. */
 bool vgpu_budget_let_on(vgpu_budget *budget, uint64_t now, uint64_t pause) {
   uint64_t until = __atomic_load_n(&budget->let_on, __ATOMIC_RELAXED);
-  if (until > now && until - now <= pause) return false;
+  if (until > now && until - now <= VGPU_PAUSE_MAX_NS) return false;
   return __atomic_compare_exchange_n(&budget->let_on, &until, now + pause, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED);
 }

@@ -24,8 +24,11 @@ uint64_t vgpu_budget_wait(const vgpu_budget *budget, uint64_t now);
  * simultaneous callers one succeeds, and the others wait until its work is paid for. */
 uint64_t vgpu_budget_take(vgpu_budget *budget, int64_t ns, unsigned share, uint64_t now);
 
+/* The longest pause between two works that begin although the share is used up. */
+#define VGPU_PAUSE_MAX_NS 100000000000LL
+
 /* Whether work may begin although the share is used up: that of one process, and then of none during
- * `pause`. The caller charges it nevertheless. */
+ * `pause`, at most VGPU_PAUSE_MAX_NS. The caller charges it nevertheless. */
 bool vgpu_budget_let_on(vgpu_budget *budget, uint64_t now, uint64_t pause);
 
 /* The device's time of one burst, in nanoseconds. */

@@ -1,5 +1,6 @@
 # build/time/KIND/libvgpu.so: the library, plain or a mutant; build/time/KIND/budget and
-# build/time/KIND/kernel_costs: programs that test the budget of time and the table of costs.
+# build/time/KIND/kernel_costs: programs that test the budget of time and the table of costs. `make shares` prints the
+# shares of a device's time that programs use under limits; SHARES names some rows of the table.
 TIME := $(BUILD)/time
 
 .SECONDEXPANSION:
@@ -18,4 +19,9 @@ $(TIME)/%/budget: $(TIME_NEEDS) $$(call ready_of,$$*)
 $(TIME)/%/kernel_costs: $(TIME_NEEDS) $$(call ready_of,$$*)
 	mkdir -p $(@D)
 	$(CC) -iquote $(call sources_of,$*) $(CPPFLAGS) $(CFLAGS) tests/time/kernel_costs.c \
-		$(call sources_of,$*)/time/kernel_costs.c $(call sources_of,$*)/util/assert.c -o $@
+		$(patsubst %,$(call sources_of,$*)/%.c,time/kernel_costs util/assert util/random) -o $@
+
+shares: $(BUILD)/libvgpu.so $(BUILD)/tests/time/patterns
+	@$(PYTHON) tests/time/shares.py $(BUILD) $(SHARES)
+
+.PHONY: shares

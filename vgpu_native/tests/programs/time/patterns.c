@@ -1,6 +1,6 @@
 /* Launch kernels of one kind in a pattern of lengths, and print the share of the device's time that was used.
  *
- *   time_patterns WAY SECONDS WARM PERIOD SHORT LONG
+ *   patterns WAY SECONDS WARM PERIOD SHORT LONG
  *
  * Of PERIOD launches the last takes LONG nanoseconds, and the others SHORT; with a PERIOD of 1 all take SHORT.
  * `loop` waits for each kernel, `queue` never waits, `fresh-loop` and `fresh-queue` launch each kernel once.
@@ -88,7 +88,7 @@ static void open_device(void) {
 }
 
 int main(int count, char **arguments) {
-  if (count < 7) return fprintf(stderr, "usage: time_patterns WAY SECONDS WARM PERIOD SHORT LONG\n"), 2;
+  if (count < 7) return fprintf(stderr, "usage: patterns WAY SECONDS WARM PERIOD SHORT LONG\n"), 2;
   way = arguments[1];
   period = strtoull(arguments[4], NULL, 10);
   for (int i = 0; i < 2; i++) lengths[i] = strtoull(arguments[5 + i], NULL, 10);
