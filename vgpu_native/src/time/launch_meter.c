@@ -15,7 +15,7 @@
 
 #define PERIOD_NS 1000000
 #define QUIET 20 /* periods without a sample, after which the thread sleeps until it is woken */
-#define COUNTED 8 /* one of so many delayed launches counts with its delay */
+#define COUNTED 32 /* one of so many delayed launches counts with its delay */
 #define STACK (256 * 1024)
 
 struct vgpu_work vgpu_device_work[VGPU_DEVICES_MAX];

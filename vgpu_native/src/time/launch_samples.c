@@ -151,10 +151,11 @@ static struct vgpu_sample *begin(int entry, struct vgpu_stream stream, CUstream 
   }
   struct vgpu_sample *sample = tail ? tail : context ? take_for(context) : NULL;
   if (!sample) return NULL;
+  sample->begun = vgpu_monotonic();
   if (record_begin(sample, context, stream)) {
     sample->follows = tail || record_before(sample, last);
     sample->entry = entry;
-    sample->begun = vgpu_monotonic();
+    sample->recorded = vgpu_monotonic();
     sample->passed = REAL(cuEventQuery)(sample->begin) == CUDA_SUCCESS;
     return sample;
   }
@@ -194,7 +195,7 @@ struct vgpu_sample *vgpu_sample_begin(int entry, struct vgpu_stream stream, CUst
 /* A device that has passed the first event is idle until the launch. */
 void vgpu_sample_launch(struct vgpu_sample *sample) {
   VGPU_ASSERT(is_in(sample, TAKEN) && sample->context);
-  sample->idle = sample->passed ? vgpu_monotonic() - sample->begun : 0;
+  sample->idle = sample->passed ? vgpu_monotonic() - sample->recorded : 0;
 }
 
 static bool has_passed(CUevent event) {

@@ -24,7 +24,8 @@ struct vgpu_sample {
   uint64_t expected; /* nanoseconds, the price of a launch when this one was chosen */
   uint64_t charged;  /* nanoseconds charged for this launch */
   uint64_t queued;   /* nanoseconds charged for all work that ends before it */
-  uint64_t begun;    /* when the first event was recorded, in nanoseconds of the clock */
+  uint64_t begun;    /* before the first event was recorded, in nanoseconds of the clock */
+  uint64_t recorded; /* after that */
   uint64_t idle;     /* nanoseconds between the first event and the launch when the device was idle */
   uint64_t delay;    /* nanoseconds for which a torn launch kept the device waiting, at most */
 };
