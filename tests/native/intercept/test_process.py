@@ -17,7 +17,7 @@ FIRST = r"GLIBC_2\.(2\.5|17)"  # of the C libraries of x86-64 and aarch64
 MOVED = r"GLIBC_2\.34"
 ALLOWED = re.compile(rf"(cu|nvml)[A-Z]\w*|dlv?sym(@({FIRST}|{MOVED}))?|{FIRST}|{MOVED}")
 NEWEST = (2, 17)
-MUSL = {"__errno_location", "__tls_get_addr"}
+MUSL = {"__cxa_atexit", "__errno_location", "__tls_get_addr"}
 """The names of musl that begin like those of glibc alone."""
 
 
@@ -136,7 +136,7 @@ def test_processes_that_never_use_the_driver_leave_no_region(
     assert list(tmp_path.iterdir()) == []
 
 
-OFF = (
+OFF: tuple[dict[str, str], ...] = (
     {},
     {"CUDA_DISABLE_CONTROL": "true"},
     {"GPU_CORE_UTILIZATION_POLICY": "disable"},
@@ -159,3 +159,30 @@ def test_a_launch_asks_the_driver_nothing_when_nothing_limits_it(
         check=True,
     )
     assert asked.stdout == "0\n"
+
+
+WAYS = ("return", "exit", "signal", "handler", "fork", "_exit", "quick", "idle", "slow")
+"""The ways in which a process ends; see tests/programs/process/ends.c. `slow` returns from main while
+calls of the driver take half a millisecond."""
+
+ENDING_S = 10.0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_thread_calls_the_driver_after_its_end(
+    program: Callable[[str], Path], limited: dict[str, str], way: str
+) -> None:
+    """The stub's exit handler takes 20 ms, and a call from then on aborts the process."""
+    settings = {"CUDA_DEVICE_SM_LIMIT": "50", "VGPU_STUB_GRID_NS": "1"}
+    delay = {"VGPU_STUB_DELAY_NS": "500000"} if way == "slow" else {}
+    teardown = {"VGPU_STUB_TEARDOWN_NS": "20000000", **delay}
+    for _ in range(8 if way == "signal" else 2):
+        done = subprocess.run(
+            [program("process/ends"), way],
+            env=limited | settings | teardown,
+            capture_output=True,
+            text=True,
+            timeout=ENDING_S,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")

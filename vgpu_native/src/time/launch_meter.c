@@ -1,10 +1,13 @@
 /* A thread reads the samples that have ended, and corrects the charges of the launches that they
- * represent. It is started with the first sample, and sleeps while there is none. */
+ * represent. It is started with the first sample, and sleeps while there is none. It ends when the process
+ * exits, before the driver does: exit handlers run in the reverse order of their registration, and the driver
+ * registers its own when it is initialised. */
 #include "time/launch_meter.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,12 +20,17 @@
 #define QUIET 20 /* periods without a sample, after which the thread sleeps until it is woken */
 #define COUNTED 32 /* one of so many delayed launches counts with its delay */
 #define STACK (256 * 1024)
+#define END_NS 100000000 /* the exit of a process waits so long, because the thread may need a lock that the
+                            exiting thread holds */
 
 struct vgpu_work vgpu_device_work[VGPU_DEVICES_MAX];
 
 static pid_t owner;      /* the process of the reading thread; 0: there is none */
 static uint32_t watched; /* counts samples */
 static uint32_t asleep;
+static pthread_t reader;
+static uint32_t reading; /* 1 while the thread runs */
+static uint32_t ending;  /* 1: the process exits */
 static pthread_mutex_t streams = PTHREAD_MUTEX_INITIALIZER;
 
 void vgpu_meter_charge(int entry, int64_t ns) {
@@ -95,35 +103,53 @@ static void sleep_until_watched(uint32_t seen) {
   __atomic_store_n(&asleep, 0, __ATOMIC_SEQ_CST);
 }
 
+static bool is_ending(void) { return __atomic_load_n(&ending, __ATOMIC_SEQ_CST); }
+
 /* Waking this thread costs a launch more than the sample itself. So the thread stays awake while a program
  * keeps launching. */
 static void *read_samples(void *nothing) {
   vgpu_inside = true; /* the driver's own calls in this thread are not the program's */
   uint32_t seen = 0;
-  for (unsigned quiet = 0;;) {
+  for (unsigned quiet = 0; !is_ending();) {
     uint32_t now = __atomic_load_n(&watched, __ATOMIC_SEQ_CST);
     bool busy = vgpu_samples_read(sample_ended) || now != seen;
     quiet = busy ? 0 : quiet + 1;
     seen = now;
-    if (quiet < QUIET) clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = PERIOD_NS}, NULL);
+    if (quiet < QUIET) vgpu_futex_wait_at_most(&ending, 0, PERIOD_NS);
     else sleep_until_watched(seen);
   }
+  __atomic_store_n(&reading, 0, __ATOMIC_SEQ_CST);
+  vgpu_futex_wake(&reading);
   return nothing;
 }
 
-/* The thread blocks all signals, which are for the program's threads. */
+/* A child of a fork has no such thread. */
+static void end_at_exit(void) {
+  if (__atomic_load_n(&owner, __ATOMIC_ACQUIRE) != getpid()) return;
+  __atomic_store_n(&ending, 1, __ATOMIC_SEQ_CST);
+  vgpu_futex_wake(&ending);
+  __atomic_fetch_add(&watched, 1, __ATOMIC_SEQ_CST);
+  vgpu_futex_wake(&watched);
+  if (!pthread_equal(reader, pthread_self())) vgpu_futex_wait_at_most(&reading, 1, END_NS);
+}
+
+/* The thread blocks all signals, which are for the program's threads. Without an exit handler it would call
+ * a driver that has ended. */
 static bool start(void) {
-  pthread_t thread;
+  if (is_ending()) return false;
   pthread_attr_t attributes;
   sigset_t all, before;
+  if (atexit(end_at_exit)) return false;
   sigfillset(&all);
   pthread_attr_init(&attributes);
+  __atomic_store_n(&reading, 1, __ATOMIC_SEQ_CST);
   pthread_attr_setstacksize(&attributes, STACK);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool started = pthread_create(&thread, &attributes, read_samples, NULL) == 0;
+  bool started = pthread_create(&reader, &attributes, read_samples, NULL) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
-  if (started) pthread_detach(thread);
+  if (started) pthread_detach(reader);
+  else __atomic_store_n(&reading, 0, __ATOMIC_SEQ_CST);
   return started;
 }
 
@@ -140,7 +166,8 @@ void vgpu_meter_watch(struct vgpu_sample *sample) {
     if (!start()) __atomic_store_n(&owner, 0, __ATOMIC_RELEASE);
   }
   if (!__atomic_load_n(&owner, __ATOMIC_ACQUIRE)) {
-    vgpu_samples_read(sample_ended); /* without a thread: read now, and at each later sample */
+    /* Without a thread: read now, and at each later sample. */
+    if (!is_ending()) vgpu_samples_read(sample_ended);
     return;
   }
   __atomic_fetch_add(&watched, 1, __ATOMIC_SEQ_CST);
@@ -153,7 +180,7 @@ void vgpu_meter_check_fork(void) {
   vgpu_samples_reset();
   vgpu_costs_reset_prepaid();
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) vgpu_device_work[i] = (struct vgpu_work){0};
-  asleep = 0;
+  asleep = reading = ending = 0;
   streams = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   __atomic_store_n(&owner, 0, __ATOMIC_RELEASE);
 }

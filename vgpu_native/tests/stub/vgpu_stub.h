@@ -17,6 +17,7 @@
  *   VGPU_STUB_STALL_NS   delay of every 17th launch, as on a busy machine
  *   VGPU_STUB_CONTEXT_BYTES, VGPU_STUB_MODULE_BYTES   bytes that each of them takes (0)
  *   VGPU_STUB_CONTEXT_ANEW   1: the next context gets the address of an ended one
+ *   VGPU_STUB_TEARDOWN_NS   time that the driver's exit handler takes; a call from then on aborts (0: none)
  *   VGPU_STUB_FORK       1: a child of fork may use the driver again; else it is refused as by CUDA */
 #pragma once
 

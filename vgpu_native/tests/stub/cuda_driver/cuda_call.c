@@ -14,7 +14,7 @@ _Atomic uint64_t stub_counts[FUNCTIONS_MAX];
 /* Functions whose calls need no check; none until the driver is initialised. */
 _Atomic bool stub_plain[FUNCTIONS_MAX];
 
-static _Atomic bool initialised;
+static _Atomic bool initialised, ended;
 static uint64_t delay_ns;
 static struct { unsigned n, k; CUresult result; } failure[32];
 static unsigned failures;
@@ -33,7 +33,7 @@ static int number_of(const char *name, size_t length)
 static void settle(void)
 {
   for (unsigned i = 0; i < stub_function_count; i++) {
-    bool plain = initialised && !delay_ns;
+    bool plain = initialised && !ended && !delay_ns;
     plain = plain && stub_functions[i].introduced <= stub_version();
     for (unsigned k = 0; k < failures; k++) plain = plain && failure[k].n != i;
     atomic_store_explicit(&stub_plain[i], plain, memory_order_release);
@@ -78,11 +78,30 @@ void stub_forget_calls(void)
   settle();
 }
 
+/* The driver's teardown takes a while, and no thread may call it from then on. Without locks, because the
+ * exiting thread may hold them. */
+static void end(void)
+{
+  uint64_t ns = stub_setting("VGPU_STUB_TEARDOWN_NS", 0);
+  if (!ns) return;
+  ended = true;
+  settle();
+  nanosleep(&(struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)}, NULL);
+}
+
+static void refuse_after_end(const char *name)
+{
+  if (!ended) return;
+  fprintf(stderr, "stub driver: %s was called after the driver's end\n", name);
+  abort();
+}
+
 void stub_initialised(void)
 {
   pthread_mutex_lock(&lock);
   static bool registered;
   if (!registered) stub_watch_forks();
+  if (!registered) atexit(end);
   registered = initialised = true;
   settle();
   pthread_mutex_unlock(&lock);
@@ -111,6 +130,7 @@ static bool chosen_to_fail(unsigned n, CUresult *result)
 bool stub_begin(unsigned n, CUresult *result)
 {
   const struct stub_function *function = &stub_functions[n];
+  refuse_after_end(function->name);
   if (delay_ns) {
     struct timespec pause = {(time_t)(delay_ns / 1000000000u), (long)(delay_ns % 1000000000u)};
     nanosleep(&pause, NULL);
