@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,51 @@ def test_the_library_has_a_hook_for_each_function_listed_as_hooked(library: Path
     hooks = set(re.findall(r"VGPU_HOOK\((\w+)\)", made))
     assert hooks - wanted == set(), "name these under [hooked] in functions.toml"
     assert wanted - hooks == set(), "write these in src/, or name them under [forwarded]"
+
+
+WARNED = "is a function of a newer driver, which this library does not limit"
+
+
+def warnings(library: Path, make: Callable[..., None], *steps: str, level: int = 1) -> list[str]:
+    """Return the names and versions that a probe of a newer driver logs, in their order."""
+    make("dlsym")
+    probes = library.parent / "dlsym"
+    settings = {
+        "LD_LIBRARY_PATH": str(probes / "newer"),
+        "LD_PRELOAD": str(library),
+        "LIBCUDA_LOG_LEVEL": str(level),
+    }
+    done = subprocess.run(
+        [probes / "probe", "open:libcuda.so.1", *steps],
+        env=settings,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    lines = [
+        line.partition("): ")[2].partition(f" {WARNED}")[0] for line in done.stderr.splitlines()
+    ]
+    assert done.stderr.count(WARNED) == len(lines)
+    return lines
+
+
+def test_a_function_of_a_newer_driver_is_logged_once(
+    library: Path, make: Callable[..., None]
+) -> None:
+    known = ("has:cuMemAlloc_v2", "has:cuCtxGetId", "has:cuNothing", "default:cuNothing")
+    steps = (*known, "has:cuMemAllocTurbo", "has:cuMemAlloc_v3", "has:cuWonder")
+    steps = (*steps, "sleep:2", *steps)
+    assert warnings(library, make, *steps) == ["cuMemAllocTurbo", "cuMemAlloc_v3"]
+    notes = warnings(library, make, *steps[:7], level=2)
+    assert notes == ["cuMemAllocTurbo", "cuMemAlloc_v3", "cuWonder"]
+    assert warnings(library, make, *steps[:7], level=0) == []
+
+
+def test_a_version_of_a_newer_driver_is_logged_once(
+    library: Path, make: Callable[..., None]
+) -> None:
+    known = ("address:cuMemAlloc@3020", "address:cuMemAlloc@13000", "address:cuCtxGetId@99000")
+    steps = (*known, "address:cuMemAlloc@14000", "address:cuMemAllocTurbo@14000") * 2
+    expected = ["cuMemAlloc of version 14000", "cuMemAllocTurbo of version 14000"]
+    assert warnings(library, make, *steps) == expected

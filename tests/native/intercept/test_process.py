@@ -162,8 +162,8 @@ def test_a_launch_asks_the_driver_nothing_when_nothing_limits_it(
 
 
 WAYS = ("return", "exit", "signal", "handler", "fork", "_exit", "quick", "idle", "slow")
-"""The ways in which a process ends; see tests/programs/process/ends.c. `slow` returns from main while
-calls of the driver take half a millisecond."""
+"""The ways in which a process ends; see tests/programs/process/ends.c. `slow` returns from main
+while calls of the driver take half a millisecond."""
 
 ENDING_S = 10.0
 

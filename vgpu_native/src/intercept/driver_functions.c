@@ -29,6 +29,12 @@ static const uint16_t offsets[] = {
 
 static const char *name_of(enum vgpu_function function) { return (const char *)&names + offsets[function]; }
 
+bool vgpu_is_named(const char *name) {
+  for (int function = 0; function < VGPU_FN_COUNT; function++)
+    if (!strcmp(name_of(function), name)) return true;
+  return false;
+}
+
 /* A driver may be older than the program. These stand for the functions that it lacks. 13 is
  * NVML_ERROR_FUNCTION_NOT_FOUND. */
 static int missing_cuda(void) { return CUDA_ERROR_NOT_SUPPORTED; }

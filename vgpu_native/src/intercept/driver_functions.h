@@ -5,3 +5,6 @@
 
 /* The handle of the library that has the function, NULL while the process has not loaded it. */
 void *vgpu_driver_library(enum vgpu_function function);
+
+/* Whether a function of this name is in functions.inc. */
+bool vgpu_is_named(const char *name);

@@ -11,6 +11,7 @@
 
 #include "intercept/driver_functions.h"
 #include "intercept/hook_table.h"
+#include "intercept/unknown_functions.h"
 #include "util/assert.h"
 
 /* The text and not a pointer to it, because the loader would relocate a pointer in every process. */
@@ -49,19 +50,20 @@ static const struct vgpu_hook *find(const void *real, size_t count) {
   return hook_address ? hook_address->hook : NULL;
 }
 
+static void *resolve(const char *base, int version, cuuint64_t flags) {
+  void *found = NULL;
+  CUresult result = CUDA_ERROR_NOT_FOUND;
+  if (HAS(cuGetProcAddress_v2)) result = REAL(cuGetProcAddress_v2)(base, &found, version, flags, NULL);
+  else if (HAS(cuGetProcAddress)) result = REAL(cuGetProcAddress)(base, &found, version, flags);
+  return result == CUDA_SUCCESS ? found : NULL;
+}
+
 /* The driver's address of a function. NULL: it has no such function, or no cuGetProcAddress. */
 static void *ask_driver(enum vgpu_function function) {
   const struct query *query = &queries[function];
   cuuint64_t flags = query->flag ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
-                                    : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
-  void *found = NULL;
-  CUresult result = CUDA_ERROR_NOT_FOUND;
-  if (!query->version) return NULL;
-  if (HAS(cuGetProcAddress_v2))
-    result = REAL(cuGetProcAddress_v2)(query->base, &found, query->version, flags, NULL);
-  else if (HAS(cuGetProcAddress))
-    result = REAL(cuGetProcAddress)(query->base, &found, query->version, flags);
-  return result == CUDA_SUCCESS ? found : NULL;
+                                 : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+  return query->version ? resolve(query->base, query->version, flags) : NULL;
 }
 
 /* Several names may share one address. Any of their hooks is correct, because one function has one list
@@ -98,11 +100,27 @@ static void *itself(const char *symbol, int version) {
   return version >= 12000 ? (void *)cuGetProcAddress_v2 : (void *)cuGetProcAddress;
 }
 
-static void substitute(const char *symbol, void **function, int version) {
+/* The newest version of a function in functions.inc; 0: it has none of this name. */
+static int newest_known(const char *symbol) {
+  int newest = 0;
+  for (int i = 0; i < VGPU_FN_COUNT; i++)
+    if (queries[i].version > newest && !strcmp(queries[i].base, symbol)) newest = queries[i].version;
+  return newest;
+}
+
+/* Whether a function without a hook is of a newer driver: functions.inc lacks its name, or the newest version
+ * there is another function. */
+static bool is_unknown(const char *symbol, const void *function, int version, cuuint64_t flags) {
+  int newest = newest_known(symbol);
+  return !newest || (version > newest && resolve(symbol, newest, flags) != function);
+}
+
+static void substitute(const char *symbol, void **function, int version, cuuint64_t flags) {
   if (!function || !*function) return;
   const struct vgpu_hook *hook = hook_of(*function);
   void *own = hook ? hook->address : itself(symbol, version);
   if (own) *function = own;
+  else if (symbol && is_unknown(symbol, *function, version, flags)) vgpu_log_unknown_function(symbol, version);
 }
 
 typedef CUresult v1(const char *, void **, int, cuuint64_t);
@@ -110,14 +128,14 @@ typedef CUresult v2(const char *, void **, int, cuuint64_t, CUdriverProcAddressQ
 
 EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags) {
   CUresult result = REAL(cuGetProcAddress)(symbol, function, version, flags);
-  if (result == CUDA_SUCCESS) substitute(symbol, function, version);
+  if (result == CUDA_SUCCESS) substitute(symbol, function, version, flags);
   return result;
 }
 
 EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                                     CUdriverProcAddressQueryResult *status) {
   CUresult result = REAL(cuGetProcAddress_v2)(symbol, function, version, flags, status);
-  if (result == CUDA_SUCCESS) substitute(symbol, function, version);
+  if (result == CUDA_SUCCESS) substitute(symbol, function, version, flags);
   return result;
 }
 
@@ -127,13 +145,13 @@ v2 cuGetProcAddress_v2_ptsz;
 
 EXPORT CUresult cuGetProcAddress_ptsz(const char *symbol, void **function, int version, cuuint64_t flags) {
   CUresult result = REAL(cuGetProcAddress_ptsz)(symbol, function, version, flags);
-  if (result == CUDA_SUCCESS) substitute(symbol, function, version);
+  if (result == CUDA_SUCCESS) substitute(symbol, function, version, flags);
   return result;
 }
 
 EXPORT CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, cuuint64_t flags,
                                          CUdriverProcAddressQueryResult *status) {
   CUresult result = REAL(cuGetProcAddress_v2_ptsz)(symbol, function, version, flags, status);
-  if (result == CUDA_SUCCESS) substitute(symbol, function, version);
+  if (result == CUDA_SUCCESS) substitute(symbol, function, version, flags);
   return result;
 }

@@ -136,10 +136,12 @@ static void end_at_exit(void) {
 /* The thread blocks all signals, which are for the program's threads. Without an exit handler it would call
  * a driver that has ended. */
 static bool start(void) {
+  static bool registered;
   if (is_ending()) return false;
   pthread_attr_t attributes;
   sigset_t all, before;
-  if (atexit(end_at_exit)) return false;
+  if (!registered && atexit(end_at_exit)) return false;
+  registered = true;
   sigfillset(&all);
   pthread_attr_init(&attributes);
   __atomic_store_n(&reading, 1, __ATOMIC_SEQ_CST);

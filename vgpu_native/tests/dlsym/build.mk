@@ -2,7 +2,7 @@
 DLSYM := $(BUILD)/dlsym
 DLSYM_MADE := $(addprefix $(DLSYM)/,probe probe-2.2.5 probe-2.34 probe-static libother.so libalike.so \
 	libinterposer.so libinterposer-moved.so libinterposer-handle.so libinterposer-versioned.so \
-	libinterposer-jumps.so 	libauditor.so versioned/libcuda.so.1)
+	libinterposer-jumps.so 	libauditor.so versioned/libcuda.so.1 newer/libcuda.so.1)
 
 $(DLSYM)/probe-static: DLSYM_FLAGS = -static
 $(DLSYM)/probe-2.2.5: DLSYM_FLAGS = '-DDLSYM="GLIBC_2.2.5"'
@@ -30,6 +30,10 @@ $(DLSYM)/versioned/libcuda.so.1: tests/dlsym/versioned.c
 	mkdir -p $(@D)
 	echo 'CUDA_1 { *; };' >$@.map
 	$(CC) -w -fPIC -shared -Wl,-soname,libcuda.so.1 -Wl,--version-script=$@.map $< -o $@
+
+$(DLSYM)/newer/libcuda.so.1: tests/dlsym/newer.c
+	mkdir -p $(@D)
+	$(CC) -w -fPIC -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 $< -o $@
 
 $(DLSYM)/lib%.so: tests/dlsym/%.c
 	mkdir -p $(DLSYM)

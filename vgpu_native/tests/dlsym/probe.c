@@ -4,9 +4,11 @@
  *   has:NAME                              dlsym on the last opened library
  *   version:NAME@VERSION                  dlvsym on the last opened library
  *   next-version:NAME@VERSION             dlvsym on RTLD_NEXT
+ *   address:NAME@VERSION                  cuGetProcAddress_v2 of the last opened library
  *   default:NAME  next:NAME  self:NAME    dlsym on RTLD_DEFAULT, RTLD_NEXT, the program itself
  *   ask:NAME                              call `void *NAME(void)` and print the object of its result
  *   error                                 dlerror, or "none"
+ *   sleep:SECONDS                         log lines repeat after a second
  *   fork  vfork                           the next step in a child; run /bin/true in one
  */
 #include <dlfcn.h>
@@ -47,6 +49,15 @@ static void *with_version(void *handle, char *name) {
   return dlvsym(handle, name, version);
 }
 
+static void *by_address(char *name) {
+  typedef int looking(const char *, void **, int, unsigned long long, int *);
+  char *version = strchr(name, '@');
+  void *found = NULL;
+  *version++ = 0;
+  ((looking *)dlsym(opened, "cuGetProcAddress_v2"))(name, &found, atoi(version), 0, NULL);
+  return found;
+}
+
 static void ask(const char *name) {
   void *(*function)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, name);
   say(function ? function() : NULL);
@@ -75,12 +86,14 @@ static void step(const char *what, char *name) {
   else if (!strcmp(what, "apart")) open_file(dlmopen(LM_ID_NEWLM, name, RTLD_NOW));
   else if (!strcmp(what, "has")) say(dlsym(opened, name));
   else if (!strcmp(what, "version")) say(with_version(opened, name));
+  else if (!strcmp(what, "address")) say(by_address(name));
   else if (!strcmp(what, "next-version")) say(with_version(RTLD_NEXT, name));
   else if (!strcmp(what, "default")) say(dlsym(RTLD_DEFAULT, name));
   else if (!strcmp(what, "next")) say(dlsym(RTLD_NEXT, name));
   else if (!strcmp(what, "self")) say(dlsym(dlopen(NULL, RTLD_NOW), name));
   else if (!strcmp(what, "ask")) ask(name);
   else if (!strcmp(what, "error")) puts((error = dlerror()) ? error : "none");
+  else if (!strcmp(what, "sleep")) sleep((unsigned)atoi(name));
   else if (!strcmp(what, "vfork")) run_true();
   else exit(2);
 }

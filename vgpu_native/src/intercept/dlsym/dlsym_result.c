@@ -11,6 +11,7 @@
 #include "intercept/driver_functions.h"
 #include "intercept/hook_table.h"
 #include "intercept/real_dlsym.h"
+#include "intercept/unknown_functions.h"
 
 /* Returned in two registers. Not decided: call the real function. */
 struct choice {
@@ -65,6 +66,19 @@ static struct choice choose_look_up(const struct wanted *wanted, void *own, void
   return look_up(wanted->handle, wanted) == real ? is(own) : ask;
 }
 
+/* A function of the driver without a hook is known, of a newer driver, or none. */
+static void log_if_unknown(const char *name) {
+  void *library = name[0] == 'c' && !vgpu_is_named(name) ? vgpu_driver_library(VGPU_FN_cuInit) : NULL;
+  if (library && vgpu_real_dlsym()(library, name)) vgpu_log_unknown_function(name, 0);
+}
+
+static struct choice choose_by_name(const struct wanted *wanted) {
+  const struct vgpu_hook *hook = vgpu_hook_named(wanted->name);
+  if (hook) return choose_driver_function(wanted, hook);
+  log_if_unknown(wanted->name);
+  return ask;
+}
+
 struct choice vgpu_choose_symbol(void *handle, const char *name, const char *version, const void *caller)
     __attribute__((visibility("hidden")));
 
@@ -73,6 +87,5 @@ struct choice vgpu_choose_symbol(void *handle, const char *name, const char *ver
   void *real_dlsym = (void *)vgpu_real_dlsym(), *real_dlvsym = (void *)vgpu_real_dlvsym();
   if (!strcmp(name, "dlsym")) return choose_look_up(&wanted, (void *)dlsym, real_dlsym, caller);
   if (!strcmp(name, "dlvsym")) return choose_look_up(&wanted, (void *)dlvsym, real_dlvsym, caller);
-  const struct vgpu_hook *hook = has_driver_prefix(name) ? vgpu_hook_named(name) : NULL;
-  return hook ? choose_driver_function(&wanted, hook) : ask;
+  return has_driver_prefix(name) ? choose_by_name(&wanted) : ask;
 }
