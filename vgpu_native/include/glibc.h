@@ -10,15 +10,18 @@
 #define VGPU_OLD "GLIBC_2.2.5"
 #define VGPU_ROBUST "GLIBC_2.12"
 #define VGPU_OLD_FILE "GLIBC_2.3.2"
+#define VGPU_MAPS "GLIBC_2.3.3"
 #else
 #define VGPU_OLD "GLIBC_2.17"
 #define VGPU_ROBUST "GLIBC_2.17"
+#define VGPU_MAPS "GLIBC_2.17"
 #endif
 
 #define VGPU_VERSION(name, version) __asm__(".symver " #name "," #name "@" version);
 
 VGPU_VERSION(dlopen, VGPU_OLD)
 VGPU_VERSION(dladdr, VGPU_OLD)
+VGPU_VERSION(dladdr1, VGPU_MAPS)
 VGPU_VERSION(dlerror, VGPU_OLD)
 VGPU_VERSION(pthread_create, VGPU_OLD)
 VGPU_VERSION(pthread_detach, VGPU_OLD)

@@ -250,6 +250,19 @@ def test_a_setuid_program_does_not_load_the_library_from_its_environment(
     assert VGPU not in done.stdout
 
 
+@pytest.mark.parametrize("sanitizer", ["asan", "tsan", "ubsan"])
+def test_a_sanitizer_starts_that_looks_symbols_up_before_it_is_ready(
+    probe: Probe, library: Path, sanitizer: str
+) -> None:
+    command = ["gcc", f"-print-file-name=lib{sanitizer}.so"]
+    runtime = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    if not Path(runtime).is_absolute():
+        pytest.skip(f"there is no {sanitizer}")
+    preload = f"{runtime}:{library}"
+    where = {"ASAN_OPTIONS": "detect_leaks=0"}
+    assert probe("open:libcuda.so.1", "has:cuMemAlloc_v2", preload=preload, **where) == [VGPU]
+
+
 MUSL = """
 #include <dlfcn.h>
 #include <stdio.h>

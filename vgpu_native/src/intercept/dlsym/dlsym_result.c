@@ -5,7 +5,6 @@
  * This runs inside every dlsym of the process, in constructors and allocators. It takes no memory and
  * no lock unless the name is in the table, or is one of these two functions. */
 #include <dlfcn.h>
-#include <string.h>
 
 #include "intercept/dlsym/c_library.h"
 #include "intercept/driver_functions.h"
@@ -85,7 +84,7 @@ struct choice vgpu_choose_symbol(void *handle, const char *name, const char *ver
 struct choice vgpu_choose_symbol(void *handle, const char *name, const char *version, const void *caller) {
   struct wanted wanted = {handle, name, version};
   void *real_dlsym = (void *)vgpu_real_dlsym(), *real_dlvsym = (void *)vgpu_real_dlvsym();
-  if (!strcmp(name, "dlsym")) return choose_look_up(&wanted, (void *)dlsym, real_dlsym, caller);
-  if (!strcmp(name, "dlvsym")) return choose_look_up(&wanted, (void *)dlvsym, real_dlvsym, caller);
+  if (vgpu_same_text(name, "dlsym")) return choose_look_up(&wanted, (void *)dlsym, real_dlsym, caller);
+  if (vgpu_same_text(name, "dlvsym")) return choose_look_up(&wanted, (void *)dlvsym, real_dlvsym, caller);
   return has_driver_prefix(name) ? choose_by_name(&wanted) : ask;
 }
