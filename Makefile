@@ -48,6 +48,9 @@ test-native: native ## tests of libvgpu.so on the stub driver; no GPU is needed
 	$(MAKE) -C vgpu_native PYTHON=$(abspath $(BIN))/python tests
 	$(BIN)/pytest -q tests/native -m "not long"
 
+sanitizers: native ## the programs of libvgpu.so with ASan, UBSan and TSan over the whole library; 3 minutes
+	$(MAKE) -C vgpu_native PYTHON=$(abspath $(BIN))/python -k asan ubsan tsan
+
 protos: setup ## generate what speaks to the kubelet from vgpu_native/plugin/kubelet/protos
 	$(BIN)/python -m vgpu_native.plugin.kubelet.generate_stubs
 
@@ -112,4 +115,4 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis vgpu_native/build
 
-.PHONY: help setup demo run protos test native test-native fuzz gpu-bundle e2e e2e-install e2e-chain e2e-long bench simulate lint manifests image image-reproducible airgap docs lock clean
+.PHONY: help setup demo run protos test native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-chain e2e-long bench simulate lint manifests image image-reproducible airgap docs lock clean

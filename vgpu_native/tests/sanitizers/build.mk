@@ -2,22 +2,35 @@
 #
 #   make asan ubsan tsan    build/sanitizers/KIND/plain/libvgpu.so, and a run of all programs on the stub
 #
-# build/sanitizers/KIND/MUTANT/libvgpu.so has a defect that the sanitizer must report. Look-ups by dlsym begin
-# before a sanitizer is ready, so the files of that part are not instrumented.
+# build/sanitizers/KIND/MUTANT/libvgpu.so has a defect in device_lookup.c that the sanitizer must report.
+# Look-ups by dlsym begin before a sanitizer is ready, so the files of that part are not instrumented.
 SANITIZERS := $(BUILD)/sanitizers
 SANITIZE_asan := -fsanitize=address -fno-omit-frame-pointer
 SANITIZE_ubsan := -fsanitize=undefined -fno-sanitize-recover=all
 SANITIZE_tsan := -fsanitize=thread -Wno-tsan
 EARLY := $(filter src/intercept/real_dlsym.c src/intercept/dlsym/%,$(SOURCES))
+PLANTED := intercept/device_lookup.c
+sanitize_of = $(SANITIZE_$(firstword $(subst /, ,$(patsubst $(SANITIZERS)/%,%,$@))))
+COMPILE_SANITIZED = $(CC) $(CPPFLAGS) $(CFLAGS) -O1 $(sanitize_of) -include include/glibc.h
+
+# Objects of one kind, without that of the planted defects, and the early ones as they ship.
+define SANITIZER
+$(1)_OBJECTS := $(patsubst src/%,$(SANITIZERS)/$(1)/objects/%.o,$(filter-out $(EARLY) src/$(PLANTED),$(SOURCES)))
+$(1)_EARLY := $(patsubst src/%,$(BUILD)/objects/%.o,$(EARLY))
+
+$(SANITIZERS)/$(1)/objects/%.o: src/% $(INCLUDES) $(MADE)/hooks.inc tests/sanitizers/build.mk
+	mkdir -p $$(@D)
+	$$(COMPILE_SANITIZED) -c $$< -o $$@
 
 .SECONDEXPANSION:
-$(SANITIZERS)/%/libvgpu.so: $(BUILD)/libvgpu.so $(STUB) tests/sanitizers/build.mk $$(call ready_of,$$(notdir $$*))
-	mkdir -p $(@D)
-	$(CC) -iquote $(call sources_of,$(notdir $*)) $(CPPFLAGS) $(CFLAGS) -O1 $(LDFLAGS) $(SANITIZE_$(firstword $(subst /, ,$*))) \
-		-include include/glibc.h -shared $(LINK) $(patsubst src/%,$(call sources_of,$(notdir $*))/%,$(filter-out $(EARLY),$(SOURCES))) \
-		$(patsubst src/%,$(BUILD)/objects/%.o,$(EARLY)) -o $@ $(OLD_GLIBC)
+$(SANITIZERS)/$(1)/%/libvgpu.so: $$($(1)_OBJECTS) $$($(1)_EARLY) $(VERSIONS) src/$(PLANTED) $$$$(call ready_of,$$$$*)
+	mkdir -p $$(@D)
+	$$(COMPILE_SANITIZED) -c $$(call sources_of,$$*)/$(PLANTED) -o $$(@D)/planted.o
+	$$(CC) $$(CFLAGS) $$(sanitize_of) $$(LDFLAGS) -shared $$(LINK) $$($(1)_OBJECTS) $$($(1)_EARLY) $$(@D)/planted.o -o $$@ $$(OLD_GLIBC)
 
-asan ubsan tsan: %: $(SANITIZERS)/%/plain/libvgpu.so $(TESTS)
-	$(PYTHON) tests/sanitizers/run.py $@ $< $(BUILD)
+$(1): $(SANITIZERS)/$(1)/plain/libvgpu.so $(STUB) $(TESTS)
+	$(PYTHON) tests/sanitizers/run.py $$@ $$< $(BUILD)
 
-.PHONY: asan ubsan tsan
+.PHONY: $(1)
+endef
+$(foreach kind,asan ubsan tsan,$(eval $(call SANITIZER,$(kind))))

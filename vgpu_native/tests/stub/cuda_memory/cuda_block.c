@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define LEAST 9
 #define CLASSES 31
@@ -40,11 +42,12 @@ static bool grow(struct class *of)
   return true;
 }
 
+/* A system call, because the thread sanitizer's mmap moves what is not in its own ranges. */
 static bool back_with_memory(struct stub_block *block)
 {
   void *wanted = (void *)(uintptr_t)block->at;
-  void *at = mmap(wanted, block->size, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  void *at = (void *)syscall(SYS_mmap, wanted, block->size, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (at == wanted) return true;
   if (at != MAP_FAILED) munmap(at, block->size);
   return false;
