@@ -293,7 +293,7 @@ static unsigned read_of(CUcontext context, vgpu_sample_ended *ended) {
 static void note_oldest(void) {
   uint64_t first[VGPU_DEVICES_MAX] = {0};
   for (unsigned i = 0; i < COUNT; i++) {
-    if (!is_in(&samples[i], WAITING)) continue;
+    if (__atomic_load_n(&samples[i].state, __ATOMIC_ACQUIRE) != WAITING) continue;
     uint64_t *least = &first[samples[i].entry];
     if (!*least || samples[i].begun < *least) *least = samples[i].begun;
   }

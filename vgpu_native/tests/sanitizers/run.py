@@ -81,8 +81,8 @@ UNSUPPORTED: Final = {
 }
 """Lines of programs that a sanitizer cannot run. A child of a fork keeps the locks of the address
 sanitizer's allocator, and may have a thread's number that the thread sanitizer has already. The
-latter's shadow lies where the stub puts managed memory, and it does not survive processes that
-share memory without being threads."""
+thread sanitizer's shadow lies where the stub puts managed memory, and it does not survive
+processes that share memory without being threads."""
 
 
 def runtime(kind: str) -> str:
