@@ -53,6 +53,11 @@ class Child:
         """Return whether the process has not ended yet."""
         return self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Return the id of the process."""
+        return self._process.pid
+
     def wait_healthy(self, url: str, ca: Path, within: float) -> None:
         """Return when the URL answers 200. Fails when the process ends or the time is over."""
         deadline = time.monotonic() + within

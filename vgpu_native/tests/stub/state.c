@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ static struct stub_state *state;
 static int file = -1;
 static int me = -1;
 static bool forked;
+static bool hidden[STUB_DEVICES];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 uint64_t stub_now(void)
@@ -101,6 +103,17 @@ static void in_child(void)
   file = again;
 }
 
+/* A container runtime gives a container the nodes of its cards only. */
+static void look_for_nodes(uint32_t devices)
+{
+  const char *folder = getenv("VGPU_STUB_NODES");
+  char node[PATH_MAX];
+  for (uint32_t i = 0; folder && *folder && i < devices; i++) {
+    snprintf(node, sizeof node, "%s/nvidia%u", folder, i);
+    hidden[i] = access(node, R_OK | W_OK) != 0;
+  }
+}
+
 static void open_once(void)
 {
   const char *name = getenv("VGPU_STUB_STATE");
@@ -111,6 +124,7 @@ static void open_once(void)
     void *at = mmap(NULL, sizeof *opened, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at != MAP_FAILED) make(opened = at);
   }
+  if (opened) look_for_nodes(opened->devices);
   __atomic_store_n(&state, opened, __ATOMIC_RELEASE);
   if (opened) pthread_atfork(before_fork, in_parent, in_child);
 }
@@ -121,6 +135,30 @@ struct stub_state *stub_state(void)
   if (opened) return opened;
   pthread_once(&once, open_once);
   return state;
+}
+
+bool stub_visible(int device)
+{
+  return device >= 0 && device < (int)stub_state()->devices && !hidden[device];
+}
+
+int stub_number_of(int index)
+{
+  for (int i = 0; i < (int)stub_state()->devices; i++)
+    if (!hidden[i] && index-- == 0) return i;
+  return -1;
+}
+
+int stub_index_of(int device)
+{
+  int before = 0;
+  for (int i = 0; i < device; i++) before += !hidden[i];
+  return before;
+}
+
+int stub_visible_devices(void)
+{
+  return stub_index_of((int)stub_state()->devices);
 }
 
 /* The usage of a device is the sum of its processes and shares, so nothing else needs a repair. */
@@ -183,10 +221,25 @@ void stub_reap(void)
   }
 }
 
+/* A lock of the process itself: the kernel translates its holder's pid for each pid namespace. */
+static struct flock pid_of_process(int i)
+{
+  return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = STUB_PROCESSES + i, .l_len = 1};
+}
+
+pid_t stub_pid(int i)
+{
+  struct flock lock = pid_of_process(i);
+  if (file < 0 || fcntl(file, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK || lock.l_pid <= 0)
+    return state->process[i].pid;
+  return lock.l_pid;
+}
+
 static bool claim(int i)
 {
-  struct flock lock = byte_of(i);
-  return file < 0 || fcntl(file, F_OFD_SETLK, &lock) == 0;
+  struct flock lock = byte_of(i), pid = pid_of_process(i);
+  if (file < 0) return true;
+  return fcntl(file, F_OFD_SETLK, &lock) == 0 && fcntl(file, F_SETLK, &pid) == 0;
 }
 
 bool stub_join(void)

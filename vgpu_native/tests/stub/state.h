@@ -70,6 +70,16 @@ void stub_unlock(void);
 /* Free the memory of dead processes, under the lock. */
 void stub_reap(void);
 
+/* The cards whose nodes this process can open (VGPU_STUB_NODES; without it all), counted as indexes. A number is a
+ * card's place in the machine. -1: there is no such card. */
+bool stub_visible(int device);
+int stub_visible_devices(void);
+int stub_number_of(int index);
+int stub_index_of(int device);
+
+/* The pid of a process in the pid namespace of this one, as a driver names it. */
+pid_t stub_pid(int process);
+
 /* Join the machine as a process. False: there are too many. */
 bool stub_join(void);
 

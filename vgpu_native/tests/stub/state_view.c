@@ -56,7 +56,7 @@ unsigned stub_users(int device, struct stub_user *users, unsigned room)
     struct stub_process *one = &state->process[i];
     uint64_t used = one->pid ? one->used[device] + shared_by(i, device) : 0;
     if (!used) continue;
-    if (found < room) users[found] = (struct stub_user){one->pid, used, one->busy_ns[device]};
+    if (found < room) users[found] = (struct stub_user){stub_pid(i), used, one->busy_ns[device]};
     found++;
   }
   stub_unlock();

@@ -5,6 +5,7 @@
  *   VGPU_STUB_STATE      file of the machine's state, for several processes; without it: private
  *   VGPU_STUB_DEVICES    cards (1); the first process of a state decides
  *   VGPU_STUB_MEMORY     bytes of each card (80g); the first process of a state decides
+ *   VGPU_STUB_NODES      folder with the device nodes nvidia0, nvidia1, … of a container's cards; without it: all
  *   VGPU_STUB_VERSION    version of the driver (13000); cuGetProcAddress does not return newer
  *                        functions, and they refuse calls, but the linker finds them
  *   VGPU_STUB_FAIL       FUNCTION:K[,…]: the K-th call fails with CUDA_ERROR_UNKNOWN

@@ -1,6 +1,7 @@
 """The configuration of a node's containerd and of its pods' network."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -31,25 +32,35 @@ cdi_spec_dirs = {devices}
 [plugins.'io.containerd.cri.v1.runtime'.cni]
 bin_dirs = ["{plugins}"]
 conf_dir = "{networks}"
+"""
 
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+_RUNTIME: Final = """
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{name}]
 runtime_type = "io.containerd.runc.v2"
 
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-BinaryName = "{assets}/runc"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{name}.options]
+BinaryName = "{program}"
 SystemdCgroup = false
 """
 
 
-def configuration(assets: Path, sandbox: str) -> str:
-    """Return the configuration file; `sandbox` is the image of pod sandboxes."""
+def configuration(assets: Path, sandbox: str, runtimes: Mapping[str, Path]) -> str:
+    """Return the configuration file; `sandbox` is the image of pod sandboxes.
+
+    `runtimes` are the programs of further runtimes, which follow runc's command line.
+    """
+    programs = {"runc": assets / "runc", **runtimes}
+    handlers = [_RUNTIME.format(name=name, program=programs[name]) for name in programs]
+    return "".join([_common(assets, sandbox), *handlers])
+
+
+def _common(assets: Path, sandbox: str) -> str:
     return _TEMPLATE.format(
         socket=SOCKET,
         sandbox=sandbox,
         devices=json.dumps(DEVICES),
         plugins=assets / "cni",
         networks=NETWORKS,
-        assets=assets,
     )
 
 

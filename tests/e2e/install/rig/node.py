@@ -1,36 +1,57 @@
 """A node of a rig: containerd and kubelet in namespaces of their own, which end all at once.
 
 The node's PID namespace ends with the process that made it, and every container with it, as after a
-power cut. Its disk remains: `start` after `kill` is a reboot.
+power cut. Its disk remains: `start` after `kill` is a reboot. `down` ends one of the two programs and
+keeps it down until `up`, as a service manager does.
 """
 
+import os
 import shlex
 import shutil
+import signal
 import time
 from pathlib import Path
 from typing import Final
 
 from tests.e2e.harness.kubectl import Kubectl
 from tests.e2e.harness.processes import Child
-from tests.e2e.install.rig import cgroups, containerd, images, kubelet, network
+from tests.e2e.install.rig import (
+    cgroups,
+    containerd,
+    images,
+    kubelet,
+    network,
+    process_tree,
+)
 
 DRAIN_SECONDS: Final = 120.0
 END_SECONDS: Final = 30.0
 SOCKET_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.05
-_DISK: Final = {"lib": "/var/lib", "opt": "/opt", "run": "/run"}
+_DISK: Final = {"lib": "/var/lib", "opt": "/opt", "local": "/usr/local", "run": "/run"}
 """The folders of a node, by folder of its disk. All but the last outlive a power cut."""
+
+PROGRAMS: Final = ("containerd", "kubelet")
 
 _INIT: Final = """set -eu
 mount --make-rshared /
 {mounts}
 export PATH={assets}:$PATH
 cd {disk}
-containerd --config containerd.toml >>{logs}/containerd.log 2>&1 &
+# A program that ends while its file `down` exists starts again without it.
+keep() {{
+  while :; do
+    "$@" >>{logs}/$1.log 2>&1 || true
+    [ -e $1.down ] || return 1
+    while [ -e $1.down ]; do sleep 0.02; done
+  done
+}}
+rm -f *.down
+keep containerd --config containerd.toml &
 runtime=$!
 until [ -S {socket} ]; do kill -0 $runtime; sleep 0.05; done
-kubelet --config kubelet.json --kubeconfig {kubeconfig} --hostname-override {name} \
-    --node-ip {address} --root-dir /var/lib/kubelet >>{logs}/kubelet.log 2>&1 &
+keep kubelet --config kubelet.json --kubeconfig {kubeconfig} --hostname-override {name} \
+    --node-ip {address} --root-dir /var/lib/kubelet &
 wait -n
 echo "containerd or kubelet ended"
 exit 1
@@ -97,6 +118,41 @@ class RigNode:
             time.sleep(_PAUSE_SECONDS)
         network.disconnect_node(self.name)
 
+    def down(self, program: str, sent: int = signal.SIGKILL) -> None:
+        """End containerd or the kubelet by a signal; returns when it is gone. Containers run on."""
+        assert program in PROGRAMS, program
+        (self._disk / f"{program}.down").touch()
+        self.end(program, sent=sent)
+
+    def up(self, program: str) -> None:
+        """Let a program start again."""
+        (self._disk / f"{program}.down").unlink()
+
+    def end(self, *words: str, sent: int = signal.SIGKILL) -> int:
+        """End the process whose command line begins so; return its id once it is gone."""
+        (pid,) = self.processes(*words)
+        os.kill(pid, sent)
+        deadline = time.monotonic() + END_SECONDS
+        while pid in self.processes(*words):
+            assert time.monotonic() < deadline, f"{words} did not end by signal {sent}"
+            time.sleep(_PAUSE_SECONDS / 5)
+        return pid
+
+    def processes(self, *words: str) -> list[int]:
+        """Return the ids of the node's processes whose command lines begin with these words."""
+        assert self._child is not None, f"node {self.name} has no power"
+        return process_tree.below(self._child.pid, words)
+
+    @property
+    def disk(self) -> Path:
+        """Return the folder with the node's files."""
+        return self._disk
+
+    @property
+    def logs(self) -> Path:
+        """Return the folder with the logs of the node's programs."""
+        return self._logs
+
     def drain(self) -> str:
         """Evict all pods but those of DaemonSets, as an administrator does before maintenance."""
         options = "--ignore-daemonsets --delete-emptydir-data --force"
@@ -119,7 +175,7 @@ class RigNode:
     def _write_configuration(self) -> None:
         sandbox = images.BUSYBOX
         files = {
-            "containerd.toml": containerd.configuration(self._assets, sandbox),
+            "containerd.toml": containerd.configuration(self._assets, sandbox, self._runtimes()),
             "run/cni/pods.conflist": containerd.network(network.pod_subnet(self._index)),
             "kubelet.json": kubelet.configuration(
                 self._cgroup, containerd.SOCKET, network.CLUSTER_DNS
@@ -130,6 +186,10 @@ class RigNode:
             file = self._disk / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
+
+    def _runtimes(self) -> dict[str, Path]:
+        """Return the container runtimes of this node besides runc, by name."""
+        return {}
 
     def _init(self) -> str:
         bound = {self._disk / name: path for name, path in _DISK.items()}

@@ -40,7 +40,16 @@ _numbers: Final = itertools.count(1)
 class RealCluster:
     """A cluster; logs and volumes are in `folder`, which remains, and all else vanishes."""
 
-    def __init__(self, assets: RigAssets, folder: Path, *, nodes: Sequence[str] = NODES) -> None:
+    def __init__(
+        self,
+        assets: RigAssets,
+        folder: Path,
+        *,
+        nodes: Sequence[str] = NODES,
+        machine: type[RigNode] = RigNode,
+    ) -> None:
+        """Take the names of the nodes, and what each of them is."""
+        self._machine = machine
         self.folder = folder
         self.plane = RigControlPlane(assets.control_plane, folder / "control-plane", nodes)
         self.kubeconfig = self.plane.kubeconfig(ADMIN)
@@ -124,7 +133,7 @@ class RealCluster:
             yield Cluster(session, self.plane.url, self.plane.token(user))
 
     def _node(self, name: str, index: int) -> RigNode:
-        return RigNode(
+        return self._machine(
             name,
             index,
             assets=self._assets.node,

@@ -6,21 +6,22 @@
 
 bool stub_is_device(CUdevice device)
 {
-  return device >= 0 && device < (int)stub_state()->devices;
+  return stub_visible(device);
 }
 
 CUresult stub_cuDeviceGet(CUdevice *device, int ordinal)
 {
   if (!device) return CUDA_ERROR_INVALID_VALUE;
-  if (!stub_is_device(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
-  *device = ordinal;
+  int number = ordinal < 0 ? -1 : stub_number_of(ordinal);
+  if (number < 0) return CUDA_ERROR_INVALID_DEVICE;
+  *device = number;
   return CUDA_SUCCESS;
 }
 
 CUresult stub_cuDeviceGetCount(int *count)
 {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
-  *count = (int)stub_state()->devices;
+  *count = stub_visible_devices();
   return CUDA_SUCCESS;
 }
 

@@ -17,7 +17,7 @@ CUresult stub_cuInit(unsigned flags)
   const char *again = getenv("VGPU_STUB_FORK");
   if (stub_forked() && !(again && *again == '1')) return CUDA_ERROR_NOT_INITIALIZED;
   if (!stub_state()) return CUDA_ERROR_OPERATING_SYSTEM;
-  if (!stub_state()->devices) return CUDA_ERROR_NO_DEVICE;
+  if (!stub_visible_devices()) return CUDA_ERROR_NO_DEVICE;
   if (!stub_join()) return CUDA_ERROR_OUT_OF_MEMORY;
   stub_initialised();
   return CUDA_SUCCESS;

@@ -23,7 +23,7 @@ nvmlDevice_t stub_nvml_handle(int device)
 
 nvmlReturn_t stub_nvmlDeviceGetCount_v2(unsigned *count)
 {
-  *count = stub_state()->devices;
+  *count = (unsigned)stub_visible_devices();
   return NVML_SUCCESS;
 }
 
@@ -31,8 +31,8 @@ nvmlReturn_t stub_nvmlDeviceGetCount(unsigned *count) { return stub_nvmlDeviceGe
 
 nvmlReturn_t stub_nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
 {
-  if (index >= stub_state()->devices || !device) return NVML_ERROR_INVALID_ARGUMENT;
-  *device = (nvmlDevice_t)&handles[index];
+  if (index >= (unsigned)stub_visible_devices() || !device) return NVML_ERROR_INVALID_ARGUMENT;
+  *device = stub_nvml_handle(stub_number_of((int)index));
   return NVML_SUCCESS;
 }
 
@@ -50,10 +50,11 @@ nvmlReturn_t stub_nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *devi
 {
   char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
   for (unsigned i = 0; uuid && i < stub_state()->devices; i++) {
+    if (!stub_visible((int)i)) continue;
     /* The search initialises all cards that it passes. */
     if (stub_state()->device[i].lost) return NVML_ERROR_GPU_IS_LOST;
     name_of(text, sizeof text, (int)i);
-    if (!strcmp(text, uuid)) return stub_nvmlDeviceGetHandleByIndex_v2(i, device);
+    if (!strcmp(text, uuid)) return stub_nvmlDeviceGetHandleByIndex_v2((unsigned)stub_index_of((int)i), device);
   }
   return uuid ? NVML_ERROR_NOT_FOUND : NVML_ERROR_INVALID_ARGUMENT;
 }
@@ -62,8 +63,8 @@ nvmlReturn_t stub_nvmlDeviceGetHandleByPciBusId_v2(const char *bus, nvmlDevice_t
 {
   unsigned domain, number;
   if (!bus || sscanf(bus, "%x:%x:", &domain, &number) != 2) return NVML_ERROR_INVALID_ARGUMENT;
-  if (!number || number > stub_state()->devices) return NVML_ERROR_NOT_FOUND;
-  return stub_nvmlDeviceGetHandleByIndex_v2(number - 1, device);
+  if (!number || !stub_visible((int)number - 1)) return NVML_ERROR_NOT_FOUND;
+  return stub_nvmlDeviceGetHandleByIndex_v2((unsigned)stub_index_of((int)number - 1), device);
 }
 
 nvmlReturn_t stub_nvmlDeviceGetHandleByPciBusId(const char *bus, nvmlDevice_t *device)
@@ -75,13 +76,16 @@ nvmlReturn_t stub_nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index)
 {
   int i = stub_nvml_number(device);
   if (i < 0 || !index) return NVML_ERROR_INVALID_ARGUMENT;
-  *index = (unsigned)i;
+  *index = (unsigned)stub_index_of(i);
   return NVML_SUCCESS;
 }
 
 nvmlReturn_t stub_nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned *minor)
 {
-  return stub_nvmlDeviceGetIndex(device, minor);
+  int i = stub_nvml_number(device);
+  if (i < 0 || !minor) return NVML_ERROR_INVALID_ARGUMENT;
+  *minor = (unsigned)i;
+  return NVML_SUCCESS;
 }
 
 nvmlReturn_t stub_nvmlDeviceGetUUID(nvmlDevice_t device, char *text, unsigned length)

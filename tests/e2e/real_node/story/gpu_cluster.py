@@ -1,0 +1,120 @@
+"""A real cluster with one node with cards, and gpuledger installed on it by its chart."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from gpuledger.demo.narration import Narrator
+from tests.e2e.harness.cluster import Manifest
+from tests.e2e.harness.controlplane import ADMIN
+from tests.e2e.install.rig import images
+from tests.e2e.install.rig.assets import RigAssets
+from tests.e2e.install.rig.real_cluster import RealCluster
+from tests.e2e.real_node.machine.gpu_node import CARDS, GpuNode, runtime_class
+from tests.e2e.real_node.story.api import Api, wait_for
+
+NODE: Final = "a"
+NODE_PATH: Final = f"/api/v1/nodes/{NODE}"
+CHART: Final = Path(__file__).parents[4] / "deploy" / "chart" / "gpuledger"
+NAMESPACE: Final = "gpuledger"
+AGENTS: Final = "gpuledger-nodes"
+SLOTS: Final = 10
+RESOURCE: Final = "nvidia.com/gpu"
+ALLOCATABLE_SECONDS: Final = 60.0
+VALUES: Final = (
+    "cluster=here",
+    "replicaCount=1",
+    "scheduler.enabled=true",
+    "scheduler.replicaCount=1",
+    "agent.enabled=true",
+    "agent.evict=true",
+    "agent.regionFileSystems=32",
+    f"agent.slots={SLOTS}",
+    # All pods have to fit on a node of two cores.
+    "resources.requests.cpu=50m",
+    "nats.resources.requests.cpu=50m",
+    "scheduler.resources.requests.cpu=50m",
+    "scheduler.extenderResources.requests.cpu=50m",
+)
+ARGUMENTS: Final = ("--look=1",)
+
+
+class GpuCluster:
+    """The cluster, its node, and the narrator of a story."""
+
+    def __init__(self, cluster: RealCluster, rig: RigAssets, archives: Sequence[Path]) -> None:
+        """Take a cluster that runs, and the images of the product."""
+        self.cluster = cluster
+        self.teller = Narrator()
+        self.api = Api(cluster.plane.url, cluster.plane.token(ADMIN), cluster.plane.ca)
+        self._rig = rig
+        self._archives = archives
+
+    @property
+    def node(self) -> GpuNode:
+        """Return the node with the cards."""
+        node = self.cluster.node(NODE)
+        assert isinstance(node, GpuNode)
+        return node
+
+    def install(self, *arguments: str) -> None:
+        """Install the chart with agents, whose further arguments these are."""
+        for archive in (*self._archives, self._scheduler()):
+            self.cluster.import_image(archive)
+        self.cluster.apply(runtime_class())
+        self.helm("install", *arguments)
+        self.cluster.kubectl.type(f"kubectl label node {NODE} gpuledger.io/agent=on")
+        self.wait_allocatable()
+
+    def helm(self, verb: str, *arguments: str) -> None:
+        """Install or upgrade the release with these arguments of agents."""
+        extra = json.dumps([*ARGUMENTS, *arguments])
+        values = [*(f"--set={value}" for value in VALUES), f"--set-json=agent.extraArgs={extra}"]
+        into = [f"--namespace={NAMESPACE}", "--create-namespace", "--wait", "--timeout=3m"]
+        self.cluster.helm(verb, "gpuledger", str(CHART), *values, *into)
+
+    def allocatable(self) -> int:
+        """Return the slots that the kubelet offers."""
+        status = self.api.must("GET", NODE_PATH)["status"]
+        return int(status["allocatable"].get(RESOURCE, 0))
+
+    def wait_allocatable(self, slots: int = CARDS * SLOTS) -> None:
+        """Wait until the kubelet offers so many slots."""
+        wait_for(
+            self.allocatable,
+            lambda seen: seen == slots,
+            within=ALLOCATABLE_SECONDS,
+            what=f"node {NODE} has {slots} {RESOURCE}",
+        )
+
+    def gpuledger(self, *words: str) -> Any:
+        """Run a command of gpuledger in the service's container; return its JSON."""
+        typed = ("gpuledger", *words, "-o", "json")
+        return json.loads(self.cluster.exec(NAMESPACE, "deploy/gpuledger", *typed))
+
+    def agent_pod(self) -> Manifest:
+        """Return the pod of the node's agent."""
+        (pod,) = self.api.items(f"/api/v1/namespaces/{AGENTS}/pods")
+        return pod
+
+    def _scheduler(self) -> Path:
+        """Return an archive of the image that the chart's scheduler has."""
+        image = yaml.safe_load((CHART / "values.yaml").read_text())["scheduler"]["image"]
+        version = self.api.must("GET", "/version")["gitVersion"]
+        archive = self.cluster.folder / "kube-scheduler.tar"
+        reference = f"{image['registry']}/{image['repository']}:{version}"
+        images.write_program(self._rig.control_plane / "kube-scheduler", archive, reference)
+        return archive
+
+
+@contextmanager
+def gpu_cluster(rig: RigAssets, folder: Path, *arguments: str) -> Iterator[GpuCluster]:
+    """Run a cluster with gpuledger on it for a block."""
+    with RealCluster(rig, folder, nodes=[NODE], machine=GpuNode) as cluster:
+        made = GpuCluster(cluster, rig, images.product_archives())
+        made.install(*arguments)
+        yield made
