@@ -27,7 +27,7 @@ from vgpu_native.plugin.allocation.owner_correction import (
     correct_by_checkpoint,
     correct_by_pod_resources,
 )
-from vgpu_native.plugin.grpc_status import failed_precondition, unavailable
+from vgpu_native.plugin.grpc_status import failed_precondition, shown_ids, unavailable
 from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2 import ContainerAllocateResponse
 from vgpu_native.plugin.kubelet.kubelet_state import KubeletState
 from vgpu_native.plugin.placement_source import PlacedContainer, PlacementSource
@@ -64,6 +64,7 @@ class AllocateHandler:
             # PreStartContainer finds the container, so this call needs no choice and no wait.
             allocation = self._allocations.make(ids, cdi=True)
             self._allocations.put(allocation)
+            _log.info("allocated", allocation=allocation.token, ids=shown_ids(ids))
             return container_environment.cdi_response(allocation.token)
         # No await separates the choice from its record, so that the second of two concurrent
         # calls finds the response of the first.
@@ -129,6 +130,7 @@ class AllocateHandler:
         allocation = self._record(ids, container)
         if not choice.same_cards:
             _log.info("allocated_by_order", container=str(container))
+        _log.info("allocated", allocation=allocation.token, ids=shown_ids(ids))
         # Omit amounts that may be another container's: the limits page has them from the start.
         shares = container.shares if choice.alike else ()
         limited = allocation.limited

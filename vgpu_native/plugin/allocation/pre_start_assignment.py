@@ -6,8 +6,10 @@ From then on, the allocation's limits page and region belong to the container.
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import msgspec
+import structlog
 
 from vgpu_native.plugin.allocation import cdi_specification, container_environment
 from vgpu_native.plugin.allocation.allocation_store import (
@@ -22,6 +24,8 @@ from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.plugin.plugin_settings import PluginSettings
 from vgpu_native.shared import limits_page
 from vgpu_native.shared.limits_page import BadLimitsPage
+
+_log: Final = structlog.get_logger("vgpu_native.plugin")
 
 
 def problem(allocation: Allocation, container: PlacedContainer, settings: PluginSettings) -> str:
@@ -69,6 +73,12 @@ def assign(
     assigned = msgspec.structs.replace(allocation, owner=owner, tied=True, problem="")
     if assigned != allocations.get(assigned.token):
         allocations.put(assigned)
+        _log.info(
+            "container_assigned",
+            allocation=assigned.token,
+            container=str(container),
+            cards=",".join(assigned.cards),
+        )
 
 
 def _limit(

@@ -32,6 +32,7 @@ _DISK: Final = {"lib": "/var/lib", "opt": "/opt", "local": "/usr/local", "run": 
 """The folders of a node, by folder of its disk. All but the last outlive a power cut."""
 
 PROGRAMS: Final = ("containerd", "kubelet")
+KUBELET_VERBOSITY: Final = 0
 
 _INIT: Final = """set -eu
 mount --make-rshared /
@@ -51,7 +52,7 @@ keep containerd --config containerd.toml &
 runtime=$!
 until [ -S {socket} ]; do kill -0 $runtime; sleep 0.05; done
 keep kubelet --config kubelet.json --kubeconfig {kubeconfig} --hostname-override {name} \
-    --node-ip {address} --root-dir /var/lib/kubelet &
+    --node-ip {address} --root-dir /var/lib/kubelet --v={verbosity} &
 wait -n
 echo "containerd or kubelet ended"
 exit 1
@@ -60,6 +61,8 @@ exit 1
 
 class RigNode:
     """A node; everything that it keeps is in the folder `disk`."""
+
+    kubelet_verbosity = KUBELET_VERBOSITY
 
     def __init__(
         self,
@@ -206,6 +209,7 @@ class RigNode:
             kubeconfig=self._kubeconfig,
             name=self.name,
             address=self.address,
+            verbosity=self.kubelet_verbosity,
         )
 
     def _wait_for_containerd(self) -> None:

@@ -26,6 +26,7 @@ _HOME: Final = "/usr/local/nvidia"
 _ON_DISK: Final = "local/nvidia"
 _STATE: Final = "/run/nvidia-stub/state"
 _LOG: Final = "nvidia-runtime.log"
+_SIZE: Final = {"VGPU_STUB_DEVICES": str(CARDS), "VGPU_STUB_MEMORY": f"{MEMORY_MIB}m"}
 _PROGRAM: Final = Path(__file__).with_name("nvidia_runtime.py")
 
 
@@ -41,6 +42,18 @@ def runtime_class() -> dict[str, Any]:
 
 class GpuNode(RigNode):
     """A node with the driver and NVIDIA's container runtime, as far as both are played."""
+
+    # At 4 the kubelet logs the calls of device plugins.
+    kubelet_verbosity = 4
+
+    @property
+    def machine(self) -> dict[str, str]:
+        """Return the environment in which a process of the host sees the cards."""
+        return {
+            "LD_LIBRARY_PATH": str(self.disk / _ON_DISK),
+            "VGPU_STUB_STATE": str(self.disk / _STATE.removeprefix("/")),
+            **_SIZE,
+        }
 
     def given(self) -> list[dict[str, str]]:
         """Return the containers that the runtime made, with the cards that it gave each."""
@@ -69,7 +82,7 @@ class GpuNode(RigNode):
             "state": _STATE,
             "log": f"/var/log/{_LOG}",
             "cards": UUIDS,
-            "machine": {"VGPU_STUB_DEVICES": str(CARDS), "VGPU_STUB_MEMORY": f"{MEMORY_MIB}m"},
+            "machine": _SIZE,
         }
         (home / "runtime.json").write_text(json.dumps(settings))
 

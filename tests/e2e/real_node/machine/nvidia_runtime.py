@@ -9,6 +9,7 @@ A file beside it, `runtime.json`, has the paths, and the uuids of the cards in t
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 SETTINGS = Path(__file__).with_name("runtime.json")
@@ -77,7 +78,7 @@ def record(spec: dict, visible: str, settings: dict) -> None:
     names = ("sandbox-uid", "sandbox-namespace", "sandbox-name", "container-name")
     line = {name: annotations.get(f"io.kubernetes.cri.{name}", "") for name in names}
     with open(settings["log"], "a", encoding="utf-8") as log:
-        log.write(json.dumps({**line, "visible": visible}) + "\n")
+        log.write(json.dumps({"time": time.time(), **line, "visible": visible}) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """A real cluster with one node with cards, and gpuledger installed on it by its chart."""
 
 import json
+import re
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +16,10 @@ from tests.e2e.harness.controlplane import ADMIN
 from tests.e2e.install.rig import images
 from tests.e2e.install.rig.assets import RigAssets
 from tests.e2e.install.rig.real_cluster import RealCluster
+from tests.e2e.real_node.machine.driver_view import DriverView
 from tests.e2e.real_node.machine.gpu_node import CARDS, GpuNode, runtime_class
 from tests.e2e.real_node.story.api import Api, wait_for
+from tests.e2e.real_node.story.voices import Voices
 
 NODE: Final = "a"
 NODE_PATH: Final = f"/api/v1/nodes/{NODE}"
@@ -51,6 +55,11 @@ class GpuCluster:
         self.cluster = cluster
         self.teller = Narrator()
         self.api = Api(cluster.plane.url, cluster.plane.token(ADMIN), cluster.plane.ca)
+        self.form = "mounts"
+        """How the agents answer the kubelet now: by mounts or by cdi."""
+
+        self.driver = DriverView(self.node.machine)
+        self.voices = Voices(self.node.logs)
         self._rig = rig
         self._archives = archives
 
@@ -61,14 +70,23 @@ class GpuCluster:
         assert isinstance(node, GpuNode)
         return node
 
-    def install(self, *arguments: str) -> None:
-        """Install the chart with agents, whose further arguments these are."""
-        for archive in (*self._archives, self._scheduler()):
-            self.cluster.import_image(archive)
-        self.cluster.apply(runtime_class())
-        self.helm("install", *arguments)
-        self.cluster.kubectl.type(f"kubectl label node {NODE} gpuledger.io/agent=on")
-        self.wait_allocatable()
+    def install(self) -> None:
+        """Install the chart, and let the node have an agent."""
+        with self.teller.step("Import the images, and install gpuledger with agent.enabled"):
+            for archive in (*self._archives, self._scheduler()):
+                self.cluster.import_image(archive)
+            self.cluster.apply(runtime_class())
+            self.helm("install")
+        with self.teller.step(f"Let node {NODE} have an agent"):
+            self.teller.command(f"kubectl label node {NODE} gpuledger.io/agent=on")
+            self.cluster.kubectl.type(f"kubectl label node {NODE} gpuledger.io/agent=on")
+            self.wait_allocatable()
+            self.tell()
+            self.teller.claim(f"the kubelet offers {CARDS * SLOTS} {RESOURCE}")
+
+    def tell(self) -> None:
+        """Print what the programs have reported since the last time."""
+        self.teller.block("\n".join(self.voices.tell()))
 
     def helm(self, verb: str, *arguments: str) -> None:
         """Install or upgrade the release with these arguments of agents."""
@@ -94,11 +112,38 @@ class GpuCluster:
     def gpuledger(self, *words: str) -> Any:
         """Run a command of gpuledger in the service's container; return its JSON."""
         typed = ("gpuledger", *words, "-o", "json")
-        return json.loads(self.cluster.exec(NAMESPACE, "deploy/gpuledger", *typed))
+        printed = self.cluster.exec(NAMESPACE, "deploy/gpuledger", *typed)
+        # Before it, kubectl and the command print notes on standard error.
+        begin = re.search(r"^[\[{]", printed, re.MULTILINE)
+        assert begin is not None, printed
+        return json.loads(printed[begin.start() :])
+
+    def switch_agents(self, *arguments: str) -> None:
+        """Give the agents other arguments, which restarts them."""
+        before = self.agent_pod()["metadata"]["uid"]
+        self.helm("upgrade", *arguments)
+        wait_for(
+            self.agent_pods,
+            lambda pods: [before] != [pod["metadata"]["uid"] for pod in pods] and _are_ready(pods),
+            within=ALLOCATABLE_SECONDS,
+            what="the agent with the new arguments is ready",
+        )
+        self.wait_allocatable()
+
+    def agent_pods(self) -> list[Manifest]:
+        """Return the pods of the node's agent: one, and during an update two."""
+        return self.api.items(f"/api/v1/namespaces/{AGENTS}/pods")
+
+    def containers(self) -> list[Manifest]:
+        """Return the usage of containers, as the agent reports it."""
+        address = self.agent_pod()["status"]["podIP"]
+        with urllib.request.urlopen(f"http://{address}:9394/v1/containers", timeout=5) as answer:
+            reported: list[Manifest] = json.loads(answer.read())["containers"]
+        return reported
 
     def agent_pod(self) -> Manifest:
         """Return the pod of the node's agent."""
-        (pod,) = self.api.items(f"/api/v1/namespaces/{AGENTS}/pods")
+        (pod,) = self.agent_pods()
         return pod
 
     def _scheduler(self) -> Path:
@@ -111,10 +156,21 @@ class GpuCluster:
         return archive
 
 
+def _are_ready(pods: list[Manifest]) -> bool:
+    states = [state for pod in pods for state in pod["status"].get("containerStatuses", ())]
+    return len(pods) == 1 and bool(states) and all(state["ready"] for state in states)
+
+
 @contextmanager
-def gpu_cluster(rig: RigAssets, folder: Path, *arguments: str) -> Iterator[GpuCluster]:
+def gpu_cluster(rig: RigAssets, folder: Path) -> Iterator[GpuCluster]:
     """Run a cluster with gpuledger on it for a block."""
     with RealCluster(rig, folder, nodes=[NODE], machine=GpuNode) as cluster:
         made = GpuCluster(cluster, rig, images.product_archives())
-        made.install(*arguments)
-        yield made
+        made.teller.opening("A pod with a card below a real kubelet.")
+        made.teller.line("Each `ok` was checked. Played are the card and its driver (by a stub), and")
+        made.teller.line("NVIDIA's container runtime, which mounts the driver; all else is real.")
+        try:
+            made.install()
+            yield made
+        finally:
+            made.driver.close()

@@ -67,7 +67,7 @@ def tenant_pod(
             "schedulerName": PROFILE,
             "runtimeClassName": "nvidia",
             "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": False,
             "containers": [main],
             **spec,
