@@ -65,6 +65,11 @@ class GpuNode(RigNode):
 
     def _write_configuration(self) -> None:
         super()._write_configuration()
+        kubelet = self.disk / "kubelet.json"
+        configured = json.loads(kubelet.read_text())
+        # An agent that is killed again and again starts again at once.
+        configured["crashLoopBackOff"] = {"maxContainerRestartPeriod": "1s"}
+        kubelet.write_text(json.dumps(configured))
         home = self.disk / _ON_DISK
         (home / "nodes").mkdir(parents=True, exist_ok=True)
         for library in LIBRARIES:

@@ -113,10 +113,11 @@ class GpuCluster:
         """Run a command of gpuledger in the service's container; return its JSON."""
         typed = ("gpuledger", *words, "-o", "json")
         printed = self.cluster.exec(NAMESPACE, "deploy/gpuledger", *typed)
-        # Before it, kubectl and the command print notes on standard error.
+        # Before and after it are notes of kubectl and of the command, from standard error.
         begin = re.search(r"^[\[{]", printed, re.MULTILINE)
         assert begin is not None, printed
-        return json.loads(printed[begin.start() :])
+        read, _ = json.JSONDecoder().raw_decode(printed, begin.start())
+        return read
 
     def switch_agents(self, *arguments: str) -> None:
         """Give the agents other arguments, which restarts them."""
@@ -134,12 +135,23 @@ class GpuCluster:
         """Return the pods of the node's agent: one, and during an update two."""
         return self.api.items(f"/api/v1/namespaces/{AGENTS}/pods")
 
+    def readiness(self) -> str:
+        """Return `ready`, or why the agent is not."""
+        try:
+            self._ask_agent("/readyz")
+        except (OSError, KeyError) as error:
+            return f"{type(error).__name__}: {error}"
+        return "ready"
+
     def containers(self) -> list[Manifest]:
         """Return the usage of containers, as the agent reports it."""
-        address = self.agent_pod()["status"]["podIP"]
-        with urllib.request.urlopen(f"http://{address}:9394/v1/containers", timeout=5) as answer:
-            reported: list[Manifest] = json.loads(answer.read())["containers"]
+        reported: list[Manifest] = json.loads(self._ask_agent("/v1/containers"))["containers"]
         return reported
+
+    def _ask_agent(self, path: str) -> str:
+        address = self.agent_pod()["status"]["podIP"]
+        with urllib.request.urlopen(f"http://{address}:9394{path}", timeout=5) as answer:
+            return str(answer.read().decode())
 
     def agent_pod(self) -> Manifest:
         """Return the pod of the node's agent."""
