@@ -1,9 +1,10 @@
 """Kubelet: the calls of a kubelet to device plugins, with gRPC on real unix sockets.
 
-It keeps the order of the real kubelet. It admits pods one after the other and their containers in
-order, and reuses the devices of init containers. It stores an answer in memory and in the
-checkpoint before it allocates the next container. It calls `PreStartContainer` before every start
-and never asks for an answer again. Its checkpoint survives `restart`.
+It does as kubelet 1.36 does, by the contract of `support.kubelets.kubelet_contract`, which both
+pass. It admits pods one after the other and their containers in order, and reuses the devices of
+init containers. It stores an answer in memory and in the checkpoint before it allocates the next
+container. It calls `PreStartContainer` before every start and never asks for an answer again. Its
+checkpoint survives `restart`, and has the entries of an ended pod until the next one is admitted.
 """
 
 import asyncio
@@ -33,10 +34,16 @@ SECONDS = 20.0
 
 
 class Asked:
-    """A container of a pod as its spec has it: a name, how many devices, and when it runs."""
+    """A container of a pod as its spec has it: a name, how many devices, and when it runs.
 
-    def __init__(self, name: str, count: int, *, init: bool = False) -> None:
-        self.name, self.count, self.init = name, count, init
+    A sidecar is an init container that goes on running, so that no other container has its devices.
+    """
+
+    def __init__(
+        self, name: str, count: int, *, init: bool = False, sidecar: bool = False
+    ) -> None:
+        self.name, self.count, self.sidecar = name, count, sidecar
+        self.init = init or sidecar
 
 
 class Rejected(Exception):
@@ -60,18 +67,36 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         self.answers: dict[tuple[str, str], tuple[frozenset[str], api.ContainerAllocateResponse]]
         self.answers = {}
         self.names: dict[str, tuple[str, str]] = {}
-        self.init: set[tuple[str, str]] = set()
+        self.asked: dict[str, Sequence[Asked]] = {}
+        self.resource = RESOURCE
         self.health: dict[str, str] = {}
         self.preferred: list[list[str]] = []
-        self.writes_checkpoint = True
+        self._writes_checkpoint = True
         self.follows_preferences = True
         self.speaks_of_pods = True
         self.removes_sockets = True
         self.lies: dict[str, tuple[str, str]] = {}
         self._servers: list[Any] = []
-        self._watch: asyncio.Task[None] | None = None
+        self._watches: list[asyncio.Task[None]] = []
         self._channel: Any = None
+        self._channels: list[Any] = []
         self.options: api.DevicePluginOptions | None = None
+
+    @property
+    def writes_checkpoint(self) -> bool:
+        """Whether there is a checkpoint; setting it to False removes the file."""
+        return self._writes_checkpoint
+
+    @writes_checkpoint.setter
+    def writes_checkpoint(self, wanted: bool) -> None:
+        self._writes_checkpoint = wanted
+        if not wanted:
+            self.checkpoint.unlink(missing_ok=True)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Return the path of the checkpoint."""
+        return self.plugins / "kubelet_internal_checkpoint"
 
     async def start(self) -> None:
         """Begin as a kubelet does: without sockets of others, with the checkpoint's content."""
@@ -102,6 +127,8 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         """End and begin again."""
         await self.stop()
         self.health.clear()
+        # Until the plugin registers again, containers start without PreStartContainer.
+        self.options = None
         self.registrations.clear()
         self.lists.clear()
         await self.start()
@@ -110,35 +137,37 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         """Take a plugin, as the newest of its resource."""
         if request.version != "v1beta1" or "/" not in request.resource_name:
             await context.abort(grpc.StatusCode.UNKNOWN, "not supported")
-        await self.forget_plugin()
+        # An earlier plugin keeps its stream, as long as it lives.
+        self.resource = request.resource_name
         self._channel = grpc.aio.insecure_channel(f"unix:{self.plugins / request.endpoint}")
+        self._channels.append(self._channel)
         self.options = await self.stub.GetDevicePluginOptions(api.Empty(), timeout=SECONDS)
-        self._watch = asyncio.create_task(self._listen(self.stub))
+        self._watches.append(asyncio.create_task(self._listen(self.stub)))
         self.registrations.append(request)
         self.registered.set()
         return api.Empty()
 
     async def List(self, _request: Any, context: Any) -> Any:  # noqa: N802
-        """List the devices of each container; init containers that end are left out."""
+        """List all containers with their devices; init containers that end are left out."""
         if not self.speaks_of_pods:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
-        by_pod: dict[str, list[Any]] = {}
-        for (uid, name), (ids, _) in self.answers.items():
-            if (uid, name) not in self.init:
-                devices = pods_api.ContainerDevices(resource_name=RESOURCE, device_ids=sorted(ids))
-                by_pod.setdefault(uid, []).append(
-                    pods_api.ContainerResources(name=name, devices=[devices])
-                )
         return pods_api.ListPodResourcesResponse(
-            pod_resources=[
-                pods_api.PodResources(
-                    namespace=self.lies.get(uid, self.names[uid])[0],
-                    name=self.lies.get(uid, self.names[uid])[1],
-                    containers=containers,
-                )
-                for uid, containers in by_pod.items()
-            ]
+            pod_resources=[self._pod_resources(uid) for uid in self.names]
         )
+
+    def _pod_resources(self, uid: str) -> pods_api.PodResources:
+        namespace, name = self.lies.get(uid, self.names[uid])
+        containers = []
+        for asked in self.asked.get(uid, ()):
+            ids, _ = self.answers.get((uid, asked.name), (frozenset(), None))
+            # An entry for each device, in any order.
+            devices = [
+                pods_api.ContainerDevices(resource_name=self.resource, device_ids=[device])
+                for device in sorted(ids)
+            ]
+            if not asked.init or asked.sidecar:
+                containers.append(pods_api.ContainerResources(name=asked.name, devices=devices))
+        return pods_api.PodResources(namespace=namespace, name=name, containers=containers)
 
     @property
     def stub(self) -> Any:
@@ -148,8 +177,11 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
     async def admit(self, namespace: str, pod: str, uid: str, asked: Sequence[Asked]) -> None:
         """Allocate the containers of a pod. Raises Rejected, and then the pod has nothing."""
         self.names[uid] = (namespace, pod)
+        self.asked[uid] = sorted(asked, key=lambda container: not container.init)
         reusable: set[str] = set()
-        for container in sorted(asked, key=lambda container: not container.init):
+        for container in self.asked[uid]:
+            if not container.count:
+                continue
             try:
                 ids = await self._choose(container.count, reusable)
                 answer = await self.stub.Allocate(
@@ -162,8 +194,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
                 self.end(uid)
                 raise Rejected(f"{error.code().name}: {error.details()}") from None
             self.answers[uid, container.name] = (frozenset(ids), answer.container_responses[0])
-            if container.init:
-                self.init.add((uid, container.name))
+            if container.init and not container.sidecar:
                 reusable |= set(ids)
             else:
                 reusable -= set(ids)
@@ -186,6 +217,7 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         for key in [key for key in self.answers if key[0] == uid]:
             del self.answers[key]
         self.names.pop(uid, None)
+        self.asked.pop(uid, None)
 
     def write_checkpoint(self) -> None:
         """Write the checkpoint as the real kubelet does."""
@@ -195,18 +227,18 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
             {
                 "PodUID": uid,
                 "ContainerName": name,
-                "ResourceName": RESOURCE,
+                "ResourceName": self.resource,
                 "DeviceIDs": {"-1": sorted(ids)},
                 "AllocResp": base64.b64encode(answer.SerializeToString()).decode(),
             }
             for (uid, name), (ids, answer) in self.answers.items()
         ]
+        healthy = [device for device in self.health if self.health[device] == "Healthy"]
         data: dict[str, Any] = {
             "PodDeviceEntries": entries or None,
-            "RegisteredDevices": {RESOURCE: []},
+            "RegisteredDevices": {self.resource: healthy},
         }
-        path = self.plugins / "kubelet_internal_checkpoint"
-        path.write_text(json.dumps({"Data": data, "Checksum": 7}))
+        self.checkpoint.write_text(json.dumps({"Data": data, "Checksum": 7}))
 
     async def wait_listed(self, count: int = 1) -> None:
         """Return when so many lists have come since the last start."""
@@ -250,23 +282,30 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
         return chosen
 
     async def _listen(self, stub: Any) -> None:
+        """Read lists until the plugin ends. Then no plugin is connected, also no later one."""
         try:
             async for answer in stub.ListAndWatch(api.Empty()):
                 self.lists.append(answer)
                 self.health = {device.ID: device.health for device in answer.devices}
+                self.write_checkpoint()
                 self.listed.set()
         except grpc.aio.AioRpcError:
-            self.health = dict.fromkeys(self.health, "Unhealthy")
+            pass
+        self.health = dict.fromkeys(self.health, "Unhealthy")
+        self.write_checkpoint()
+        if self._channel is not None:
+            await self._channel.close()
 
     async def forget_plugin(self) -> None:
         """Hang up, as one that has lost its memory of the plugin."""
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
-            self._watch = None
-        if self._channel is not None:
-            await self._channel.close()
-            self._channel = None
+        for watch in self._watches:
+            watch.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
+        self._watches.clear()
+        for channel in self._channels:
+            await channel.close()
+        self._channels.clear()
+        self._channel = None
 
 
 @asynccontextmanager

@@ -40,6 +40,9 @@ class RecordingPlugin(DevicePluginServicer):
         self.failures: dict[str, int] = {}
         """How many of the next calls of a name fail."""
 
+        self.fail_after = 0
+        """How many calls succeed before the first of them fails."""
+
         self.devices = dict.fromkeys(devices, "Healthy")
         self.watchers = 0
         self._changed = asyncio.Event()
@@ -146,7 +149,9 @@ class RecordingPlugin(DevicePluginServicer):
         file = self.socket.with_name("kubelet_internal_checkpoint")
         checkpoint = file.read_text() if file.exists() else ""
         self.calls.append(KubeletCall(name, tuple(ids), checkpoint, time.monotonic()))
-        if self.failures.get(name, 0) > 0:
+        if self.failures.get(name, 0) > 0 and self.fail_after > 0:
+            self.fail_after -= 1
+        elif self.failures.get(name, 0) > 0:
             self.failures[name] -= 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"{name} fails by order of the test")
 

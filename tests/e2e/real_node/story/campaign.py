@@ -20,6 +20,9 @@ WIDTH: Final = 6
 
 LOOKS_MAX: Final = 8
 PAUSE_SECONDS: Final = 0.1
+BACKOFF_SECONDS: Final = 1.0
+"""A controller, too, waits before it creates a pod in place of a rejected one."""
+
 SIZES: Final = (500, 1_000, 2_000, 3_000, 6_000)
 REJECTED: Final = "UnexpectedAdmissionError"
 ENDED_SECONDS: Final = 60.0
@@ -48,6 +51,7 @@ class Campaign:
         self._visitors: dict[str, Visitor] = {}
         self._limits: dict[str, int] = {}
         self._posted = 0
+        self._admits_from = 0.0
 
     @property
     def ran(self) -> int:
@@ -73,6 +77,8 @@ class Campaign:
         self._end()
 
     def _admit(self) -> None:
+        if time.monotonic() < self._admits_from:
+            return
         missing = self._total - self.ran - len(self._visitors)
         for _ in range(min(WIDTH - len(self._visitors), missing)):
             self._posted += 1
@@ -94,6 +100,7 @@ class Campaign:
         if phase == "Failed" and not visitor.deleted:
             assert pod["status"]["reason"] == REJECTED, pod["status"]
             assert self._team.cards_by_runtime(visitor.uid) == [], "a rejected pod has run"
+            self._admits_from = time.monotonic() + BACKOFF_SECONDS
             self._leave(visitor, "rejected")
         elif phase == "Running" and visitor.program is None and not visitor.deleted:
             visitor.program = PodProgram(pod["status"]["podIP"])
