@@ -66,6 +66,15 @@ e2e: setup ## tests on a real API server; needs KUBEBUILDER_ASSETS
 e2e-install: setup ## install on a real node; needs root, KUBEBUILDER_ASSETS and GPULEDGER_NODE_ASSETS
 	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/install -m "install and not long"
 
+e2e-node: setup ## pods with cards below a real kubelet; needs what e2e-install needs
+	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/real_node -m "install and not long"
+
+e2e-node-short: setup ## the part of e2e-node that .ci/run tells, too
+	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/real_node -m "short and not long"
+
+e2e-node-long: setup ## all of e2e-node, and campaigns of 100 pods
+	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/real_node -m install
+
 e2e-chain: setup ## from a pod's post to a process that is refused memory; needs KUBEBUILDER_ASSETS
 	$(BIN)/pytest -q -s tests/e2e/node/test_chain.py -m "e2e and not long"
 
@@ -115,4 +124,4 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis vgpu_native/build
 
-.PHONY: help setup demo run protos test native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-chain e2e-long bench simulate lint manifests image image-reproducible airgap docs lock clean
+.PHONY: help setup demo run protos test native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-node e2e-node-short e2e-node-long e2e-chain e2e-long bench simulate lint manifests image image-reproducible airgap docs lock clean

@@ -1,11 +1,31 @@
-"""One real cluster with a node with cards for all stories; they skip outside of a rig."""
+"""One real cluster with a node with cards for all stories; they skip outside of a rig.
+
+The stories have an order. A bypass lasts while the first ones run, in which no agent restarts, and
+the agents are switched from mounts to CDI once.
+"""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Final
 
 import pytest
 
 from tests.e2e.install.rig.assets import RigAssets, missing, rig_assets, rig_name
 from tests.e2e.real_node.story.gpu_cluster import GpuCluster, gpu_cluster
+from tests.e2e.real_node.story.tenant import Tenant, tenant
+
+ORDER: Final = (
+    "can_bypass",
+    "[mounts",
+    "test_race",
+    "test_kubelet_contract",
+    "test_bypass",
+    "test_interruptions",
+    "short-mounts",
+    "whole-mounts",
+    "cdi",
+)
+"""Parts of the names of stories, in their order."""
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +45,17 @@ def gpus(rig: RigAssets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[G
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def bypassing(gpus: GpuCluster) -> Iterator[Tenant]:
+    """Return the tenant of the pods that bypass the library, which outlives the first stories."""
+    with ExitStack() as stack:
+        yield stack.enter_context(tenant(gpus, "bypass"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Restart no agent while one counts how long a bypass lasts, and switch the agents once."""
-    items.sort(key=lambda item: "cdi" in item.nodeid or "interrupt" in item.nodeid)
+    """Put the stories in their order."""
+    items.sort(key=lambda item: _rank(item.nodeid))
+
+
+def _rank(name: str) -> int:
+    return next((rank for rank, part in enumerate(ORDER) if part in name), len(ORDER))

@@ -13,25 +13,29 @@ from tests.e2e.real_node.story.tenant import tenant
 pytestmark = [pytest.mark.e2e, pytest.mark.install, pytest.mark.timeout(900)]
 
 SECONDS_PER_POD: Final = 12.0
-CASES: Final = [
-    pytest.param(10, 3, 1, id="short"),
+SIZES: Final = [
+    pytest.param(10, 3, 1, id="short", marks=pytest.mark.short),
     pytest.param(100, 5, 2, id="whole", marks=pytest.mark.long),
 ]
 
 
-@pytest.mark.parametrize(("pods", "every", "seed"), CASES)
+@pytest.mark.parametrize("form", ["mounts", "cdi"])
+@pytest.mark.parametrize(("pods", "every", "seed"), SIZES)
 def test_no_pod_uses_more_than_its_limit(
-    gpus: GpuCluster, pods: int, every: int, seed: int
+    gpus: GpuCluster, form: str, pods: int, every: int, seed: int
 ) -> None:
+    gpus.use(form)
     with (
-        tenant(gpus, f"campaign-{pods}") as team,
+        tenant(gpus, f"campaign-{pods}-{form}") as team,
         gpus.teller.step(f"Let {pods} pods come and go; seed {seed}"),
     ):
         campaign = Campaign(team, pods=pods, every=every, seed=seed)
         campaign.run(within=pods * SECONDS_PER_POD)
         kills = ", ".join(f"{program} {campaign.counts[program]}" for program in PROGRAMS)
         gpus.teller.line(f"SIGKILL: {kills}")
-        gpus.teller.line(f"{campaign.counts['rejected']} pods were rejected by the kubelet meanwhile")
+        rejected, replaced = campaign.counts["rejected"], campaign.counts["evicted"]
+        gpus.teller.line(f"{rejected} pods were rejected by the kubelet meanwhile")
+        gpus.teller.line(f"{replaced} pods with an answer for another pod were evicted before a start")
         gpus.teller.claim(f"{campaign.ran} pods ran on their own cards, each within its limit")
         gpus.teller.claim(
             f"at each of {campaign.looks} looks at most {campaign.most_used:,} MiB"

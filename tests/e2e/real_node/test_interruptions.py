@@ -33,7 +33,7 @@ WAIT_SECONDS: Final = 2
 
 REJECTED: Final = "UnexpectedAdmissionError"
 SHORT: Final = ((KUBELET, "between"), (CONTAINERD, "running"), (AGENT, "allocate"))
-"""The steps that `make e2e-node` interrupts; the others are `long`."""
+"""The steps that `make e2e-node-short` interrupts, too."""
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def cases() -> Iterator[object]:
     """Yield each program at each step."""
     for step in STEPS:
         for program in PROGRAMS:
-            marks = () if (program, step) in SHORT else (pytest.mark.long,)
+            marks = (pytest.mark.short,) if (program, step) in SHORT else ()
             yield pytest.param(program, step, marks=marks)
 
 

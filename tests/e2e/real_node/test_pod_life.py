@@ -18,12 +18,12 @@ FIRST_MIB: Final = 1_000
 RAISED_MIB: Final = 2_000
 SEEN_SECONDS: Final = 30.0
 EXHAUSTED: Final = "CUDA_ERROR_OUT_OF_MEMORY"
-ANOTHER: Final = "GPU-00000000-0000-0000-0000-000000000001"
 
 
+@pytest.mark.short
 @pytest.mark.parametrize("form", ["mounts", "cdi"])
 def test_a_pod_is_held_to_its_limit(gpus: GpuCluster, form: str) -> None:
-    _use(gpus, form)
+    gpus.use(form)
     with tenant(gpus, f"life-{form}") as team:
         _deny(team)
         uid = _run(team, form)
@@ -37,7 +37,7 @@ def test_a_pod_is_held_to_its_limit(gpus: GpuCluster, form: str) -> None:
 
 
 def test_a_pod_cannot_choose_its_cards_when_cdi_is_used(gpus: GpuCluster) -> None:
-    _use(gpus, "cdi")
+    gpus.use("cdi")
     with tenant(gpus, "chooser") as team, gpus.teller.step("Ask for all cards by the environment"):
         chosen = {"NVIDIA_VISIBLE_DEVICES": "all"}
         team.post(tenant_pod("greedy", environment=chosen))
@@ -46,16 +46,6 @@ def test_a_pod_cannot_choose_its_cards_when_cdi_is_used(gpus: GpuCluster) -> Non
             team.assert_own_cards(team.pod("greedy"))
         gpus.tell()
         gpus.teller.claim("the runtime gave it the card of its placement only")
-
-
-def _use(gpus: GpuCluster, form: str) -> None:
-    """Let the agents answer in this form, by an upgrade where they do not yet."""
-    if gpus.form != form:
-        with gpus.teller.step(f"Let the agents answer by {form}"):
-            gpus.switch_agents(*(["--cdi"] if form == "cdi" else []))
-            gpus.form = form
-            gpus.tell()
-            gpus.teller.claim("the new agent has registered again")
 
 
 def _deny(team: Tenant) -> None:
@@ -157,7 +147,7 @@ def _end(team: Tenant, program: PodProgram, uid: str) -> None:
     teller = team.gpus.teller
     with teller.step("End the program"):
         [card] = team.cards_by_ledger(team.pod("web"))
-        assert team.gpus.driver.memory()[uid, card] == RAISED_MIB
+        assert team.gpus.driver.memory()[uid, card] == RAISED_MIB, "the driver, too, has them"
         program.close()
         team.wait("web", "Succeeded")
         assert team.gpus.driver.memory().get((uid, card), 0) == 0

@@ -18,6 +18,7 @@ ON_THE_FIRST: Final = {"nvidia.com/use-gpuuuid": UUIDS[0]}
 PODS: Final = ("left", "right")
 
 
+@pytest.mark.short
 def test_one_of_two_pods_gets_the_card_and_the_other_waits(gpus: GpuCluster) -> None:
     with tenant(gpus, "race-card") as team, gpus.teller.step("Let two pods race for one card"):
         pods = [
@@ -40,7 +41,7 @@ def test_one_of_two_pods_gets_the_card_and_the_other_waits(gpus: GpuCluster) -> 
         with team.program(winner) as program:
             assert program.do("fill").held == MORE_THAN_HALF_MIB
             used = [amount for (_, card), amount in gpus.driver.memory().items() if card == UUIDS[0]]
-            assert sum(used) == MORE_THAN_HALF_MIB
+            assert sum(used) >= MORE_THAN_HALF_MIB
             assert team.pod(waiting)["status"]["phase"] == "Pending"
         team.wait(winner, "Succeeded")
         team.assert_own_cards(team.wait(waiting, "Running"))

@@ -1,6 +1,7 @@
 """The stub NVML shows the stub driver's cards to programs that use NVML's Python package."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -15,6 +16,18 @@ MIB = 1 << 20
 Users = Callable[..., CardUser]
 Ask = Callable[..., Any]
 
+CONTAINED = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+_TAKING = """
+import ctypes, os, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context, device, pointer = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_uint64()
+assert not cuda.cuInit(0)
+assert not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+assert not cuda.cuCtxSetCurrent(context)
+assert not cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(1 << 20))
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
 _BEGIN = "import json, pynvml as n, sys; n.nvmlInit(); h = n.nvmlDeviceGetHandleByIndex\n"
 
 
@@ -172,3 +185,41 @@ def test_before_it_is_initialised_nvml_refuses(native: Path) -> None:
         check=True,
     )
     assert done.stdout == "1 Uninitialized\n"
+
+
+def test_a_process_is_named_by_its_pid_on_the_host(
+    native: Path, tmp_path: Path, ask: Ask
+) -> None:
+    """A container's process has another pid in its own namespace."""
+    if subprocess.run([*CONTAINED, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no pid namespace can be made here")
+    machine = {
+        "LD_LIBRARY_PATH": str(native / "stub"),
+        "VGPU_STUB_STATE": str(tmp_path / "machine"),
+    }
+    with subprocess.Popen(
+        [*CONTAINED, sys.executable, "-c", _TAKING],
+        env=machine,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as contained:
+        assert contained.stdout is not None
+        assert contained.stdout.readline() == "1\n", "its own pid is that of a container"
+        [pid] = ask("[p.pid for p in n.nvmlDeviceGetComputeRunningProcesses(h(0))]")
+        assert "NSpid" in Path(f"/proc/{pid}/status").read_text()
+        [namespaced] = re.findall(r"NSpid:.*\t(\d+)\n", Path(f"/proc/{pid}/status").read_text())
+        assert (pid != 1, namespaced) == (True, "1")
+        contained.communicate()
+
+
+def test_only_cards_with_a_device_node_are_seen(ask: Ask, tmp_path: Path) -> None:
+    for number in (1, 3):
+        (tmp_path / f"nvidia{number}").touch()
+    answers = ask(
+        "[n.nvmlDeviceGetCount(), n.nvmlDeviceGetUUID(h(0)), n.nvmlDeviceGetMinorNumber(h(1)),"
+        " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByUUID(n.nvmlDeviceGetUUID(h(1))))]",
+        VGPU_STUB_DEVICES="4",
+        VGPU_STUB_NODES=str(tmp_path),
+    )
+    assert answers == [2, "GPU-00000000-0000-0000-0000-000000000001", 3, 1]

@@ -36,6 +36,7 @@ class RecordingPlugin(DevicePluginServicer):
     def __init__(self, directory: Path, endpoint: str, devices: Sequence[str]) -> None:
         """Offer these devices, all of them healthy."""
         self.socket = directory / endpoint
+        self.resource = RESOURCE
         self.calls: list[KubeletCall] = []
         self.failures: dict[str, int] = {}
         """How many of the next calls of a name fail."""
@@ -82,7 +83,7 @@ class RecordingPlugin(DevicePluginServicer):
             request = api.RegisterRequest(
                 version="v1beta1",
                 endpoint=self.socket.name,
-                resource_name=RESOURCE,
+                resource_name=self.resource,
                 options=options,
             )
             await stub.Register(request, timeout=SECONDS)

@@ -28,8 +28,9 @@ def test_only_e2e_install_runs_tests_marked_install(target: str) -> None:
     runs = [command for command in commands_of(target) if " tests/e2e " in command]
     assert runs
     assert all("not install" in run for run in runs)
-    (entered,) = [run for run in commands_of("e2e-install") if "/pytest " in run]
-    assert "tests.e2e.install.enter" in entered
+    for entering in ("e2e-install", "e2e-node", "e2e-node-short", "e2e-node-long"):
+        (entered,) = [run for run in commands_of(entering) if "/pytest " in run]
+        assert "tests.e2e.install.enter" in entered
 
 
 def test_the_demo_installs_no_tools_of_developers(tmp_path: Path) -> None:

@@ -39,15 +39,15 @@ mount --make-rshared /
 {mounts}
 export PATH={assets}:$PATH
 cd {disk}
-# A program that ends while its file `down` exists starts again without it.
+# A program may end where it has a file `down`, and starts again when its file `ended` is removed.
 keep() {{
   while :; do
     "$@" >>{logs}/$1.log 2>&1 || true
-    [ -e $1.down ] || return 1
-    while [ -e $1.down ]; do sleep 0.02; done
+    mv $1.down $1.ended || return 1
+    while [ -e $1.ended ]; do sleep 0.02; done
   done
 }}
-rm -f *.down
+rm -f *.down *.ended
 keep containerd --config containerd.toml &
 runtime=$!
 until [ -S {socket} ]; do kill -0 $runtime; sleep 0.05; done
@@ -126,10 +126,17 @@ class RigNode:
         assert program in PROGRAMS, program
         (self._disk / f"{program}.down").touch()
         self.end(program, sent=sent)
+        deadline = time.monotonic() + END_SECONDS
+        while not self._ended(program).exists():
+            assert time.monotonic() < deadline, f"{program} of node {self.name} did not end"
+            time.sleep(_PAUSE_SECONDS / 5)
 
     def up(self, program: str) -> None:
         """Let a program start again."""
-        (self._disk / f"{program}.down").unlink()
+        self._ended(program).unlink()
+
+    def _ended(self, program: str) -> Path:
+        return self._disk / f"{program}.ended"
 
     def end(self, *words: str, sent: int = signal.SIGKILL) -> int:
         """End the process whose command line begins so; return its id once it is gone."""

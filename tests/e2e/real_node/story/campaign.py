@@ -65,9 +65,12 @@ class Campaign:
         while self.ran < self._total:
             assert time.monotonic() < deadline, f"after {within:g} s only {self.counts}"
             self._admit()
-            for pod in self._team.pods():
-                if visitor := self._visitors.get(pod["metadata"]["name"]):
+            pods = {pod["metadata"]["name"]: pod for pod in self._team.pods()}
+            for visitor in list(self._visitors.values()):
+                if pod := pods.get(visitor.name):
                     self._step(visitor, pod)
+                else:
+                    self._evicted(visitor)
             self._forget_gone()
             self._look()
             if self.ran // self._every > interrupted:
@@ -111,6 +114,13 @@ class Campaign:
             if visitor.looks <= 0:
                 self._team.assert_own_cards(pod)
                 self._leave(visitor, "ran")
+
+    def _evicted(self, visitor: Visitor) -> None:
+        """Count a pod that the agent has evicted: it had the answer for another, and never ran."""
+        assert visitor.program is None, f"{visitor.name} is gone while it runs"
+        assert self._team.cards_by_runtime(visitor.uid) == []
+        self.counts["evicted"] += 1
+        visitor.deleted = True
 
     def _leave(self, visitor: Visitor, how: str) -> None:
         self.counts[how] += 1

@@ -119,6 +119,16 @@ class GpuCluster:
         read, _ = json.JSONDecoder().raw_decode(printed, begin.start())
         return read
 
+    def use(self, form: str) -> None:
+        """Let the agents answer by `mounts` or by `cdi`, by an upgrade where they do not yet."""
+        if self.form == form:
+            return
+        with self.teller.step(f"Let the agents answer by {form}"):
+            self.switch_agents(*(["--cdi"] if form == "cdi" else []))
+            self.form = form
+            self.tell()
+            self.teller.claim("the new agent has registered again")
+
     def switch_agents(self, *arguments: str) -> None:
         """Give the agents other arguments, which restarts them."""
         before = self.agent_pod()["metadata"]["uid"]
