@@ -69,7 +69,7 @@ e2e-install: setup ## install on a real node; needs root, KUBEBUILDER_ASSETS and
 e2e-node: setup ## pods with cards below a real kubelet; needs what e2e-install needs
 	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/real_node -m "install and not long"
 
-e2e-node-short: setup ## the part of e2e-node that .ci/run tells, too
+e2e-node-short: setup ## the part of e2e-node that .ci/run has, too
 	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/real_node -m "short and not long"
 
 e2e-node-long: setup ## all of e2e-node, and campaigns of 100 pods

@@ -35,7 +35,9 @@ def test_no_pod_uses_more_than_its_limit(
         gpus.teller.line(f"SIGKILL: {kills}")
         rejected, replaced = campaign.counts["rejected"], campaign.counts["evicted"]
         gpus.teller.line(f"{rejected} pods were rejected by the kubelet meanwhile")
-        gpus.teller.line(f"{replaced} pods with an answer for another pod were evicted before a start")
+        gpus.teller.line(
+            f"{replaced} pods with an answer for another pod were evicted before a start"
+        )
         gpus.teller.claim(f"{campaign.ran} pods ran on their own cards, each within its limit")
         gpus.teller.claim(
             f"at each of {campaign.looks} looks at most {campaign.most_used:,} MiB"

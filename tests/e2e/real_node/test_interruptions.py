@@ -121,7 +121,7 @@ def test_pods_keep_their_cards_and_limits(
 
 
 def _runs_or_is_replaced(team: Tenant) -> None:
-    """Check that the pod runs on its cards, or that the kubelet rejected it and the next one runs."""
+    """Check that the pod runs on its cards, or was rejected and the next one does."""
     pod = team.wait("web", "Running", "Failed")
     if pod["status"]["phase"] == "Failed":
         assert pod["status"]["reason"] == REJECTED, pod["status"]

@@ -21,7 +21,7 @@ def test_the_real_kubelet_keeps_the_contract(gpus: GpuCluster, case: Case) -> No
         with gpus.teller.step(f"Kubelet: {(case.__doc__ or '').splitlines()[0]}"):
             asyncio.run(_kept(team, case, f"example.com/{name}"))
             gpus.teller.claim("the real kubelet does so, as the played one")
-        gpus.voices.tell()
+        gpus.voices.new_lines()
     wait_back(gpus)
 
 

@@ -133,8 +133,10 @@ def _resize(team: Tenant, program: PodProgram) -> None:
         _fill(team, program, RAISED_MIB)
         wait_for(
             team.gpus.containers,
-            lambda uses: [use["memory_used"] for use in uses if use["namespace"] == team.name]
-            == [RAISED_MIB * MEBIBYTE],
+            lambda uses: (
+                [use["memory_used"] for use in uses if use["namespace"] == team.name]
+                == [RAISED_MIB * MEBIBYTE]
+            ),
             within=SEEN_SECONDS,
             what="the agent reports the usage",
         )

@@ -40,7 +40,9 @@ def test_one_of_two_pods_gets_the_card_and_the_other_waits(gpus: GpuCluster) -> 
         gpus.teller.claim(f"{winner} runs, and the event of {waiting} has the reason")
         with team.program(winner) as program:
             assert program.do("fill").held == MORE_THAN_HALF_MIB
-            used = [amount for (_, card), amount in gpus.driver.memory().items() if card == UUIDS[0]]
+            used = [
+                amount for (_, card), amount in gpus.driver.memory().items() if card == UUIDS[0]
+            ]
             assert sum(used) >= MORE_THAN_HALF_MIB
             assert team.pod(waiting)["status"]["phase"] == "Pending"
         team.wait(winner, "Succeeded")

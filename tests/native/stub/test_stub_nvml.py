@@ -187,9 +187,7 @@ def test_before_it_is_initialised_nvml_refuses(native: Path) -> None:
     assert done.stdout == "1 Uninitialized\n"
 
 
-def test_a_process_is_named_by_its_pid_on_the_host(
-    native: Path, tmp_path: Path, ask: Ask
-) -> None:
+def test_a_process_is_named_by_its_pid_on_the_host(native: Path, tmp_path: Path, ask: Ask) -> None:
     """A container's process has another pid in its own namespace."""
     if subprocess.run([*CONTAINED, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no pid namespace can be made here")

@@ -39,9 +39,7 @@ class Asked:
     A sidecar is an init container that goes on running, so that no other container has its devices.
     """
 
-    def __init__(
-        self, name: str, count: int, *, init: bool = False, sidecar: bool = False
-    ) -> None:
+    def __init__(self, name: str, count: int, *, init: bool = False, sidecar: bool = False) -> None:
         self.name, self.count, self.sidecar = name, count, sidecar
         self.init = init or sidecar
 

@@ -1,4 +1,4 @@
-"""What device plugins rely on of a kubelet: one suite for the played and for the real one.
+"""The contract between kubelet and device plugins: one suite for the played and the real kubelet.
 
 Each case takes a kubelet without pods, and a plugin of six devices that has not registered yet.
 """
@@ -27,7 +27,7 @@ Seen = TypeVar("Seen")
 
 
 class PodOutcome(NamedTuple):
-    """What became of a pod: `Running`, `Rejected` or `Waiting`, and its reason."""
+    """The outcome of a pod: `Running`, `Rejected` or `Waiting`, and its reason."""
 
     phase: str
     reason: str = ""
@@ -247,7 +247,7 @@ async def _healthy(kubelet: KubeletUnderTest, plugin: RecordingPlugin) -> set[st
 async def _listed(kubelet: KubeletUnderTest, pod: str) -> dict[str, list[list[str]]]:
     """Return the entries of each container of a pod in the pod-resources API."""
     async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources}") as channel:
-        stub = PodResourcesListerStub(channel)  # type: ignore[no-untyped-call]
+        stub = PodResourcesListerStub(channel)
         answer = await stub.List(pods_api.ListPodResourcesRequest(), timeout=SECONDS)
     return {
         container.name: [list(devices.device_ids) for devices in container.devices]

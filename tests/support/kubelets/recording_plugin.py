@@ -46,7 +46,7 @@ class RecordingPlugin(DevicePluginServicer):
 
         self.devices = dict.fromkeys(devices, "Healthy")
         self.watchers = 0
-        self._changed = asyncio.Event()
+        self._changed, self._called = asyncio.Event(), asyncio.Event()
         self._server: Any = None
 
     def names(self) -> list[str]:
@@ -62,7 +62,7 @@ class RecordingPlugin(DevicePluginServicer):
         with suppress(FileNotFoundError):
             self.socket.unlink()
         self._server = grpc.aio.server()
-        add_DevicePluginServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        add_DevicePluginServicer_to_server(self, self._server)
         self._server.add_insecure_port(f"unix:{self.socket}")
         await self._server.start()
 
@@ -79,7 +79,7 @@ class RecordingPlugin(DevicePluginServicer):
             pre_start_required=True, get_preferred_allocation_available=True
         )
         async with grpc.aio.insecure_channel(f"unix:{kubelet}") as channel:
-            stub = RegistrationStub(channel)  # type: ignore[no-untyped-call]
+            stub = RegistrationStub(channel)
             request = api.RegisterRequest(
                 version="v1beta1",
                 endpoint=self.socket.name,
@@ -97,7 +97,8 @@ class RecordingPlugin(DevicePluginServicer):
         """Return the calls of a name, once there are so many."""
         async with asyncio.timeout(SECONDS):
             while len(self.of(name)) < count:
-                await asyncio.sleep(0.02)
+                self._called.clear()
+                await self._called.wait()
         return self.of(name)
 
     async def GetDevicePluginOptions(self, _: Any, context: Any) -> Any:  # noqa: N802
@@ -115,7 +116,9 @@ class RecordingPlugin(DevicePluginServicer):
             while True:
                 self._changed.clear()
                 yield api.ListAndWatchResponse(
-                    devices=[api.Device(ID=name, health=self.devices[name]) for name in self.devices]
+                    devices=[
+                        api.Device(ID=name, health=self.devices[name]) for name in self.devices
+                    ]
                 )
                 await self._changed.wait()
         finally:
@@ -149,6 +152,7 @@ class RecordingPlugin(DevicePluginServicer):
     async def _record(self, name: str, ids: Sequence[str], context: Any) -> None:
         file = self.socket.with_name("kubelet_internal_checkpoint")
         checkpoint = file.read_text() if file.exists() else ""
+        self._called.set()
         self.calls.append(KubeletCall(name, tuple(ids), checkpoint, time.monotonic()))
         if self.failures.get(name, 0) > 0 and self.fail_after > 0:
             self.fail_after -= 1
@@ -158,7 +162,9 @@ class RecordingPlugin(DevicePluginServicer):
 
 
 @asynccontextmanager
-async def plugin_at(directory: Path, endpoint: str, *devices: str) -> AsyncIterator[RecordingPlugin]:
+async def plugin_at(
+    directory: Path, endpoint: str, *devices: str
+) -> AsyncIterator[RecordingPlugin]:
     """Run a plugin for a block; it does not register by itself."""
     plugin = RecordingPlugin(directory, endpoint, devices)
     await plugin.start()

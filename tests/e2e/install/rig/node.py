@@ -1,8 +1,8 @@
 """A node of a rig: containerd and kubelet in namespaces of their own, which end all at once.
 
 The node's PID namespace ends with the process that made it, and every container with it, as after a
-power cut. Its disk remains: `start` after `kill` is a reboot. `down` ends one of the two programs and
-keeps it down until `up`, as a service manager does.
+power cut. Its disk remains: `start` after `kill` is a reboot. `down` ends one of the two programs
+and keeps it down until `up`, as a service manager does.
 """
 
 import os

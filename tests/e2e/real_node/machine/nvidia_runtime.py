@@ -3,7 +3,7 @@
 
 It is runc but for `create`: where the environment of the container has NVIDIA_VISIBLE_DEVICES, it
 adds the driver's libraries by NVIDIA_DRIVER_CAPABILITIES, and the device nodes of these cards.
-A file beside it, `runtime.json`, has the paths, and the uuids of the cards in their order.
+A file of settings beside it has the paths, and the uuids of the cards in their order.
 """
 
 import json
@@ -77,7 +77,7 @@ def record(spec: dict, visible: str, settings: dict) -> None:
     annotations = spec.get("annotations", {})
     names = ("sandbox-uid", "sandbox-namespace", "sandbox-name", "container-name")
     line = {name: annotations.get(f"io.kubernetes.cri.{name}", "") for name in names}
-    with open(settings["log"], "a", encoding="utf-8") as log:
+    with Path(settings["log"]).open("a", encoding="utf-8") as log:
         log.write(json.dumps({"time": time.time(), **line, "visible": visible}) + "\n")
 
 

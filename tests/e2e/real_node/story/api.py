@@ -33,7 +33,9 @@ class Api:
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._context = ssl.create_default_context(cafile=str(ca))
 
-    def ask(self, method: str, path: str, body: Manifest | None = None, kind: str = "") -> ApiAnswer:
+    def ask(
+        self, method: str, path: str, body: Manifest | None = None, kind: str = ""
+    ) -> ApiAnswer:
         """Send one request; `kind` is the type of a patch."""
         headers = self._headers | ({"Content-Type": kind} if kind else {})
         connection = http.client.HTTPSConnection(
@@ -47,7 +49,9 @@ class Api:
         finally:
             connection.close()
 
-    def must(self, method: str, path: str, body: Manifest | None = None, kind: str = "") -> Manifest:
+    def must(
+        self, method: str, path: str, body: Manifest | None = None, kind: str = ""
+    ) -> Manifest:
         """Send one request that has to succeed; return the body."""
         answer = self.ask(method, path, body, kind)
         assert answer.status < 300, f"{method} {path}: {answer.status} {answer.body}"

@@ -21,7 +21,7 @@ WIDTH: Final = 6
 LOOKS_MAX: Final = 8
 PAUSE_SECONDS: Final = 0.1
 BACKOFF_SECONDS: Final = 1.0
-"""A controller, too, waits before it creates a pod in place of a rejected one."""
+"""A controller, too, waits before it creates a pod instead of a rejected one."""
 
 SIZES: Final = (500, 1_000, 2_000, 3_000, 6_000)
 REJECTED: Final = "UnexpectedAdmissionError"

@@ -86,7 +86,7 @@ class GpuCluster:
 
     def tell(self) -> None:
         """Print what the programs have reported since the last time."""
-        self.teller.block("\n".join(self.voices.tell()))
+        self.teller.block("\n".join(self.voices.new_lines()))
 
     def helm(self, verb: str, *arguments: str) -> None:
         """Install or upgrade the release with these arguments of agents."""
@@ -189,7 +189,9 @@ def gpu_cluster(rig: RigAssets, folder: Path) -> Iterator[GpuCluster]:
     with RealCluster(rig, folder, nodes=[NODE], machine=GpuNode) as cluster:
         made = GpuCluster(cluster, rig, images.product_archives())
         made.teller.opening("A pod with a card below a real kubelet.")
-        made.teller.line("Each `ok` was checked. Played are the card and its driver (by a stub), and")
+        made.teller.line(
+            "Each `ok` was checked. Played are the card and its driver (by a stub), and"
+        )
         made.teller.line("NVIDIA's container runtime, which mounts the driver; all else is real.")
         try:
             made.install()

@@ -106,7 +106,7 @@ class RealKubelet:
 
 
 def _outcome_of(pod: Manifest) -> PodOutcome:
-    """Return what became of a pod; its phase is empty until that is certain."""
+    """Return the outcome of a pod; its phase is empty until that is certain."""
     status = pod["status"]
     if status["phase"] == "Failed":
         return PodOutcome("Rejected", status["reason"])

@@ -107,16 +107,18 @@ class Tenant:
         return int(row["used"])
 
     def entry(self, uid: str) -> CheckpointEntry | None:
-        """Return what the kubelet's checkpoint has of a pod."""
+        """Return the entry of a pod in the kubelet's checkpoint."""
         plugins = self.gpus.node.disk / "lib/kubelet/device-plugins"
         entries = kubelet_checkpoint.read(plugins / "kubelet_internal_checkpoint", RESOURCE)
         return next((entry for entry in entries if entry.uid == uid), None)
 
     def holder(self, name: str) -> DeviceHolder | None:
-        """Return what the kubelet's pod-resources API has of a pod."""
+        """Return the container of a pod in the kubelet's pod-resources API."""
         socket = self.gpus.node.disk / "lib/kubelet/pod-resources/kubelet.sock"
         holders = asyncio.run(pod_resources.holders(socket, RESOURCE))
-        return next((held for held in holders if (held.namespace, held.pod) == (self.name, name)), None)
+        return next(
+            (held for held in holders if (held.namespace, held.pod) == (self.name, name)), None
+        )
 
     def cards_by_ledger(self, pod: Manifest) -> set[str]:
         """Return the cards on which a pod was placed."""
@@ -138,7 +140,7 @@ class Tenant:
             assert given == placed, f"{pod['metadata']['name']}: placed on {placed}, given {given}"
 
     def report(self) -> Any:
-        """Return what explains a failure: pods and events."""
+        """Return the pods and events, which explain a failure."""
         typed = f"kubectl -n {self.name} get pods,events -o wide; kubectl get pods -A -o wide"
         return self.gpus.cluster.kubectl.attempt(typed)[1]
 

@@ -3,12 +3,10 @@
 import json
 import socket
 import time
-
 from typing import Any, Final, Self
 
 from tests.e2e.harness.cluster import Manifest
 from tests.e2e.install.rig.images import SERVICE
-
 from tests.e2e.node.chain.container import PROGRAM, ProgramAnswer
 
 PORT: Final = 7000

@@ -1,4 +1,4 @@
-"""What kubelet, agent, runtime and process report, side by side and in the order of time."""
+"""The reports of kubelet, agent, runtime and process, side by side and in the order of time."""
 
 import json
 import re
@@ -12,10 +12,10 @@ _KUBELET: Final = re.compile(
     r"Got registration request|Making allocation request|Issuing a PreStartContainer"
     r"|UnexpectedAdmissionError|SyncLoop (ADD|DELETE|REMOVE)|PreStartContainer"
 )
-_AGENT_EVENTS: Final = frozenset(
-    ("plugin_registered", "allocated", "container_assigned", "kubelet_refused", "evicted")
-    + ("memory_not_accounted_for", "cards_announced", "allocate_waits", "plugin_socket_gone")
-)
+_AGENT_EVENTS: Final = {
+    *("plugin_registered", "allocated", "container_assigned", "kubelet_refused", "evicted"),
+    *("memory_not_accounted_for", "cards_announced", "allocate_waits", "plugin_socket_gone"),
+}
 _WIDTH: Final = 150
 
 
@@ -28,7 +28,7 @@ class Utterance(NamedTuple):
 
 
 class Voices:
-    """The logs of a node since the last time that they were told."""
+    """The logs of a node since they were last printed."""
 
     def __init__(self, logs: Path) -> None:
         """Read the logs of a node's programs."""
@@ -40,7 +40,7 @@ class Voices:
         """Take an answer of the process in a container, now."""
         self._process.append(Utterance(datetime.now(UTC).timestamp(), "process", text))
 
-    def tell(self) -> list[str]:
+    def new_lines(self) -> list[str]:
         """Return the lines since the last call."""
         spoken = [*self._kubelet(), *self._agent(), *self._runtime(), *self._process]
         self._process = []
