@@ -1,6 +1,7 @@
 """The kubelet's device plugin: advertises slots of cards and assigns responses to containers.
 
-The plugin relies on this behaviour of the kubelet, read in the source of releases 1.26 to 1.35:
+The plugin relies on this behaviour of the kubelet, read in the source of releases 1.26 to 1.35, and
+tested on 1.36 (`tests/e2e/real_node/test_kubelet_contract.py`):
 
 * `Allocate` names device ids but no pod, and has **no deadline**. The kubelet admits pods one after
   the other and waits in its main loop. So the plugin must respond soon. A pod whose `Allocate`
@@ -24,4 +25,7 @@ The plugin relies on this behaviour of the kubelet, read in the source of releas
   names and paths.
 * A starting kubelet removes all sockets from its directory and forgets all plugins. Until the
   plugin registers again, containers restart without `PreStartContainer`, with the old responses.
+* The end of any `ListAndWatch` of the resource disconnects the plugin that is registered then. So a
+  plugin that registers while its predecessor still runs is disconnected when that one ends, and has
+  to register once more.
 """

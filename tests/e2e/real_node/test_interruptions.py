@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from tests.e2e.real_node.story.api import wait_for
-from tests.e2e.real_node.story.gpu_cluster import GpuCluster
+from tests.e2e.real_node.story.gpu_cluster import AGENTS, GpuCluster
 from tests.e2e.real_node.story.interruptions import (
     AGENT,
     CONTAINERD,
@@ -118,6 +118,24 @@ def test_pods_keep_their_cards_and_limits(
             _runs_or_is_replaced(team)
             gpus.tell()
         assert_keeps(steady, LIMIT_MIB)
+
+
+def test_an_agent_that_is_replaced_by_force_registers(gpus: GpuCluster, steady: PodProgram) -> None:
+    """The kubelet disconnects the new agent when the old one ends after its registration."""
+    with gpus.teller.step("Delete the agent's pod by force, so that two agents run for a moment"):
+        before = gpus.agent_pod()["metadata"]
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        gpus.api.must("DELETE", f"/api/v1/namespaces/{AGENTS}/pods/{before['name']}", options)
+        wait_for(
+            gpus.agent_pods,
+            lambda pods: pods and before["uid"] not in {pod["metadata"]["uid"] for pod in pods},
+            within=30,
+            what="another agent is there",
+        )
+        wait_back(gpus)
+        assert_keeps(steady, LIMIT_MIB)
+        gpus.tell()
+        gpus.teller.claim("the new agent is registered, and all slots are allocatable")
 
 
 def _runs_or_is_replaced(team: Tenant) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
-from support.fakes.kubelet import Kubelet, kubelet_in, started
+from support.fakes.kubelet import RESOURCE, Kubelet, kubelet_in, started
 from support.harness.device_plugin import (
     FakePlacements,
     card,
@@ -16,6 +16,7 @@ from support.harness.device_plugin import (
     running,
     settings_in,
 )
+from support.kubelets.recording_plugin import plugin_at
 
 from vgpu_native.plugin.server import kubelet_registration
 from vgpu_native.plugin.server import plugin_server as whole
@@ -77,6 +78,26 @@ async def test_a_kubelet_that_no_longer_listens_is_registered_with_again(
     async with node_in(tmp_path) as node:
         await node.kubelet.forget_plugin()
         await node.kubelet.wait_registered(2)
+
+
+async def test_a_plugin_registers_again_when_its_predecessor_ends_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet disconnects the present plugin when the stream of an earlier one ends."""
+    monkeypatch.setattr(kubelet_registration, "UNHEARD_SECONDS", 0.1)
+    async with (
+        kubelet_in(tmp_path / "kubelet") as kubelet,
+        plugin_at(kubelet.plugins, "earlier.sock", "thing") as earlier,
+    ):
+        earlier.resource = RESOURCE
+        await earlier.register()
+        await kubelet.wait_listed()
+        async with node_with_plugin(kubelet, settings_in(tmp_path), FakePlacements()):
+            assert len(kubelet.registrations) == 2
+            await earlier.stop()
+            await kubelet.wait_registered(3)
+            await kubelet.wait_listed(3)
+            assert set(kubelet.health.values()) == {"Healthy"}
 
 
 async def test_the_plugin_waits_for_a_kubelet_that_comes_later(tmp_path: Path) -> None:

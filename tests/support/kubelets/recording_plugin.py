@@ -19,6 +19,8 @@ from vgpu_native.plugin.kubelet.generated.deviceplugin_pb2_grpc import (
 RESOURCE: Final = "example.com/thing"
 VARIABLE: Final = "THINGS"
 SECONDS: Final = 60.0
+STOP_SECONDS: Final = 0.2
+"""How long calls may go on after `stop`."""
 
 
 class KubeletCall(NamedTuple):
@@ -48,6 +50,7 @@ class RecordingPlugin(DevicePluginServicer):
         self.watchers = 0
         self._changed, self._called = asyncio.Event(), asyncio.Event()
         self._server: Any = None
+        self._closing = False
 
     def names(self) -> list[str]:
         """Return the names of the calls so far, in order."""
@@ -61,6 +64,7 @@ class RecordingPlugin(DevicePluginServicer):
         """Listen."""
         with suppress(FileNotFoundError):
             self.socket.unlink()
+        self._closing = False
         self._server = grpc.aio.server()
         add_DevicePluginServicer_to_server(self, self._server)
         self._server.add_insecure_port(f"unix:{self.socket}")
@@ -69,7 +73,9 @@ class RecordingPlugin(DevicePluginServicer):
     async def stop(self) -> None:
         """End, as a plugin that is killed."""
         if self._server is not None:
-            await self._server.stop(0)
+            self._closing = True
+            self._changed.set()
+            await self._server.stop(STOP_SECONDS)
             self._server = None
 
     async def register(self) -> None:
@@ -113,7 +119,7 @@ class RecordingPlugin(DevicePluginServicer):
         await self._record("ListAndWatch", (), context)
         self.watchers += 1
         try:
-            while True:
+            while not self._closing:
                 self._changed.clear()
                 yield api.ListAndWatchResponse(
                     devices=[

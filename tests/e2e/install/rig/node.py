@@ -139,10 +139,13 @@ class RigNode:
         return self._disk / f"{program}.ended"
 
     def end(self, *words: str, sent: int = signal.SIGKILL) -> int:
-        """End the process whose command line begins so; return its id once it is gone."""
-        (pid,) = self.processes(*words)
-        os.kill(pid, sent)
+        """End the process whose command line begins so, once there is one; return its id."""
         deadline = time.monotonic() + END_SECONDS
+        while len(pids := self.processes(*words)) != 1:
+            assert time.monotonic() < deadline, f"node {self.name}: {words} has processes {pids}"
+            time.sleep(_PAUSE_SECONDS)
+        (pid,) = pids
+        os.kill(pid, sent)
         while pid in self.processes(*words):
             assert time.monotonic() < deadline, f"{words} did not end by signal {sent}"
             time.sleep(_PAUSE_SECONDS / 5)
