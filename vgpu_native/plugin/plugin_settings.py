@@ -44,7 +44,7 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
     verify_seconds: float = 10.0
     """How long `PreStartContainer` waits for kubelet and ledger; the kubelet gives it 30 s."""
-    look_seconds: float = 1.0
+    look_seconds: float = 0.2
     """How often the plugin checks the kubelet's sockets."""
 
     @property

@@ -18,9 +18,12 @@ from support.harness.device_plugin import (
 )
 from support.kubelets.recording_plugin import plugin_at
 
+from vgpu_native.plugin.plugin_settings import PluginSettings
 from vgpu_native.plugin.server import kubelet_registration
 from vgpu_native.plugin.server import plugin_server as whole
 from vgpu_native.plugin.server.plugin_server import DevicePluginServer
+
+ADMISSION_SECONDS = 0.5
 
 
 async def test_a_socket_that_a_killed_plugin_left_is_replaced(tmp_path: Path) -> None:
@@ -78,6 +81,17 @@ async def test_a_kubelet_that_no_longer_listens_is_registered_with_again(
     async with node_in(tmp_path) as node:
         await node.kubelet.forget_plugin()
         await node.kubelet.wait_registered(2)
+
+
+async def test_the_plugin_registers_before_a_new_kubelet_admits_pods(tmp_path: Path) -> None:
+    """A kubelet of 1.36 admits the pods of its node half a second after it makes its socket."""
+    seconds = PluginSettings().look_seconds
+    async with node_in(tmp_path, look_seconds=seconds) as node:
+        for _ in range(5):
+            await node.kubelet.restart()
+            async with asyncio.timeout(ADMISSION_SECONDS):
+                await node.kubelet.wait_registered(1)
+            await node.kubelet.wait_listed()
 
 
 async def test_a_plugin_registers_again_when_its_predecessor_ends_late(
