@@ -16,13 +16,12 @@ from tests.e2e.real_node.story.tenant import Tenant, tenant
 
 ORDER: Final = (
     "can_bypass",
-    "[mounts",
+    "test_pod_life.py::test_a_pod_is_held_to_its_limit[mounts]",
     "test_race",
     "test_kubelet_contract",
     "test_bypass",
     "test_interruptions",
-    "short-mounts",
-    "whole-mounts",
+    "[mounts-",
     "cdi",
 )
 """Parts of the names of stories, in their order."""

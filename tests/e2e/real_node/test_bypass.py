@@ -21,7 +21,7 @@ EVICTED_SECONDS: Final = 100.0
 """The agent waits 15 s before the report and 60 s before the eviction."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def honest(bypassing: Tenant) -> Iterator[PodProgram]:
     """Run a program beside the bypass that uses its whole limit."""
     bypassing.post(tenant_pod("honest", memory=LIMIT_MIB))
@@ -30,7 +30,7 @@ def honest(bypassing: Tenant) -> Iterator[PodProgram]:
         yield program
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bypass(bypassing: Tenant) -> Iterator[PodProgram]:
     """Run a program whose loader ignores /etc/ld.so.preload."""
     bypassing.post(tenant_pod("bypass", memory=LIMIT_MIB, command=BYPASS))

@@ -13,14 +13,15 @@ from tests.e2e.real_node.story.tenant import tenant
 pytestmark = [pytest.mark.e2e, pytest.mark.install, pytest.mark.timeout(900)]
 
 SECONDS_PER_POD: Final = 12.0
-SIZES: Final = [
-    pytest.param(10, 3, 1, id="short", marks=pytest.mark.short),
-    pytest.param(100, 5, 2, id="whole", marks=pytest.mark.long),
+CASES: Final = [
+    pytest.param("mounts", 10, 3, 1, id="mounts-10", marks=pytest.mark.short),
+    pytest.param("cdi", 10, 3, 2, id="cdi-10"),
+    pytest.param("mounts", 100, 5, 3, id="mounts-100", marks=pytest.mark.long),
+    pytest.param("cdi", 100, 5, 4, id="cdi-100", marks=pytest.mark.long),
 ]
 
 
-@pytest.mark.parametrize("form", ["mounts", "cdi"])
-@pytest.mark.parametrize(("pods", "every", "seed"), SIZES)
+@pytest.mark.parametrize(("form", "pods", "every", "seed"), CASES)
 def test_no_pod_uses_more_than_its_limit(
     gpus: GpuCluster, form: str, pods: int, every: int, seed: int
 ) -> None:
