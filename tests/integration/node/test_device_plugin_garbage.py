@@ -20,6 +20,7 @@ from support.harness.device_plugin import (
 )
 
 from vgpu_native.plugin.allocation import allocation_store, garbage_collection
+from vgpu_native.plugin.allocation.region_file_systems import RegionSlots
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +55,24 @@ async def test_only_allocations_that_the_kubelet_lacks_are_removed(
             f"gpuledger.io-gpu-{kept.token}.json"
         ]
         assert len(list((node.settings.state_dir / "allocations").iterdir())) == 1
+
+
+async def test_room_is_made_at_once_when_all_slots_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node on which short pods follow each other runs out of slots before they are old."""
+    monkeypatch.setattr(garbage_collection, "YOUNG_MICROSECONDS", 1 << 60)
+    monkeypatch.setattr(garbage_collection, "EARLY_MICROSECONDS", -1)
+    monkeypatch.setattr(RegionSlots, "is_mounted", lambda slots, name: slots.path(name).is_dir())
+    for slot in ("0", "1"):
+        (tmp_path / "state" / "slots" / slot).mkdir(parents=True)
+    async with node_in(tmp_path, *(container(pod, share(0)) for pod in "abc")) as node:
+        for pod in "abc":
+            await node.run(pod)
+            node.kubelet.end(f"{pod}-uid")
+            node.placed.replace(*(container(other, share(0)) for other in "abc" if other > pod))
+        owners = [allocation.owner for allocation in node.plugin.allocations.all()]
+        assert [owner.pod for owner in owners if owner] == ["b", "c"]
 
 
 async def test_a_directory_is_not_removed_for_want_of_its_record(

@@ -6,7 +6,7 @@ The call does not name the container. While the ledger has no placement that fit
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -50,8 +50,13 @@ class AllocateHandler:
         *,
         allocations: AllocationStore,
         kubelet: KubeletState,
+        make_room: Callable[[], Awaitable[object]],
     ) -> None:
-        """Respond from placements, and store each response in allocations."""
+        """Respond from placements, and store each response in allocations.
+
+        `make_room` removes allocations of ended containers.
+        """
+        self._make_room = make_room
         self._settings = settings
         self._placements = placements
         self._allocations = allocations
@@ -60,6 +65,8 @@ class AllocateHandler:
 
     async def allocate(self, ids: Sequence[str]) -> ContainerAllocateResponse:
         """Return the response for one container with these ids. Raises RejectedCall, OSError."""
+        if self._allocations.is_full:
+            await self._make_room()
         if self._settings.cdi:
             # PreStartContainer finds the container, so this call needs no choice and no wait.
             allocation = self._allocations.make(ids, cdi=True)

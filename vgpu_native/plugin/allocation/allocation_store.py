@@ -149,8 +149,7 @@ class AllocationStore:
                 f"{len(self._known)} allocations in {self._directory}: that is the maximum; those"
                 " of ended pods are removed once the kubelet's checkpoint is readable"
             )
-        # Dropped allocations keep their slots until their directories are removed.
-        slot = self.slots.free(directory.name for directory in self._directory.iterdir())
+        slot = self._free_slot()
         if slot is None:
             raise failed_precondition(
                 f"all slots below {self.slots.directory} are taken: set SLOTS of the init container"
@@ -162,6 +161,16 @@ class AllocationStore:
             self.slots.clear(slot)
         self._make_directories(made)
         return made
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `make` would fail for lack of room. Raises OSError."""
+        return len(self._known) >= ALLOCATIONS_MAX or self._free_slot() is None
+
+    def _free_slot(self) -> str | None:
+        """Return a free slot, None if all are taken, empty without slots."""
+        # Dropped allocations keep their slots until their directories are removed.
+        return self.slots.free(directory.name for directory in self._directory.iterdir())
 
     def restore(
         self,

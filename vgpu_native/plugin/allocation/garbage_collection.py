@@ -16,6 +16,9 @@ from vgpu_native.plugin.plugin_settings import PluginSettings
 YOUNG_MICROSECONDS: Final = 120_000_000
 """Minimum age of an allocation that is removed."""
 
+EARLY_MICROSECONDS: Final = 10_000_000
+"""Minimum age where an allocation needs the room; the kubelet stores an answer in less time."""
+
 Key = tuple[str, str]
 """A pod's uid, and a container's name."""
 
@@ -23,28 +26,33 @@ _log: Final = structlog.get_logger("vgpu_native.plugin")
 
 
 async def collect(
-    allocations: AllocationStore, kubelet: KubeletState, settings: PluginSettings
+    allocations: AllocationStore,
+    kubelet: KubeletState,
+    settings: PluginSettings,
+    *,
+    early: bool = False,
 ) -> int:
     """Remove allocations that the kubelet no longer has; return the number of directories.
 
     The kubelet's checkpoint decides; without it, nothing is removed. A container mounts the
     directories in the checkpoint, now or when it restarts. A kubelet whose checkpoint was deleted
-    has no entries of running containers, so allocations that the ledger still places are kept.
+    has no entries of running containers, so allocations that the ledger still places are kept. With
+    `early`, younger allocations are removed, too.
     """
     entries = await kubelet.entries()
     if entries is None:
         return 0
     noted = {entry.token for entry in entries}
     known = {(entry.uid, entry.container) for entry in entries}
-    now = time.time_ns() // 1_000
+    now, young = time.time_ns() // 1_000, EARLY_MICROSECONDS if early else YOUNG_MICROSECONDS
     gone = []
     for allocation in allocations.all():
         if allocation.token in noted or _is_forgotten(allocation, known, kubelet):
             continue
-        if now - allocation.time > YOUNG_MICROSECONDS:
+        if now - allocation.time > young:
             gone += _dropped(allocations, allocation, settings)
     try:
-        orphans = allocations.orphans(now - YOUNG_MICROSECONDS)
+        orphans = allocations.orphans(now - young)
         left = [orphan for orphan in orphans if orphan.name not in noted]
     except OSError as error:
         _log.warning("allocations_not_listed", error=str(error))

@@ -47,8 +47,13 @@ class DevicePluginServer:
         self._settings = settings
         self._kubelet = KubeletState(settings, placements)
         self._allocate = AllocateHandler(
-            settings, placements, allocations=self.allocations, kubelet=self._kubelet
+            settings,
+            placements,
+            allocations=self.allocations,
+            kubelet=self._kubelet,
+            make_room=lambda: self._removed(early=True),
         )
+        self._removing = asyncio.Lock()
         self._pre_start = PreStartHandler(
             settings, placements, allocations=self.allocations, kubelet=self._kubelet
         )
@@ -129,5 +134,11 @@ class DevicePluginServer:
     async def _collect(self) -> None:
         while True:
             await asyncio.sleep(COLLECT_SECONDS)
-            if count := await collect(self.allocations, self._kubelet, self._settings):
-                _log.info("allocations_removed", count=count)
+            await self._removed()
+
+    async def _removed(self, *, early: bool = False) -> None:
+        """Remove the allocations of ended containers, once at a time."""
+        async with self._removing:
+            count = await collect(self.allocations, self._kubelet, self._settings, early=early)
+        if count:
+            _log.info("allocations_removed", count=count, early=early)

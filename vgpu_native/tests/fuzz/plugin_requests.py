@@ -91,7 +91,13 @@ def _plugin(folder: Path) -> tuple[DevicePluginService, list[str]]:
     kubelet = KubeletState(settings, placed)
     servicer = DevicePluginService(
         devices,
-        allocate=AllocateHandler(settings, placed, allocations=allocations, kubelet=kubelet),
+        allocate=AllocateHandler(
+            settings,
+            placed,
+            allocations=allocations,
+            kubelet=kubelet,
+            make_room=lambda: asyncio.sleep(0),
+        ),
         pre_start=PreStartHandler(settings, placed, allocations=allocations, kubelet=kubelet),
     )
     return servicer, [device.ID for device in devices.listed().devices]
