@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Final
 
 from tests.e2e.harness.cluster import Manifest
-from tests.e2e.real_node.machine.gpu_node import CARDS, MEMORY_MIB
+from tests.e2e.real_node.machine.gpu_node import MEMORY_MIB
 from tests.e2e.real_node.story.api import wait_for
 from tests.e2e.real_node.story.interruptions import PROGRAMS, interrupt, wait_back
 from tests.e2e.real_node.story.tenant import Tenant
@@ -52,6 +52,7 @@ class Campaign:
         self._limits: dict[str, int] = {}
         self._posted = 0
         self._admits_from = 0.0
+        self._before = self._promised()
 
     @property
     def ran(self) -> int:
@@ -162,11 +163,19 @@ class Campaign:
         gpus = self._team.gpus
         wait_back(gpus)
         self._team.wait_gone(*(pod["metadata"]["name"] for pod in self._team.pods()))
-        wait_for(gpus.driver.memory, lambda left: not left, within=10, what="the cards are free")
-        cards = wait_for(
-            lambda: gpus.gpuledger("cards"),
-            lambda rows: not any(row["used_memory"] for row in rows),
+        wait_for(
+            lambda: {uid for uid, _ in gpus.driver.memory()} & set(self._limits),
+            lambda left: not left,
             within=ENDED_SECONDS,
-            what="the ledger has all cards free",
+            what="the cards are free",
         )
-        assert len(cards) == CARDS
+        wait_for(
+            self._promised,
+            lambda promised: promised == self._before,
+            within=ENDED_SECONDS,
+            what="the ledger has as much promised as before",
+        )
+
+    def _promised(self) -> list[int]:
+        """Return the MiB of each card that the ledger has given to pods."""
+        return [row["used_memory"] for row in self._team.gpus.gpuledger("cards")]
