@@ -22,7 +22,7 @@ def _run() -> None:
     try:
         build()()
     except Exception as error:
-        from gpuledger.cli.exit_codes import command_error_for
+        from gpuledger.cli.expected_errors import command_error_for
 
         stop = command_error_for(error)
         if stop is None:

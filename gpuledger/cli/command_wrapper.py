@@ -194,7 +194,7 @@ def _run(body: Body, values: dict[str, object], config: str | None, given: dict[
     except asyncio.CancelledError:
         sys.exit(TERMINATED)
     except Exception as error:
-        from gpuledger.cli.exit_codes import command_error_for
+        from gpuledger.cli.expected_errors import command_error_for
 
         stop = command_error_for(error)
         if stop is None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.cli.exit_codes import CommandError, Exit, command_error_for
+from gpuledger.cli.exit_codes import CommandError, Exit
+from gpuledger.cli.expected_errors import command_error_for
 from ledger.log.jetstream.nats_errors import Unauthorized, Untrusted, plainly
 from ledger.log.log_port import Unreachable
 

@@ -6,7 +6,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from gpuledger.cli.exit_codes import CommandError, Exit, command_error_for, denied_error
+from gpuledger.cli.exit_codes import CommandError, Exit, denied_error
+from gpuledger.cli.expected_errors import command_error_for
 from gpuledger.command_line import build
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.embedded.store_lock import StoreBusy
