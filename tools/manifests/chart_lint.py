@@ -7,15 +7,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import kubernetes_validate
+import kubernetes_validate.utils
+import yaml
 
 from tools.manifests import yaml_lint
-from tools.manifests.helm_chart import CHART, HelmFailed, Rendered, helm, render
+from tools.manifests.helm_chart import CHART, HelmFailed, helm, render
 
 VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
 """The versions of Kubernetes that every rendered object is valid for."""
@@ -26,6 +28,15 @@ DEFINED_ELSEWHERE: Final = ("cert-manager.io/", "monitoring.coreos.com/")
 ALERTS: Final = f"{CHART}/files/alerts.yaml"
 ALERT_TESTS: Final = "tools/manifests/alert_tests.yaml"
 PROMTOOL_SECONDS: Final = 60.0
+OBJECTS_MAX: Final = 1_024
+"""How many rendered objects are remembered, with their findings."""
+SCHEMAS_MAX: Final = 256
+"""How many files of schemas are kept: one for each kind and version, and the definitions."""
+
+# Because the library reads a megabyte of definitions for each object that it validates.
+kubernetes_validate.utils.schema_contents = lru_cache(SCHEMAS_MAX)(
+    kubernetes_validate.utils.schema_contents
+)
 
 
 def findings(root: Path) -> Iterator[str]:
@@ -51,14 +62,19 @@ def _of_values(root: Path, values: Path, seen: set[str]) -> Iterator[str]:
         return
     new = [each for each in objects if each.text not in seen]
     seen.update(each.text for each in new)
-    for line in chain.from_iterable(map(_of_object, new)):
+    for line in chain.from_iterable(_of_object(each.template, each.text) for each in new):
         yield f"{name}: {line}"
 
 
-def _of_object(each: Rendered) -> Iterator[str]:
-    manifest = each.manifest
-    name = f"{each.template}: {manifest.get('kind')}/{manifest.get('metadata', {}).get('name')}"
-    yield from yaml_lint.rendered(name, each.text)
+@lru_cache(OBJECTS_MAX)
+def _of_object(template: str, text: str) -> tuple[str, ...]:
+    return tuple(_problems(template, text))
+
+
+def _problems(template: str, text: str) -> Iterator[str]:
+    manifest = yaml.safe_load(text)
+    name = f"{template}: {manifest.get('kind')}/{manifest.get('metadata', {}).get('name')}"
+    yield from yaml_lint.rendered(name, text)
     if not str(manifest.get("apiVersion")).startswith(DEFINED_ELSEWHERE):
         for version in VERSIONS:
             problem = _invalid(manifest, version)
