@@ -13,6 +13,9 @@ WORKERS ?= 4
 E2E_WORKERS ?= 2
 LOCKING := --quiet --python-version 3.11 --universal --generate-hashes --no-annotate --no-header
 
+# Otherwise each process compiles all modules again, and tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 help: ## list the targets
