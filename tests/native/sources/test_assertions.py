@@ -69,6 +69,8 @@ class LibraryDefect:
 TIME = {"CUDA_DEVICE_SM_LIMIT": "50", "VGPU_STUB_GRID_NS": "50000"}
 LOOP = ("loop", "0.2", "50000", "0.1")
 RANDOM = ("1", "3000")
+BLOCKS = {"VGPU_STUB_ALLOC_LARGE_STEP": "2m", "VGPU_STUB_ALLOC_BLOCK": "2m"}
+GRANULES = ("memory_rules", ("granules",))
 POOLS = ("memory_rules", ("pools",))
 
 LIBRARY_DEFECTS = [
@@ -79,6 +81,9 @@ LIBRARY_DEFECTS = [
     LibraryDefect("pool_read_unlocked", "vgpu_rank_held(VGPU_RANK_POOL)", *POOLS),
     LibraryDefect("locks_out_of_order", "vgpu_ranks_held >> rank == 0", *POOLS),
     LibraryDefect("growth_not_held", "pool->held >= growth->held", *POOLS),
+    LibraryDefect(
+        "block_not_counted", "device->count || !device->live", *GRANULES, settings=BLOCKS
+    ),
     LibraryDefect("left_twice", "vgpu_inside", "memory_rules", ("info",)),
     LibraryDefect(
         "addresses_unsorted", "is_sorted()", "without_memory", ("procaddress",), EXPENSIVE

@@ -13,7 +13,17 @@ from pathlib import Path
 import pytest
 from native.harness.builds import NATIVE
 
-ROOMS = ["util", "core/limits", "core", "intercept", "intercept/dlsym", "memory", "time"]
+ROOMS = [
+    "util",
+    "core/limits",
+    "core",
+    "intercept",
+    "intercept/dlsym",
+    "memory/granularity",
+    "memory",
+    "time",
+    "contexts",
+]
 """The folders of src, each above those that it may use."""
 
 FILES_MAX = 15

@@ -4,7 +4,9 @@
 #include <time.h>
 
 #include "intercept/current_context.h"
+#include "memory/granularity/granularity.h"
 #include "memory/memory_pools.h"
+#include "memory/granularity/small_blocks.h"
 #include "util/assert.h"
 #include "util/cancellation.h"
 
@@ -14,12 +16,15 @@ struct vgpu_map vgpu_arrays;
 /* Pauses of 1, 2, 4 and 8 ms. */
 #define ATTEMPTS 4
 
-static int entry_in(uint64_t note) { return (int)(note & 0xff); }
+#define IN_BLOCK 0x80 /* bit of a note: the block is charged, and not the item */
+
+static int entry_in(uint64_t note) { return (int)(note & 0x1f); }
 static bool is_in(uint64_t note, CUcontext context) { return note >> 8 == (uint64_t)(uintptr_t)context; }
 
-/* An item's note: the context in the upper 56 bits, of which pointers use 47, and the entry. */
+/* An item's note: the context in the upper 56 bits, of which pointers use 47, a bit, and the entry. */
 static uint64_t note_of(const struct vgpu_charge *charge) {
   uint64_t note = (uint64_t)(uintptr_t)charge->context << 8 | (uint64_t)charge->entry;
+  if (charge->block) note |= IN_BLOCK;
   VGPU_ASSERT(entry_in(note) == charge->entry && is_in(note, charge->context));
   return note;
 }
@@ -37,15 +42,49 @@ bool vgpu_charge_current(struct vgpu_charge *charge, uint64_t bytes) {
   return fits;
 }
 
+/* Near the limit, with less than a block left, an allocation may still fit into a block that is charged. The
+ * driver chooses the block, which stays charged beyond the limit until then. */
+static bool borrow_block(struct vgpu_charge *charge) {
+  if (!vgpu_blocks_may_fit(charge->entry, charge->in_block)) return false;
+  vgpu_reserve_forced(charge->entry, charge->bytes);
+  return charge->borrowed = true;
+}
+
+bool vgpu_charge_linear(struct vgpu_charge *charge, uint64_t bytes) {
+  const struct vgpu_current_context *current = vgpu_current_context();
+  struct vgpu_granularity granularity = vgpu_granularity(VGPU_LINEAR, current->entry);
+  uint64_t block = bytes <= VGPU_SMALL_MAX && current->entry >= 0 ? granularity.block : 0;
+  bool fits = vgpu_charge_device(charge, current->entry, block ? block : vgpu_granular(&granularity, bytes));
+  charge->context = current->context;
+  charge->block = current->entry == VGPU_DENIED ? 0 : block;
+  charge->in_block = bytes;
+  return fits || (charge->block && borrow_block(charge));
+}
+
+static void release_item(const struct vgpu_item *item) {
+  if (item->note & IN_BLOCK) vgpu_block_leave(entry_in(item->note), item->key, item->bytes);
+  else vgpu_release(entry_in(item->note), item->bytes);
+}
+
+/* Count a small allocation in the block that the driver chose. False: the block is new, and charged beyond
+ * the limit, or there is no memory to store it. */
+static bool enter_block(const struct vgpu_charge *charge, uint64_t key) {
+  enum vgpu_block_state state = vgpu_block_enter(charge->entry, key, charge->block, charge->in_block);
+  if (state == VGPU_BLOCK_NEW && charge->borrowed) return vgpu_block_leave(charge->entry, key, charge->in_block), false;
+  if (state != VGPU_BLOCK_NEW) vgpu_charge_cancel(charge);
+  return state != VGPU_BLOCK_UNSTORED;
+}
+
 bool vgpu_charge_store(struct vgpu_map *map, const struct vgpu_charge *charge, uint64_t key) {
   if (charge->entry < 0) return true;
-  struct vgpu_item old;
-  if (!vgpu_map_put(map, (struct vgpu_item){key, charge->bytes, note_of(charge)}, &old)) {
-    vgpu_charge_cancel(charge);
+  if (charge->block && !enter_block(charge, key)) return false;
+  struct vgpu_item old, item = {key, charge->block ? charge->in_block : charge->bytes, note_of(charge)};
+  if (!vgpu_map_put(map, item, &old)) {
+    release_item(&item);
     return false;
   }
   /* The driver returned this address before, and no hook saw it freed. */
-  if (old.key) vgpu_release(entry_in(old.note), old.bytes);
+  if (old.key) release_item(&old);
   return true;
 }
 
@@ -64,15 +103,22 @@ void vgpu_charge_cancel(const struct vgpu_charge *charge) {
   if (charge->entry >= 0) vgpu_release(charge->entry, charge->bytes);
 }
 
-void vgpu_charge_resize(struct vgpu_charge *charge, uint64_t bytes) {
+static void resize(struct vgpu_charge *charge, uint64_t bytes) {
   if (charge->entry >= 0 && bytes > charge->bytes) vgpu_reserve_forced(charge->entry, bytes - charge->bytes);
   if (charge->entry >= 0 && bytes < charge->bytes) vgpu_release(charge->entry, charge->bytes - bytes);
   charge->bytes = bytes;
 }
 
+void vgpu_charge_resize_linear(struct vgpu_charge *charge, uint64_t bytes) {
+  if (charge->block && bytes <= VGPU_SMALL_MAX) return;
+  struct vgpu_granularity granularity = vgpu_granularity(VGPU_LINEAR, charge->entry);
+  charge->block = 0;
+  resize(charge, vgpu_granular(&granularity, bytes));
+}
+
 void vgpu_charge_freed(struct vgpu_map *map, const struct vgpu_item *item, CUresult result) {
   struct vgpu_item old;
-  if (result == CUDA_SUCCESS) vgpu_release(entry_in(item->note), item->bytes);
+  if (result == CUDA_SUCCESS) release_item(item);
   /* If there is no memory to put it back, it stays charged, which is safe. The table just held the item,
    * so it seldom has to grow. */
   else vgpu_map_put(map, *item, &old);
@@ -80,7 +126,7 @@ void vgpu_charge_freed(struct vgpu_map *map, const struct vgpu_item *item, CUres
 
 static bool release_if_ended(const struct vgpu_item *item, const void *context) {
   if (!is_in(item->note, (CUcontext)context)) return false;
-  vgpu_release(entry_in(item->note), item->bytes);
+  release_item(item);
   return true;
 }
 

@@ -12,6 +12,9 @@ struct vgpu_charge {
   int entry;         /* of the device; -1: nothing is charged */
   uint64_t bytes;
   CUcontext context; /* its end frees the memory; NULL: only a call does */
+  uint64_t block;    /* the size of the block that this allocation shares; 0: none */
+  uint64_t in_block; /* its bytes there */
+  bool borrowed;     /* charged beyond the limit until the driver has chosen the block */
 };
 
 /* Charges that end with a context. */
@@ -23,6 +26,11 @@ extern struct vgpu_map vgpu_arrays; /* arrays and mipmapped arrays, by handle */
 bool vgpu_charge_device(struct vgpu_charge *charge, int entry, uint64_t bytes);
 bool vgpu_charge_current(struct vgpu_charge *charge, uint64_t bytes);
 
+/* Charge linear memory of the current context's device, as the driver takes it; charge what it really
+ * allocated, if that was more. */
+bool vgpu_charge_linear(struct vgpu_charge *charge, uint64_t bytes);
+void vgpu_charge_resize_linear(struct vgpu_charge *charge, uint64_t bytes);
+
 /* Store a charge under a key. False: there is no memory to store it and it is cancelled, so the caller
  * must give the memory back to the driver. */
 bool vgpu_charge_store(struct vgpu_map *map, const struct vgpu_charge *charge, uint64_t key);
@@ -33,9 +41,6 @@ bool vgpu_charge_retry(const struct vgpu_charge *charge, CUresult result, unsign
 
 /* Give the bytes back after the driver refused. */
 void vgpu_charge_cancel(const struct vgpu_charge *charge);
-
-/* Change a charge to the size that the driver really allocated. */
-void vgpu_charge_resize(struct vgpu_charge *charge, uint64_t bytes);
 
 /* Uncharge a taken item after the driver freed it, or put it back after the driver refused. */
 void vgpu_charge_freed(struct vgpu_map *map, const struct vgpu_item *item, CUresult result);

@@ -1,7 +1,10 @@
 /* CUDA arrays and mipmapped arrays. The driver does not report their sizes, so the size is computed: rows in
- * steps of 64 bytes, heights in steps of the blocks of textures, and each level in pages of 64 KiB. */
+ * steps of 64 bytes, heights in steps of the blocks of textures, and each level in pages of 64 KiB. The driver may take larger pages
+ * for the whole, see granularity.h. */
+#include "intercept/current_context.h"
 #include "intercept/nested_calls.h"
 #include "memory/allocation_charge.h"
+#include "memory/granularity/granularity.h"
 #include "util/arithmetic.h"
 
 #define ROW 64
@@ -43,12 +46,14 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned level
   return vgpu_rounded(vgpu_product(plane, depth ? depth : 1), STEP);
 }
 
-/* Bytes of all levels. Arrays into which the program maps memory have none of their own. */
+/* Bytes of all levels, each as the driver takes it. Arrays into which the program maps memory have none of their own. */
 static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels) {
   uint64_t sum = 0;
+  struct vgpu_granularity granularity = vgpu_granularity(VGPU_ARRAYS, vgpu_current_context()->entry);
   if (!shape || shape->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) return 0;
   for (unsigned level = 0; level < levels && level < 64; level++) {
-    if (__builtin_add_overflow(sum, level_bytes(shape, level), &sum)) return UINT64_MAX;
+    uint64_t bytes = vgpu_granular(&granularity, level_bytes(shape, level));
+    if (__builtin_add_overflow(sum, bytes, &sum)) return UINT64_MAX;
   }
   return sum;
 }

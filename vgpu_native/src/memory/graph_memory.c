@@ -4,7 +4,9 @@
 
 #include "intercept/nested_calls.h"
 #include "memory/graph_memory_need.h"
+#include "memory/granularity/growth_step.h"
 #include "memory/memory_pools.h"
+#include "util/arithmetic.h"
 #include "util/assert.h"
 #include "util/cancellation.h"
 #include "util/fork_handlers.h"
@@ -21,6 +23,7 @@ struct graph_hold {
 static struct card {
   struct vgpu_lock lock;
   uint64_t charged;
+  uint64_t step;     /* by which the driver enlarges it, see growth_step.h */
   uint64_t launches; /* of graphs that need memory of it, begun so far */
   CUdevice device;
 } cards[VGPU_DEVICES_MAX] = {[0 ... VGPU_DEVICES_MAX - 1] = {.lock = VGPU_UNLOCKED(VGPU_RANK_GRAPHS)}};
@@ -59,6 +62,7 @@ static uint64_t update_charge(int entry, uint64_t held) {
   struct card *card = &cards[entry];
   vgpu_lock(&card->lock);
   uint64_t now = kept(card), before = card->charged + held;
+  if (now > card->charged) vgpu_growth_learn(&card->step, now, now - card->charged, held);
   if (now > before) vgpu_reserve_forced(entry, now - before);
   if (now < before) vgpu_release(entry, before - now);
   __atomic_store_n(&card->charged, now, __ATOMIC_RELAXED);
@@ -91,10 +95,10 @@ static bool has_room(int entry, uint64_t bytes) {
 /* Reserve the memory that a graph may take of one device. If it does not fit, graphs and pools give
  * back unused memory first. */
 static bool hold_one(struct graph_hold *hold, int entry) {
-  uint64_t bytes = hold->need->bytes[entry];
+  uint64_t bytes = vgpu_rounded(hold->need->bytes[entry], vgpu_growth_step(&cards[entry].step));
   if (!bytes || is_kept(hold, entry)) return true;
   bool done = vgpu_reserve(entry, bytes);
-  if (!done && has_room(entry, bytes)) return true;
+  if (!done && has_room(entry, hold->need->bytes[entry])) return true;
   if (!done) {
     REAL(cuDeviceGraphMemTrim)(cards[entry].device);
     update_charge(entry, 0);
@@ -117,7 +121,7 @@ static bool hold_all(struct graph_hold *hold) {
 
 static void update_charges(struct graph_hold *hold, CUresult result) {
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
-    VGPU_ASSERT(hold->held[i] <= hold->need->bytes[i]);
+    VGPU_ASSERT(!hold->held[i] || hold->need->bytes[i]);
     if (!hold->need->bytes[i]) continue;
     uint64_t now = update_charge(i, hold->held[i]);
     hold->need->kept[i] = result == CUDA_SUCCESS ? now : 0;

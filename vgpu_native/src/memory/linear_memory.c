@@ -3,13 +3,14 @@
  * Oversubscription does not change the limit. Where it is allowed, memory within the limit for which the
  * card has no room is allocated as managed memory, which the driver keeps partly in the host. It is
  * charged like all other memory. */
+#include "intercept/current_context.h"
 #include "intercept/nested_calls.h"
 #include "memory/allocation_charge.h"
+#include "memory/granularity/granularity.h"
 #include "memory/memory_pools.h"
 #include "util/arithmetic.h"
 
-/* The driver's smallest step. It rounds up further only for blocks of many allocations. */
-#define STEP 512
+#define ROW 512    /* step of a pitch */
 #define PAGE 65536 /* of managed memory, which moves in pages */
 
 /* Store or cancel a charge after the driver's call. `pointer` is read only if it was written. */
@@ -39,7 +40,7 @@ EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
   if (!vgpu_enter()) return REAL(cuMemAlloc_v2)(dptr, bytesize);
   struct vgpu_charge charge;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (vgpu_charge_current(&charge, vgpu_rounded(bytesize, STEP))) {
+  if (vgpu_charge_linear(&charge, bytesize)) {
     result = finish(&charge, allocate(&charge, dptr, bytesize), dptr);
   }
   vgpu_leave();
@@ -50,7 +51,7 @@ EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize) 
   if (!vgpu_enter()) return REAL(cuMemAlloc)(dptr, bytesize);
   struct vgpu_charge charge;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (vgpu_charge_current(&charge, vgpu_rounded(bytesize, STEP))) {
+  if (vgpu_charge_linear(&charge, bytesize)) {
     result = REAL(cuMemAlloc)(dptr, bytesize);
     CUdeviceptr pointer = result == CUDA_SUCCESS ? *dptr : 0;
     result = finish(&charge, result, &pointer);
@@ -59,11 +60,18 @@ EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize) 
   return result;
 }
 
+/* Large managed memory may take whole pages of the card, as other memory does. */
+static uint64_t managed_bytes(uint64_t bytes) {
+  struct vgpu_granularity granularity = vgpu_granularity(VGPU_LINEAR, vgpu_current_context()->entry);
+  uint64_t all = vgpu_granular(&granularity, bytes);
+  return vgpu_rounded(all, PAGE);
+}
+
 EXPORT CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags) {
   if (!vgpu_enter()) return REAL(cuMemAllocManaged)(dptr, bytesize, flags);
   struct vgpu_charge charge;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (vgpu_charge_current(&charge, vgpu_rounded(bytesize, PAGE))) {
+  if (vgpu_charge_current(&charge, managed_bytes(bytesize))) {
     result = finish(&charge, REAL(cuMemAllocManaged)(dptr, bytesize, flags), dptr);
   }
   vgpu_leave();
@@ -72,7 +80,7 @@ EXPORT CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, un
 
 static CUresult finish_pitched(struct vgpu_charge *charge, CUresult result, CUdeviceptr pointer, uint64_t pitch,
                         uint64_t height) {
-  if (result == CUDA_SUCCESS) vgpu_charge_resize(charge, vgpu_rounded(vgpu_product(pitch, height), STEP));
+  if (result == CUDA_SUCCESS) vgpu_charge_resize_linear(charge, vgpu_product(pitch, height));
   return finish(charge, result, &pointer);
 }
 
@@ -83,7 +91,7 @@ EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, si
   }
   struct vgpu_charge charge;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (vgpu_charge_current(&charge, vgpu_product(vgpu_rounded(WidthInBytes, STEP), Height))) {
+  if (vgpu_charge_linear(&charge, vgpu_product(vgpu_rounded(WidthInBytes, ROW), Height))) {
     result = REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     bool done = result == CUDA_SUCCESS;
     result = finish_pitched(&charge, result, done ? *dptr : 0, done ? *pPitch : 0, Height);
@@ -100,7 +108,7 @@ EXPORT CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPit
   }
   struct vgpu_charge charge;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (vgpu_charge_current(&charge, vgpu_product(vgpu_rounded(WidthInBytes, STEP), Height))) {
+  if (vgpu_charge_linear(&charge, vgpu_product(vgpu_rounded(WidthInBytes, ROW), Height))) {
     result = REAL(cuMemAllocPitch)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     bool done = result == CUDA_SUCCESS;
     result = finish_pitched(&charge, result, done ? *dptr : 0, done ? *pPitch : 0, Height);

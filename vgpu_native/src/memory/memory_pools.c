@@ -4,15 +4,13 @@
 #include <stdlib.h>
 
 #include "intercept/device_lookup.h"
+#include "memory/granularity/growth_step.h"
 #include "util/arithmetic.h"
 #include "util/assert.h"
 #include "util/cancellation.h"
 #include "util/fork_handlers.h"
 #include "vgpu.h"
 
-/* The step by which drivers enlarge pools. A pool with less than a step left of its limit does not grow,
- * because the driver, which can use the whole card, would exceed the limit. */
-#define CHUNK (32ULL << 20)
 #define STEP 512 /* of an allocation from a pool */
 
 enum { TRIES = 4 };
@@ -35,6 +33,10 @@ static struct vgpu_pool *first;
 
 static struct vgpu_lock making = VGPU_UNLOCKED(VGPU_RANK_POOL_LIST);
 static bool watched;
+
+/* The step by which the driver enlarges pools, by device. A pool with less than a step left of its limit does
+ * not grow, because the driver, which can use the whole card, would exceed the limit. */
+static uint64_t steps[VGPU_DEVICES_MAX + 1];
 
 static void forget(void) {
   first = NULL;
@@ -222,7 +224,8 @@ static bool fits_soon(struct vgpu_growth *growth, uint64_t bytes) {
 
 bool vgpu_pool_begin_growth(struct vgpu_growth *growth, struct vgpu_pool *pool, uint64_t bytes) {
   *growth = (struct vgpu_growth){.pool = pool};
-  uint64_t most = vgpu_rounded(bytes, CHUNK);
+  uint64_t most = pool ? vgpu_rounded(bytes, vgpu_growth_step(&steps[pool->entry])) : 0;
+  growth->most = most;
   if (!pool || hold(growth, most) || fits_soon(growth, vgpu_rounded(bytes, STEP))) return true;
   return vgpu_pools_reclaim(pool->entry) && hold(growth, most);
 }
@@ -241,7 +244,10 @@ bool vgpu_pool_end_growth(struct vgpu_growth *growth, CUresult result, const CUd
   VGPU_ASSERT(pool->asked >= growth->asked && pool->held >= growth->held);
   pool->asked -= growth->asked;
   uint64_t others = __atomic_sub_fetch(&pool->held, growth->held, __ATOMIC_RELAXED);
+  uint64_t before = pool->charged;
   bool grew = update_charge(pool, growth->held);
+  if (!others && pool->charged > before)
+    vgpu_growth_learn(&steps[pool->entry], pool->charged, pool->charged - before, growth->most);
   uint64_t used = vgpu_used(pool->entry), limit = vgpu_limit(pool->entry);
   vgpu_unlock(&pool->lock);
   if (result != CUDA_SUCCESS) return true;

@@ -20,7 +20,7 @@ struct vgpu_pool *vgpu_pool_of(CUmemoryPool handle);
 /* Around a call that takes memory from a pool. */
 struct vgpu_growth {
   struct vgpu_pool *pool;
-  uint64_t held, asked;
+  uint64_t held, asked, most;
 };
 bool vgpu_pool_begin_growth(struct vgpu_growth *growth, struct vgpu_pool *pool, uint64_t bytes);
 

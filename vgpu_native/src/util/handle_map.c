@@ -47,13 +47,17 @@ static __attribute__((noinline)) void wait_for(struct vgpu_shard *shard) {
   } while (!try_lock(shard));
 }
 
-static inline void lock(struct vgpu_shard *shard) {
-  vgpu_rank_take(VGPU_RANK_MAP);
+static inline enum vgpu_lock_rank rank_of(const struct vgpu_map *map) {
+  return map->inner ? VGPU_RANK_INNER_MAP : VGPU_RANK_MAP;
+}
+
+static inline void lock(const struct vgpu_map *map, struct vgpu_shard *shard) {
+  vgpu_rank_take(rank_of(map));
   if (!try_lock(shard)) wait_for(shard);
 }
 
-static void unlock(struct vgpu_shard *shard) {
-  vgpu_rank_leave(VGPU_RANK_MAP);
+static inline void unlock(const struct vgpu_map *map, struct vgpu_shard *shard) {
+  vgpu_rank_leave(rank_of(map));
   __atomic_store_n(&shard->lock, 0, __ATOMIC_RELEASE);
 }
 
@@ -126,7 +130,7 @@ bool vgpu_map_put(struct vgpu_map *map, struct vgpu_item item, struct vgpu_item 
   old->key = 0;
   if (!item.key) return true;
   if (!__atomic_load_n(&map->listed, __ATOMIC_RELAXED)) list(map);
-  lock(shard);
+  lock(map, shard);
   bool room = shard->items && (shard->used + 1) * 4 <= (mask_of(shard) + 1) * 3;
   bool done = room || grow(shard);
   if (done) {
@@ -137,7 +141,7 @@ bool vgpu_map_put(struct vgpu_map *map, struct vgpu_item item, struct vgpu_item 
     VGPU_ASSERT(shard->used <= mask_of(shard)); /* a search ends at a free place */
     VGPU_ASSERT_EXPENSIVE(is_sound(shard));
   }
-  unlock(shard);
+  unlock(map, shard);
   return done;
 }
 
@@ -151,24 +155,24 @@ static inline struct vgpu_item *found(struct vgpu_shard *shard, uint64_t key, st
 
 bool vgpu_map_take(struct vgpu_map *map, uint64_t key, struct vgpu_item *item) {
   struct vgpu_shard *shard = shard_of(map, key);
-  lock(shard);
+  lock(map, shard);
   struct vgpu_item *place = found(shard, key, item);
   if (place) clear(shard, (uint64_t)(place - shard->items));
-  unlock(shard);
+  unlock(map, shard);
   return place != NULL;
 }
 
 bool vgpu_map_find(struct vgpu_map *map, uint64_t key, struct vgpu_item *item) {
   struct vgpu_shard *shard = shard_of(map, key);
-  lock(shard);
+  lock(map, shard);
   struct vgpu_item *place = found(shard, key, item);
-  unlock(shard);
+  unlock(map, shard);
   return place != NULL;
 }
 
 bool vgpu_map_count(struct vgpu_map *map, uint64_t key, int delta, struct vgpu_item *item) {
   struct vgpu_shard *shard = shard_of(map, key);
-  lock(shard);
+  lock(map, shard);
   struct vgpu_item *place = found(shard, key, item);
   if (place) {
     VGPU_ASSERT((uint32_t)place->note > 0);
@@ -177,19 +181,19 @@ bool vgpu_map_count(struct vgpu_map *map, uint64_t key, int delta, struct vgpu_i
     *item = *place;
     if (!count) clear(shard, (uint64_t)(place - shard->items));
   }
-  unlock(shard);
+  unlock(map, shard);
   return place != NULL;
 }
 
 void vgpu_map_sweep(struct vgpu_map *map, bool (*ended)(const struct vgpu_item *, const void *),
                     const void *data) {
   for (struct vgpu_shard *shard = map->shards; shard < map->shards + VGPU_SHARDS; shard++) {
-    lock(shard);
+    lock(map, shard);
     for (uint64_t i = 0; shard->items && i <= mask_of(shard);) {
       /* After a removal another item may have come to the same place. */
       if (shard->items[i].key && ended(&shard->items[i], data)) clear(shard, i);
       else i++;
     }
-    unlock(shard);
+    unlock(map, shard);
   }
 }

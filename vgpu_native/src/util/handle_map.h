@@ -27,6 +27,7 @@ struct vgpu_map {
   struct vgpu_shard shards[VGPU_SHARDS];
   struct vgpu_map *next;
   bool listed;
+  bool inner; /* it may be used while a shard of another map is locked */
 };
 
 /* Add an item; an item with key 0 is ignored. `old` becomes the earlier item with the same key, which

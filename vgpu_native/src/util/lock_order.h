@@ -9,6 +9,7 @@
 /* From the first to the last that a thread may take. */
 enum vgpu_lock_rank {
   VGPU_RANK_CONTEXTS,  /* contexts are created and destroyed */
+  VGPU_RANK_GRANULARITY, /* the granularity of a device is measured */
   VGPU_RANK_POOL_LIST, /* pools are added */
   VGPU_RANK_POOL,      /* one pool's charge */
   VGPU_RANK_GRAPHS,    /* one device's graph memory */
@@ -16,6 +17,8 @@ enum vgpu_lock_rank {
   VGPU_RANK_SAMPLES,   /* waiting samples are read */
   VGPU_RANK_DEVICES,   /* a device is looked up for the first time */
   VGPU_RANK_MAP,       /* one shard of a map */
+  VGPU_RANK_BLOCKS,    /* blocks of small allocations */
+  VGPU_RANK_INNER_MAP, /* one shard of a map that is used inside of others */
 };
 
 #if VGPU_CHECKS

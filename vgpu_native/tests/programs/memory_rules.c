@@ -1,6 +1,7 @@
 /* memory_rules RULE: check one rule of charges, under a limit of 100 MiB. */
 #include <unistd.h>
 
+#include "memory_rules/granule_rules.h"
 #include "memory_rules/graph_rules.h"
 #include "memory_rules/rules.h"
 
@@ -336,7 +337,13 @@ static const struct rule {
              {"contexts", contexts},
              {"context-now", context_now},
              {"context-anew", context_anew},
-             {"host", host}};
+             {"host", host},
+             {"granules", granules_linear},
+             {"small-holes", small_holes},
+             {"last-block", last_block},
+             {"pages-of-arrays", pages_of_arrays},
+             {"growth", growth},
+             {"graph-growth", graph_growth}};
 
 int main(int count, char **arguments) {
   CHECK(count == 2);

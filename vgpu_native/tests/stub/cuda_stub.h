@@ -88,6 +88,7 @@ void stub_forget_pools(void);
 void stub_forget_graph_memory(void);
 void stub_forget_physical(void);
 void stub_forget_arrays(void);
+void stub_forget_windows(void);
 void stub_forget_calls(void);
 
 /* --- memory with an address --- */
@@ -105,6 +106,7 @@ struct stub_block {
   CUcontext context;
   CUmemoryPool pool;
   unsigned opened; /* how often another process's memory was opened */
+  bool small;      /* it lies in a window */
   bool live;       /* a graph has allocated it, and it is not freed */
   unsigned char *content; /* its first bytes, once they are written */
   uint64_t id;
@@ -120,6 +122,19 @@ void stub_block_free(struct stub_block *block);
 void stub_blocks_each(void (*visit)(struct stub_block *block, void *with), void *with);
 /* Free the memory of a block, and the block. */
 CUresult stub_release_block(struct stub_block *block);
+
+/* --- steps: how much of a card an allocation takes --- */
+
+enum stub_step { STEP_SMALL, STEP_LARGE, STEP_BLOCK, STEP_MANAGED, STEP_ARRAY, STEP_POOL, STEP_GRAPH, STUB_STEPS };
+#define STUB_SMALL (1ull << 20) /* the largest small allocation */
+
+uint64_t stub_step(enum stub_step which);
+uint64_t stub_linear_bytes(uint64_t size);
+/* Small allocations in windows; objects are locked. */
+bool stub_in_window(uint64_t size);
+bool stub_window_enter(const struct stub_block *block); /* false: the card is full */
+void stub_window_leave(const struct stub_block *block);
+int stub_window_share(const struct stub_block *block);
 
 /* --- pools, time and graphs --- */
 

@@ -16,6 +16,10 @@
  *   VGPU_STUB_EVENT_NS   time that an event takes in its stream (0)
  *   VGPU_STUB_TICK_NS    resolution of the times of events (1)
  *   VGPU_STUB_STALL_NS   delay of every 17th launch, as on a busy machine
+ *   VGPU_STUB_ALLOC_STEP, VGPU_STUB_ALLOC_LARGE_STEP   step of cuMemAlloc up to 1 MiB (512), above (the same)
+ *   VGPU_STUB_ALLOC_BLOCK   bytes that small allocations with addresses in one such window share (0: none)
+ *   VGPU_STUB_MANAGED_STEP, VGPU_STUB_ARRAY_STEP   of managed memory above 1 MiB, and of arrays (64k)
+ *   VGPU_STUB_POOL_STEP, VGPU_STUB_GRAPH_STEP   of the growth of pools (32m) and of graph memory (2m)
  *   VGPU_STUB_CONTEXT_BYTES, VGPU_STUB_MODULE_BYTES   bytes that each of them takes (0)
  *   VGPU_STUB_CONTEXT_ANEW   1: the next context gets the address of an ended one
  *   VGPU_STUB_TEARDOWN_NS   time that the driver's exit handler takes; a call from then on aborts (0: none)

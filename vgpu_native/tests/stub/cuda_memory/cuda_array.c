@@ -1,9 +1,8 @@
-/* Arrays and mipmaps. A real card has its own layouts; here each takes whole pieces of 64 KiB. */
+/* Arrays and mipmaps. A real card has its own layouts; here each takes whole steps. */
 #include "cuda_stub.h"
 
 #include <stdlib.h>
 
-#define PIECE 65536ull
 #define UNBACKED (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 
 struct CUarray_st {
@@ -91,7 +90,7 @@ static uint64_t element(CUarray_format format)
 static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
   uint64_t height = desc->Height ? desc->Height : 1, depth = desc->Depth ? desc->Depth : 1;
-  return round_up(desc->Width * height * depth * desc->NumChannels * element(desc->Format), PIECE);
+  return round_up(desc->Width * height * depth * desc->NumChannels * element(desc->Format), stub_step(STEP_ARRAY));
 }
 
 static bool sane(const CUDA_ARRAY3D_DESCRIPTOR *desc)
@@ -140,7 +139,7 @@ CUresult stub_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs
 {
   if (!needs || !array || !(array->desc.Flags & UNBACKED)) return CUDA_ERROR_INVALID_VALUE;
   if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  *needs = (CUDA_ARRAY_MEMORY_REQUIREMENTS){.size = bytes_of(&array->desc), .alignment = PIECE};
+  *needs = (CUDA_ARRAY_MEMORY_REQUIREMENTS){.size = bytes_of(&array->desc), .alignment = stub_step(STEP_ARRAY)};
   return CUDA_SUCCESS;
 }
 

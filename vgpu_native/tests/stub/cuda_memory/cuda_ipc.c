@@ -20,11 +20,13 @@ CUresult stub_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at)
   stub_lock_objects();
   struct stub_block *block = stub_block_find(at);
   bool may = block && block->kind == BLOCK_DEVICE;
-  if (may && block->share < 0) block->share = stub_share(block->device, block->bytes);
-  may = may && block->share >= 0;
+  int share = may && block->small ? stub_window_share(block) : -1;
+  if (may && !block->small && block->share < 0) block->share = stub_share(block->device, block->bytes);
+  if (may && !block->small) share = block->share;
+  may = may && share >= 0;
   if (may) {
-    uint32_t generation = stub_state()->share[block->share].generation;
-    struct exported out = {MAGIC, generation, block->share, block->device, block->size, getpid()};
+    uint32_t generation = stub_state()->share[share].generation;
+    struct exported out = {MAGIC, generation, share, block->device, block->size, getpid()};
     memset(handle, 0, sizeof *handle);
     memcpy(handle, &out, sizeof out);
   }

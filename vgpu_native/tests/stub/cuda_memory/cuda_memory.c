@@ -9,6 +9,8 @@ static CUresult allocate(CUdeviceptr *at, uint64_t size, enum stub_kind kind, ui
   if (!now) return CUDA_ERROR_INVALID_CONTEXT;
   STUB_UNSAFE;
   if (!at || !size) return CUDA_ERROR_INVALID_VALUE;
+  bool small = kind == BLOCK_DEVICE && stub_in_window(size);
+  if (small) bytes = 0;
   if (!stub_take(now->device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   stub_lock_objects();
   struct stub_block *block = stub_block_make(size, kind, kind == BLOCK_MANAGED || kind == BLOCK_HOST);
@@ -16,7 +18,9 @@ static CUresult allocate(CUdeviceptr *at, uint64_t size, enum stub_kind kind, ui
     block->bytes = bytes;
     block->device = now->device;
     block->context = now;
-    *at = block->at;
+    block->small = small;
+    if (small && !stub_window_enter(block)) stub_block_free(block), block = NULL;
+    else *at = block->at;
   }
   stub_unlock_objects();
   if (!block) stub_give(now->device, bytes);
@@ -26,7 +30,7 @@ static CUresult allocate(CUdeviceptr *at, uint64_t size, enum stub_kind kind, ui
 CUresult stub_cuMemAlloc_v2(CUdeviceptr *at, size_t size)
 {
   if (size > 1ull << 40) return stub_context() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_CONTEXT;
-  return allocate(at, size, BLOCK_DEVICE, round_up(size, 512));
+  return allocate(at, size, BLOCK_DEVICE, stub_linear_bytes(size));
 }
 
 CUresult stub_cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element)
@@ -36,7 +40,7 @@ CUresult stub_cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, s
   uint64_t real = round_up(width, 512), bytes;
   if (width > 1ull << 40 || __builtin_mul_overflow(real, height, &bytes) || bytes > 1ull << 40)
     return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = allocate(at, bytes, BLOCK_DEVICE, bytes);
+  CUresult result = allocate(at, bytes, BLOCK_DEVICE, stub_linear_bytes(bytes));
   if (result == CUDA_SUCCESS) *pitch = real;
   return result;
 }
@@ -46,7 +50,7 @@ CUresult stub_cuMemAllocManaged(CUdeviceptr *at, size_t size, unsigned flags)
 {
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
   if (size > 1ull << 40) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = allocate(at, size, BLOCK_MANAGED, round_up(size, 65536));
+  CUresult result = allocate(at, size, BLOCK_MANAGED, round_up(size, size > STUB_SMALL ? stub_step(STEP_MANAGED) : 65536));
   return result == CUDA_ERROR_OUT_OF_MEMORY ? allocate(at, size, BLOCK_MANAGED, 0) : result;
 }
 
@@ -56,6 +60,8 @@ CUresult stub_release_block(struct stub_block *block)
     stub_pool_give(block->pool, block->bytes);
   } else if (block->kind == BLOCK_GRAPH) {
     return stub_graph_release(block);
+  } else if (block->small) {
+    stub_window_leave(block);
   } else if (block->share >= 0) {
     stub_drop(block->share);
   } else if (block->bytes) {

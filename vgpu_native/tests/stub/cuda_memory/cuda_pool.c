@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#define PIECE (32ull << 20)
+#define PIECE stub_step(STEP_POOL)
 
 struct CUmemPoolHandle_st {
   int device;

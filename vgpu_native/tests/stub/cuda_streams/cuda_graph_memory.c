@@ -38,7 +38,7 @@ bool stub_graph_memory_begin(CUdeviceptr at)
   struct stub_block *block = stub_block_find(at);
   if (!block || block->live) return false;
   int device = block->device;
-  uint64_t used = pool[device].used + block->size, wanted = round_up(used, GRANULE);
+  uint64_t used = pool[device].used + block->size, wanted = round_up(used, stub_step(STEP_GRAPH));
   if (wanted > pool[device].reserved) {
     if (!stub_take(device, wanted - pool[device].reserved)) return false;
     pool[device].reserved = wanted;
@@ -92,7 +92,7 @@ CUresult stub_cuDeviceGraphMemTrim(CUdevice device)
 {
   if (!stub_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   stub_lock_objects();
-  uint64_t keep = round_up(pool[device].used, GRANULE);
+  uint64_t keep = round_up(pool[device].used, stub_step(STEP_GRAPH));
   stub_give(device, pool[device].reserved - keep);
   pool[device].reserved = keep;
   stub_unlock_objects();

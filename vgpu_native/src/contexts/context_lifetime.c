@@ -4,8 +4,10 @@
  * A context's own memory is not charged here, because the driver reports it neither in advance nor, in a
  * container, by process. The node's agent measures it as overhead. */
 #include "intercept/current_context.h"
+#include "intercept/device_lookup.h"
 #include "intercept/nested_calls.h"
 #include "memory/allocation_charge.h"
+#include "memory/granularity/granularity.h"
 #include "memory/graph_memory.h"
 #include "memory/memory_pools.h"
 #include "time/launch_meter.h"
@@ -45,12 +47,19 @@ static void context_ended(CUcontext context) {
   vgpu_graphs_update_charges();
 }
 
+/* A created context is the current one. What its device takes for allocations is measured at once, because
+ * then the calls of the program follow one another as the program makes them. */
+static CUresult created(CUresult result) {
+  if (result == CUDA_SUCCESS) vgpu_granularity_measure(vgpu_current_entry());
+  return result;
+}
+
 /* All functions that create a context. */
 #define CREATE(name, parameters, arguments)         \
   EXPORT CUresult CUDAAPI name parameters {         \
     if (!vgpu_enter()) return REAL(name) arguments; \
     begin_change();                                 \
-    return finish(REAL(name) arguments);            \
+    return finish(created(REAL(name) arguments));   \
   }
 
 CREATE(cuCtxCreate, (CUcontext *context, unsigned flags, CUdevice device), (context, flags, device))
@@ -87,11 +96,21 @@ EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx) {
   return maybe_changed(REAL(cuGreenCtxDestroy)(hCtx));
 }
 
+/* A retained primary context need not be current. */
+static void measure_in(CUcontext context) {
+  if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return;
+  vgpu_granularity_measure(vgpu_current_entry());
+  REAL(cuCtxPopCurrent_v2)(&context);
+}
+
 EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
   if (!vgpu_enter()) return REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
   begin_change();
   CUresult result = REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
-  if (result == CUDA_SUCCESS && dev >= 0 && dev < DEVICES) primary[dev] = *pctx;
+  if (result == CUDA_SUCCESS && dev >= 0 && dev < DEVICES) {
+    if (!primary[dev]) measure_in(*pctx);
+    primary[dev] = *pctx;
+  }
   return finish(result);
 }
 
