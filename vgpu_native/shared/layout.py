@@ -150,6 +150,30 @@ BUDGET: Final = Layout(
     ),
 )
 
+SHARES_MAX: Final = 128
+"""Allocations of one container that its processes share at the same time."""
+
+SHARE_SIZE: Final = 48
+
+SHARE: Final = Layout(
+    "share",
+    SHARE_SIZE,
+    (
+        # Identifies the exported memory to the processes that import it.
+        Field("key", 0, 8),
+        # From the lowest bit: 4 bits of device, 8 of the exporter's slot, 8 that change with each
+        # new export, and the size in steps of 512 bytes.
+        Field("what", 8, 8),
+        # A bit for the slot of each process that holds the memory. It is charged once, while one
+        # of them lives.
+        Field("holders", 16, 8, SLOTS_MAX // 64),
+    ),
+)
+
+SHARE_DEVICE_BITS: Final = 4
+SHARE_SIZE_SHIFT: Final = 20
+SHARE_STEP: Final = 512
+
 USED_AT: Final = 8192
 SLOTS_AT: Final = USED_AT + DEVICES_MAX * USES_SIZE
 REGION_SIZE: Final = SLOTS_AT + SLOTS_MAX * SLOT_SIZE
@@ -170,21 +194,25 @@ REGION: Final = Layout(
         Field("high", 64, 8),
         # CLOCK_MONOTONIC nanoseconds until which a process near the limit keeps others waiting.
         Field("gate", 128, 8),
+        # Shares from this one on were never used; it only rises.
+        Field("shares_high", 192, 8),
         # Devices in the order of their first use, each once, followed by empty entries.
         Field("uuid", 256, UUID_BYTES, DEVICES_MAX),
         Field("budget", 1024, BUDGET_SIZE, DEVICES_MAX),
+        Field("share", 2048, SHARE_SIZE, SHARES_MAX),
         # Bytes that processes use, by device; only the living owner of a slot writes its value.
         Field("used", USED_AT, USES_SIZE, DEVICES_MAX),
         Field("slot", SLOTS_AT, SLOT_SIZE, SLOTS_MAX),
     ),
 )
 
-LAYOUTS: Final = (LIMITS, REGION, USES, SLOT, BUDGET)
+LAYOUTS: Final = (LIMITS, REGION, USES, SLOT, BUDGET, SHARE)
 CONSTANTS: Final = {
     "MAGIC": MAGIC,
     "VERSION": VERSION,
     "DEVICES_MAX": DEVICES_MAX,
     "SLOTS_MAX": SLOTS_MAX,
+    "SHARES_MAX": SHARES_MAX,
     "UUID_BYTES": UUID_BYTES,
     "OWNER_DIED": OWNER_DIED,
     "OWNER_THREAD": OWNER_THREAD,

@@ -9,6 +9,7 @@ with the driver's values.
 
 import os
 import stat
+from collections.abc import Set
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,11 @@ from vgpu_native.shared.layout import (
     OWNER_THREAD,
     REGION,
     REGION_SIZE,
+    SHARE,
+    SHARE_DEVICE_BITS,
+    SHARE_SIZE_SHIFT,
+    SHARE_STEP,
+    SHARES_MAX,
     SLOT,
     SLOTS_MAX,
     USES,
@@ -50,7 +56,10 @@ class DeviceUse(msgspec.Struct, frozen=True):
 
 
 class RegionProcess(msgspec.Struct, frozen=True):
-    """A process that uses devices: its pid in the container, and bytes per device."""
+    """A process that uses devices: its pid in the container, and bytes per device.
+
+    Memory that it shares with other processes is not included.
+    """
 
     pid: int
     memory: tuple[int, ...]
@@ -91,7 +100,11 @@ def decode(content: bytes, source: str = "the region") -> UsageRegion:
     # Read all values of a device at once, so that a full region is not expensive to read.
     columns = [words.at(REGION["used"], at).numbers(USES["slot"]) for at in range(len(uuids))]
     processes = tuple(_process(words, at, columns) for at in living)
-    used = [sum(column[at] for at in living) for column in columns]
+    shared = _shared(words, frozenset(living))
+    used = [
+        sum(column[at] for at in living) + shared.get(device, 0)
+        for device, column in enumerate(columns)
+    ]
     spent = [words.at(REGION["budget"], at).number(BUDGET["spent"]) for at in range(len(uuids))]
     devices = tuple(
         DeviceUse(uuid, min(memory, LARGEST), min(busy, LARGEST))
@@ -156,6 +169,18 @@ def _lives(slot: RecordFields) -> bool:
     """Return whether the slot's owner lives, by the futex word that the kernel updates."""
     word = slot.number(SLOT["owner"])
     return bool(word & OWNER_THREAD) and not word & OWNER_DIED
+
+
+def _shared(words: RecordFields, living: Set[int]) -> dict[int, int]:
+    """Return the bytes of shares by device: each counts once, while one of its holders lives."""
+    shared: dict[int, int] = {}
+    for at in range(min(words.number(REGION["shares_high"]), SHARES_MAX)):
+        share = words.at(REGION["share"], at)
+        what, holders = share.number(SHARE["what"]), share.numbers(SHARE["holders"])
+        if any(holders[slot // 64] >> slot % 64 & 1 for slot in living):
+            device = what & (1 << SHARE_DEVICE_BITS) - 1
+            shared[device] = shared.get(device, 0) + (what >> SHARE_SIZE_SHIFT) * SHARE_STEP
+    return shared
 
 
 def _process(words: RecordFields, at: int, columns: list[tuple[int, ...]]) -> RegionProcess:

@@ -17,6 +17,7 @@ _NESTED = {
     ("region", "used"): layout.USES,
     ("region", "slot"): layout.SLOT,
     ("region", "budget"): layout.BUDGET,
+    ("region", "share"): layout.SHARE,
 }
 
 
@@ -30,7 +31,14 @@ def header() -> str:
     lines += ["#include <stddef.h>", "#include <stdint.h>", ""]
     lines += [f"#define VGPU_{name} {value:#x}" for name, value in layout.CONSTANTS.items()]
     lines += [f"#define VGPU_NO_LIMIT {layout.NO_LIMIT:#x}ULL", ""]
-    for record in (layout.USES, layout.SLOT, layout.BUDGET, layout.LIMITS, layout.REGION):
+    for record in (
+        layout.USES,
+        layout.SLOT,
+        layout.BUDGET,
+        layout.SHARE,
+        layout.LIMITS,
+        layout.REGION,
+    ):
         lines += [*_struct(record), ""]
     return "\n".join(lines)
 

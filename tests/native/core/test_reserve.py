@@ -112,7 +112,8 @@ def test_kills_detect_a_ledger_that_counts_dead_processes(ledger: Ledger) -> Non
 
 
 @pytest.mark.parametrize(
-    ("what", "stride"), [("grant", 1), ("refusal", 13), ("attach", 61), ("thread", 1)]
+    ("what", "stride"),
+    [("grant", 1), ("refusal", 13), ("attach", 61), ("thread", 1), ("share", 61), ("join", 11)],
 )
 def test_a_kill_at_any_instruction_leaves_nothing_behind(
     ledger: Ledger, what: str, stride: int
@@ -122,7 +123,9 @@ def test_a_kill_at_any_instruction_leaves_nothing_behind(
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("what", "stride"), [("refusal", 1), ("attach", 1)])
+@pytest.mark.parametrize(
+    ("what", "stride"), [("refusal", 1), ("attach", 1), ("share", 7), ("join", 1)]
+)
 def test_a_kill_at_each_instruction_leaves_nothing_behind(
     ledger: Ledger, what: str, stride: int
 ) -> None:

@@ -52,6 +52,7 @@ class Shell:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self.used()  # it has begun, and reserves nothing for a moment any more
 
     def __enter__(self) -> Self:
         """Return it."""

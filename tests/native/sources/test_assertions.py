@@ -39,8 +39,8 @@ CORE_DEFECTS = [
     CoreDefect("high_not_raised", "vgpu_slots_high(region) > i"),
     CoreDefect("slot_not_cleared", "is_clear(region, i)", level=EXPENSIVE, before=("charge", 1)),
     CoreDefect("slot_unlisted", "is_announced(slot)"),
-    CoreDefect("released_twice", "region_unusable()", ("reserve", 2, "release", 2)),
-    CoreDefect("sum_without_itself", "all >= request->bytes || region_unusable()"),
+    CoreDefect("released_twice", "vgpu_region_unusable()", ("reserve", 2, "release", 2)),
+    CoreDefect("sum_without_itself", "all >= request->bytes || vgpu_region_unusable()"),
     CoreDefect(
         "charged_above_high",
         "is_clear_above_high(request->entry)",
@@ -50,6 +50,11 @@ CORE_DEFECTS = [
     CoreDefect("uuids_share_a_place", "is_claimed(region, entry)", ("device", 1)),
     CoreDefect("registered_unlocked", "vgpu_rank_held(VGPU_RANK_DEVICES)"),
     CoreDefect("kept_after_fork", "is_fresh()", ("fork", "ready")),
+    CoreDefect("share_unheld", "vgpu_shared_bytes(entry, true) >= bytes", ("share", 1 << 20)),
+    CoreDefect("join_not_counted", "held[number]", ("share", 1 << 20, "leave", 0)),
+    CoreDefect(
+        "holder_not_cleared", "is_clear(region, i)", level=EXPENSIVE, before=("share", 1 << 20)
+    ),
     CoreDefect("source_beyond_page", "is_of_page(source)", page=True),
 ]
 

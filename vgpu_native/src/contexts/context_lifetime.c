@@ -9,6 +9,7 @@
 #include "memory/allocation_charge.h"
 #include "memory/granularity/granularity.h"
 #include "memory/graph_memory.h"
+#include "memory/imports.h"
 #include "memory/memory_pools.h"
 #include "time/launch_meter.h"
 #include "util/cancellation.h"
@@ -43,6 +44,7 @@ static void context_ended(CUcontext context) {
   vgpu_contexts_changed();
   vgpu_charges_end(&vgpu_memory, context);
   vgpu_charges_end(&vgpu_arrays, context);
+  vgpu_imports_end(context);
   vgpu_pools_update_charges();
   vgpu_graphs_update_charges();
 }

@@ -12,6 +12,7 @@
 #include "core/device_entries.h"
 #include "core/process_state.h"
 #include "core/process_slots.h"
+#include "core/shared_memory.h"
 #include "util/arithmetic.h"
 #include "util/assert.h"
 #include "vgpu.h"
@@ -31,26 +32,23 @@ struct request {
 
 static vgpu_region *region(void) { return vgpu_process.mapped.region; }
 
-/* Whether this process has no slot for its usage. That also holds if it shares memory with a process
- * that has ended and whose thread owned the slot (clone with CLONE_VM): the slot may have a new owner. */
-static inline bool region_unusable(void) {
-  const struct vgpu_process *process = &vgpu_process;
-  /* It becomes false after the slot is set. */
-  return __atomic_load_n(&process->deny_memory, __ATOMIC_ACQUIRE) ||
-         __atomic_load_n(&process->mapped.slot->owner, __ATOMIC_RELAXED) != process->owner;
-}
-
 /* The source of an entry's limits, in a ready process. NULL: refuse all memory. */
 static inline const struct vgpu_source *limits_source(int entry) {
-  if (entry >= VGPU_DEVICES_MAX || region_unusable()) return NULL;
+  if (entry >= VGPU_DEVICES_MAX || vgpu_region_unusable()) return NULL;
   return vgpu_source_of(entry);
 }
 
 static inline uint64_t *own_of(int entry) {
   const struct vgpu_mapped *mapped = &vgpu_process.mapped;
   VGPU_ASSERT(entry >= 0 && entry < VGPU_DEVICES_MAX);
-  if (region_unusable()) return &vgpu_process.unslotted_bytes[entry];
+  if (vgpu_region_unusable()) return &vgpu_process.unslotted_bytes[entry];
   return &mapped->region->used[entry].slot[mapped->slot - mapped->region->slot];
+}
+
+/* Shares are read after all slots, because a share is published before its exporter's slot falls. */
+static inline uint64_t with_shares(uint64_t total, int entry, bool living) {
+  if (!__atomic_load_n(&region()->shares_high, __ATOMIC_SEQ_CST)) return total;
+  return vgpu_sum(total, vgpu_shared_bytes(entry, living));
 }
 
 /* The sum of a device's slots. A slot of SLOT_BYTES_MAX or more is corrupt: the sum is UINT64_MAX. */
@@ -64,7 +62,7 @@ static uint64_t sum_of_all(int entry) {
     total += used;
     any |= used;
   }
-  return any < SLOT_BYTES_MAX ? total : UINT64_MAX;
+  return any < SLOT_BYTES_MAX ? with_shares(total, entry, false) : UINT64_MAX;
 }
 
 /* Whether no process has published bytes in a slot that sums do not read. */
@@ -85,7 +83,7 @@ static uint64_t sum_of_living(int entry) {
     uint64_t used = __atomic_load_n(&uses[i], __ATOMIC_SEQ_CST);
     if (used && vgpu_slot_lives(&region()->slot[i])) total = vgpu_sum(total, used);
   }
-  return total;
+  return with_shares(total, entry, true);
 }
 
 static void publish(uint64_t *own, uint64_t bytes) {
@@ -118,7 +116,7 @@ static inline bool try_reserve(const struct request *request, summing *sum, uint
   if (expected > most && sum(request->entry) > most) return false;
   publish(request->own, request->bytes);
   uint64_t all = sum(request->entry);
-  VGPU_ASSERT(all >= request->bytes || region_unusable()); /* the sum includes its own slot */
+  VGPU_ASSERT(all >= request->bytes || vgpu_region_unusable()); /* the sum includes its own slot */
   VGPU_ASSERT_EXPENSIVE(is_clear_above_high(request->entry));
   __atomic_store_n(&last_sum[request->entry], all, __ATOMIC_RELAXED);
   if (all <= room) return true;
@@ -160,7 +158,7 @@ void vgpu_release(int entry, uint64_t bytes) {
   uint64_t *own = own_count(entry);
   if (!own || retract(own, bytes)) return;
   vgpu_log(VGPU_WARNING, "more of device %d was given back than was reserved", entry);
-  VGPU_ASSERT(region_unusable());
+  VGPU_ASSERT(vgpu_region_unusable());
 }
 
 void vgpu_reserve_forced(int entry, uint64_t bytes) {
@@ -173,7 +171,7 @@ uint64_t vgpu_used(int entry) {
   if (!own) return 0;
   const struct vgpu_source *source = vgpu_source_of(entry);
   uint64_t total = region() ? sum_of_living(entry) : 0;
-  if (region_unusable()) total = vgpu_sum(total, __atomic_load_n(own, __ATOMIC_RELAXED));
+  if (vgpu_region_unusable()) total = vgpu_sum(total, __atomic_load_n(own, __ATOMIC_RELAXED));
   return source ? vgpu_sum(total, vgpu_limits_overhead(source)) : total;
 }
 

@@ -62,6 +62,8 @@ static void clear_slot(vgpu_region *region, unsigned number) {
     __atomic_store_n(&region->used[i].slot[number], 0, __ATOMIC_SEQ_CST);
     __atomic_store_n(&slot->busy[i], 0, __ATOMIC_RELAXED);
   }
+  for (uint64_t i = 0, high = __atomic_load_n(&region->shares_high, __ATOMIC_SEQ_CST); i < high && i < VGPU_SHARES_MAX; i++)
+    __atomic_fetch_and(&region->share[i].holders[number / 64], ~(1ULL << number % 64), __ATOMIC_SEQ_CST);
   struct timespec clock;
   clock_gettime(CLOCK_REALTIME, &clock);
   __atomic_store_n(&slot->pid, (uint64_t)getpid(), __ATOMIC_RELAXED);
@@ -87,6 +89,7 @@ static bool is_clear(const vgpu_region *region, unsigned number) {
   uint64_t any = 0;
   for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++)
     any |= region->used[i].slot[number] | region->slot[number].busy[i];
+  for (unsigned i = 0; i < VGPU_SHARES_MAX; i++) any |= region->share[i].holders[number / 64] >> number % 64 & 1;
   return !any;
 }
 

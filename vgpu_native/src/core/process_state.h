@@ -28,4 +28,12 @@ extern struct vgpu_process {
   struct vgpu_mapped mapped;
 } __attribute__((aligned(VGPU_PAGE))) vgpu_process;
 
+/* Whether this process has no slot for its usage. That also holds if it shares memory with a process
+ * that has ended and whose thread owned the slot (clone with CLONE_VM): the slot may have a new owner. */
+static inline bool vgpu_region_unusable(void) {
+  /* It becomes false after the slot is set. */
+  return __atomic_load_n(&vgpu_process.deny_memory, __ATOMIC_ACQUIRE) ||
+         __atomic_load_n(&vgpu_process.mapped.slot->owner, __ATOMIC_RELAXED) != vgpu_process.owner;
+}
+
 _Static_assert(sizeof vgpu_process == VGPU_PAGE, "the kernel clears whole pages");

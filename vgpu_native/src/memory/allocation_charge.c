@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "core/shared_memory.h"
 #include "intercept/current_context.h"
 #include "memory/granularity/granularity.h"
 #include "memory/memory_pools.h"
@@ -16,12 +17,17 @@ struct vgpu_map vgpu_arrays;
 /* Pauses of 1, 2, 4 and 8 ms. */
 #define ATTEMPTS 4
 
-#define IN_BLOCK 0x80 /* bit of a note: the block is charged, and not the item */
+/* Bits of a note: the block is charged, or a share, and not the item. */
+#define IN_BLOCK 0x80
+#define SHARED 0x40
+
+/* The shares of allocations: pointer to number. */
+static struct vgpu_map shares = {.inner = true};
 
 static int entry_in(uint64_t note) { return (int)(note & 0x1f); }
 static bool is_in(uint64_t note, CUcontext context) { return note >> 8 == (uint64_t)(uintptr_t)context; }
 
-/* An item's note: the context in the upper 56 bits, of which pointers use 47, a bit, and the entry. */
+/* An item's note: the context in the upper 56 bits, of which pointers use 47, bits, and the entry. */
 static uint64_t note_of(const struct vgpu_charge *charge) {
   uint64_t note = (uint64_t)(uintptr_t)charge->context << 8 | (uint64_t)charge->entry;
   if (charge->block) note |= IN_BLOCK;
@@ -62,7 +68,10 @@ bool vgpu_charge_linear(struct vgpu_charge *charge, uint64_t bytes) {
 }
 
 static void release_item(const struct vgpu_item *item) {
-  if (item->note & IN_BLOCK) vgpu_block_leave(entry_in(item->note), item->key, item->bytes);
+  struct vgpu_item share;
+  if (item->note & SHARED) {
+    if (vgpu_map_take(&shares, item->key, &share)) vgpu_share_leave((int)share.note);
+  } else if (item->note & IN_BLOCK) vgpu_block_leave(entry_in(item->note), item->key, item->bytes);
   else vgpu_release(entry_in(item->note), item->bytes);
 }
 
@@ -114,6 +123,28 @@ void vgpu_charge_resize_linear(struct vgpu_charge *charge, uint64_t bytes) {
   struct vgpu_granularity granularity = vgpu_granularity(VGPU_LINEAR, charge->entry);
   charge->block = 0;
   resize(charge, vgpu_granular(&granularity, bytes));
+}
+
+/* Whether an allocation is charged by itself, and became one that a share is charged for. */
+static bool mark_shared(const struct vgpu_item *item, int share) {
+  struct vgpu_item old, entry = {item->key, item->bytes, (uint64_t)share};
+  if (!vgpu_map_put(&shares, entry, &old)) return false;
+  return vgpu_map_mark(&vgpu_memory, item->key, SHARED, &old) && !(old.note & SHARED);
+}
+
+void vgpu_charge_share(uint64_t pointer, uint64_t key) {
+  struct vgpu_item item;
+  struct vgpu_item known;
+  if (!vgpu_map_find(&vgpu_memory, pointer, &item)) return;
+  if (item.note & SHARED) {
+    if (vgpu_map_find(&shares, pointer, &known)) vgpu_share_rename((int)known.note, key);
+    return;
+  }
+  if (item.note & IN_BLOCK) return vgpu_block_share(entry_in(item.note), pointer, key);
+  int share = vgpu_share_begin(entry_in(item.note), item.bytes, key);
+  if (share < 0) return;
+  if (mark_shared(&item, share)) vgpu_release(entry_in(item.note), item.bytes);
+  else vgpu_share_leave(share);
 }
 
 void vgpu_charge_freed(struct vgpu_map *map, const struct vgpu_item *item, CUresult result) {

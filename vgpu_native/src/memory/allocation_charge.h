@@ -45,5 +45,9 @@ void vgpu_charge_cancel(const struct vgpu_charge *charge);
 /* Uncharge a taken item after the driver freed it, or put it back after the driver refused. */
 void vgpu_charge_freed(struct vgpu_map *map, const struct vgpu_item *item, CUresult result);
 
+/* Export an allocation of vgpu_memory to other processes under a key, see core/shared_memory.h: its charge
+ * becomes that of a share, which this process holds until it frees the allocation. */
+void vgpu_charge_share(uint64_t pointer, uint64_t key);
+
 /* Uncharge all items of a context that has ended. */
 void vgpu_charges_end(struct vgpu_map *map, CUcontext context);

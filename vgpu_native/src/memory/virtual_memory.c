@@ -1,17 +1,23 @@
 /* Virtual memory management: physical memory by handle.
  *
  * References to a handle come from its creation, from each import and retain that returned it again, and
- * from each mapping. When the last reference goes, the memory is uncharged. Imported memory is charged in
- * the process that created it. Handles of the host's memory are not stored here. */
+ * from each mapping. When the last reference goes, the memory is uncharged. Exported memory is charged to a share
+ * that its importers hold, too. Handles of the host's memory are not stored here. */
+#include <sys/stat.h>
+
 #include "intercept/device_lookup.h"
 #include "intercept/nested_calls.h"
 #include "memory/allocation_charge.h"
+#include "memory/imports.h"
+#include "util/statx_compat.h"
 
 #define BATCH 32
+#define IMPORT_SHIFT 40
 #define STEP (2ULL << 20) /* the smallest granularity of a device's memory */
 #define ADDRESS_SPACE_BYTES (1ULL << 47) /* no program's address space is larger */
 
-static struct vgpu_map handles;  /* note: the entry in the upper half, the references in the lower */
+/* Note: the references in the lower half, then 8 bits of entry, and the import or share, see imports.h. */
+static struct vgpu_map handles;
 static struct vgpu_map mappings; /* address to bytes; note: the handle */
 
 /* A dropped reference, and the handle's state after that. */
@@ -32,12 +38,20 @@ static struct dropped drop_reference(CUmemGenericAllocationHandle handle) {
   return dropped;
 }
 
+static int entry_in(uint64_t note) { return (int)(note >> 32 & 0xff); }
+
+static void release_handle(const struct vgpu_item *item) {
+  uint64_t import = item->note >> IMPORT_SHIFT;
+  if (vgpu_import_is(import)) vgpu_import_end(vgpu_import_of(import));
+  else vgpu_release(entry_in(item->note), item->bytes);
+}
+
 /* Uncharge a handle without references, or add the reference again if the driver refused. */
 static void finish_drop(const struct dropped *was, CUresult result) {
   struct vgpu_item item = was->item, old;
   bool last = was->known && !(uint32_t)item.note;
   if (result == CUDA_SUCCESS) {
-    if (last) vgpu_release((int)(item.note >> 32), item.bytes);
+    if (last) release_handle(&item);
   } else if (last) {
     item.note |= 1;
     vgpu_map_put(&handles, item, &old);
@@ -60,7 +74,7 @@ static CUresult store_handle(const struct vgpu_charge *charge, CUmemGenericAlloc
     vgpu_charge_cancel(charge);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (old.key) vgpu_release((int)(old.note >> 32), old.bytes);
+  if (old.key) release_handle(&old);
   return CUDA_SUCCESS;
 }
 
@@ -95,12 +109,61 @@ EXPORT CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
   return result;
 }
 
+/* What identifies an exported handle to its importer: the bytes of a fabric handle, or the file of a descriptor.
+ * The driver's own files are of one device, which distinguishes none of them. */
+static uint64_t key_of(const void *handle, int file, CUmemAllocationHandleType type) {
+  struct stat state;
+  if (type == CU_MEM_HANDLE_TYPE_FABRIC) return vgpu_share_key(handle, sizeof(CUmemFabricHandle));
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || vgpu_fstat(file, &state) || !S_ISREG(state.st_mode)) {
+    return VGPU_UNIDENTIFIED;
+  }
+  return vgpu_share_key((uint64_t[]){state.st_dev, state.st_ino}, 2 * sizeof(uint64_t));
+}
+
+/* A handle that is exported again under another key is found by neither. */
+static void share_handle(CUmemGenericAllocationHandle handle, uint64_t key) {
+  struct vgpu_item item, old;
+  if (!vgpu_map_find(&handles, handle, &item) || !item.bytes) return;
+  uint64_t import = item.note >> IMPORT_SHIFT;
+  if (vgpu_import_is(import)) return vgpu_share_rename(vgpu_import_of(import).share, key);
+  int share = vgpu_share_begin(entry_in(item.note), item.bytes, key);
+  if (share < 0) return;
+  uint64_t note = vgpu_import_note((struct vgpu_import){share});
+  bool first = vgpu_map_mark(&handles, handle, note << IMPORT_SHIFT, &old) && !(old.note >> IMPORT_SHIFT);
+  if (first) vgpu_release(entry_in(item.note), item.bytes);
+  else vgpu_share_leave(share);
+}
+
+EXPORT CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                                     CUmemAllocationHandleType handleType,
+                                                     unsigned long long flags) {
+  if (!vgpu_enter()) return REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
+  CUresult result = REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
+  bool file = handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (result == CUDA_SUCCESS) {
+    share_handle(handle, key_of(shareableHandle, file ? *(int *)shareableHandle : -1, handleType));
+  }
+  vgpu_leave();
+  return result;
+}
+
+/* The driver may return a handle that this process has, which then counts another reference. */
+static void imported(CUmemGenericAllocationHandle handle, struct vgpu_import import) {
+  struct vgpu_item item = {handle, 0, vgpu_import_note(import) << IMPORT_SHIFT | 1}, old;
+  bool known = add_reference(handle);
+  if (!known && !vgpu_map_put(&handles, item, &old)) return;
+  if (known) vgpu_import_end(import);
+  else if (old.key) release_handle(&old);
+}
+
 EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
                                                        void *osHandle,
                                                        CUmemAllocationHandleType shHandleType) {
   if (!vgpu_enter()) return REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
+  struct vgpu_import import = vgpu_import_begin(key_of(osHandle, (int)(intptr_t)osHandle, shHandleType));
   CUresult result = REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
-  if (result == CUDA_SUCCESS) add_reference(*handle);
+  if (result == CUDA_SUCCESS) imported(*handle, import);
+  else vgpu_import_end(import);
   vgpu_leave();
   return result;
 }

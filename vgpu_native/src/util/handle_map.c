@@ -170,6 +170,15 @@ bool vgpu_map_find(struct vgpu_map *map, uint64_t key, struct vgpu_item *item) {
   return place != NULL;
 }
 
+bool vgpu_map_mark(struct vgpu_map *map, uint64_t key, uint64_t bits, struct vgpu_item *item) {
+  struct vgpu_shard *shard = shard_of(map, key);
+  lock(map, shard);
+  struct vgpu_item *place = found(shard, key, item);
+  if (place) place->note |= bits;
+  unlock(map, shard);
+  return place != NULL;
+}
+
 bool vgpu_map_count(struct vgpu_map *map, uint64_t key, int delta, struct vgpu_item *item) {
   struct vgpu_shard *shard = shard_of(map, key);
   lock(map, shard);

@@ -18,6 +18,7 @@ enum vgpu_lock_rank {
   VGPU_RANK_DEVICES,   /* a device is looked up for the first time */
   VGPU_RANK_MAP,       /* one shard of a map */
   VGPU_RANK_BLOCKS,    /* blocks of small allocations */
+  VGPU_RANK_SHARES,    /* what this process shares with others */
   VGPU_RANK_INNER_MAP, /* one shard of a map that is used inside of others */
 };
 

@@ -1,6 +1,8 @@
 /* Print the ledger's answers: ask reserve 600m used limit release 600m ...
  *
  *   reserve N, release N, charge N    bytes of the chosen device; N may end in m for MiB
+ *   share N                           share bytes that are charged; the number of the share
+ *   leave N                           leave a share
  *   used, limit, cores, oversubscribes, entry, ready
  *   device N                          choose the N-th device; 0 at first
  *   assume N                          choose it with ordinal 0, as NVML may
@@ -12,6 +14,7 @@
 #include <sys/resource.h>
 
 #include "common.h"
+#include "core/shared_memory.h"
 
 static uint64_t bytes(const char *text) {
   char *unit;
@@ -39,6 +42,8 @@ int main(int count, char **words) {
     if (!strcmp(word, "reserve")) say(vgpu_reserve(entry, bytes(next))), i++;
     else if (!strcmp(word, "release")) vgpu_release(entry, bytes(next)), i++;
     else if (!strcmp(word, "charge")) vgpu_reserve_forced(entry, bytes(next)), i++;
+    else if (!strcmp(word, "share")) say((unsigned)vgpu_share_begin(entry, bytes(next), 77)), i++;
+    else if (!strcmp(word, "leave")) vgpu_share_leave(atoi(next)), i++;
     else if (!strcmp(word, "device")) entry = device((unsigned)atoi(next)), i++;
     else if (!strcmp(word, "assume")) entry = assumed((unsigned)atoi(next)), i++;
     else if (!strcmp(word, "used")) say(vgpu_used(entry));

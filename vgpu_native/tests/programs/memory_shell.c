@@ -2,12 +2,20 @@
  *
  *   take ALLOCATOR BYTES   the driver's result
  *   give                   free the last allocation: the driver's result
+ *   export                 the last allocation: the eight words of its handle
+ *   open WORD…             memory of another process: the driver's result
+ *   close                  the memory opened last: the driver's result
+ *   send BYTES             create a handle and export it as a file: its pid and descriptor
+ *   receive PID FILE       import such a handle: the driver's result
+ *   release                the handle sent or received last: the driver's result
  *   wait                   for the device: the driver's result
  *   trim                   the device's pool: the driver's result
  *   info                   free and total bytes of CUDA, then total, free and used of NVML
  *   used                   bytes of the device that the stub has allocated */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <nvml.h>
+#include <unistd.h>
 
 #include "allocators.h"
 
@@ -80,9 +88,56 @@ static void show(void) {
   printf("%zu %zu %llu %llu %llu\n", free, total, nvml.total, nvml.free, nvml.used);
 }
 
+static CUdeviceptr opened[1000];
+static CUmemGenericAllocationHandle handles[1000];
+static unsigned opens, handle_count;
+
+static void export_last(void) {
+  union {
+    CUipcMemHandle handle;
+    unsigned long long word[8];
+  } out;
+  OK(cuIpcGetMemHandle(&out.handle, held[count - 1].handle));
+  for (int i = 0; i < 8; i++) printf("%llu%c", out.word[i], i == 7 ? '\n' : ' ');
+}
+
+static int open_words(char *words) {
+  union {
+    CUipcMemHandle handle;
+    unsigned long long word[8];
+  } in;
+  for (int i = 0; i < 8; i++) in.word[i] = strtoull(words, &words, 10);
+  CUresult result = cuIpcOpenMemHandle_v2(&opened[opens], in.handle, 1);
+  opens += result == CUDA_SUCCESS;
+  return (int)result;
+}
+
+static void send_handle(uint64_t bytes) {
+  CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                              .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                              .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+  int file;
+  OK(cuMemCreate(&handles[handle_count], bytes, &prop, 0));
+  OK(cuMemExportToShareableHandle(&file, handles[handle_count++], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  printf("%d %d\n", (int)getpid(), file);
+}
+
+static int receive_handle(int pid, int number) {
+  char name[64];
+  snprintf(name, sizeof name, "/proc/%d/fd/%d", pid, number);
+  int file = open(name, O_RDWR);
+  CHECK(file >= 0);
+  CUresult result = cuMemImportFromShareableHandle(&handles[handle_count], (void *)(intptr_t)file,
+                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  handle_count += result == CUDA_SUCCESS;
+  close(file);
+  return (int)result;
+}
+
 int main(int arguments, char **argument) {
-  char line[200], name[100];
+  char line[400], name[100];
   unsigned long long bytes;
+  int pid, file;
   int ordinal = arguments > 1 ? atoi(argument[1]) : 0;
   begin(ordinal);
   device = device_now();
@@ -91,6 +146,12 @@ int main(int arguments, char **argument) {
     else if (!strcmp(line, "give\n")) printf("%d\n", give_one());
     else if (!strcmp(line, "wait\n")) printf("%d\n", (int)cuCtxSynchronize());
     else if (!strcmp(line, "trim\n")) printf("%d\n", trim());
+    else if (!strcmp(line, "export\n")) export_last();
+    else if (!strncmp(line, "open ", 5)) printf("%d\n", open_words(line + 5));
+    else if (!strcmp(line, "close\n")) printf("%d\n", (int)cuIpcCloseMemHandle(opened[--opens]));
+    else if (sscanf(line, "send %llu", &bytes) == 1) send_handle(bytes);
+    else if (sscanf(line, "receive %d %d", &pid, &file) == 2) printf("%d\n", receive_handle(pid, file));
+    else if (!strcmp(line, "release\n")) printf("%d\n", (int)cuMemRelease(handles[--handle_count]));
     else if (!strcmp(line, "info\n")) show();
     else if (!strcmp(line, "used\n")) printf("%llu\n", (unsigned long long)physical());
     else CHECK(!"a command");

@@ -20,6 +20,8 @@
  *   VGPU_STUB_ALLOC_BLOCK   bytes that small allocations with addresses in one such window share (0: none)
  *   VGPU_STUB_MANAGED_STEP, VGPU_STUB_ARRAY_STEP   of managed memory above 1 MiB, and of arrays (64k)
  *   VGPU_STUB_POOL_STEP, VGPU_STUB_GRAPH_STEP   of the growth of pools (32m) and of graph memory (2m)
+ *   VGPU_STUB_PLAIN_HANDLES   1: exported memory cannot be identified: files are all alike to stat,
+ *                        and each cuIpcGetMemHandle returns another handle
  *   VGPU_STUB_CONTEXT_BYTES, VGPU_STUB_MODULE_BYTES   bytes that each of them takes (0)
  *   VGPU_STUB_CONTEXT_ANEW   1: the next context gets the address of an ended one
  *   VGPU_STUB_TEARDOWN_NS   time that the driver's exit handler takes; a call from then on aborts (0: none)

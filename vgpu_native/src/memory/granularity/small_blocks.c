@@ -2,13 +2,15 @@
  * whole block in use. So a block is found by address, and charged as a whole. */
 #include "memory/granularity/small_blocks.h"
 
+#include "core/shared_memory.h"
 #include "util/assert.h"
 #include "util/cancellation.h"
 #include "util/fork_handlers.h"
 #include "util/handle_map.h"
 #include "vgpu.h"
 
-/* By the block's address, with the entry in the low bits; `bytes` is its size. The note counts allocations. */
+/* By the block's address, with the entry in the low bits; `bytes` is its size. The note counts allocations in its
+ * lower half; the upper half is the number of the share that is charged instead, plus one. */
 static struct vgpu_map blocks = {.inner = true};
 
 static struct vgpu_lock lock = VGPU_UNLOCKED(VGPU_RANK_BLOCKS);
@@ -59,7 +61,24 @@ void vgpu_block_leave(int entry, uint64_t address, uint64_t bytes) {
   device->count -= last;
   VGPU_ASSERT(device->count || !device->live);
   vgpu_unlock(&lock);
-  if (last) vgpu_release(entry, item.bytes);
+  if (last && item.note >> 32) vgpu_share_leave((int)(item.note >> 32) - 1);
+  else if (last) vgpu_release(entry, item.bytes);
+}
+
+void vgpu_block_share(int entry, uint64_t address, uint64_t key) {
+  struct blocks_of_device *device = &devices[entry];
+  struct vgpu_item item;
+  vgpu_lock(&lock);
+  uint64_t block = device->size ? key_of(entry, address, device->size) : 0;
+  bool known = vgpu_map_find(&blocks, block, &item);
+  if (known && item.note >> 32) {
+    vgpu_share_rename((int)(item.note >> 32) - 1, key);
+    known = false;
+  }
+  int share = known ? vgpu_share_begin(entry, item.bytes, key) : -1;
+  if (share >= 0) vgpu_map_mark(&blocks, block, (uint64_t)(share + 1) << 32, &item);
+  vgpu_unlock(&lock);
+  if (share >= 0) vgpu_release(entry, item.bytes);
 }
 
 bool vgpu_blocks_may_fit(int entry, uint64_t bytes) {

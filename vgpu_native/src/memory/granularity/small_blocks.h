@@ -16,5 +16,8 @@ enum vgpu_block_state vgpu_block_enter(int entry, uint64_t address, uint64_t siz
 /* Count it no longer. The last allocation of a block releases the charge of the block. */
 void vgpu_block_leave(int entry, uint64_t address, uint64_t bytes);
 
+/* Export the block around an address to other processes: its charge becomes that of a share. */
+void vgpu_block_share(int entry, uint64_t address, uint64_t key);
+
 /* Whether the charged blocks of a device may have room for so many bytes. */
 bool vgpu_blocks_may_fit(int entry, uint64_t bytes);

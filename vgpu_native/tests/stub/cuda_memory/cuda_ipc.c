@@ -12,6 +12,7 @@ struct exported {
   int32_t share, device;
   uint64_t size;
   pid_t pid;
+  uint32_t call; /* differs for each handle of an allocation, if a test sets that */
 };
 
 CUresult stub_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at)
@@ -26,7 +27,9 @@ CUresult stub_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at)
   may = may && share >= 0;
   if (may) {
     uint32_t generation = stub_state()->share[share].generation;
-    struct exported out = {MAGIC, generation, share, block->device, block->size, getpid()};
+    static uint32_t calls;
+    uint32_t call = stub_setting("VGPU_STUB_PLAIN_HANDLES", 0) ? ++calls : 0;
+    struct exported out = {MAGIC, generation, share, block->device, block->size, getpid(), call};
     memset(handle, 0, sizeof *handle);
     memcpy(handle, &out, sizeof out);
   }
@@ -35,20 +38,21 @@ CUresult stub_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at)
 }
 
 struct search {
-  int share;
+  const struct exported *in;
   struct stub_block *found;
 };
 
 static void match(struct stub_block *block, void *with)
 {
   struct search *search = with;
-  if (block->kind == BLOCK_IPC && block->share == search->share) search->found = block;
+  if (block->kind == BLOCK_IPC && block->share == search->in->share) search->found = block;
 }
 
 /* Opened again, it has the same address, and must be closed as often. */
 static CUresult open_once(CUdeviceptr *at, const struct exported *in)
 {
-  struct search search = {in->share, NULL};
+  struct search search = {in, NULL};
+  if (stub_state()->share[in->share].generation != in->generation) return CUDA_ERROR_INVALID_HANDLE;
   stub_blocks_each(match, &search);
   struct stub_block *block = search.found;
   if (!block) {

@@ -2,6 +2,8 @@
  * which it was exported. */
 #include "cuda_stub.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -235,6 +237,25 @@ CUresult stub_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, 
   return memory && prop ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* A file that its inode does not tell from others of its kind, as the driver's own device files. */
+static int open_pipe(void)
+{
+  int ends[2];
+  char name[32];
+  if (pipe2(ends, O_CLOEXEC)) return -1;
+  snprintf(name, sizeof name, "/proc/self/fd/%d", ends[0]);
+  int both = open(name, O_RDWR | O_CLOEXEC);
+  close(ends[0]);
+  close(ends[1]);
+  return both;
+}
+
+static bool read_file(int fd, struct exported *in)
+{
+  if (pread(fd, in, sizeof *in, 0) == sizeof *in) return true;
+  return read(fd, in, sizeof *in) == sizeof *in && write(fd, in, sizeof *in) == sizeof *in;
+}
+
 static CUresult give_out(const struct exported *out, void *to, CUmemAllocationHandleType type)
 {
   if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
@@ -242,7 +263,7 @@ static CUresult give_out(const struct exported *out, void *to, CUmemAllocationHa
     memcpy(to, out, sizeof *out);
     return CUDA_SUCCESS;
   }
-  int fd = memfd_create("stub-memory", MFD_CLOEXEC);
+  int fd = stub_setting("VGPU_STUB_PLAIN_HANDLES", 0) ? open_pipe() : (int)memfd_create("stub-memory", MFD_CLOEXEC);
   if (fd < 0 || write(fd, out, sizeof *out) != sizeof *out) return CUDA_ERROR_OPERATING_SYSTEM;
   *(int *)to = fd;
   return CUDA_SUCCESS;
@@ -284,7 +305,7 @@ CUresult stub_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
   struct exported in = {0};
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
   if (type == CU_MEM_HANDLE_TYPE_FABRIC) memcpy(&in, from, sizeof in);
-  else if (pread((int)(intptr_t)from, &in, sizeof in, 0) != sizeof in) return CUDA_ERROR_INVALID_VALUE;
+  else if (!read_file((int)(intptr_t)from, &in)) return CUDA_ERROR_INVALID_VALUE;
   if (in.magic != MAGIC) return CUDA_ERROR_INVALID_VALUE;
   stub_lock_objects();
   struct physical *memory = import(&in);
