@@ -7,6 +7,7 @@
 #include "intercept/device_lookup.h"
 #include "intercept/nested_calls.h"
 #include "memory/allocation_charge.h"
+#include "memory/doubtful_charges.h"
 #include "memory/granularity/granularity.h"
 #include "memory/graph_memory.h"
 #include "memory/imports.h"
@@ -94,9 +95,6 @@ static CUresult maybe_changed(CUresult result) {
 
 EXPORT CUresult CUDAAPI cuCtxDetach(CUcontext ctx) { return maybe_changed(REAL(cuCtxDetach)(ctx)); }
 
-EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx) {
-  return maybe_changed(REAL(cuGreenCtxDestroy)(hCtx));
-}
 
 /* A retained primary context need not be current. */
 static void measure_in(CUcontext context) {
@@ -129,8 +127,30 @@ static CUresult release_primary(CUresult result, CUdevice device) {
   REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active);
   if (active) return result;
   context_ended(primary[device]);
+  /* It was created past the hooks: what of the device's memory was its own? */
+  if (!primary[device]) vgpu_doubts_settle(vgpu_device_entry(device), NULL, NULL);
   primary[device] = NULL; /* its address may be another context's from now on */
   return result;
+}
+
+/* Memory of a green context ends with it, or with the primary context: the documentation does not state which. */
+EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx) {
+  if (!vgpu_enter()) return REAL(cuGreenCtxDestroy)(hCtx);
+  begin_change();
+  CUcontext context = NULL;
+  CUdevice device = -1;
+  REAL(cuCtxFromGreenCtx)(&context, hCtx);
+  if (context && REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS) {
+    CUcontext popped;
+    REAL(cuCtxGetDevice)(&device);
+    REAL(cuCtxPopCurrent_v2)(&popped);
+    vgpu_meter_forget_context(context);
+  }
+  CUresult result = REAL(cuGreenCtxDestroy)(hCtx);
+  if (result == CUDA_SUCCESS && device >= 0) {
+    vgpu_doubts_settle(vgpu_device_entry(device), context, primary_of(device));
+  }
+  return finish(result);
 }
 
 #define RELEASE(name)                                     \

@@ -6,6 +6,7 @@
 #include "core/shared_memory.h"
 #include "intercept/current_context.h"
 #include "memory/granularity/granularity.h"
+#include "memory/doubtful_charges.h"
 #include "memory/memory_pools.h"
 #include "memory/granularity/small_blocks.h"
 #include "util/assert.h"
@@ -38,7 +39,9 @@ static uint64_t note_of(const struct vgpu_charge *charge) {
 bool vgpu_charge_device(struct vgpu_charge *charge, int entry, uint64_t bytes) {
   *charge = (struct vgpu_charge){.entry = entry, .bytes = bytes};
   if (entry < 0 || vgpu_reserve(entry, bytes)) return true;
-  return vgpu_pools_reclaim(entry) && vgpu_reserve(entry, bytes);
+  bool any = vgpu_doubts_recheck(entry);
+  any = vgpu_pools_reclaim(entry) || any;
+  return any && vgpu_reserve(entry, bytes);
 }
 
 bool vgpu_charge_current(struct vgpu_charge *charge, uint64_t bytes) {
@@ -153,6 +156,19 @@ void vgpu_charge_freed(struct vgpu_map *map, const struct vgpu_item *item, CUres
   /* If there is no memory to put it back, it stays charged, which is safe. The table just held the item,
    * so it seldom has to grow. */
   else vgpu_map_put(map, *item, &old);
+}
+
+int vgpu_charge_entry(const struct vgpu_item *item) { return entry_in(item->note); }
+CUcontext vgpu_charge_context(const struct vgpu_item *item) { return (CUcontext)(uintptr_t)(item->note >> 8); }
+
+void vgpu_charge_ended(const struct vgpu_item *item) {
+  if (vgpu_map_take_same(&vgpu_memory, item)) release_item(item);
+}
+
+void vgpu_charge_inherit(struct vgpu_map *map, const struct vgpu_item *item, CUcontext heir) {
+  struct vgpu_item old, now = *item;
+  now.note = (uint64_t)(uintptr_t)heir << 8 | (item->note & 0xff);
+  if (vgpu_map_take_same(map, item) && !vgpu_map_put(map, now, &old)) release_item(item);
 }
 
 static bool release_if_ended(const struct vgpu_item *item, const void *context) {

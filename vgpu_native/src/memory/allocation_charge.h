@@ -49,5 +49,14 @@ void vgpu_charge_freed(struct vgpu_map *map, const struct vgpu_item *item, CUres
  * becomes that of a share, which this process holds until it frees the allocation. */
 void vgpu_charge_share(uint64_t pointer, uint64_t key);
 
+/* The entry and the context of an item. */
+int vgpu_charge_entry(const struct vgpu_item *item);
+CUcontext vgpu_charge_context(const struct vgpu_item *item);
+
+/* Uncharge an item of vgpu_memory that is gone; let the memory of an item end with another context. The item is left
+ * alone if it has changed. */
+void vgpu_charge_ended(const struct vgpu_item *item);
+void vgpu_charge_inherit(struct vgpu_map *map, const struct vgpu_item *item, CUcontext heir);
+
 /* Uncharge all items of a context that has ended. */
 void vgpu_charges_end(struct vgpu_map *map, CUcontext context);

@@ -6,6 +6,7 @@
 #include "driver.h"
 #include "intercept/device_lookup.h"
 #include "intercept/nested_calls.h"
+#include "memory/doubtful_charges.h"
 #include "memory/graph_memory.h"
 #include "memory/memory_pools.h"
 
@@ -33,6 +34,7 @@ static CUresult read_view(struct memory_view *view) {
   size_t free = 0, total = 0;
   CUresult result = REAL(cuMemGetInfo_v2)(&free, &total);
   if (result != CUDA_SUCCESS) return result;
+  vgpu_doubts_recheck(vgpu_current_entry());
   vgpu_pools_update_charges();
   vgpu_graphs_update_charges();
   *view = view_of(vgpu_current_entry(), free, total);

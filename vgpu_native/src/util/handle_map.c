@@ -170,6 +170,17 @@ bool vgpu_map_find(struct vgpu_map *map, uint64_t key, struct vgpu_item *item) {
   return place != NULL;
 }
 
+bool vgpu_map_take_same(struct vgpu_map *map, const struct vgpu_item *item) {
+  struct vgpu_shard *shard = shard_of(map, item->key);
+  struct vgpu_item now;
+  lock(map, shard);
+  struct vgpu_item *place = found(shard, item->key, &now);
+  bool same = place && now.bytes == item->bytes && now.note == item->note;
+  if (same) clear(shard, (uint64_t)(place - shard->items));
+  unlock(map, shard);
+  return same;
+}
+
 bool vgpu_map_mark(struct vgpu_map *map, uint64_t key, uint64_t bits, struct vgpu_item *item) {
   struct vgpu_shard *shard = shard_of(map, key);
   lock(map, shard);

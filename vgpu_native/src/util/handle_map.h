@@ -39,6 +39,9 @@ bool vgpu_map_put(struct vgpu_map *map, struct vgpu_item item, struct vgpu_item 
 bool vgpu_map_take(struct vgpu_map *map, uint64_t key, struct vgpu_item *item);
 bool vgpu_map_find(struct vgpu_map *map, uint64_t key, struct vgpu_item *item);
 
+/* Remove an item only if it is still the same. False: it is not. */
+bool vgpu_map_take_same(struct vgpu_map *map, const struct vgpu_item *item);
+
 /* Set bits of an item's note. `item` becomes its state before. False: there is none. */
 bool vgpu_map_mark(struct vgpu_map *map, uint64_t key, uint64_t bits, struct vgpu_item *item);
 

@@ -1,6 +1,7 @@
 /* memory_rules RULE: check one rule of charges, under a limit of 100 MiB. */
 #include <unistd.h>
 
+#include "memory_rules/context_rules.h"
 #include "memory_rules/granule_rules.h"
 #include "memory_rules/graph_rules.h"
 #include "memory_rules/rules.h"
@@ -338,6 +339,8 @@ static const struct rule {
              {"context-now", context_now},
              {"context-anew", context_anew},
              {"host", host},
+             {"green-memory", green_memory},
+             {"unseen-primary", unseen_primary},
              {"granules", granules_linear},
              {"small-holes", small_holes},
              {"last-block", last_block},

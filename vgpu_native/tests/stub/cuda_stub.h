@@ -55,7 +55,7 @@ int stub_version(void);
 
 struct CUctx_st {
   int device;
-  bool primary, alive;
+  bool primary, alive, green;
   unsigned retained, flags;
   uint64_t bytes;
   uint64_t id; /* differs from that of an ended context at the same address */
@@ -65,6 +65,7 @@ struct CUctx_st {
 };
 
 CUcontext stub_context(void);        /* the current one, or NULL */
+CUcontext stub_memory_context(void); /* the one with which memory of the current one ends */
 bool stub_alive(CUcontext context);  /* whether it is valid */
 void stub_arrays_end(CUcontext context); /* free its arrays; objects are locked */
 /* Create a context that is current in no thread, and end it. */

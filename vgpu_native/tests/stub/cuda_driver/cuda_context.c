@@ -74,6 +74,12 @@ static CUresult begin(CUcontext *context, int device, unsigned flags)
   return CUDA_SUCCESS;
 }
 
+CUcontext stub_memory_context(void)
+{
+  CUcontext now = stub_context();
+  return now && now->green && stub_setting("VGPU_STUB_GREEN_KEEPS", 0) ? primary[now->device] : now;
+}
+
 static void free_if_of(struct stub_block *block, void *context)
 {
   if (block->context == context && block->kind != BLOCK_RANGE) stub_release_block(block);

@@ -59,6 +59,7 @@ CUresult stub_cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc desc, CUdevi
   CUgreenCtx made = calloc(1, sizeof *made);
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = stub_context_make(&made->context, 0, device);
+  if (result == CUDA_SUCCESS) made->context->green = true;
   made->processors = desc->processors;
   if (result == CUDA_SUCCESS) *green = made;
   else free(made);

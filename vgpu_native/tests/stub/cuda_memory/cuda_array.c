@@ -36,7 +36,7 @@ static bool hold(const void *object, int device, uint64_t bytes)
   struct held *made = malloc(sizeof *made);
   if (!made) return false;
   stub_lock_objects();
-  *made = (struct held){object, stub_context(), device, bytes, all};
+  *made = (struct held){object, stub_memory_context(), device, bytes, all};
   all = made;
   stub_unlock_objects();
   return true;

@@ -17,7 +17,7 @@ static CUresult allocate(CUdeviceptr *at, uint64_t size, enum stub_kind kind, ui
   if (block) {
     block->bytes = bytes;
     block->device = now->device;
-    block->context = now;
+    block->context = stub_memory_context();
     block->small = small;
     if (small && !stub_window_enter(block)) stub_block_free(block), block = NULL;
     else *at = block->at;

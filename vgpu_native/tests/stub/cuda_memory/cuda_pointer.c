@@ -30,6 +30,7 @@ static CUresult describe(const struct stub_block *block, CUpointer_attribute whi
 CUresult stub_cuPointerGetAttribute(void *data, CUpointer_attribute which, CUdeviceptr at)
 {
   if (!data) return CUDA_ERROR_INVALID_VALUE;
+  if (!stub_context() && stub_setting("VGPU_STUB_ASK_IN_CONTEXT", 0)) return CUDA_ERROR_INVALID_CONTEXT;
   stub_lock_objects();
   struct stub_block *block = stub_block_find(at);
   CUresult result = block ? describe(block, which, data) : CUDA_ERROR_INVALID_VALUE;
