@@ -91,6 +91,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             oversubscribe=self.memory_scaling > WHOLE,
             may_disable=self.may_disable,
             cores_off=self.cores_off,
+            overhead=self.overhead,
         )
 
 

@@ -31,6 +31,8 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A container's own environment may switch its limits off."""
     cores_off: bool = False
     """Do not limit the time of cards."""
+    overhead: bool = True
+    """Count the memory of contexts and code."""
     log_level: int = 1
     """`LIBCUDA_LOG_LEVEL` of containers."""
 

@@ -99,6 +99,9 @@ OVERSUBSCRIBE: Final = 2
 CORES_OFF: Final = 4
 """Flag: no enforcement of the time limit (`CoreLimitSwitch`, `GPU_CORE_UTILIZATION_POLICY`)."""
 
+CONTEXTS_EXEMPT: Final = 8
+"""Flag: the memory of contexts and code does not count against the limit."""
+
 OWNER_DIED: Final = 0x4000_0000
 """The bit of a slot's owner that the kernel sets when the owning thread ends."""
 
@@ -219,4 +222,5 @@ CONSTANTS: Final = {
     "MAY_DISABLE": MAY_DISABLE,
     "OVERSUBSCRIBE": OVERSUBSCRIBE,
     "CORES_OFF": CORES_OFF,
+    "CONTEXTS_EXEMPT": CONTEXTS_EXEMPT,
 }

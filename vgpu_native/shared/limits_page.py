@@ -204,13 +204,18 @@ class LimitsPage:
 
 
 def flags_of(
-    *, may_disable: bool = False, oversubscribe: bool = False, cores_off: bool = False
+    *,
+    may_disable: bool = False,
+    oversubscribe: bool = False,
+    cores_off: bool = False,
+    contexts_exempt: bool = False,
 ) -> int:
     """Return the flags of a limits page."""
     return (
         layout.MAY_DISABLE * may_disable
         | layout.OVERSUBSCRIBE * oversubscribe
         | layout.CORES_OFF * cores_off
+        | layout.CONTEXTS_EXEMPT * contexts_exempt
     )
 
 

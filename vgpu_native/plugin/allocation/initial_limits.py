@@ -33,4 +33,5 @@ def flags(settings: PluginSettings) -> int:
         may_disable=settings.may_disable,
         oversubscribe=settings.oversubscribe,
         cores_off=settings.cores_off,
+        contexts_exempt=not settings.overhead,
     )

@@ -1,8 +1,9 @@
 /* Ended contexts. The end of a context frees its memory without a call for each pointer, so the charges
  * of that memory end with the context.
  *
- * A context's own memory is not charged here, because the driver reports it neither in advance nor, in a
- * container, by process. The node's agent measures it as overhead. */
+ * A context's own memory is charged while it lives, see context_charge.h. */
+#include "contexts/code_memory.h"
+#include "contexts/context_charge.h"
 #include "intercept/current_context.h"
 #include "intercept/device_lookup.h"
 #include "intercept/nested_calls.h"
@@ -46,23 +47,39 @@ static void context_ended(CUcontext context) {
   vgpu_charges_end(&vgpu_memory, context);
   vgpu_charges_end(&vgpu_arrays, context);
   vgpu_imports_end(context);
+  vgpu_code_ends(context);
+  vgpu_context_uncharge(context);
   vgpu_pools_update_charges();
   vgpu_graphs_update_charges();
 }
 
-/* A created context is the current one. What its device takes for allocations is measured at once, because
- * then the calls of the program follow one another as the program makes them. */
-static CUresult created(CUresult result) {
-  if (result == CUDA_SUCCESS) vgpu_granularity_measure(vgpu_current_entry());
+/* What a context's device takes for allocations is measured at once, because then the calls of the program follow
+ * one another as the program makes them. */
+static void measure_in(CUcontext context) {
+  if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return;
+  vgpu_granularity_measure(vgpu_current_entry());
+  REAL(cuCtxPopCurrent_v2)(&context);
+}
+
+/* After the creation of a context, which `end` undoes if it does not fit. */
+static CUresult created(struct vgpu_creation *creation, CUresult result, CUcontext *context,
+                        CUresult (*end)(CUcontext)) {
+  if (!vgpu_creation_end(creation, result, result == CUDA_SUCCESS ? *context : NULL)) {
+    end(*context);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (result == CUDA_SUCCESS) measure_in(*context);
   return result;
 }
 
 /* All functions that create a context. */
-#define CREATE(name, parameters, arguments)         \
-  EXPORT CUresult CUDAAPI name parameters {         \
-    if (!vgpu_enter()) return REAL(name) arguments; \
-    begin_change();                                 \
-    return finish(created(REAL(name) arguments));   \
+#define CREATE(name, parameters, arguments)                                                          \
+  EXPORT CUresult CUDAAPI name parameters {                                                          \
+    if (!vgpu_enter()) return REAL(name) arguments;                                                  \
+    begin_change();                                                                                  \
+    struct vgpu_creation creation;                                                                   \
+    if (!vgpu_creation_begin(&creation, device, false)) return finish(CUDA_ERROR_OUT_OF_MEMORY);     \
+    return finish(created(&creation, REAL(name) arguments, context, REAL(cuCtxDestroy_v2)));         \
   }
 
 CREATE(cuCtxCreate, (CUcontext *context, unsigned flags, CUdevice device), (context, flags, device))
@@ -96,21 +113,36 @@ static CUresult maybe_changed(CUresult result) {
 EXPORT CUresult CUDAAPI cuCtxDetach(CUcontext ctx) { return maybe_changed(REAL(cuCtxDetach)(ctx)); }
 
 
-/* A retained primary context need not be current. */
-static void measure_in(CUcontext context) {
-  if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return;
-  vgpu_granularity_measure(vgpu_current_entry());
-  REAL(cuCtxPopCurrent_v2)(&context);
+static bool is_active(CUdevice device) {
+  unsigned flags;
+  int active = 0;
+  return REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+static CUresult release_again(CUcontext context) {
+  CUdevice device = -1;
+  CUcontext popped;
+  if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_CONTEXT;
+  REAL(cuCtxGetDevice)(&device);
+  REAL(cuCtxPopCurrent_v2)(&popped);
+  return HAS(cuDevicePrimaryCtxRelease_v2) ? REAL(cuDevicePrimaryCtxRelease_v2)(device)
+                                           : REAL(cuDevicePrimaryCtxRelease)(device);
+}
+
+/* The first retain creates the context. */
+static CUresult retain(CUcontext *context, CUdevice device) {
+  struct vgpu_creation creation;
+  bool first = device >= 0 && device < DEVICES && !primary[device] && !is_active(device);
+  if (!first) return REAL(cuDevicePrimaryCtxRetain)(context, device);
+  if (!vgpu_creation_begin(&creation, device, false)) return CUDA_ERROR_OUT_OF_MEMORY;
+  return created(&creation, REAL(cuDevicePrimaryCtxRetain)(context, device), context, release_again);
 }
 
 EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
   if (!vgpu_enter()) return REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
   begin_change();
-  CUresult result = REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
-  if (result == CUDA_SUCCESS && dev >= 0 && dev < DEVICES) {
-    if (!primary[dev]) measure_in(*pctx);
-    primary[dev] = *pctx;
-  }
+  CUresult result = retain(pctx, dev);
+  if (result == CUDA_SUCCESS && dev >= 0 && dev < DEVICES) primary[dev] = *pctx;
   return finish(result);
 }
 
@@ -133,6 +165,21 @@ static CUresult release_primary(CUresult result, CUdevice device) {
   return result;
 }
 
+EXPORT CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
+  if (!vgpu_enter()) return REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
+  begin_change();
+  struct vgpu_creation creation;
+  CUcontext context = NULL;
+  if (!vgpu_creation_begin(&creation, dev, true)) return finish(CUDA_ERROR_OUT_OF_MEMORY);
+  CUresult result = REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
+  if (result == CUDA_SUCCESS) REAL(cuCtxFromGreenCtx)(&context, *phCtx);
+  if (!vgpu_creation_end(&creation, result, context)) {
+    REAL(cuGreenCtxDestroy)(*phCtx);
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return finish(result);
+}
+
 /* Memory of a green context ends with it, or with the primary context: the documentation does not state which. */
 EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx) {
   if (!vgpu_enter()) return REAL(cuGreenCtxDestroy)(hCtx);
@@ -149,6 +196,8 @@ EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx) {
   CUresult result = REAL(cuGreenCtxDestroy)(hCtx);
   if (result == CUDA_SUCCESS && device >= 0) {
     vgpu_doubts_settle(vgpu_device_entry(device), context, primary_of(device));
+    vgpu_code_ends(context);
+    vgpu_context_uncharge(context);
   }
   return finish(result);
 }

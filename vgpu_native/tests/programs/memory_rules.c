@@ -341,6 +341,8 @@ static const struct rule {
              {"host", host},
              {"green-memory", green_memory},
              {"unseen-primary", unseen_primary},
+             {"context-sizes", context_sizes},
+             {"contexts-exempt", contexts_exempt},
              {"granules", granules_linear},
              {"small-holes", small_holes},
              {"last-block", last_block},

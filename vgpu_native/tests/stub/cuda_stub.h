@@ -59,6 +59,7 @@ struct CUctx_st {
   unsigned retained, flags;
   uint64_t bytes;
   uint64_t id; /* differs from that of an ended context at the same address */
+  uint64_t limits[3]; /* stack, printf and heap; 0: as at first */
   _Atomic uint64_t last_end; /* the end of all its work */
   struct CUstream_st *legacy;
   struct CUctx_st *next;
@@ -67,6 +68,7 @@ struct CUctx_st {
 CUcontext stub_context(void);        /* the current one, or NULL */
 CUcontext stub_memory_context(void); /* the one with which memory of the current one ends */
 bool stub_alive(CUcontext context);  /* whether it is valid */
+void stub_modules_end(CUcontext context); /* and of its modules */
 void stub_arrays_end(CUcontext context); /* free its arrays; objects are locked */
 /* Create a context that is current in no thread, and end it. */
 CUresult stub_context_make(CUcontext *context, unsigned flags, CUdevice device);
@@ -90,6 +92,7 @@ void stub_forget_graph_memory(void);
 void stub_forget_physical(void);
 void stub_forget_arrays(void);
 void stub_forget_windows(void);
+void stub_forget_modules(void);
 void stub_forget_calls(void);
 
 /* --- memory with an address --- */

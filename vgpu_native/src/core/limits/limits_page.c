@@ -96,6 +96,8 @@ bool vgpu_limits_disabled(void) {
 
 bool vgpu_limits_may_disable(void) { return page && read_word(&page->flags) & VGPU_MAY_DISABLE; }
 
+bool vgpu_limits_contexts_exempt(void) { return page && read_word(&page->flags) & VGPU_CONTEXTS_EXEMPT; }
+
 /* The container can set the variable that names a page, and so can name the region, too. */
 bool vgpu_limits_binding(void) { return mounted && !vgpu_limits_may_disable(); }
 

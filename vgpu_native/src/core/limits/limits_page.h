@@ -17,6 +17,9 @@ bool vgpu_limits_disabled(void);
 /* Whether the container's own environment may switch limits off. */
 bool vgpu_limits_may_disable(void);
 
+/* Whether the memory of contexts and code does not count. */
+bool vgpu_limits_contexts_exempt(void);
+
 /* Whether the container's own environment may not choose the region: the page is mounted, and does not
  * allow it. With a region of its own each process would have the whole limit. */
 bool vgpu_limits_binding(void);

@@ -37,6 +37,51 @@ static void green_memory(void) {
   CHECK(physical() == 0 && charged() == 0);
 }
 
+/* With contexts of 20 MiB and modules of 3 MiB: what they take is charged while they live. */
+static void context_sizes(void) {
+  CUcontext primary, more[8];
+  CUmodule module;
+  CUlibrary library;
+  size_t heap;
+  unsigned count = 0;
+  OK(cuCtxGetCurrent(&primary));
+  CHECK(charged() == 20 * MIB && physical() == 20 * MIB);
+  OK(cuModuleLoadData(&module, "image"));
+  OK(cuLibraryLoadData(&library, "image", NULL, NULL, 0, NULL, NULL, 0));
+  CHECK(charged() == 26 * MIB && physical() == 26 * MIB);
+  OK(cuModuleUnload(module));
+  OK(cuLibraryUnload(library));
+  OK(cuCtxGetLimit(&heap, CU_LIMIT_MALLOC_HEAP_SIZE));
+  OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, heap + 30 * MIB));
+  CHECK(charged() == 50 * MIB && physical() == 50 * MIB);
+  CHECK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, heap + 81 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048) == CUDA_ERROR_OUT_OF_MEMORY);
+  OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, heap));
+  CHECK(charged() == 20 * MIB && physical() == 20 * MIB);
+  while (count < 8 && cuCtxCreate_v2(&more[count], 0, 0) == CUDA_SUCCESS) count++;
+  CHECK(count == 4 && charged() == 100 * MIB && physical() == 100 * MIB);
+  CHECK(cuModuleLoadData(&module, "image") == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(physical() == 100 * MIB);
+  while (count) OK(cuCtxDestroy_v2(more[--count]));
+  OK(cuCtxSetCurrent(primary));
+  OK(cuModuleLoadData(&module, "image"));
+  CUgreenCtx green = green_context(&more[0]);
+  CHECK(charged() == 43 * MIB && physical() == 43 * MIB);
+  OK(cuGreenCtxDestroy(green));
+  OK(cuDevicePrimaryCtxReset_v2(0));
+  begin(0);
+  CHECK(charged() == 20 * MIB && physical() == 20 * MIB);
+}
+
+/* The limits page exempts them. */
+static void contexts_exempt(void) {
+  CUmodule module;
+  OK(cuModuleLoadData(&module, "image"));
+  OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 90 * MIB));
+  CHECK(charged() == 0 && physical() > 100 * MIB);
+  CHECK(take(by("linear"), 100 * MIB, &some));
+}
+
 /* A statically linked call retained the primary context. */
 static void unseen_primary(void) {
   CUresult (*unseen)(CUcontext *, CUdevice) =

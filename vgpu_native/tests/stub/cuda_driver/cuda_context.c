@@ -90,6 +90,7 @@ static void end(CUcontext context)
 {
   stub_blocks_each(free_if_of, context);
   stub_arrays_end(context);
+  stub_modules_end(context);
   stub_give(context->device, context->bytes);
   context->alive = false;
 }
@@ -258,12 +259,6 @@ CUresult stub_cuCtxGetFlags(unsigned *flags)
   if (!now) return CUDA_ERROR_INVALID_CONTEXT;
   *flags = now->flags;
   return CUDA_SUCCESS;
-}
-
-CUresult stub_cuCtxGetLimit(size_t *value, CUlimit limit)
-{
-  *value = limit == CU_LIMIT_MALLOC_HEAP_SIZE ? 8u << 20 : 1024;
-  return stub_context() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult stub_cuCtxGetStreamPriorityRange(int *least, int *greatest)

@@ -28,6 +28,7 @@ static void in_child(void)
   stub_forget_physical();
   stub_forget_arrays();
   stub_forget_windows();
+  stub_forget_modules();
   stub_forget_calls();
   in_parent();
 }

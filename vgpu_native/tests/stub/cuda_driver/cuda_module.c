@@ -8,6 +8,8 @@ struct CUmod_st {
   uint64_t bytes;
   CUdeviceptr global;
   _Atomic bool loaded;
+  CUcontext context; /* with which its memory ends */
+  struct CUmod_st *next;
 };
 
 static uint64_t load_ns;
@@ -38,6 +40,24 @@ CUresult stub_cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
   return CUDA_SUCCESS;
 }
 
+static CUmodule modules;
+
+/* Its handle stays valid for an unload. Objects are locked. */
+void stub_modules_end(CUcontext context)
+{
+  for (CUmodule each = modules; each; each = each->next) {
+    if (each->context != context) continue;
+    stub_give(each->device, each->bytes);
+    each->bytes = 0;
+    each->context = NULL;
+  }
+}
+
+void stub_forget_modules(void)
+{
+  modules = NULL;
+}
+
 static CUresult load(CUmodule *module)
 {
   if (!module) return CUDA_ERROR_INVALID_VALUE;
@@ -48,6 +68,11 @@ static CUresult load(CUmodule *module)
   *module = calloc(1, sizeof **module);
   (*module)->device = device;
   (*module)->bytes = bytes;
+  stub_lock_objects();
+  (*module)->context = stub_context();
+  (*module)->next = modules;
+  modules = *module;
+  stub_unlock_objects();
   return CUDA_SUCCESS;
 }
 
@@ -65,7 +90,14 @@ CUresult stub_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned c
 CUresult stub_cuModuleUnload(CUmodule module)
 {
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
-  stub_give(module->device, module->bytes);
+  stub_lock_objects();
+  CUmodule *link = &modules;
+  while (*link && *link != module) link = &(*link)->next;
+  bool known = *link;
+  if (known) *link = module->next;
+  if (known) stub_give(module->device, module->bytes);
+  stub_unlock_objects();
+  if (!known) return CUDA_ERROR_INVALID_HANDLE;
   free(module);
   return CUDA_SUCCESS;
 }

@@ -40,6 +40,7 @@ static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *entries, si
   struct stub_user users[STUB_PROCESSES];
   DEVICE(device, count);
   unsigned found = stub_users(i, users, STUB_PROCESSES), room = *count;
+  if (stub_setting("VGPU_STUB_HIDE_PROCESSES", 0)) found = 0;
   *count = found;
   if (found > room || (found && !entries)) return NVML_ERROR_INSUFFICIENT_SIZE;
   for (unsigned k = 0; k < found; k++) {
