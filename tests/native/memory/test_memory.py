@@ -45,6 +45,7 @@ RULES = (
     "graph-unread",
     "graph-of-two-devices",
     "address-anew",
+    "address-of-other-pool",
     "array-without-memory",
     "handles",
     "many-mappings",
@@ -84,6 +85,13 @@ def test_the_charge_follows_the_rule(
     rule: str, native: Path, program: Program, tmp_path: Path
 ) -> None:
     run(environment(native, tmp_path, "100m"), program("memory_rules"), rule)
+
+
+def test_memory_freed_in_a_stream_is_charged_until_the_stream_reaches_it(
+    native: Path, program: Program, tmp_path: Path
+) -> None:
+    environ = environment(native, tmp_path, "100m", VGPU_STUB_FREE_IN_ORDER="1")
+    run(environ, program("memory_rules"), "freed-in-order")
 
 
 @pytest.mark.parametrize("version", ["11040", "12000"])

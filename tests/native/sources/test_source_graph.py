@@ -20,6 +20,7 @@ ROOMS = [
     "intercept",
     "intercept/dlsym",
     "memory/granularity",
+    "memory/charges",
     "memory",
     "time",
     "contexts",

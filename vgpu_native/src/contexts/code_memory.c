@@ -5,7 +5,7 @@
 #include "contexts/context_charge.h"
 #include "intercept/current_context.h"
 #include "intercept/nested_calls.h"
-#include "memory/allocation_charge.h"
+#include "memory/charges/allocation_charge.h"
 
 #define CODE_MAX (1ULL << 30) /* a larger growth is another container's */
 

@@ -12,7 +12,7 @@
 
 #include "core/limits/limits_page.h"
 #include "intercept/device_lookup.h"
-#include "memory/allocation_charge.h"
+#include "memory/charges/allocation_charge.h"
 #include "util/assert.h"
 
 #define CONTEXT_MAX (2ULL << 30)
@@ -67,16 +67,17 @@ bool vgpu_used_now(uint64_t *used) {
   return done;
 }
 
-static struct vgpu_reading read_device(CUdevice device, bool own) {
+static struct vgpu_reading read_device(CUdevice device) {
   struct vgpu_reading reading = {0};
   nvmlDevice_t handle;
   nvmlMemory_t memory;
   CUdevice current = -1;
   if (nvml_device(device, &handle)) {
-    if (own && own_bytes(handle, &reading.used)) reading.own = reading.known = true;
-    else if (REAL(nvmlDeviceGetMemoryInfo)(handle, &memory) == NVML_SUCCESS) reading.known = true, reading.used = memory.used;
+    reading.own_known = own_bytes(handle, &reading.own);
+    reading.card_known = REAL(nvmlDeviceGetMemoryInfo)(handle, &memory) == NVML_SUCCESS;
+    if (reading.card_known) reading.card = memory.used;
   } else if (REAL(cuCtxGetDevice)(&current) == CUDA_SUCCESS && current == device) {
-    reading.known = vgpu_used_now(&reading.used);
+    reading.card_known = vgpu_used_now(&reading.card);
   }
   return reading;
 }
@@ -89,18 +90,22 @@ bool vgpu_creation_begin(struct vgpu_creation *creation, CUdevice device, bool g
   uint64_t size = sizes[green][creation->entry];
   if (size && !vgpu_charge_device(&charge, creation->entry, size)) return false;
   creation->reserved = size;
-  creation->before = read_device(device, false);
+  creation->before = read_device(device);
   return true;
+}
+
+/* What was taken between two readings. A process without memory is not listed. 0: unknown. */
+static uint64_t growth(const struct vgpu_reading *before, const struct vgpu_reading *after) {
+  if (after->own_known) return after->own > before->own ? after->own - before->own : 0;
+  if (!before->card_known || !after->card_known) return 0;
+  return after->card > before->card ? after->card - before->card : 0;
 }
 
 /* The size of a created context: the measured one if it is plausible, else the known one. */
 static uint64_t size_of(const struct vgpu_creation *creation, CUdevice device) {
   uint64_t known = sizes[creation->green][creation->entry];
-  struct vgpu_reading own = read_device(device, true), after = own.own ? read_device(device, false) : own;
-  uint64_t grown = after.used > creation->before.used ? after.used - creation->before.used : 0;
-  if (!creation->before.known || !after.known) grown = 0;
-  /* Before its first context a process has no memory that NVML counts. */
-  if (own.own && !known && !creation->green && (!grown || own.used < grown)) grown = own.used;
+  struct vgpu_reading after = read_device(device);
+  uint64_t grown = growth(&creation->before, &after);
   if (!grown || grown > CONTEXT_MAX) return known;
   return known && known < grown ? known : grown;
 }

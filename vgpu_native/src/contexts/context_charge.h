@@ -13,9 +13,8 @@ struct vgpu_creation {
   bool green;
   uint64_t reserved;
   struct vgpu_reading {
-    bool own; /* of this process alone */
-    bool known;
-    uint64_t used;
+    bool own_known, card_known;
+    uint64_t own, card; /* used bytes, by this process and by all */
   } before;
 };
 

@@ -3,7 +3,7 @@
 #include "contexts/context_charge.h"
 #include "intercept/current_context.h"
 #include "intercept/nested_calls.h"
-#include "memory/allocation_charge.h"
+#include "memory/charges/allocation_charge.h"
 #include "util/arithmetic.h"
 
 /* Bytes of the card for each byte of a limit; 0: the limit takes none. */

@@ -90,6 +90,9 @@ static bool is_claimed(const vgpu_region *region, int entry) {
   return !memcmp(region->uuid[entry], entries[entry].text, WORDS * sizeof(word));
 }
 
+/* Whether a place is that of another device, which lost it when the region was replaced. Its number is in use. */
+static bool is_taken(int entry) { return entry >= 0 && known(entry); }
+
 static int register_device(const unsigned char uuid[UUID], unsigned ordinal, bool assumed) {
   VGPU_ASSERT(vgpu_rank_held(VGPU_RANK_DEVICES));
   vgpu_region *region = vgpu_process.mapped.region;
@@ -99,10 +102,11 @@ static int register_device(const unsigned char uuid[UUID], unsigned ordinal, boo
   bool paged = vgpu_limits_paged();
   int page = paged ? vgpu_limits_find(text) : -1;
   int entry = page >= 0 || !paged ? place_of(region, text) : -1;
-  if (entry < 0) {
+  if (entry < 0 || is_taken(entry)) {
     vgpu_log(VGPU_ERROR, "%s gets no memory: %s", text,
              paged && page < 0 ? "the limits page does not name it"
-                               : "the region has no place for it");
+             : entry < 0       ? "the region has no place for it"
+                               : "its place in the region was another device's. Start the program again");
     return VGPU_DENIED;
   }
   memcpy(entries[entry].uuid, uuid, UUID);

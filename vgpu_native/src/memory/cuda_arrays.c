@@ -3,7 +3,7 @@
  * for the whole, see granularity.h. */
 #include "intercept/current_context.h"
 #include "intercept/nested_calls.h"
-#include "memory/allocation_charge.h"
+#include "memory/charges/allocation_charge.h"
 #include "memory/granularity/granularity.h"
 #include "util/arithmetic.h"
 

@@ -5,7 +5,7 @@
 #include "intercept/nested_calls.h"
 #include "memory/graph_memory_need.h"
 #include "memory/granularity/growth_step.h"
-#include "memory/memory_pools.h"
+#include "memory/charges/memory_pools.h"
 #include "util/arithmetic.h"
 #include "util/assert.h"
 #include "util/cancellation.h"

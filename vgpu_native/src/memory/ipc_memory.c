@@ -3,7 +3,7 @@
 #include "core/shared_memory.h"
 #include "intercept/current_context.h"
 #include "intercept/nested_calls.h"
-#include "memory/allocation_charge.h"
+#include "memory/charges/allocation_charge.h"
 #include "memory/imports.h"
 
 /* Opened memory by pointer. `bytes` is the context. The lower half of the note counts how often it was opened, its

@@ -5,9 +5,9 @@
  * charged like all other memory. */
 #include "intercept/current_context.h"
 #include "intercept/nested_calls.h"
-#include "memory/allocation_charge.h"
+#include "memory/charges/allocation_charge.h"
 #include "memory/granularity/granularity.h"
-#include "memory/memory_pools.h"
+#include "memory/charges/memory_pools.h"
 #include "util/arithmetic.h"
 
 #define ROW 512    /* step of a pitch */

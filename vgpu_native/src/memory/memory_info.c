@@ -6,9 +6,9 @@
 #include "driver.h"
 #include "intercept/device_lookup.h"
 #include "intercept/nested_calls.h"
-#include "memory/doubtful_charges.h"
+#include "memory/charges/doubtful_charges.h"
 #include "memory/graph_memory.h"
-#include "memory/memory_pools.h"
+#include "memory/charges/memory_pools.h"
 
 struct memory_view {
   uint64_t free, total;

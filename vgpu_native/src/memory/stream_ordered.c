@@ -2,8 +2,8 @@
  * each with the legacy null stream and with the thread's own; and the pools that they take from. */
 #include "intercept/device_lookup.h"
 #include "intercept/nested_calls.h"
-#include "memory/allocation_charge.h"
-#include "memory/memory_pools.h"
+#include "memory/charges/allocation_charge.h"
+#include "memory/charges/memory_pools.h"
 #include "util/cancellation.h"
 
 /* The device of a context, which may not be the current one. */
@@ -46,14 +46,14 @@ static CUresult finish_alloc(struct vgpu_growth *growth, CUresult result, const 
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Memory of cuMemAlloc may also be freed in a stream. It is uncharged at once, because the free is ordered
- * before later allocations of the stream. */
+/* Memory of cuMemAlloc may also be freed in a stream. It is in use until the stream reaches that. */
 static CUresult free_ordered(CUdeviceptr pointer, CUstream stream, CUresult (*real)(CUdeviceptr, CUstream)) {
   struct vgpu_item item;
   struct vgpu_pool_free pooled = vgpu_pool_begin_free(pointer);
   bool linear = !pooled.known && vgpu_map_take(&vgpu_memory, pointer, &item);
   CUresult result = real(pointer, stream);
-  if (linear) vgpu_charge_freed(&vgpu_memory, &item, result);
+  if (linear && result == CUDA_SUCCESS) vgpu_charge_leaving(&item);
+  else if (linear) vgpu_charge_freed(&vgpu_memory, &item, result);
   vgpu_pool_end_free(&pooled, result);
   return result;
 }

@@ -7,7 +7,7 @@
 
 #include "intercept/device_lookup.h"
 #include "intercept/nested_calls.h"
-#include "memory/allocation_charge.h"
+#include "memory/charges/allocation_charge.h"
 #include "memory/imports.h"
 #include "util/statx_compat.h"
 

@@ -2,7 +2,7 @@
  * their charges are read again. A destroyed stream is no longer used to measure launches in others. */
 #include "intercept/nested_calls.h"
 #include "memory/graph_memory.h"
-#include "memory/memory_pools.h"
+#include "memory/charges/memory_pools.h"
 #include "time/launch_meter.h"
 
 static CUresult after_wait(CUresult result) {

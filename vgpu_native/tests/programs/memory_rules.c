@@ -165,6 +165,38 @@ static void address_anew(void) {
   CHECK(charged() == 0 && physical() == 0);
 }
 
+/* An address of a pool is returned for another one, after a free that no hook saw. */
+static void address_of_other_pool(void) {
+  CUresult (*unseen)(CUdeviceptr, CUstream) =
+      (CUresult(*)(CUdeviceptr, CUstream))(uintptr_t)vgpu_stub_address("cuMemFreeAsync");
+  CUmemoryPool pool = pool_of_mine();
+  CHECK(take(by("async"), 10 * MIB, &some));
+  OK(unseen(some.handle, NULL));
+  CHECK(take(by("pool"), 10 * MIB, &other));
+  CHECK(other.handle == some.handle);
+  OK(cuMemPoolDestroy(pool));
+  give(&other);
+  settle();
+  CHECK(charged() == 0 && physical() == 0);
+}
+
+/* Memory of cuMemAlloc that is freed behind a kernel of 200 ms is in use until then. */
+static void freed_in_order(void) {
+  CUmodule module;
+  CUfunction function;
+  CHECK(take(by("linear"), 60 * MIB, &some));
+  OK(cuModuleLoadData(&module, "image"));
+  OK(cuModuleGetFunction(&function, module, "kernel"));
+  vgpu_stub_kernel_ns(200000000);
+  OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+  OK(cuMemFreeAsync(some.handle, NULL));
+  CHECK(!take(by("linear"), 60 * MIB, &other));
+  CHECK(charged() >= physical() && physical() == 60 * MIB);
+  OK(cuCtxSynchronize());
+  CHECK(charged() == 0 && physical() == 0);
+  CHECK(take(by("linear"), 100 * MIB, &other));
+}
+
 /* An array into which memory is mapped has none of its own. */
 static void array_without_memory(void) {
   CUarray array;
@@ -339,6 +371,8 @@ static const struct rule {
              {"context-now", context_now},
              {"context-anew", context_anew},
              {"host", host},
+             {"address-of-other-pool", address_of_other_pool},
+             {"freed-in-order", freed_in_order},
              {"green-memory", green_memory},
              {"unseen-primary", unseen_primary},
              {"context-sizes", context_sizes},

@@ -110,6 +110,7 @@ struct stub_block {
   CUcontext context;
   CUmemoryPool pool;
   unsigned opened; /* how often another process's memory was opened */
+  uint64_t freed_at; /* the time at which a stream frees it; 0: not */
   bool small;      /* it lies in a window */
   bool live;       /* a graph has allocated it, and it is not freed */
   unsigned char *content; /* its first bytes, once they are written */
@@ -124,6 +125,8 @@ struct stub_block *stub_block_find(CUdeviceptr at);
 void stub_block_free(struct stub_block *block);
 /* Call for all blocks; objects are locked. */
 void stub_blocks_each(void (*visit)(struct stub_block *block, void *with), void *with);
+/* Free what streams have freed by now; objects are locked. */
+void stub_free_in_order(void);
 /* Free the memory of a block, and the block. */
 CUresult stub_release_block(struct stub_block *block);
 

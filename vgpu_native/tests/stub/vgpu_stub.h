@@ -26,6 +26,7 @@
  *   VGPU_STUB_GREEN_KEEPS   1: memory of a green context ends with the primary one
  *   VGPU_STUB_ASK_IN_CONTEXT   1: cuPointerGetAttribute needs a current context
  *   VGPU_STUB_HIDE_PROCESSES   1: NVML lists no processes, as in a container
+ *   VGPU_STUB_FREE_IN_ORDER   1: cuMemFreeAsync frees memory of cuMemAlloc when the stream reaches it
  *   VGPU_STUB_CONTEXT_ANEW   1: the next context gets the address of an ended one
  *   VGPU_STUB_TEARDOWN_NS   time that the driver's exit handler takes; a call from then on aborts (0: none)
  *   VGPU_STUB_FORK       1: a child of fork may use the driver again; else it is refused as by CUDA */

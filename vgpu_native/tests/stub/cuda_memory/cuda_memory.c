@@ -13,6 +13,7 @@ static CUresult allocate(CUdeviceptr *at, uint64_t size, enum stub_kind kind, ui
   if (small) bytes = 0;
   if (!stub_take(now->device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   stub_lock_objects();
+  stub_free_in_order();
   struct stub_block *block = stub_block_make(size, kind, kind == BLOCK_MANAGED || kind == BLOCK_HOST);
   if (block) {
     block->bytes = bytes;
@@ -71,6 +72,17 @@ CUresult stub_release_block(struct stub_block *block)
   return CUDA_SUCCESS;
 }
 
+static void free_if_reached(struct stub_block *block, void *now)
+{
+  if (block->freed_at && block->freed_at <= *(uint64_t *)now) stub_release_block(block);
+}
+
+void stub_free_in_order(void)
+{
+  uint64_t now = stub_now();
+  if (stub_setting("VGPU_STUB_FREE_IN_ORDER", 0)) stub_blocks_each(free_if_reached, &now);
+}
+
 /* cuMemFree frees all memory of cuMemAlloc and similar functions, of pools and of graphs. */
 static bool can_be_freed(const struct stub_block *block)
 {
@@ -95,6 +107,9 @@ CUresult stub_cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
   int device = stub_device();
   if (device < 0) return CUDA_ERROR_INVALID_CONTEXT;
   uint64_t size = stub_state()->device[device].size;
+  stub_lock_objects();
+  stub_free_in_order();
+  stub_unlock_objects();
   if (free_bytes) *free_bytes = size - stub_used(0, device);
   if (total) *total = size;
   return CUDA_SUCCESS;

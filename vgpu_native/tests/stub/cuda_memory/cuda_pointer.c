@@ -32,6 +32,7 @@ CUresult stub_cuPointerGetAttribute(void *data, CUpointer_attribute which, CUdev
   if (!data) return CUDA_ERROR_INVALID_VALUE;
   if (!stub_context() && stub_setting("VGPU_STUB_ASK_IN_CONTEXT", 0)) return CUDA_ERROR_INVALID_CONTEXT;
   stub_lock_objects();
+  stub_free_in_order();
   struct stub_block *block = stub_block_find(at);
   CUresult result = block ? describe(block, which, data) : CUDA_ERROR_INVALID_VALUE;
   stub_unlock_objects();

@@ -124,7 +124,9 @@ CUresult stub_cuMemFreeAsync(CUdeviceptr at, CUstream handle)
   }
   bool ours = block && block->at == at && block->kind != BLOCK_RANGE && block->kind != BLOCK_HOST &&
               block->kind != BLOCK_IPC;
-  CUresult result = ours ? stub_release_block(block) : CUDA_ERROR_INVALID_VALUE;
+  bool later = ours && block->kind == BLOCK_DEVICE && stub_setting("VGPU_STUB_FREE_IN_ORDER", 0);
+  if (later) block->freed_at = stub_stream_end(stream);
+  CUresult result = later ? CUDA_SUCCESS : ours ? stub_release_block(block) : CUDA_ERROR_INVALID_VALUE;
   stub_unlock_objects();
   return result;
 }

@@ -1,9 +1,10 @@
-#include "memory/memory_pools.h"
+#include "memory/charges/memory_pools.h"
 
 #include <sched.h>
 #include <stdlib.h>
 
 #include "intercept/device_lookup.h"
+#include "memory/charges/allocation_charge.h"
 #include "memory/granularity/growth_step.h"
 #include "util/arithmetic.h"
 #include "util/assert.h"
@@ -230,10 +231,15 @@ bool vgpu_pool_begin_growth(struct vgpu_growth *growth, struct vgpu_pool *pool, 
   return vgpu_pools_reclaim(pool->entry) && hold(growth, most);
 }
 
+/* An address may have belonged to linear memory, or to another pool, that no hook saw freed. */
 static void track(struct vgpu_pool *pool, CUdeviceptr pointer) {
   struct vgpu_item old;
+  vgpu_charge_replaced(pointer);
   if (!vgpu_map_put(&pointers, (struct vgpu_item){pointer, 0, (uintptr_t)pool}, &old)) return;
-  if (!old.key) __atomic_add_fetch(&pool->live, 1, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&pool->live, 1, __ATOMIC_RELAXED);
+  if (!old.key) return;
+  uint64_t live = __atomic_fetch_sub(&((struct vgpu_pool *)(uintptr_t)old.note)->live, 1, __ATOMIC_RELAXED);
+  VGPU_ASSERT(live);
 }
 
 bool vgpu_pool_end_growth(struct vgpu_growth *growth, CUresult result, const CUdeviceptr *pointer) {
@@ -280,6 +286,7 @@ void vgpu_pool_end_free(const struct vgpu_pool_free *pooled, CUresult result) {
   struct vgpu_pool *pool = (struct vgpu_pool *)(uintptr_t)pooled->item.note;
   vgpu_lock(&pool->lock);
   uint64_t live = __atomic_sub_fetch(&pool->live, 1, __ATOMIC_RELAXED);
+  VGPU_ASSERT(live != UINT64_MAX);
   if (!pool->ended) update_charge(pool, 0);
   else if (!live) {
     vgpu_release(pool->entry, pool->charged);

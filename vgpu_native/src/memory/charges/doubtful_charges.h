@@ -1,5 +1,5 @@
-/* Charges of memory that may have ended with a context, when the library cannot tell: the context was created past
- * the hooks, or is a green one, whose memory may belong to the primary context. The driver decides: it describes
+/* Charges of memory that may be free already, when the library cannot tell: its context was created past the hooks, or
+ * is a green one, whose memory may belong to the primary context, or a stream will free it. The driver decides: it describes
  * an address, or does not. */
 #pragma once
 

@@ -40,7 +40,9 @@ bool vgpu_charge_store(struct vgpu_map *map, const struct vgpu_charge *charge, u
 bool vgpu_charge_retry(const struct vgpu_charge *charge, CUresult result, unsigned *attempt);
 
 /* Give the bytes back after the driver refused. */
-void vgpu_charge_cancel(const struct vgpu_charge *charge);
+static inline void vgpu_charge_cancel(const struct vgpu_charge *charge) {
+  if (charge->entry >= 0) vgpu_release(charge->entry, charge->bytes);
+}
 
 /* Uncharge a taken item after the driver freed it, or put it back after the driver refused. */
 void vgpu_charge_freed(struct vgpu_map *map, const struct vgpu_item *item, CUresult result);
@@ -48,6 +50,17 @@ void vgpu_charge_freed(struct vgpu_map *map, const struct vgpu_item *item, CUres
 /* Export an allocation of vgpu_memory to other processes under a key, see core/shared_memory.h: its charge
  * becomes that of a share, which this process holds until it frees the allocation. */
 void vgpu_charge_share(uint64_t pointer, uint64_t key);
+
+/* The devices with charges in doubt, a bit for each, see doubtful_charges.h. */
+extern uint32_t vgpu_doubted;
+void vgpu_charge_doubt(int entry);
+
+/* A stream will free an item of vgpu_memory. It stays charged, in doubt. */
+void vgpu_charge_leaving(const struct vgpu_item *item);
+bool vgpu_charge_is_leaving(const struct vgpu_item *item);
+
+/* The driver returned the address of an item for other memory. */
+void vgpu_charge_replaced(uint64_t pointer);
 
 /* The entry and the context of an item. */
 int vgpu_charge_entry(const struct vgpu_item *item);

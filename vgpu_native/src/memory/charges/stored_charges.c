@@ -1,26 +1,16 @@
-#include "memory/allocation_charge.h"
-
-#include <errno.h>
-#include <time.h>
-
+/* The charges of allocations, stored by pointer or handle until they are freed or their context ends. */
 #include "core/shared_memory.h"
-#include "intercept/current_context.h"
-#include "memory/granularity/granularity.h"
-#include "memory/doubtful_charges.h"
-#include "memory/memory_pools.h"
+#include "memory/charges/allocation_charge.h"
 #include "memory/granularity/small_blocks.h"
 #include "util/assert.h"
-#include "util/cancellation.h"
 
 struct vgpu_map vgpu_memory;
 struct vgpu_map vgpu_arrays;
 
-/* Pauses of 1, 2, 4 and 8 ms. */
-#define ATTEMPTS 4
-
 /* Bits of a note: the block is charged, or a share, and not the item. */
 #define IN_BLOCK 0x80
 #define SHARED 0x40
+#define LEAVING 0x20 /* a stream will free it */
 
 /* The shares of allocations: pointer to number. */
 static struct vgpu_map shares = {.inner = true};
@@ -34,40 +24,6 @@ static uint64_t note_of(const struct vgpu_charge *charge) {
   if (charge->block) note |= IN_BLOCK;
   VGPU_ASSERT(entry_in(note) == charge->entry && is_in(note, charge->context));
   return note;
-}
-
-bool vgpu_charge_device(struct vgpu_charge *charge, int entry, uint64_t bytes) {
-  *charge = (struct vgpu_charge){.entry = entry, .bytes = bytes};
-  if (entry < 0 || vgpu_reserve(entry, bytes)) return true;
-  bool any = vgpu_doubts_recheck(entry);
-  any = vgpu_pools_reclaim(entry) || any;
-  return any && vgpu_reserve(entry, bytes);
-}
-
-bool vgpu_charge_current(struct vgpu_charge *charge, uint64_t bytes) {
-  const struct vgpu_current_context *current = vgpu_current_context();
-  bool fits = vgpu_charge_device(charge, current->entry, bytes);
-  charge->context = current->context;
-  return fits;
-}
-
-/* Near the limit, with less than a block left, an allocation may still fit into a block that is charged. The
- * driver chooses the block, which stays charged beyond the limit until then. */
-static bool borrow_block(struct vgpu_charge *charge) {
-  if (!vgpu_blocks_may_fit(charge->entry, charge->in_block)) return false;
-  vgpu_reserve_forced(charge->entry, charge->bytes);
-  return charge->borrowed = true;
-}
-
-bool vgpu_charge_linear(struct vgpu_charge *charge, uint64_t bytes) {
-  const struct vgpu_current_context *current = vgpu_current_context();
-  struct vgpu_granularity granularity = vgpu_granularity(VGPU_LINEAR, current->entry);
-  uint64_t block = bytes <= VGPU_SMALL_MAX && current->entry >= 0 ? granularity.block : 0;
-  bool fits = vgpu_charge_device(charge, current->entry, block ? block : vgpu_granular(&granularity, bytes));
-  charge->context = current->context;
-  charge->block = current->entry == VGPU_DENIED ? 0 : block;
-  charge->in_block = bytes;
-  return fits || (charge->block && borrow_block(charge));
 }
 
 static void release_item(const struct vgpu_item *item) {
@@ -100,34 +56,6 @@ bool vgpu_charge_store(struct vgpu_map *map, const struct vgpu_charge *charge, u
   return true;
 }
 
-bool vgpu_charge_retry(const struct vgpu_charge *charge, CUresult result, unsigned *attempt) {
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || *attempt == ATTEMPTS) return false;
-  /* Without a limit the ledger granted nothing. */
-  if (charge->entry < 0 || vgpu_limit(charge->entry) == VGPU_NO_LIMIT) return false;
-  int error = errno, cancel_state = vgpu_defer_cancellation();
-  nanosleep(&(struct timespec){.tv_nsec = 1000000L << (*attempt)++}, NULL);
-  vgpu_restore_cancellation(cancel_state);
-  errno = error;
-  return true;
-}
-
-void vgpu_charge_cancel(const struct vgpu_charge *charge) {
-  if (charge->entry >= 0) vgpu_release(charge->entry, charge->bytes);
-}
-
-static void resize(struct vgpu_charge *charge, uint64_t bytes) {
-  if (charge->entry >= 0 && bytes > charge->bytes) vgpu_reserve_forced(charge->entry, bytes - charge->bytes);
-  if (charge->entry >= 0 && bytes < charge->bytes) vgpu_release(charge->entry, charge->bytes - bytes);
-  charge->bytes = bytes;
-}
-
-void vgpu_charge_resize_linear(struct vgpu_charge *charge, uint64_t bytes) {
-  if (charge->block && bytes <= VGPU_SMALL_MAX) return;
-  struct vgpu_granularity granularity = vgpu_granularity(VGPU_LINEAR, charge->entry);
-  charge->block = 0;
-  resize(charge, vgpu_granular(&granularity, bytes));
-}
-
 /* Whether an allocation is charged by itself, and became one that a share is charged for. */
 static bool mark_shared(const struct vgpu_item *item, int share) {
   struct vgpu_item old, entry = {item->key, item->bytes, (uint64_t)share};
@@ -156,6 +84,26 @@ void vgpu_charge_freed(struct vgpu_map *map, const struct vgpu_item *item, CUres
   /* If there is no memory to put it back, it stays charged, which is safe. The table just held the item,
    * so it seldom has to grow. */
   else vgpu_map_put(map, *item, &old);
+}
+
+uint32_t vgpu_doubted;
+
+void vgpu_charge_doubt(int entry) {
+  if (entry >= 0 && entry < VGPU_DEVICES_MAX) __atomic_fetch_or(&vgpu_doubted, 1U << entry, __ATOMIC_RELAXED);
+}
+
+void vgpu_charge_leaving(const struct vgpu_item *item) {
+  struct vgpu_item old, leaving = *item;
+  leaving.note |= LEAVING;
+  vgpu_map_put(&vgpu_memory, leaving, &old);
+  vgpu_charge_doubt(entry_in(item->note));
+}
+
+bool vgpu_charge_is_leaving(const struct vgpu_item *item) { return item->note & LEAVING; }
+
+void vgpu_charge_replaced(uint64_t pointer) {
+  struct vgpu_item item;
+  if (vgpu_map_take(&vgpu_memory, pointer, &item)) release_item(&item);
 }
 
 int vgpu_charge_entry(const struct vgpu_item *item) { return entry_in(item->note); }

@@ -1,9 +1,8 @@
-#include "memory/doubtful_charges.h"
+#include "memory/charges/doubtful_charges.h"
 
 #include <stdlib.h>
 
-#include "memory/allocation_charge.h"
-#include "memory/imports.h"
+#include "memory/charges/allocation_charge.h"
 #include "util/assert.h"
 
 enum fate { LIVES, GONE, UNKNOWN };
@@ -15,8 +14,6 @@ struct doubts {
   struct vgpu_item *items;
   uint64_t count, room;
 };
-
-static uint32_t unanswered; /* a bit for each device */
 
 /* Called under a lock of the map. Without memory for an item it stays charged, which is safe. */
 static bool collect(const struct vgpu_item *item, const void *data) {
@@ -40,12 +37,11 @@ static enum fate fate_of(CUdeviceptr pointer) {
   return result == CUDA_SUCCESS ? LIVES : result == CUDA_ERROR_INVALID_VALUE ? GONE : UNKNOWN;
 }
 
-/* The driver describes no arrays. They and what the context opened end as its other memory does. */
+/* The driver describes no arrays. They end as the other memory of their context does. */
 static void end_rest(const struct doubts *doubts, CUcontext context) {
   for (uint64_t i = 0; i < doubts->count; i++)
     if (vgpu_charge_context(&doubts->items[i]) == context && fate_of(doubts->items[i].key) != GONE) return;
   vgpu_charges_end(&vgpu_arrays, context);
-  vgpu_imports_end(context);
 }
 
 /* Returns how many items were uncharged. */
@@ -55,7 +51,7 @@ static uint64_t settle(const struct doubts *doubts, CUcontext heir) {
   for (uint64_t i = 0; i < doubts->count; i++) {
     const struct vgpu_item *item = &doubts->items[i];
     enum fate fate = fate_of(item->key);
-    if (fate == UNKNOWN) __atomic_fetch_or(&unanswered, 1U << doubts->entry, __ATOMIC_RELAXED);
+    if (fate == UNKNOWN || (fate == LIVES && vgpu_charge_is_leaving(item))) vgpu_charge_doubt(doubts->entry);
     if (fate != GONE && heir) vgpu_charge_inherit(&vgpu_memory, item, heir);
     if (fate != GONE) continue;
     gone++;
@@ -85,7 +81,7 @@ void vgpu_doubts_settle(int entry, CUcontext context, CUcontext heir) {
 bool vgpu_doubts_recheck(int entry) {
   if (entry < 0 || entry >= VGPU_DEVICES_MAX) return false;
   uint32_t bit = 1U << entry;
-  if (!(__atomic_load_n(&unanswered, __ATOMIC_RELAXED) & bit)) return false;
-  __atomic_fetch_and(&unanswered, ~bit, __ATOMIC_RELAXED);
+  if (!(__atomic_load_n(&vgpu_doubted, __ATOMIC_RELAXED) & bit)) return false;
+  __atomic_fetch_and(&vgpu_doubted, ~bit, __ATOMIC_RELAXED);
   return collect_and_settle(entry, NULL, NULL) > 0;
 }
