@@ -15,7 +15,15 @@ from native.harness.core_programs import MIB, UUID, Ledger
 
 from vgpu_native.shared import usage_region
 from vgpu_native.shared.binary_fields import place
-from vgpu_native.shared.layout import MAY_DISABLE, REGION, REGION_SIZE, USED_AT, USES, VERSION
+from vgpu_native.shared.layout import (
+    DEVICES_MAX,
+    MAY_DISABLE,
+    REGION,
+    REGION_SIZE,
+    USED_AT,
+    USES,
+    VERSION,
+)
 from vgpu_native.shared.limits_page import ContainerLimits, DeviceLimits, encode
 
 GENERATION = place(REGION["generation"])
@@ -363,6 +371,20 @@ def test_a_child_of_a_fork_keeps_its_entries_in_another_region(ledger: Ledger) -
         (ledger.region / "region").write_bytes(b"none, so that the child is alone")
         process.go_on()
         assert process.answers(2) == [1, 1]
+
+
+def test_a_later_device_does_not_take_the_entry_of_a_denied_one(ledger: Ledger) -> None:
+    """After a fork with another region, whose place of the known device is that of another."""
+    words = ("device", 1, "wait", "fork", "reserve", "1", "device", 9, "entry", "reserve", "1m")
+    with ledger.talking(*words, "device", 1, "reserve", "1", "wait") as process:
+        ledger.ask("ready")
+        content = bytearray(ledger.region.read_bytes())
+        start = place(REGION["uuid"], 1)
+        content[start : start + 48] = UUID.format(9).encode().ljust(48, b"\0")
+        ledger.region.unlink()
+        ledger.region.write_bytes(content)
+        process.go_on()
+        assert process.answers(4) == [0, DEVICES_MAX, 0, 0]
 
 
 def test_a_device_gets_no_memory_when_its_entry_changed_after_a_fork(ledger: Ledger) -> None:

@@ -175,6 +175,7 @@ static void address_of_other_pool(void) {
   CHECK(take(by("pool"), 10 * MIB, &other));
   CHECK(other.handle == some.handle);
   OK(cuMemPoolDestroy(pool));
+  CHECK(charged() >= physical() && physical() >= 10 * MIB);
   give(&other);
   settle();
   CHECK(charged() == 0 && physical() == 0);
