@@ -86,7 +86,7 @@ def test_the_context_of_a_killed_process_counts_no_longer(
         assert first.take(80 * MIB) == 0
 
 
-def test_a_growth_that_is_no_context_is_not_charged_as_one(
+def test_a_growth_beyond_a_context_is_not_charged_as_one(
     native: Path, program: Program, tmp_path: Path
 ) -> None:
     """Another container took 3 GiB while the context was created."""

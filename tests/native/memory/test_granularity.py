@@ -31,7 +31,7 @@ STEPS = {
     },
     "blocks": BLOCKS,
 }
-"""Settings of the stub. The library is told none of them."""
+"""Settings of the stub. The library has to measure them."""
 
 RULES = ("granules", "small-holes", "pages-of-arrays", "growth", "graph-growth")
 

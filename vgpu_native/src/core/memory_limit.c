@@ -47,7 +47,7 @@ static inline uint64_t *own_of(int entry) {
 
 /* Shares are read after all slots, because a share is published before its exporter's slot falls. */
 static inline uint64_t with_shares(uint64_t total, int entry, bool living) {
-  if (!__atomic_load_n(&region()->shares_high, __ATOMIC_SEQ_CST)) return total;
+  if (__builtin_expect(!__atomic_load_n(&region()->shares_high, __ATOMIC_SEQ_CST), 1)) return total;
   return vgpu_sum(total, vgpu_shared_bytes(entry, living));
 }
 

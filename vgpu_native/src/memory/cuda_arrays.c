@@ -49,10 +49,10 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned level
 /* Bytes of all levels, each as the driver takes it. Arrays into which the program maps memory have none of their own. */
 static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels) {
   uint64_t sum = 0;
-  struct vgpu_granularity granularity = vgpu_granularity(VGPU_ARRAYS, vgpu_current_context()->entry);
+  const struct vgpu_granularity *granularity = vgpu_granularity(VGPU_ARRAYS, vgpu_current_context()->entry);
   if (!shape || shape->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) return 0;
   for (unsigned level = 0; level < levels && level < 64; level++) {
-    uint64_t bytes = vgpu_granular(&granularity, level_bytes(shape, level));
+    uint64_t bytes = vgpu_granular(granularity, level_bytes(shape, level));
     if (__builtin_add_overflow(sum, bytes, &sum)) return UINT64_MAX;
   }
   return sum;

@@ -62,8 +62,8 @@ EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize) 
 
 /* Large managed memory may take whole pages of the card, as other memory does. */
 static uint64_t managed_bytes(uint64_t bytes) {
-  struct vgpu_granularity granularity = vgpu_granularity(VGPU_LINEAR, vgpu_current_context()->entry);
-  uint64_t all = vgpu_granular(&granularity, bytes);
+  const struct vgpu_granularity *granularity = vgpu_granularity(VGPU_LINEAR, vgpu_current_context()->entry);
+  uint64_t all = vgpu_granular(granularity, bytes);
   return vgpu_rounded(all, PAGE);
 }
 

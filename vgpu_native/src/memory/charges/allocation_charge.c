@@ -31,7 +31,7 @@ bool vgpu_charge_current(struct vgpu_charge *charge, uint64_t bytes) {
 
 /* Near the limit, with less than a block left, an allocation may still fit into a block that is charged. The
  * driver chooses the block, which stays charged beyond the limit until then. */
-static bool borrow_block(struct vgpu_charge *charge) {
+static __attribute__((noinline, cold)) bool borrow_block(struct vgpu_charge *charge) {
   if (!vgpu_blocks_may_fit(charge->entry, charge->in_block)) return false;
   vgpu_reserve_forced(charge->entry, charge->bytes);
   return charge->borrowed = true;
@@ -39,9 +39,9 @@ static bool borrow_block(struct vgpu_charge *charge) {
 
 bool vgpu_charge_linear(struct vgpu_charge *charge, uint64_t bytes) {
   const struct vgpu_current_context *current = vgpu_current_context();
-  struct vgpu_granularity granularity = vgpu_granularity(VGPU_LINEAR, current->entry);
-  uint64_t block = bytes <= VGPU_SMALL_MAX && current->entry >= 0 ? granularity.block : 0;
-  bool fits = vgpu_charge_device(charge, current->entry, block ? block : vgpu_granular(&granularity, bytes));
+  const struct vgpu_granularity *granularity = vgpu_granularity(VGPU_LINEAR, current->entry);
+  uint64_t block = bytes <= VGPU_SMALL_MAX && current->entry >= 0 ? granularity->block : 0;
+  bool fits = vgpu_charge_device(charge, current->entry, block ? block : vgpu_granular(granularity, bytes));
   charge->context = current->context;
   charge->block = current->entry == VGPU_DENIED ? 0 : block;
   charge->in_block = bytes;
@@ -67,7 +67,7 @@ static void resize(struct vgpu_charge *charge, uint64_t bytes) {
 
 void vgpu_charge_resize_linear(struct vgpu_charge *charge, uint64_t bytes) {
   if (charge->block && bytes <= VGPU_SMALL_MAX) return;
-  struct vgpu_granularity granularity = vgpu_granularity(VGPU_LINEAR, charge->entry);
+  const struct vgpu_granularity *granularity = vgpu_granularity(VGPU_LINEAR, charge->entry);
   charge->block = 0;
-  resize(charge, vgpu_granular(&granularity, bytes));
+  resize(charge, vgpu_granular(granularity, bytes));
 }

@@ -1,4 +1,4 @@
-/* Charges of memory that may be free already, when the library cannot tell: its context was created past the hooks, or
+/* Charges of memory that may be free already, when the library cannot see that: its context was created past the hooks, or
  * is a green one, whose memory may belong to the primary context, or a stream will free it. The driver decides: it describes
  * an address, or does not. */
 #pragma once

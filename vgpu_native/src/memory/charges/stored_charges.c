@@ -26,17 +26,21 @@ static uint64_t note_of(const struct vgpu_charge *charge) {
   return note;
 }
 
-static void release_item(const struct vgpu_item *item) {
+static __attribute__((noinline)) void release_shared(const struct vgpu_item *item) {
   struct vgpu_item share;
   if (item->note & SHARED) {
     if (vgpu_map_take(&shares, item->key, &share)) vgpu_share_leave((int)share.note);
   } else if (item->note & IN_BLOCK) vgpu_block_leave(entry_in(item->note), item->key, item->bytes);
+}
+
+static inline void release_item(const struct vgpu_item *item) {
+  if (__builtin_expect(item->note & (SHARED | IN_BLOCK), 0)) release_shared(item);
   else vgpu_release(entry_in(item->note), item->bytes);
 }
 
 /* Count a small allocation in the block that the driver chose. False: the block is new, and charged beyond
  * the limit, or there is no memory to store it. */
-static bool enter_block(const struct vgpu_charge *charge, uint64_t key) {
+static __attribute__((noinline)) bool enter_block(const struct vgpu_charge *charge, uint64_t key) {
   enum vgpu_block_state state = vgpu_block_enter(charge->entry, key, charge->block, charge->in_block);
   if (state == VGPU_BLOCK_NEW && charge->borrowed) return vgpu_block_leave(charge->entry, key, charge->in_block), false;
   if (state != VGPU_BLOCK_NEW) vgpu_charge_cancel(charge);

@@ -149,14 +149,10 @@ static __attribute__((noinline)) bool measure_now(enum vgpu_allocation_kind kind
   return is_done(kind, entry);
 }
 
-struct vgpu_granularity vgpu_granularity(enum vgpu_allocation_kind kind, int entry) {
+const struct vgpu_granularity *vgpu_granularity(enum vgpu_allocation_kind kind, int entry) {
   bool counted = entry >= 0 && entry < VGPU_DEVICES_MAX;
-  if (!counted || !(is_done(kind, entry) || measure_now(kind, entry))) return assumed[kind];
-  return measured[kind][entry].granularity;
-}
-
-uint64_t vgpu_granular(const struct vgpu_granularity *granularity, uint64_t bytes) {
-  return vgpu_rounded(bytes, bytes > VGPU_SMALL_MAX ? granularity->large : granularity->small);
+  if (!counted || !(is_done(kind, entry) || measure_now(kind, entry))) return &assumed[kind];
+  return &measured[kind][entry].granularity;
 }
 
 void vgpu_granularity_measure(int entry) {

@@ -15,10 +15,13 @@ enum vgpu_allocation_kind { VGPU_LINEAR, VGPU_ARRAYS, VGPU_ALLOCATION_KINDS };
 
 /* The granularity of the current context's device, whose entry is `entry`. The first call for a device
  * measures it; while that is impossible, the result is the largest known one. */
-struct vgpu_granularity vgpu_granularity(enum vgpu_allocation_kind kind, int entry);
+const struct vgpu_granularity *vgpu_granularity(enum vgpu_allocation_kind kind, int entry);
 
-/* The bytes that the driver takes for a request that shares no block. */
-uint64_t vgpu_granular(const struct vgpu_granularity *granularity, uint64_t bytes);
+/* The bytes that the driver takes for a request that shares no block. Steps are powers of two. */
+static inline uint64_t vgpu_granular(const struct vgpu_granularity *granularity, uint64_t bytes) {
+  uint64_t step = bytes > VGPU_SMALL_MAX ? granularity->large : granularity->small, sum;
+  return __builtin_add_overflow(bytes, step - 1, &sum) ? UINT64_MAX : sum & ~(step - 1);
+}
 
 /* Measure all kinds for the current context's device, so that no later call of the program does. */
 void vgpu_granularity_measure(int entry);

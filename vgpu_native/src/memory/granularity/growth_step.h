@@ -16,7 +16,7 @@ static inline uint64_t vgpu_growth_step(const uint64_t *word) {
 }
 
 /* Learn from a store that keeps `kept` bytes, and grew by `grown` for a request of at most `most`. A size that
- * is no multiple of the step shows a smaller step; a growth beyond `most` a larger one. */
+ * is not a multiple of the step shows a smaller step; a growth beyond `most` a larger one. */
 static inline void vgpu_growth_learn(uint64_t *word, uint64_t kept, uint64_t grown, uint64_t most) {
   uint64_t step = vgpu_growth_step(word), multiple = kept & -kept;
   if (kept && multiple < step) step = multiple > VGPU_GROWTH_LEAST ? multiple : VGPU_GROWTH_LEAST;

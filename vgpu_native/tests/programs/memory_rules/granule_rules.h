@@ -6,7 +6,7 @@
 enum { GRANULES = 256 };
 static struct taken granules[GRANULES];
 
-/* What the driver takes is charged, neither more nor less, whatever its steps are. */
+/* What the driver takes is charged, neither more nor less. */
 static void granules_of(const char *name, uint64_t most) {
   static const uint64_t sizes[] = {1, 513, 5000, 65537, MIB - 1, MIB, MIB + 1, 2 * MIB, 2 * MIB + 512};
   uint64_t state = 12345;

@@ -237,7 +237,7 @@ CUresult stub_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, 
   return memory && prop ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* A file that its inode does not tell from others of its kind, as the driver's own device files. */
+/* A file that its inode does not distinguish from others, as the driver's own device files. */
 static int open_pipe(void)
 {
   int ends[2];
