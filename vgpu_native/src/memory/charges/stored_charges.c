@@ -50,9 +50,10 @@ static __attribute__((noinline)) bool enter_block(const struct vgpu_charge *char
 bool vgpu_charge_store(struct vgpu_map *map, const struct vgpu_charge *charge, uint64_t key) {
   if (charge->entry < 0) return true;
   if (charge->block && !enter_block(charge, key)) return false;
-  struct vgpu_item old, item = {key, charge->block ? charge->in_block : charge->bytes, note_of(charge)};
-  if (!vgpu_map_put(map, item, &old)) {
-    release_item(&item);
+  uint64_t bytes = charge->block ? charge->in_block : charge->bytes, note = note_of(charge);
+  struct vgpu_item old;
+  if (!vgpu_map_put(map, (struct vgpu_item){key, bytes, note}, &old)) {
+    release_item(&(struct vgpu_item){key, bytes, note});
     return false;
   }
   /* The driver returned this address before, and no hook saw it freed. */
