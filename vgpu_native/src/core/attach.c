@@ -12,13 +12,13 @@
 
 #include "core/device_entries.h"
 #include "core/limits/limits_page.h"
-#include "core/passing_errors.h"
+#include "core/process_slots.h"
 #include "core/process_state.h"
 #include "core/region_file.h"
-#include "core/process_slots.h"
 #include "util/assert.h"
 #include "util/fork_handlers.h"
 #include "util/futex.h"
+#include "util/passing_errors.h"
 #include "vgpu.h"
 
 #ifndef MADV_WIPEONFORK

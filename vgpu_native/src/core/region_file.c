@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "core/limits/limits_page.h"
-#include "core/passing_errors.h"
-#include "util/statx_compat.h"
+#include "statx_compat.h"
+#include "util/passing_errors.h"
 #include "vgpu.h"
 
 #define REGION "/run/gpuledger/region" /* in a container with a limits page */

@@ -9,7 +9,7 @@
 #include "intercept/nested_calls.h"
 #include "memory/charges/allocation_charge.h"
 #include "memory/imports.h"
-#include "util/statx_compat.h"
+#include "statx_compat.h"
 
 #define BATCH 32
 #define IMPORT_SHIFT 40

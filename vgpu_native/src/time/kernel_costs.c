@@ -3,8 +3,8 @@
 
 #include <stddef.h>
 
+#include "time/random.h"
 #include "util/assert.h"
-#include "util/random.h"
 
 #define LEAST_NS 500    /* the resolution of a device's timers */
 #define AHEAD_NS 500000 /* the most time of a device that is paid ahead */

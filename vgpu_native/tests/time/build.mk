@@ -19,7 +19,7 @@ $(TIME)/%/budget: $(TIME_NEEDS) $$(call ready_of,$$*)
 $(TIME)/%/kernel_costs: $(TIME_NEEDS) $$(call ready_of,$$*)
 	mkdir -p $(@D)
 	$(CC) -iquote $(call sources_of,$*) $(CPPFLAGS) $(CFLAGS) tests/time/kernel_costs.c \
-		$(patsubst %,$(call sources_of,$*)/%.c,time/kernel_costs util/assert util/random) -o $@
+		$(patsubst %,$(call sources_of,$*)/%.c,time/kernel_costs util/assert time/random) -o $@
 
 shares: $(BUILD)/libvgpu.so $(BUILD)/tests/time/patterns
 	@$(PYTHON) tests/time/shares.py $(BUILD) $(SHARES)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "time/kernel_costs.h"
-#include "util/random.h"
+#include "time/random.h"
 
 enum { THREADS = 4, PAID = 20000000, KINDS = 700, LAUNCHES = 1000000 };
 

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "core/limits/environment.h"
-#include "core/passing_errors.h"
+#include "statx_compat.h"
 #include "util/assert.h"
-#include "util/statx_compat.h"
+#include "util/passing_errors.h"
 #include "vgpu.h"
 
 #define PAGE "/etc/gpuledger/limits"

@@ -1,6 +1,6 @@
 /* One counter for the process, from a start that the kernel chooses. Each word is a mix of the next count
  * (splitmix64), so that threads need no lock. A child of a fork gets a start of its own. */
-#include "util/random.h"
+#include "time/random.h"
 
 #include <stdbool.h>
 #include <sys/syscall.h>

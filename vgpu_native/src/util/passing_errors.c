@@ -1,4 +1,4 @@
-#include "core/passing_errors.h"
+#include "util/passing_errors.h"
 
 #include <errno.h>
 
