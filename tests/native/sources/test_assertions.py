@@ -50,7 +50,7 @@ CORE_DEFECTS = [
     CoreDefect("uuids_share_a_place", "is_claimed(region, entry)", ("device", 1)),
     CoreDefect("registered_unlocked", "vgpu_rank_held(VGPU_RANK_DEVICES)"),
     CoreDefect("kept_after_fork", "is_fresh()", ("fork", "ready")),
-    CoreDefect("share_unheld", "vgpu_shared_bytes(entry, true) >= bytes", ("share", 1 << 20)),
+    CoreDefect("share_unheld", "vgpu_shared_bytes(entry, 1) >= bytes", ("share", 1 << 20)),
     CoreDefect("join_not_counted", "held[number]", ("share", 1 << 20, "leave", 0)),
     CoreDefect(
         "holder_not_cleared", "is_clear(region, i)", level=EXPENSIVE, before=("share", 1 << 20)

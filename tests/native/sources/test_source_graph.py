@@ -17,6 +17,7 @@ ROOMS = [
     "util",
     "core/limits",
     "core",
+    "intercept/loader",
     "intercept",
     "intercept/dlsym",
     "memory/granularity",

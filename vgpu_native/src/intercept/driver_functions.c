@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "intercept/real_dlsym.h"
+#include "intercept/loader/real_dlsym.h"
 
 void *vgpu_reals[VGPU_FN_COUNT];
 

@@ -3,7 +3,7 @@
 ABI := $(BUILD)/abi
 ABI_FLAGS := -I $(ABI) -Wno-uninitialized
 ABI_OBJECTS := $(filter $(addprefix $(BUILD)/objects/intercept/,driver_functions.c.o get_proc_address.c.o \
-	nested_calls.c.o real_dlsym.c.o unknown_functions.c.o dlsym/%) \
+	nested_calls.c.o loader/% unknown_functions.c.o dlsym/%) \
 	$(BUILD)/objects/util/assert.c.o $(BUILD)/objects/util/log.c.o,$(OBJECTS))
 
 $(ABI)/calls.inc: tests/abi/make.py tools/driver_api.py $(MADE)/functions.inc

@@ -8,7 +8,7 @@ SANITIZERS := $(BUILD)/sanitizers
 SANITIZE_asan := -fsanitize=address -fno-omit-frame-pointer
 SANITIZE_ubsan := -fsanitize=undefined -fno-sanitize-recover=all
 SANITIZE_tsan := -fsanitize=thread -Wno-tsan
-EARLY := $(filter src/intercept/real_dlsym.c src/intercept/dlsym/%,$(SOURCES))
+EARLY := $(filter src/intercept/loader/% src/intercept/dlsym/%,$(SOURCES))
 PLANTED := intercept/device_lookup.c
 sanitize_of = $(SANITIZE_$(firstword $(subst /, ,$(patsubst $(SANITIZERS)/%,%,$@))))
 COMPILE_SANITIZED = $(CC) $(CPPFLAGS) $(CFLAGS) -O1 $(sanitize_of) -include include/glibc.h

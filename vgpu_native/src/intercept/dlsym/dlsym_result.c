@@ -6,10 +6,10 @@
  * no lock unless the name is in the table, or is one of these two functions. */
 #include <dlfcn.h>
 
-#include "intercept/dlsym/c_library.h"
+#include "intercept/loader/c_library.h"
 #include "intercept/driver_functions.h"
 #include "intercept/hook_table.h"
-#include "intercept/real_dlsym.h"
+#include "intercept/loader/real_dlsym.h"
 #include "intercept/unknown_functions.h"
 
 /* Returned in two registers. Not decided: call the real function. */

@@ -3,7 +3,7 @@
  * look-up by the loader, may end here.
  *
  * Nothing here calls a function that a tool may replace, because the tool may look that one up right now. */
-#include "intercept/dlsym/c_library.h"
+#include "intercept/loader/c_library.h"
 
 #include <dlfcn.h>
 #include <link.h>

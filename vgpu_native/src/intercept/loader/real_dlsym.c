@@ -1,9 +1,9 @@
-#include "intercept/real_dlsym.h"
+#include "intercept/loader/real_dlsym.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
 
-#include "intercept/dlsym/c_library.h"
+#include "intercept/loader/c_library.h"
 
 /* The versions of dlsym and dlvsym: the first of each architecture, and 2.34, which moved them. */
 #if defined(__x86_64__)
