@@ -33,6 +33,9 @@ void vgpu_release(int entry, uint64_t bytes);
 /* Charge bytes that are in use already, even beyond the limit. */
 void vgpu_reserve_forced(int entry, uint64_t bytes);
 
+/* Bytes that this process has reserved, without those that it shares with others. */
+uint64_t vgpu_reserved_here(int entry);
+
 /* Bytes that all processes of the container use, and the overhead that the agent measured. */
 uint64_t vgpu_used(int entry);
 

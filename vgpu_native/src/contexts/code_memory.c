@@ -1,39 +1,30 @@
-/* Modules and libraries are charged when they are loaded, by what the card has less after it. The driver loads code
- * lazily, unless CUDA_MODULE_LOADING is EAGER: that part arrives at the first launch, and the agent counts it. */
+/* Modules and libraries are charged when they are loaded, by the memory that this process has more after it. A load
+ * that cannot be measured is not charged. The driver loads code lazily, unless CUDA_MODULE_LOADING is EAGER: that part
+ * arrives at the first launch. The agent counts both, some seconds late. */
 #include "contexts/code_memory.h"
 
 #include "contexts/context_charge.h"
+#include "contexts/own_growth.h"
 #include "intercept/current_context.h"
 #include "intercept/nested_calls.h"
 #include "memory/charges/allocation_charge.h"
 
-#define CODE_MAX (1ULL << 30) /* a larger growth is another container's */
-
 static struct vgpu_map modules; /* by module or library, which are different addresses */
 
-/* Around a load. */
-struct loading {
-  int entry; /* -1: it is not charged */
-  bool known;
-  uint64_t before;
-};
-
-static struct loading begin_load(void) {
-  struct loading loading = {.entry = vgpu_current_context()->entry};
-  if (!vgpu_contexts_charged(loading.entry)) loading.entry = -1;
-  if (loading.entry >= 0) loading.known = vgpu_used_now(&loading.before);
-  return loading;
+static struct vgpu_growth begin_load(void) {
+  struct vgpu_growth growth;
+  int entry = vgpu_current_context()->entry;
+  vgpu_growth_begin(&growth, vgpu_contexts_charged(entry) ? entry : -1);
+  return growth;
 }
 
 /* False: the code does not fit, and the caller unloads it. */
-static bool end_load(const struct loading *loading, CUresult result, const void *code) {
-  uint64_t after = 0;
+static bool end_load(struct vgpu_growth *growth, CUresult result, const void *code) {
   struct vgpu_charge charge;
-  if (result != CUDA_SUCCESS || loading->entry < 0 || !loading->known || !vgpu_used_now(&after)) return true;
-  uint64_t grown = after > loading->before ? after - loading->before : 0;
-  if (grown > CODE_MAX) return true;
-  grown = vgpu_beyond_promise(loading->entry, grown);
-  if (!vgpu_charge_current(&charge, grown)) return false;
+  int64_t grown;
+  int entry = growth->entry;
+  if (!vgpu_growth_end(growth, &grown) || result != CUDA_SUCCESS || grown <= 0) return true;
+  if (!vgpu_charge_current(&charge, vgpu_beyond_promise(entry, (uint64_t)grown))) return false;
   return vgpu_charge_store(&modules, &charge, (uintptr_t)code);
 }
 
@@ -42,9 +33,9 @@ void vgpu_code_ends(CUcontext context) { vgpu_charges_end(&modules, context); }
 #define LOAD(name, unload, parameters, arguments)            \
   EXPORT CUresult CUDAAPI name parameters {                        \
     if (!vgpu_enter()) return REAL(name) arguments;                \
-    struct loading loading = begin_load();                         \
+    struct vgpu_growth growth = begin_load();                      \
     CUresult result = REAL(name) arguments;                        \
-    if (!end_load(&loading, result, result ? NULL : *code)) {      \
+    if (!end_load(&growth, result, result ? NULL : *code)) {       \
       REAL(unload)(*code);                                         \
       result = CUDA_ERROR_OUT_OF_MEMORY;                           \
     }                                                              \

@@ -1,4 +1,4 @@
-/* The memory of contexts and code: what the card has less after a call than before is charged. */
+/* The memory of contexts and code: what this process has more after a call than before is charged. */
 #pragma once
 
 #include "driver.h"
@@ -10,12 +10,10 @@ bool vgpu_contexts_charged(int entry);
 /* Around the creation of a context. */
 struct vgpu_creation {
   int entry; /* -1: it is not charged */
-  bool green;
-  uint64_t reserved;
-  struct vgpu_reading {
-    bool own_known, card_known;
-    uint64_t own, card; /* used bytes, by this process and by all */
-  } before;
+  CUdevice device;
+  bool green, first;  /* first: this process had no context of the device */
+  bool claimed;       /* it is measured */
+  uint64_t reserved, charged; /* bytes: for the known size; by this process in all */
 };
 
 /* False: a context of the known size does not fit. */
@@ -32,9 +30,6 @@ bool vgpu_context_has(CUcontext context, uint64_t bytes);
 
 /* Uncharge a context that has ended. */
 void vgpu_context_uncharge(CUcontext context);
-
-/* The used bytes of the current context's device. False: the driver does not answer. */
-bool vgpu_used_now(uint64_t *used);
 
 /* Memory of limits that a context was promised, and that the driver takes later. Growth includes it first. */
 void vgpu_promise(int entry, uint64_t bytes);

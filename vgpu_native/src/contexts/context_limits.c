@@ -1,6 +1,7 @@
 /* cuCtxSetLimit: the heap of malloc, the buffer of printf, and the stacks of all threads take memory of the card. They
  * are charged when they are set, because the driver may take them at a later launch. */
 #include "contexts/context_charge.h"
+#include "contexts/own_growth.h"
 #include "intercept/current_context.h"
 #include "intercept/nested_calls.h"
 #include "memory/charges/allocation_charge.h"
@@ -22,7 +23,7 @@ static uint64_t bytes_of(CUlimit limit, uint64_t factor) {
   return REAL(cuCtxGetLimit)(&value, limit) == CUDA_SUCCESS ? vgpu_product(value, factor) : 0;
 }
 
-/* Lowered: what the driver gave back is uncharged, and no more. */
+/* Lowered: what this process gave back is uncharged, and no more. If that is unknown, it stays charged. */
 static void lower(const struct vgpu_current_context *current, uint64_t fell, uint64_t before, uint64_t after) {
   uint64_t back = before - after < fell ? before - after : fell;
   if (!back || !vgpu_context_has(current->context, back)) return;
@@ -33,17 +34,18 @@ static void lower(const struct vgpu_current_context *current, uint64_t fell, uin
 /* Set a limit that takes memory. `charge` has the bytes by which it may grow. */
 static CUresult set(CUlimit limit, size_t value, uint64_t factor, struct vgpu_charge *charge, uint64_t before) {
   const struct vgpu_current_context *current = vgpu_current_context();
-  uint64_t used = 0, then = 0;
-  bool seen = vgpu_used_now(&used);
+  struct vgpu_growth growth;
+  int64_t change;
+  vgpu_growth_begin(&growth, charge->entry);
   CUresult result = REAL(cuCtxSetLimit)(limit, value);
   uint64_t after = result == CUDA_SUCCESS ? bytes_of(limit, factor) : before;
-  seen = seen && vgpu_used_now(&then);
-  uint64_t grown = after > before ? after - before : 0, taken = seen && then > used ? then - used : 0;
+  vgpu_growth_end(&growth, &change);
+  uint64_t grown = after > before ? after - before : 0, taken = change > 0 ? (uint64_t)change : 0;
   if (grown < charge->bytes) vgpu_release(charge->entry, charge->bytes - grown);
   else if (grown > charge->bytes) vgpu_reserve_forced(charge->entry, grown - charge->bytes);
   if (grown) vgpu_context_add(current->context, charge->entry, (int64_t)grown);
   if (grown > taken) vgpu_promise(charge->entry, grown - taken);
-  if (after < before && seen && used > then) lower(current, used - then, before, after);
+  if (after < before && change < 0) lower(current, (uint64_t)-change, before, after);
   return result;
 }
 

@@ -166,6 +166,11 @@ void vgpu_reserve_forced(int entry, uint64_t bytes) {
   if (own) publish(own, bytes < SLOT_BYTES_MAX ? bytes : SLOT_BYTES_MAX);
 }
 
+uint64_t vgpu_reserved_here(int entry) {
+  uint64_t *own = own_count(entry);
+  return own ? __atomic_load_n(own, __ATOMIC_RELAXED) : 0;
+}
+
 uint64_t vgpu_used(int entry) {
   uint64_t *own = own_count(entry);
   if (!own) return 0;

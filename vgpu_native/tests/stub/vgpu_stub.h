@@ -25,7 +25,8 @@
  *   VGPU_STUB_CONTEXT_BYTES, VGPU_STUB_MODULE_BYTES   bytes that each of them takes (0)
  *   VGPU_STUB_GREEN_KEEPS   1: memory of a green context ends with the primary one
  *   VGPU_STUB_ASK_IN_CONTEXT   1: cuPointerGetAttribute needs a current context
- *   VGPU_STUB_HIDE_PROCESSES   1: NVML lists no processes, as in a container
+ *   VGPU_STUB_HIDE_PROCESSES   1: NVML lists no processes; 2: it lists them without their memory
+ *   VGPU_STUB_PID_OFFSET   added to the pids that NVML lists, which are those of the host (0)
  *   VGPU_STUB_FREE_IN_ORDER   1: cuMemFreeAsync frees memory of cuMemAlloc when the stream reaches it
  *   VGPU_STUB_CONTEXT_ANEW   1: the next context gets the address of an ended one
  *   VGPU_STUB_TEARDOWN_NS   time that the driver's exit handler takes; a call from then on aborts (0: none)

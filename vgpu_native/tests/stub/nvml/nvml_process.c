@@ -1,4 +1,5 @@
-/* The processes that use a card, and its utilisation. Pids are those that the processes have themselves. */
+/* The processes that use a card, and its utilisation. Pids are those that the processes have themselves, plus an
+ * offset if a test sets that. */
 #include "nvml_stub.h"
 
 #include <stdio.h>
@@ -12,6 +13,11 @@ struct look {
   uint64_t when, busy;
   unsigned percent;
 };
+
+static unsigned listed_pid(pid_t pid)
+{
+  return (unsigned)pid + (unsigned)stub_setting("VGPU_STUB_PID_OFFSET", 0);
+}
 
 static struct look cards[STUB_DEVICES], processes[STUB_DEVICES][STUB_PROCESSES];
 
@@ -40,11 +46,12 @@ static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *entries, si
   struct stub_user users[STUB_PROCESSES];
   DEVICE(device, count);
   unsigned found = stub_users(i, users, STUB_PROCESSES), room = *count;
-  if (stub_setting("VGPU_STUB_HIDE_PROCESSES", 0)) found = 0;
+  uint64_t hide = stub_setting("VGPU_STUB_HIDE_PROCESSES", 0);
+  if (hide == 1) found = 0;
   *count = found;
   if (found > room || (found && !entries)) return NVML_ERROR_INSUFFICIENT_SIZE;
   for (unsigned k = 0; k < found; k++) {
-    nvmlProcessInfo_t entry = {(unsigned)users[k].pid, users[k].used, ~0u, ~0u};
+    nvmlProcessInfo_t entry = {listed_pid(users[k].pid), hide ? ~0ull : users[k].used, ~0u, ~0u};
     memcpy((char *)entries + k * size, &entry, size < sizeof entry ? size : sizeof entry);
   }
   return NVML_SUCCESS;
@@ -101,7 +108,7 @@ nvmlReturn_t stub_nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProce
   if (!samples || found > room) return NVML_ERROR_INSUFFICIENT_SIZE;
   for (unsigned k = 0; k < found; k++)
     samples[k] = (nvmlProcessUtilizationSample_t){
-      .pid = (unsigned)users[k].pid, .timeStamp = stub_now() / 1000, .smUtil = percent_of(i, &users[k])};
+      .pid = listed_pid(users[k].pid), .timeStamp = stub_now() / 1000, .smUtil = percent_of(i, &users[k])};
   return NVML_SUCCESS;
 }
 
