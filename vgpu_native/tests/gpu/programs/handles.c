@@ -79,6 +79,7 @@ static void import_ipc(int from) {
 
 static void import(int from, int vmm) {
   open_device();
+  send_message(from, "o", 1, -1);
   if (vmm) import_vmm(from);
   else import_ipc(from);
   send_message(from, "r", 1, -1);
@@ -117,6 +118,7 @@ int main(int count, char **arguments) {
   }
   close(ends[1]);
   open_device();
+  await_peer(ends[0]); /* its context is charged, too */
   step("context", CUDA_SUCCESS);
   if (vmm) share_vmm(ends[0], &handle);
   else share_ipc(ends[0], &at);
