@@ -33,7 +33,7 @@ EXAMPLES = """examples:
   run                                 all parts, 8 minutes at most, into ./gpu-check-TIME
   run --quick                         fewer and shorter measurements, a minute
   run --stub --quick                  the same without a GPU, on the stub driver
-  run --out "$OUT"                    into a folder
+  run --out results                   into the folder results
   run --only patterns --only tenants  these parts
   run --resume DIR                    the parts that DIR has not measured yet
   run --give libcudart.so.12 --give WHEELS/ --hami libvgpu.so
