@@ -51,7 +51,7 @@ static double without_idle(double ns, uint64_t idle, uint64_t event_ns) {
   return idle > event_ns ? ns - (double)(idle - event_ns) : ns;
 }
 
-/* Only the thread that reads samples calls this. */
+/* Only one thread at a time calls this. */
 uint64_t vgpu_event_busy_ns(const struct vgpu_event_span *span, int entry) {
   struct event_cost *cost = &costs[entry];
   double distance = span->after ? elapsed_ns(span->end, span->after) : -1;

@@ -14,6 +14,7 @@
 #include "intercept/nested_calls.h"
 #include "time/time_budget.h"
 #include "util/assert.h"
+#include "util/cancellation.h"
 #include "util/futex.h"
 
 #define PERIOD_NS 1000000
@@ -53,7 +54,7 @@ static void count(int entry, int64_t ns) {
 /* The time of a launch during which the process was delayed while the device had nothing to do: it loaded code, or
  * did not run. The launch took at most the measured time, and at least that without the delay; of those the time
  * that is nearest to the known cost. One in some counts in full, so that a program cannot hide its launches by
- * delays. Only the thread that reads samples calls this. */
+ * delays. Only one thread at a time reads samples. */
 static uint64_t without_delay(const struct vgpu_sample *sample, uint64_t ns) {
   static unsigned doubts;
   if (!sample->torn || (!sample->first && ++doubts % COUNTED == 0)) return ns;
@@ -75,11 +76,20 @@ static int64_t correction(const struct vgpu_sample *sample, uint64_t ns) {
   return (int64_t)sample->weight * each + expected - (int64_t)sample->charged;
 }
 
+/* A device has performed a sample for `ns` nanoseconds so far. What is more than its charge is charged at once,
+ * because the process may be killed before the end. */
+static void sample_runs(struct vgpu_sample *sample, uint64_t ns) {
+  uint64_t charged = sample->charged + sample->advanced;
+  if (ns <= charged) return;
+  vgpu_meter_charge(sample->entry, (int64_t)(ns - charged));
+  sample->advanced += ns - charged;
+}
+
 /* The work up to a sample has ended, for which `more` than its charge was needed. */
 static void settle(const struct vgpu_sample *sample, int64_t more) {
   VGPU_ASSERT(sample->entry >= 0 && sample->entry < VGPU_DEVICES_MAX);
   struct vgpu_work *work = &vgpu_device_work[sample->entry];
-  vgpu_meter_charge(sample->entry, more);
+  vgpu_meter_charge(sample->entry, more - (int64_t)sample->advanced);
   count(sample->entry, (int64_t)sample->queued + more);
   __atomic_fetch_sub(&work->queued, (int64_t)sample->queued, __ATOMIC_RELAXED);
   if (sample->first) __atomic_fetch_sub(&work->unknown, 1, __ATOMIC_RELAXED);
@@ -93,8 +103,10 @@ static void sample_ended(const struct vgpu_sample *sample, uint64_t ns) {
     ns = without_delay(sample, ns);
     vgpu_cost_learn(sample->cost, sample->key, ns);
   }
-  settle(sample, ns ? correction(sample, ns) : 0);
+  settle(sample, ns ? correction(sample, ns) : (int64_t)sample->advanced);
 }
+
+static const struct vgpu_sample_reader meter = {sample_ended, sample_runs};
 
 /* Sleep until there is a sample that was not there when `seen` was read. */
 static void sleep_until_watched(uint32_t seen) {
@@ -112,12 +124,13 @@ static void *read_samples(void *nothing) {
   uint32_t seen = 0;
   for (unsigned quiet = 0; !is_ending();) {
     uint32_t now = __atomic_load_n(&watched, __ATOMIC_SEQ_CST);
-    bool busy = vgpu_samples_read(sample_ended) || now != seen;
+    bool busy = vgpu_samples_read(&meter) || now != seen;
     quiet = busy ? 0 : quiet + 1;
     seen = now;
     if (quiet < QUIET) vgpu_futex_wait_at_most(&ending, 0, PERIOD_NS);
     else sleep_until_watched(seen);
   }
+  vgpu_samples_read(&meter); /* of launches that ended in the last period */
   __atomic_store_n(&reading, 0, __ATOMIC_SEQ_CST);
   vgpu_futex_wake(&reading);
   return nothing;
@@ -169,11 +182,24 @@ void vgpu_meter_watch(struct vgpu_sample *sample) {
   }
   if (!__atomic_load_n(&owner, __ATOMIC_ACQUIRE)) {
     /* Without a thread: read now, and at each later sample. */
-    if (!is_ending()) vgpu_samples_read(sample_ended);
+    vgpu_samples_read(&meter);
+    return;
+  }
+  if (is_ending()) { /* an exit handler launches, and the thread may have ended */
+    vgpu_samples_try_read(&meter);
     return;
   }
   __atomic_fetch_add(&watched, 1, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST)) vgpu_futex_wake(&watched);
+}
+
+void vgpu_meter_read(void) {
+  pid_t process = __atomic_load_n(&owner, __ATOMIC_ACQUIRE);
+  if (process && process != getpid()) return; /* the samples are those of the process that forked */
+  int before = errno, cancel_state = vgpu_defer_cancellation();
+  vgpu_samples_try_read(&meter);
+  vgpu_restore_cancellation(cancel_state);
+  errno = before;
 }
 
 void vgpu_meter_check_fork(void) {
@@ -219,5 +245,5 @@ void vgpu_meter_forget_stream(CUstream stream) {
 
 void vgpu_meter_forget_context(CUcontext context) {
   vgpu_meter_forget_stream(NULL);
-  vgpu_samples_forget(context, sample_ended);
+  vgpu_samples_forget(context, &meter);
 }

@@ -25,6 +25,10 @@ void vgpu_meter_charge(int entry, int64_t ns);
 void vgpu_meter_watch(struct vgpu_sample *sample);
 void vgpu_meter_drop(struct vgpu_sample *sample, bool launched);
 
+/* Read the samples that have ended, if there are any. Call it after a synchronisation, so that a process that ends
+ * then has been charged. */
+void vgpu_meter_read(void);
+
 /* Reset the meter in the child of a fork. Call it from time to time. */
 void vgpu_meter_check_fork(void);
 

@@ -15,11 +15,14 @@
 enum { FREE, TAKEN, WAITING };
 enum { COUNT = 256, FULL = 192 };
 
-#define FORGET_NS 100000000ULL /* the longest wait for the launches of a context that is destroyed */
+/* The longest wait for the launches of a context that is destroyed: if none has begun, and if one has. */
+#define FORGET_NS 100000000ULL
+#define FORGET_RUNNING_NS 1000000000ULL
 #define TORN_NS 50000 /* an undelayed launch with its measurement takes less */
 
 static struct vgpu_sample samples[COUNT];
 static uint64_t oldest[VGPU_DEVICES_MAX];
+static uint64_t last_end[VGPU_DEVICES_MAX]; /* when a device's last sample was seen to have ended */
 static int waiting_now; /* samples that wait */
 static unsigned last;   /* the last taken sample, which is usually free again and has events */
 
@@ -52,6 +55,8 @@ static void put(struct vgpu_sample *sample, uint32_t state) {
 static void count_waiting(int change) { __atomic_fetch_add(&waiting_now, change, __ATOMIC_RELAXED); }
 
 uint64_t vgpu_samples_oldest(int entry) { return __atomic_load_n(&oldest[entry], __ATOMIC_RELAXED); }
+
+bool vgpu_samples_wait(void) { return __atomic_load_n(&waiting_now, __ATOMIC_RELAXED) > 0; }
 
 bool vgpu_samples_full(void) { return __atomic_load_n(&waiting_now, __ATOMIC_RELAXED) >= FULL; }
 
@@ -152,6 +157,7 @@ static struct vgpu_sample *begin(int entry, struct vgpu_stream stream, CUstream 
   struct vgpu_sample *sample = tail ? tail : context ? take_for(context) : NULL;
   if (!sample) return NULL;
   sample->begun = vgpu_monotonic();
+  sample->started = sample->advanced = 0;
   if (record_begin(sample, context, stream)) {
     sample->follows = tail || record_before(sample, last);
     sample->entry = entry;
@@ -195,7 +201,9 @@ struct vgpu_sample *vgpu_sample_begin(int entry, struct vgpu_stream stream, CUst
 /* A device that has passed the first event is idle until the launch. */
 void vgpu_sample_launch(struct vgpu_sample *sample) {
   VGPU_ASSERT(is_in(sample, TAKEN) && sample->context);
-  sample->idle = sample->passed ? vgpu_monotonic() - sample->recorded : 0;
+  uint64_t now = vgpu_monotonic();
+  sample->idle = sample->passed ? now - sample->recorded : 0;
+  if (sample->passed) sample->started = now;
 }
 
 static bool has_passed(CUevent event) {
@@ -211,6 +219,7 @@ bool vgpu_sample_end(struct vgpu_sample *sample, struct vgpu_stream stream) {
   sample->is_spaced = recorded && vgpu_event_cost_due(sample->entry) && record(sample->after, stream) == CUDA_SUCCESS;
   sample->torn = took > TORN_NS && has_passed(sample->begin);
   sample->delay = sample->torn ? took - sample->idle : 0;
+  if (sample->torn) sample->started = sample->begun + took;
   return recorded;
 }
 
@@ -237,14 +246,23 @@ static bool enter_context(const struct vgpu_sample *sample) {
   return current == sample->context || REAL(cuCtxSetCurrent)(sample->context) == CUDA_SUCCESS;
 }
 
-static void finish(struct vgpu_sample *sample, uint64_t ns, vgpu_sample_ended *ended) {
-  ended(sample, ns);
+static void finish(struct vgpu_sample *sample, uint64_t ns, const struct vgpu_sample_reader *reader) {
+  __atomic_store_n(&last_end[sample->entry], vgpu_monotonic(), __ATOMIC_RELAXED);
+  reader->ended(sample, ns);
   count_waiting(-1);
   put(sample, FREE);
 }
 
-/* Use the events of a context no more. Launches of unknown kinds that wait took at least `ns` nanoseconds. */
-static void forget(CUcontext context, uint64_t ns, vgpu_sample_ended *ended) {
+/* The nanoseconds for which a device has performed a sample: since it was seen to begin, and the last one to end. */
+static uint64_t runs_for(const struct vgpu_sample *sample, uint64_t now) {
+  uint64_t since = __atomic_load_n(&last_end[sample->entry], __ATOMIC_RELAXED);
+  if (since < sample->started) since = sample->started;
+  return sample->started && now > since ? now - since : 0;
+}
+
+/* Use the events of a context no more. Launches that wait took at least as long as they were seen to run, and those
+ * of unknown kinds at least `ns` nanoseconds. */
+static void forget(CUcontext context, uint64_t ns, const struct vgpu_sample_reader *reader) {
   for (unsigned i = 0; i < COUNT; i++) {
     struct vgpu_sample *sample = &samples[i];
     CUcontext has = __atomic_load_n(&sample->context, __ATOMIC_RELAXED);
@@ -252,42 +270,59 @@ static void forget(CUcontext context, uint64_t ns, vgpu_sample_ended *ended) {
     bool waits = try_take(sample, WAITING);
     if (!waits && !try_take(sample, FREE)) continue;
     sample->context = NULL;
-    if (waits) finish(sample, sample->first ? ns : 0, ended);
+    uint64_t ran = waits ? runs_for(sample, vgpu_monotonic()) : 0;
+    if (waits) finish(sample, ran ? ran : sample->first ? ns : 0, reader);
     else put(sample, FREE);
   }
 }
 
 /* Read one waiting sample. True: it has ended. */
-static bool read_one(struct vgpu_sample *sample, vgpu_sample_ended *ended) {
+static bool read_one(struct vgpu_sample *sample, const struct vgpu_sample_reader *reader) {
   VGPU_ASSERT(is_in(sample, WAITING) && vgpu_rank_held(VGPU_RANK_SAMPLES));
   if (!enter_context(sample)) {
-    forget(sample->context, 0, ended);
+    forget(sample->context, 0, reader);
     return true;
   }
   struct vgpu_event_span span = span_of(sample);
   CUresult result = REAL(cuEventQuery)(span.after ? span.after : span.end);
-  if (result == CUDA_ERROR_NOT_READY) return false;
+  if (result == CUDA_ERROR_NOT_READY) {
+    if (!sample->started && REAL(cuEventQuery)(sample->begin) == CUDA_SUCCESS) sample->started = vgpu_monotonic();
+    return false;
+  }
   uint64_t ns = result == CUDA_SUCCESS ? vgpu_event_busy_ns(&span, sample->entry) : 0;
   if (is_gone(result)) sample->context = NULL; /* its address is a new context's */
-  finish(sample, ns, ended);
+  finish(sample, ns, reader);
   return true;
 }
 
 /* Read the waiting samples of a context, NULL for all, while the driver's state of this thread is set aside,
  * because the thread may be the program's. Returns the number of those that wait on. */
-static unsigned read_of(CUcontext context, vgpu_sample_ended *ended) {
+static unsigned read_of(CUcontext context, const struct vgpu_sample_reader *reader) {
   unsigned waiting = 0;
   CUcontext before = NULL, after = NULL;
   CUstreamCaptureMode mode = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
   REAL(cuCtxGetCurrent)(&before);
   for (unsigned i = 0; i < COUNT; i++) {
     if (__atomic_load_n(&samples[i].state, __ATOMIC_ACQUIRE) != WAITING) continue;
-    if (!context || samples[i].context == context) waiting += !read_one(&samples[i], ended);
+    if (!context || samples[i].context == context) waiting += !read_one(&samples[i], reader);
   }
   REAL(cuCtxGetCurrent)(&after);
   if (after != before) REAL(cuCtxSetCurrent)(before);
   exchange(mode);
   return waiting;
+}
+
+/* Of several samples that a device performs at once, in different streams, the time counts for the oldest. */
+static void note_running(const struct vgpu_sample_reader *reader) {
+  struct vgpu_sample *running[VGPU_DEVICES_MAX] = {NULL};
+  for (unsigned i = 0; i < COUNT; i++) {
+    if (__atomic_load_n(&samples[i].state, __ATOMIC_ACQUIRE) != WAITING || !samples[i].started) continue;
+    struct vgpu_sample **first = &running[samples[i].entry];
+    if (!*first || samples[i].started < (*first)->started) *first = &samples[i];
+  }
+  uint64_t now = vgpu_monotonic();
+  for (int i = 0; i < VGPU_DEVICES_MAX; i++)
+    if (running[i]) reader->runs(running[i], runs_for(running[i], now));
 }
 
 static void note_oldest(void) {
@@ -300,27 +335,52 @@ static void note_oldest(void) {
   for (int i = 0; i < VGPU_DEVICES_MAX; i++) __atomic_store_n(&oldest[i], first[i], __ATOMIC_RELAXED);
 }
 
-unsigned vgpu_samples_read(vgpu_sample_ended *ended) {
-  lock_reading();
-  unsigned waiting = read_of(NULL, ended);
+static unsigned read_all(const struct vgpu_sample_reader *reader) {
+  unsigned waiting = read_of(NULL, reader);
   note_oldest();
+  if (waiting) note_running(reader);
+  return waiting;
+}
+
+unsigned vgpu_samples_read(const struct vgpu_sample_reader *reader) {
+  lock_reading();
+  unsigned waiting = read_all(reader);
   unlock_reading();
   return waiting;
 }
 
+void vgpu_samples_try_read(const struct vgpu_sample_reader *reader) {
+  if (!vgpu_samples_wait() || pthread_mutex_trylock(&reading) != 0) return;
+  vgpu_rank_take(VGPU_RANK_SAMPLES);
+  read_all(reader);
+  unlock_reading();
+}
+
+static bool is_running(CUcontext context) {
+  for (unsigned i = 0; i < COUNT; i++) {
+    bool waits = __atomic_load_n(&samples[i].state, __ATOMIC_ACQUIRE) == WAITING;
+    if (waits && samples[i].started && (!context || samples[i].context == context)) return true;
+  }
+  return false;
+}
+
 /* Else a program could have its launches forgotten that it makes in a context of their own. */
-void vgpu_samples_forget(CUcontext context, vgpu_sample_ended *ended) {
+void vgpu_samples_forget(CUcontext context, const struct vgpu_sample_reader *reader) {
   uint64_t begun = vgpu_monotonic(), passed = 0;
   lock_reading();
-  while (read_of(context, ended) && (passed = vgpu_monotonic() - begun) < FORGET_NS)
+  while (read_of(context, reader) &&
+         (passed = vgpu_monotonic() - begun) < (is_running(context) ? FORGET_RUNNING_NS : FORGET_NS)) {
+    note_running(reader);
     clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
-  forget(context, passed, ended);
+  }
+  forget(context, passed, reader);
   unlock_reading();
 }
 
 void vgpu_samples_reset(void) {
   memset(samples, 0, sizeof samples);
   memset(oldest, 0, sizeof oldest);
+  memset(last_end, 0, sizeof last_end);
   waiting_now = 0;
   reading = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }

@@ -6,7 +6,13 @@
 #include "time/kernel_costs.h"
 
 struct vgpu_sample;
-typedef void vgpu_sample_ended(const struct vgpu_sample *sample, uint64_t ns);
+
+/* What the reading of samples calls: `ended` when one has ended, with its nanoseconds, 0 if unknown, and `runs` for
+ * the one of each device that the device performs, with the nanoseconds so far. */
+struct vgpu_sample_reader {
+  void (*ended)(const struct vgpu_sample *sample, uint64_t ns);
+  void (*runs)(struct vgpu_sample *sample, uint64_t ns);
+};
 
 struct vgpu_sample {
   uint32_t state;
@@ -28,6 +34,8 @@ struct vgpu_sample {
   uint64_t recorded; /* after that */
   uint64_t idle;     /* nanoseconds between the first event and the launch when the device was idle */
   uint64_t delay;    /* nanoseconds for which a torn launch kept the device waiting, at most */
+  uint64_t started;  /* when the device was first seen to perform it; 0: not yet */
+  uint64_t advanced; /* nanoseconds charged while it ran, more than before the launch */
 };
 
 /* A stream as a parameter of a driver's function; for some functions NULL means the thread's own. */
@@ -54,6 +62,9 @@ uint64_t vgpu_samples_oldest(int entry);
 /* Whether so many samples wait that a launch should wait for some of them. */
 bool vgpu_samples_full(void);
 
+/* Whether any sample waits. */
+bool vgpu_samples_wait(void);
+
 /* Call it right before the launch. */
 void vgpu_sample_launch(struct vgpu_sample *sample);
 
@@ -63,13 +74,15 @@ bool vgpu_sample_end(struct vgpu_sample *sample, struct vgpu_stream stream);
 void vgpu_sample_keep(struct vgpu_sample *sample);
 void vgpu_sample_drop(struct vgpu_sample *sample);
 
-/* Read the samples that have ended, and call `ended` for each with its nanoseconds, 0 if unknown. Only
- * one thread calls this. Returns the number of samples that have not ended. */
-unsigned vgpu_samples_read(vgpu_sample_ended *ended);
+/* Read the samples that wait. Any thread may call this. Returns the number of those that have not ended. */
+unsigned vgpu_samples_read(const struct vgpu_sample_reader *reader);
+
+/* The same, if any waits and no other thread reads them at the moment. */
+void vgpu_samples_try_read(const struct vgpu_sample_reader *reader);
 
 /* Call it before a context is destroyed or reset; its events are not used any more. NULL: all contexts. Waits
- * a tenth of a second at most for launches to end. */
-void vgpu_samples_forget(CUcontext context, vgpu_sample_ended *ended);
+ * for launches to end, for a second at most, and for a tenth if none has begun. */
+void vgpu_samples_forget(CUcontext context, const struct vgpu_sample_reader *reader);
 
 /* Reset all samples in the child of a fork. */
 void vgpu_samples_reset(void);

@@ -15,6 +15,7 @@ static _Atomic uint64_t kernel_ns, grid_ns;
 /* The process is delayed before some launches, as on a busy machine. */
 #define STALLED 17
 static uint64_t stall_ns;
+static bool blocking; /* a launch returns when its kernel has ended */
 static _Atomic unsigned launches;
 
 void stub_lock_queue(void) { pthread_mutex_lock(&lock); }
@@ -26,6 +27,7 @@ __attribute__((constructor)) static void read_environment(void)
   kernel_ns = stub_setting("VGPU_STUB_KERNEL_NS", 0);
   grid_ns = stub_setting("VGPU_STUB_GRID_NS", 0);
   stall_ns = stub_setting("VGPU_STUB_STALL_NS", 0);
+  blocking = stub_setting("CUDA_LAUNCH_BLOCKING", 0);
 }
 
 EXPORT void vgpu_stub_kernel_ns(uint64_t ns)
@@ -88,6 +90,7 @@ CUresult stub_launch(CUstream handle, unsigned kernels, uint64_t ns)
     stub_extend(&stream->last_end, end);
     stub_extend(&now->last_end, end);
   }
+  if (blocking) stub_wait_until(stub_stream_end(stream));
   return CUDA_SUCCESS;
 }
 
