@@ -24,11 +24,11 @@
 #define LATE_NS 3000000          /* a sample may be read so much later than it ends */
 #define UNKNOWN_MAX 4            /* launches of unknown kinds that may run before one is measured */
 
-/* The most of a device's time that one launch pays off: this, or its own price up to the second value. A larger
- * debt is carried over, so that a program with a large debt continues slowly, one process of the container at a
- * time. The second value bounds the waits of programs whose kernels wait for each other, because each such wait
- * makes another kernel longer. The third one is the longest wait of a launch for others to end, because they may
- * be waiting for it. */
+/* The most of a device's time that one launch pays off: its own price or the debt, at least the first value and at
+ * most the second. So a debt is paid in the long run, and the rest of a larger one is carried over, so that a program
+ * continues slowly, one process of the container at a time. The second value bounds the waits of programs whose
+ * kernels wait for each other, because each such wait makes another kernel longer. The third one is the longest wait
+ * of a launch for others to end, because they may be waiting for it. */
 #define PAID_NS 100000000ULL
 #define PAID_MOST_NS 1000000000ULL
 #define QUEUED_NS 100000000ULL
@@ -84,11 +84,13 @@ static struct price price_of(const struct vgpu_cost *cost, const struct vgpu_cho
 
 static uint64_t all_of(const struct price *price) { return price->ns * (1 + price->ahead); }
 
-/* The longest wait of a launch, in nanoseconds. */
-static uint64_t wait_most(const struct price *price, unsigned share) {
-  uint64_t paid = all_of(price);
-  if (paid < PAID_NS) paid = PAID_NS;
-  return (paid < PAID_MOST_NS ? paid : PAID_MOST_NS) * 100 / share;
+static uint64_t greater(uint64_t one, uint64_t other) { return one > other ? one : other; }
+static uint64_t lesser(uint64_t one, uint64_t other) { return one < other ? one : other; }
+
+/* The longest wait of a launch, in nanoseconds, if the debt was `owed` when it began to wait. */
+static uint64_t wait_most(const struct price *price, unsigned share, uint64_t owed) {
+  uint64_t paid = greater(all_of(price), PAID_NS) * 100 / share;
+  return lesser(greater(paid, owed), PAID_MOST_NS * 100 / share);
 }
 
 /* Whether work has not ended in the time that is charged for all queued work. Some of it takes longer than it was
@@ -118,13 +120,13 @@ static uint64_t pay_or_wait(int entry, const struct vgpu_cost *cost, const struc
   const struct vgpu_mapped *mapped = vgpu_region_now();
   unsigned share = vgpu_cores(entry);
   if (!mapped || share >= 100) return 0;
-  uint64_t most = wait_most(price, share);
   if (waited < QUEUED_NS && queue_full(entry, cost, share, now)) return READING_NS;
-  if (waited < most && known_soon(entry, cost, price)) return READING_NS;
+  if (waited < wait_most(price, share, 0) && known_soon(entry, cost, price)) return READING_NS;
   vgpu_budget *budget = &mapped->region->budget[entry];
   int64_t ns = (int64_t)all_of(price);
   uint64_t wait = vgpu_budget_take(budget, ns, share, now);
   if (!wait) return 0;
+  uint64_t most = wait_most(price, share, waited + wait);
   if (waited < most) return wait < most - waited ? wait : most - waited;
   if (!vgpu_budget_let_on(budget, now, most)) return wait;
   vgpu_budget_charge(budget, ns, share);
