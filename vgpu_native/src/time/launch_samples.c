@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "layout.h"
+#include "time/delays/blocking_launches.h"
 #include "time/event_times.h"
 #include "time/time_budget.h"
 #include "util/assert.h"
@@ -213,11 +214,20 @@ static bool has_passed(CUevent event) {
   return result == CUDA_SUCCESS;
 }
 
+/* Whether all work of a stream has ended. */
+static bool is_done(struct vgpu_stream stream) {
+  CUstreamCaptureMode before = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUresult result = stream.per_thread ? REAL(cuStreamQuery_ptsz)(stream.handle) : REAL(cuStreamQuery)(stream.handle);
+  exchange(before);
+  return result == CUDA_SUCCESS;
+}
+
 bool vgpu_sample_end(struct vgpu_sample *sample, struct vgpu_stream stream) {
+  bool slow = vgpu_monotonic() - sample->begun > TORN_NS, blocked = slow && vgpu_launches_block(is_done(stream));
   bool recorded = record(sample->end, stream) == CUDA_SUCCESS;
   uint64_t took = vgpu_monotonic() - sample->begun;
   sample->is_spaced = recorded && vgpu_event_cost_due(sample->entry) && record(sample->after, stream) == CUDA_SUCCESS;
-  sample->torn = took > TORN_NS && has_passed(sample->begin);
+  sample->torn = took > TORN_NS && !blocked && has_passed(sample->begin);
   sample->delay = sample->torn ? took - sample->idle : 0;
   if (sample->torn) sample->started = sample->begun + took;
   return recorded;
