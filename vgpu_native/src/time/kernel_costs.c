@@ -156,6 +156,16 @@ void vgpu_cost_learn(struct vgpu_cost *cost, uint64_t key, uint64_t ns) {
   set(&cost->ns, mean);
 }
 
+void vgpu_costs_relearn(void) {
+  for (unsigned i = 0; i < sizeof vgpu_costs / sizeof *vgpu_costs; i++) {
+    struct vgpu_cost *cost = &vgpu_costs[i];
+    if (get(&cost->paid) <= 1) continue;
+    __atomic_store_n(&cost->left, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&cost->due, 0, __ATOMIC_RELAXED);
+    set(&cost->paid, 1);
+  }
+}
+
 void vgpu_costs_reset_prepaid(void) {
   for (unsigned i = 0; i < sizeof vgpu_costs / sizeof *vgpu_costs; i++) {
     if (vgpu_costs[i].left) vgpu_costs[i].left = 0;

@@ -75,5 +75,9 @@ uint64_t vgpu_cost_unknown(void);
 /* Apply a measurement of one launch. */
 void vgpu_cost_learn(struct vgpu_cost *cost, uint64_t key, uint64_t ns);
 
+/* Measure all kinds again as new ones, because some launch was longer than its price. The launches that were paid
+ * ahead are lost. Later choices depend on earlier launches only, so that they favour none. */
+void vgpu_costs_relearn(void);
+
 /* In the child of a fork no launch is paid for. */
 void vgpu_costs_reset_prepaid(void);

@@ -40,6 +40,12 @@ void vgpu_meter_charge(int entry, int64_t ns) {
   if (mapped && share < 100) vgpu_budget_charge(&mapped->region->budget[entry], ns, share);
 }
 
+/* Charge what was measured more than is charged, or give it back. */
+static void adjust(int entry, int64_t ns) {
+  if (ns > 0) __atomic_fetch_add(&vgpu_device_work[entry].added, (uint64_t)ns, __ATOMIC_RELAXED);
+  vgpu_meter_charge(entry, ns);
+}
+
 /* Count the measured time of a device. It never falls: an excess is set off against the next time. */
 static void count(int entry, int64_t ns) {
   const struct vgpu_mapped *mapped = vgpu_region_now();
@@ -81,7 +87,7 @@ static int64_t correction(const struct vgpu_sample *sample, uint64_t ns) {
 static void sample_runs(struct vgpu_sample *sample, uint64_t ns) {
   uint64_t charged = sample->charged + sample->advanced;
   if (ns <= charged) return;
-  vgpu_meter_charge(sample->entry, (int64_t)(ns - charged));
+  adjust(sample->entry, (int64_t)(ns - charged));
   sample->advanced += ns - charged;
 }
 
@@ -89,7 +95,7 @@ static void sample_runs(struct vgpu_sample *sample, uint64_t ns) {
 static void settle(const struct vgpu_sample *sample, int64_t more) {
   VGPU_ASSERT(sample->entry >= 0 && sample->entry < VGPU_DEVICES_MAX);
   struct vgpu_work *work = &vgpu_device_work[sample->entry];
-  vgpu_meter_charge(sample->entry, more - (int64_t)sample->advanced);
+  adjust(sample->entry, more - (int64_t)sample->advanced);
   count(sample->entry, (int64_t)sample->queued + more);
   __atomic_fetch_sub(&work->queued, (int64_t)sample->queued, __ATOMIC_RELAXED);
   if (sample->first) __atomic_fetch_sub(&work->unknown, 1, __ATOMIC_RELAXED);

@@ -10,6 +10,7 @@ struct vgpu_work {
   int64_t queued;     /* nanoseconds charged whose work may not have ended */
   int64_t unknown;    /* samples of unknown kinds */
   int64_t excess;     /* nanoseconds counted too much as measured time */
+  uint64_t added;     /* nanoseconds charged by measurements, beyond the prices of launches */
   uint64_t limited;   /* one more than the number of changes at which it had a limit */
   CUstream last;      /* of the last launch; NULL: none that can be used */
   struct vgpu_sample *tail; /* the end of that stream, if it was destroyed; NULL: unknown */
