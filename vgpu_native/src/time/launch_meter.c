@@ -40,7 +40,7 @@ void vgpu_meter_charge(int entry, int64_t ns) {
   if (mapped && share < 100) vgpu_budget_charge(&mapped->region->budget[entry], ns, share);
 }
 
-/* Charge what was measured more than is charged, or give it back. */
+/* Charge measured time beyond the charge, or give an excess back. */
 static void adjust(int entry, int64_t ns) {
   if (ns > 0) __atomic_fetch_add(&vgpu_device_work[entry].added, (uint64_t)ns, __ATOMIC_RELAXED);
   vgpu_meter_charge(entry, ns);
@@ -82,7 +82,7 @@ static int64_t correction(const struct vgpu_sample *sample, uint64_t ns) {
   return (int64_t)sample->weight * each + expected - (int64_t)sample->charged;
 }
 
-/* A device has performed a sample for `ns` nanoseconds so far. What is more than its charge is charged at once,
+/* A device has performed a sample for `ns` nanoseconds so far. Time beyond its charge is charged at once,
  * because the process may be killed before the end. */
 static void sample_runs(struct vgpu_sample *sample, uint64_t ns) {
   uint64_t charged = sample->charged + sample->advanced;
