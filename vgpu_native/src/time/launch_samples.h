@@ -7,8 +7,8 @@
 
 struct vgpu_sample;
 
-/* The functions that a reading of samples calls: `ended` when one has ended, with its nanoseconds, 0 if unknown, and `runs` for
- * the one of each device that the device performs, with the nanoseconds so far. */
+/* The functions that a reading of samples calls: `ended` when one has ended, with its nanoseconds, 0 if unknown, and
+ * `runs` for the one of each device that the device performs, with the nanoseconds so far. */
 struct vgpu_sample_reader {
   void (*ended)(const struct vgpu_sample *sample, uint64_t ns);
   void (*runs)(struct vgpu_sample *sample, uint64_t ns);
