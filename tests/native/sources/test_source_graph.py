@@ -23,6 +23,7 @@ ROOMS = [
     "memory/granularity",
     "memory/charges",
     "memory",
+    "time/events",
     "time",
     "contexts",
 ]

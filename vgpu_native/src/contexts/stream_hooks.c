@@ -4,7 +4,7 @@
 #include "intercept/nested_calls.h"
 #include "memory/graph_memory.h"
 #include "memory/charges/memory_pools.h"
-#include "time/delays/long_waits.h"
+#include "contexts/long_waits.h"
 #include "time/launch_meter.h"
 
 static CUresult after_wait(CUresult result, const struct vgpu_wait *wait) {

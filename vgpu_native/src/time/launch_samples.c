@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "layout.h"
-#include "time/delays/blocking_launches.h"
-#include "time/event_times.h"
+#include "time/events/blocking_launches.h"
+#include "time/events/event_times.h"
 #include "time/time_budget.h"
 #include "util/assert.h"
 #include "util/lock_order.h"
@@ -61,47 +61,15 @@ bool vgpu_samples_wait(void) { return __atomic_load_n(&waiting_now, __ATOMIC_REL
 
 bool vgpu_samples_full(void) { return __atomic_load_n(&waiting_now, __ATOMIC_RELAXED) >= FULL; }
 
-/* Whether a result means that the context ended, and its events with it, although no hook saw that. */
-static bool is_gone(CUresult result) {
-  return result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT ||
-         result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_DEINITIALIZED;
-}
-
-/* In the relaxed mode a call does not invalidate another thread's capture. */
-static CUstreamCaptureMode exchange(CUstreamCaptureMode mode) {
-  if (HAS(cuThreadExchangeStreamCaptureMode)) REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-  return mode;
-}
-
-bool vgpu_is_capturing(struct vgpu_stream stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (!HAS(cuStreamIsCapturing)) return false;
-  CUresult result = stream.per_thread ? REAL(cuStreamIsCapturing_ptsz)(stream.handle, &status)
-                                      : REAL(cuStreamIsCapturing)(stream.handle, &status);
-  /* Returned for the legacy stream while another stream captures. */
-  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
-  return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-static CUresult record(CUevent event, struct vgpu_stream stream) {
-  return (stream.per_thread ? REAL(cuEventRecord_ptsz)(event, stream.handle)
-                            : REAL(cuEventRecord)(event, stream.handle));
-}
-
-/* The context whose events can be recorded in a stream, which may not be the current one. */
-static CUcontext context_of(struct vgpu_stream stream) {
-  CUcontext context = NULL;
-  bool real = stream.handle && stream.handle != CU_STREAM_LEGACY && stream.handle != CU_STREAM_PER_THREAD;
-  if (real && HAS(cuStreamGetCtx)) {
-    if (REAL(cuStreamGetCtx)(stream.handle, &context) == CUDA_SUCCESS && context) return context;
-  }
-  return REAL(cuCtxGetCurrent)(&context) == CUDA_SUCCESS ? context : NULL;
+/* Other threads read it while they look for a sample. */
+static void set_context(struct vgpu_sample *sample, CUcontext context) {
+  __atomic_store_n(&sample->context, context, __ATOMIC_RELAXED);
 }
 
 static void destroy_events(struct vgpu_sample *sample) {
   CUevent events[] = {sample->begin, sample->end, sample->before, sample->after};
-  for (unsigned i = 0; i < 4 && !is_gone(REAL(cuEventDestroy_v2)(events[i])); i++) continue;
-  sample->context = NULL;
+  for (unsigned i = 0; i < 4 && !vgpu_context_gone(REAL(cuEventDestroy_v2)(events[i])); i++) continue;
+  set_context(sample, NULL);
 }
 
 static bool create_events(struct vgpu_sample *sample, CUcontext context) {
@@ -111,7 +79,7 @@ static bool create_events(struct vgpu_sample *sample, CUcontext context) {
   if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return false;
   int made = 0;
   while (made < 4 && REAL(cuEventCreate)(events[made], CU_EVENT_DEFAULT) == CUDA_SUCCESS) made++;
-  if (made == 4) sample->context = context;
+  if (made == 4) set_context(sample, context);
   else while (made) REAL(cuEventDestroy_v2)(*events[--made]);
   REAL(cuCtxPopCurrent_v2)(&popped);
   return sample->context != NULL;
@@ -137,20 +105,20 @@ static struct vgpu_sample *take_for(CUcontext context) {
 /* Record the first event. If the events are those of an ended context at the same address, create new ones. */
 static bool record_begin(struct vgpu_sample *sample, CUcontext context, struct vgpu_stream stream) {
   if (sample->context != context && !create_events(sample, context)) return false;
-  CUresult result = record(sample->begin, stream);
-  if (!is_gone(result)) return result == CUDA_SUCCESS;
-  sample->context = NULL;
-  return create_events(sample, context) && record(sample->begin, stream) == CUDA_SUCCESS;
+  CUresult result = vgpu_record_event(sample->begin, stream);
+  if (!vgpu_context_gone(result)) return result == CUDA_SUCCESS;
+  set_context(sample, NULL);
+  return create_events(sample, context) && vgpu_record_event(sample->begin, stream) == CUDA_SUCCESS;
 }
 
 /* Record the end of the work in the stream of the last launch, unless a tail has it. */
 static bool record_before(struct vgpu_sample *sample, CUstream last) {
   struct vgpu_stream other = {last, false};
-  return last && !vgpu_is_capturing(other) && record(sample->before, other) == CUDA_SUCCESS;
+  return last && !vgpu_is_capturing(other) && vgpu_record_event(sample->before, other) == CUDA_SUCCESS;
 }
 
 static struct vgpu_sample *begin(int entry, struct vgpu_stream stream, CUstream last, struct vgpu_sample *tail) {
-  CUcontext context = context_of(stream);
+  CUcontext context = vgpu_stream_context(stream);
   if (tail && tail->context != context) {
     put(tail, FREE);
     tail = NULL;
@@ -172,7 +140,7 @@ static struct vgpu_sample *begin(int entry, struct vgpu_stream stream, CUstream 
 
 /* Record the end of a stream in a sample with events of the stream's context. */
 static struct vgpu_sample *end_stream(CUstream stream, struct vgpu_sample *tail) {
-  CUcontext context = context_of((struct vgpu_stream){stream, false});
+  CUcontext context = vgpu_stream_context((struct vgpu_stream){stream, false});
   if (tail && tail->context != context) {
     put(tail, FREE);
     tail = NULL;
@@ -185,17 +153,17 @@ static struct vgpu_sample *end_stream(CUstream stream, struct vgpu_sample *tail)
 }
 
 struct vgpu_sample *vgpu_sample_end_stream(CUstream stream, struct vgpu_sample *tail) {
-  CUstreamCaptureMode before = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUstreamCaptureMode before = vgpu_exchange_capture_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   tail = end_stream(stream, tail);
-  exchange(before);
+  vgpu_exchange_capture_mode(before);
   return tail;
 }
 
 struct vgpu_sample *vgpu_sample_begin(int entry, struct vgpu_stream stream, CUstream last,
                                       struct vgpu_sample *tail) {
-  CUstreamCaptureMode before = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUstreamCaptureMode before = vgpu_exchange_capture_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   struct vgpu_sample *sample = begin(entry, stream, last, tail);
-  exchange(before);
+  vgpu_exchange_capture_mode(before);
   return sample;
 }
 
@@ -207,27 +175,12 @@ void vgpu_sample_launch(struct vgpu_sample *sample) {
   if (sample->passed) sample->started = now;
 }
 
-static bool has_passed(CUevent event) {
-  CUstreamCaptureMode before = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
-  CUresult result = REAL(cuEventQuery)(event);
-  exchange(before);
-  return result == CUDA_SUCCESS;
-}
-
-/* Whether all work of a stream has ended. */
-static bool is_done(struct vgpu_stream stream) {
-  CUstreamCaptureMode before = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
-  CUresult result = stream.per_thread ? REAL(cuStreamQuery_ptsz)(stream.handle) : REAL(cuStreamQuery)(stream.handle);
-  exchange(before);
-  return result == CUDA_SUCCESS;
-}
-
 bool vgpu_sample_end(struct vgpu_sample *sample, struct vgpu_stream stream) {
-  bool slow = vgpu_monotonic() - sample->begun > TORN_NS, blocked = slow && vgpu_launches_block(is_done(stream));
-  bool recorded = record(sample->end, stream) == CUDA_SUCCESS;
+  bool slow = vgpu_monotonic() - sample->begun > TORN_NS, blocked = slow && vgpu_launches_block(vgpu_stream_done(stream));
+  bool recorded = vgpu_record_event(sample->end, stream) == CUDA_SUCCESS;
   uint64_t took = vgpu_monotonic() - sample->begun;
-  sample->is_spaced = recorded && vgpu_event_cost_due(sample->entry) && record(sample->after, stream) == CUDA_SUCCESS;
-  sample->torn = took > TORN_NS && !blocked && has_passed(sample->begin);
+  sample->is_spaced = recorded && vgpu_event_cost_due(sample->entry) && vgpu_record_event(sample->after, stream) == CUDA_SUCCESS;
+  sample->torn = took > TORN_NS && !blocked && vgpu_event_passed(sample->begin);
   sample->delay = sample->torn ? took - sample->idle : 0;
   if (sample->torn) sample->started = sample->begun + took;
   return recorded;
@@ -279,7 +232,7 @@ static void forget(CUcontext context, uint64_t ns, const struct vgpu_sample_read
     if (!has || (context && has != context)) continue;
     bool waits = try_take(sample, WAITING);
     if (!waits && !try_take(sample, FREE)) continue;
-    sample->context = NULL;
+    set_context(sample, NULL);
     uint64_t ran = waits ? runs_for(sample, vgpu_monotonic()) : 0;
     if (waits) finish(sample, ran ? ran : sample->first ? ns : 0, reader);
     else put(sample, FREE);
@@ -300,7 +253,7 @@ static bool read_one(struct vgpu_sample *sample, const struct vgpu_sample_reader
     return false;
   }
   uint64_t ns = result == CUDA_SUCCESS ? vgpu_event_busy_ns(&span, sample->entry) : 0;
-  if (is_gone(result)) sample->context = NULL; /* its address is a new context's */
+  if (vgpu_context_gone(result)) set_context(sample, NULL); /* its address is a new context's */
   finish(sample, ns, reader);
   return true;
 }
@@ -310,7 +263,7 @@ static bool read_one(struct vgpu_sample *sample, const struct vgpu_sample_reader
 static unsigned read_of(CUcontext context, const struct vgpu_sample_reader *reader) {
   unsigned waiting = 0;
   CUcontext before = NULL, after = NULL;
-  CUstreamCaptureMode mode = exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUstreamCaptureMode mode = vgpu_exchange_capture_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   REAL(cuCtxGetCurrent)(&before);
   for (unsigned i = 0; i < COUNT; i++) {
     if (__atomic_load_n(&samples[i].state, __ATOMIC_ACQUIRE) != WAITING) continue;
@@ -318,7 +271,7 @@ static unsigned read_of(CUcontext context, const struct vgpu_sample_reader *read
   }
   REAL(cuCtxGetCurrent)(&after);
   if (after != before) REAL(cuCtxSetCurrent)(before);
-  exchange(mode);
+  vgpu_exchange_capture_mode(mode);
   return waiting;
 }
 

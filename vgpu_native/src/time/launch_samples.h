@@ -3,6 +3,7 @@
 
 #include "driver.h"
 
+#include "time/events/stream_events.h"
 #include "time/kernel_costs.h"
 
 struct vgpu_sample;
@@ -37,15 +38,6 @@ struct vgpu_sample {
   uint64_t started;  /* when the device was first seen to perform it; 0: not yet */
   uint64_t advanced; /* nanoseconds charged while it ran, more than before the launch */
 };
-
-/* A stream as a parameter of a driver's function; for some functions NULL means the thread's own. */
-struct vgpu_stream {
-  CUstream handle;
-  bool per_thread;
-};
-
-/* Whether launches in a stream are only captured for a graph. */
-bool vgpu_is_capturing(struct vgpu_stream stream);
 
 /* Begin a measurement in a stream of a device, before the launch. Work in the stream of the last launch does
  * not count; `last` is NULL if that is this stream. If that stream was destroyed, `tail` has its end, and is

@@ -55,7 +55,7 @@ PARTS = (
         "short-kernels",
         "Do kernels of 5, 50, 500 and 5,000 us get their share of time?",
         SHARE,
-        f"{SRC}/time/event_times.c",
+        f"{SRC}/time/events/event_times.c",
         shares.short_kernels,
         60,
         7,

@@ -2,7 +2,7 @@
  * that time, which matters for kernels of some microseconds. So an event follows the second one of some launches,
  * without work between them. The time of events is the mean of the shortest of those distances, because others
  * include a delay of the process on an idle device. */
-#include "time/event_times.h"
+#include "time/events/event_times.h"
 
 #include "layout.h"
 

@@ -1,6 +1,6 @@
 /* The driver reads a variable of the environment when it is initialised, and the program may unset it later. So the
  * launches show it, too: a launch that was delayed returns before its kernel ends, except for short kernels. */
-#include "time/delays/blocking_launches.h"
+#include "time/events/blocking_launches.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* A launch that is not measured may take much longer than its price. A program that then waits for it shows that. The
  * time is not charged, because the program may have waited for a copy, for the host or for another device. All kinds
  * are measured again instead. */
-#include "time/delays/long_waits.h"
+#include "contexts/long_waits.h"
 
 #include <errno.h>
 
