@@ -334,7 +334,9 @@ void vgpu_samples_forget(CUcontext context, const struct vgpu_sample_reader *rea
   while (read_of(context, reader) &&
          (passed = vgpu_monotonic() - begun) < (is_running(context) ? FORGET_RUNNING_NS : FORGET_NS)) {
     note_running(reader);
+    unlock_reading(); /* an exit waits for the reading thread */
     clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
+    lock_reading();
   }
   forget(context, passed, reader);
   unlock_reading();
