@@ -22,6 +22,7 @@ MODULE = 3 * MIB
 SIZES = {"VGPU_STUB_CONTEXT_BYTES": "20m", "VGPU_STUB_MODULE_BYTES": "3m"}
 HOST = {"VGPU_STUB_PID_OFFSET": "100000", "VGPU_STUB_DEVICES": "1"}
 LIMIT = 100
+MALLOC_HEAP, HEAP_MIB = 2, 8  # the number of the limit, and its value in a new context
 
 NEIGHBOUR = """
 import ctypes
@@ -130,6 +131,20 @@ def test_nothing_is_charged_when_the_driver_names_no_own_memory(
         for tenant in all_:
             tenant.user.ok("cuModuleLoadData", OUT, 0)
         assert [tenant.charged() for tenant in all_] == [0, 0]
+
+
+@pytest.mark.parametrize("hide", ["0", "1"], ids=["listed", "no list"])
+def test_a_limit_that_rises_again_and_again_is_charged_once(
+    hide: str, native: Path, tmp_path: Path
+) -> None:
+    """Whether the driver gives memory back is unknown without a list, so the highest value counts."""
+    with tenants(native, tmp_path, 1, VGPU_STUB_HIDE_PROCESSES=hide) as (tenant,):
+        before, highest = tenant.charged(), 0
+        for mib in (38, 8, 38, 8, 58, 28, 48):
+            tenant.user.ok("cuCtxSetLimit", MALLOC_HEAP, mib * MIB)
+            highest = max(highest, mib - HEAP_MIB)
+            held = mib - HEAP_MIB if hide == "0" else highest
+            assert tenant.charged() - before == held * MIB
 
 
 SAME_PID = """

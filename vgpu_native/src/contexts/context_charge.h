@@ -28,8 +28,9 @@ void vgpu_context_add(CUcontext context, int entry, int64_t bytes);
 /* Whether so many bytes are charged to a context. */
 bool vgpu_context_has(CUcontext context, uint64_t bytes);
 
-/* Uncharge a context that has ended. */
+/* Uncharge a context that has ended, with its limits. */
 void vgpu_context_uncharge(CUcontext context);
+void vgpu_limits_end(CUcontext context);
 
 /* Memory of limits that a context was promised, and that the driver takes later. Growth includes it first. */
 void vgpu_promise(int entry, uint64_t bytes);
