@@ -120,7 +120,6 @@ void vgpu_context_uncharge(CUcontext context) {
   struct vgpu_item item;
   if (!context || !vgpu_map_take(&contexts, (uintptr_t)context, &item)) return;
   int entry = (int)item.note - 1;
-  vgpu_limits_end(context);
   vgpu_release(entry, item.bytes);
   __atomic_store_n(&promised[entry], 0, __ATOMIC_RELAXED);
 }

@@ -28,7 +28,7 @@ void vgpu_context_add(CUcontext context, int entry, int64_t bytes);
 /* Whether so many bytes are charged to a context. */
 bool vgpu_context_has(CUcontext context, uint64_t bytes);
 
-/* Uncharge a context that has ended, with its limits. */
+/* Uncharge a context that has ended, and forget what stayed charged for its limits. */
 void vgpu_context_uncharge(CUcontext context);
 void vgpu_limits_end(CUcontext context);
 

@@ -48,6 +48,7 @@ static void context_ended(CUcontext context) {
   vgpu_charges_end(&vgpu_arrays, context);
   vgpu_imports_end(context);
   vgpu_code_ends(context);
+  vgpu_limits_end(context);
   vgpu_context_uncharge(context);
   vgpu_pools_update_charges();
   vgpu_graphs_update_charges();
@@ -197,6 +198,7 @@ EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx) {
   if (result == CUDA_SUCCESS && device >= 0) {
     vgpu_doubts_settle(vgpu_device_entry(device), context, primary_of(device));
     vgpu_code_ends(context);
+    vgpu_limits_end(context);
     vgpu_context_uncharge(context);
   }
   return finish(result);
