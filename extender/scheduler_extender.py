@@ -23,11 +23,18 @@ from extender.inventory.inventory_loading import until_loaded
 from extender.preemption.preemption_queue import PreemptionQueue
 from extender.preemption.victim_eviction import VictimEvictor
 from extender.scheduler_api.extender_ports import ExtenderPorts
-from extender.scheduler_api.extender_wire import BindingArgs, BindingResult, ExtenderUnavailable
+from extender.scheduler_api.extender_wire import (
+    BindingArgs,
+    BindingResult,
+    ExtenderArgs,
+    ExtenderUnavailable,
+    FilterResult,
+)
 from extender.scheduler_api.scheduling_request import SchedulingRequests
 from extender.verbs.filter_nodes import NodeFilter
 from extender.verbs.filter_preemptions import PreemptionFilter
 from extender.verbs.prioritize_nodes import NodePrioritizer
+from extender.verbs.scheduler_wakeup import SchedulerWakeUp
 from ledger.log.state_change_signal import StateChangeSignal
 
 
@@ -46,7 +53,8 @@ class ExtenderSettings(msgspec.Struct, frozen=True):
 class Extender:
     """Answers about the pods of one cluster: `filter`, `prioritize`, `bind` and `preempt`.
 
-    `run` must run for events to be recorded and for pods of lower priority to be evicted.
+    `run` must run for events to be recorded, for pods of lower priority to be evicted, and for the
+    scheduler to be woken for pods that fit after all.
     """
 
     def __init__(
@@ -83,8 +91,8 @@ class Extender:
         )
         self._recorder = EventRecorder(ports.cluster, ports.count) if ports.cluster else None
         self._binder = self._make_binder(now)
-        self._preemptions = self._preemption_queue()
-        node_filter = self._make_filter()
+        self._preemptions, self.wakeup = self._preemption_queue(), self._make_wakeup(now)
+        self._filter = node_filter = self._make_filter()
         prioritizer = NodePrioritizer(
             requests=self._requests,
             fit=self._fit,
@@ -96,17 +104,29 @@ class Extender:
         preemption_filter = PreemptionFilter(
             ports, requests=self._requests, fit=self._fit, clock=clock
         )
-        self.filter, self.prioritize = node_filter.filter, prioritizer.prioritize
+        self.prioritize = prioritizer.prioritize
         self.bind = self._binder.bind if self._binder is not None else self._refuse_bind
         self.preempt = preemption_filter.preempt
 
     async def run(self) -> None:
-        """Record events, and evict pods for others where that is allowed, until cancelled."""
+        """Record events, wake the scheduler, and evict where that is allowed, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             if self._recorder is not None:
                 tasks.create_task(self._recorder.run())
             if self._preemptions is not None:
                 tasks.create_task(self._preemptions.run())
+            if self.wakeup is not None:
+                tasks.create_task(self.wakeup.run())
+
+    async def filter(self, args: ExtenderArgs) -> FilterResult:
+        """Return the nodes on which a pod fits; the scheduler is woken later if it fits nowhere.
+
+        Raises BadRequest.
+        """
+        answer = await self._filter.filter(args)
+        if self.wakeup is not None and args.pod is not None:
+            self.wakeup.answered(args.pod, answer)
+        return answer
 
     def receive(self, hint: bytes) -> None:
         """Take over an assumed placement of another extender."""
@@ -147,6 +167,18 @@ class Extender:
             signal=self._signal,
             wait_seconds=self._settings.bind_wait_seconds,
             now=now,
+        )
+
+    def _make_wakeup(self, now: Callable[[], float]) -> SchedulerWakeUp | None:
+        if self._ports.cluster is None:
+            return None
+        return SchedulerWakeUp(
+            self._ports,
+            self._ports.cluster,
+            requests=self._requests,
+            fit=self._fit,
+            now=now,
+            clock=self._clock,
         )
 
     def _preemption_queue(self) -> PreemptionQueue | None:

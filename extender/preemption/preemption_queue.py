@@ -43,7 +43,7 @@ GIVEN_UP: Final = "given up"
 
 _OVER: Final = ("gone", GIVEN_UP)
 """Outcomes after which the pod is left alone until the scheduler asks about it again. `fits` is not
-one of them: the scheduler cannot be notified, and the room may be taken before it asks."""
+one of them: the room may be taken before the scheduler asks."""
 
 _log: Final = structlog.get_logger("extender")
 

@@ -21,6 +21,7 @@ _NOTES: Final = (
     annotation_keys.KEEPER,
     annotation_keys.MEMORY_SCALING,
     annotation_keys.CORES_SCALING,
+    annotation_keys.ROOM_FOUND,
 )
 _LABELS: Final = ("gpuledger.io/agent",)
 """The annotations and the label by which nodes are chosen and set up."""

@@ -242,6 +242,7 @@ METRICS: Final = (
         " what was no more so.",
         ("verb", "outcome"),
     ),
+    Metric("scheduler_wakeups_total", MetricKind.COUNTER, "Wake-ups of the scheduler for pods."),
     Metric("extender_guesses", MetricKind.GAUGE, "Pods that are probably on their way to a node."),
     Metric(
         "hints_refused_total",

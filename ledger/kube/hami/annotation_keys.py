@@ -15,6 +15,9 @@ MEMORY_SCALING: Final = "gpuledger.io/memory-scaling"
 CORES_SCALING: Final = "gpuledger.io/cores-scaling"
 """On a Node: the percentage by which the memory or cores of its cards are scaled."""
 
+ROOM_FOUND: Final = "gpuledger.io/room-found"
+"""On a Node: when a refused pod fitted there. The change wakes kube-scheduler."""
+
 CORDON: Final = "hami.io/device-cordon"
 """On a Node: the uuids, separated by commas, of cordoned cards, which accept no new pod."""
 HANDSHAKE: Final = "hami.io/node-handshake"

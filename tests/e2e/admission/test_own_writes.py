@@ -248,6 +248,7 @@ async def test_everything_that_the_service_writes_is_accepted(
         namespace="team", name="p", uid=told, reason="Preempted", note="a note", action="Tell"
     )
     lock_text = node_lock_annotation.write("team", "a" * 200, datetime.now(UTC))
+    room_text = datetime(2026, 1, 31, 12, 0, 0, 123_456, UTC).isoformat()
     gated = await version_of(admin, f"{TEAM}/pods/own")
     counted = await version_of(admin, f"{TEAM}/resourcequotas/q")
     seen = await version_of(admin, f"{TEAM}/pods/seen")
@@ -260,6 +261,7 @@ async def test_everything_that_the_service_writes_is_accepted(
             port.patch_pod_annotations("team", "seen", {ALLOCATED: "x"}, str(seen)),
             port.patch_node_annotations("n1", {annotation_keys.LOCK: lock_text}),
             port.patch_node_annotations("n1", {annotation_keys.LOCK: None}),
+            port.patch_node_annotations("n1", {annotation_keys.ROOM_FOUND: room_text}),
             port.create_quota("team", "gpuledger-default", {KEY: "4", "pods": "999"}),
             port.patch_quota_status("team", "q", {KEY: "1"}, counted),
             port.patch_universe_status("u", {"used": {}}),

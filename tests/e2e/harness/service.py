@@ -5,6 +5,8 @@ import json
 import os
 import ssl
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -93,6 +95,16 @@ class Service:
         assert self._child is not None, "the service does not run"
         self._child.kill()
         self._child = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the process from running for the block; its connections stay open."""
+        assert self._child is not None, "the service does not run"
+        self._child.pause()
+        try:
+            yield
+        finally:
+            self._child.resume()
 
     def stop(self) -> int:
         """End the service with SIGTERM and return its exit status."""

@@ -114,6 +114,10 @@ def lock(text: str) -> Manifest:
     return {"metadata": {"annotations": {annotation_keys.LOCK: text}}}
 
 
+def room(text: str) -> Manifest:
+    return {"metadata": {"annotations": {annotation_keys.ROOM_FOUND: text}}}
+
+
 def used(amounts: dict[str, str]) -> Manifest:
     return {"status": {"used": amounts}}
 
@@ -182,6 +186,8 @@ FORGED: Final[dict[str, tuple[str, str, Manifest]]] = {
     ),
     "lock of 200 kB": patched(NODE, lock("x" * 200_000)),
     "lock that names no pod": patched(NODE, lock("for ever")),
+    "room of 200 kB": patched(NODE, room("1" * 200_000)),
+    "room that names no time": patched(NODE, room("for ever")),
     "quota in kube-system": posted(f"{SYSTEM}/resourcequotas", quota("stop")),
     "quota with a finalizer": posted(
         f"{TEAM}/resourcequotas", quota("held", finalizers=["example.com/held"])

@@ -1,5 +1,6 @@
 """The real kube-scheduler places pods on cards, and the ledger agrees with pods and nodes."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from support.oracles.placement_oracle import CardUsage
 from tests.e2e.harness.polling import eventually
 from tests.e2e.scheduling.support import nodes, pod_shapes
 from tests.e2e.scheduling.support.pod_shapes import container, deployment, job, pod
+from tests.e2e.scheduling.support.scheduler import BACKOFF_SECONDS_MAX
 from tests.e2e.scheduling.support.scheduling_cluster import SchedulingCluster, opened
 from tests.e2e.scheduling.support.team import AGREED_SECONDS, SchedulingTeam, working
 
@@ -19,6 +21,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 ALLOCATED: Final = "hami.io/vgpu-devices-allocated"
 NODES: Final = 4
 SMALL: Final = {"cards": 1, "memory": 4_000, "cores": 20}
+ASKED_AGAIN_SECONDS: Final = 2 * BACKOFF_SECONDS_MAX
+"""How long after a change the scheduler has asked about every pod again."""
+
+WOKEN_SECONDS: Final = 10.0
+"""How long after its release a card is given to a pod that was refused for it."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -157,6 +164,22 @@ async def test_a_full_cluster_takes_the_next_pod_when_a_card_is_free(team: Sched
     await team.has_event_with("late", "8/8 CardInsufficientMemory")
     await team.delete("whole-0")
     await team.are_bound(NODES)
+    await team.agrees()
+
+
+async def test_a_refused_pod_is_bound_when_settlement_is_late(team: SchedulingTeam) -> None:
+    """The scheduler asks when a pod is gone, is refused, and reads no event of the release."""
+    await team.yard.scheduler(await team.yard.extender())
+    whole = [pod(f"whole-{number}", container(cards=8)) for number in range(NODES)]
+    await team.create(*whole)
+    await team.are_bound(NODES)
+    await team.create(pod("late", container(**SMALL)))
+    await team.has_event_with("late", "8/8 CardInsufficientMemory")
+    with team.yard.service.paused():
+        await team.delete("whole-0")
+        await asyncio.sleep(ASKED_AGAIN_SECONDS)
+        assert len(await team.bound()) == NODES - 1
+    await team.are_bound(NODES, within=WOKEN_SECONDS)
     await team.agrees()
 
 
