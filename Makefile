@@ -75,6 +75,15 @@ e2e-node: setup ## pods with cards below a real kubelet; needs what e2e-install 
 e2e-node-short: setup ## the part of e2e-node that .ci/run has, too
 	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/real_node -m "short and not long"
 
+e2e-rigs: setup ## e2e-install and e2e-node-short at once; each waits for most of its time
+	@# The images are built before, because a build replaces the files that the other rig reads.
+	$(BIN)/python -m tests.e2e.install.enter --build true
+	@node="$$(mktemp)"; status=0; \
+	$(BIN)/python -m tests.e2e.install.enter $(BIN)/pytest -q -s tests/e2e/real_node -m "short and not long" \
+		>"$$node" 2>&1 & second=$$!; \
+	$(BIN)/python -m tests.e2e.install.enter $(BIN)/pytest -q -s tests/e2e/install -m "install and not long" || status=$$?; \
+	wait "$$second" || status=$$?; cat "$$node"; rm -f "$$node"; exit "$$status"
+
 e2e-node-long: setup ## all of e2e-node, and campaigns of 100 pods
 	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/real_node -m install
 
@@ -127,4 +136,4 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis vgpu_native/build
 
-.PHONY: help setup demo run protos test native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-node e2e-node-short e2e-node-long e2e-chain e2e-long bench simulate lint manifests image image-reproducible airgap docs lock clean
+.PHONY: help setup demo run protos test native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-node e2e-node-short e2e-node-long e2e-rigs e2e-chain e2e-long bench simulate lint manifests image image-reproducible airgap docs lock clean
