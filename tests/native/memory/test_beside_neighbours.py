@@ -137,7 +137,7 @@ def test_nothing_is_charged_when_the_driver_names_no_own_memory(
 def test_a_limit_that_rises_again_and_again_is_charged_once(
     hide: str, native: Path, tmp_path: Path
 ) -> None:
-    """Whether the driver gives memory back is unknown without a list, so the highest value counts."""
+    """Without a list it is unknown whether memory was given back: the highest value counts."""
     with tenants(native, tmp_path, 1, VGPU_STUB_HIDE_PROCESSES=hide) as (tenant,):
         before, highest = tenant.charged(), 0
         for mib in (38, 8, 38, 8, 58, 28, 48):

@@ -93,9 +93,7 @@ def run_with(
     (folder / "test_suite.py").write_text(suite)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -ra\n")
     command = " ".join([sys.executable, "-m", "pytest", "-q", *workers])
-    (folder / "Makefile").write_text(
-        f"lint e2e-rigs:\n\t@true\n\ntest:\n\t{command}\n"
-    )
+    (folder / "Makefile").write_text(f"lint e2e-rigs:\n\t@true\n\ntest:\n\t{command}\n")
     script = shutil.copy(SCRIPT, folder / ".ci" / "run")
     env = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
