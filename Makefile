@@ -69,13 +69,13 @@ e2e: setup ## tests on a real API server; needs KUBEBUILDER_ASSETS
 e2e-install: setup ## install on a real node; needs root, KUBEBUILDER_ASSETS and GPULEDGER_NODE_ASSETS
 	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/install -m "install and not long"
 
-e2e-node: setup ## pods with cards below a real kubelet; needs what e2e-install needs
+e2e-node: native ## pods with cards below a real kubelet; needs what e2e-install needs
 	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/real_node -m "install and not long"
 
-e2e-node-short: setup ## the part of e2e-node that .ci/run has, too
+e2e-node-short: native ## the part of e2e-node that .ci/run has, too
 	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/real_node -m "short and not long"
 
-e2e-rigs: setup ## e2e-install and e2e-node-short at once; each waits for most of its time
+e2e-rigs: native ## e2e-install and e2e-node-short at once; each waits for most of its time
 	@# The images are built before, because a build replaces the files that the other rig reads.
 	$(BIN)/python -m tests.e2e.install.enter --build true
 	@node="$$(mktemp)"; status=0; \
@@ -84,7 +84,7 @@ e2e-rigs: setup ## e2e-install and e2e-node-short at once; each waits for most o
 	$(BIN)/python -m tests.e2e.install.enter $(BIN)/pytest -q -s tests/e2e/install -m "install and not long" || status=$$?; \
 	wait "$$second" || status=$$?; cat "$$node"; rm -f "$$node"; exit "$$status"
 
-e2e-node-long: setup ## all of e2e-node, and campaigns of 100 pods
+e2e-node-long: native ## all of e2e-node, and campaigns of 100 pods
 	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/real_node -m install
 
 e2e-chain: setup ## from a pod's post to a process that is refused memory; needs KUBEBUILDER_ASSETS
