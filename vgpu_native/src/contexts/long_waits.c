@@ -3,11 +3,9 @@
  * are measured again instead. */
 #include "contexts/long_waits.h"
 
-#include <errno.h>
-
 #include "intercept/current_context.h"
 #include "time/launch_pacing.h"
-#include "time/time_budget.h"
+#include "util/clock.h"
 
 #define LONG_NS 20000000     /* shorter waits do not matter */
 #define TIMES 8              /* so many containers may share a card in turns */

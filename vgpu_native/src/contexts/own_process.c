@@ -3,10 +3,10 @@
  * is this one. Containers share no lock. */
 #include "contexts/own_process.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include "memory/granularity/granularity.h"
+#include "util/clock.h"
 #include "util/fork_handlers.h"
 #include "vgpu.h"
 
@@ -22,12 +22,6 @@ static bool watched;
 static void forget(void) { own = searches = 0; }
 
 unsigned vgpu_own_pid(void) { return __atomic_load_n(&own, __ATOMIC_ACQUIRE); }
-
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
-}
 
 /* The number of new processes, and one of them. */
 static unsigned count_new(const struct vgpu_processes *before, const struct vgpu_processes *after, unsigned *pid) {
@@ -81,7 +75,7 @@ static unsigned probe(CUdevice device, uint64_t bytes, uint64_t granular) {
 }
 
 static unsigned random_pages(unsigned most) {
-  uint64_t word = now_ns() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)&word;
+  uint64_t word = vgpu_monotonic() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)&word;
   word = (word ^ word >> 33) * 0xff51afd7ed558ccdULL;
   return 1 + (unsigned)((word >> 33) % most);
 }
@@ -92,8 +86,8 @@ static unsigned search(CUdevice device, int entry) {
   unsigned most = PAGES_MAX, pid = 0;
   while (most && !vgpu_reserve(entry, vgpu_granular(&granularity, most * PAGE))) most /= 2;
   if (!most) return 0;
-  uint64_t begin = now_ns();
-  for (unsigned i = 0; i < PASSES_MAX && !pid && now_ns() - begin < SEARCH_NS; i++) {
+  uint64_t begin = vgpu_monotonic();
+  for (unsigned i = 0; i < PASSES_MAX && !pid && vgpu_monotonic() - begin < SEARCH_NS; i++) {
     uint64_t bytes = random_pages(most) * PAGE;
     pid = probe(device, bytes, vgpu_granular(&granularity, bytes));
   }

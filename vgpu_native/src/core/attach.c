@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/device_entries.h"
@@ -16,6 +15,7 @@
 #include "core/process_state.h"
 #include "core/region_file.h"
 #include "util/assert.h"
+#include "util/clock.h"
 #include "util/fork_handlers.h"
 #include "util/futex.h"
 #include "util/passing_errors.h"
@@ -37,12 +37,6 @@ static void wipe_on_fork(void) {
   static bool handled;
   if (!madvise(&vgpu_process, sizeof vgpu_process, MADV_WIPEONFORK) || handled) return;
   handled = vgpu_call_in_children(clear_after_fork);
-}
-
-static uint64_t now(void) {
-  struct timespec clock;
-  clock_gettime(CLOCK_MONOTONIC, &clock);
-  return (uint64_t)clock.tv_sec * 1000000000 + (uint64_t)clock.tv_nsec;
 }
 
 /* Use a slot of a region. Other threads may read these words: the slot is complete before they find it. */
@@ -84,7 +78,7 @@ static enum vgpu_state attach_later(void) {
   use(own->mapped.region, &unowned);
   uint64_t delay = RETRY_MIN_NS << (own->tries < RETRY_DOUBLINGS ? own->tries : RETRY_DOUBLINGS);
   own->tries++;
-  __atomic_store_n(&own->next_try, now() + delay, __ATOMIC_RELAXED);
+  __atomic_store_n(&own->next_try, vgpu_monotonic() + delay, __ATOMIC_RELAXED);
   return VGPU_LATER;
 }
 
@@ -205,7 +199,7 @@ static bool attach_once(void) {
 /* A process that attaches later is ready meanwhile: its memory is refused. */
 static __attribute__((noinline)) bool ready_after(uint32_t state) {
   if (state == VGPU_OFF) return false;
-  if (state == VGPU_LATER && now() < __atomic_load_n(&own->next_try, __ATOMIC_RELAXED)) return true;
+  if (state == VGPU_LATER && vgpu_monotonic() < __atomic_load_n(&own->next_try, __ATOMIC_RELAXED)) return true;
   return attach_once();
 }
 

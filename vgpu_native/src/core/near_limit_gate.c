@@ -6,14 +6,9 @@
 #include <time.h>
 
 #include "util/assert.h"
+#include "util/clock.h"
 
 enum { LEASE_NS = 20000000, PAUSE_NS = 20000, YIELDS = 50, ATTEMPTS = 500 };
-
-static uint64_t now(void) {
-  struct timespec clock;
-  clock_gettime(CLOCK_MONOTONIC, &clock);
-  return (uint64_t)clock.tv_sec * 1000000000 + (uint64_t)clock.tv_nsec;
-}
 
 /* A signal may end the pause early; errno is preserved. */
 static void pause_after(int attempt) {
@@ -25,7 +20,7 @@ static void pause_after(int attempt) {
 
 uint64_t vgpu_gate_take(uint64_t *gate) {
   for (int i = 0; i < ATTEMPTS; i++) {
-    uint64_t time = now(), held = __atomic_load_n(gate, __ATOMIC_RELAXED), mine = time + LEASE_NS;
+    uint64_t time = vgpu_monotonic(), held = __atomic_load_n(gate, __ATOMIC_RELAXED), mine = time + LEASE_NS;
     /* No holder has it for longer than a lease: a later time is not a holder's. */
     bool free = held <= time || held > mine;
     if (free &&

@@ -17,6 +17,7 @@
 
 #include "core/limits/limits_page.h"
 #include "statx_compat.h"
+#include "util/clock.h"
 #include "util/passing_errors.h"
 #include "vgpu.h"
 
@@ -24,12 +25,6 @@
 
 enum { ATTEMPTS = 8, LOCK_ATTEMPTS = 100, LOCK_PAUSE_NS = 1000000 };
 enum found { GOOD, STALE, REFUSED, FAILED };
-
-static uint64_t now(void) {
-  struct timespec clock;
-  clock_gettime(CLOCK_MONOTONIC, &clock);
-  return (uint64_t)clock.tv_sec * 1000000000 + (uint64_t)clock.tv_nsec;
-}
 
 static uint64_t boot_identity;
 
@@ -62,7 +57,7 @@ static void initialise(vgpu_region *region) {
   region->size = sizeof *region;
   region->slots = VGPU_SLOTS_MAX;
   region->slot_size = sizeof region->slot[0];
-  region->generation = (boot() >> 32 << 32) | (uint32_t)now();
+  region->generation = (boot() >> 32 << 32) | (uint32_t)vgpu_monotonic();
 }
 
 vgpu_region *vgpu_region_private(void) {
@@ -120,7 +115,7 @@ static bool write_new(const char *path) {
 /* Create a region under a path, replacing a stale one or only if there is none. */
 static bool create(const char *path, bool replace) {
   char other[PATH_MAX + 64];
-  snprintf(other, sizeof other, "%s.%d.%llx", path, (int)getpid(), (unsigned long long)now());
+  snprintf(other, sizeof other, "%s.%d.%llx", path, (int)getpid(), (unsigned long long)vgpu_monotonic());
   if (!write_new(other)) return false;
   bool done = replace ? !rename(other, path) : !link(other, path) || errno == EEXIST;
   int kept = errno;

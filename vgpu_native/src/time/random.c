@@ -4,9 +4,9 @@
 
 #include <stdbool.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/fork_handlers.h"
 
 #define STEP 0x9e3779b97f4a7c15ULL
@@ -25,11 +25,9 @@ static uint64_t mix(uint64_t word) {
 static __attribute__((noinline)) void start(void) {
   static bool watched;
   uint64_t word = 0, none = 0;
-  struct timespec now;
   vgpu_reset_in_children(&watched, forget);
   if (syscall(SYS_getrandom, &word, sizeof word, 0) != sizeof word) {
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    word = mix((uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30 ^ (uint64_t)(uintptr_t)&now);
+    word = mix(vgpu_monotonic() ^ (uint64_t)(uintptr_t)&word);
   }
   __atomic_compare_exchange_n(&count, &none, word | 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }

@@ -2,19 +2,11 @@
  * atomic operation, so that neither a race nor a killed process can corrupt it. */
 #include "time/time_budget.h"
 
-#include <time.h>
-
 #include "util/assert.h"
 
 /* The largest debt, as time that must pass. A larger value comes from the clock of another boot, or from
  * a tenant that wrote into the region. */
 #define DEBT_MAX_NS (600 * 1000000000LL)
-
-uint64_t vgpu_monotonic(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (uint64_t)time.tv_sec * 1000000000ULL + (uint64_t)time.tv_nsec;
-}
 
 static int64_t clamped(int64_t value, int64_t least, int64_t most) {
   return value < least ? least : value > most ? most : value;

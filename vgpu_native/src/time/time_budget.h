@@ -1,18 +1,17 @@
 /* The time budget of one device. Work that uses it up makes later work wait until time has passed.
  *
- * This file does not use CUDA. Times are nanoseconds of CLOCK_MONOTONIC, which is one clock for all
- * processes of a machine. A share is a percent of the device, 1 to 99. */
+ * This file does not use CUDA. Times are nanoseconds of the clock in util/clock.h. A share is a percent of
+ * the device, 1 to 99. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "layout.h"
+#include "util/clock.h"
 
 /* The time that can be saved up while the device is idle: one burst is this times the share. */
 #define VGPU_BURST_NS 100000000LL
-
-uint64_t vgpu_monotonic(void);
 
 /* Charge nanoseconds of work, or give back an excess charge (below zero). */
 void vgpu_budget_charge(vgpu_budget *budget, int64_t ns, unsigned share);
