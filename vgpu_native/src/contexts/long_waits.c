@@ -7,7 +7,7 @@
 #include "time/launch_pacing.h"
 #include "util/clock.h"
 
-#define LONG_NS 20000000     /* shorter waits do not matter */
+#define LONG_NS 20000000     /* shorter waits do not matter; some ticks of the clock */
 #define TIMES 8              /* so many containers may share a card in turns */
 #define PAUSE_NS 1000000000U /* the launches that are paid ahead are lost only once in this time */
 
@@ -20,14 +20,16 @@ static uint64_t charged(const struct vgpu_work *work) {
 
 struct vgpu_wait vgpu_wait_begin(void) {
   int entry = vgpu_paced() ? vgpu_recent_entry(false) : -1;
-  if (entry < 0 || entry >= VGPU_DEVICES_MAX || !vgpu_device_work[entry].limited) return (struct vgpu_wait){-1, 0, 0};
-  return (struct vgpu_wait){entry, vgpu_monotonic(), charged(&vgpu_device_work[entry])};
+  if (entry < 0 || entry >= VGPU_DEVICES_MAX) return (struct vgpu_wait){-1, 0, 0};
+  const struct vgpu_work *work = &vgpu_device_work[entry];
+  if (!__atomic_load_n(&work->limited, __ATOMIC_RELAXED)) return (struct vgpu_wait){-1, 0, 0};
+  return (struct vgpu_wait){entry, vgpu_last_tick(), charged(work)};
 }
 
 void vgpu_wait_end(const struct vgpu_wait *wait) {
   static uint64_t last;
   if (wait->entry < 0) return;
-  uint64_t now = vgpu_monotonic(), took = now - wait->begun;
+  uint64_t now = vgpu_last_tick(), took = now - wait->begun;
   uint64_t known = wait->charged + __atomic_load_n(&vgpu_device_work[wait->entry].added, __ATOMIC_RELAXED);
   uint64_t before = __atomic_load_n(&last, __ATOMIC_RELAXED);
   if (took < LONG_NS || took / TIMES < known || now - before < PAUSE_NS) return;
