@@ -31,6 +31,7 @@ PATTERNS = [
     (Pattern("queue", 2 * US, 2 * MS, 8), 30),
     (Pattern("queue", 20 * US, 1000 * US, 4), 90),
     (Pattern("loop", 10 * US, 10 * MS, 8), 50),
+    (Pattern("refused", 2 * US, 1000 * US), 30),
 ]
 MATRIX = [
     (Pattern(way, short, short * ratio, period, seconds=4.0, warm=1.0), limit)
@@ -42,7 +43,6 @@ MATRIX = [
 ]
 TRICKS = [
     Pattern("after-slow", 2 * US, 1000 * US, 100),
-    Pattern("refused", 2 * US, 1000 * US),
     Pattern("bursts", 2 * US, 1000 * US, 3000, seconds=3.0),
 ]
 LOADING = {"VGPU_STUB_LOAD_NS": str(20 * MS)}
