@@ -44,12 +44,10 @@ static bool is_of(const struct vgpu_item *item, const void *context) { return it
 
 void vgpu_limits_end(CUcontext context) { vgpu_map_sweep(&kept, is_of, context); }
 
-static uint64_t least(uint64_t one, uint64_t other) { return one < other ? one : other; }
-
 /* Lowered: what this process gave back is uncharged, and no more. If that is unknown, it stays charged. Returns the
  * uncharged bytes. */
 static uint64_t lower(const struct vgpu_current_context *current, uint64_t fell, uint64_t before, uint64_t after) {
-  uint64_t back = least(before - after, fell);
+  uint64_t back = vgpu_least(before - after, fell);
   if (!back || !vgpu_context_has(current->context, back)) return 0;
   vgpu_release(current->entry, back);
   vgpu_context_add(current->context, current->entry, -(int64_t)back);
@@ -75,7 +73,7 @@ static CUresult set(CUlimit limit, size_t value, uint64_t factor, struct vgpu_ch
   CUresult result = REAL(cuCtxSetLimit)(limit, value);
   uint64_t after = result == CUDA_SUCCESS ? bytes_of(limit, factor) : before;
   vgpu_growth_end(&growth, &change);
-  uint64_t grown = after > before ? after - before : 0, covered = least(grown, spare);
+  uint64_t grown = after > before ? after - before : 0, covered = vgpu_least(grown, spare);
   raise(current, charge->entry, charge->bytes, grown - covered, change > 0 ? (uint64_t)change : 0);
   uint64_t fell = before > after ? before - after : 0;
   uint64_t back = fell && change < 0 ? lower(current, (uint64_t)-change, before, after) : 0;

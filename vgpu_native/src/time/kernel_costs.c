@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "time/random.h"
+#include "util/arithmetic.h"
 #include "util/assert.h"
 
 #define LEAST_NS 500    /* the resolution of a device's timers */
@@ -68,11 +69,9 @@ struct vgpu_cost *vgpu_cost_place(uint64_t key) {
   return cost;
 }
 
-static uint64_t least(uint64_t one, uint64_t other) { return one < other ? one : other; }
-
 uint64_t vgpu_cost_ahead(const struct vgpu_cost *cost, uint64_t ns) {
   VGPU_ASSERT(ns >= LEAST_NS);
-  return least(least(AHEAD_MAX, AHEAD_NS / ns), get(&cost->paid) / SHARE_AHEAD);
+  return vgpu_least(vgpu_least(AHEAD_MAX, AHEAD_NS / ns), get(&cost->paid) / SHARE_AHEAD);
 }
 
 /* The launches that one measured launch of a kind represents, a power of two. It is small for a new kind, for
@@ -81,8 +80,8 @@ uint64_t vgpu_cost_ahead(const struct vgpu_cost *cost, uint64_t ns) {
 static unsigned weight_of(const struct vgpu_cost *cost) {
   uint64_t ns = get(&cost->ns), variance = get(&cost->variance);
   if (!ns) return 1;
-  uint64_t most = least(least(WEIGHT_MAX, SAMPLE_NS / ns), get(&cost->paid) / SHARE_AHEAD);
-  if (variance > ns) most = least(most, VARIES_NS / (variance / ns));
+  uint64_t most = vgpu_least(vgpu_least(WEIGHT_MAX, SAMPLE_NS / ns), get(&cost->paid) / SHARE_AHEAD);
+  if (variance > ns) most = vgpu_least(most, VARIES_NS / (variance / ns));
   return most < 2 ? 1 : 1U << (63 - __builtin_clzll(most));
 }
 
@@ -133,14 +132,12 @@ bool vgpu_cost_full(const struct vgpu_cost *cost) {
 uint64_t vgpu_cost_unknown(void) { return get(&typical); }
 
 /* The mean, moved by a part of the way to a measurement. */
-static uint64_t towards(uint64_t mean, uint64_t value, unsigned part) {
+static uint64_t towards(uint64_t mean, uint64_t value, uint64_t part) {
   return value > mean ? mean + (value - mean) / part : mean - (mean - value) / part;
 }
 
-static unsigned at_most(unsigned one, unsigned other) { return one < other ? one : other; }
-
 static uint64_t distance(uint64_t one, uint64_t other) {
-  return least(one > other ? one - other : other - one, FAR_NS);
+  return vgpu_least(one > other ? one - other : other - one, FAR_NS);
 }
 
 /* The variance reaches back farther than the mean, so that a kind that was long once is measured often for a
@@ -149,10 +146,10 @@ void vgpu_cost_learn(struct vgpu_cost *cost, uint64_t key, uint64_t ns) {
   if (get(&cost->key) != key) return; /* another kind has the place */
   if (ns < LEAST_NS) ns = LEAST_NS;
   unsigned measured = __atomic_add_fetch(&cost->measured, 1, __ATOMIC_RELAXED);
-  uint64_t before = get(&cost->ns), mean = before ? towards(before, ns, at_most(measured, MEAN_OF)) : ns;
+  uint64_t before = get(&cost->ns), mean = before ? towards(before, ns, vgpu_least(measured, MEAN_OF)) : ns;
   if (!before) set(&typical, towards(get(&typical), ns, 4));
   uint64_t square = before ? distance(ns, before) * distance(ns, mean) : 0;
-  set(&cost->variance, towards(get(&cost->variance), square, at_most(measured, VARIANCE_OF)));
+  set(&cost->variance, towards(get(&cost->variance), square, vgpu_least(measured, VARIANCE_OF)));
   set(&cost->ns, mean);
 }
 

@@ -15,6 +15,7 @@
 #include "intercept/current_context.h"
 #include "intercept/nested_calls.h"
 #include "time/time_budget.h"
+#include "util/arithmetic.h"
 #include "util/assert.h"
 #include "util/cancellation.h"
 
@@ -84,13 +85,10 @@ static struct price price_of(const struct vgpu_cost *cost, const struct vgpu_cho
 
 static uint64_t all_of(const struct price *price) { return price->ns * (1 + price->ahead); }
 
-static uint64_t greater(uint64_t one, uint64_t other) { return one > other ? one : other; }
-static uint64_t lesser(uint64_t one, uint64_t other) { return one < other ? one : other; }
-
 /* The longest wait of a launch, in nanoseconds, if the debt was `owed` when it began to wait. */
 static uint64_t wait_most(const struct price *price, unsigned share, uint64_t owed) {
-  uint64_t paid = greater(all_of(price), PAID_NS) * 100 / share;
-  return lesser(greater(paid, owed), PAID_MOST_NS * 100 / share);
+  uint64_t paid = vgpu_greatest(all_of(price), PAID_NS) * 100 / share;
+  return vgpu_least(vgpu_greatest(paid, owed), PAID_MOST_NS * 100 / share);
 }
 
 /* Whether work has not ended in the time that is charged for all queued work. Some of it takes longer than it was
@@ -177,19 +175,20 @@ static void remember(const struct vgpu_launch *launch) {
 }
 
 /* Measure a launch that was chosen. */
-static void start_sample(struct vgpu_launch *launch, uint64_t key, const struct vgpu_choice *choice, bool first) {
+static void start_sample(struct vgpu_launch *launch, uint64_t key, const struct vgpu_choice *choice,
+                         const struct price *price) {
   struct vgpu_sample *sample = begin_sample(launch);
   if (!sample) return;
   struct vgpu_work *work = &vgpu_device_work[launch->entry];
   sample->cost = launch->cost;
   sample->key = key;
-  sample->first = first;
+  sample->first = !price->known;
   sample->weight = choice->weight;
-  sample->charged = (uint64_t)launch->charged;
-  sample->expected = choice->ns ? choice->ns : sample->charged;
+  sample->charged = price->ns;
+  sample->expected = choice->ns ? choice->ns : price->ns;
   sample->queued = (uint64_t)__atomic_exchange_n(&work->unmeasured, 0, __ATOMIC_RELAXED);
   add(&work->queued, (int64_t)sample->queued);
-  add(&work->unknown, first);
+  add(&work->unknown, !price->known);
   vgpu_cost_waits(launch->cost);
   launch->sample = sample;
   vgpu_sample_launch(sample);
@@ -199,9 +198,8 @@ static void start_sample(struct vgpu_launch *launch, uint64_t key, const struct 
 static void count_paid(struct vgpu_launch *launch, uint64_t key, const struct vgpu_choice *choice,
                        const struct price *price) {
   struct vgpu_work *work = &vgpu_device_work[launch->entry];
-  launch->charged = (int64_t)price->ns;
-  add(&work->unmeasured, launch->charged);
-  if (choice->weight) start_sample(launch, key, choice, !price->known);
+  add(&work->unmeasured, (int64_t)price->ns);
+  if (choice->weight) start_sample(launch, key, choice, price);
   uint64_t ahead = vgpu_cost_pay_ahead(launch->cost, choice, price->ahead, price->ns);
   add(&work->unmeasured, (int64_t)(ahead * price->ns));
   if (ahead < price->ahead) vgpu_meter_charge(launch->entry, -(int64_t)((price->ahead - ahead) * price->ns));

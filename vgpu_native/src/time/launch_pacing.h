@@ -9,7 +9,6 @@ struct vgpu_launch {
   bool paid; /* paid ahead, with others of its kind */
   struct vgpu_cost *cost;
   struct vgpu_sample *sample;
-  int64_t charged;  /* nanoseconds, for this launch now */
   int cancel_state; /* of the thread, which is not cancelled before the launch is made */
 };
 

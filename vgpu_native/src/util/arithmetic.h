@@ -1,7 +1,10 @@
-/* Arithmetic on sizes in bytes that saturates at UINT64_MAX. */
+/* Arithmetic on sizes and times. Sums and products saturate at UINT64_MAX. */
 #pragma once
 
 #include <stdint.h>
+
+static inline uint64_t vgpu_least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t vgpu_greatest(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static inline uint64_t vgpu_sum(uint64_t a, uint64_t b) {
   uint64_t sum;
