@@ -67,8 +67,8 @@ int vgpu_charge_entry(const struct vgpu_item *item);
 CUcontext vgpu_charge_context(const struct vgpu_item *item);
 
 /* Uncharge an item of vgpu_memory that is gone; let the memory of an item end with another context. The item is left
- * alone if it has changed. */
-void vgpu_charge_ended(const struct vgpu_item *item);
+ * alone if it has changed; the first returns whether it had not. */
+bool vgpu_charge_ended(const struct vgpu_item *item);
 void vgpu_charge_inherit(struct vgpu_map *map, const struct vgpu_item *item, CUcontext heir);
 
 /* Uncharge all items of a context that has ended. */

@@ -55,8 +55,10 @@ static uint64_t settle(const struct doubts *doubts, CUcontext heir) {
     if (fate != GONE && heir) vgpu_charge_inherit(&vgpu_memory, item, heir);
     if (fate != GONE) continue;
     gone++;
-    vgpu_charge_ended(item);
-    if (vgpu_charge_context(item) != last) end_rest(doubts, last = vgpu_charge_context(item));
+    /* An item that the program freed does not show that its context has ended. */
+    if (!vgpu_charge_ended(item) || vgpu_charge_is_leaving(item) || vgpu_charge_context(item) == last) continue;
+    last = vgpu_charge_context(item);
+    end_rest(doubts, last);
   }
   return gone;
 }

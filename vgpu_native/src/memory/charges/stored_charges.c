@@ -114,8 +114,10 @@ void vgpu_charge_replaced(uint64_t pointer) {
 int vgpu_charge_entry(const struct vgpu_item *item) { return entry_in(item->note); }
 CUcontext vgpu_charge_context(const struct vgpu_item *item) { return (CUcontext)(uintptr_t)(item->note >> 8); }
 
-void vgpu_charge_ended(const struct vgpu_item *item) {
-  if (vgpu_map_take_same(&vgpu_memory, item)) release_item(item);
+bool vgpu_charge_ended(const struct vgpu_item *item) {
+  bool same = vgpu_map_take_same(&vgpu_memory, item);
+  if (same) release_item(item);
+  return same;
 }
 
 void vgpu_charge_inherit(struct vgpu_map *map, const struct vgpu_item *item, CUcontext heir) {
