@@ -50,10 +50,9 @@ static CUresult finish_alloc(struct vgpu_growth *growth, CUresult result, const 
 static CUresult free_ordered(CUdeviceptr pointer, CUstream stream, CUresult (*real)(CUdeviceptr, CUstream)) {
   struct vgpu_item item;
   struct vgpu_pool_free pooled = vgpu_pool_begin_free(pointer);
-  bool linear = !pooled.known && vgpu_map_take(&vgpu_memory, pointer, &item);
+  bool linear = !pooled.known && vgpu_charge_leaving(pointer, &item);
   CUresult result = real(pointer, stream);
-  if (linear && result == CUDA_SUCCESS) vgpu_charge_leaving(&item);
-  else if (linear) vgpu_charge_freed(&vgpu_memory, &item, result);
+  if (linear && result == CUDA_SUCCESS) vgpu_charge_doubt(vgpu_charge_entry(&item));
   vgpu_pool_end_free(&pooled, result);
   return result;
 }

@@ -55,8 +55,9 @@ void vgpu_charge_share(uint64_t pointer, uint64_t key);
 extern uint32_t vgpu_doubted;
 void vgpu_charge_doubt(int entry);
 
-/* A stream will free an item of vgpu_memory. It stays charged, in doubt. */
-void vgpu_charge_leaving(const struct vgpu_item *item);
+/* A stream will free an allocation of vgpu_memory, which stays charged. Call it before the driver, which may return the
+ * address to another thread at once, and call vgpu_charge_doubt after it. False: it is not stored. */
+bool vgpu_charge_leaving(uint64_t pointer, struct vgpu_item *item);
 bool vgpu_charge_is_leaving(const struct vgpu_item *item);
 
 /* The driver returned the address of an item for other memory. */

@@ -97,11 +97,8 @@ void vgpu_charge_doubt(int entry) {
   if (entry >= 0 && entry < VGPU_DEVICES_MAX) __atomic_fetch_or(&vgpu_doubted, 1U << entry, __ATOMIC_RELAXED);
 }
 
-void vgpu_charge_leaving(const struct vgpu_item *item) {
-  struct vgpu_item old, leaving = *item;
-  leaving.note |= LEAVING;
-  vgpu_map_put(&vgpu_memory, leaving, &old);
-  vgpu_charge_doubt(entry_in(item->note));
+bool vgpu_charge_leaving(uint64_t pointer, struct vgpu_item *item) {
+  return vgpu_map_mark(&vgpu_memory, pointer, LEAVING, item);
 }
 
 bool vgpu_charge_is_leaving(const struct vgpu_item *item) { return item->note & LEAVING; }
