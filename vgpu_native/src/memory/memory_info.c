@@ -34,10 +34,11 @@ static CUresult read_view(struct memory_view *view) {
   size_t free = 0, total = 0;
   CUresult result = REAL(cuMemGetInfo_v2)(&free, &total);
   if (result != CUDA_SUCCESS) return result;
-  vgpu_doubts_recheck(vgpu_current_entry());
+  int entry = vgpu_current_entry();
+  vgpu_doubts_recheck(entry);
   vgpu_pools_update_charges();
   vgpu_graphs_update_charges();
-  *view = view_of(vgpu_current_entry(), free, total);
+  *view = view_of(entry, free, total);
   return result;
 }
 

@@ -40,10 +40,10 @@ static __attribute__((noinline, cold)) bool borrow_block(struct vgpu_charge *cha
 bool vgpu_charge_linear(struct vgpu_charge *charge, uint64_t bytes) {
   const struct vgpu_current_context *current = vgpu_current_context();
   const struct vgpu_granularity *granularity = vgpu_granularity(VGPU_LINEAR, current->entry);
-  uint64_t block = bytes <= VGPU_SMALL_MAX && current->entry >= 0 ? granularity->block : 0;
+  uint64_t block = bytes <= VGPU_SMALL_MAX ? granularity->block : 0;
   bool fits = vgpu_charge_device(charge, current->entry, block ? block : vgpu_granular(granularity, bytes));
   charge->context = current->context;
-  charge->block = current->entry == VGPU_DENIED ? 0 : block;
+  charge->block = block;
   charge->in_block = bytes;
   return fits || (charge->block && borrow_block(charge));
 }
