@@ -17,6 +17,9 @@ from vgpu_native.shared.layout import (
     OWNER_DIED,
     REGION,
     REGION_SIZE,
+    SHARE,
+    SHARE_SIZE_SHIFT,
+    SHARE_STEP,
     SLOT,
     SLOTS_MAX,
     USES,
@@ -59,6 +62,15 @@ def put_use(content: bytearray, slot: int, number: int, device: int = 0) -> None
     """Write the amount that the process of a slot uses of a device."""
     at = place(REGION["used"], device) + place(USES["slot"], slot)
     struct.pack_into("<Q", content, at, number)
+
+
+def put_share(content: bytearray, amount: int, holders: int, device: int = 0) -> None:
+    """Write the first share: an amount of a device, and a bit for the slot of each holder."""
+    put_number(content, REGION["shares_high"], 1)
+    at = place(REGION["share"])
+    what = amount // SHARE_STEP << SHARE_SIZE_SHIFT | device
+    struct.pack_into("<Q", content, at + place(SHARE["what"]), what)
+    struct.pack_into("<Q", content, at + place(SHARE["holders"]), holders)
 
 
 @functools.cache

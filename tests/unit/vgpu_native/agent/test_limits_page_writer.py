@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from gpuledger.node.agent_settings import AgentSettings
 from ledger.core.model.cards import Share
 from vgpu_native.agent.limits_page_writer import LimitsWriter
+from vgpu_native.plugin.allocation.initial_limits import closed, flags
 from vgpu_native.plugin.placement_source import PlacedContainer
 from vgpu_native.shared import limits_page
 from vgpu_native.shared.container_limits import limits_of
-from vgpu_native.shared.layout import MAY_DISABLE, NO_LIMIT
+from vgpu_native.shared.layout import CONTEXTS_EXEMPT, MAY_DISABLE, NO_LIMIT
 from vgpu_native.shared.limits_page import MEBIBYTE, ContainerLimits, DeviceLimits, LimitsPage
 
 
@@ -52,6 +54,18 @@ def test_the_order_of_cards_is_that_of_the_page(path: Path) -> None:
     limits_page.write(path, limits_of((other, BEFORE)))
     assert limiter.apply({KEY: path}, [container(Share("GPU-a", 9, 9), other)]) == [KEY]
     assert [device.uuid for device in limits_page.read(path).devices] == ["GPU-b", "GPU-a"]
+    limiter.close()
+
+
+@pytest.mark.parametrize(("overhead", "flag"), [(True, 0), (False, CONTEXTS_EXEMPT)])
+def test_pages_exempt_contexts_when_overhead_does_not_count(
+    overhead: bool, flag: int, path: Path
+) -> None:
+    settings = AgentSettings(overhead=overhead).plugin_settings()
+    assert closed(["GPU-a"], settings).flags == flag
+    limiter = LimitsWriter(flags(settings))
+    limiter.apply({KEY: path}, [container(BEFORE)])
+    assert limits_page.read(path).flags == flag
     limiter.close()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from structlog.testing import capture_logs
-from support.builders.region_files import region
+from support.builders.region_files import put_share, region
 from support.fakes.fake_nvml import FakeNvml, gpu
 
 from ledger.core.model.cards import Share
@@ -241,6 +241,18 @@ async def test_overhead_is_lasting_usage_of_a_known_container(
         ContainerOwner("team", "p", UID, "second"), held.page, tmp_path / "none"
     )
     assert (await observer.look([held, other], [CARD])).overhead == {}
+
+
+async def test_overhead_excludes_shares_and_contexts_of_the_region(
+    observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml
+) -> None:
+    """Contexts of two processes have 500 bytes each. The driver lists their 1,024 shared once."""
+    content = region({CARD: (500, 500)})
+    put_share(content, 1024, holders=0b11)
+    held.region.write_bytes(content)
+    nvml.running[CARD] = (DriverProcess(1000, 1524), DriverProcess(1001, 530))
+    await observer.look([held], [CARD])
+    assert (await observer.look([held], [CARD])).overhead == {str(held.page): {CARD: 30}}
 
 
 def test_a_drift_lasts_from_its_first_sample_until_a_pause() -> None:
