@@ -3,7 +3,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <nvml.h>
-#include <stdio.h>
+
+#include "core/device_entries.h"
 
 enum { HANDLES = 64 };
 
@@ -21,11 +22,9 @@ static bool is_ready(void) {
 
 static bool find_handle(CUdevice device, nvmlDevice_t *handle) {
   CUuuid uuid;
-  char text[64];
+  char text[VGPU_UUID_BYTES];
   if (!HAS(cuDeviceGetUuid_v2) || REAL(cuDeviceGetUuid_v2)(&uuid, device) != CUDA_SUCCESS) return false;
-  const unsigned char *b = (const unsigned char *)uuid.bytes;
-  snprintf(text, sizeof text, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-           b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+  vgpu_uuid_text((const unsigned char *)uuid.bytes, text);
   return REAL(nvmlDeviceGetHandleByUUID)(text, handle) == NVML_SUCCESS;
 }
 

@@ -1,5 +1,6 @@
 #include "contexts/own_growth.h"
 
+#include "memory/granularity/granularity.h"
 #include "util/fork_handlers.h"
 #include "vgpu.h"
 
@@ -23,13 +24,6 @@ bool vgpu_growth_claim(int entry) {
 
 void vgpu_growth_leave(int entry) { __atomic_store_n(&claimed[entry], false, __ATOMIC_RELEASE); }
 
-static bool card_used(uint64_t *used) {
-  size_t free = 0, total = 0;
-  bool done = REAL(cuMemGetInfo_v2)(&free, &total) == CUDA_SUCCESS && free <= total;
-  *used = total - free;
-  return done;
-}
-
 /* The own bytes while the card's are `card`. 0: unknown. */
 static uint64_t own_bytes(const struct vgpu_growth *growth, uint64_t card, uint64_t charged) {
   struct figure *known = &last[growth->entry];
@@ -44,7 +38,7 @@ void vgpu_growth_begin(struct vgpu_growth *growth, int entry) {
   *growth = (struct vgpu_growth){.entry = -1};
   if (entry < 0 || !vgpu_own_pid() || !vgpu_growth_claim(entry)) return;
   *growth = (struct vgpu_growth){.entry = entry, .charged = vgpu_reserved_here(entry)};
-  bool known = REAL(cuCtxGetDevice)(&growth->device) == CUDA_SUCCESS && card_used(&growth->card);
+  bool known = REAL(cuCtxGetDevice)(&growth->device) == CUDA_SUCCESS && vgpu_card_used(&growth->card);
   if (known) growth->own = own_bytes(growth, growth->card, growth->charged);
   if (growth->own) return;
   vgpu_growth_leave(entry);
@@ -55,7 +49,7 @@ bool vgpu_growth_end(struct vgpu_growth *growth, int64_t *grown) {
   uint64_t card = 0, own = 0;
   *grown = 0;
   if (growth->entry < 0) return false;
-  bool known = card_used(&card), changed = known && card != growth->card;
+  bool known = vgpu_card_used(&card), changed = known && card != growth->card;
   if (changed) {
     uint64_t charged = vgpu_reserved_here(growth->entry);
     own = own_bytes(growth, card, charged);

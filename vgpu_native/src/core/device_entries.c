@@ -29,7 +29,7 @@ const struct vgpu_source *vgpu_source_of(int entry) {
   return known(entry) ? &entries[entry].source : NULL;
 }
 
-static void write_text(const unsigned char uuid[UUID], char text[VGPU_UUID_BYTES]) {
+void vgpu_uuid_text(const unsigned char uuid[UUID], char text[VGPU_UUID_BYTES]) {
   static const char hex[] = "0123456789abcdef";
   memset(text, 0, VGPU_UUID_BYTES);
   memcpy(text, "GPU-", 4);
@@ -98,7 +98,7 @@ static int register_device(const unsigned char uuid[UUID], unsigned ordinal, boo
   vgpu_region *region = vgpu_process.mapped.region;
   if (!region) return VGPU_DENIED; /* the process attaches later; that was logged */
   char text[VGPU_UUID_BYTES];
-  write_text(uuid, text);
+  vgpu_uuid_text(uuid, text);
   bool paged = vgpu_limits_paged();
   int page = paged ? vgpu_limits_find(text) : -1;
   int entry = page >= 0 || !paged ? place_of(region, text) : -1;

@@ -44,7 +44,7 @@ static bool watched;
 
 static void forget(void) { lock = (struct vgpu_lock)VGPU_UNLOCKED(VGPU_RANK_GRANULARITY); }
 
-static bool read_used(uint64_t *used) {
+bool vgpu_card_used(uint64_t *used) {
   size_t free = 0, total = 0;
   bool done = REAL(cuMemGetInfo_v2)(&free, &total) == CUDA_SUCCESS && free <= total;
   *used = total - free;
@@ -65,8 +65,8 @@ static bool give(enum vgpu_allocation_kind kind, uint64_t handle) {
 /* Take a probe; `delta` becomes the bytes by which the card's used memory grew. */
 static bool probe(enum vgpu_allocation_kind kind, unsigned which, uint64_t *handle, int64_t *delta) {
   uint64_t before, after;
-  if (!read_used(&before) || !take(kind, probe_bytes[kind][which], handle)) return false;
-  bool done = read_used(&after);
+  if (!vgpu_card_used(&before) || !take(kind, probe_bytes[kind][which], handle)) return false;
+  bool done = vgpu_card_used(&after);
   *delta = (int64_t)(after - before);
   return done || (give(kind, *handle), *handle = 0, false);
 }

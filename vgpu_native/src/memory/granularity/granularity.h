@@ -1,6 +1,7 @@
 /* How much of a card the driver takes for an allocation. It differs by card and driver, so it is measured. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The largest small allocation. Drivers may put several small allocations into one block. */
@@ -22,6 +23,9 @@ static inline uint64_t vgpu_granular(const struct vgpu_granularity *granularity,
   uint64_t step = bytes > VGPU_SMALL_MAX ? granularity->large : granularity->small, sum;
   return __builtin_add_overflow(bytes, step - 1, &sum) ? UINT64_MAX : sum & ~(step - 1);
 }
+
+/* The memory that all processes use of the current context's device. False: it is unknown. */
+bool vgpu_card_used(uint64_t *used);
 
 /* Measure all kinds for the current context's device, so that no later call of the program does. */
 void vgpu_granularity_measure(int entry);
