@@ -373,16 +373,21 @@ def test_a_child_of_a_fork_keeps_its_entries_in_another_region(ledger: Ledger) -
         assert process.answers(2) == [1, 1]
 
 
+def give_place_1_to_device_9(ledger: Ledger) -> None:
+    """Replace the region by another whose place of device 1 is that of device 9."""
+    content = bytearray(ledger.region.read_bytes())
+    start = place(REGION["uuid"], 1)
+    content[start : start + 48] = UUID.format(9).encode().ljust(48, b"\0")
+    ledger.region.unlink()
+    ledger.region.write_bytes(content)
+
+
 def test_a_later_device_does_not_take_the_entry_of_a_denied_one(ledger: Ledger) -> None:
     """After a fork with another region, whose place of the known device is that of another."""
     words = ("device", 1, "wait", "fork", "reserve", "1", "device", 9, "entry", "reserve", "1m")
     with ledger.talking(*words, "device", 1, "reserve", "1", "wait") as process:
         ledger.ask("ready")
-        content = bytearray(ledger.region.read_bytes())
-        start = place(REGION["uuid"], 1)
-        content[start : start + 48] = UUID.format(9).encode().ljust(48, b"\0")
-        ledger.region.unlink()
-        ledger.region.write_bytes(content)
+        give_place_1_to_device_9(ledger)
         process.go_on()
         assert process.answers(4) == [0, DEVICES_MAX, 0, 0]
 
@@ -390,10 +395,6 @@ def test_a_later_device_does_not_take_the_entry_of_a_denied_one(ledger: Ledger) 
 def test_a_device_gets_no_memory_when_its_entry_changed_after_a_fork(ledger: Ledger) -> None:
     with ledger.talking("device", 1, "wait", "fork", "reserve", "1", "limit", "wait") as process:
         ledger.ask("ready")
-        content = bytearray(ledger.region.read_bytes())
-        start = place(REGION["uuid"], 1)
-        content[start : start + 48] = UUID.format(9).encode().ljust(48, b"\0")
-        ledger.region.unlink()
-        ledger.region.write_bytes(content)
+        give_place_1_to_device_9(ledger)
         process.go_on()
         assert process.answers(2) == [0, 0]

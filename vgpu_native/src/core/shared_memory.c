@@ -15,9 +15,10 @@
 #include "util/fork_handlers.h"
 #include "vgpu.h"
 
-enum { DEVICE_BITS = 4, SLOT_SHIFT = 4, TURN_SHIFT = 12, SIZE_SHIFT = 20, WORDS = VGPU_SLOTS_MAX / 64 };
-#define STEP 512ULL
-#define BYTES_MAX (STEP << 43)
+enum { DEVICE_BITS = VGPU_SHARE_DEVICE_BITS, SLOT_SHIFT = DEVICE_BITS, TURN_SHIFT = SLOT_SHIFT + 8 };
+enum { SIZE_SHIFT = VGPU_SHARE_SIZE_SHIFT, WORDS = VGPU_SLOTS_MAX / 64 };
+#define STEP ((uint64_t)VGPU_SHARE_STEP)
+#define BYTES_MAX (STEP << (63 - SIZE_SHIFT))
 
 static struct vgpu_lock lock = VGPU_UNLOCKED(VGPU_RANK_SHARES);
 static bool watched;
