@@ -131,6 +131,20 @@ def test_an_exported_handle_is_charged_while_an_importer_has_it(
         assert free(third) == 100
 
 
+@pytest.mark.parametrize("settings", [{}, PLAIN], ids=["by file", "unidentified"])
+def test_a_handle_that_an_importer_passes_on_is_charged_until_released(
+    settings: dict[str, str], start: Start
+) -> None:
+    with start(**settings) as maker, start(**settings) as other, start(**settings) as third:
+        assert other.ask(sent(maker, 60 * MIB)) == [0]
+        pid, file = other.ask("pass")
+        assert third.ask(f"receive {pid} {file}") == [0]
+        for process in (maker, other, third):
+            assert free(maker) == 40
+            assert process.ask("release") == [0]
+        assert free(maker) == 100
+
+
 def test_an_unidentified_import_holds_no_memory_exported_later(start: Start) -> None:
     with start(**PLAIN) as maker, start(**PLAIN) as other:
         assert other.ask(sent(maker, 20 * MIB)) == [0]

@@ -123,7 +123,7 @@ static uint64_t key_of(const void *handle, int file, CUmemAllocationHandleType t
 /* A handle that is exported again under another key is found by neither. */
 static void share_handle(CUmemGenericAllocationHandle handle, uint64_t key) {
   struct vgpu_item item, old;
-  if (!vgpu_map_find(&handles, handle, &item) || !item.bytes) return;
+  if (!vgpu_map_find(&handles, handle, &item)) return;
   uint64_t import = item.note >> IMPORT_SHIFT;
   if (vgpu_import_is(import)) return vgpu_share_rename(vgpu_import_of(import).share, key);
   int share = vgpu_share_begin(entry_in(item.note), item.bytes, key);

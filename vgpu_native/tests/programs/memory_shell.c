@@ -6,6 +6,7 @@
  *   open WORD…             memory of another process: the driver's result
  *   close                  the memory opened last: the driver's result
  *   send BYTES             create a handle and export it as a file: its pid and descriptor
+ *   pass                   export the handle sent or received last as a file: its pid and descriptor
  *   receive PID FILE       import such a handle: the driver's result
  *   release                the handle sent or received last: the driver's result
  *   wait                   for the device: the driver's result
@@ -112,14 +113,18 @@ static int open_words(char *words) {
   return (int)result;
 }
 
+static void pass_handle(void) {
+  int file;
+  OK(cuMemExportToShareableHandle(&file, handles[handle_count - 1], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  printf("%d %d\n", (int)getpid(), file);
+}
+
 static void send_handle(uint64_t bytes) {
   CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                               .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                               .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
-  int file;
-  OK(cuMemCreate(&handles[handle_count], bytes, &prop, 0));
-  OK(cuMemExportToShareableHandle(&file, handles[handle_count++], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-  printf("%d %d\n", (int)getpid(), file);
+  OK(cuMemCreate(&handles[handle_count++], bytes, &prop, 0));
+  pass_handle();
 }
 
 static int receive_handle(int pid, int number) {
@@ -150,6 +155,7 @@ int main(int arguments, char **argument) {
     else if (!strncmp(line, "open ", 5)) printf("%d\n", open_words(line + 5));
     else if (!strcmp(line, "close\n")) printf("%d\n", (int)cuIpcCloseMemHandle(opened[--opens]));
     else if (sscanf(line, "send %llu", &bytes) == 1) send_handle(bytes);
+    else if (!strcmp(line, "pass\n")) pass_handle();
     else if (sscanf(line, "receive %d %d", &pid, &file) == 2) printf("%d\n", receive_handle(pid, file));
     else if (!strcmp(line, "release\n")) printf("%d\n", (int)cuMemRelease(handles[--handle_count]));
     else if (!strcmp(line, "info\n")) show();
