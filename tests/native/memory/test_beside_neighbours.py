@@ -138,13 +138,19 @@ def test_a_limit_that_rises_again_and_again_is_charged_once(
     hide: str, native: Path, tmp_path: Path
 ) -> None:
     """Without a list it is unknown whether memory was given back: the highest value counts."""
-    with tenants(native, tmp_path, 1, VGPU_STUB_HIDE_PROCESSES=hide) as (tenant,):
+    settings = {"VGPU_STUB_HIDE_PROCESSES": hide, "VGPU_STUB_CONTEXT_ANEW": "1"}
+    with tenants(native, tmp_path, 1, **settings) as (tenant,):
         before, highest = tenant.charged(), 0
         for mib in (38, 8, 38, 8, 58, 28, 48):
             tenant.user.ok("cuCtxSetLimit", MALLOC_HEAP, mib * MIB)
             highest = max(highest, mib - HEAP_MIB)
             held = mib - HEAP_MIB if hide == "0" else highest
             assert tenant.charged() - before == held * MIB
+        tenant.user.ok("cuDevicePrimaryCtxReset_v2", 0)
+        tenant.user.ok("cuDevicePrimaryCtxRetain", OUT, 0)
+        tenant.user.ok("cuCtxSetCurrent", tenant.user.word())
+        tenant.user.ok("cuCtxSetLimit", MALLOC_HEAP, 38 * MIB)
+        assert tenant.charged() - before == (38 - HEAP_MIB) * MIB, "a context of the same address"
 
 
 SAME_PID = """

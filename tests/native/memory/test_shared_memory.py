@@ -102,6 +102,26 @@ def test_a_handle_that_the_driver_refuses_is_not_held(start: Start) -> None:
         assert free(other) == 40
 
 
+def test_a_handle_that_the_driver_refuses_holds_no_unidentified_memory(start: Start) -> None:
+    with start(**PLAIN) as maker, start(**PLAIN) as other:
+        sent(maker, 20 * MIB)
+        ended = sent(maker, 40 * MIB)
+        assert maker.ask("release") == [0]
+        assert other.ask(ended) != [0]
+        assert maker.ask("release") == [0]
+        assert free(other) == 100
+
+
+def test_opened_memory_is_free_when_the_context_of_its_importer_ended(start: Start) -> None:
+    with start() as maker, start() as other:
+        assert maker.take(60 * MIB) == 0
+        assert other.ask(shared(maker)) == [0]
+        assert maker.give() == 0
+        assert free(maker) == 40
+        assert other.ask("reset") == [0]
+        assert free(maker) == 100
+
+
 def test_a_block_of_small_allocations_is_shared_as_a_whole(start: Start) -> None:
     with start(**BLOCKS) as maker, start(**BLOCKS) as other:
         assert maker.take(4096) == 0

@@ -8,6 +8,7 @@
  *   send BYTES             create a handle and export it as a file: its pid and descriptor
  *   pass                   export the handle sent or received last as a file: its pid and descriptor
  *   receive PID FILE       import such a handle: the driver's result
+ *   reset                  end the context, and begin again: 0
  *   release                the handle sent or received last: the driver's result
  *   wait                   for the device: the driver's result
  *   trim                   the device's pool: the driver's result
@@ -139,6 +140,13 @@ static int receive_handle(int pid, int number) {
   return (int)result;
 }
 
+static void reset(int ordinal) {
+  OK(cuDevicePrimaryCtxReset_v2(device));
+  begin(ordinal);
+  count = opens = 0;
+  puts("0");
+}
+
 int main(int arguments, char **argument) {
   char line[400], name[100];
   unsigned long long bytes;
@@ -158,6 +166,7 @@ int main(int arguments, char **argument) {
     else if (!strcmp(line, "pass\n")) pass_handle();
     else if (sscanf(line, "receive %d %d", &pid, &file) == 2) printf("%d\n", receive_handle(pid, file));
     else if (!strcmp(line, "release\n")) printf("%d\n", (int)cuMemRelease(handles[--handle_count]));
+    else if (!strcmp(line, "reset\n")) reset(ordinal);
     else if (!strcmp(line, "info\n")) show();
     else if (!strcmp(line, "used\n")) printf("%llu\n", (unsigned long long)physical());
     else CHECK(!"a command");
