@@ -79,10 +79,11 @@ e2e-rigs: native ## e2e-install and e2e-node-short at once; each waits for most 
 	@# The images are built before, because a build replaces the files that the other rig reads.
 	$(BIN)/python -m tests.e2e.install.enter --build true
 	@node="$$(mktemp)"; status=0; \
+	$(BIN)/python -m tests.e2e.install.enter $(BIN)/pytest -q -s tests/e2e/install -m "install and not long" & first=$$!; \
 	$(BIN)/python -m tests.e2e.install.enter $(BIN)/pytest -q -s tests/e2e/real_node -m "short and not long" \
 		>"$$node" 2>&1 & second=$$!; \
-	$(BIN)/python -m tests.e2e.install.enter $(BIN)/pytest -q -s tests/e2e/install -m "install and not long" || status=$$?; \
-	wait "$$second" || status=$$?; cat "$$node"; rm -f "$$node"; exit "$$status"
+	trap 'kill "$$first" "$$second"; cat "$$node"; rm -f "$$node"; exit 130' INT TERM; \
+	wait "$$first" || status=$$?; wait "$$second" || status=$$?; cat "$$node"; rm -f "$$node"; exit "$$status"
 
 e2e-node-long: native ## all of e2e-node, and campaigns of 100 pods
 	$(BIN)/python -m tests.e2e.install.enter --build $(BIN)/pytest -q -s tests/e2e/real_node -m install

@@ -1,11 +1,26 @@
 """The commands that `make` runs match its help."""
 
+import os
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[3]
+RIG = """#!{python}
+import os, sys, time
+words = " ".join(sys.argv)
+part = next((part for part in ("install -m", "real_node -m") if part in words), "build")
+print(part, "runs", flush=True)
+if os.environ.get("STAYS") and part != "build":
+    open(part, "w").write(str(os.getpid()))
+    time.sleep(60)
+sys.exit(part in os.environ.get("FAILS", ""))
+"""
+"""A rig that fails or stays as the environment says, and writes its process id if it stays."""
 
 
 def commands_of(target: str) -> list[str]:
@@ -31,6 +46,55 @@ def test_only_e2e_install_runs_tests_marked_install(target: str) -> None:
     for entering in ("e2e-install", "e2e-node", "e2e-node-short", "e2e-node-long"):
         (entered,) = [run for run in commands_of(entering) if "/pytest " in run]
         assert "tests.e2e.install.enter" in entered
+
+
+@pytest.fixture
+def rigs(tmp_path: Path) -> list[str]:
+    """Return the command that runs two rigs which are played."""
+    (tmp_path / "python").write_text(RIG.format(python=sys.executable))
+    (tmp_path / "python").chmod(0o755)
+    makefile = str(ROOT / "Makefile")
+    return ["make", "-s", "-f", makefile, "-o", "native", "e2e-rigs", f"BIN={tmp_path}"]
+
+
+@pytest.mark.parametrize("fails", ["", "install -m", "real_node -m"])
+def test_both_rigs_run_and_the_failure_of_either_counts(
+    tmp_path: Path, rigs: list[str], fails: str
+) -> None:
+    done = subprocess.run(
+        rigs,
+        cwd=tmp_path,
+        env={"FAILS": fails},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert {"install -m runs", "real_node -m runs"} <= set(done.stdout.splitlines())
+    assert (done.returncode != 0) == bool(fails)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_no_rig_outlives_an_interrupted_make(tmp_path: Path, rigs: list[str], sent: int) -> None:
+    files = [tmp_path / "install -m", tmp_path / "real_node -m"]
+    stays = {"STAYS": "1"}
+    with subprocess.Popen(rigs, cwd=tmp_path, env=stays, start_new_session=True) as make:
+        pids = [_pid_in(file) for file in files]
+        # A terminal interrupts all processes of its group, and a service ends make alone.
+        send = os.killpg if sent == signal.SIGINT else os.kill
+        send(make.pid, sent)
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline, "a rig runs on"
+        time.sleep(0.02)
+
+
+def _pid_in(file: Path) -> str:
+    deadline = time.monotonic() + 30
+    while not file.exists() or not file.read_text():
+        assert time.monotonic() < deadline, f"{file.name} did not begin"
+        time.sleep(0.02)
+    return file.read_text()
 
 
 def test_the_demo_installs_no_tools_of_developers(tmp_path: Path) -> None:
