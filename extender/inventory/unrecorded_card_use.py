@@ -6,7 +6,7 @@ that are **kept** for a preemptor count as its use for all other pods. Both only
 prioritize: the ledger decides without them.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, KeysView, Mapping, Set
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -110,6 +110,10 @@ class UsageOverlay:
         taken = self._kept.pop(uid, None)
         if taken is not None:
             self._count(taken, -1)
+
+    def preemptors(self) -> KeysView[str]:
+        """Return the uids of the pods for which cards are kept, the oldest first."""
+        return self._kept.keys()
 
     def clear(self, row: int) -> None:
         """Forget everything about a row, whose columns are other cards from now on."""

@@ -58,6 +58,11 @@ class RefusedGroup(msgspec.Struct):
     fit: bool = False
     has_more: bool = False
 
+    def may_have(self, request: SchedulingRequest) -> bool:
+        """Return whether a pod may be in the group; its request decides if its uid is unknown."""
+        alike = request.namespace == self.request.namespace and request.devices == self.key.devices
+        return request.uid in self.uids or (self.has_more and alike)
+
 
 class RefusedPods:
     """The groups of refused pods of all namespaces; all times are of the loop, in seconds."""

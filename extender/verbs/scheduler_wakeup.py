@@ -83,7 +83,7 @@ class SchedulerWakeUp:
             return
         version = self._version()
         for group in self._refused.due(version, self._clock()):
-            node, fitted = self._node_for(group.request, group.key.excluded), group.fit
+            node, fitted = self._node_for_any(group), group.fit
             group.fit = bool(node)
             if not node:
                 group.version = version
@@ -106,6 +106,16 @@ class SchedulerWakeUp:
         self._backoff.reset()
         self._ports.count("scheduler_wakeups_total")
         _log.info("scheduler_woken", node=node, pod=pod, namespace=group.request.namespace)
+
+    def _node_for_any(self, group: RefusedGroup) -> str:
+        """Return a node on which a pod of a group fits now, empty if there is none.
+
+        If cards are kept for pods of the group, those fit sooner than the others.
+        """
+        known = map(self._requests.newest.get, self._fit.inventory.overlay.preemptors())
+        preemptors = [pod for pod in known if pod is not None and group.may_have(pod)]
+        nodes = (self._node_for(pod, group.key.excluded) for pod in preemptors or [group.request])
+        return next(filter(None, nodes), "")
 
     def _node_for(self, request: SchedulingRequest, excluded: bytes) -> str:
         """Return a node on which a pod fits now, empty if there is none.

@@ -73,6 +73,18 @@ def test_a_group_with_more_pods_than_are_known_stays_until_it_expires():
     assert len(pods) == 0
 
 
+def test_a_group_of_many_pods_may_have_any_with_its_request():
+    pods = RefusedPods()
+    for number in range(UIDS_MAX):
+        pods.add(request(f"p-{number}"), b"", BEFORE, 0.0)
+    [group] = pods.due(AFTER, 0.0)
+    assert (group.may_have(request("p-0")), group.may_have(request("p"))) == (True, False)
+    pods.add(request("last"), b"", BEFORE, 0.0)
+    assert group.may_have(request("p"))
+    assert not group.may_have(request("p", memory=2_000))
+    assert not group.may_have(request("p", namespace="other"))
+
+
 def test_a_pod_with_another_request_leaves_its_group():
     pods = RefusedPods()
     pods.add(request("a"), b"", BEFORE, 0.0)

@@ -13,7 +13,8 @@ from support.harness.extender_harness import (
 )
 
 from extender.verbs import scheduler_wakeup
-from ledger.core.model.commands import End, SetLimits
+from ledger.core.model.cards import Part, Phase, Share
+from ledger.core.model.commands import End, MakeRoom, SetLimits
 from ledger.kube.api.cluster_errors import ClusterError, Forbidden, NotFound
 from ledger.kube.api.objects import ApiNode, ObjectMeta
 from ledger.kube.hami.annotation_keys import ROOM_FOUND
@@ -180,6 +181,21 @@ async def test_a_pod_that_has_cards_elsewhere_wakes_nothing(
     await service.register("n2", cards("GPU-2", "GPU-3"))
     await looks(service)
     assert woken(server) == []
+
+
+async def test_the_scheduler_is_woken_when_claimed_cards_are_free(
+    service: ExtenderReplica, server: ModelServer
+) -> None:
+    """Another pod with the same request was refused after it, and the cards are not for that."""
+    victims = (("east/team", "pods/holder", "uid-holder"),)
+    parts = (Part("main", Phase.APP, (Share("GPU-0", 12_000, 0),)),)
+    room = MakeRoom("east/team", "pods/late", "uid-late", "east/n1", parts, victims)
+    await service.tell(room)
+    for refused in (pod("late", gpu=1, gpumem=12_000), pod("later", gpu=1, gpumem=12_000)):
+        assert await service.places(refused, "n1") == []
+    await release(service)
+    await looks(service)
+    assert woken(server) == ["n1"]
 
 
 async def test_a_pod_is_not_tried_again_when_nothing_has_changed(
