@@ -63,11 +63,12 @@ class SchedulerWakeUp:
 
     def answered(self, pod: Pod, answer: FilterResult) -> None:
         """Remember a pod that fits nowhere by the current state, and forget a pod that fits."""
+        if answer.node_names or (answer.nodes is not None and answer.nodes.items):
+            if fitting := self._requests.newest.get(pod.metadata.uid):
+                self._refused.discard(fitting)
+            return
         request = self._requests.read(pod)
         if answer.error or not isinstance(request, SchedulingRequest):
-            return
-        if answer.node_names or (answer.nodes is not None and answer.nodes.items):
-            self._refused.discard(request)
             return
         names = [*(answer.failed_nodes or ()), *(answer.failed_and_unresolvable_nodes or ())]
         excluded = np.packbits(self._rows_except(names)).tobytes()

@@ -9,7 +9,7 @@ from tests.bench.trips.trip_report import TITLES
 BOUNDS = {
     "review": 58,
     "mutate": 12,
-    "filter": 40,
+    "filter": 39,
     "prioritize": 17,
     "bind": 84,
     "release": 46,
