@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.fakes.kubelet import Asked, Kubelet, NotStarted, Rejected, kubelet_in
-from support.kubelets.kubelet_contract import CASES, DEVICES, Case, PodOutcome
+from support.kubelets.kubelet_contract import CASES, DEVICES, Case, PodOutcome, registers
 from support.kubelets.recording_plugin import plugin_at
 
 
@@ -59,3 +59,13 @@ async def kubelet(tmp_path: Path) -> AsyncIterator[PlayedKubelet]:
 async def test_the_played_kubelet_keeps_the_contract(kubelet: PlayedKubelet, case: Case) -> None:
     async with plugin_at(kubelet.plugins, "things.sock", *DEVICES) as plugin:
         await case(kubelet, plugin)
+
+
+async def test_a_pod_leaves_no_devices_when_another_container_gets_none(
+    kubelet: PlayedKubelet,
+) -> None:
+    async with plugin_at(kubelet.plugins, "things.sock", *DEVICES) as plugin:
+        await registers(kubelet, plugin)
+        outcome = await kubelet.run("many", (Asked("main", 1), Asked("large", len(DEVICES))))
+        assert outcome == PodOutcome("Rejected", "UnexpectedAdmissionError")
+        assert (await kubelet.run("next", (Asked("main", 5),))).phase == "Running"

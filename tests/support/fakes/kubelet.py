@@ -188,6 +188,9 @@ class Kubelet(RegistrationServicer, PodResourcesListerServicer):
                     ),
                     timeout=SECONDS,
                 )
+            except Rejected:
+                self.end(uid)
+                raise
             except grpc.aio.AioRpcError as error:
                 self.end(uid)
                 raise Rejected(f"{error.code().name}: {error.details()}") from None
