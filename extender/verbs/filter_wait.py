@@ -1,9 +1,10 @@
 """The wait budget of filter: how long it waits for cards that are about to become free.
 
 The scheduler reads the end of a pod at the same time as the ledger, asks once, perhaps too early,
-and then not again for minutes. It asks about one pod at a time, so that all pods wait while one
-does: waits must be few. When the scheduler retries many pods, it asks about them one right after
-another. The wait for the first pod brings the ledger up to date, so the others need no wait.
+and then not again until it is woken, seconds later (`scheduler_wakeup`). It asks about one pod at a
+time, so that all pods wait while one does: waits must be few. When the scheduler retries many pods,
+it asks about them one right after another. The wait for the first pod brings the ledger up to date,
+so the others need no wait.
 """
 
 from typing import Final
