@@ -134,10 +134,12 @@ class Tenant:
         ]
 
     def assert_own_cards(self, pod: Manifest) -> None:
-        """Fail where a container of a pod has got other cards than those of its placement."""
-        placed = self.cards_by_ledger(pod)
-        for given in self.cards_by_runtime(pod["metadata"]["uid"]):
-            assert given == placed, f"{pod['metadata']['name']}: placed on {placed}, given {given}"
+        """Fail where a container of a pod has got no cards, or others than its placement has."""
+        name, placed = pod["metadata"]["name"], self.cards_by_ledger(pod)
+        starts = self.cards_by_runtime(pod["metadata"]["uid"])
+        assert starts, f"{name}: the runtime has given no container cards"
+        for given in starts:
+            assert given == placed, f"{name}: placed on {placed}, given {given}"
 
     def report(self) -> Any:
         """Return the pods and events, which explain a failure."""
