@@ -5,6 +5,8 @@ from itertools import chain
 
 import pytest
 
+from extender.bind.node_lock_for_bind import HamiNodeLock
+from ledger.kube.api.objects import Pod
 from simulation.campaign import campaign, explain
 from simulation.run import Result, run
 
@@ -15,9 +17,29 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def results() -> list[Result]:
+def locked() -> list[str]:
+    """Return the problems of all tries to lock a node in `results`."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def results(locked: list[str]) -> list[Result]:
     """Return the result of each seed, with its trace."""
-    return [run(seed) for seed in range(SEEDS)]
+    lock = HamiNodeLock.lock
+
+    async def noted(self: HamiNodeLock, pod: Pod, name: str) -> str:
+        locked.append(await lock(self, pod, name))
+        return locked[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HamiNodeLock, "lock", noted)
+        return [run(seed) for seed in range(SEEDS)]
+
+
+@pytest.mark.usefixtures("results")
+def test_some_bind_waits_for_a_node_that_is_locked(locked: list[str]) -> None:
+    """A bind that waits for its whole time is rarer, and not searched for here."""
+    assert any("is locked for" in problem for problem in locked)
 
 
 def test_no_seed_breaks_a_rule(results: list[Result]) -> None:
