@@ -1,7 +1,6 @@
 """A device plugin that records the calls of a kubelet, and answers as a test wants."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -24,12 +23,11 @@ STOP_SECONDS: Final = 0.2
 
 
 class KubeletCall(NamedTuple):
-    """A call: its name, the devices in it, and the kubelet's checkpoint and time at that moment."""
+    """A call: its name, the devices in it, and the kubelet's checkpoint at that moment."""
 
     name: str
     ids: tuple[str, ...] = ()
     checkpoint: str = ""
-    time: float = 0.0
 
 
 class RecordingPlugin(DevicePluginServicer):
@@ -48,7 +46,7 @@ class RecordingPlugin(DevicePluginServicer):
 
         self.devices = dict.fromkeys(devices, "Healthy")
         self.watchers = 0
-        self._changed, self._called = asyncio.Event(), asyncio.Event()
+        self._changed = asyncio.Event()
         self._server: Any = None
         self._closing = False
 
@@ -98,14 +96,6 @@ class RecordingPlugin(DevicePluginServicer):
         """Change the health of a device."""
         self.devices[device] = health
         self._changed.set()
-
-    async def wait(self, name: str, count: int = 1) -> list[KubeletCall]:
-        """Return the calls of a name, once there are so many."""
-        async with asyncio.timeout(SECONDS):
-            while len(self.of(name)) < count:
-                self._called.clear()
-                await self._called.wait()
-        return self.of(name)
 
     async def GetDevicePluginOptions(self, _: Any, context: Any) -> Any:  # noqa: N802
         """Record the call."""
@@ -158,8 +148,7 @@ class RecordingPlugin(DevicePluginServicer):
     async def _record(self, name: str, ids: Sequence[str], context: Any) -> None:
         file = self.socket.with_name("kubelet_internal_checkpoint")
         checkpoint = file.read_text() if file.exists() else ""
-        self._called.set()
-        self.calls.append(KubeletCall(name, tuple(ids), checkpoint, time.monotonic()))
+        self.calls.append(KubeletCall(name, tuple(ids), checkpoint))
         if self.failures.get(name, 0) > 0 and self.fail_after > 0:
             self.fail_after -= 1
         elif self.failures.get(name, 0) > 0:

@@ -17,7 +17,6 @@ RESOURCE: Final = "nvidia.com/gpu"
 RUNS_SECONDS: Final = 60.0
 GONE_SECONDS: Final = 60.0
 ALLOCATED: Final = "hami.io/vgpu-devices-allocated"
-ENDED: Final = ("Succeeded", "Failed")
 
 
 class Tenant:
