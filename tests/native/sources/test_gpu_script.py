@@ -22,6 +22,7 @@ DRIVER_470 = 11040
 HOLD = {
     "machine",
     "control",
+    "granules",
     "exit",
     "pools",
     "names",
@@ -146,6 +147,21 @@ def test_a_library_that_charges_nothing_fails(bundle: Path, tmp_path: Path) -> N
     assert (status, verdicts(content, parts)) == (1, {"fails"}), printed
     assert "not charged" in content["parts"]["granules"]["reason"]
     assert "GIVEN ABOVE the limit" in content["parts"]["allocators"]["reason"]
+
+
+def test_padding_of_arrays_is_compared_in_both_directions(bundle: Path, tmp_path: Path) -> None:
+    """Below a stub with other blocks of rows than the library reckons with."""
+    bench = (bundle / "gpu_check" / "bench.py").read_text()
+    assert "STUB_ROWS = 128" in bench
+    for rows, sign in ((1, "-"), (4096, "")):
+        other = Path(shutil.copytree(bundle, tmp_path / f"bundle-{rows}"))
+        (other / "gpu_check" / "bench.py").write_text(
+            bench.replace("STUB_ROWS = 128", f"STUB_ROWS = {rows}")
+        )
+        _, _, content = check(other, tmp_path / f"out-{rows}", *only("granules"))
+        reason = content["parts"]["granules"]["reason"]
+        assert reason.startswith(f"3D arrays: in use and not charged: {sign}"), reason
+        assert sign or "charged: -" not in reason, reason
 
 
 def test_a_function_that_the_table_lacks_is_named(bundle: Path, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ CUresult stub_release_block(struct stub_block *block);
 
 /* --- steps: how much of a card an allocation takes --- */
 
-enum stub_step { STEP_SMALL, STEP_LARGE, STEP_BLOCK, STEP_MANAGED, STEP_ARRAY, STEP_POOL, STEP_GRAPH, STUB_STEPS };
+enum stub_step { STEP_SMALL, STEP_LARGE, STEP_BLOCK, STEP_MANAGED, STEP_ARRAY, STEP_ARRAY_ROWS, STEP_POOL, STEP_GRAPH, STUB_STEPS };
 #define STUB_SMALL (1ull << 20) /* the largest small allocation */
 
 uint64_t stub_step(enum stub_step which);

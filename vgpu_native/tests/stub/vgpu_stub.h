@@ -19,6 +19,7 @@
  *   VGPU_STUB_ALLOC_STEP, VGPU_STUB_ALLOC_LARGE_STEP   step of cuMemAlloc up to 1 MiB (512), above (the same)
  *   VGPU_STUB_ALLOC_BLOCK   bytes that small allocations with addresses in one such window share (0: none)
  *   VGPU_STUB_MANAGED_STEP, VGPU_STUB_ARRAY_STEP   of managed memory above 1 MiB, and of arrays (64k)
+ *   VGPU_STUB_ARRAY_ROWS   heights of arrays take whole blocks of so many rows, as on cards (1)
  *   VGPU_STUB_POOL_STEP, VGPU_STUB_GRAPH_STEP   of the growth of pools (32m) and of graph memory (2m)
  *   VGPU_STUB_PLAIN_HANDLES   1: exported memory cannot be identified: files are all alike to stat,
  *                        and each cuIpcGetMemHandle returns another handle

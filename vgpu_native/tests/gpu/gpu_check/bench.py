@@ -24,6 +24,9 @@ STUB_CONTEXT = 256 * 2**20
 STUB_MODULE = 2 * 2**20
 """Bytes of a context and of a module on the stub: it takes none by itself."""
 
+STUB_ROWS = 128
+"""Rows of a block of arrays on the stub: it pads none by itself, and cards do."""
+
 _PR_SET_PDEATHSIG = 1
 _RESULT = re.compile(r"^(.*): (CUDA_\w+|cuda\w+|unknown) \((-?\d+)\)$", re.MULTILINE)
 _libc = ctypes.CDLL(None)
@@ -107,6 +110,8 @@ class Bench:
             env["VGPU_STUB_CONTEXT_BYTES"] = str(STUB_CONTEXT)
             env["VGPU_STUB_MODULE_BYTES"] = str(STUB_MODULE)
         if library != NONE:
+            env["VGPU_STUB_ARRAY_ROWS"] = str(STUB_ROWS)
+            env["VGPU_STUB_FREE_IN_ORDER"] = "1"
             env.update(self._limits(self._path_of(library), memory_mib, cores))
         return env | more
 

@@ -90,6 +90,7 @@ static uint64_t element(CUarray_format format)
 static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
   uint64_t height = desc->Height ? desc->Height : 1, depth = desc->Depth ? desc->Depth : 1;
+  if (height > 1) height = round_up(height, stub_step(STEP_ARRAY_ROWS));
   return round_up(desc->Width * height * depth * desc->NumChannels * element(desc->Format), stub_step(STEP_ARRAY));
 }
 

@@ -15,6 +15,7 @@ static void read_steps(void)
   steps[STEP_BLOCK] = stub_setting("VGPU_STUB_ALLOC_BLOCK", 0);
   steps[STEP_MANAGED] = stub_setting("VGPU_STUB_MANAGED_STEP", 65536);
   steps[STEP_ARRAY] = stub_setting("VGPU_STUB_ARRAY_STEP", 65536);
+  steps[STEP_ARRAY_ROWS] = stub_setting("VGPU_STUB_ARRAY_ROWS", 1);
   steps[STEP_POOL] = stub_setting("VGPU_STUB_POOL_STEP", 32ull << 20);
   steps[STEP_GRAPH] = stub_setting("VGPU_STUB_GRAPH_STEP", 2ull << 20);
 }
