@@ -164,6 +164,15 @@ def test_padding_of_arrays_is_compared_in_both_directions(bundle: Path, tmp_path
         assert sign or "charged: -" not in reason, reason
 
 
+def test_parts_notice_defects_of_their_own(make: Callable[..., None], tmp_path: Path) -> None:
+    library = BUILD / "time" / "four_parts" / "libvgpu.so"
+    make("gpu-bundle", str(library))
+    parts = ["fresh-kernels", "free-async", "handles", "recovery"]
+    bundle = BUILD / "gpu-bundle"
+    status, printed, content = check(bundle, tmp_path, "--library", library, *only(*parts))
+    assert (status, verdicts(content, parts)) == (1, {"fails"}), printed
+
+
 def test_a_function_that_the_table_lacks_is_named(bundle: Path, tmp_path: Path) -> None:
     older = Path(shutil.copytree(bundle, tmp_path / "bundle"))
     table = json.loads((bundle / "functions.json").read_text())

@@ -172,6 +172,11 @@ static void free_behind_kernel(void) {
   MUST(cuMemPoolTrimTo(pool, 0));
   if (result != CUDA_SUCCESS) result = cuMemAlloc(&second, bytes);
   step("asked after the kernel", result);
+  if (result != CUDA_SUCCESS) return;
+  MUST(launch_work(work, 400000000, 0, 0));
+  result = cuMemFreeAsync(second, 0);
+  step("linear, freed behind a kernel", result);
+  MUST(cuStreamSynchronize(0));
 }
 
 /* Take up to NUMBER pieces until one is refused, and hold them: several processes do this at once. */

@@ -23,6 +23,9 @@ MEMORY_MIB = 2048
 
 Load = tuple[int, ...]
 """Lengths of kernels in turn, nanoseconds."""
+STUB_LOAD_NS = 60 * MS
+"""Loading of a module's kernels on the stub: it takes no time by itself."""
+
 
 PATTERNS: dict[str, Load] = {
     "2 and 10 us": (2 * US, 10 * US),
@@ -228,7 +231,8 @@ def fresh_kernels(bench: Bench) -> Findings:
 
 
 def _loading(mode: str) -> dict[str, str]:
-    return {"CUDA_MODULE_LOADING": mode, "CUDA_CACHE_DISABLE": "1"}
+    loading = {"CUDA_MODULE_LOADING": mode, "CUDA_CACHE_DISABLE": "1"}
+    return loading | {"VGPU_STUB_LOAD_NS": str(STUB_LOAD_NS)}
 
 
 def _first_launches(bench: Bench, env: dict[str, str], count: int, bulk: int) -> dict[str, float]:
