@@ -42,6 +42,8 @@ int cuMemGetInfo_v2(unsigned long *left, unsigned long *total) {
 }
 """
 
+REFUSING = "int cuCtxSetLimit(int limit, unsigned long value) { return 2; }"
+
 
 @pytest.fixture(scope="module")
 def bundle(make: Callable[..., None]) -> Path:
@@ -171,6 +173,14 @@ def test_parts_notice_defects_of_their_own(make: Callable[..., None], tmp_path: 
     bundle = BUILD / "gpu-bundle"
     status, printed, content = check(bundle, tmp_path, "--library", library, *only(*parts))
     assert (status, verdicts(content, parts)) == (1, {"fails"}), printed
+
+
+def test_a_refusal_below_the_limit_is_not_reported_as_held(bundle: Path, tmp_path: Path) -> None:
+    library = built(tmp_path, LIAR + REFUSING)
+    _, _, content = check(bundle, tmp_path, "--library", library, *only("heaps"))
+    rows = {row["measure"]: row for row in content["parts"]["heaps"]["measurements"]}
+    assert rows["heap of 512 MiB"]["ok"] is False
+    assert rows["heap of 512 MiB"]["value"] == "refused, though the limit leaves memory"
 
 
 def test_a_function_that_the_table_lacks_is_named(bundle: Path, tmp_path: Path) -> None:
