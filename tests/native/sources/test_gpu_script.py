@@ -183,6 +183,22 @@ def test_a_refusal_below_the_limit_is_not_reported_as_held(bundle: Path, tmp_pat
     assert rows["heap of 512 MiB"]["value"] == "refused, though the limit leaves memory"
 
 
+def test_results_of_another_library_are_not_continued(bundle: Path, tmp_path: Path) -> None:
+    check(bundle, tmp_path, *only("pools"))
+    library = built(tmp_path, UNLIMITED)
+    command: list[str | Path] = [bundle / "run", "--stub", "--quick", "--resume", tmp_path]
+    for options, status in (["--library", str(library)], 2), ([], 0):
+        done = subprocess.run(
+            [*command, *only("names"), *options],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr
+        assert ("has library libvgpu.so, and this run" in done.stderr) == (status == 2)
+
+
 def test_a_function_that_the_table_lacks_is_named(bundle: Path, tmp_path: Path) -> None:
     older = Path(shutil.copytree(bundle, tmp_path / "bundle"))
     table = json.loads((bundle / "functions.json").read_text())

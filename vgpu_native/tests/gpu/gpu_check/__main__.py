@@ -163,7 +163,7 @@ def _report(arguments: argparse.Namespace, bench: Bench) -> Report:
         "started": f"{started:%Y-%m-%dT%H:%M:%SZ}",
         "budget_s": arguments.budget,
         "quick": bench.quick,
-        "library": bench.library.name,
+        "library": str(arguments.library.resolve()) if arguments.library else bench.library.name,
         "hami": str(bench.hami or ""),
         "python": sys.version.split()[0],
         "kernel": os.uname().release,

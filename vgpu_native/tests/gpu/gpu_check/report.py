@@ -8,6 +8,8 @@ from typing import Any
 
 SCHEMA = 1
 FILE = "results.json"
+SAME = ("driver_kind", "commit", "quick", "library", "hami")
+"""Facts of a run that its parts have in common, also if it is resumed."""
 
 
 class UnreadableResults(Exception):
@@ -36,10 +38,12 @@ class Report:
             raise UnreadableResults(
                 f"{path} has schema {content.get('schema')}, and this version writes {SCHEMA}"
             )
-        if content["run"]["driver_kind"] != self.content["run"]["driver_kind"]:
-            raise UnreadableResults(
-                f"{path} is of {content['run']['driver_kind']}: use another folder"
-            )
+        for field in SAME:
+            old, new = content["run"].get(field), self.content["run"][field]
+            if old != new:
+                raise UnreadableResults(
+                    f"{path} has {field} {old}, and this run {new}: use another folder"
+                )
         kept = {name: part for name, part in content["parts"].items() if part["complete"]}
         self.content["parts"], self.content["card"] = kept, content["card"]
         self.content["run"]["resumed"] = content["run"].get("started")
