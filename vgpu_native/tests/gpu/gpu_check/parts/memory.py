@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 
-from gpu_check.bench import HAMI, NONE, OURS, Bench, Started
+from gpu_check.bench import HAMI, NONE, OURS, Bench
 from gpu_check.nvml import Nvml
 from gpu_check.outcome import Broken, CuResult, Findings, NotTried
 
@@ -282,26 +283,22 @@ def fill_together(bench: Bench) -> Findings:
     findings, limit = bench.begin(), 8192
     env = bench.env(OURS, limit)
     count = 2 if bench.quick else 8
-    running: list[Started] = []
-    try:
-        running = [bench.start(bench.program("steps", "fill"), env) for _ in range(count)]
-        for each in running:
-            each.line()
+    with ExitStack() as stack:
+        program = bench.program("steps", "fill")
+        running = [stack.enter_context(bench.start(program, env)) for _ in range(count)]
+        # Each sees the count of the container, so the largest has all contexts.
+        contexts = max(int(each.line()[2]) for each in running) / MIB
         for each in running:
             each.resume()
         given = sum(float(each.line()[1]) for each in running)
         results = [each.line() for each in running]
-    finally:
-        for each in running:
-            each.kill()
-            each.process.wait(timeout=10)
     refused = CuResult(int(results[0][4]), results[0][5], "cuMemAlloc")
     findings.add(
         f"{count} processes with {limit:,} MiB: given",
         given,
         "MiB",
-        limit - 1024 * count,
-        limit,
+        limit - contexts - WASTE_MIB * count,
+        limit - contexts + TOLERANCE_MIB,
         refused,
     )
     findings.expect("each refusal", all(row[4] == "2" for row in results), refused.name, refused)

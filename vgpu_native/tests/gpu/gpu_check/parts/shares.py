@@ -6,6 +6,8 @@ be measured. A kernel's own timer corrects for a clock that has changed since.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from gpu_check.bench import HAMI, NONE, OURS, Bench, Started
 from gpu_check.outcome import Findings, NotTried
 
@@ -200,12 +202,9 @@ def tenants(bench: Bench, library: str = OURS) -> Findings:
 
 def together(loads: Loads, users: list[tuple[Load, dict[str, str]]]) -> list[tuple[float, float]]:
     """Return the rates of simultaneous loads."""
-    running = [loads.start(load, env) for load, env in users]
-    try:
+    with ExitStack() as stack:
+        running = [stack.enter_context(loads.start(load, env)) for load, env in users]
         return [_rate(each.end().values) for each in running]
-    finally:
-        for each in running:
-            each.kill()
 
 
 def fresh_kernels(bench: Bench) -> Findings:
