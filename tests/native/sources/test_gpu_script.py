@@ -1,6 +1,7 @@
 """The check for a GPU runs on the stub, reports that it did, and finds planted defects."""
 
 import ast
+import importlib
 import json
 import os
 import re
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 from native.harness.builds import BUILD, NATIVE
+
+from vgpu_native.agent.bypass_detection import SLACK
 
 SECONDS = 170
 SIZE_MAX = 20 * 2**20
@@ -197,6 +200,12 @@ def test_results_of_another_library_are_not_continued(bundle: Path, tmp_path: Pa
         )
         assert done.returncode == status, done.stderr
         assert ("has library libvgpu.so, and this run" in done.stderr) == (status == 2)
+
+
+def test_the_slack_of_drift_is_that_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(NATIVE / "tests" / "gpu")
+    drift = importlib.import_module("gpu_check.parts.drift")
+    assert drift.SLACK_MIB * 2**20 == SLACK
 
 
 def test_a_function_that_the_table_lacks_is_named(bundle: Path, tmp_path: Path) -> None:

@@ -197,7 +197,8 @@ def _run_all(bench: Bench, report: Report, parts: list[Part], budget: float) -> 
                 report.put(part.name, _measured(bench, report, part, end))
             except Interrupted:
                 reason = "the run was interrupted"
-                report.put(part.name, _part(part, reason, 0.0) | {"impossible": True})
+                cut = {"impossible": True, "measurements": bench.findings.rows}
+                report.put(part.name, _part(part, reason, 0.0) | cut)
         print(table.line(part.name, report.parts[part.name]), flush=True)
 
 
@@ -230,8 +231,7 @@ def _measured(bench: Bench, report: Report, part: Part, end: float) -> dict[str,
     elif result is not None:
         content["cuda"] = {"code": result.code, "name": result.name, "call": result.call}
     if part.name == "machine":
-        facts = dict(note.split(": ", 1) for note in findings.notes if ": " in note)
-        report.content["card"].update(facts, turns_per_us=bench.turns)
+        report.content["card"].update(bench.card, turns_per_us=bench.turns)
     return content
 
 

@@ -75,6 +75,7 @@ class Bench:
     nvml: Nvml | None = None
     deadline: float = 0.0
     turns: float = 0.0
+    card: dict[str, str] = field(default_factory=dict)
     regions: int = 0
     findings: Findings = field(default_factory=Findings)
 

@@ -1,5 +1,8 @@
 """NVML by ctypes: the memory that the driver itself counts, and the facts of a card.
 
+The machine of the check needs no package, so this uses neither NVIDIA's bindings nor
+`vgpu_native/nvml`, which needs them.
+
 The script reads NVML in its own process, which has no limits. An open NVML also keeps the driver
 initialised, so that the start of each measured process takes less time.
 """

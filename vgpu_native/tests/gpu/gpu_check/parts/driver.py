@@ -50,7 +50,7 @@ def machine(bench: Bench) -> Findings:
         )
     else:
         findings.notes.append("NVML cannot be read: parts that compare with it are not tried")
-    findings.notes += [f"{name}: {text}" for name, text in ran.texts.items()]
+    bench.card = ran.texts
     findings.add("turns of the kernel in a microsecond", bench.turns, "", 1, None)
     findings.add("resolution of the timer in a kernel", values["timer_ns"], "ns")
     findings.add("an empty kernel", values["empty_kernel_ns"], "ns")
