@@ -208,6 +208,18 @@ def test_the_slack_of_drift_is_that_of_the_agent(monkeypatch: pytest.MonkeyPatch
     assert drift.SLACK_MIB * 2**20 == SLACK
 
 
+def test_a_value_never_looks_like_the_bound_that_it_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(NATIVE / "tests" / "gpu")
+    outcome = importlib.import_module("gpu_check.outcome")
+    for value, text in ((46.98, "46.98 %, expected 47.00 to"), (46.4, "46.4 %, expected 47.0 to")):
+        findings = outcome.Findings()
+        findings.add("share", value, "%", 47.0, 53.0)
+        assert text in findings.verdict()[1]
+    findings = outcome.Findings()
+    findings.add("share", 46.9999, "%", 47.0, 53.0)
+    assert findings.verdict()[0] == "holds"
+
+
 def test_a_function_that_the_table_lacks_is_named(bundle: Path, tmp_path: Path) -> None:
     older = Path(shutil.copytree(bundle, tmp_path / "bundle"))
     table = json.loads((bundle / "functions.json").read_text())

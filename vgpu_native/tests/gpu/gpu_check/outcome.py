@@ -51,9 +51,9 @@ class Findings:
         result: CuResult = SUCCESS,
     ) -> None:
         """Add a measurement; without bounds it is only reported."""
-        bounded = low is not None or high is not None
+        value, bounded = round(value, 3), low is not None or high is not None
         good = (low is None or value >= low) and (high is None or value <= high)
-        row: dict[str, Any] = {"measure": measure, "value": round(value, 3), "unit": unit}
+        row: dict[str, Any] = {"measure": measure, "value": value, "unit": unit}
         row.update(low=low, high=high, ok=good if bounded else None)
         row["cuda"] = {"code": result.code, "name": result.name, "call": result.call}
         self.rows.append(row)
@@ -89,13 +89,20 @@ def describe(row: dict[str, Any]) -> str:
     """Return a measurement as a text, with its expected range."""
     if isinstance(row["value"], str):
         return f"{row['measure']}: {row['value']}"
-    text = f"{row['measure']}: {row['value']:,.1f} {row['unit']}".rstrip()
     low, high = row.get("low"), row.get("high")
+    places = _places(row["value"], low, high)
+    text = f"{row['measure']}: {row['value']:,.{places}f} {row['unit']}".rstrip()
     if low is not None and high is not None:
-        return f"{text}, expected {low:,.1f} to {high:,.1f}"
+        return f"{text}, expected {low:,.{places}f} to {high:,.{places}f}"
     if low is not None:
-        return f"{text}, expected at least {low:,.1f}"
-    return f"{text}, expected at most {high:,.1f}" if high is not None else text
+        return f"{text}, expected at least {low:,.{places}f}"
+    return f"{text}, expected at most {high:,.{places}f}" if high is not None else text
+
+
+def _places(value: float, *bounds: float | None) -> int:
+    """Return the decimals, 1 to 3, with which a value does not look like a bound."""
+    near = [bound for bound in bounds if bound is not None]
+    return next((n for n in (1, 2) if all(f"{value:.{n}f}" != f"{b:.{n}f}" for b in near)), 3)
 
 
 def _none() -> dict[str, Any]:
