@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,30 @@ int cuMemGetInfo_v2(unsigned long *left, unsigned long *total) {
 }
 """
 
+
 REFUSING = "int cuCtxSetLimit(int limit, unsigned long value) { return 2; }"
+
+FRAMEWORK = """
+class OutOfMemoryError(RuntimeError): pass
+class Matrix:
+    def __matmul__(self, other): return self
+    def __getitem__(self, at): return 1024
+taken = []
+def alloc(size):
+    if len(taken) == 3: raise OutOfMemoryError
+    taken.append(size)
+    return size
+def ones(*sizes, **kind): return Matrix()
+def empty(size, **kind): return alloc(size)
+def available(): return (512 - 64 * len(taken)) << 20, 1 << 30
+class space:
+    def __init__(self, **names): self.__dict__.update(names)
+def nothing(): pass
+uint8 = float32 = None
+cuda = space(OutOfMemoryError=OutOfMemoryError, mem_get_info=available, synchronize=nothing,
+    is_available=lambda: True, runtime=space(memGetInfo=available), alloc=alloc,
+    memory=space(OutOfMemoryError=OutOfMemoryError), Device=lambda: space(synchronize=nothing))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +178,15 @@ def test_a_library_that_charges_nothing_fails(bundle: Path, tmp_path: Path) -> N
     assert "GIVEN ABOVE the limit" in content["parts"]["allocators"]["reason"]
 
 
+def test_parts_notice_defects_of_their_own(make: Callable[..., None], tmp_path: Path) -> None:
+    library = BUILD / "time" / "four_parts" / "libvgpu.so"
+    make("gpu-bundle", str(library))
+    parts = ["fresh-kernels", "free-async", "handles", "recovery"]
+    bundle = BUILD / "gpu-bundle"
+    status, printed, content = check(bundle, tmp_path, "--library", library, *only(*parts))
+    assert (status, verdicts(content, parts)) == (1, {"fails"}), printed
+
+
 def test_padding_of_arrays_is_compared_in_both_directions(bundle: Path, tmp_path: Path) -> None:
     """Below a stub with other blocks of rows than the library reckons with."""
     bench = (bundle / "gpu_check" / "bench.py").read_text()
@@ -169,21 +202,18 @@ def test_padding_of_arrays_is_compared_in_both_directions(bundle: Path, tmp_path
         assert sign or "charged: -" not in reason, reason
 
 
-def test_parts_notice_defects_of_their_own(make: Callable[..., None], tmp_path: Path) -> None:
-    library = BUILD / "time" / "four_parts" / "libvgpu.so"
-    make("gpu-bundle", str(library))
-    parts = ["fresh-kernels", "free-async", "handles", "recovery"]
-    bundle = BUILD / "gpu-bundle"
-    status, printed, content = check(bundle, tmp_path, "--library", library, *only(*parts))
-    assert (status, verdicts(content, parts)) == (1, {"fails"}), printed
-
-
 def test_a_refusal_below_the_limit_is_not_reported_as_held(bundle: Path, tmp_path: Path) -> None:
     library = built(tmp_path, LIAR + REFUSING)
     _, _, content = check(bundle, tmp_path, "--library", library, *only("heaps"))
     rows = {row["measure"]: row for row in content["parts"]["heaps"]["measurements"]}
     assert rows["heap of 512 MiB"]["ok"] is False
     assert rows["heap of 512 MiB"]["value"] == "refused, though the limit leaves memory"
+
+
+def test_the_slack_of_drift_is_that_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(NATIVE / "tests" / "gpu")
+    drift = importlib.import_module("gpu_check.parts.drift")
+    assert drift.SLACK_MIB * 2**20 == SLACK
 
 
 def test_results_of_another_library_are_not_continued(bundle: Path, tmp_path: Path) -> None:
@@ -202,12 +232,6 @@ def test_results_of_another_library_are_not_continued(bundle: Path, tmp_path: Pa
         assert ("has library libvgpu.so, and this run" in done.stderr) == (status == 2)
 
 
-def test_the_slack_of_drift_is_that_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(NATIVE / "tests" / "gpu")
-    drift = importlib.import_module("gpu_check.parts.drift")
-    assert drift.SLACK_MIB * 2**20 == SLACK
-
-
 def test_a_value_never_looks_like_the_bound_that_it_misses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(NATIVE / "tests" / "gpu")
     outcome = importlib.import_module("gpu_check.outcome")
@@ -218,6 +242,28 @@ def test_a_value_never_looks_like_the_bound_that_it_misses(monkeypatch: pytest.M
     findings = outcome.Findings()
     findings.add("share", 46.9999, "%", 47.0, 53.0)
     assert findings.verdict()[0] == "holds"
+
+
+@pytest.mark.parametrize("name", ["torch", "cupy"])
+def test_the_program_of_a_framework_prints_steps_and_results(name: str, tmp_path: Path) -> None:
+    """With a module that behaves as the framework does."""
+    (tmp_path / f"{name}.py").write_text(FRAMEWORK)
+    program = NATIVE / "tests" / "gpu" / "gpu_check" / "frameworks" / "framework.py"
+    command: list[str | Path] = [sys.executable, program, name]
+    done = subprocess.run(
+        command,
+        input="\n" * 3,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    lines = [line.split("\t")[:2] for line in done.stdout.splitlines()]
+    assert [line[1] for line in lines if line[0] == "step"] == ["context", "product", "full"]
+    assert ["given_mib", "192"] in lines
+    assert ["refused_by", "OutOfMemoryError"] in lines
+    assert lines[-1] == ["product", "right"]
 
 
 def test_a_function_that_the_table_lacks_is_named(bundle: Path, tmp_path: Path) -> None:

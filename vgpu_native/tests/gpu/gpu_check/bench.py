@@ -110,9 +110,9 @@ class Bench:
             env["VGPU_STUB_STATE"] = str(self.folder / "stub")
             env["VGPU_STUB_CONTEXT_BYTES"] = str(STUB_CONTEXT)
             env["VGPU_STUB_MODULE_BYTES"] = str(STUB_MODULE)
-        if library != NONE:
             env["VGPU_STUB_ARRAY_ROWS"] = str(STUB_ROWS)
             env["VGPU_STUB_FREE_IN_ORDER"] = "1"
+        if library != NONE:
             env.update(self._limits(self._path_of(library), memory_mib, cores))
         return env | more
 

@@ -17,10 +17,10 @@ TOLERANCE_MIB = 16.0
 WASTE_MIB = 64.0
 """Charged memory that need not be in use: what a driver keeps for later."""
 
-OUT_OF_MEMORY = 2
 HEAPS_MIB = 8192
 """More than a context, its heaps and the stacks of all threads of a card take."""
 
+OUT_OF_MEMORY = 2
 NOT_SUPPORTED = (1, 801)
 """CUDA_ERROR_INVALID_VALUE and CUDA_ERROR_NOT_SUPPORTED."""
 
@@ -251,13 +251,13 @@ def free_async(bench: Bench) -> Findings:
     findings.expect(
         "asked after the kernel", later.result.code == 0, later.result.name, later.result
     )
+    if later.result.code == 0:
+        name = "linear, freed behind a kernel"
+        _balanced(findings, freed, name, "context", name)
     return findings
 
 
 def handles(bench: Bench) -> Findings:
-    if later.result.code == 0:
-        name = "linear, freed behind a kernel"
-        _balanced(findings, freed, name, "context", name)
     """Import memory of another process, whose maker then releases it, below a limit of 1 GiB."""
     findings = bench.begin()
     for kind in ("vmm", "ipc"):

@@ -23,11 +23,11 @@ BUSY_LEAST = 60.0
 
 MEMORY_MIB = 2048
 
-Load = tuple[int, ...]
-"""Lengths of kernels in turn, nanoseconds."""
 STUB_LOAD_NS = 60 * MS
 """Loading of a module's kernels on the stub: it takes no time by itself."""
 
+Load = tuple[int, ...]
+"""Lengths of kernels in turn, nanoseconds."""
 
 PATTERNS: dict[str, Load] = {
     "2 and 10 us": (2 * US, 10 * US),

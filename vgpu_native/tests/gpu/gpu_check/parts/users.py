@@ -19,7 +19,8 @@ RUNTIMES = (
     "/usr/lib/x86_64-linux-gnu",
 )
 FOLDERS_MAX = 64
-FRAMEWORKS = Path(__file__).parents[1] / "frameworks"
+NOT_SUPPORTED = 801
+FRAMEWORK = Path(__file__).parents[1] / "frameworks" / "framework.py"
 
 
 def runtime(bench: Bench) -> Findings:
@@ -66,22 +67,21 @@ def _runtimes(bench: Bench) -> list[Path]:
 
 def pytorch(bench: Bench) -> Findings:
     """Run PyTorch up to the limit, with cuBLAS."""
-    return _framework(bench, "with_torch.py", "torch")
+    return _framework(bench, "torch")
 
 
 def cupy(bench: Bench) -> Findings:
     """Run CuPy up to the limit, with cuBLAS."""
-    return _framework(bench, "with_cupy.py", "cupy")
+    return _framework(bench, "cupy")
 
 
-def _framework(bench: Bench, script: str, package: str) -> Findings:
+def _framework(bench: Bench, package: str) -> Findings:
     if bench.stub:
         raise NotTried(f"{package} cannot start on the stub")
     findings = bench.begin()
     env = bench.env(OURS, FRAMEWORK_MIB) | {"PYTHONDONTWRITEBYTECODE": "1"}
-    given = [str(path) for path in _unpacked(bench, package)]
-    env["PYTHONPATH"] = os.pathsep.join([*given, str(FRAMEWORKS)])
-    walked = walk(bench, [sys.executable, str(FRAMEWORKS / script)], env)
+    env["PYTHONPATH"] = os.pathsep.join(map(str, _unpacked(bench, package)))
+    walked = walk(bench, [sys.executable, str(FRAMEWORK), package], env)
     findings.add("memory in total", walked["context"].total, "MiB", 1, FRAMEWORK_MIB)
     for name in ("context", "product"):
         step = walked[name]
