@@ -153,6 +153,13 @@ async def populate(admin: Cluster) -> None:
     await made(admin, f"{TEAM}/resourcequotas", quota("q"))
     manifest = {"metadata": {"name": "u"}, "spec": {"hard": {"limits.nvidia.com/gpumem": "1"}}}
     await made(admin, UNIVERSE, {"apiVersion": "gpuledger.io/v1alpha1"} | manifest | UQ)
+    # The quota controller writes the first status, and changes the version by it.
+    await eventually(
+        lambda: admin.must("GET", f"{TEAM}/resourcequotas/q"),
+        lambda stored: "hard" in stored["status"],
+        within=EFFECTIVE_SECONDS,
+        what="the quota has its first status",
+    )
 
 
 async def bind(service: Cluster, query: str = "", **metadata: Any) -> Answer:
@@ -275,9 +282,14 @@ async def test_everything_that_the_service_writes_is_accepted(
         assert stored is not None
         assert await shared_secret.update(stored, {"tls.crt": b"y"})
     finally:
-        # Or the API server would ask a service that is not there.
+        # The API server would ask a service that is not there; a second run needs pods without a
+        # node.
         for kind in ("validating", "mutating"):
             await admin.ask("DELETE", f"{hooks(kind)}/{NAME}")
+        for name in ("own", "fenced", "bound", "seen"):
+            await admin.ask("DELETE", f"{TEAM}/pods/{name}?gracePeriodSeconds=0")
+        await admin.ask("DELETE", f"{TEAM}/resourcequotas/gpuledger-default")
+        await admin.ask("DELETE", f"{SECRETS}/gpuledger-tls")
 
 
 async def test_the_service_is_registered_by_its_name_in_the_cluster_as_well(

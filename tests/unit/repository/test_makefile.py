@@ -20,7 +20,7 @@ if os.environ.get("STAYS") and part != "build":
     time.sleep(60)
 sys.exit(part in os.environ.get("FAILS", ""))
 """
-"""A rig that fails or stays as the environment says, and writes its process id if it stays."""
+"""A rig that fails or stays as its environment asks, and writes its process id if it stays."""
 
 
 def commands_of(target: str) -> list[str]:

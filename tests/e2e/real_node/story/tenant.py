@@ -43,6 +43,17 @@ class Tenant:
             what="the ledger has the quota",
         )
 
+    def end(self) -> None:
+        """Delete the namespace, and wait until a second run can make it again."""
+        path = f"/api/v1/namespaces/{self.name}"
+        self.gpus.api.ask("DELETE", path)
+        wait_for(
+            lambda: self.gpus.api.ask("GET", path).status,
+            lambda status: status == 404,
+            within=GONE_SECONDS,
+            what=f"the namespace {self.name} is gone",
+        )
+
     def ask(self, pod: Manifest) -> ApiAnswer:
         """Post a pod; return the answer."""
         return self.gpus.api.ask("POST", self._pods, pod)
@@ -160,4 +171,4 @@ def tenant(gpus: GpuCluster, name: str) -> Iterator[Tenant]:
         for each in names:
             made.delete(each)
         made.wait_gone(*names)
-        gpus.api.ask("DELETE", f"/api/v1/namespaces/{name}")
+        made.end()
