@@ -54,7 +54,6 @@ class Campaign:
         self._limits: dict[str, int] = {}
         self._posted = 0
         self._admits_from = 0.0
-        self._before = self._promised()
 
     @property
     def ran(self) -> int:
@@ -172,12 +171,13 @@ class Campaign:
             what="the cards are free",
         )
         wait_for(
-            self._promised,
-            lambda promised: promised == self._before,
+            lambda: (self._promised(), gpus.memory_by_annotations()),
+            lambda seen: seen[0] == seen[1],
             within=ENDED_SECONDS,
-            what="the ledger has as much promised as before",
+            what="the ledger has promised what pods of other namespaces have",
         )
 
-    def _promised(self) -> list[int]:
-        """Return the MiB of each card that the ledger has given to pods."""
-        return [row["used_memory"] for row in self._team.gpus.gpuledger("cards")]
+    def _promised(self) -> Counter[str]:
+        """Return the MiB of each used card that the ledger has given to pods."""
+        rows = self._team.gpus.gpuledger("cards")
+        return Counter({row["uuid"]: row["used_memory"] for row in rows if row["used_memory"]})

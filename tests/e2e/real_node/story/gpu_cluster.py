@@ -3,6 +3,7 @@
 import json
 import re
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,19 @@ VALUES: Final = (
     "scheduler.extenderResources.requests.cpu=50m",
 )
 ARGUMENTS: Final = ("--look=1",)
+ALLOCATED: Final = "hami.io/vgpu-devices-allocated"
+ENDED: Final = ("Succeeded", "Failed")
+
+
+def memory_by_annotation(pod: Manifest) -> Counter[str]:
+    """Return the MiB of each card that a pod was placed on."""
+    memory: Counter[str] = Counter()
+    text = pod["metadata"].get("annotations", {}).get(ALLOCATED, "")
+    for device in text.replace(";", ":").split(":"):
+        if "," in device:
+            card, _, amount, _ = device.split(",")
+            memory[card] += int(amount)
+    return memory
 
 
 class GpuCluster:
@@ -118,6 +132,13 @@ class GpuCluster:
         assert begin is not None, printed
         read, _ = json.JSONDecoder().raw_decode(printed, begin.start())
         return read
+
+    def memory_by_annotations(self) -> Counter[str]:
+        """Return the MiB of each card that pods of all namespaces have, ended ones left out."""
+        pods = [
+            pod for pod in self.api.items("/api/v1/pods") if pod["status"]["phase"] not in ENDED
+        ]
+        return sum(map(memory_by_annotation, pods), start=Counter())
 
     def use(self, form: str) -> None:
         """Let the agents answer by `mounts` or by `cdi`, by an upgrade where they do not yet."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.e2e.harness.cluster import Manifest
 from tests.e2e.real_node.story.api import ApiAnswer, wait_for
-from tests.e2e.real_node.story.gpu_cluster import GpuCluster
+from tests.e2e.real_node.story.gpu_cluster import GpuCluster, memory_by_annotation
 from tests.e2e.real_node.story.tenant_pod import PodProgram
 from vgpu_native.plugin.kubelet import kubelet_checkpoint, pod_resources
 from vgpu_native.plugin.kubelet.kubelet_checkpoint import CheckpointEntry
@@ -16,7 +16,6 @@ from vgpu_native.plugin.kubelet.pod_resources import DeviceHolder
 RESOURCE: Final = "nvidia.com/gpu"
 RUNS_SECONDS: Final = 60.0
 GONE_SECONDS: Final = 60.0
-ALLOCATED: Final = "hami.io/vgpu-devices-allocated"
 
 
 class Tenant:
@@ -132,8 +131,7 @@ class Tenant:
 
     def cards_by_ledger(self, pod: Manifest) -> set[str]:
         """Return the cards on which a pod was placed."""
-        text = pod["metadata"]["annotations"].get(ALLOCATED, "")
-        return {part.split(",")[0] for part in text.replace(";", ":").split(":") if "," in part}
+        return set(memory_by_annotation(pod))
 
     def cards_by_runtime(self, uid: str) -> list[set[str]]:
         """Return the cards that the runtime gave each start of a pod's containers."""
