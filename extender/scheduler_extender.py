@@ -53,8 +53,8 @@ class ExtenderSettings(msgspec.Struct, frozen=True):
 class Extender:
     """Answers about the pods of one cluster: `filter`, `prioritize`, `bind` and `preempt`.
 
-    `run` must run for events to be recorded, for pods of lower priority to be evicted, and for the
-    scheduler to be woken for pods that fit after all.
+    `run` must run for pods of lower priority to be evicted, and for the scheduler to be woken for
+    pods that fit after all.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Extender:
             clock=clock,
             fence_seconds=settings.fence_seconds,
         )
-        self._recorder = EventRecorder(ports.cluster, ports.count) if ports.cluster else None
+        self._recorder = EventRecorder(ports.evicting, ports.count) if ports.evicting else None
         self._binder = self._make_binder(now)
         self._preemptions, self.wakeup = self._preemption_queue(), self._make_wakeup(now)
         self._filter = node_filter = self._make_filter()
@@ -109,7 +109,7 @@ class Extender:
         self.preempt = preemption_filter.preempt
 
     async def run(self) -> None:
-        """Record events, wake the scheduler, and evict where that is allowed, until cancelled."""
+        """Wake the scheduler, and evict and record that where it is allowed, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             if self._recorder is not None:
                 tasks.create_task(self._recorder.run())
@@ -150,20 +150,18 @@ class Extender:
             fit=self._fit,
             assumed=self._assumed,
             preemptions=self._preemptions,
-            recorder=self._recorder,
             signal=self._signal,
             clock=self._clock,
         )
 
     def _make_binder(self, now: Callable[[], float]) -> Binder | None:
-        if self._ports.cluster is None or self._recorder is None:
+        if self._ports.cluster is None:
             return None
         return Binder(
             self._ports,
             self._ports.cluster,
             requests=self._requests,
             placements=self.placements,
-            recorder=self._recorder,
             signal=self._signal,
             wait_seconds=self._settings.bind_wait_seconds,
             now=now,

@@ -14,7 +14,6 @@ import structlog
 
 from extender.bind.binding_fence import BindingFence
 from extender.bind.binding_writer import BindingOutcome, BindingState, BindingWriter
-from extender.bind.hami_pod_events import BINDING_FAILED, BINDING_SUCCEED, EventRecorder
 from extender.bind.node_lock_for_bind import HamiNodeLock
 from extender.bind.place_or_choose_again import PlacementService, placement_of
 from extender.bind.placement_takeover import Origin, PlacementResult
@@ -77,14 +76,13 @@ class Binder:
         *,
         requests: SchedulingRequests,
         placements: PlacementService,
-        recorder: EventRecorder,
         signal: StateChangeSignal,
         wait_seconds: float,
         now: Callable[[], float],
     ) -> None:
         """Wait at most `wait_seconds` for obstacles that pass; `now` is Unix time in seconds."""
         self._ports, self._cluster, self._requests = ports, cluster, requests
-        self._placements, self._recorder, self._signal = placements, recorder, signal
+        self._placements, self._signal = placements, signal
         self._writer, self._fence = BindingWriter(cluster), BindingFence(cluster)
         self._node_lock = HamiNodeLock(cluster, now)
         self._wait_seconds, self._now, self._clock = wait_seconds, now, placements.clock
@@ -117,7 +115,7 @@ class Binder:
         return request
 
     async def _bind_once(self, request: SchedulingRequest, node: str, until: float) -> BindResult:
-        """Bind a pod that no other call binds, and record an event of it."""
+        """Bind a pod that no other call binds."""
         if request.pod.spec.node_name == node:
             return BindResult("bound")
         if request.uid in self._being_bound:
@@ -130,13 +128,8 @@ class Binder:
                 bound = await self._bind_without_cards(request, node)
         finally:
             self._being_bound.discard(request.uid)
-        if bound.problem:
-            note = f"node {node}: {bound.problem}"
-            self._recorder.record(request.pod, BINDING_FAILED, note, warning=True)
-        else:
+        if not bound.problem:
             self._requests.newest.pop(request.uid, None)
-            note = f"bound to node {node} with its cards"
-            self._recorder.record(request.pod, BINDING_SUCCEED, note)
         return bound
 
     async def _bind_to_cards(

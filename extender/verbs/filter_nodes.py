@@ -5,7 +5,6 @@ its cards wait for it there until it is bound or proved not to be.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Final, NamedTuple
@@ -13,7 +12,6 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from extender.bind.hami_pod_events import FILTERING_FAILED, EventRecorder
 from extender.bind.place_or_choose_again import placement_of
 from extender.fit.feasible_nodes import FitResult, chosen_parts
 from extender.fit.inventory_fit import UNKNOWN, InventoryFit
@@ -50,9 +48,6 @@ ANSWERS_MAX: Final = 16
 
 RETRY_SECONDS: Final = 0.1
 """Pause between a record and a new fit of all nodes: a busy log has many records a second."""
-
-REASONS_MAX: Final = 5
-"""Reasons that an event sums up; the most frequent ones."""
 
 
 class Candidates(NamedTuple):
@@ -97,15 +92,13 @@ class NodeFilter:
         fit: InventoryFit,
         assumed: AssumedPlacements,
         preemptions: PreemptionQueue | None,
-        recorder: EventRecorder | None,
         signal: StateChangeSignal,
         clock: Callable[[], float],
     ) -> None:
         """`clock` is the time of the loop in seconds."""
         self.answers: BoundedCache[FilteredNodes] = BoundedCache(ANSWERS_MAX)
         self._ports, self._requests, self._fit, self._assumed = ports, requests, fit, assumed
-        self._preemptions, self._recorder = preemptions, recorder
-        self._signal, self._clock = signal, clock
+        self._preemptions, self._signal, self._clock = preemptions, signal, clock
         self._waits = FilterWaitBudget(clock())
 
     async def filter(self, args: ExtenderArgs) -> FilterResult:
@@ -129,9 +122,6 @@ class NodeFilter:
                 await asyncio.sleep(max(0.0, min(RETRY_SECONDS, until - self._clock())))
                 verdicts = self._verdicts(args.pod, nodes)
         fits = any(verdicts.passed)
-        if not fits and self._recorder is not None:
-            note = _nowhere_note(verdicts)
-            self._recorder.record(args.pod, FILTERING_FAILED, note, warning=True)
         answer = result(args, nodes, verdicts)
         self._ports.count("extender_answers_total", "filter", "fits" if fits else "nowhere")
         return answer
@@ -265,10 +255,3 @@ def _enter_reasons(verdicts: Verdicts, names: Sequence[str], fits: FitResult) ->
     for at in np.nonzero(~fits.feasible)[0].tolist():
         where = verdicts.failed if resolvable(fits, at) else verdicts.unresolvable
         where[names[at]] = reasons[at]
-
-
-def _nowhere_note(verdicts: Verdicts) -> str:
-    reasons = [*verdicts.failed.values(), *verdicts.unresolvable.values()]
-    counted = Counter(reasons).most_common(REASONS_MAX)
-    summed = "; ".join(f"{many} nodes: {reason}" for reason, many in counted)
-    return f"no available node, {len(reasons)} nodes do not meet: {summed}"

@@ -250,10 +250,6 @@ class BindingApi(Protocol):
         """
         ...
 
-    async def create_event(self, event: PodEvent) -> None:
-        """Write an event about a pod."""
-        ...
-
 
 class AllocationApi(BindingApi, Protocol):
     """Writes of the cards that pods have; the promises of `BindingApi` hold here too."""
@@ -282,4 +278,8 @@ class EvictionApi(Protocol):
         Raises Conflict unless the pod has that uid, and BudgetExhausted while a
         PodDisruptionBudget forbids it.
         """
+        ...
+
+    async def create_event(self, event: PodEvent) -> None:
+        """Write an event about a pod."""
         ...

@@ -218,16 +218,16 @@ async def test_events_of_a_pod_show_where_it_is_described(
                 namespace=namespace,
                 name="p",
                 uid=made["metadata"]["uid"],
-                reason="FilteringFailed",
-                note=f"no node fits, for the {number + 1}. time",
-                action="Filtering",
+                reason="PreemptionStarted",
+                note=f"evicting pods, for the {number + 1}. time",
+                action="Preempting",
                 warning=True,
             )
         )
     described = shell.type(f"kubectl -n {namespace} describe pod p")
-    assert "Warning  FilteringFailed" in described
-    assert "no node fits, for the 1. time" in described
-    assert "no node fits, for the 2. time" in described
+    assert "Warning  PreemptionStarted" in described
+    assert "evicting pods, for the 1. time" in described
+    assert "evicting pods, for the 2. time" in described
 
 
 async def created(cluster: Cluster, namespace: str, **metadata: Any) -> Manifest:

@@ -58,7 +58,7 @@ async def test_an_important_pod_gets_the_cards_of_another_and_a_rival_does_not(
     bound = await _bound_with(team, "high")
     assert len(bound) == NODES
     assert "rival" not in bound
-    await team.events_are("PreemptionStarted", "Preempted", "BindingSucceed")
+    await team.events_are("PreemptionStarted", "Preempted", "Scheduled")
     await team.agrees()
     await team.was_always_within_limits()
 

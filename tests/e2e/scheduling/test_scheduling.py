@@ -58,7 +58,8 @@ async def test_a_pod_comes_to_a_card_and_carries_hamis_annotations(team: Schedul
     assert given.endswith(",NVIDIA,4000,20:;")
     usage = await team.agrees()
     assert len(usage) == 1
-    await team.events_are("BindingSucceed")
+    await team.events_are("Scheduled")
+    await team.has_only_the_schedulers_events()
 
 
 async def test_pods_of_every_shape_get_what_they_ask_for(team: SchedulingTeam) -> None:
@@ -151,7 +152,8 @@ async def test_a_pod_that_fits_nowhere_gets_a_reason_by_card(team: SchedulingTea
     await team.has_event_with("large", "8/8 CardInsufficientMemory")
     await team.has_event_with("many", "NodeInsufficientDevice")
     await team.has_event_with("other", "8/8 CardTypeMismatch")
-    await team.events_are("FilteringFailed")
+    await team.events_are("FailedScheduling")
+    await team.has_only_the_schedulers_events()
     assert not await team.bound()
 
 

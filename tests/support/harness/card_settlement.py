@@ -120,9 +120,6 @@ class FakeCardCluster(FullCluster):
     async def label_pod(self, *_: Any) -> None:
         raise AssertionError("settlement labels no pods")
 
-    async def create_event(self, event: Any) -> None:
-        raise AssertionError("settlement tells no events")
-
 
 class CardWorld(World):
     """A world with nodes. `cards` settles them beside the pods."""

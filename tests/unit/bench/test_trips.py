@@ -11,7 +11,7 @@ BOUNDS = {
     "mutate": 12,
     "filter": 39,
     "prioritize": 17,
-    "bind": 84,
+    "bind": 81,
     "release": 46,
     "project": 77,
 }

@@ -345,9 +345,6 @@ def test_the_service_may_report_the_events_that_it_reports_and_no_others() -> No
         if validation["expression"].startswith("object.?reason")
     ]
     reported = {
-        hami_pod_events.FILTERING_FAILED,
-        hami_pod_events.BINDING_SUCCEED,
-        hami_pod_events.BINDING_FAILED,
         hami_pod_events.PREEMPTION_STARTED,
         hami_pod_events.PREEMPTED,
         waiting_events.REASON,

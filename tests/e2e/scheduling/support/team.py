@@ -10,6 +10,7 @@ from typing import Final
 from support.oracles import placement_oracle
 from support.oracles.placement_oracle import CardUsage, Usage
 
+from ledger.kube.client.pod_events import SERVICE
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.polling import eventually
 from tests.e2e.harness.service import Service
@@ -103,6 +104,12 @@ class SchedulingTeam:
             within=SCHEDULED_SECONDS,
             what=f"there are events {reasons}",
         )
+
+    async def has_only_the_schedulers_events(self) -> None:
+        """Assert that the service and its extender reported no event of the namespace's pods."""
+        events = await self.cluster.items(f"{self.path}/events")
+        reported = [event for event in events if event["reportingComponent"] == SERVICE.controller]
+        assert not reported, reported
 
     async def delete(self, *names: str) -> None:
         """Delete pods at once."""

@@ -177,20 +177,17 @@ async def test_until_the_cards_are_known_nothing_is_answered(monkeypatch: pytest
         assert "not open yet" in await service.bind(WANTS, "n1")
 
 
-async def test_pod_that_fits_nowhere_gets_one_event_with_the_reasons():
+async def test_pod_that_fits_nowhere_gets_reasons_in_the_answer_and_no_event():
     server = ModelServer()
     async with replica(server=server) as service:
-        for _ in range(3):
-            await service.extender.filter(ExtenderArgs(WANTS, None, ["n1", "n2"]))
         await service.register("n1", cards("GPU-0", memory=4000))
-        await service.extender.filter(ExtenderArgs(WANTS, None, ["n1", "n2"]))
-        async with asyncio.timeout(5):
-            for _ in range(2):
-                await server.told.acquire()
-        first, second = server.events
-        assert first.reason == second.reason == "FilteringFailed"
-        assert first.note == "no available node, 2 nodes do not meet: 2 nodes: NodeUnregistered"
-        assert "1 nodes: 1/1 CardInsufficientMemory" in second.note
+        answer = await service.extender.filter(ExtenderArgs(WANTS, None, ["n1", "n2"]))
+        assert answer.failed_and_unresolvable_nodes == {
+            "n1": "1/1 CardInsufficientMemory",
+            "n2": NEVER,
+        }
+        await asyncio.sleep(0.05)
+        assert server.events == []
 
 
 async def test_of_the_schedulers_victims_those_count_that_leave_enough_room():

@@ -32,7 +32,7 @@ BOUND = PodBinding(
     version="7",
 )
 TOLD = PodEvent(
-    namespace="red", name="p", uid="u-1", reason="BindingSucceed", note="hm", action="Binding"
+    namespace="red", name="p", uid="u-1", reason="Preempted", note="hm", action="Preempting"
 )
 
 
@@ -143,7 +143,7 @@ async def test_an_event_is_about_the_pod(answers, cluster):
         "name": "p",
         "uid": "u-1",
     }
-    assert (body["type"], body["reason"], body["note"]) == ("Normal", "BindingSucceed", "hm")
+    assert (body["type"], body["reason"], body["note"]) == ("Normal", "Preempted", "hm")
     assert body["eventTime"].endswith("Z")
 
 
@@ -166,7 +166,7 @@ async def test_a_long_note_is_cut_between_characters(answers, cluster):
         namespace="red",
         name="p",
         uid="u-1",
-        reason="FilteringFailed",
+        reason="PreemptionStarted",
         note="ä" * NOTE_BYTES_MAX,
         action="Filtering",
         warning=True,
