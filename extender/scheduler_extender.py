@@ -13,13 +13,13 @@ import msgspec
 
 from extender.bind.bind_or_give_back import Binder
 from extender.bind.binding_fence import FENCE_SECONDS
-from extender.bind.hami_pod_events import EventRecorder
 from extender.bind.place_or_choose_again import PlacementService
 from extender.fit.inventory_fit import FitPreferences, InventoryFit
 from extender.fit.quota_headroom import QuotaHeadroom
 from extender.inventory.assumed_placements import AssumedPlacements
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.inventory_loading import until_loaded
+from extender.preemption.preemption_events import EventRecorder
 from extender.preemption.preemption_queue import PreemptionQueue
 from extender.preemption.victim_eviction import VictimEvictor
 from extender.scheduler_api.extender_ports import ExtenderPorts

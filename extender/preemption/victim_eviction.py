@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from extender.bind.hami_pod_events import PREEMPTED, PREEMPTION_STARTED, EventRecorder
 from extender.bind.place_or_choose_again import ACTOR, CATCH_UP_SECONDS
 from extender.fit.inventory_fit import UNKNOWN, InventoryFit
 from extender.preemption.eviction_candidates import is_leaving, priority_of
+from extender.preemption.preemption_events import PREEMPTED, PREEMPTION_STARTED, EventRecorder
 from extender.preemption.preemption_plan import PreemptionPlan, preemption_plans
 from extender.preemption.victim_choice import Subject
 from extender.scheduler_api.extender_ports import ExtenderPorts, PreemptionCluster

@@ -12,7 +12,7 @@ import yaml
 from starlette.routing import Route
 from support.builders.manifests import DEPLOY, VERSIONS, Manifest, documents, name_of
 
-from extender.bind import hami_pod_events
+from extender.preemption import preemption_events
 from gpuledger.version import VERSION
 from ledger.kube.api.api_resources import POLICIES, UNIVERSE_QUOTAS, Resource
 from ledger.log.jetstream.power_cut_safety import SERVER_VERSION_MIN
@@ -345,8 +345,8 @@ def test_the_service_may_report_the_events_that_it_reports_and_no_others() -> No
         if validation["expression"].startswith("object.?reason")
     ]
     reported = {
-        hami_pod_events.PREEMPTION_STARTED,
-        hami_pod_events.PREEMPTED,
+        preemption_events.PREEMPTION_STARTED,
+        preemption_events.PREEMPTED,
         waiting_events.REASON,
     }
     assert set(re.findall(r'"(\w+)"', rule)) == reported
