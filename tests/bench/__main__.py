@@ -1,18 +1,23 @@
-"""Measure everything, print a table and write it as JSON. `--only NAME`, `--quick`, `--json`."""
+"""Measure everything, print a table and write it as JSON.
+
+`--only NAME`, `--quick`, `--json`; `--against CHECKOUT` alternates with another checkout.
+"""
 
 import argparse
 import importlib
 import sys
 import time
+from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench.harness import results
+from tests.bench.harness import alternating, results
 from tests.bench.harness.results import Report, Result
 
 NAMES = (
     "core",
     "https",
+    "review_tail",
     "history",
     "lag",
     "replicas",
@@ -37,7 +42,11 @@ def main() -> int:
     parser.add_argument("--only", choices=NAMES, action="append", help="may be given several times")
     parser.add_argument("--quick", action="store_true", help="small and imprecise, in two minutes")
     parser.add_argument("--json", action="store_true", help="print the results as JSON alone")
+    parser.add_argument("--against", type=Path, help="another checkout, measured in turn")
+    parser.add_argument("--pairs", type=int, default=3, help="with --against, how often each")
     arguments = parser.parse_args()
+    if arguments.against:
+        return alternating.compare(arguments.against, arguments.only, arguments.pairs)
     console = Console(stderr=arguments.json)
     console.width = max(console.width, COLUMNS_MIN)
     machine, measured = results.machine(), list[Result]()

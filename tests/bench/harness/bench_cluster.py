@@ -9,27 +9,20 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import aiohttp
 
-from ledger.kube.requests.demand_rules import DemandRules
 from tests.bench.harness.results import Skipped
-from tests.e2e.harness.cluster import Cluster
+from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.polling import eventually
-from webhook.configurations.webhook_configurations import (
-    ReviewScope,
-    WebhookAddress,
-    configurations,
-)
-from webhook.kinds.kind_catalog import KindCatalog
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 EFFECTIVE_SECONDS: Final = 30.0
 PAGE: Final = 500
 
-_WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
+WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
 
 T = TypeVar("T")
 
@@ -40,8 +33,7 @@ class BenchCluster:
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
         self.ca, self.token = str(plane.ca), plane.token(ADMIN)
-        self.host, _, port = plane.url.removeprefix("https://").partition(":")
-        self.port = int(port)
+        self.address = plane.url.removeprefix("https://")
 
     def do(self, step: Callable[[Cluster], Awaitable[T]]) -> T:
         """Do something as the administrator."""
@@ -84,25 +76,24 @@ class BenchCluster:
 
         return self.do(pods)
 
+    def any_pod(self, namespace: str) -> Manifest:
+        """Return one pod of a namespace."""
+        path = f"/api/v1/namespaces/{namespace}/pods?limit=1"
+        return self.do(lambda cluster: cluster.items(path))[0]
+
     def clear(self, namespace: str) -> None:
         """Delete all pods of a namespace, at once."""
         path = f"/api/v1/namespaces/{namespace}/pods"
         options = {"gracePeriodSeconds": 0}
         self.do(lambda cluster: cluster.must("DELETE", path, options))
 
-    def register(self, name: str, address: str, authority: Path, namespaces: list[str]) -> None:
-        """Have the pods of some namespaces reviewed as the service would have it."""
-        resources = [resource for vendor in DemandRules().vendors for resource in vendor.names()]
-        asked = WebhookAddress(f"https://{address}", authority.read_bytes())
-        selector = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
+    def register(self, configurations: list[dict[str, Any]]) -> None:
+        """Create webhook configurations."""
 
         async def create(cluster: Cluster) -> None:
-            for configuration in configurations(asked, ReviewScope(resources, KindCatalog(()), ())):
-                entry = configuration["webhooks"][0]
-                entry["namespaceSelector"] = {"matchExpressions": [selector]}
-                thing = {**configuration, "metadata": {"name": name}, "webhooks": [entry]}
-                path = f"{_WEBHOOKS}/{configuration['kind'].lower()}s"
-                await cluster.must("POST", path, thing)
+            for configuration in configurations:
+                path = f"{WEBHOOKS}/{configuration['kind'].lower()}s"
+                await cluster.must("POST", path, configuration)
 
         self.do(create)
 

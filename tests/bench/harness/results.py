@@ -3,6 +3,7 @@
 import os
 import platform
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +12,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 LATEST = Path(__file__).parents[1] / "results" / "latest.json"
+BEFORE = LATEST.with_name("75bd653.json")
+"""Figures of commit 75bd653 by name of the row, on the developers' quiet machine."""
+
+
+COLUMNS = ("measured", "value", "unit", "baseline", "ratio", "75bd653", "goal", "met")
 
 
 class Skipped(Exception):
@@ -34,14 +40,25 @@ class Goal(msgspec.Struct, frozen=True):
         return f"{sign} {self.bound:,g}" + (" of the baseline" if self.of == "ratio" else "")
 
 
+class Figure(msgspec.Struct, frozen=True):
+    """A value and, if there was a baseline, its ratio to that."""
+
+    value: float
+    ratio: float | None = None
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One measured number. `ratio` is value divided by baseline; `note` names the bottleneck."""
+    """One measured number. `ratio` is value divided by baseline; `note` names the bottleneck.
+
+    `before` is the figure of commit 75bd653, None for a row that it did not have.
+    """
 
     name: str
     value: float
     unit: str
     baseline: float | None = None
     ratio: float | None = None
+    before: Figure | None = None
     goal: Goal | None = None
     met: bool | None = None
     note: str = ""
@@ -84,6 +101,7 @@ def result(
         unit=unit,
         baseline=None if baseline is None else _rounded(baseline),
         ratio=None if ratio is None else _rounded(ratio),
+        before=_before().get(name),
         goal=goal,
         met=met,
         note=note,
@@ -119,7 +137,7 @@ def encoded(report: Report) -> bytes:
 
 def table(results: Iterable[Result]) -> Table:
     """Return the results as people read them."""
-    made = Table("measured", "value", "unit", "baseline", "ratio", "goal", "met", box=SIMPLE_HEAD)
+    made = Table(*COLUMNS, box=SIMPLE_HEAD)
     for measured in results:
         made.add_row(
             measured.name,
@@ -127,6 +145,7 @@ def table(results: Iterable[Result]) -> Table:
             measured.unit,
             "" if measured.baseline is None else f"{measured.baseline:,g}",
             "" if measured.ratio is None else f"{measured.ratio:.2f}",
+            _text(measured.before),
             "" if measured.goal is None else measured.goal.text(),
             {None: "", True: "[green]yes[/]", False: "[red]no[/]"}[measured.met],
         )
@@ -136,6 +155,18 @@ def table(results: Iterable[Result]) -> Table:
 def notes(results: Iterable[Result]) -> str:
     """Return the notes of the results, one line each."""
     return "\n".join(f"{measured.name}: {measured.note}" for measured in results if measured.note)
+
+
+@cache
+def _before() -> dict[str, Figure]:
+    return msgspec.json.decode(BEFORE.read_bytes(), type=dict[str, Figure])
+
+
+def _text(figure: Figure | None) -> str:
+    if figure is None:
+        return ""
+    ratio = "" if figure.ratio is None else f" ({figure.ratio:.2f})"
+    return f"{figure.value:,g}{ratio}"
 
 
 def _rounded(number: float) -> float:

@@ -13,11 +13,13 @@ from typing import Final
 
 from ledger.runtime import gc_tuning
 from tests.bench.objects.fleet import Template
-from tests.e2e.objects.pods import pod
+from tests.e2e.objects.pods import CARDS, pod
 
 CLIENTS: Final = 32
 ANSWER_SECONDS_MAX: Final = 30.0
 ANSWER_BYTES_MAX: Final = 2**20
+
+SCHEDULER: Final = "gpuledger-scheduler"
 
 CREATED, FORBIDDEN, CONFLICT = 201, 403, 409
 
@@ -27,17 +29,31 @@ _LENGTH: Final = b"content-length: "
 
 
 async def post(
-    host: str, port: int, ca: str, token: str, namespace: str, first: int, count: int
+    address: str,
+    ca: str,
+    token: str,
+    namespace: str,
+    first: int,
+    count: int,
+    complete: bool = True,
 ) -> dict[str, float]:
     """Create so many pods; returns seconds and how many were answered with which status.
 
+    Without `complete`, a pod names gpuledger's scheduler and leaves out the count of cards, so that
+    the mutating webhook has to complete it.
     Raises AssertionError when the API server gave any other answer than created, forbidden or
     conflict.
     """
-    requests = _requests(f"{host}:{port}", token, namespace, first, count)
+    template = pod(_NAME)
+    if not complete:
+        template["spec"]["schedulerName"] = SCHEDULER
+        del template["spec"]["containers"][0]["resources"]["limits"][CARDS]
+    numbers = range(first, first + count)
+    requests = _requests(address, token, namespace, Template(template), numbers)
+    host, _, port = address.partition(":")
     trusted = ssl.create_default_context(cafile=ca)
     connections = [
-        await asyncio.open_connection(host, port, ssl=trusted, limit=ANSWER_BYTES_MAX)
+        await asyncio.open_connection(host, int(port), ssl=trusted, limit=ANSWER_BYTES_MAX)
         for _ in range(CLIENTS)
     ]
     gc_tuning.freeze_existing()
@@ -80,14 +96,15 @@ async def _status(reader: asyncio.StreamReader) -> int:
     return int(head.split(b" ", 2)[1])
 
 
-def _requests(host: str, token: str, namespace: str, first: int, count: int) -> Iterator[bytes]:
+def _requests(
+    address: str, token: str, namespace: str, template: Template, numbers: range
+) -> Iterator[bytes]:
     """Return whole HTTP requests, made beforehand."""
-    template = Template(pod(_NAME))
     made = []
-    for number in range(first, first + count):
+    for number in numbers:
         body = template.filled({_NAME.encode(): b"p-%d" % number})
         head = (
-            f"POST /api/v1/namespaces/{namespace}/pods HTTP/1.1\r\nHost: {host}\r\n"
+            f"POST /api/v1/namespaces/{namespace}/pods HTTP/1.1\r\nHost: {address}\r\n"
             f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\n"
             f"Accept: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )

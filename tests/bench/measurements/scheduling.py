@@ -19,10 +19,10 @@ from typing import Final, NamedTuple
 
 import aiohttp
 
+from tests.bench.frozen.permissive_extender import permissive_extender
 from tests.bench.harness import process_tree
 from tests.bench.harness.bench_cluster import ASSETS_VARIABLE, BenchCluster, bench_cluster
 from tests.bench.harness.results import Goal, Result, result
-from tests.bench.load.permissive_extender import permissive_extender
 from tests.e2e.harness.bootstrap import grant_service
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.controlplane import ADMIN, SCHEDULER, SERVICE

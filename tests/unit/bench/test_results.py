@@ -46,3 +46,12 @@ def test_a_report_is_written_with_the_fields_that_others_read(tmp_path: Path) ->
         written["results"][0]
     )
     assert [file.name for file in tmp_path.iterdir()] == ["latest.json"]
+
+
+def test_a_row_has_the_figure_of_the_base_commit_beside_it() -> None:
+    known = msgspec.json.decode(results.BEFORE.read_bytes())
+    name, figure = next((name, figure) for name, figure in known.items() if "ratio" in figure)
+    judged = result(name, 100, "m/s")
+    assert judged.before == results.Figure(figure["value"], figure["ratio"])
+    text = list(results.table([judged]).columns[results.COLUMNS.index("75bd653")].cells)
+    assert text == [f"{figure['value']:,g} ({figure['ratio']:.2f})"]

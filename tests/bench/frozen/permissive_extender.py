@@ -1,10 +1,9 @@
-"""Permissive extender: the baseline, which accepts every node and binds, on the service's stack.
+"""Permissive extender: the baseline, which accepts every node and binds, on the frozen stack.
 
 It binds with one request to the API server, as gpuledger does. So the difference is the cost of
 choosing and recording cards.
 """
 
-import asyncio
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,13 +18,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from support.servers.ports import free_port
 
-from ledger.runtime.http import http_server
-from ledger.runtime.tls import certificate_reload
+from tests.bench.frozen.http_stack import HOST, FrozenServer
 from tests.bench.harness.fresh_process import start, wait_for_go
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.scheduling.support.scheduler import Extender
 
-HOST: Final = "127.0.0.1"
 CONNECTIONS_MAX: Final = 32
 BOUND: Final = 201
 
@@ -68,13 +65,7 @@ async def let_everything_pass(
         app = Starlette(
             routes=[Route(f"/extender/{verb}", verbs[verb], methods=["POST"]) for verb in verbs]
         )
-        secured = certificate_reload.Tls(certificate_reload.own(Path(store, "tls"), (HOST,)))
-        stop = asyncio.Event()
-        listener = http_server.bind(f"{HOST}:{port}")
-        task = asyncio.create_task(http_server.serve(app, listener, stop, tls=secured))
-        await wait_for_go()
-        stop.set()
-        await task
+        await FrozenServer(app, Path(store), port).serve_until(wait_for_go())
     return {}
 
 
