@@ -122,6 +122,9 @@ def unnumbered(state: State, selection: Selection) -> list[str]:
 def number(state: State, labels: Iterable[tuple[str, int]]) -> list[str]:
     """Give keys of labels their numbers; return the accounts that select by any of them."""
     given = dict(labels)
+    if not given:
+        # Most accounts bring no new label, and a state has many accounts.
+        return []
     for key, label_number in given.items():
         put(state, state.labels, key, label_number)
         put(state, state.labels, READ, max(label_number, state.labels.get(READ, 0)))
