@@ -115,14 +115,15 @@ async def _project(log: Log, store: Store, snapshot_events: int) -> None:
     loop = asyncio.get_running_loop()
     projector = await Projector.resume(log, store)
     gc_tuning.freeze_existing()
-    events, saved_at = 0, loop.time()
+    events, saved_at, last = 0, loop.time(), (await log.extent()).last
     async for batch in log.follow(projector.position + 1):
-        more = await projector.project(batch)
+        more = await projector.project(batch, known=last)
         events += more
         if events >= snapshot_events and loop.time() - saved_at >= SNAPSHOT_SECONDS:
             payload = snapshot_format.encode(projector.state)
-            await log.save_snapshot(Snapshot(projector.position, payload))
-            _send(FollowerMessage(snapshot=projector.position))
+            position = projector.state.position
+            await log.save_snapshot(Snapshot(position, payload))
+            _send(FollowerMessage(snapshot=position))
             events, saved_at = 0, loop.time()
         if more < GATHERED_EVENTS:
             await asyncio.sleep(GATHER_SECONDS)

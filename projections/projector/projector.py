@@ -5,6 +5,7 @@ the log has lost or changed records, and the projector stops.
 """
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -27,7 +28,10 @@ from projections.tables.placement_table import PlacementTable
 from projections.tables.table_protocol import Table
 
 EVENTS_PER_TRANSACTION: Final = 32_768
-"""A transaction ends with the record that reaches this number of events, or with its batch."""
+"""A transaction ends with the record that reaches this number of events, or with its batch.
+
+While the projection is behind the log, a transaction goes on over several batches.
+"""
 
 Progress = Callable[[int, int], None]
 """Called with `(position, last)` after each batch is stored; `last` is the log's end as known."""
@@ -59,7 +63,7 @@ async def replay(
     projector = await Projector.resume(log, store)
     if projector.position < last:
         async for batch in log.read(projector.position + 1, last):
-            await projector.project(batch)
+            await projector.project(batch, known=last)
             if on_progress is not None:
                 on_progress(projector.position, last)
     return await store.head()
@@ -71,6 +75,8 @@ class Projector:
     def __init__(self, store: Store, *, state: State, names: NameNumbers) -> None:
         self._store = store
         self._state = state
+        self._stored = state.position
+        self._waiting = 0
         self._names = names
         self._tables: tuple[Table, ...] = (
             HistoryTables(names),
@@ -93,43 +99,47 @@ class Projector:
         head = await store.head()
         await witness(log, head, str(store.path))
         state = await state_at(log, head.position)
-        async with store.transaction() as connection:
-            names = await NameNumbers.load(connection)
+        names = await store.write(NameNumbers.load)
         return cls(store, state=state, names=names)
 
     @property
     def position(self) -> int:
-        """The position of the last record that is folded and stored."""
-        return self._state.position
+        """The position of the last record that is stored."""
+        return self._stored
 
     @property
     def state(self) -> State:
-        """The state at the position, to be read only."""
+        """The state after the last folded record, which may not be stored yet; to be read only."""
         return self._state
 
-    async def project(self, entries: Sequence[LogEntry]) -> int:
-        """Fold the entries after the position, store their changes, and return the number of
-        events.
+    async def project(self, entries: Sequence[LogEntry], *, known: int = 0) -> int:
+        """Fold the entries that follow, store their changes, and return the number of events.
+
+        `known` is a position that the log has reached. Changes before it may wait for a later call,
+        so that a transaction is large while the projection is behind.
         """
-        waiting, events = 0, 0
+        events = 0
         for entry in entries:
             change = fold_record(self._state, entry.position, entry.payload)
             for table in self._tables:
                 table.collect(change)
-            waiting += len(change.record.items) + 1
+            self._waiting += len(change.record.items) + 1
             events += len(change.record.items)
-            if waiting >= EVENTS_PER_TRANSACTION:
+            if self._waiting >= EVENTS_PER_TRANSACTION:
                 await self._write()
-                waiting = 0
-        if waiting:
+        if self._waiting and self._state.position >= known:
             await self._write()
         return events
 
     async def _write(self) -> None:
-        async with self._store.transaction() as connection:
-            await self._names.write(connection)
-            for table in self._tables:
-                await table.write(connection)
+        await self._store.write(self._write_tables)
+        self._stored, self._waiting = self._state.position, 0
+
+    def _write_tables(self, connection: sqlite3.Connection) -> None:
+        """Write all collected rows: records and their changes in one transaction."""
+        self._names.write(connection)
+        for table in self._tables:
+            table.write(connection)
 
 
 async def witness(log: Log, head: ProjectionHead, source: str) -> None:
@@ -154,7 +164,7 @@ async def witness(log: Log, head: ProjectionHead, source: str) -> None:
 async def _follow(projector: Projector, log: Log, on_progress: Progress | None) -> None:
     last = (await log.extent()).last
     async for batch in log.follow(projector.position + 1):
-        await projector.project(batch)
+        await projector.project(batch, known=last)
         last = max(last, projector.position)
         if on_progress is not None:
             on_progress(projector.position, last)

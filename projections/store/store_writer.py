@@ -6,16 +6,18 @@ kill at any byte. A file with another schema version is deleted and built again 
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import aiosqlite
 import msgspec
 
 from projections.store.interval_index import fork
+
+T = TypeVar("T")
 
 APPLICATION: Final = 0x67707564
 """SQLite's application_id of a projection file."""
@@ -103,6 +105,20 @@ class Store:
                     raise
                 await self._connection.commit()
 
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a function in one write transaction, on the thread of the connection.
+
+        All statements of the function cost one hand-over between threads. The function runs to its
+        end also when the caller is cancelled. Raises StoreError as `transaction` does.
+        """
+        async with self._writing:
+            with self._failing():
+                # aiosqlite has no public call that runs a function on its thread.
+                file = self._connection._conn
+                running = self._connection._execute(_in_transaction, file, work)  # type: ignore[no-untyped-call]
+                result: T = await running
+                return result
+
     async def close(self) -> None:
         """Close the file."""
         await self._connection.close()
@@ -117,6 +133,17 @@ class Store:
                 f"cannot write the projection {self.path} ({error}): make room on its disk, or"
                 " delete the file; it is built again from the log"
             ) from error
+
+
+def _in_transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        result = work(connection)
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
+    return result
 
 
 def delete(path: Path) -> None:

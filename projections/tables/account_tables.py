@@ -1,14 +1,15 @@
 """The tables of clusters, and of the lines, selections and coverages of accounts."""
 
+import sqlite3
 from typing import Final
 
-import aiosqlite
 import msgspec
 
 from ledger.core.model import events
 from ledger.core.model.state import Account
 from ledger.core.model.traits import Reach, Selection, numbered
 from projections.record_changes import RecordChange
+from projections.tables.interval_rows import IntervalRows
 from projections.tables.name_numbers import NameNumbers
 
 _NO_ACCOUNT: Final = Account((), {})
@@ -23,14 +24,21 @@ class AccountTables:
 
     def __init__(self, names: NameNumbers) -> None:
         self._names = names
-        self._statements: list[tuple[str, tuple[str | int | None, ...]]] = []
+        self._clusters: list[tuple[str, str, int]] = []
+        self._lines = IntervalRows("lines", ("number",), ("number", "account", "key"))
+        self._selections = IntervalRows(
+            "selections", ("account",), ("account", "reach", "selects", "asked_only")
+        )
+        self._coverages = IntervalRows(
+            "coverages", ("account", "namespace"), ("account", "namespace")
+        )
 
     def collect(self, change: RecordChange) -> None:
         """Collect the record's changes of clusters and accounts; most records have none."""
         position = change.record.position
         for item in change.record.items:
             if isinstance(item.event, events.ClusterRegistered):
-                self._statements.append((_CLUSTER, (item.event.cluster, item.event.uid, position)))
+                self._clusters.append((item.event.cluster, item.event.uid, position))
         self._open_lines(change, position)
         for name, before in change.accounts.items():
             after = change.state.accounts.get(name, _NO_ACCOUNT)
@@ -43,13 +51,14 @@ class AccountTables:
         for number in range(change.lines, len(names)):
             account, key = names[number]
             open_now = change.state.accounts.get(account, _NO_ACCOUNT).lines.get(key) == number
-            closed = None if open_now else position
             place = self._names.account(account, position)
-            self._statements.append((_OPEN_LINE, (number, place, key, position, closed)))
+            self._lines.open((number,), (number, place, key), position)
+            if not open_now:
+                self._lines.close((number,), position)
 
     def _close_lines(self, before: Account, after: Account, position: int) -> None:
         for number in sorted(set(before.lines.values()) - set(after.lines.values())):
-            self._statements.append((_CLOSE_LINE, (position, number)))
+            self._lines.close((number,), position)
 
     def _select(self, change: RecordChange, name: str, before: Account, after: Account) -> None:
         """Collect the selection of an account, unless it counts all objects of its namespaces."""
@@ -60,29 +69,32 @@ class AccountTables:
             return
         account = self._names.account(name, position)
         if old != _EVERYTHING:
-            self._statements.append((_CLOSE_SELECTION, (position, account)))
+            self._selections.close((account,), position)
         if new != _EVERYTHING:
             counted = numbered(after.selects, change.state.labels)
             reach, selects = (
                 msgspec.json.encode(selection).decode() for selection in (after.reach, counted)
             )
-            values = (account, reach, selects, after.asked_only, position)
-            self._statements.append((_OPEN_SELECTION, values))
+            values = (account, reach, selects, after.asked_only)
+            self._selections.open((account,), values, position)
 
     def _cover(self, name: str, before: Account, after: Account, position: int) -> None:
         account = self._names.account(name, position)
         for gone in sorted(set(before.covers) - set(after.covers)):
             namespace = self._names.namespace(gone, position)
-            self._statements.append((_UNCOVER, (position, account, namespace)))
+            self._coverages.close((account, namespace), position)
         for new in sorted(set(after.covers) - set(before.covers)):
             namespace = self._names.namespace(new, position)
-            self._statements.append((_COVER, (account, namespace, position)))
+            place = (account, namespace)
+            self._coverages.open(place, place, position)
 
-    async def write(self, connection: aiosqlite.Connection) -> None:
-        """Write the collected statements in the order of the log."""
-        for statement, values in self._statements:
-            await connection.execute(statement, values)
-        self._statements.clear()
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write the collected rows. Raises DamagedProjection when a row to close is not open."""
+        if self._clusters:
+            connection.executemany(_CLUSTER, self._clusters)
+            self._clusters.clear()
+        for rows in (self._lines, self._selections, self._coverages):
+            rows.write(connection)
 
 
 def _is_numbered(change: RecordChange, account: Account) -> bool:
@@ -97,11 +109,3 @@ def _is_numbered(change: RecordChange, account: Account) -> bool:
 
 
 _CLUSTER = "INSERT INTO clusters (name, uid, opened) VALUES (?, ?, ?)"
-_OPEN_LINE = "INSERT INTO lines (number, account, key, opened, closed) VALUES (?, ?, ?, ?, ?)"
-_CLOSE_LINE = "UPDATE lines SET closed = ? WHERE number = ? AND closed IS NULL"
-_OPEN_SELECTION = """
-INSERT INTO selections (account, reach, selects, asked_only, opened) VALUES (?, ?, ?, ?, ?)
-"""
-_CLOSE_SELECTION = "UPDATE selections SET closed = ? WHERE account = ? AND closed IS NULL"
-_COVER = "INSERT INTO coverages (account, namespace, opened) VALUES (?, ?, ?)"
-_UNCOVER = "UPDATE coverages SET closed = ? WHERE account = ? AND namespace = ? AND closed IS NULL"

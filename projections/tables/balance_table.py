@@ -1,8 +1,8 @@
 """The table of balances: limit, used and committed of an account's lines after each record."""
 
+import sqlite3
 from typing import Final
 
-import aiosqlite
 import msgspec
 
 from ledger.core.model.accounts import AccountKind, kind
@@ -35,9 +35,9 @@ class BalanceTable:
             body = _encoder.encode(self._body(state, state.accounts.get(name)))
             self._rows.append((account, position, body))
 
-    async def write(self, connection: aiosqlite.Connection) -> None:
+    def write(self, connection: sqlite3.Connection) -> None:
         """Write the collected rows."""
-        await connection.executemany(
+        connection.executemany(
             "INSERT INTO balances (account, position, body) VALUES (?, ?, ?)", self._rows
         )
         self._rows.clear()

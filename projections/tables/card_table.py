@@ -1,14 +1,15 @@
 """The table of cards: those announced by nodes, and those lost that pods still hold."""
 
+import sqlite3
 from typing import Final
 
-import aiosqlite
 import msgspec
 
 from ledger.core.evolve.announced_and_lost_cards import account_of
 from ledger.core.model.cards import Card, NodeCards
 from ledger.core.model.qualified_names import split_qualified
 from projections.record_changes import RecordChange
+from projections.tables.interval_rows import IntervalRows
 from projections.tables.name_numbers import NameNumbers
 
 ANNOUNCED: Final = "announced"
@@ -32,7 +33,8 @@ class CardTable:
 
     def __init__(self, names: NameNumbers) -> None:
         self._names = names
-        self._statements: list[tuple[str, tuple[str | int, ...]]] = []
+        columns = ("account", "cluster", "node", "keeper", "state", "body")
+        self._rows = IntervalRows("cards", ("account",), columns)
 
     def collect(self, change: RecordChange) -> None:
         """Close and open the rows of changed and lost cards."""
@@ -48,18 +50,16 @@ class CardTable:
     ) -> None:
         account = self._names.account(account_of(node, uuid), position)
         if old is not None:
-            self._statements.append((_CLOSE, (position, account)))
+            self._rows.close((account,), position)
         if new is not None:
             cluster, name = split_qualified(node)
             body = msgspec.json.encode(new.card).decode()
-            row = (account, cluster, name, new.keeper, new.state, body, position)
-            self._statements.append((_OPEN, row))
+            row = (account, cluster, name, new.keeper, new.state, body)
+            self._rows.open((account,), row, position)
 
-    async def write(self, connection: aiosqlite.Connection) -> None:
-        """Write the collected statements in the order of the log."""
-        for statement, values in self._statements:
-            await connection.execute(statement, values)
-        self._statements.clear()
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write the collected rows. Raises DamagedProjection when a row to close is not open."""
+        self._rows.write(connection)
 
 
 def _card_entries(node: NodeCards | None) -> dict[str, CardEntry]:
@@ -69,10 +69,3 @@ def _card_entries(node: NodeCards | None) -> dict[str, CardEntry]:
     lost = GONE if node.gone else LOST
     entries = {card.uuid: CardEntry(card, node.keeper, lost) for card in node.lost}
     return entries | {card.uuid: CardEntry(card, node.keeper, ANNOUNCED) for card in node.cards}
-
-
-_CLOSE: Final = "UPDATE cards SET closed = ? WHERE account = ? AND closed IS NULL"
-_OPEN: Final = """
-INSERT INTO cards (account, cluster, node, keeper, state, body, opened)
-VALUES (?, ?, ?, ?, ?, ?, ?)
-"""

@@ -1,8 +1,8 @@
 """The table of charges: the holds and objects that each key is charged for, as intervals."""
 
+import sqlite3
 from typing import Final
 
-import aiosqlite
 import msgspec
 
 from ledger.core.model.events import OBJECT
@@ -104,13 +104,13 @@ class ChargeTable:
         else:
             row.closed, row.cause = position, cause
 
-    async def write(self, connection: aiosqlite.Connection) -> None:
+    def write(self, connection: sqlite3.Connection) -> None:
         """Write the collected closings and rows. Raises DamagedProjection when a row to close is
         not open.
         """
-        async with connection.executemany(_CLOSE, self._closings) as cursor:
-            check_closed("charges", cursor.rowcount, len(self._closings))
-        await connection.executemany(_INSERT, [row.values() for row in self._rows])
+        closed = connection.executemany(_CLOSE, self._closings).rowcount
+        check_closed("charges", closed, len(self._closings))
+        connection.executemany(_INSERT, [row.values() for row in self._rows])
         self._closings.clear()
         self._rows.clear()
         self._open.clear()

@@ -5,9 +5,9 @@ object that no hold admitted. A `Released` by the actor `recount` ends an object
 lacks although no deletion was observed. A change of an object's labels or root is not a correction.
 """
 
+import sqlite3
 from typing import Final, TypeGuard
 
-import aiosqlite
 import msgspec
 
 from ledger.core.evolve.evolver import Postings
@@ -57,9 +57,9 @@ class DriftTable:
                 )
             )
 
-    async def write(self, connection: aiosqlite.Connection) -> None:
+    def write(self, connection: sqlite3.Connection) -> None:
         """Write the collected rows."""
-        await connection.executemany(_INSERT, self._rows)
+        connection.executemany(_INSERT, self._rows)
         self._rows.clear()
 
 

@@ -1,8 +1,8 @@
 """Envelope draw table: the charge of the pods of each root, added up, as intervals."""
 
+import sqlite3
 from typing import Final
 
-import aiosqlite
 import msgspec
 
 from projections.record_changes import RecordChange, RootDraw, draw_at
@@ -49,13 +49,13 @@ class DrawTable:
         else:
             row.closed = position
 
-    async def write(self, connection: aiosqlite.Connection) -> None:
+    def write(self, connection: sqlite3.Connection) -> None:
         """Write the collected closings and rows. Raises DamagedProjection when a row to close is
         not open.
         """
-        async with connection.executemany(_CLOSE, self._closings) as cursor:
-            check_closed("draws", cursor.rowcount, len(self._closings))
-        await connection.executemany(_INSERT, [row.values() for row in self._rows])
+        closed = connection.executemany(_CLOSE, self._closings).rowcount
+        check_closed("draws", closed, len(self._closings))
+        connection.executemany(_INSERT, [row.values() for row in self._rows])
         self._closings.clear()
         self._rows.clear()
         self._open.clear()

@@ -1,8 +1,8 @@
 """Event tables: the records and their events."""
 
+import sqlite3
 from typing import Final
 
-import aiosqlite
 import msgspec
 
 from ledger.core.model import accounts, events
@@ -37,13 +37,13 @@ class HistoryTables:
             place = self._names.namespace(namespace, position) if namespace else NO_NAMESPACE
             self._events.append((position, place, _encoder.encode(items)))
 
-    async def write(self, connection: aiosqlite.Connection) -> None:
+    def write(self, connection: sqlite3.Connection) -> None:
         """Write the collected records and events."""
-        await connection.executemany(
+        connection.executemany(
             "INSERT INTO records (position, time, hash, writer, commands) VALUES (?, ?, ?, ?, ?)",
             self._records,
         )
-        await connection.executemany(
+        connection.executemany(
             "INSERT INTO events (position, namespace, body) VALUES (?, ?, ?)", self._events
         )
         self._records.clear()

@@ -4,7 +4,7 @@ Names are numbered in the order of their first occurrence in the log, so all pro
 have the same numbers.
 """
 
-import aiosqlite
+import sqlite3
 
 from ledger.core.model.qualified_names import split_qualified
 
@@ -19,15 +19,12 @@ class NameNumbers:
         self._new_accounts: list[tuple[int, str, int]] = []
 
     @classmethod
-    async def load(cls, connection: aiosqlite.Connection) -> "NameNumbers":
+    def load(cls, connection: sqlite3.Connection) -> "NameNumbers":
         """Read the numbers that a projection has assigned."""
         names = cls()
-        async with connection.execute("SELECT cluster, name, number FROM namespaces") as rows:
-            async for cluster, name, number in rows:
-                names.namespaces[f"{cluster}/{name}"] = number
-        async with connection.execute("SELECT name, number FROM accounts") as rows:
-            async for name, number in rows:
-                names.accounts[name] = number
+        for cluster, name, number in connection.execute(_NAMESPACES):
+            names.namespaces[f"{cluster}/{name}"] = number
+        names.accounts.update(connection.execute("SELECT name, number FROM accounts"))
         return names
 
     def namespace(self, qualified: str, position: int) -> int:
@@ -47,14 +44,17 @@ class NameNumbers:
             self._new_accounts.append((number, name, position))
         return number
 
-    async def write(self, connection: aiosqlite.Connection) -> None:
+    def write(self, connection: sqlite3.Connection) -> None:
         """Write the new numbers."""
-        await connection.executemany(
+        connection.executemany(
             "INSERT INTO namespaces (number, cluster, name, opened) VALUES (?, ?, ?, ?)",
             self._new_namespaces,
         )
-        await connection.executemany(
+        connection.executemany(
             "INSERT INTO accounts (number, name, opened) VALUES (?, ?, ?)", self._new_accounts
         )
         self._new_namespaces.clear()
         self._new_accounts.clear()
+
+
+_NAMESPACES = "SELECT cluster, name, number FROM namespaces"

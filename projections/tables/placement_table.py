@@ -1,8 +1,8 @@
 """The table of placements: the cards of every pod and the stage, as intervals."""
 
+import sqlite3
 from typing import Final
 
-import aiosqlite
 import msgspec
 
 from ledger.core.model.cards import Placement
@@ -51,12 +51,12 @@ class PlacementTable:
         else:
             row.closed = position
 
-    async def write(self, connection: aiosqlite.Connection) -> None:
+    def write(self, connection: sqlite3.Connection) -> None:
         """Write closings and rows that wait. Raises DamagedProjection when a row to close is not
         open."""
-        async with connection.executemany(_CLOSE, self._closings) as cursor:
-            check_closed("placements", cursor.rowcount, len(self._closings))
-        await connection.executemany(_INSERT, [row.values() for row in self._rows])
+        closed = connection.executemany(_CLOSE, self._closings).rowcount
+        check_closed("placements", closed, len(self._closings))
+        connection.executemany(_INSERT, [row.values() for row in self._rows])
         self._closings.clear()
         self._rows.clear()
         self._open.clear()

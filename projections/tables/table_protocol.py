@@ -1,8 +1,7 @@
 """Table protocol: the two methods of each table, and the error if the file contradicts the log."""
 
+import sqlite3
 from typing import Protocol
-
-import aiosqlite
 
 from projections.record_changes import RecordChange
 
@@ -14,8 +13,8 @@ class Table(Protocol):
         """Turn what a record changed into rows."""
         ...
 
-    async def write(self, connection: aiosqlite.Connection) -> None:
-        """Write the rows that wait, inside the caller's transaction."""
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write the rows that wait, inside the caller's transaction and on its thread."""
         ...
 
 

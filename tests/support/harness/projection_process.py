@@ -17,11 +17,14 @@ from projections.projector import projector
 from projections.store.store_writer import Store
 
 RECORDS_AT_ONCE = 10
+EVENTS_AT_ONCE = 100
+"""Transactions of several batches, of which a test kills many."""
 
 
 async def main(payloads: list[bytes], database: Path) -> None:
     """Project until killed."""
     memory_log.BATCH_ENTRIES_MAX = RECORDS_AT_ONCE  # type: ignore[misc]
+    projector.EVENTS_PER_TRANSACTION = EVENTS_AT_ONCE  # type: ignore[misc]
     store = await Store.open(database)
     say((await store.head()).position)
     await projector.run(log_of(payloads), store, on_progress=say)
