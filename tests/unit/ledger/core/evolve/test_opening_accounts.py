@@ -11,7 +11,7 @@ class CountedAccounts(dict[str, Account]):
 
     read = 0
 
-    def items(self) -> ItemsView[str, Account]:
+    def items(self) -> ItemsView[str, Account]:  # type: ignore[override]
         self.read += 1
         return super().items()
 
