@@ -19,6 +19,7 @@ NAMES = (
     "https",
     "review_tail",
     "history",
+    "large_state",
     "lag",
     "replicas",
     "decisions",

@@ -21,13 +21,17 @@ CLUSTER = "bench"
 KEYS = ("limits.nvidia.com/gpumem", "requests.nvidia.com/gpu", "limits.nvidia.com/gpucores")
 DEMAND = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 30, "nvidia.com/gpumem": 8_000}
 LIMIT = 2**50
+LOG_BYTES_MAX = 4 * 1024**3
+"""Ten million events need half of it; nats-server reserves all, also in a small /dev/shm."""
 
 
 @contextlib.asynccontextmanager
 async def log_at(address: ServerAddress, shard: str = "main") -> AsyncIterator[JetStreamLog]:
     """Open a shard's log on a server; made when it is not there."""
     access = Access((address.url,), user=address.user, password=address.password)
-    log = await JetStreamLog.connect(JetStreamSettings(access=access, shard=shard))
+    log = await JetStreamLog.connect(
+        JetStreamSettings(access=access, shard=shard, max_bytes=LOG_BYTES_MAX)
+    )
     try:
         await log.open(create=True)
         yield log
