@@ -1,149 +1,135 @@
-"""The extender over HTTP, as kube-scheduler asks it: filter and prioritize with names of nodes.
+"""The extender over HTTPS, as kube-scheduler asks it: filter and prioritize with names of nodes.
 
-Server and visitor are one process and one event loop, so what is measured includes reading and
-writing the request on the visitor's side. The baseline is the same stack posting the same body to
-an endpoint that reads it and answers nothing.
+Server and client are processes of their own; the client uses one connection and waits for each
+answer. The baseline is the frozen stack, which reads the same bodies and answers nothing.
 """
 
-import asyncio
+import http.client
 import json
+import ssl
+import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import aiohttp
-import numpy as np
-from starlette.applications import Starlette
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
-
-from extender.extender_routes import routes
-from extender.inventory.cluster_inventory import ClusterInventory
-from extender.inventory.unrecorded_card_use import UsageOverlay
-from extender.scheduler_api.extender_ports import ExtenderPorts
-from extender.scheduler_extender import Extender
-from ledger.core.model.commands import AnyCommand
-from ledger.core.model.denials import Denial
-from ledger.core.model.state import State
-from ledger.kube.requests.demand_rules import DemandRules
-from ledger.log import system_denials
-from ledger.log.records import Record
-from ledger.runtime.http import http_server, json_endpoint
-from ledger.runtime.http.json_endpoint import BodyBudget
-from tests.bench.harness.fresh_process import fresh
+from tests.bench.harness.bench_service import MeasuredProcess
+from tests.bench.harness.fresh_process import percentile
 from tests.bench.harness.results import Goal, Result, result
-from tests.bench.measurements.node_fit import CARDS, FULL, SIZES, cluster
+from tests.bench.load.extender_servers import (
+    DEADLINE_SECONDS,
+    VERBS,
+    extender_server,
+    serve_extender,
+    serve_nothing,
+)
+from tests.bench.measurements.node_fit import CARDS, FULL, SIZES
 
 RECORDED: Final = Path(__file__).parents[2] / "fixtures" / "extender" / "extender-names.json"
-BODY_MAX: Final = 16 * 1024**2
-DEADLINE_SECONDS: Final = 30
+COST: Final = "filter and prioritize over HTTPS, processor time of the server"
+PART: Final = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "16384", "nvidia.com/gpucores": "20"}
+WHOLE: Final = {"nvidia.com/gpu": "1"}
+WARM: Final = 20
+"""Pairs of requests before those that count."""
 
 
-class NullLedger:
-    """A ledger in which nothing happens."""
+class Visit(NamedTuple):
+    """The median seconds of a pair, and the server's processor seconds of a pair."""
 
-    state = State()
+    p50: float
+    computed: float
 
-    def subscribe(self, callback: Callable[[Record], None]) -> None:
-        """Never call back."""
 
-    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Denial:
-        """Decide nothing."""
-        return system_denials.unavailable("it is measured without one")
+Bodies = list[tuple[bytes, bytes]]
+"""Of each pod, the bodies for filter and prioritize."""
 
 
 def run(quick: bool) -> list[Result]:
-    """Measure small to large clusters."""
-    times = fresh(measure, rounds=40 if quick else 300)
-    return [
-        result(
-            f"filter, then prioritize, over HTTP, {size:,} nodes, {share}",
-            times[f"both {size} {share}"],
-            "ms",
-            baseline=times[f"plain {size} {share}"],
-            goal=Goal(10.0, "most") if (size, share) == (SIZES[-1], "p50") else None,
-            note=f"{CARDS} cards a node, {FULL:.0%} in use; the visitor is in the same process"
-            if size == SIZES[0] and share == "p50"
-            else "",
+    """Measure small to large clusters, and a whole card in the largest."""
+    rounds, largest = 40 if quick else 300, SIZES[-1]
+    rows = []
+    for size in SIZES:
+        ours, plain = _both(size, rounds, PART)
+        rows.append(
+            result(
+                f"filter, then prioritize, over HTTPS, {size:,} nodes, p50",
+                ours.p50 * 1e3,
+                "ms",
+                baseline=plain.p50 * 1e3,
+                goal=Goal(10.0, "most") if size == largest else None,
+                note=f"{CARDS} cards a node, {FULL:.0%} in use" if size == SIZES[0] else "",
+            )
         )
-        for size in SIZES
-        for share in ("p50", "p99")
+    return [
+        *rows,
+        _cost(COST, ours, plain, f"one pair at {largest:,} nodes"),
+        _cost(f"{COST}, a whole card", *_both(largest, rounds, WHOLE), "the same"),
     ]
 
 
-async def measure(rounds: int) -> dict[str, float]:
-    """Return milliseconds by what was measured."""
-    times: dict[str, float] = {}
-    for size in SIZES:
-        listener, stop, started = http_server.bind("127.0.0.1:0"), asyncio.Event(), asyncio.Event()
-        app = Starlette(routes=[*routes(_extender(size), BODY_MAX), Route("/plain", _Plain())])
-        served = asyncio.create_task(http_server.serve(app, listener, stop, started=started.set))
-        await started.wait()
-        timeout = aiohttp.ClientTimeout(total=DEADLINE_SECONDS)
-        base = f"http://{listener.address}"
-        async with aiohttp.ClientSession(base, timeout=timeout) as session:
-            times |= await _measured(session, size, rounds)
-        stop.set()
-        await served
-    return times
+def _cost(name: str, ours: Visit, plain: Visit, note: str) -> Result:
+    most = Goal(9.0, "most")
+    value, baseline = ours.computed * 1e3, plain.computed * 1e3
+    return result(name, value, "ms", baseline=baseline, goal=most, note=note)
 
 
-class _Plain:
-    """Reads a body and answers nothing."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        until = asyncio.get_running_loop().time() + DEADLINE_SECONDS
-        with BodyBudget(BODY_MAX).holding() as held:
-            await json_endpoint.read_body(receive, BODY_MAX, until, held)
-        await json_endpoint.respond(send, 200, b"{}")
-
-
-def _extender(size: int) -> Extender:
-    inventory = ClusterInventory("local", UsageOverlay(size, CARDS))
-    inventory.arrays = cluster(size)
-    inventory.rows = {f"node-{row}": row for row in range(size)}
-    inventory.names = list(inventory.rows)
-    inventory.loaded = True
-    ledger = NullLedger()
-    return Extender(inventory, ExtenderPorts(ledger, ledger, None, DemandRules))
+def _both(size: int, rounds: int, limits: dict[str, str]) -> tuple[Visit, Visit]:
+    """Visit the extender and the baseline with pods of these limits."""
+    with tempfile.TemporaryDirectory() as directory:
+        store = Path(directory)
+        with extender_server(serve_extender, store, size) as server:
+            bodies = _bodies(store, server, size, [_pod(n, limits) for n in range(WARM + rounds)])
+            ours = _visited(server, store, bodies)
+        with extender_server(serve_nothing, store, size) as server:
+            return ours, _visited(server, store, bodies)
 
 
-async def _measured(session: aiohttp.ClientSession, size: int, rounds: int) -> dict[str, float]:
+def _visited(server: MeasuredProcess, store: Path, bodies: Bodies) -> Visit:
+    """Send all pairs in turn, the first ones uncounted."""
+    connection, taken = _connected(server, store), []
+    for number, pair in enumerate(bodies):
+        if number == WARM:
+            before = server.computed()
+        started = time.perf_counter()
+        for verb, body in zip(VERBS, pair, strict=True):
+            _posted(connection, verb, body)
+        taken.append(time.perf_counter() - started)
+    connection.close()
+    counted = taken[WARM:]
+    return Visit(percentile(counted, 0.5), (server.computed() - before) / len(counted))
+
+
+def _bodies(store: Path, server: MeasuredProcess, size: int, pods: list[Any]) -> Bodies:
+    """Return requests of different pods; prioritize is asked about the nodes that filter left."""
     names = [f"node-{row}" for row in range(size)]
-    plain, both = [], []
-    for number in range(rounds + 20):
-        pod = _pod(number)
-        body = json.dumps({"Pod": pod, "NodeNames": names}).encode()
-        taken, left = await _posted(session, "/extender/filter", body)
-        rest = json.dumps({"Pod": pod, "NodeNames": left["NodeNames"]}).encode()
-        more, _ = await _posted(session, "/extender/prioritize", rest)
-        both.append(taken + more)
-        first, _ = await _posted(session, "/plain", body)
-        second, _ = await _posted(session, "/plain", rest)
-        plain.append(first + second)
-    times: dict[str, float] = {}
-    for name, seconds in (("both", both[20:]), ("plain", plain[20:])):
-        p50, p99 = np.percentile(seconds, [50, 99])
-        times |= {f"{name} {size} p50": 1e3 * float(p50), f"{name} {size} p99": 1e3 * float(p99)}
-    return times
+    connection, bodies = _connected(server, store), Bodies()
+    left: list[str] = []
+    for pod in pods:
+        first = json.dumps({"Pod": pod, "NodeNames": names}).encode()
+        # All pods ask for the same and none is placed, so the answer about nodes is one.
+        left = left or json.loads(_posted(connection, "filter", first))["NodeNames"]
+        bodies.append((first, json.dumps({"Pod": pod, "NodeNames": left}).encode()))
+    connection.close()
+    return bodies
 
 
-async def _posted(session: aiohttp.ClientSession, path: str, body: bytes) -> tuple[float, Any]:
-    """Post a body; return the seconds until the whole answer was there, and the answer."""
+def _connected(server: MeasuredProcess, store: Path) -> http.client.HTTPSConnection:
+    host, _, port = server.address.rpartition(":")
+    context = ssl.create_default_context(cafile=store / "tls" / "ca.crt")
+    return http.client.HTTPSConnection(host, int(port), timeout=DEADLINE_SECONDS, context=context)
+
+
+def _posted(connection: http.client.HTTPSConnection, verb: str, body: bytes) -> bytes:
     headers = {"content-type": "application/json"}
-    begun = time.perf_counter()
-    async with session.post(path, data=body, headers=headers) as response:
-        text = await response.read()
-    taken = time.perf_counter() - begun
-    assert response.status == 200, text
-    return taken, json.loads(text)
+    connection.request("POST", f"/extender/{verb}", body, headers)
+    answer = connection.getresponse()
+    text = answer.read()
+    assert answer.status == 200, text
+    return text
 
 
-def _pod(number: int) -> dict[str, Any]:
-    """Return the recorded pod as another one that wants a part of a card."""
+def _pod(number: int, limits: dict[str, str]) -> dict[str, Any]:
+    """Return the recorded pod as another one with these limits."""
     pod: dict[str, Any] = json.loads(RECORDED.read_text())[0]["args"]["Pod"]
     pod["metadata"] |= {"name": f"pod-{number}", "uid": f"uid-{number}"}
-    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "16384", "nvidia.com/gpucores": "20"}
     pod["spec"]["containers"][0]["resources"] = {"limits": limits}
     return pod
