@@ -98,6 +98,9 @@ e2e-long: setup ## the longer campaigns: end to end, simulation, properties
 bench: setup ## measure; writes tests/bench/results/latest.json
 	$(BIN)/python -m tests.bench
 
+bench-growth: setup ## what grows with events and holds; an hour; smaller by EVENTS=N HOLDS=N ACCOUNTS=N
+	$(BIN)/python -m tests.bench.growth
+
 simulate: setup ## simulate seeded faults; SEEDS=N
 	PYTHONPATH=tests $(BIN)/python -m simulation --seeds $(SEEDS) --workers $(WORKERS)
 
@@ -137,4 +140,4 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis vgpu_native/build
 
-.PHONY: help setup demo run protos test native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-node e2e-node-short e2e-node-long e2e-rigs e2e-chain e2e-long bench simulate lint manifests image image-reproducible airgap docs lock clean
+.PHONY: help setup demo run protos test native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-node e2e-node-short e2e-node-long e2e-rigs e2e-chain e2e-long bench bench-growth simulate lint manifests image image-reproducible airgap docs lock clean

@@ -23,7 +23,6 @@ NAMES = (
     "lag",
     "replicas",
     "decisions",
-    "state_memory",
     "recounts",
     "pod_creation",
     "node_fit",

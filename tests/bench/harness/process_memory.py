@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from ledger.runtime import gc_tuning
+
 _SELF: Final = Path("/proc/self")
 _FORGET_PEAK: Final = "5"
 """Value for `clear_refs` that resets the kernel's peak: see proc(5)."""
@@ -12,6 +14,12 @@ _FORGET_PEAK: Final = "5"
 def resident() -> int:
     """Return how much is resident now."""
     return int((_SELF / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def settled() -> int:
+    """Return how much is resident after a collection of garbage."""
+    gc_tuning.freeze_existing()
+    return resident()
 
 
 def forget_peak() -> None:

@@ -27,7 +27,7 @@ from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import Store
 from tests.bench.harness import ledgers, process_tree
 from tests.bench.harness.bench_service import BenchService
-from tests.bench.harness.process_memory import forget_peak, peak, resident
+from tests.bench.harness.process_memory import forget_peak, peak, resident, settled
 
 QUESTIONS: Final = 25
 
@@ -67,8 +67,7 @@ async def reopen(store: str) -> dict[str, float]:
     this process: at the end, and at the peak.
     """
     async with EmbeddedServer(EmbeddedSettings(store=Path(store))) as server:
-        gc_tuning.freeze_existing()
-        empty = resident()
+        empty = settled()
         forget_peak()
         started, computed = time.perf_counter(), process_tree.computed() + time.process_time()
         async with ledgers.log_at(server.address) as log:
@@ -92,11 +91,11 @@ async def weigh(store: str, made: dict[str, float], quotas: int, holds: int) -> 
         EmbeddedServer(EmbeddedSettings(store=Path(store))) as server,
         ledgers.log_at(server.address) as log,
     ):
-        empty = _resident()
+        empty = settled()
         await catch_up(log, state, int(made["accounts_at"]))
-        with_accounts = _resident()
+        with_accounts = settled()
         await catch_up(log, state, int(made["holds_at"]))
-        with_holds = _resident()
+        with_holds = settled()
     return {
         "account": (with_accounts - empty) / quotas,
         "hold": (with_holds - with_accounts) / holds,
@@ -156,8 +155,3 @@ def seconds_to_ready(store: Path) -> float:
         return service.wait_ready()
     finally:
         service.stop()
-
-
-def _resident() -> int:
-    gc_tuning.freeze_existing()
-    return resident()

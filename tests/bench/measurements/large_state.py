@@ -1,16 +1,27 @@
-"""A state with a million holds: restarting on it, and the memory that it takes."""
+"""Large states: restart and memory with a million holds, and memory of roots and of their pods."""
 
 import tempfile
 
-from tests.bench.harness import stored_log
+import msgspec
+from support.builders.decide_and_fold import apply
+
+from ledger.core.model import accounts, commands
+from ledger.core.model.state import State
+from tests.bench.harness import ledgers, process_memory, stored_log
 from tests.bench.harness.fresh_process import fresh, median
 from tests.bench.harness.results import Goal, Result, result
+from tests.bench.measurements.decisions import MANY
 from tests.bench.measurements.history import WITH_SERVER
-from tests.bench.objects import long_log
+from tests.bench.objects import fleet_commands, long_log
+from tests.bench.objects.fleet import Fleet
 
 
 def run(quick: bool) -> list[Result]:
-    """Make the store and measure on it."""
+    """Make a store and measure on it; then weigh a fleet."""
+    return [*_with_holds(quick), *_with_roots(quick)]
+
+
+def _with_holds(quick: bool) -> list[Result]:
     rounds, share = (1, 10) if quick else (3, 1)
     quotas, holds, events = 100_000 // share, 1_000_000 // share, 1_300_000 // share
     with tempfile.TemporaryDirectory() as store:
@@ -38,3 +49,35 @@ def run(quick: bool) -> list[Result]:
         result("the same, read from a snapshot", opened["bytes"] / 1e6, "MB"),
         result("the same, at the peak of the restart", opened["peak"] / 1e6, "MB"),
     ]
+
+
+def _with_roots(quick: bool) -> list[Result]:
+    fleet = msgspec.structs.replace(MANY, roots=2_000) if quick else MANY
+    memory = fresh(weigh_fleet, fleet=msgspec.structs.asdict(fleet))
+    size = f"{fleet.roots:,} roots with {fleet.pods} pods each, all of them committed"
+    return [
+        result("memory of a root", memory["root"], "bytes", goal=Goal(2_048, "most"), note=size),
+        result("memory of a pod that draws", memory["pod"], "bytes", goal=Goal(2_048, "most")),
+    ]
+
+
+async def weigh_fleet(fleet: dict[str, int]) -> dict[str, float]:
+    """Return by how many bytes the process grows with each."""
+    known, state = Fleet(**fleet), State()
+    for number in range(known.namespaces):
+        name = accounts.quota(ledgers.CLUSTER, f"team-{number}", "main")
+        limits = dict.fromkeys(ledgers.KEYS, ledgers.LIMIT)
+        apply(state, commands.SetLimits(name, (ledgers.namespace(number),), limits))
+    empty = process_memory.settled()
+    for command in fleet_commands.roots(known):
+        apply(state, command)
+    with_roots = process_memory.settled()
+    for command in fleet_commands.pods(known):
+        apply(state, command)
+    with_pods = process_memory.settled()
+    entries = sum(len(space.entries) for space in state.namespaces.values())
+    assert entries == known.roots * (1 + known.pods), f"{entries} entries"
+    return {
+        "root": (with_roots - empty) / known.roots,
+        "pod": (with_pods - with_roots) / (known.roots * known.pods),
+    }

@@ -33,25 +33,25 @@ def run(quick: bool) -> list[Result]:
         alone.append(fresh(measure, replicas=1, **load))
         spread.append(fresh(measure, replicas=3, **load))
         owned.append(fresh(measure, replicas=3, to_owner=True, **load))
-    one, all_of_them, owner = median(alone), median(spread), median(owned)
+    single, shared, owner = median(alone), median(spread), median(owned)
     goal = Goal(2, "most", "ratio")
     return [
         result(
             "p99 of three replicas on one log",
-            all_of_them["p99"] * 1e3,
+            shared["p99"] * 1e3,
             "ms",
-            baseline=one["p99"] * 1e3,
+            baseline=single["p99"] * 1e3,
             goal=goal,
             note=f"{load['per_second']:,.0f} commands/s in all, a quarter of one replica's"
             f" maximum, to all replicas, which forward them;"
-            f" {all_of_them['refused']:.0f} of {all_of_them['answered']:.0f} were refused;"
+            f" {shared['refused']:.0f} of {shared['answered']:.0f} were refused;"
             " baseline: one replica at the same load",
         ),
         result(
             "the same, all commands to the owner",
             owner["p99"] * 1e3,
             "ms",
-            baseline=one["p99"] * 1e3,
+            baseline=single["p99"] * 1e3,
             goal=goal,
             note=f"{owner['refused']:.0f} of {owner['answered']:.0f} were refused",
         ),
@@ -93,7 +93,7 @@ async def measure(
 async def replica(
     address: dict[str, str], number: int, per_second: float, seconds: float, to_owner: bool
 ) -> dict[str, float]:
-    """Run one replica after `wait_for_go`, under load unless the load is another one's."""
+    """Run one replica after `wait_for_go`, under load unless another replica has the load."""
     async with (
         ledgers.log_at(msgspec.convert(address, ServerAddress)) as log,
         ledgers.writer_on(log) as writer,

@@ -1,6 +1,7 @@
 """Long log: accounts, then holds that stay open, then pods that come and go, in a store."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
@@ -30,7 +31,7 @@ UNIVERSE: Final = 1_000
 async def prepare(store: str, quotas: int, holds: int, events: int) -> dict[str, float]:
     """Store a history with at least so many events and a snapshot shortly before its end.
 
-    Returns positions and how many events were stored.
+    Returns positions, how many events were stored, and bytes and processor seconds of the snapshot.
     """
     state, stored = State(), 0
     positions: dict[str, float] = {}
@@ -45,9 +46,15 @@ async def prepare(store: str, quotas: int, holds: int, events: int) -> dict[str,
         positions["holds_at"] = state.position
         lives = _lives(quotas)
         stored += await _append(log, state, islice(lives, int(events * 0.98) - stored))
-        await log.save_snapshot(Snapshot(state.position, snapshot_format.encode(state)))
+        started = time.process_time()
+        snapshot = snapshot_format.encode(state)
+        encoding = {
+            "snapshot_seconds": time.process_time() - started,
+            "snapshot_bytes": len(snapshot),
+        }
+        await log.save_snapshot(Snapshot(state.position, snapshot))
         stored += await _append(log, state, islice(lives, events - stored))
-    return {**positions, "last": state.position, "events": stored, "lines": len(state.names)}
+    return {**positions, **encoding, "last": state.position, "events": stored}
 
 
 async def _append(log: JetStreamLog, state: State, made: Iterator[AnyCommand]) -> int:
