@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 from ledger.core.model import accounts, commands
@@ -93,11 +92,6 @@ def reserve(where: str, client: int, number: int) -> commands.Reserve:
 def release(hold: commands.Reserve) -> commands.Refute:
     """Return the command that ends a reservation."""
     return commands.Refute(hold.namespace, hold.key, hold.uid, hold.base)
-
-
-def store_of(directory: str) -> Callable[[], Path]:
-    """Return a maker of fresh store directories below one."""
-    return lambda: Path(directory) / secrets.token_hex(4)
 
 
 def _quota(number: int) -> commands.SetLimits:
