@@ -84,6 +84,7 @@ class RecordChange(msgspec.Struct, frozen=True, gc=False):
 
     record: Record
     hash: bytes
+    payload: bytes
     state: State
     keys: dict[QualifiedKey, Entry | None]
     units: dict[QualifiedKey, Terms]
@@ -101,7 +102,9 @@ def fold_record(state: State, position: int, payload: bytes) -> RecordChange:
     Verifies what `ledger.log.records.fold` verifies. Raises Lost and NewerSchema.
     """
     record, digest = records.check(state, position, payload)
-    change = RecordChange(record, digest, state, {}, {}, {}, {}, {}, {}, {}, len(state.names))
+    change = RecordChange(
+        record, digest, payload, state, {}, {}, {}, {}, {}, {}, {}, len(state.names)
+    )
     reaching = _before(change)
     records.apply(state, record, position)
     for name, account in reaching.items():

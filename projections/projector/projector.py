@@ -23,6 +23,7 @@ from projections.tables.charge_table import ChargeTable
 from projections.tables.drift_table import DriftTable
 from projections.tables.envelope_draw_table import DrawTable
 from projections.tables.event_tables import HistoryTables
+from projections.tables.interned_values import InternedValues
 from projections.tables.name_numbers import NameNumbers
 from projections.tables.placement_table import PlacementTable
 from projections.tables.table_protocol import Table
@@ -72,16 +73,18 @@ async def replay(
 class Projector:
     """Folds records on the state at a position and writes their changes."""
 
-    def __init__(self, store: Store, *, state: State, names: NameNumbers) -> None:
+    def __init__(
+        self, store: Store, *, state: State, names: NameNumbers, values: InternedValues
+    ) -> None:
         self._store = store
         self._state = state
         self._stored = state.position
         self._waiting = 0
-        self._names = names
+        self._names, self._values = names, values
         self._tables: tuple[Table, ...] = (
             HistoryTables(names),
             AccountTables(names),
-            ChargeTable(names),
+            ChargeTable(names, values=values, state=state),
             DrawTable(names),
             CardTable(names),
             PlacementTable(names),
@@ -100,7 +103,8 @@ class Projector:
         await witness(log, head, str(store.path))
         state = await state_at(log, head.position)
         names = await store.write(NameNumbers.load)
-        return cls(store, state=state, names=names)
+        values = await store.write(InternedValues.load)
+        return cls(store, state=state, names=names, values=values)
 
     @property
     def position(self) -> int:
@@ -138,6 +142,7 @@ class Projector:
     def _write_tables(self, connection: sqlite3.Connection) -> None:
         """Write all collected rows: records and their changes in one transaction."""
         self._names.write(connection)
+        self._values.write(connection)
         for table in self._tables:
             table.write(connection)
 

@@ -92,12 +92,13 @@ async def cards_open(view: ProjectionView) -> int:
     return int(row[0]) if row is not None else 0
 
 
-def _card_usage(account: str, keeper: str, state: str, body: str, balances: bytes) -> CardUsage:
+def _card_usage(
+    account: str, keeper: str, state: str, body: str, limits: bytes, balances: bytes
+) -> CardUsage:
     cluster, node, uuid = accounts.parts(account)
     card = _announced.decode(body)
-    # A row of balances has line, limit, used and committed of each line, in the order of LINES.
-    numbers = _balances.decode(balances)
-    of_lines = zip(numbers[1::4], numbers[2::4], strict=True)
+    # Both rows are in the order of LINES: line and limit, used and reserved of each.
+    of_lines = zip(_balances.decode(limits)[1::2], _balances.decode(balances)[::2], strict=True)
     (memory, used_memory), (cores, used_cores), (slots, used_slots) = of_lines
     return CardUsage(
         cluster=cluster,
@@ -131,6 +132,9 @@ _balances: Final = msgspec.msgpack.Decoder(list[int])
 
 _CARDS: Final = """
     SELECT name, keeper, state, body, (
+        SELECT body FROM limits
+        WHERE account = number AND position <= :position ORDER BY position DESC LIMIT 1
+    ), (
         SELECT body FROM balances
         WHERE account = number AND position <= :position ORDER BY position DESC LIMIT 1
     )

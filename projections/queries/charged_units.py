@@ -4,7 +4,8 @@ A unit has one charge: a key that draws from no root, or a root with its pods. I
 together from charge rows, which are open holds and committed objects.
 """
 
-from collections.abc import AsyncGenerator
+import sqlite3
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Final
 
@@ -17,6 +18,7 @@ from ledger.core.model.traits import Traits, united
 from projections.queries.query_scope import NumberedNamespace
 from projections.store.interval_index import forks_around
 from projections.store.readers import ProjectionView
+from projections.tables.interned_values import FIXED
 
 _ROWS_AT_ONCE: Final = 1_000
 
@@ -41,6 +43,31 @@ class ChargeRow(msgspec.Struct, frozen=True, gc=False):
     actor: str
 
 
+class InternedBodies:
+    """The values of the numbers that were asked for in one view, each read once.
+
+    `texts` are by number, and so are the amounts and traits in MessagePack, `packed`.
+    """
+
+    def __init__(self, view: ProjectionView) -> None:
+        self._view = view
+        self.texts: dict[int, str] = dict(enumerate(FIXED))
+        self.packed: dict[int, bytes] = {}
+
+    async def read(self, numbers: Iterable[int | None]) -> None:
+        """Read the values of these numbers; None is skipped."""
+        wanted = {number for number in numbers if number is not None}
+        wanted -= self.texts.keys() | self.packed.keys()
+        if wanted:
+            encoded = msgspec.json.encode(sorted(wanted)).decode()
+            async with self._view.connection.execute(_INTERNED, (encoded,)) as rows:
+                async for number, body in rows:
+                    if isinstance(body, str):
+                        self.texts[number] = body
+                    else:
+                        self.packed[number] = body
+
+
 async def charge_rows(
     view: ProjectionView,
     position: int,
@@ -61,12 +88,32 @@ async def charge_rows(
         "forks": msgspec.json.encode(forks_around(position, view.head.position)).decode(),
     }
     statement = _NOW if position == view.head.position else _THEN
+    interned = InternedBodies(view)
     async with view.connection.execute(statement, values) as cursor:
-        while rows := await cursor.fetchmany(_ROWS_AT_ONCE):
-            for key, uid, base, demand, admitted, traits, *rest in rows:
-                part = None if admitted is None else _demands.decode(admitted)
-                bodies = (_demands.decode(demand), part, _traits.decode(traits))
-                yield ChargeRow(namespace, key, uid, base, *bodies, *rest)
+        while rows := list(await cursor.fetchmany(_ROWS_AT_ONCE)):
+            await interned.read(number for row in rows for number in row[_FIRST_INTERNED:])
+            for row in rows:
+                yield _charge_row(namespace, interned, row)
+
+
+def _charge_row(
+    namespace: NumberedNamespace, interned: InternedBodies, row: sqlite3.Row
+) -> ChargeRow:
+    key, uid, base, since, demand, admitted, traits, root, owner, actor = row
+    texts, packed = interned.texts, interned.packed
+    return ChargeRow(
+        namespace,
+        key,
+        uid,
+        base,
+        _demands.decode(packed[demand]),
+        None if admitted is None else _demands.decode(packed[admitted]),
+        _traits.decode(packed[traits]),
+        texts[root],
+        since,
+        texts[owner],
+        texts[actor],
+    )
 
 
 _NOTHING: Final[Amounts] = {}
@@ -226,20 +273,33 @@ def _key_charge(rows: list[ChargeRow]) -> KeyCharge:
 _demands: Final = msgspec.msgpack.Decoder(Amounts)
 _traits: Final = msgspec.msgpack.Decoder(Traits)
 
-_COLUMNS: Final = "key, uid, base, demand, admitted, traits, root, since, owner, actor"
+_COLUMNS: Final = """
+    charges.key, charges.uid, charges.base,
+    coalesce(since, (SELECT time FROM records WHERE records.position = charges.opened)),
+    demand, admitted, traits, root, owner, actor
+"""
+_INTERNED: Final = """
+    SELECT number, body FROM interned WHERE number IN (SELECT value FROM json_each(?))
+"""
+_FIRST_INTERNED: Final = 4
+"""The first of the columns that are numbers of interned values."""
+
 _STILL_OPEN: Final = f"""
-    SELECT {_COLUMNS} FROM charges
-    WHERE namespace = :namespace AND closed IS NULL AND opened <= :position AND key > :after
-    AND base >= :lowest
+    SELECT {_COLUMNS} FROM charges_open CROSS JOIN charges ON charges.number = charges_open.number
+    WHERE charges_open.namespace = :namespace AND charges_open.opened <= :position
+    AND charges_open.key > :after AND charges_open.base >= :lowest
 """
 _CLOSED_SINCE: Final = f"""
-    SELECT {_COLUMNS} FROM charges
-    WHERE namespace = :namespace AND closed > :position AND opened <= :position AND key > :after
-    AND base >= :lowest AND fork IN (SELECT value FROM json_each(:forks))
+    SELECT {_COLUMNS} FROM charges_closed CROSS JOIN charges
+    ON charges.number = charges_closed.number
+    WHERE charges_closed.namespace = :namespace AND closed > :position
+    AND charges.opened <= :position AND charges.key > :after AND charges.base >= :lowest
+    AND fork IN (SELECT value FROM json_each(:forks))
 """
-_BY_KEY: Final = "ORDER BY key, base, uid"
-_NOW: Final = f"{_STILL_OPEN} {_BY_KEY}"
-_THEN: Final = f"{_STILL_OPEN} UNION ALL {_CLOSED_SINCE} {_BY_KEY}"
+_NOW: Final = f"""{_STILL_OPEN}
+    ORDER BY charges_open.key, charges_open.base, charges_open.uid
+"""
+_THEN: Final = f"{_STILL_OPEN} UNION ALL {_CLOSED_SINCE} ORDER BY 1, 3, 2"
 
 _amounts: Final = msgspec.msgpack.Decoder(Amounts)
 

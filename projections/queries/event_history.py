@@ -87,18 +87,18 @@ async def _read(
     """Return at least `limit` events after a place, if there are, in order."""
     entries: list[_Found] = []
     values = {**values, "first": start[0], "last": last}
-    position = 0
     async with view.connection.execute(statement, values) as rows:
-        async for position_now, time, body in rows:
-            if len(entries) >= limit and position_now != position:
+        async for position, time, body, packed in rows:
+            if len(entries) >= limit:
                 break
-            position = position_now
+            items = _items.decode(body)
+            numbers = range(len(items)) if packed is None else _numbers.decode(packed)
             entries += [
-                (position, number, time, item)
-                for number, item in _bodies.decode(body)
+                (position, number, time, _item.decode(items[number]))
+                for number in numbers
                 if (position, number) > start
             ]
-    return sorted(entries, key=lambda event: event[:2])
+    return entries
 
 
 def _event(
@@ -111,17 +111,18 @@ def _event(
     )
 
 
-_bodies: Final = msgspec.msgpack.Decoder(list[tuple[int, Item]])
+_items: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_item: Final = msgspec.msgpack.Decoder(Item)
+_numbers: Final = msgspec.msgpack.Decoder(list[int])
 
 _ALL: Final = """
-    SELECT events.position, records.time, body
-    FROM events JOIN records ON records.position = events.position
-    WHERE events.position BETWEEN :first AND :last
-    ORDER BY events.position
+    SELECT position, time, inflate(body), NULL FROM records
+    WHERE position BETWEEN :first AND :last
+    ORDER BY position
 """
 _ONE: Final = """
-    SELECT events.position, records.time, body
-    FROM events JOIN records ON records.position = events.position
+    SELECT events.position, records.time, inflate(records.body), numbers
+    FROM events CROSS JOIN records ON records.position = events.position
     WHERE namespace = :namespace AND events.position BETWEEN :first AND :last
     ORDER BY events.position
 """

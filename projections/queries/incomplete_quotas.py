@@ -54,18 +54,19 @@ _COVERS: Final = """
 """
 _OPEN: Final = f"""
     EXISTS (
-        SELECT 1 FROM charges INDEXED BY charges_unread
-        CROSS JOIN coverages ON coverages.namespace = charges.namespace
-        WHERE charges.closed IS NULL AND charges.read < wanted.value ->> 1
-        AND charges.opened <= :position AND {_COVERS}
+        SELECT 1 FROM charges_open INDEXED BY charges_unread
+        CROSS JOIN coverages ON coverages.namespace = charges_open.namespace
+        WHERE charges_open.unread < wanted.value ->> 1
+        AND charges_open.opened <= :position AND {_COVERS}
     )
 """
 _CLOSED: Final = f"""
     EXISTS (
-        SELECT 1 FROM coverages CROSS JOIN charges INDEXED BY charges_closed
-        ON charges.namespace = coverages.namespace
-        WHERE charges.fork IN (SELECT value FROM json_each(:forks))
-        AND charges.closed > :position AND charges.opened <= :position
+        SELECT 1 FROM coverages
+        CROSS JOIN charges_closed ON charges_closed.namespace = coverages.namespace
+        CROSS JOIN charges ON charges.number = charges_closed.number
+        WHERE charges_closed.fork IN (SELECT value FROM json_each(:forks))
+        AND charges_closed.closed > :position AND charges.opened <= :position
         AND charges.read < wanted.value ->> 1 AND {_COVERS}
     )
 """

@@ -60,13 +60,15 @@ async def usage(
     statement = _EVERYTHING if scope == EVERYTHING else _COVERING
     async with view.connection.execute(statement, values) as rows:
         fetched = list(await rows.fetchall())
-    numbers = [number for number, _, _ in fetched[:limit]]
+    numbers = [number for number, *_ in fetched[:limit]]
     keys = await _keys(view, numbers)
     unread = await incomplete(view, position, numbers)
     lines = [
         line
-        for number, name, body in fetched[:limit]
-        for line in _lines(name, body or _NO_LINES, keys, number in unread)
+        for number, name, limits, balances in fetched[:limit]
+        for line in _lines(
+            name, limits or _NO_LINES, balances or _NO_LINES, keys, unread=number in unread
+        )
     ]
     return lines, fetched[limit - 1][1] if len(fetched) > limit else ""
 
@@ -83,9 +85,11 @@ async def _keys(view: ProjectionView, account_numbers: list[int]) -> dict[int, s
         return {number: key async for number, key in rows}
 
 
-def _lines(account: str, body: bytes, keys: dict[int, str], unread: bool) -> list[Usage]:
+def _lines(
+    account: str, limits: bytes, balances: bytes, keys: dict[int, str], *, unread: bool
+) -> list[Usage]:
     cluster, namespace, name = accounts.parts(account)
-    values = iter(_bodies.decode(body))
+    lines, amounts = iter(_bodies.decode(limits)), iter(_bodies.decode(balances))
     return [
         Usage(
             cluster,
@@ -93,13 +97,13 @@ def _lines(account: str, body: bytes, keys: dict[int, str], unread: bool) -> lis
             name,
             keys[line],
             limit,
-            used - committed,
-            committed,
+            reserved,
+            used - reserved,
             used,
             limit - used,
             unread,
         )
-        for line, limit, used, committed in zip(values, values, values, values, strict=True)
+        for line, limit, used, reserved in zip(lines, lines, amounts, amounts, strict=True)
     ]
 
 
@@ -108,6 +112,9 @@ _NO_LINES: Final = msgspec.msgpack.encode([])
 
 _BALANCE: Final = f"""
     SELECT number, name, (
+        SELECT body FROM limits
+        WHERE account = number AND position <= :position ORDER BY position DESC LIMIT 1
+    ), (
         SELECT body FROM balances
         WHERE account = number AND position <= :position ORDER BY position DESC LIMIT 1
     )

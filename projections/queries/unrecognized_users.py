@@ -7,8 +7,10 @@ from typing import Final
 
 import msgspec
 
+from ledger.core.model.commands import BARRED
 from projections.queries.query_scope import QueryScope
 from projections.store.readers import ProjectionView
+from projections.tables.interned_values import FIXED
 
 
 class UnrecognizedUser(msgspec.Struct, frozen=True):
@@ -23,17 +25,19 @@ async def unrecognized_users(view: ProjectionView, scope: QueryScope) -> list[Un
 
     Only the newest charges are examined. The users with the most objects are returned.
     """
-    values = {"name": scope.namespace, "cluster": scope.cluster}
+    barred = FIXED.index(BARRED)
+    values = {"name": scope.namespace, "cluster": scope.cluster, "barred": barred}
     async with view.connection.execute(_UNBELIEVED, values) as rows:
         return [UnrecognizedUser(username, objects) async for username, objects in rows]
 
 
 _UNBELIEVED: Final = """
-    SELECT actor, COUNT(DISTINCT namespace || '/' || key) AS objects
+    SELECT interned.body, COUNT(DISTINCT namespace || '/' || key) AS objects
     FROM charges JOIN namespaces ON namespaces.number = charges.namespace
+    JOIN interned ON interned.number = charges.actor
     WHERE charges.number > (SELECT MAX(number) FROM charges) - 200000
-      AND root = '-' AND base = 0
+      AND root = :barred AND base = 0
       AND (:name = '' OR namespaces.name = :name)
       AND (:cluster = '' OR namespaces.cluster = :cluster)
-    GROUP BY actor ORDER BY objects DESC, actor LIMIT 16
+    GROUP BY interned.body ORDER BY objects DESC, interned.body LIMIT 16
 """

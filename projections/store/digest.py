@@ -53,13 +53,14 @@ _CLOSED: Final = "CASE WHEN closed <= :p THEN closed END"
 
 _TABLES: Final = {
     "records": """
-        SELECT position, time, hash, writer, commands FROM records
+        SELECT position, time, hash, writer, commands, items_hash(body) FROM records
         WHERE position <= :p ORDER BY position
     """,
     "events": """
-        SELECT position, namespace, body FROM events
-        WHERE position <= :p ORDER BY position, namespace
+        SELECT namespace, position, numbers FROM events
+        WHERE position <= :p ORDER BY namespace, position
     """,
+    "interned": "SELECT number, body, opened FROM interned WHERE opened <= :p ORDER BY number",
     "namespaces": """
         SELECT number, cluster, name, opened FROM namespaces WHERE opened <= :p ORDER BY number
     """,
@@ -73,16 +74,31 @@ _TABLES: Final = {
         SELECT namespace, account, opened, {_CLOSED} FROM coverages
         WHERE opened <= :p ORDER BY namespace, account, opened
     """,
+    "limits": """
+        SELECT account, position, body FROM limits
+        WHERE position <= :p ORDER BY account, position
+    """,
     "balances": """
         SELECT account, position, body FROM balances
         WHERE position <= :p ORDER BY account, position
     """,
-    "charges": f"""
+    "charges": """
         SELECT
-            namespace, key, uid, base, version, demand, admitted, since, owner, actor, root, traits,
-            opened, {_CLOSED},
-            CASE WHEN closed <= :p THEN cause END, CASE WHEN closed <= :p THEN fork END
+            number, namespace, key, uid, base, version, demand, admitted, since, owner, actor, root,
+            traits, read, opened
         FROM charges WHERE opened <= :p ORDER BY number
+    """,
+    "charges_open": """
+        SELECT number, namespace, key, base, uid, opened FROM charges_open WHERE opened <= :p
+        UNION ALL
+        SELECT charges.number, charges.namespace, key, base, uid, opened
+        FROM charges_closed CROSS JOIN charges ON charges.number = charges_closed.number
+        WHERE closed > :p AND opened <= :p
+        ORDER BY 1
+    """,
+    "charges_closed": """
+        SELECT number, fork, namespace, closed, cause FROM charges_closed
+        WHERE closed <= :p ORDER BY number
     """,
     "selections": f"""
         SELECT account, reach, selects, asked_only, opened, {_CLOSED} FROM selections

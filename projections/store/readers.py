@@ -15,6 +15,7 @@ from urllib.parse import quote
 import aiosqlite
 import msgspec
 
+from projections.store.item_bodies import inflate, items_hash
 from projections.store.store_writer import (
     APPLICATION,
     VERSION,
@@ -119,6 +120,8 @@ async def _connect(path: Path) -> aiosqlite.Connection:
         )
         try:
             await _check(connection, path)
+            for function in (inflate, items_hash):
+                await connection.create_function(function.__name__, 1, function, deterministic=True)
         except BaseException:
             await connection.close()
             raise

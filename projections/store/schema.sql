@@ -5,30 +5,38 @@
 -- `opened` on, up to but without position `closed`, or still when `closed` is NULL.
 
 PRAGMA application_id = 0x67707564;  -- "gpud": a projection of gpuledger, and not another file
-PRAGMA user_version = 7;             -- another version is deleted and built again
+PRAGMA user_version = 8;             -- another version is deleted and built again
 
 -- One row per record. The last one has the position of the projection, in the same transaction as
--- everything that follows from it.
+-- everything that follows from it. `body` are the record's events with their postings as the log
+-- holds them, a list of `[event, postings]`, compressed; see `item_bodies.py`.
 CREATE TABLE records (
   position INTEGER PRIMARY KEY,
   time     INTEGER NOT NULL,
   hash     BLOB NOT NULL,
   writer   TEXT NOT NULL,
-  commands INTEGER NOT NULL            -- how many commands the record answers
+  commands INTEGER NOT NULL,           -- how many commands the record answers
+  body     BLOB NOT NULL
 ) STRICT;
 
 CREATE INDEX records_by_time ON records (time);
 
--- History: the events of one record that concern one namespace (0: no single one); `body` is a list
--- of `[number in the record, [event, postings]]`, as the record holds them.
+-- Which records have events of a namespace. `numbers` is the list of their numbers in the record,
+-- NULL for all of it. Events without a single namespace have no row.
 CREATE TABLE events (
-  position  INTEGER NOT NULL,
   namespace INTEGER NOT NULL,
-  body      BLOB NOT NULL,
-  PRIMARY KEY (position, namespace)
+  position  INTEGER NOT NULL,
+  numbers   BLOB,
+  PRIMARY KEY (namespace, position)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX events_by_namespace ON events (namespace, position);
+-- Texts and amounts that many rows repeat, by the numbers that these rows have instead. An empty
+-- text has the number 0, `-` has 1. A value may have several numbers; see `interned_values.py`.
+CREATE TABLE interned (
+  number INTEGER PRIMARY KEY,
+  body   ANY NOT NULL,                 -- text, or MessagePack
+  opened INTEGER NOT NULL
+) STRICT;
 
 -- Numbers for names, given in the order in which the log names them first.
 CREATE TABLE namespaces (
@@ -86,8 +94,16 @@ CREATE TABLE selections (
   PRIMARY KEY (account, opened)
 ) STRICT, WITHOUT ROWID;
 
--- Balances of an account after a record, until its next row: `[line, limit, used, committed, …]`
--- of its open lines. At most one row per account and record.
+-- The open lines of an account and their limits, `[line, limit, …]` by line, until its next row.
+CREATE TABLE limits (
+  account  INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  body     BLOB NOT NULL,
+  PRIMARY KEY (account, position)
+) STRICT, WITHOUT ROWID;
+
+-- Balances of an account after a record, until its next row: `[used, reserved, …]` of its open
+-- lines, in the order of `limits`. At most one row per account and record.
 CREATE TABLE balances (
   account  INTEGER NOT NULL,
   position INTEGER NOT NULL,
@@ -95,8 +111,9 @@ CREATE TABLE balances (
   PRIMARY KEY (account, position)
 ) STRICT, WITHOUT ROWID;
 
--- What makes up the charge of a key: open holds (base 0 or a resourceVersion) and the committed
--- object (base -1). A row is never changed but to close it.
+-- What makes up the charge of a key: holds (base 0 or a resourceVersion) and the committed object
+-- (base -1). A row is never changed. It is open while `charges_open` has it, and closed from then on
+-- that `charges_closed` has it. Columns that many rows repeat are numbers of `interned`.
 CREATE TABLE charges (
   number    INTEGER PRIMARY KEY,       -- in the order of opening
   namespace INTEGER NOT NULL,
@@ -104,24 +121,39 @@ CREATE TABLE charges (
   uid       TEXT NOT NULL,
   base      INTEGER NOT NULL,
   version   INTEGER NOT NULL,          -- of an object; 0 for a hold
-  demand    BLOB NOT NULL,
-  admitted  BLOB,                      -- the part of an object's demand that was let in; NULL for all
-  since     INTEGER NOT NULL,          -- time
-  owner     TEXT NOT NULL,
-  actor     TEXT NOT NULL,
-  root      TEXT NOT NULL,             -- key of the root that it draws from; '-' if it may not
-  traits    BLOB NOT NULL,             -- what quotas select it by
+  demand    INTEGER NOT NULL,          -- interned amounts
+  admitted  INTEGER,                   -- interned: what of an object's demand was let in; NULL for all
+  since     INTEGER,                   -- time; NULL for that of the record `opened`
+  owner     INTEGER NOT NULL,          -- interned
+  actor     INTEGER NOT NULL,          -- interned
+  root      INTEGER NOT NULL,          -- interned key of the root that it draws from; 1 if it may not
+  traits    INTEGER NOT NULL,          -- interned: what quotas select it by
   read      INTEGER NOT NULL,          -- up to which number its labels are recorded; -1 for a digest
-  opened    INTEGER NOT NULL,
-  closed    INTEGER,
-  cause     TEXT,                      -- why it was closed
-  fork      INTEGER                    -- where a closed row is filed; see `interval_index.py`
+  opened    INTEGER NOT NULL
 ) STRICT;
 
-CREATE INDEX charges_open ON charges (namespace, key, base, uid, opened) WHERE closed IS NULL;
-CREATE INDEX charges_unread ON charges (read, namespace) WHERE closed IS NULL;
-CREATE INDEX charges_closed ON charges (fork, namespace, closed, opened)
-  WHERE closed IS NOT NULL;
+-- `unread` is `read` of the row once a label with a higher number exists, NULL before.
+CREATE TABLE charges_open (
+  namespace INTEGER NOT NULL,
+  key       TEXT NOT NULL,
+  base      INTEGER NOT NULL,
+  uid       TEXT NOT NULL,
+  number    INTEGER NOT NULL,
+  opened    INTEGER NOT NULL,
+  unread    INTEGER,
+  PRIMARY KEY (namespace, key, base, uid)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX charges_unread ON charges_open (unread, namespace) WHERE unread IS NOT NULL;
+
+CREATE TABLE charges_closed (
+  fork      INTEGER NOT NULL,          -- see `interval_index.py`
+  namespace INTEGER NOT NULL,
+  closed    INTEGER NOT NULL,
+  number    INTEGER NOT NULL,
+  cause     INTEGER NOT NULL,          -- interned: why it was closed
+  PRIMARY KEY (fork, namespace, closed, number)
+) STRICT, WITHOUT ROWID;
 
 -- What the pods that name a root are charged together, and what part of it is committed. While the
 -- root is `live`, has an entry of its own, both together are charged the larger of its charge and

@@ -25,12 +25,16 @@ class AccountTables:
     def __init__(self, names: NameNumbers) -> None:
         self._names = names
         self._clusters: list[tuple[str, str, int]] = []
-        self._lines = IntervalRows("lines", ("number",), ("number", "account", "key"))
+        self._lines = IntervalRows(
+            "lines", identity=("number",), columns=("number", "account", "key")
+        )
         self._selections = IntervalRows(
-            "selections", ("account",), ("account", "reach", "selects", "asked_only")
+            "selections",
+            identity=("account",),
+            columns=("account", "reach", "selects", "asked_only"),
         )
         self._coverages = IntervalRows(
-            "coverages", ("account", "namespace"), ("account", "namespace")
+            "coverages", identity=("account", "namespace"), columns=("account", "namespace")
         )
 
     def collect(self, change: RecordChange) -> None:

@@ -34,7 +34,7 @@ class CardTable:
     def __init__(self, names: NameNumbers) -> None:
         self._names = names
         columns = ("account", "cluster", "node", "keeper", "state", "body")
-        self._rows = IntervalRows("cards", ("account",), columns)
+        self._rows = IntervalRows("cards", identity=("account",), columns=columns)
 
     def collect(self, change: RecordChange) -> None:
         """Close and open the rows of changed and lost cards."""

@@ -1,4 +1,4 @@
-"""The table of charges: the holds and objects that each key is charged for, as intervals."""
+"""The tables of charges: the holds and objects that each key is charged for, as intervals."""
 
 import sqlite3
 from typing import Final
@@ -6,10 +6,12 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.events import OBJECT
-from ledger.core.model.state import Entry, Hold, Object
-from ledger.core.model.traits import recorded_up_to
+from ledger.core.model.state import Entry, Hold, Object, State
+from ledger.core.model.traits import READ, recorded_up_to
+from ledger.log.records import Record
 from projections.record_changes import RecordChange
 from projections.store.interval_index import fork
+from projections.tables.interned_values import InternedValues
 from projections.tables.name_numbers import NameNumbers
 from projections.tables.table_protocol import check_closed
 
@@ -23,8 +25,12 @@ UPDATED: Final = "updated"
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 ChargePart = Hold | Object
+Cell = int | str | None
 RowKey = tuple[int, str, int, str]
 """`(namespace, key, base, uid)`: what an open row is found by."""
+
+ClosedRow = tuple[int, int, int, int, int]
+"""Fork, namespace, position of closing, number and cause."""
 
 NumberedKey = tuple[int, str, str]
 """Number and name of a namespace, and a key in it."""
@@ -33,21 +39,24 @@ _NOTHING_HELD: Final = Entry(None, (), {})
 
 
 class ChargeTable:
-    """The table `charges`.
+    """The tables `charges`, `charges_open` and `charges_closed`.
 
-    A row that opens and closes before it is written is written once. Rows are written in the order
-    of opening, for any size of the transactions.
+    Rows are written in the order of opening, for any size of the transactions. A row that opens and
+    closes before it is written is never in `charges_open`.
     """
 
-    def __init__(self, names: NameNumbers) -> None:
+    def __init__(self, names: NameNumbers, *, values: InternedValues, state: State) -> None:
         self._names = names
+        self._values = values
         self._rows: list[_Row] = []
         self._open: dict[RowKey, _Row] = {}
-        self._closings: list[tuple[int, str, int, int, str, int, str]] = []
+        self._closings: list[tuple[RowKey, int, int]] = []
+        self._read = self._marked = state.labels.get(READ, 0)
 
     def collect(self, change: RecordChange) -> None:
         """Close the parts that ended with the record, and open those that began."""
         position, namespaces = change.record.position, change.state.namespaces
+        self._read = change.state.labels.get(READ, 0)
         for (namespace, key), known in change.keys.items():
             before = known or _NOTHING_HELD
             after = namespaces[namespace].entries.get(key, _NOTHING_HELD)
@@ -79,7 +88,7 @@ class ChargeTable:
                 self._end((number, key, hold.base, hold.uid), position, cause)
         for hold in after:
             if hold not in before:
-                self._begin((number, key, hold.base, hold.uid), hold, position)
+                self._begin((number, key, hold.base, hold.uid), hold, change.record)
 
     def _collect_object(
         self, change: RecordChange, where: NumberedKey, before: Object | None, after: Object | None
@@ -90,74 +99,120 @@ class ChargeTable:
             cause = change.causes.get((namespace, key, before.uid, OBJECT), UPDATED)
             self._end((number, key, OBJECT, before.uid), position, cause)
         if after is not None:
-            self._begin((number, key, OBJECT, after.uid), after, position)
+            self._begin((number, key, OBJECT, after.uid), after, change.record)
 
-    def _begin(self, identity: RowKey, part: ChargePart, position: int) -> None:
-        row = _Row(identity, part, opened=position)
+    def _begin(self, identity: RowKey, part: ChargePart, record: Record) -> None:
+        position, number = record.position, self._values.number
+        owner, actor, version, admitted = 0, 0, 0, None
+        if isinstance(part, Hold):
+            owner, actor = number(part.owner, position), number(part.actor, position)
+        else:
+            version = part.version
+            if part.admitted is not None:
+                admitted = number(_encoder.encode(part.admitted), position)
+        row = _Row(
+            identity,
+            (
+                version,
+                number(_encoder.encode(part.demand), position),
+                admitted,
+                None if part.time == record.time else part.time,
+                owner,
+                actor,
+                number(part.root, position),
+                number(_encoder.encode(part.traits), position),
+            ),
+            read=recorded_up_to(part.traits) if part.traits else 0,
+            opened=position,
+        )
         self._rows.append(row)
         self._open[identity] = row
 
     def _end(self, identity: RowKey, position: int, cause: str) -> None:
+        number = self._values.number(cause, position)
         row = self._open.pop(identity, None)
         if row is None:
-            self._closings.append((position, cause, position, *identity))
+            self._closings.append((identity, position, number))
         else:
-            row.closed, row.cause = position, cause
+            row.closed, row.cause = position, number
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write the collected closings and rows. Raises DamagedProjection when a row to close is
         not open.
         """
-        closed = connection.executemany(_CLOSE, self._closings).rowcount
-        check_closed("charges", closed, len(self._closings))
-        connection.executemany(_INSERT, [row.values() for row in self._rows])
+        if self._read > self._marked:
+            connection.execute(_MARK)
+            self._marked = self._read
+        closed = self._written_closings(connection)
+        (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM charges").fetchone()
+        opened = []
+        for number, row in enumerate(self._rows, last + 1):
+            row.number = number
+            if row.closed is None:
+                unread = row.read if row.read < self._read else None
+                opened.append((*row.identity, number, row.opened, unread))
+            else:
+                closed.append(_closed(row.opened, row.identity[0], row.closed, number, row.cause))
+        connection.executemany(_INSERT, [row.columns() for row in self._rows])
+        connection.executemany(_OPEN, sorted(opened))
+        connection.executemany(_CLOSED, sorted(closed))
         self._closings.clear()
         self._rows.clear()
         self._open.clear()
+
+    def _written_closings(self, connection: sqlite3.Connection) -> list[ClosedRow]:
+        """Take the rows that earlier transactions opened from `charges_open`."""
+        rows: list[ClosedRow] = []
+        for identity, position, cause in sorted(self._closings):
+            known = connection.execute(_TAKE, identity).fetchone()
+            if known is not None:
+                number, opened = known
+                rows.append(_closed(opened, identity[0], position, number, cause))
+        check_closed("charges_open", len(rows), len(self._closings))
+        return rows
 
 
 class _Row:
     """A collected row."""
 
-    __slots__ = ("cause", "closed", "identity", "opened", "part")
+    __slots__ = ("cause", "cells", "closed", "identity", "number", "opened", "read")
 
-    def __init__(self, identity: RowKey, part: ChargePart, *, opened: int) -> None:
-        self.identity, self.part, self.opened = identity, part, opened
+    def __init__(
+        self, identity: RowKey, cells: tuple[Cell, ...], *, read: int, opened: int
+    ) -> None:
+        self.identity, self.cells, self.read, self.opened = identity, cells, read, opened
         self.closed: int | None = None
-        self.cause: str | None = None
+        self.number = self.cause = 0
 
-    def values(self) -> tuple[int | str | bytes | None, ...]:
+    def columns(self) -> tuple[Cell, ...]:
         """Return the columns in the order of the insert."""
-        part, opened, closed = self.part, self.opened, self.closed
-        version, owner, actor, admitted = 0, "", "", None
-        if isinstance(part, Hold):
-            owner, actor = part.owner, part.actor
-        else:
-            version = part.version
-            if part.admitted is not None:
-                admitted = _encoder.encode(part.admitted)
-        place = None if closed is None else fork(opened, closed)
-        root, traits = part.root, _encoder.encode(part.traits)
-        demand = _encoder.encode(part.demand)
-        own = (version, demand, admitted, part.time, owner, actor, root, traits)
-        return (
-            *self.identity,
-            *own,
-            recorded_up_to(part.traits),
-            opened,
-            closed,
-            self.cause,
-            place,
-        )
+        return (self.number, *self.identity, *self.cells, self.read, self.opened)
 
 
-_CLOSE: Final = """
-UPDATE charges SET closed = ?, cause = ?, fork = fork(opened, ?)
-WHERE namespace = ? AND key = ? AND base = ? AND uid = ? AND closed IS NULL
+def _closed(opened: int, namespace: int, closed: int, number: int, cause: int) -> ClosedRow:
+    return fork(opened, closed), namespace, closed, number, cause
+
+
+_MARK: Final = """
+UPDATE charges_open SET unread = (
+  SELECT read FROM charges WHERE charges.number = charges_open.number
+)
+WHERE unread IS NULL
+"""
+_TAKE: Final = """
+DELETE FROM charges_open WHERE namespace = ? AND key = ? AND base = ? AND uid = ?
+RETURNING number, opened
 """
 _INSERT: Final = """
 INSERT INTO charges
-  (namespace, key, base, uid, version, demand, admitted, since, owner, actor, root, traits,
-   read, opened, closed, cause, fork)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  (number, namespace, key, base, uid, version, demand, admitted, since, owner, actor, root,
+   traits, read, opened)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_OPEN: Final = """
+INSERT INTO charges_open (namespace, key, base, uid, number, opened, unread)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+_CLOSED: Final = """
+INSERT INTO charges_closed (fork, namespace, closed, number, cause) VALUES (?, ?, ?, ?, ?)
 """

@@ -1,4 +1,4 @@
-"""Event tables: the records and their events."""
+"""Event tables: the records, and the numbers of each namespace's events in them."""
 
 import sqlite3
 from typing import Final
@@ -7,15 +7,30 @@ import msgspec
 
 from ledger.core.model import accounts, events
 from ledger.core.model.qualified_names import qualified
-from ledger.log.records import Item
 from projections.record_changes import KEYED, PLACING, RecordChange
+from projections.store.item_bodies import deflate
 from projections.tables.name_numbers import NameNumbers
+
+_OF_NAMESPACES: Final = KEYED + PLACING
+"""The events that name their namespace."""
 
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
-NO_NAMESPACE: Final = 0
-"""The number of "no single namespace"."""
+class _Body(msgspec.Struct, frozen=True, array_like=True):
+    """The body of a record, without its items decoded."""
+
+    position: int
+    time: int
+    writer: str
+    nonce: str
+    previous: bytes
+    group: int
+    items: msgspec.Raw
+
+
+_envelopes: Final = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw, bytes])
+_bodies: Final = msgspec.msgpack.Decoder(_Body)
 
 
 class HistoryTables:
@@ -23,36 +38,35 @@ class HistoryTables:
 
     def __init__(self, names: NameNumbers) -> None:
         self._names = names
-        self._records: list[tuple[int, int, bytes, str, int]] = []
-        self._events: list[tuple[int, int, bytes]] = []
+        self._records: list[tuple[int, int, bytes, str, int, bytes]] = []
+        self._events: list[tuple[int, int, bytes | None]] = []
 
     def collect(self, change: RecordChange) -> None:
-        """Collect the record, and its events by namespace."""
+        """Collect the record, and the numbers of its events by namespace."""
         record, position = change.record, change.record.position
-        self._records.append((position, record.time, change.hash, record.writer, record.group))
-        by_namespace: dict[str, list[tuple[int, Item]]] = {}
+        body = deflate(bytes(_bodies.decode(_envelopes.decode(change.payload)[2]).items))
+        row = (position, record.time, change.hash, record.writer, record.group, body)
+        self._records.append(row)
+        by_namespace: dict[str, list[int]] = {}
         for number, item in enumerate(record.items):
-            by_namespace.setdefault(namespace_of(item.event), []).append((number, item))
-        for namespace, items in by_namespace.items():
-            place = self._names.namespace(namespace, position) if namespace else NO_NAMESPACE
-            self._events.append((position, place, _encoder.encode(items)))
+            by_namespace.setdefault(namespace_of(item.event), []).append(number)
+        for namespace, numbers in by_namespace.items():
+            if namespace:
+                place = self._names.namespace(namespace, position)
+                packed = None if len(by_namespace) == 1 else _encoder.encode(numbers)
+                self._events.append((place, position, packed))
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write the collected records and events."""
-        connection.executemany(
-            "INSERT INTO records (position, time, hash, writer, commands) VALUES (?, ?, ?, ?, ?)",
-            self._records,
-        )
-        connection.executemany(
-            "INSERT INTO events (position, namespace, body) VALUES (?, ?, ?)", self._events
-        )
+        connection.executemany(_RECORD, self._records)
+        connection.executemany(_EVENT, sorted(self._events))
         self._records.clear()
         self._events.clear()
 
 
 def namespace_of(event: events.AnyEvent) -> str:
     """Return the qualified namespace of an event, empty if it has none."""
-    if isinstance(event, KEYED + PLACING):
+    if isinstance(event, _OF_NAMESPACES):
         return event.namespace
     if isinstance(event, events.ClusterRegistered | events.CardsRegistered | events.NodeRemoved):
         return ""
@@ -62,3 +76,9 @@ def namespace_of(event: events.AnyEvent) -> str:
         return ""
     cluster, namespace, _ = accounts.parts(event.account)
     return qualified(cluster, namespace)
+
+
+_RECORD: Final = """
+INSERT INTO records (position, time, hash, writer, commands, body) VALUES (?, ?, ?, ?, ?, ?)
+"""
+_EVENT: Final = "INSERT INTO events (namespace, position, numbers) VALUES (?, ?, ?)"

@@ -11,20 +11,20 @@ from projections.tables.table_protocol import check_closed
 
 Cell = int | str | bytes | None
 Identity = tuple[int | str, ...]
-"""What an open row is found by: at most one row with these values is open."""
+"""Values that find an open row: at most one row with them is open."""
 
 
 class IntervalRows:
     """The collected rows of one table whose last two columns are `opened` and `closed`."""
 
-    def __init__(self, table: str, identity: tuple[str, ...], columns: tuple[str, ...]) -> None:
+    def __init__(self, table: str, *, identity: tuple[str, ...], columns: tuple[str, ...]) -> None:
         """Collect rows of `columns`; `identity` are the columns by which an open row is found."""
         names = (*columns, "opened", "closed")
         places = ", ".join("?" * len(names))
-        found = " AND ".join(f"{column} = ?" for column in identity)
+        condition = " AND ".join(f"{column} = ?" for column in identity)
         self._table = table
         self._insert = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})"
-        self._close = f"UPDATE {table} SET closed = ? WHERE {found} AND closed IS NULL"
+        self._close = f"UPDATE {table} SET closed = ? WHERE {condition} AND closed IS NULL"
         self._rows: list[list[Cell]] = []
         self._open: dict[Identity, list[Cell]] = {}
         self._closings: list[tuple[Cell, ...]] = []

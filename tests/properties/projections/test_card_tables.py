@@ -107,13 +107,13 @@ def standing_of(state: State) -> dict[str, tuple[str, str]]:
     return standing
 
 
-@given(SEEDS)
+@given(SEEDS, st.sampled_from((1, 60, 10_000)))
 @settings(max_examples=15)
-async def test_every_position_reads_as_the_state_was(seed: int) -> None:
+async def test_every_position_reads_as_the_state_was(seed: int, at_once: int) -> None:
     payloads = placement_payloads(seed, COMMANDS)
     with scratch() as directory:
         path = directory / "ledger.sqlite"
-        await project(path, log_of(payloads))
+        await project(path, log_of(payloads), at_once=at_once)
         state = State()
         async with viewing(path) as view:
             for position, payload in enumerate(payloads, 1):

@@ -21,6 +21,7 @@ from ledger.core.model.state import Entry, Namespace, State
 from ledger.core.model.traits import Traits, matches, numbered
 from ledger.log import records
 from ledger.log.log_port import Snapshot
+from projections.projector.projector import EVENTS_PER_TRANSACTION
 from projections.queries.holders import holders, holds
 from projections.queries.query_scope import EVERYTHING
 from projections.queries.quota_usage import usage
@@ -29,6 +30,8 @@ from projections.queries.universe_shares import UsageBreakdown, UsageShare, shar
 SEEDS = st.integers(0, 2**32)
 SOURCES = st.sampled_from((random_payloads, placement_payloads))
 COMMANDS = 150
+AT_ONCE = st.sampled_from((1, 7, 60, EVENTS_PER_TRANSACTION))
+"""Events of a transaction: rows close in the one that opened them, or in a later one."""
 
 Source = Callable[[int, int], list[bytes]]
 """Makes records from a seed and a number of commands."""
@@ -185,14 +188,14 @@ def holds_of(state: State) -> set[tuple[str, str, int]]:
     }
 
 
-@given(SEEDS, SOURCES)
-@example(163, random_payloads)  # A pod leaves its root, whose envelope is asked for no more.
+@given(SEEDS, SOURCES, AT_ONCE)
+@example(163, random_payloads, 7)  # A pod leaves its root, whose envelope is asked for no more.
 @settings(max_examples=25)
-async def test_every_position_reads_as_the_state_was(seed: int, make: Source) -> None:
+async def test_every_position_reads_as_the_state_was(seed: int, make: Source, at_once: int) -> None:
     payloads = make(seed, COMMANDS)
     with scratch() as directory:
         path = directory / "ledger.sqlite"
-        await project(path, log_of(payloads))
+        await project(path, log_of(payloads), at_once=at_once)
         state = State()
         async with viewing(path) as view:
             assert view.head.position == len(payloads)
@@ -230,10 +233,10 @@ async def test_every_position_reads_as_the_state_was(seed: int, make: Source) ->
                 assert all(hold.base != OBJECT for hold in open_now)
 
 
-@given(SEEDS, SOURCES)
+@given(SEEDS, SOURCES, AT_ONCE)
 @settings(max_examples=25)
 async def test_interrupted_and_rebuilt_projections_have_equal_digests(
-    seed: int, make: Source
+    seed: int, make: Source, at_once: int
 ) -> None:
     payloads = make(seed, COMMANDS)
     source = random.Random(seed)
@@ -243,10 +246,10 @@ async def test_interrupted_and_rebuilt_projections_have_equal_digests(
         await project(rebuilt, log)
         stops = sorted(source.sample(range(1, len(payloads)), 5))
         for stop in stops:
-            await project(interrupted, log, stop)
+            await project(interrupted, log, stop, at_once=at_once)
             await log.save_snapshot(_snapshot(payloads, source.randint(1, stop)))
             assert await digest_of(interrupted) == await digest_of(rebuilt, stop)
-        await project(interrupted, log)
+        await project(interrupted, log, at_once=at_once)
         for position in (*stops, len(payloads)):
             assert await digest_of(interrupted, position) == await digest_of(rebuilt, position)
 

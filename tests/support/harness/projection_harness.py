@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from support.builders.decide_and_fold import record
 from support.generators.random_commands import CLUSTER, random_commands
@@ -10,7 +11,7 @@ from support.generators.random_commands import CLUSTER, random_commands
 from ledger.core.model import commands
 from ledger.core.model.state import State
 from ledger.log.memory_log import MemoryLog, MemoryStore
-from projections.projector.projector import replay
+from projections.projector import projector
 from projections.store.digest import Digest, digest
 from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import Store
@@ -38,10 +39,20 @@ def random_payloads(seed: int, count: int, *, group: int = 3) -> list[bytes]:
     return payloads
 
 
-async def project(path: Path, log: MemoryLog, last: int | None = None) -> None:
-    """Bring a file up to a position of the log, as a process that starts and ends would."""
-    async with await Store.open(path) as store:
-        await replay(log, store, last)
+async def project(
+    path: Path,
+    log: MemoryLog,
+    last: int | None = None,
+    *,
+    at_once: int = projector.EVENTS_PER_TRANSACTION,
+) -> None:
+    """Bring a file up to a position of the log, as a process that starts and ends would.
+
+    A transaction has at least `at_once` events.
+    """
+    with patch.object(projector, "EVENTS_PER_TRANSACTION", at_once):
+        async with await Store.open(path) as store:
+            await projector.replay(log, store, last)
 
 
 @asynccontextmanager

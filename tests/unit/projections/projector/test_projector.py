@@ -44,15 +44,23 @@ async def test_a_changed_record_stops_the_projector_and_is_not_stored(tmp_path: 
     await project(path, log_of(payloads), 6)
 
 
-@pytest.mark.parametrize("table", ["charges", "draws", "placements"])
+@pytest.mark.parametrize(
+    ("table", "rows"),
+    [
+        ("charges_open", "TRUE"),
+        ("draws", "closed IS NULL"),
+        ("placements", "closed IS NULL"),
+        ("cards", "closed IS NULL"),
+    ],
+)
 async def test_a_row_that_vanished_is_noticed_when_the_log_closes_it(
-    tmp_path: Path, table: str
+    tmp_path: Path, table: str, rows: str
 ) -> None:
     path, payloads = tmp_path / "ledger.sqlite", placement_payloads(3, 300)
     await project(path, log_of(payloads), len(payloads) // 2)
     with sqlite3.connect(path) as connection:
         connection.create_function("fork", 2, lambda *_: 0)
-        gone = connection.execute(f"DELETE FROM {table} WHERE closed IS NULL").rowcount
+        gone = connection.execute(f"DELETE FROM {table} WHERE {rows}").rowcount
     connection.close()
     assert gone
     with pytest.raises(DamagedProjection, match=f"table {table} .*delete the file"):

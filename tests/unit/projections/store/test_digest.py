@@ -12,27 +12,34 @@ from support.harness.projection_harness import digest_of, log_of, project, rando
 
 from projections.store.digest import _TABLES, digest
 from projections.store.readers import Readers
+from projections.store.store_writer import StoreError
 
 COLUMNS = [
     ("records", "time"),
     ("records", "hash"),
     ("records", "writer"),
-    ("events", "body"),
     ("events", "namespace"),
+    ("events", "numbers"),
+    ("interned", "body"),
     ("namespaces", "name"),
     ("accounts", "name"),
     ("clusters", "uid"),
     ("lines", "key"),
     ("lines", "closed"),
     ("coverages", "opened"),
+    ("limits", "body"),
     ("balances", "body"),
     ("charges", "demand"),
     ("charges", "key"),
-    ("charges", "closed"),
-    ("charges", "cause"),
     ("charges", "since"),
     ("charges", "root"),
     ("charges", "traits"),
+    ("charges", "read"),
+    ("charges_open", "key"),
+    ("charges_open", "number"),
+    ("charges_closed", "closed"),
+    ("charges_closed", "cause"),
+    ("charges_closed", "number"),
     ("draws", "charge"),
     ("draws", "committed"),
     ("draws", "pods"),
@@ -62,13 +69,33 @@ async def test_a_flipped_cell_changes_the_digest(path: Path, table: str, column:
         changed = connection.execute(
             f"UPDATE {table} SET {column} = CASE typeof({column})"
             f" WHEN 'integer' THEN {column} + 1000"
-            f" WHEN 'text' THEN {column} || 'x'"
-            f" ELSE CAST({column} || x'00' AS BLOB) END WHERE {column} ="
+            f" WHEN 'text' THEN {column} || 'x' WHEN 'null' THEN 7"
+            f" ELSE CAST({column} || x'00' AS BLOB) END WHERE {column} IS"
             f" (SELECT max({column}) FROM {table})"
         ).rowcount
     connection.close()
     assert changed
     assert await digest_of(path, before.position) != before
+
+
+async def test_events_of_another_record_change_the_digest(path: Path) -> None:
+    before = await digest_of(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "UPDATE records SET body = (SELECT body FROM records WHERE position = 3)"
+            " WHERE position = 4"
+        )
+    connection.close()
+    assert await digest_of(path) != before
+
+
+async def test_damaged_events_of_a_record_are_named_with_a_remedy(path: Path) -> None:
+    for damage in ("substr(body, 1, length(body) - 1)", "x''", "x'0300' || x'00'"):
+        with sqlite3.connect(path) as connection:
+            connection.execute(f"UPDATE records SET body = CAST({damage} AS BLOB)")
+        connection.close()
+        with pytest.raises(StoreError, match=r"ledger\.sqlite.*projection rebuild"):
+            await digest_of(path)
 
 
 async def test_a_missing_row_changes_the_digest(path: Path) -> None:
