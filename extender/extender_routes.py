@@ -14,6 +14,8 @@ from starlette.routing import Route
 from extender.scheduler_api import extender_wire
 from extender.scheduler_api.extender_wire import BadRequest, ExtenderUnavailable
 from extender.scheduler_extender import Extender
+from ledger.runtime.http import direct_endpoints
+from ledger.runtime.http.direct_endpoints import Endpoints
 from ledger.runtime.http.json_endpoint import BodyBudget, BodyLimits, JsonEndpoint
 
 Args = TypeVar("Args")
@@ -36,16 +38,16 @@ _REFUSALS: Final = {
 }
 
 
-def routes(
+def endpoints(
     extender: Extender, body_max: int, observe_seconds: ObserveSeconds = lambda *_: None
-) -> list[Route]:
-    """Return the routes of the extender, to be mounted beside others."""
+) -> Endpoints:
+    """Return the endpoints of the extender, to be served beside others."""
     limits = BodyLimits(body_max, READ_SECONDS, BodyBudget(BODIES_MAX * body_max), gzip=True)
 
-    def route(
+    def endpoint(
         verb: str, decode: Callable[[bytes], Args], answer: Callable[[Args], Awaitable[Result]]
-    ) -> Route:
-        endpoint = JsonEndpoint(
+    ) -> JsonEndpoint[Args, Result]:
+        return JsonEndpoint(
             lambda args, _: answer(args),
             decode=decode,
             encode=msgspec.json.encode,
@@ -53,11 +55,17 @@ def routes(
             limits=limits,
             observe_seconds=partial(observe_seconds, verb),
         )
-        return Route(PATH + verb, endpoint)
 
-    return [
-        route("filter", extender_wire.read_args, extender.filter),
-        route("prioritize", extender_wire.read_args, extender.prioritize),
-        route("bind", extender_wire.read_binding, extender.bind),
-        route("preempt", extender_wire.read_preemption, extender.preempt),
-    ]
+    return {
+        PATH + "filter": endpoint("filter", extender_wire.read_args, extender.filter),
+        PATH + "prioritize": endpoint("prioritize", extender_wire.read_args, extender.prioritize),
+        PATH + "bind": endpoint("bind", extender_wire.read_binding, extender.bind),
+        PATH + "preempt": endpoint("preempt", extender_wire.read_preemption, extender.preempt),
+    }
+
+
+def routes(
+    extender: Extender, body_max: int, observe_seconds: ObserveSeconds = lambda *_: None
+) -> list[Route]:
+    """Return the routes of an extender that is served by an application alone."""
+    return direct_endpoints.routes(endpoints(extender, body_max, observe_seconds))

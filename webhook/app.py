@@ -10,8 +10,9 @@ from typing import Final, Protocol
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.routing import Route
 
+from ledger.runtime.http import direct_endpoints
+from ledger.runtime.http.direct_endpoints import Endpoints
 from ledger.runtime.http.json_endpoint import BodyBudget, BodyLimits, JsonEndpoint
 from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
@@ -61,31 +62,28 @@ def endpoint(
     )
 
 
-def routes(
+def endpoints(
     mutating: MutatingWebhook,
     validating: ValidatingWebhook,
     policy: AdmissionSettings,
     observe_seconds: ObserveSeconds = lambda *_: None,
-) -> list[Route]:
-    """Return the routes of admission, to be mounted beside others."""
+) -> Endpoints:
+    """Return the endpoints of admission, to be served beside others."""
     budget = BodyBudget(BODIES_MAX * policy.body_max)
     handlers: tuple[tuple[str, str, Handler], ...] = (
         (MUTATE_PATH, "mutate", mutating),
         (VALIDATE_PATH, "validate", validating),
     )
-    return [
-        Route(
-            path,
-            endpoint(
-                handler, policy, budget=budget, observe_seconds=partial(observe_seconds, webhook)
-            ),
+    return {
+        path: endpoint(
+            handler, policy, budget=budget, observe_seconds=partial(observe_seconds, webhook)
         )
         for path, webhook, handler in handlers
-    ]
+    }
 
 
 def application(
     mutating: MutatingWebhook, validating: ValidatingWebhook, policy: AdmissionSettings
 ) -> Starlette:
     """Return an application that serves admission and nothing else."""
-    return Starlette(routes=routes(mutating, validating, policy))
+    return Starlette(routes=direct_endpoints.routes(endpoints(mutating, validating, policy)))

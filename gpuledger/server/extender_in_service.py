@@ -7,8 +7,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from starlette.routing import Route
-
 from extender import extender_routes
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.unrecorded_card_use import UsageOverlay
@@ -19,6 +17,7 @@ from gpuledger.wiring import extender_from_settings
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.ledger_port import Ledger
 from ledger.log.records import Record
+from ledger.runtime.http.direct_endpoints import Endpoints
 from ledger.runtime.metrics import Telemetry
 from ledger.runtime.settings.settings import Settings
 
@@ -26,7 +25,7 @@ LOAD_AGAIN_SECONDS: Final = 0.05
 
 
 class ServiceExtender:
-    """An extender whose inventory follows the log. Add its routes, and run it."""
+    """An extender whose inventory follows the log. Add its endpoints, and run it."""
 
     def __init__(
         self,
@@ -58,9 +57,10 @@ class ServiceExtender:
         telemetry.read("extender_nodes", lambda: len(self.inventory.rows))
         telemetry.read("extender_reloads", lambda: self.inventory.reloads)
 
-    def routes(self) -> list[Route]:
-        """Return the routes of the extender."""
-        return extender_routes.routes(self._extender, self._settings.extender_bytes_max, self._took)
+    def endpoints(self) -> Endpoints:
+        """Return the endpoints of the extender."""
+        bytes_max = self._settings.extender_bytes_max
+        return extender_routes.endpoints(self._extender, bytes_max, self._took)
 
     def check(self) -> tuple[bool, str]:
         """Return whether the cards are loaded, for readiness."""

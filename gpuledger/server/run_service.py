@@ -110,8 +110,7 @@ async def _serve(
     started: Callable[[str], None],
     admission: bool,
 ) -> None:
-    reached = await _unless_stopped(_reached(settings, listener, stack), stop)
-    if reached is None:
+    if (reached := await _unless_stopped(_reached(settings, listener, stack), stop)) is None:
         return
     servers, certificates = reached.servers, reached.certificates
     telemetry, health = Telemetry(), Health()
@@ -147,6 +146,7 @@ async def _serve(
         listener,
         stop,
         tls=certificates,
+        direct=application.direct,
         accepting=connection_bounds.acceptor_settings(settings, telemetry),
         watched=application.watch,
         started=on_started,

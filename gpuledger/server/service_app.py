@@ -17,9 +17,12 @@ from gpuledger.server.service_metrics import ServiceMetrics
 from gpuledger.server.shared_certificate import SharedCertificate
 from gpuledger.wiring import admission_from_settings, metrics_token, store_layout
 from ledger.log.ledger_port import Ledger
+from ledger.runtime.http import direct_endpoints
 from ledger.runtime.http.acceptor import CERTIFIED, HANDSHAKES, OTHERS, Acceptor
 from ledger.runtime.http.client_certificate_access import ClientCertificateRequired
+from ledger.runtime.http.direct_endpoints import DirectEndpoints, Endpoints
 from ledger.runtime.http.health import Health
+from ledger.runtime.http.json_endpoint import JsonEndpoint
 from ledger.runtime.http.loopback_access import LoopbackRequired
 from ledger.runtime.http.metrics_access import METRICS, MonitoringAccess
 from ledger.runtime.http.token_reviews import TokenGuard
@@ -34,10 +37,11 @@ from projections.store.store_writer import StoreError
 from webhook import app as admission
 from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
+from webhook.context.admission_settings import AdmissionSettings
 
 
 class ServiceApp:
-    """The HTTP application of the service; `app` is the ASGI application."""
+    """The HTTP application of the service: the ASGI application `app`, and `direct` endpoints."""
 
     def __init__(
         self,
@@ -63,17 +67,17 @@ class ServiceApp:
             self._context = admission_from_settings.cluster_context(settings, replica)
         ledger = cluster_tasks.ledger if cluster_tasks is not None else replica
         self._validating = ValidatingWebhook(ledger, settings=policy, context=self._context)
-        mutating = MutatingWebhook(policy, self._context)
         self.service_extender = self._service_extender(ledger) if settings.extender else None
+        endpoints = self._endpoints(policy, reviews=reviews)
         routes = [
-            *(admission.routes(mutating, self._validating, policy, self._took) if reviews else ()),
-            *(self.service_extender.routes() if self.service_extender is not None else ()),
+            *direct_endpoints.routes(endpoints),
             *projection_routes.routes(self._readers),
             ExplainEndpoint(self._validating, settings).route(),
             *health.routes(),
             Route(METRICS, telemetry.endpoint([self._refresh])),
         ]
         self.app = self._guarded(Starlette(routes=routes))
+        self.direct = DirectEndpoints(endpoints, self.app)
         ReadinessChecks(
             settings,
             replica,
@@ -100,7 +104,17 @@ class ServiceApp:
         """Close the projection."""
         await self._readers.close()
 
-    def _guarded(self, app: ASGIApp) -> ASGIApp:
+    def _endpoints(self, policy: AdmissionSettings, *, reviews: bool) -> Endpoints:
+        """Return the endpoints of the direct path: admission and extender, as far as served."""
+        endpoints: dict[str, JsonEndpoint[Any, Any]] = {}
+        if reviews:
+            mutating = MutatingWebhook(policy, self._context)
+            endpoints |= admission.endpoints(mutating, self._validating, policy, self._took)
+        if self.service_extender is not None:
+            endpoints |= self.service_extender.endpoints()
+        return endpoints
+
+    def _guarded(self, app: ASGIApp) -> LoopbackRequired | ClientCertificateRequired:
         reviewer = self._cluster_tasks.reviewer if self._cluster_tasks is not None else None
         guard: TokenGuard[Any] = TokenGuard(reviewer)
         settings = self._settings

@@ -14,6 +14,8 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ledger.runtime.http.loopback_access import ConnectionAccess
+
 # Attribute names of RFC 4514 section 3; other attributes keep the name that OpenSSL gives them.
 _SHORT_NAMES: Final = {
     "commonName": "CN",
@@ -47,7 +49,7 @@ class ClientCertificateRequired:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it without reading its body."""
-        problem = self._problem(scope) if self._is_guarded(scope) else ""
+        problem = self._problem(scope["path"], name_of(scope)) if scope["type"] == "http" else ""
         if problem:
             body = msgspec.json.encode({"error": {"message": problem}})
             refusal = Response(body, status_code=403, media_type="application/json")
@@ -55,21 +57,21 @@ class ClientCertificateRequired:
         else:
             await self._app(scope, receive, send)
 
-    def _is_guarded(self, scope: Scope) -> bool:
-        return scope["type"] == "http" and any(
-            scope["path"] == prefix or scope["path"].startswith(f"{prefix}/")
-            for prefix in self._prefixes
-        )
+    def access(self, path: str, name: str | None, peer: str) -> ConnectionAccess:
+        """Return the access of the connections of a client with this certificate's subject."""
+        return ConnectionAccess.REFUSED if self._problem(path, name) else ConnectionAccess.GRANTED
 
-    def _problem(self, scope: Scope) -> str:
-        name = name_of(scope)
+    def _problem(self, path: str, name: str | None) -> str:
+        """Return why a client may not use a path, "" where it may."""
+        if not any(path == prefix or path.startswith(f"{prefix}/") for prefix in self._prefixes):
+            return ""
         if name is None:
             return (
-                f"{scope['path']} needs a client certificate of the CA in client_ca; give the API"
+                f"{path} needs a client certificate of the CA in client_ca; give the API"
                 " server one in its admission configuration"
             )
         if self._subjects and name not in self._subjects:
-            return f"{scope['path']} is not for {name}; add it to client_subjects if it should be"
+            return f"{path} is not for {name}; add it to client_subjects if it should be"
         return ""
 
 

@@ -54,18 +54,19 @@ class HttpConnection(HttpToolsProtocol):
     """One connection; a subclass because uvicorn passes the transport to its protocol only.
 
     `place` returns its membership of a pool by the subject of its certificate, None without room.
-    `certificate` is the client's certificate in DER, empty without one.
+    `certificate` is the client's certificate in DER, empty without one, and `subject` its subject.
+    `whole` is set while no part of a request's body is missing.
     """
 
     place: Callable[[str | None], PoolMembership | None]
     certificate = b""
+    subject: str | None = None
+    whole = True
 
     _seat: PoolMembership | None = None
-    _known = False
     _asked = False
     _head_bytes = 0
     _reading_head = False
-    _whole = True
     _idle_since = 0.0
     _head_since: float | None = None
     _closing_since: float | None = None
@@ -77,13 +78,11 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self._idle_since = self.loop.time()
         tls = transport.get_extra_info("ssl_object")
-        name = None
         if tls is not None:
             self.certificate = tls.getpeercert(binary_form=True) or b""
             self._tls = tls_extension(tls)
-            name = subject_of(tls.getpeercert())
-        self._known = name is not None
-        self._seat = self.place(name)
+            self.subject = subject_of(tls.getpeercert())
+        self._seat = self.place(self.subject)
         if self._seat is None:
             transport.abort()
 
@@ -100,7 +99,7 @@ class HttpConnection(HttpToolsProtocol):
         """
         if self._head_since is not None:
             return False
-        return self._whole and self._asked and not self.cycle.response_complete
+        return self.whole and self._asked and not self.cycle.response_complete
 
     def drop(self) -> None:
         """End the connection at once."""
@@ -108,7 +107,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse, and close on a head that is too large."""
-        if self._head_since is None and self._whole:
+        if self._head_since is None and self.whole:
             self._head_since = self.loop.time()
         super().data_received(data)
         if not self._reading_head:
@@ -130,14 +129,18 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Pass the request to the application, whose deadlines apply from here."""
-        self._asked = True
-        self._reading_head = self._whole = False
-        self._head_since = None
+        self.head_complete()
         super().on_headers_complete()
+
+    def head_complete(self) -> None:
+        """Record that the head of a request is complete."""
+        self._asked = True
+        self._reading_head = self.whole = False
+        self._head_since = None
 
     def on_message_complete(self) -> None:
         """Record that a request is complete."""
-        self._whole = True
+        self.whole = True
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -181,7 +184,9 @@ class HttpConnection(HttpToolsProtocol):
         if self._head_since is not None and now - self._head_since > HEAD_SECONDS:
             return True
         if not self._asked:
-            return now - self._idle_since > (IDLE_SECONDS if self._known else FIRST_SECONDS)
+            return now - self._idle_since > (
+                FIRST_SECONDS if self.subject is None else IDLE_SECONDS
+            )
         if not self.cycle.response_complete:
             return False
-        return now - self._idle_since > (IDLE_SECONDS if self._whole else REST_SECONDS)
+        return now - self._idle_since > (IDLE_SECONDS if self.whole else REST_SECONDS)

@@ -1,5 +1,7 @@
 """HTTP server: one ASGI application on one socket, from a bound address to a graceful end.
 
+Plain requests of its direct endpoints are served without ASGI; see `direct_connection`.
+
 The socket is bound before other parts start, so a port in use ends the start at once. The
 composition root owns signals and tasks; `serve` returns when `stop` is set and every request in
 flight was answered, or after `DRAIN_SECONDS`.
@@ -18,7 +20,8 @@ from starlette.types import ASGIApp
 
 from ledger.runtime import addresses
 from ledger.runtime.http.acceptor import Acceptor, AcceptorSettings
-from ledger.runtime.http.connection_deadlines import HttpConnection
+from ledger.runtime.http.direct_connection import DirectConnection
+from ledger.runtime.http.direct_endpoints import DirectEndpoints
 from ledger.runtime.tls.certificate_reload import Tls
 
 BACKLOG: Final = 2048
@@ -75,17 +78,19 @@ async def serve(
     stop: asyncio.Event,
     *,
     tls: Tls | None = None,
+    direct: DirectEndpoints | None = None,
     accepting: AcceptorSettings = EVERYBODY,
     watched: Callable[[Acceptor], None] = lambda _: None,
     started: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until `stop` is set, then drain and close. `started` is called once it accepts.
 
-    `watched` is called with the acceptor before that.
+    `watched` is called with the acceptor before that. Plain requests of the endpoints in `direct`
+    are served without the application, which has to have them as well.
     """
     config = uvicorn.Config(
         app,
-        http=HttpConnection,
+        http=DirectConnection,
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -96,7 +101,7 @@ async def serve(
         server_header=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    server = _Server(config, started)
+    server = _Server(config, direct=direct, started=started)
     server.acceptor = Acceptor(
         listener.socket,
         server.connection,
@@ -136,13 +141,21 @@ class _Server(uvicorn.Server):
 
     acceptor: Acceptor
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        *,
+        direct: DirectEndpoints | None,
+        started: Callable[[], None],
+    ) -> None:
         super().__init__(config)
-        self._on_started = started
+        self._direct, self._on_started = direct, started
 
-    def connection(self) -> HttpConnection:
+    def connection(self) -> DirectConnection:
         """Return the protocol of a new connection."""
-        return HttpConnection(self.config, self.server_state, self.lifespan.state)
+        made = DirectConnection(self.config, self.server_state, self.lifespan.state)
+        made.endpoints = self._direct
+        return made
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """JSON over HTTP: endpoints that read a bounded body and write a bounded answer.
 
-They are plain ASGI, because they need nothing else of a web framework. A refusal is an HTTP status
+They are plain ASGI, because they need nothing else of a web framework. `direct_connection` serves
+the same endpoints without ASGI. A refusal is an HTTP status
 with a JSON body that names the error. A body has a largest size and a deadline, and all bodies in
 memory share a budget: a body counts from its first byte until its request is answered. If the next
 bytes do not fit, the oldest incomplete body is dropped once it has been arriving for
@@ -11,7 +12,7 @@ wait for each other.
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -54,31 +55,39 @@ class RequestRefused(Exception):
 class BudgetShare:
     """One request's share of the budget, held for a `with` block."""
 
-    __slots__ = ("_budget", "began", "bytes", "gave_way", "timeout")
+    __slots__ = ("_budget", "began", "bytes", "end_reading", "gave_way")
 
     def __init__(self, budget: "BodyBudget") -> None:
         """Begin without bytes; `BodyBudget.holding` makes shares."""
         self._budget = budget
         self.bytes = 0
         self.began = 0.0
-        self.timeout: asyncio.Timeout | None = None
-        """The timeout that ends the reading of this body; set while it is read."""
+        self.end_reading: Callable[[float], None] | None = None
+        """Ends the reading of this body at a loop time; set while it is read."""
         self.gave_way = False
 
     def __enter__(self) -> "BudgetShare":
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Release all bytes, because the request is answered."""
         self._budget.arrived(self)
         self._budget.give_back(self, self.bytes)
+
+    def takes_at_once(self, size: int, *, more: bool) -> bool:
+        """Reserve the next bytes of the body if there is room now; `more`: further bytes follow."""
+        return self._budget.takes_at_once(self, size, more=more)
 
     async def take(self, size: int, *, more: bool) -> None:
         """Reserve the next bytes of the body; `more`: further bytes follow.
 
-        Waits for room until the reader's deadline, or until this body is dropped. Both end
-        `timeout`, in which this must be called.
+        Waits for room until the reader's deadline, or until this body is dropped. Both call
+        `end_reading`, whose timeout surrounds this call.
         """
-        if more or not self._budget.takes_at_once(self, size):
+        if not self._budget.takes_at_once(self, size, more=more):
             await self._budget.take(self, size, more=more)
 
     def arrived(self) -> None:
@@ -104,9 +113,12 @@ class BodyBudget:
         """Return a share for a request; hold it until the answer."""
         return BudgetShare(self)
 
-    def takes_at_once(self, held: BudgetShare, size: int) -> bool:
-        """Reserve a whole body if that needs no wait; most bodies arrive in one part."""
-        if self.bytes + size > self._bytes_max or held in self._arriving:
+    def takes_at_once(self, held: BudgetShare, size: int, *, more: bool) -> bool:
+        """Reserve bytes for a share if that needs no wait; most bodies arrive in one part."""
+        if more and held not in self._arriving:
+            held.began = asyncio.get_running_loop().time()
+            self._arriving[held] = None
+        if self.bytes + size > self._bytes_max:
             return False
         self.bytes += size
         held.bytes += size
@@ -114,13 +126,8 @@ class BodyBudget:
 
     async def take(self, held: BudgetShare, size: int, *, more: bool) -> None:
         """Reserve bytes for a share; see `BudgetShare.take`."""
-        if more and held not in self._arriving:
-            held.began = asyncio.get_running_loop().time()
-            self._arriving[held] = None
-        while self.bytes + size > self._bytes_max:
+        while not self.takes_at_once(held, size, more=more):
             await self._make_room()
-        self.bytes += size
-        held.bytes += size
 
     def arrived(self, held: BudgetShare) -> None:
         """Record that a body is complete, or is not read further."""
@@ -154,12 +161,20 @@ class BodyBudget:
         self.arrived(held)
         self.give_back(held, held.bytes)
         held.gave_way = True
-        if held.timeout is not None:
-            held.timeout.reschedule(now)
+        if held.end_reading is not None:
+            held.end_reading(now)
 
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
+
+
+class Reply(NamedTuple):
+    """The answer to a request: its status, JSON body, and headers beside those of the body."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class BodyLimits(msgspec.Struct, frozen=True):
@@ -194,40 +209,45 @@ class JsonEndpoint(Generic[Request, Answer]):
         about a request; its text is the message and its `field`, if it has one, the field.
         `observe_seconds` receives the duration of each request.
         """
+        self.limits, self.observe_seconds = limits, observe_seconds
         self._answer, self._decode, self._encode = answer, decode, encode
         self._refusals, self._refused = refusals, tuple(refusals)
-        self._limits, self._observe_seconds = limits, observe_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            with self._limits.budget.holding() as held:
-                await self._serve(scope, receive, send, began + self._limits.seconds, held)
+            with self.limits.budget.holding() as held:
+                until = began + self.limits.seconds
+                await respond(send, *await self._served(scope, receive, until, held))
+        except ClientGone:
+            return
         finally:
-            self._observe_seconds(clock() - began)
+            self.observe_seconds(clock() - began)
 
-    async def _serve(
-        self, scope: Scope, receive: Receive, send: Send, until: float, held: BudgetShare
-    ) -> None:
-        bytes_max = self._limits.bytes_max
+    async def reply(self, body: bytes, until: float) -> Reply:
+        """Return the reply to a complete body, due at loop time `until`."""
         try:
-            check_head(scope, bytes_max)
-            body = await read_body(receive, bytes_max, until, held)
-            if self._limits.gzip:
-                body = await inflated_body(scope, body, bytes_max, until, held)
-            answer = self._encode(await self._answer(self._decode(body), until))
+            return Reply(200, self._encode(await self._answer(self._decode(body), until)))
         except self._refused as error:
             status, name = self._refusals[type(error)]
             problem = RequestProblem(name, str(error), getattr(error, "field", ""))
-            await respond(send, status, msgspec.json.encode(problem))
+            return Reply(status, msgspec.json.encode(problem))
+
+    async def _served(
+        self, scope: Scope, receive: Receive, until: float, held: BudgetShare
+    ) -> Reply:
+        """Return the reply to a request. Raises ClientGone."""
+        bytes_max = self.limits.bytes_max
+        try:
+            check_head(scope, bytes_max)
+            body = await read_body(receive, bytes_max, until, held)
+            if self.limits.gzip:
+                body = await inflated_body(scope, body, bytes_max, until, held)
         except RequestRefused as refused:
-            await respond(send, refused.status, refused.body, refused.headers)
-        except ClientGone:
-            return
-        else:
-            await respond(send, 200, answer)
+            return Reply(refused.status, refused.body, refused.headers)
+        return await self.reply(body, until)
 
 
 def check_head(scope: Scope, body_max: int) -> None:
@@ -256,7 +276,8 @@ async def read_body(receive: Receive, body_max: int, until: float, held: BudgetS
     parts: list[bytes] = []
     size, more = 0, True
     try:
-        async with asyncio.timeout_at(until) as held.timeout:
+        async with asyncio.timeout_at(until) as timeout:
+            held.end_reading = timeout.reschedule
             while more and size <= body_max:
                 message = await receive()
                 if message["type"] == "http.disconnect":
@@ -267,9 +288,9 @@ async def read_body(receive: Receive, body_max: int, until: float, held: BudgetS
                 parts.append(part)
                 size += len(part)
     except TimeoutError as error:
-        raise _late(held, whole=not more) from error
+        raise late_refusal(held, whole=not more) from error
     finally:
-        held.timeout = None
+        held.end_reading = None
         held.arrived()
     if size > body_max:
         raise _too_large(body_max)
@@ -294,7 +315,7 @@ async def inflated_body(
         async with asyncio.timeout_at(until):
             await held.take(body_max, more=False)
     except TimeoutError as error:
-        raise _late(held, whole=True) from error
+        raise late_refusal(held, whole=True) from error
     inflated = await asyncio.to_thread(_inflate, body, body_max)
     held.give_back(body_max - len(inflated))
     return inflated
@@ -326,7 +347,8 @@ def _inflate(body: bytes, body_max: int) -> bytes:
     return inflated
 
 
-def _late(held: BudgetShare, *, whole: bool) -> RequestRefused:
+def late_refusal(held: BudgetShare, *, whole: bool) -> RequestRefused:
+    """Return the refusal of a body that was late, or gave way; `whole`: it had arrived."""
     if whole or held.gave_way:
         message = "too many bytes of other requests are in memory; send it again"
         return RequestRefused(503, "Overloaded", _CLOSE, (b"retry-after", b"1"), message=message)

@@ -3,6 +3,7 @@
 Without a client CA no certificate can be verified, so the extender answers only loopback clients.
 """
 
+from enum import Enum
 from typing import Final
 
 import msgspec
@@ -13,6 +14,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ledger.runtime import addresses
 
 LOOPBACK_PREFIX: Final = "/extender/"
+
+
+class ConnectionAccess(Enum):
+    """The access of a connection's client to a path.
+
+    `BY_LOOPBACK_HOST`: a request is accepted if its Host header addresses this machine as loopback.
+    """
+
+    REFUSED = "refused"
+    BY_LOOPBACK_HOST = "by loopback host"
+    GRANTED = "granted"
 
 
 class LoopbackRequired:
@@ -36,6 +48,13 @@ class LoopbackRequired:
         body = msgspec.json.encode({"error": {"message": message}})
         await Response(body, 403, media_type="application/json")(scope, receive, send)
 
+    def access(self, path: str, name: str | None, peer: str) -> ConnectionAccess:
+        """Return the access of the connections of a client at this address."""
+        if not path.startswith(self._prefix):
+            return ConnectionAccess.GRANTED
+        local = addresses.is_loopback(peer)
+        return ConnectionAccess.BY_LOOPBACK_HOST if local else ConnectionAccess.REFUSED
+
 
 def is_local(scope: Scope, headers: Headers) -> bool:
     """Return whether the client is on this machine, and addresses it as loopback.
@@ -43,9 +62,13 @@ def is_local(scope: Scope, headers: Headers) -> bool:
     A web page in a browser on this machine can reach loopback by a DNS name of its own. Its
     requests have that name in the Host header and do not count as local.
     """
-    host: str = headers.get("host", "")
+    return addresses.is_loopback(peer_of(scope)) and names_loopback(headers.get("host", ""))
+
+
+def names_loopback(host: str) -> bool:
+    """Return whether a Host header addresses this machine as loopback."""
     name = host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]
-    return addresses.is_loopback(peer_of(scope)) and addresses.is_loopback(name.strip("[]"))
+    return addresses.is_loopback(name.strip("[]"))
 
 
 def peer_of(scope: Scope) -> str:
