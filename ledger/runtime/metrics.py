@@ -6,24 +6,24 @@ seconds and bytes. Usage per quota is not here: the read side collects it from i
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 import prometheus_client
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ledger.runtime.metric_values import Counter, Histogram, Labels, MeasuredMetrics, Series, Value
+
 PREFIX: Final = "gpuledger_"
 
 SERIES_MAX: Final = 256
-"""Label combinations of one metric; further ones count as `OTHER`."""
-
-OTHER: Final = "other"
+"""Label combinations of one metric; further ones count as `other`."""
 
 
 class MetricKind(StrEnum):
@@ -295,42 +295,45 @@ METRICS: Final = (
     ),
 )
 
-_Child = Counter | Gauge | Histogram
-
 
 class Telemetry:
-    """The metrics of one process. Unknown names are programming errors (KeyError)."""
+    """The metrics of one process. Unknown names are programming errors (KeyError).
+
+    Counters and histograms are plain numbers, because every request raises several of them. All
+    methods are called in one thread.
+    """
 
     def __init__(self) -> None:
         """Create every metric of the table; metrics without labels are exposed as 0 at once."""
-        self._registry = CollectorRegistry()
-        self._parents = {metric.name: _make(metric, self._registry) for metric in METRICS}
-        self._labels = {metric.name: metric.labels for metric in METRICS}
-        self._children: dict[tuple[str, ...], _Child] = {}
-        self._series = dict.fromkeys(self._labels, 0)
+        self._gauges = {
+            metric.name: Gauge(metric.full_name, metric.help, metric.labels, registry=None)
+            for metric in METRICS
+            if metric.kind is MetricKind.GAUGE
+        }
+        self._series = {metric.name: self._new_series(metric) for metric in METRICS}
         self._others: list[Collector] = []
 
     def count(self, name: str, *labels: str, by: int = 1) -> None:
         """Increase a counter."""
-        counter = self._child(name, labels)
-        assert isinstance(counter, Counter), f"{name} is not a counter"
-        counter.inc(by)
+        counter = self._series[name].of(labels)
+        assert type(counter) is Counter, f"{name} is not a counter"
+        counter.count += by
 
     def set(self, name: str, value: float, *labels: str) -> None:
         """Set a gauge."""
-        gauge = self._child(name, labels)
+        gauge = self._series[name].of(labels)
         assert isinstance(gauge, Gauge), f"{name} is not a gauge"
         gauge.set(value)
 
     def observe(self, name: str, value: float, *labels: str) -> None:
         """Count a value into its histogram."""
-        histogram = self._child(name, labels)
-        assert isinstance(histogram, Histogram), f"{name} is not a histogram"
+        histogram = self._series[name].of(labels)
+        assert type(histogram) is Histogram, f"{name} is not a histogram"
         histogram.observe(value)
 
     def read(self, name: str, function: Callable[[], float]) -> None:
         """Read a gauge from a function at every scrape; the function is cheap and does not wait."""
-        gauge = self._child(name, ())
+        gauge = self._series[name].of(())
         assert isinstance(gauge, Gauge), f"{name} is not a gauge"
         gauge.set_function(function)
 
@@ -356,44 +359,31 @@ class Telemetry:
     def _exposed(self) -> CollectorRegistry:
         """Return the present metrics; other collectors are called during rendering."""
         exposed = CollectorRegistry()
-        exposed.register(_Measured(self._registry.collect()))
+        exposed.register(MeasuredMetrics([self._collected(metric) for metric in METRICS]))
         for collector in self._others:
             exposed.register(collector)
         return exposed
 
-    def _child(self, name: str, labels: tuple[str, ...]) -> _Child:
-        key = (name, *labels)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = self._new_child(name, labels)
-        return child
+    def _collected(self, metric: Metric) -> prometheus_client.Metric:
+        """Return the samples of one metric."""
+        if metric.kind is MetricKind.GAUGE:
+            return next(iter(self._gauges[metric.name].collect()))
+        name = metric.full_name.removesuffix("_total")
+        collected = prometheus_client.Metric(name, metric.help, metric.kind.value)
+        for labels, values in self._series[metric.name].items():
+            assert not isinstance(values, Gauge), "gauges were collected above"
+            values.add_to(collected, labels)
+        return collected
 
-    def _new_child(self, name: str, labels: tuple[str, ...]) -> _Child:
-        assert len(labels) == len(self._labels[name]), f"{name} takes {self._labels[name]}"
-        if not labels:
-            return self._parents[name]
-        self._series[name] += 1
-        if self._series[name] > SERIES_MAX:
-            labels = (OTHER,) * len(labels)
-        return self._parents[name].labels(*labels)
+    def _new_series(self, metric: Metric) -> Series:
+        """Return the values of a metric."""
 
+        def new_value(labels: Labels) -> Value:
+            if metric.kind is MetricKind.COUNTER:
+                return Counter()
+            if metric.kind is MetricKind.HISTOGRAM:
+                return Histogram(metric.buckets)
+            gauge = self._gauges[metric.name]
+            return gauge.labels(*labels) if labels else gauge
 
-class _Measured(Collector):
-    """Metrics of one moment."""
-
-    def __init__(self, metrics: Iterable[prometheus_client.Metric]) -> None:
-        self._collected = list(metrics)
-
-    def collect(self) -> list[prometheus_client.Metric]:
-        """Return them."""
-        return self._collected
-
-
-def _make(metric: Metric, registry: CollectorRegistry) -> _Child:
-    if metric.kind is MetricKind.COUNTER:
-        return Counter(metric.full_name, metric.help, metric.labels, registry=registry)
-    if metric.kind is MetricKind.GAUGE:
-        return Gauge(metric.full_name, metric.help, metric.labels, registry=registry)
-    return Histogram(
-        metric.full_name, metric.help, metric.labels, registry=registry, buckets=metric.buckets
-    )
+        return Series(metric.name, metric.labels, make=new_value, most=SERIES_MAX)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -85,6 +87,38 @@ async def test_labels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 'gpuledger_drift_total{cause="b"} 1.0' in text
     assert 'gpuledger_drift_total{cause="other"} 2.0' in text
     assert 'cause="c"' not in text
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text; version=1.0.0"])
+async def test_samples_are_those_of_the_prometheus_client(accept: str) -> None:
+    metrics, registry = Telemetry(), CollectorRegistry()
+    admission = next(metric for metric in METRICS if metric.name == "admission_seconds")
+    histogram = Histogram(
+        admission.full_name,
+        admission.help,
+        admission.labels,
+        registry=registry,
+        buckets=admission.buckets,
+    )
+    drift = next(metric for metric in METRICS if metric.name == "drift_total")
+    counter = Counter(drift.full_name, drift.help, drift.labels, registry=registry)
+    for value in (0.0, *admission.buckets, 0.0007, 99.0):
+        metrics.observe("admission_seconds", value, "validate")
+        histogram.labels("validate").observe(value)
+    for cause in ("a", "b", "a"):
+        metrics.count("drift_total", cause)
+        counter.labels(cause).inc()
+    encode, _ = choose_encoder(accept)
+    expected = [line for line in encode(registry).decode().splitlines() if line != "# EOF"]
+    text = (await scrape(metrics, accept)).text
+    lines = _without_times(text.splitlines())
+    assert [line for line in _without_times(expected) if line not in lines] == []
+    assert text.count("gpuledger_admission_seconds_bucket") == len(admission.buckets) + 1
+
+
+def _without_times(lines: list[str]) -> list[str]:
+    """Return lines of which those of creations have no time."""
+    return [line.rpartition(" ")[0] if "_created" in line else line for line in lines]
 
 
 @pytest.mark.parametrize("name", ["no_such_metric", "gpuledger_log_bytes"])
