@@ -5,7 +5,6 @@ unavailable, the setting `allow_unavailable` admits requests uncharged. The answ
 deadline.
 """
 
-import asyncio
 from typing import Final
 
 import msgspec
@@ -15,6 +14,7 @@ from ledger.core.model.commands import AnyCommand, Describe, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
 from ledger.core.model.qualified_names import local_name
 from ledger.log.ledger_port import Accepted, Ledger
+from ledger.tasks.shared_timeouts import SharedTimeouts
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import AdmissionRequest
 from webhook.context.admission_settings import AdmissionSettings
@@ -75,12 +75,13 @@ class ReservationClient:
         self._ledger = ledger
         self._settings = settings
         self._context = context
+        self._timeouts = SharedTimeouts()
 
     async def ask(self, question: ReservationRequest) -> Verdict:
         """Ask for a reservation. The base of an update is sent first, which ends older attempts."""
         reserve = question.reserve
         try:
-            async with asyncio.timeout_at(question.until):
+            with self._timeouts.at(question.until):
                 answer = await self._submitted(question)
         except TimeoutError:
             answer = _deadline_denial(self._settings.deadline)
@@ -109,7 +110,7 @@ class ReservationClient:
     async def dry_run(self, reserve: Reserve, until: float) -> Denial | None:
         """Return the denial that a reservation would get now, or None; nothing is reserved."""
         try:
-            async with asyncio.timeout_at(until):
+            with self._timeouts.at(until):
                 answer = await self._ledger.submit(reserve, dry_run=True)
         except TimeoutError:
             return _deadline_denial(self._settings.deadline)
