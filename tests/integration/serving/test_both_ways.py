@@ -37,6 +37,8 @@ PIECES = (
     post(b"{}", path="/nothing"),
     post(b"{}", path="/admission/%76alidate"),
     post(b"{}", path=f"http://localhost{PATH}"),
+    post(b"{}").replace(b"POST", b"PUT", 1),
+    post(b"{}").replace(b"POST", b"GET", 1),
     post(b"{}", kind=b"text/plain"),
     post(b"{}", kind=b"application/json; charset=utf-8"),
     post(b"{}", kind=b"APPLICATION/JSON"),
@@ -54,6 +56,7 @@ ENDING = (
     post(b"x" * (BODY_MAX + 1)),
     post(b"{}", b"connection: upgrade", b"upgrade: websocket"),
     post(b"{}").replace(b"HTTP/1.1", b"HTTP/1.0", 1),
+    post(b"{}", b"connection: keep-alive").replace(b"HTTP/1.1", b"HTTP/1.0", 1),
     post(b"{}").replace(b"HTTP/1.1", b"HTTP/1.7", 1),
     post(b"{}", b"content-length: 7"),
     post(b"{}", b"transfer-encoding: chunked"),
@@ -171,7 +174,7 @@ async def test_incomplete_body_gives_its_room_to_others(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(json_endpoint, "ARRIVAL_SECONDS", 0.1)
-    handler = Handler(budget=1_200)
+    handler = Handler(seconds=2 * DEADLINE_SECONDS, budget=1_200)
     async with (
         serving_way(way, handler) as (address, _),
         client_of(address) as slow,
