@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 from support.servers.ports import free_port
 
-from extender.extender_routes import routes
+from extender.extender_routes import endpoints
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.unrecorded_card_use import UsageOverlay
 from extender.scheduler_api.extender_ports import ExtenderPorts
@@ -26,7 +26,8 @@ from ledger.core.model.state import State
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log import system_denials
 from ledger.log.records import Record
-from ledger.runtime.http import http_server
+from ledger.runtime.http import direct_endpoints, http_server
+from ledger.runtime.http.direct_endpoints import DirectEndpoints
 from ledger.runtime.http.loopback_access import LoopbackRequired
 from ledger.runtime.tls import certificate_reload
 from tests.bench.frozen import http_stack
@@ -65,11 +66,13 @@ class EmptyAnswer:
 
 async def serve_extender(store: str, port: int, size: int) -> dict[str, float]:
     """Serve the product's extender for so many nodes until `wait_for_go` returns."""
-    app = LoopbackRequired(Starlette(routes=routes(_extender(size), BODY_MAX)))
+    served = endpoints(_extender(size), BODY_MAX)
+    app = LoopbackRequired(Starlette(routes=direct_endpoints.routes(served)))
+    direct = DirectEndpoints(served, app)
     secured = certificate_reload.Tls(certificate_reload.own(Path(store, "tls"), (HOST,)))
     stop = asyncio.Event()
     listener = http_server.bind(f"{HOST}:{port}")
-    task = asyncio.create_task(http_server.serve(app, listener, stop, tls=secured))
+    task = asyncio.create_task(http_server.serve(app, listener, stop, tls=secured, direct=direct))
     await wait_for_go()
     stop.set()
     await task
