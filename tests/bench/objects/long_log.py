@@ -31,7 +31,8 @@ UNIVERSE: Final = 1_000
 async def prepare(store: str, quotas: int, holds: int, events: int) -> dict[str, float]:
     """Store a history with at least so many events and a snapshot shortly before its end.
 
-    Returns positions, how many events were stored, and bytes and processor seconds of the snapshot.
+    Returns positions, how many events were stored, their bytes as nats-server counts them, and
+    bytes and processor seconds of the snapshot.
     """
     state, stored = State(), 0
     positions: dict[str, float] = {}
@@ -54,7 +55,8 @@ async def prepare(store: str, quotas: int, holds: int, events: int) -> dict[str,
         }
         await log.save_snapshot(Snapshot(state.position, snapshot))
         stored += await _append(log, state, islice(lives, events - stored))
-    return {**positions, **encoding, "last": state.position, "events": stored}
+        size = (await log.extent()).size
+    return {**positions, **encoding, "last": state.position, "events": stored, "log_bytes": size}
 
 
 async def _append(log: JetStreamLog, state: State, made: Iterator[AnyCommand]) -> int:
