@@ -1,6 +1,6 @@
 """Scheduling: pods bound by the real kube-scheduler on kwok's nodes, against a baseline.
 
-The baseline is an extender that accepts every node and binds, on the service's own HTTP stack. In
+The baseline is an extender that accepts every node and binds, on the frozen stack. In
 one run both get the same pods, which exist before the scheduler starts, so that nothing of their
 creation is measured; the clock runs from the scheduler's start to the last pod's Binding.
 """
@@ -74,10 +74,10 @@ def _results(samples: dict[str, list[Sample]], sizes: Sizes) -> list[Result]:
     computed = {way: statistics.median(sample.computed for sample in samples[way]) for way in WAYS}
     note = (
         f"{sizes.nodes} nodes of 8 cards, {sizes.rounds} x {sizes.pods:,} pods each, all processes"
-        " on the same cores; baseline: an extender that says yes to every node and binds"
+        " on the same cores; baseline: the frozen stack accepts every node and binds"
     )
     return [
-        result("pods scheduled, an extender that says yes", rates[FLOOR], "pods/s"),
+        result("pods scheduled, a permissive extender", rates[FLOOR], "pods/s"),
         result(
             "pods scheduled, gpuledger",
             rates[LEDGER],
