@@ -117,6 +117,8 @@ def fold_record(state: State, position: int, payload: bytes) -> RecordChange:
 def committed_at(space: Namespace, key: str) -> Terms:
     """Return the committed demand that the unit at a key is charged for now."""
     entry = space.entries.get(key)
+    if entry is None and key not in space.draws:
+        return ()
     if entry is None or entry.root or key in space.draws:
         return tuple(envelope_charges.committed_terms(space, key))
     # Most units are pods that have no root.
@@ -153,7 +155,7 @@ def _before(change: RecordChange) -> dict[str, Account]:
             change.accounts.setdefault(event.account, account)
             if isinstance(event, events.LimitSet) and event.labels:
                 _note_selecting(change, event)
-        if not reaching and _moves_coverage(change.state, event):
+        if change.state.reaching and not reaching and _moves_coverage(change.state, event):
             known = change.state.accounts
             reaching = {name: known[name] for name in change.state.reaching}
     _note_envelopes(change)
@@ -177,8 +179,9 @@ def _note_key(change: RecordChange, event: KeyedEvent) -> None:
         change.units.setdefault(place, () if space is None else committed_at(space, key))
         if space is not None and key in space.draws:
             _note_root(change, space, place)
-        for root in _roots(entry) if entry is not None else ():
-            _note_root(change, space, (namespace, root))
+        if entry is not None and space is not None:
+            for root in _roots(entry):
+                _note_root(change, space, (namespace, root))
     if isinstance(event, events.Released):
         change.causes[(*place, event.uid, event.base)] = event.cause
         _note_placement(change, namespace, key)

@@ -58,9 +58,14 @@ async def projecting(settings: Settings, seconds: float = 0.0) -> AsyncIterator[
         lock.release()
 
 
-async def build(log: Log, path: Path, last: int | None, progress: Progress) -> ProjectionHead:
-    """Bring a projection file up to a position, None for the log's end; return its head."""
-    store = await Store.open(path)
+async def build(
+    log: Log, path: Path, last: int | None, progress: Progress, *, scratch: bool = False
+) -> ProjectionHead:
+    """Bring a projection file up to a position, None for the log's end; return its head.
+
+    A `scratch` file is read by no other process before this returns.
+    """
+    store = await Store.open(path, scratch=scratch)
     try:
         return await projector.replay(log, store, last, on_progress=progress)
     finally:

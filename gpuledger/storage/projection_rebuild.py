@@ -74,7 +74,7 @@ async def compare(settings: Settings, at: str) -> Comparison:
 async def _built(opened: OpenLog, path: Path, last: int) -> ProjectionHead:
     """Build a projection up to a position and return where it is."""
     with bar("projecting") as progress:
-        return await build(opened.log, path, last, progress)
+        return await build(opened.log, path, last, progress, scratch=True)
 
 
 async def _digest(path: Path, position: int) -> Digest:

@@ -5,6 +5,7 @@ kill at any byte. A file with another schema version is deleted and built again 
 """
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -37,6 +38,15 @@ _PRAGMAS: Final = (
     "PRAGMA journal_size_limit = 67108864",  # bytes
 )
 
+_SCRATCH_PRAGMAS: Final = (
+    "PRAGMA journal_mode = OFF",
+    "PRAGMA synchronous = OFF",
+    "PRAGMA locking_mode = EXCLUSIVE",
+    "PRAGMA cache_size = -262144",  # KiB
+    "PRAGMA temp_store = MEMORY",
+)
+"""For a file that no other process reads before it is closed, and that is deleted after a kill."""
+
 
 class StoreError(Exception):
     """The projection file cannot be used; the message names the file and the remedy."""
@@ -53,30 +63,36 @@ class ProjectionHead(msgspec.Struct, frozen=True):
 class Store:
     """The writing side of one projection file. Close it, or use it as a context."""
 
-    def __init__(self, path: Path, connection: aiosqlite.Connection) -> None:
+    def __init__(
+        self, path: Path, connection: aiosqlite.Connection, *, scratch: bool = False
+    ) -> None:
         self.path = path
+        self._scratch = scratch
         self._connection = connection
         self._writing = asyncio.Lock()
 
     @classmethod
-    async def open(cls, path: Path) -> "Store":
+    async def open(cls, path: Path, *, scratch: bool = False) -> "Store":
         """Open the file for writing, create it, or replace a file of another schema.
+
+        A `scratch` file is written without a journal: it is usable once it is closed, and damaged
+        after a kill before that.
 
         Raises StoreError when the file cannot be opened or is not a projection.
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            connection = await _connect(path)
+            connection = await _connect(path, scratch=scratch)
             if await _is_outdated(connection, path):
                 await connection.close()
                 delete(path)
-                connection = await _connect(path)
+                connection = await _connect(path, scratch=scratch)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(
                 f"cannot open the projection {path} ({error}): make its directory writable, or"
                 " delete the file; it is built again from the log"
             ) from error
-        return cls(path, connection)
+        return cls(path, connection, scratch=scratch)
 
     async def __aenter__(self) -> Self:
         return self
@@ -120,8 +136,10 @@ class Store:
                 return result
 
     async def close(self) -> None:
-        """Close the file."""
+        """Close the file. A scratch file is on the disk after that."""
         await self._connection.close()
+        if self._scratch:
+            await asyncio.to_thread(_sync, self.path)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -171,10 +189,15 @@ async def pragma(connection: aiosqlite.Connection, name: str) -> int:
     return int(row[0]) if row is not None else 0
 
 
-async def _connect(path: Path) -> aiosqlite.Connection:
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+async def _connect(path: Path, *, scratch: bool) -> aiosqlite.Connection:
     connection = await aiosqlite.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
-        for statement in _PRAGMAS:
+        for statement in _SCRATCH_PRAGMAS if scratch else _PRAGMAS:
             await connection.execute(statement)
         await connection.create_function("fork", 2, fork, deterministic=True)
         await _create(connection)

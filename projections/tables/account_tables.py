@@ -103,6 +103,8 @@ class AccountTables:
 
 def _is_numbered(change: RecordChange, account: Account) -> bool:
     """Return whether a record gives a number to a label that the account selects by."""
+    if not account.selects:
+        return False
     new = {
         key
         for item in change.record.items

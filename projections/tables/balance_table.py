@@ -33,7 +33,8 @@ class BalanceTable:
         touched = set(change.accounts)
         for namespace in {namespace for namespace, _ in change.keys}:
             touched.update(state.namespaces[namespace].accounts)
-        touched.update(_touched_cards(change))
+        if state.card_lines:
+            touched.update(_touched_cards(change))
         used, committed = state.used, self._committed.totals
         for name in sorted(touched):
             number, account = self._names.account(name, position), state.accounts.get(name)

@@ -103,7 +103,8 @@ class ChargeTable:
 
     def _begin(self, identity: RowKey, part: ChargePart, record: Record) -> None:
         position, number = record.position, self._values.number
-        owner, actor, version, admitted = 0, 0, 0, None
+        owner = actor = version = 0
+        admitted = None
         if isinstance(part, Hold):
             owner, actor = number(part.owner, position), number(part.actor, position)
         else:
@@ -119,7 +120,7 @@ class ChargeTable:
                 None if part.time == record.time else part.time,
                 owner,
                 actor,
-                number(part.root, position),
+                number(part.root, position) if part.root else 0,
                 number(_encoder.encode(part.traits), position),
             ),
             read=recorded_up_to(part.traits) if part.traits else 0,

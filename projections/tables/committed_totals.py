@@ -4,13 +4,11 @@ The state has the used amounts. This module adds up the committed part, from eac
 of units. A namespace is recounted only if a record changed the lines that count it.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from ledger.core.evolve import envelope_charges
-from ledger.core.evolve.envelope_charges import ChargeTerm
 from ledger.core.model.state import Namespace, Plan, SelectingPlan, State
-from projections.record_changes import RecordChange, committed_at
+from projections.record_changes import RecordChange, Terms, committed_at
 
 
 class CommittedTotals:
@@ -26,34 +24,45 @@ class CommittedTotals:
         """Add the changes of a record."""
         state = change.state
         self.totals.extend([0] * (len(state.names) - len(self.totals)))
-        anew = {name for name in _touched_namespaces(change) if self._is_outdated(name, state)}
-        for name in anew:
-            self._recount(name, state.namespaces[name])
+        recounted = set[str]()
+        for name in _covered_namespaces(change) if change.accounts else ():
+            self._recount_outdated(name, state.namespaces[name], recounted)
         for (namespace, key), before in change.units.items():
-            if namespace in anew:
-                continue
             space = state.namespaces[namespace]
+            counted = self._recount_outdated(namespace, space, recounted)
+            if namespace in recounted:
+                continue
             after = committed_at(space, key)
             if before != after:
-                counted = self._counted[namespace]
                 self._add(counted, space, before, -1)
                 self._add(counted, space, after, 1)
 
-    def _is_outdated(self, name: str, state: State) -> bool:
-        known, space = self._counted.get(name, _NEVER), state.namespaces[name]
-        return known.plan is not space.plan or known.selected is not space.selected
+    def _recount_outdated(self, name: str, space: Namespace, recounted: set[str]) -> "_Counted":
+        """Recount a namespace whose lines have changed, and note its name."""
+        known = self._counted.get(name, _NEVER)
+        if known.plan is space.plan and known.selected is space.selected:
+            return known
+        recounted.add(name)
+        return self._recount(name, space)
 
-    def _recount(self, name: str, space: Namespace) -> None:
-        """Recount a namespace whose lines have changed."""
+    def _recount(self, name: str, space: Namespace) -> "_Counted":
         for line, amount in self._counted.get(name, _NEVER).amounts.items():
             self.totals[line] -= amount
         counted = self._counted[name] = _Counted(space.plan, space.selected)
         for unit in envelope_charges.units(space):
-            self._add(counted, space, envelope_charges.committed_terms(space, unit), 1)
+            self._add(counted, space, tuple(envelope_charges.committed_terms(space, unit)), 1)
+        return counted
 
-    def _add(
-        self, counted: "_Counted", space: Namespace, terms: Iterable[ChargeTerm], sign: int
-    ) -> None:
+    def _add(self, counted: "_Counted", space: Namespace, terms: Terms, sign: int) -> None:
+        if len(terms) == 1 and not space.selected and not space.asked_only:
+            # Most namespaces have lines that count all objects in full.
+            demand, amounts = terms[0].amounts, counted.amounts
+            for resource, line in space.plan:
+                if resource in demand:
+                    change = sign * demand[resource]
+                    amounts[line] = amounts.get(line, 0) + change
+                    self.totals[line] += change
+            return
         for line, amount in envelope_charges.by_line(space, terms).items() if terms else ():
             counted.amounts[line] = counted.amounts.get(line, 0) + sign * amount
             self.totals[line] += sign * amount
@@ -72,9 +81,9 @@ class _Counted:
 _NEVER: Final = _Counted(None, None)
 
 
-def _touched_namespaces(change: RecordChange) -> set[str]:
-    """Return the namespaces that a record touched, or that an account covers or covered."""
-    names = {namespace for namespace, _ in change.units}
+def _covered_namespaces(change: RecordChange) -> set[str]:
+    """Return the namespaces that a changed account covers or covered."""
+    names = set[str]()
     for name, before in change.accounts.items():
         after = change.state.accounts.get(name)
         if before != after:

@@ -21,6 +21,7 @@ RECOUNT: Final = "recount"
 """The actor of what follows from comparing everything with a list, see
 `webhook.settlement.charge_settlement_session`."""
 
+_CORRECTING: Final = frozenset({Observed, Released})
 _UNTOLD: Final = frozenset({Cause.UNRESERVED, Cause.LATE})
 _NOTHING: Final[Amounts] = {}
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
@@ -40,7 +41,7 @@ class DriftTable:
         position = change.record.position
         for number, item in enumerate(change.record.items):
             event = item.event
-            if not _is_correction(event):
+            if type(event) not in _CORRECTING or not _is_correction(event):
                 continue
             amounts = event.demand if isinstance(event, Observed) else _released(change, event)
             self._rows.append(
