@@ -13,7 +13,7 @@ BOUNDS = {
     "prioritize": 17,
     "bind": 81,
     "release": 46,
-    "project": 77,
+    "project": 30,
 }
 """The most moves between files that a trip may take; lower a bound when its trip is shorter."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support.harness.projection_harness import digest_of, log_of, project, random_payloads
 
+from projections.projector import projector
 from projections.store.readers import Readers
 from projections.store.store_writer import VERSION, Store, StoreError, delete
 
@@ -125,3 +126,18 @@ async def test_a_view_that_takes_too_long_ends_and_leaves_room_for_the_next(
                     await view.connection.execute(endless)
         async with readers.view() as view:
             assert view.head.position > 0
+
+
+async def test_a_scratch_file_is_complete_once_closed_and_continues(tmp_path: Path) -> None:
+    log, built, other = log_of(random_payloads(1, 60)), tmp_path / "built", tmp_path / "other"
+    async with await Store.open(built, scratch=True) as store:
+        await projector.replay(log, store, 9)
+    assert _names(tmp_path) == ["built"], "a scratch file has no journal"
+    await project(other, log)
+    assert await digest_of(built) == await digest_of(other, 9)
+    await project(built, log)
+    assert await digest_of(built) == await digest_of(other)
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
