@@ -1,4 +1,4 @@
-"""The HTTP side of the extender: `POST /extender/filter`, `prioritize`, `bind` and `preempt`.
+"""The HTTP side of the extender: `POST /extender/VERB` for each verb of kube-scheduler.
 
 A body that is not a request of kube-scheduler is answered with a 4xx and a JSON body that names the
 error. Every other request is answered with 200; an `Error` inside asks the scheduler to try again.
@@ -58,6 +58,7 @@ def endpoints(
 
     return {
         PATH + "filter": endpoint("filter", extender_wire.read_args, extender.filter),
+        PATH + "select": endpoint("select", extender_wire.read_args, extender.select),
         PATH + "prioritize": endpoint("prioritize", extender_wire.read_args, extender.prioritize),
         PATH + "bind": endpoint("bind", extender_wire.read_binding, extender.bind),
         PATH + "preempt": endpoint("preempt", extender_wire.read_preemption, extender.preempt),

@@ -1,8 +1,8 @@
-"""The scheduler extender: the four verbs of kube-scheduler and the parts that they share.
+"""The scheduler extender: the verbs of kube-scheduler and the parts that they share.
 
-Filter, prioritize and preempt only read the inventory; they write nothing, and a wrong answer costs
-one try. Bind places the pod through the ledger. A problem is the answer's `Error`, after which the
-scheduler tries the pod again later.
+Filter, select, prioritize and preempt only read the inventory; they write nothing, and a wrong
+answer costs one try. Bind places the pod through the ledger. A problem is the answer's `Error`,
+after which the scheduler tries the pod again later.
 """
 
 import asyncio
@@ -31,8 +31,9 @@ from extender.scheduler_api.extender_wire import (
     FilterResult,
 )
 from extender.scheduler_api.scheduling_request import SchedulingRequests
-from extender.verbs.filter_nodes import NodeFilter
+from extender.verbs.filter_nodes import FILTER, SELECT, NodeFilter
 from extender.verbs.filter_preemptions import PreemptionFilter
+from extender.verbs.node_ranking import LaterNodes
 from extender.verbs.prioritize_nodes import NodePrioritizer
 from extender.verbs.scheduler_wakeup import SchedulerWakeUp
 from ledger.log.state_change_signal import StateChangeSignal
@@ -51,7 +52,7 @@ class ExtenderSettings(msgspec.Struct, frozen=True):
 
 
 class Extender:
-    """Answers about the pods of one cluster: `filter`, `prioritize`, `bind` and `preempt`.
+    """Answers about the pods of one cluster: `filter`, `select`, `prioritize`, `bind`, `preempt`.
 
     `run` must run for pods of lower priority to be evicted, and for the scheduler to be woken for
     pods that fit after all.
@@ -92,19 +93,12 @@ class Extender:
         self._recorder = EventRecorder(ports.evicting, ports.count) if ports.evicting else None
         self._binder = self._make_binder(now)
         self._preemptions, self.wakeup = self._preemption_queue(), self._make_wakeup(now)
-        self._filter = node_filter = self._make_filter()
-        prioritizer = NodePrioritizer(
-            requests=self._requests,
-            fit=self._fit,
-            assumed=self._assumed,
-            filtered=node_filter.answers,
-            clock=clock,
-            count=ports.count,
-        )
+        later = LaterNodes(self._fit, self._assumed)
+        self._filter = self._make_filter(later)
         preemption_filter = PreemptionFilter(
             ports, requests=self._requests, fit=self._fit, clock=clock
         )
-        self.prioritize = prioritizer.prioritize
+        self.prioritize = self._make_prioritizer(later).prioritize
         self.bind = self._binder.bind if self._binder is not None else self._refuse_bind
         self.preempt = preemption_filter.preempt
 
@@ -123,7 +117,17 @@ class Extender:
 
         Raises BadRequest.
         """
-        answer = await self._filter.filter(args)
+        return await self._answer(args, FILTER)
+
+    async def select(self, args: ExtenderArgs) -> FilterResult:
+        """Return the best nodes of those that `filter` returns, so that prioritize is not needed.
+
+        Raises BadRequest.
+        """
+        return await self._answer(args, SELECT)
+
+    async def _answer(self, args: ExtenderArgs, verb: str) -> FilterResult:
+        answer = await self._filter.answer(args, verb)
         if self.wakeup is not None and args.pod is not None:
             self.wakeup.answered(args.pod, answer)
         return answer
@@ -143,15 +147,27 @@ class Extender:
         self._ports.count("extender_answers_total", "bind", "unavailable")
         return BindingResult(problem)
 
-    def _make_filter(self) -> NodeFilter:
+    def _make_filter(self, later: LaterNodes) -> NodeFilter:
         return NodeFilter(
             self._ports,
             requests=self._requests,
             fit=self._fit,
             assumed=self._assumed,
+            later=later,
             preemptions=self._preemptions,
             signal=self._signal,
             clock=self._clock,
+        )
+
+    def _make_prioritizer(self, later: LaterNodes) -> NodePrioritizer:
+        return NodePrioritizer(
+            requests=self._requests,
+            fit=self._fit,
+            assumed=self._assumed,
+            later=later,
+            filtered=self._filter.answers,
+            clock=self._clock,
+            count=self._ports.count,
         )
 
     def _make_binder(self, now: Callable[[], float]) -> Binder | None:

@@ -1,20 +1,17 @@
 """The verb `prioritize`: how good each node is for a pod, the best one 10.
 
-Two groups of nodes come after all others, at any score. The first are nodes on which HAMi's device
-plugin is handing out cards, because the pod would wait for it. The second are nodes that are nearly
-full while other extenders place pods, because the room may be gone when the pod is bound.
+A scheduler that asks `select` has only the best nodes left and need not ask it. It is for
+schedulers whose own scores count among all nodes on which the pod fits.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Final
 
-import msgspec
 import numpy as np
 
 from extender.fit.card_and_node_scores import scaled
-from extender.fit.feasible_nodes import FitResult, chosen_parts
-from extender.fit.fit_question import NO_BOUND
+from extender.fit.feasible_nodes import chosen_parts
 from extender.fit.inventory_fit import InventoryFit
 from extender.inventory.assumed_placements import ASSUMED_SECONDS, AssumedPlacements
 from extender.inventory.card_arrays import Booleans, Integers
@@ -22,14 +19,12 @@ from extender.inventory.inventory_loading import until_loaded
 from extender.scheduler_api.extender_wire import SCORE_MAX, ExtenderArgs, HostPriority
 from extender.scheduler_api.scheduling_request import (
     BoundedCache,
-    SchedulingRequest,
     SchedulingRequests,
 )
-from extender.verbs import filter_nodes
-from extender.verbs.filter_nodes import FilteredNodes
-from ledger.core.model.cards import HAMI, Phase
+from extender.verbs import node_verdicts
+from extender.verbs.node_ranking import LaterNodes
+from extender.verbs.node_verdicts import FilteredNodes
 from ledger.core.model.denials import Denial
-from ledger.kube.requests.device_requests import ContainerDeviceRequests
 from ledger.runtime.counter_protocol import Count
 
 FIRST_WORST: Final = 5
@@ -37,9 +32,6 @@ FIRST_WORST: Final = 5
 
 LATER_BEST: Final = 4
 """The score of the best node that comes later, if others do not."""
-
-SPARE_TIMES: Final = (4, 2)
-"""How many such pods a node should have room for while other extenders place pods, too."""
 
 
 class NodePrioritizer:
@@ -51,13 +43,15 @@ class NodePrioritizer:
         requests: SchedulingRequests,
         fit: InventoryFit,
         assumed: AssumedPlacements,
+        later: LaterNodes,
         filtered: BoundedCache[FilteredNodes],
         clock: Callable[[], float],
         count: Count,
     ) -> None:
         """`filtered` are the last answers of the filter; `clock` is loop time in seconds."""
         self._requests, self._fit, self._assumed = requests, fit, assumed
-        self._filtered, self._clock, self._count = filtered, clock, count
+        self._later, self._filtered = later, filtered
+        self._clock, self._count = clock, count
 
     async def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
         """Return how good each node is for a pod. Raises BadRequest and ExtenderUnavailable.
@@ -65,7 +59,7 @@ class NodePrioritizer:
         The pod is then assumed to be on its way to the best node; the scheduler adds scores of its
         own, so that it may go elsewhere.
         """
-        nodes = filter_nodes.candidates(args)
+        nodes = node_verdicts.candidates(args)
         if not self._fit.inventory.loaded:
             await until_loaded(self._fit.inventory, self._clock)
         assert args.pod is not None, "requests without a pod were refused"
@@ -74,10 +68,8 @@ class NodePrioritizer:
             return [HostPriority(name, 0) for name in nodes.names]
         filtered = self._filtered.pop(request.uid, None)
         if filtered is None:
-            _, filtered = filter_nodes.filtered(self._fit, request, nodes)
-        later = rows_handing_out(self._fit, request, filtered.fits.rows)
-        if self._assumed.contested():
-            later |= nearly_full(self._fit, request, filtered.fits)
+            filtered = node_verdicts.filtered(self._fit, request, nodes)
+        later = self._later.of(request, filtered.fits)
         scores = node_scores(filtered, later, nodes.names)
         if SCORE_MAX in scores:
             place = filtered.names.index(nodes.names[scores.index(SCORE_MAX)])
@@ -112,54 +104,3 @@ def node_scores(filtered: FilteredNodes, later: Booleans, names: Sequence[str]) 
     else:
         points = scaled(scores, first, FIRST_WORST, SCORE_MAX) + scaled(scores, rest, 0, LATER_BEST)
     return list(points.tolist())
-
-
-def rows_handing_out(fit: InventoryFit, request: SchedulingRequest, rows: Integers) -> Booleans:
-    """Return the rows on which a pod would probably wait until another pod has its cards.
-
-    That pod is placed there already, or assumed to be on its way there.
-    """
-    arrays, overlay = fit.inventory.arrays, fit.inventory.overlay
-    taken: Booleans = arrays.waiting[rows] > 0
-    going_to = overlay.going_to(but=request.uid)
-    if going_to:
-        taken |= np.isin(rows, list(going_to))
-    for place in np.nonzero(taken)[0].tolist():
-        taken[place] = arrays.keepers[rows[place]] == HAMI
-    return taken
-
-
-def nearly_full(fit: InventoryFit, request: SchedulingRequest, fits: FitResult) -> Booleans:
-    """Return the feasible rows without room for several such pods.
-
-    While other extenders place pods, such a node may be full before the pod is bound. If no
-    node has room for the larger number of `SPARE_TIMES`, the smaller number counts.
-    """
-    for times in SPARE_TIMES:
-        tight = _without_room_for(fit, times, request, fits)
-        if (fits.feasible & ~tight).any():
-            return tight
-    return np.zeros_like(fits.feasible)
-
-
-def _without_room_for(
-    fit: InventoryFit, times: int, request: SchedulingRequest, fits: FitResult
-) -> Booleans:
-    """Return the feasible rows without room for this many such pods."""
-    mask = fits.feasible.copy()
-    several = msgspec.structs.replace(
-        request.devices, containers=_several(request.devices.containers, times)
-    )
-    question = msgspec.structs.replace(
-        fit.question(request, fits.rows[mask]), request=several, memory_room=NO_BOUND
-    )
-    mask[mask] = ~fit.answer(request, question).feasible
-    return mask
-
-
-def _several(
-    containers: tuple[ContainerDeviceRequests, ...], times: int
-) -> tuple[ContainerDeviceRequests, ...]:
-    """Return the requests of this many pods that run at the same time."""
-    beside = tuple(container for container in containers if container.phase != Phase.INIT)
-    return containers + beside * (times - 1)

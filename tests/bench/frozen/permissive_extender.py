@@ -25,6 +25,8 @@ from tests.e2e.scheduling.support.scheduler import Extender
 
 CONNECTIONS_MAX: Final = 32
 BOUND: Final = 201
+VERBS: Final = {"filterVerb": "filter", "prioritizeVerb": "prioritize"}
+"""The verbs by which the scheduler is configured for the baseline, as at 75bd653."""
 
 
 class PermissiveExtender:
@@ -77,7 +79,7 @@ def permissive_extender(store: Path, url: str, ca: str, token: str) -> Iterator[
     running = start(let_everything_pass, **asked)
     running.wait_ready()
     try:
-        yield Extender(f"{HOST}:{port}", store / "tls" / "ca.crt")
+        yield Extender(f"{HOST}:{port}", store / "tls" / "ca.crt", verbs=VERBS)
     finally:
         running.go()
         running.result()

@@ -59,7 +59,7 @@ async def _reviewed(app: Starlette, path: str, body: bytes) -> None:
 
 
 async def _scheduled() -> dict[str, list[Entry]]:
-    """Filter, prioritize and bind a pod."""
+    """Select nodes for a pod; filter, prioritize and bind another one."""
     server, names = ApiServerStub(), ("first", "second")
     async with harness.scheduling(server, *names) as app:
         for name in names:
@@ -72,6 +72,7 @@ async def _scheduled() -> dict[str, list[Entry]]:
 async def _placed(app: Starlette, pod: sample_objects.Object) -> dict[str, list[Entry]]:
     meta = pod["metadata"]
     question = {"Pod": pod, "NodeNames": list(harness.NODES)}
+    other = sample_objects.pod(f"{meta['name']}-other", version=7)
     binding = {
         "PodName": meta["name"],
         "PodNamespace": NAMESPACE,
@@ -79,7 +80,12 @@ async def _placed(app: Starlette, pod: sample_objects.Object) -> dict[str, list[
         "Node": _NODE,
     }
     entries = {}
-    for verb, asked in (("filter", question), ("prioritize", question), ("bind", binding)):
+    for verb, asked in (
+        ("select", {**question, "Pod": other}),
+        ("filter", question),
+        ("prioritize", question),
+        ("bind", binding),
+    ):
         body = msgspec.json.encode(asked)
         with Profile() as profile:
             answer = await _post(app, f"/extender/{verb}", body)

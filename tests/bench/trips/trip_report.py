@@ -13,6 +13,7 @@ from tests.bench.trips.call_profile import Figures, figures
 TITLES: Final = {
     "review": "a pod is reviewed",
     "mutate": "a pod is completed",
+    "select": "nodes are selected",
     "filter": "nodes are filtered",
     "prioritize": "nodes are prioritized",
     "bind": "a pod is bound",
@@ -24,6 +25,7 @@ TITLES: Final = {
 REVIEWED: Final = {
     "review": 106,
     "mutate": 30,
+    "select": 81 + 36,
     "filter": 81,
     "prioritize": 36,
     "bind": 172,
@@ -34,6 +36,7 @@ REVIEWED: Final = {
 BEFORE: Final = {
     "review": 161,
     "mutate": 33,
+    "select": 78 + 46,
     "filter": 78,
     "prioritize": 46,
     "bind": 204,

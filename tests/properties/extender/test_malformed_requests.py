@@ -13,7 +13,7 @@ from support.harness.extender_over_http import container, http_extender, listed,
 
 from extender.scheduler_extender import ExtenderSettings
 
-VERBS = ("filter", "prioritize", "bind", "preempt")
+VERBS = ("filter", "select", "prioritize", "bind", "preempt")
 NODES = ("n1", "n2", "nobody")
 SCALARS = (
     st.none()
@@ -38,6 +38,7 @@ _WISH = pod(
 _NODE = {"metadata": {"name": "n1", "annotations": {"hami.io/node-nvidia-register": listed({})}}}
 QUESTIONS: dict[str, Any] = {
     "filter": {"Pod": _WISH, "Nodes": {"items": [_NODE, _NODE]}, "NodeNames": ["n1", "n1", "n2"]},
+    "select": {"Pod": _WISH, "Nodes": {"items": [_NODE]}, "NodeNames": None},
     "prioritize": {"Pod": _WISH, "Nodes": None, "NodeNames": ["n2", "n1", "n1", "nobody"]},
     "bind": {"PodName": "a", "PodNamespace": "team", "PodUID": "uid-a", "Node": "n1"},
     "preempt": {

@@ -9,7 +9,8 @@ from tests.bench.trips.trip_report import TITLES
 BOUNDS = {
     "review": 61,
     "mutate": 12,
-    "filter": 39,
+    "select": 50,
+    "filter": 42,
     "prioritize": 17,
     "bind": 81,
     "release": 46,

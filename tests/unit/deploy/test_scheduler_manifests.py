@@ -106,8 +106,9 @@ def test_the_scheduler_asks_the_extender_beside_it(
     [extender] = configuration["extenders"]
     port = settings.listen.rpartition(":")[2]
     assert extender["urlPrefix"] == f"https://127.0.0.1:{port}{PATH.rstrip('/')}"
-    verbs = [extender[f"{verb}Verb"] for verb in ("filter", "prioritize", "bind", "preempt")]
-    assert verbs == ["filter", "prioritize", "bind", "preempt"]
+    verbs = [extender[f"{verb}Verb"] for verb in ("filter", "bind", "preempt")]
+    assert verbs == ["select", "bind", "preempt"]
+    assert "prioritizeVerb" not in extender
     assert extender["tlsConfig"]["caFile"] == f"{settings.store_dir}/tls/ca.crt"
     assert float(extender["httpTimeout"].removesuffix("s")) > settings.bind_wait_seconds
 

@@ -148,7 +148,7 @@ async def test_five_thousand_nodes_in_full_are_read(site: Site) -> None:
     assert len(answer["FailedAndUnresolvableNodes"]) == 4_999
 
 
-@pytest.mark.parametrize("verb", ["filter", "prioritize", "bind", "preempt"])
+@pytest.mark.parametrize("verb", ["filter", "select", "prioritize", "bind", "preempt"])
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -176,6 +176,7 @@ async def test_body_that_is_not_a_json_object_is_a_400(
         ("filter", {"Pod": 5}, "$.Pod"),
         ("filter", {**FILTER, "NodeNames": [5]}, "$.NodeNames["),
         ("filter", {"Pod": FILTER["Pod"], "Nodes": {"items": [{}]}}, "Nodes.items"),
+        ("select", {"Pod": FILTER["Pod"], "Nodes": {"items": [{}]}}, "Nodes.items"),
         ("prioritize", {"Pod": None}, "Pod"),
         ("bind", {}, "PodName"),
         ("bind", {"PodName": "a", "PodNamespace": "b"}, "Node"),

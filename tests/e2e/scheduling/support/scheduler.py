@@ -2,6 +2,7 @@
 
 import copy
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,11 +27,15 @@ _SHIPPED: Final = Path(__file__).parents[4] / "deploy" / "scheduler"
 
 
 class Extender(NamedTuple):
-    """Where an extender is asked: HOST:PORT with the path of its verbs, and the CA it shows."""
+    """Where an extender is asked: HOST:PORT with the path of its verbs, and the CA it shows.
+
+    `verbs` replaces fields of the shipped configuration, for an extender with other verbs.
+    """
 
     address: str
     ca: Path
     path: str = "/extender"
+    verbs: Mapping[str, str] = {}
 
 
 def configuration() -> Manifest:
@@ -71,6 +76,7 @@ def adapted(
     asked["urlPrefix"] = f"https://{extender.address}{extender.path}"
     asked["enableHTTPS"] = True
     asked["tlsConfig"] = {"caFile": str(extender.ca)}
+    asked.update(extender.verbs)
     return made
 
 

@@ -17,7 +17,7 @@ from extender.scheduler_api.extender_wire import (
     RawNodeList,
 )
 from extender.scheduler_extender import ExtenderSettings
-from extender.verbs import filter_nodes
+from extender.verbs import filter_nodes, node_verdicts
 from extender.verbs.filter_wait import AGAIN_SECONDS
 from ledger.core.model.cards import HAMI, MIG, OWN, Card, Profile
 from ledger.core.model.commands import End, RegisterCards, SetLimits
@@ -377,13 +377,13 @@ async def test_who_waits_does_not_look_at_all_nodes_after_every_record(
     monkeypatch: pytest.MonkeyPatch,
 ):
     looked: list[int] = []
-    filtered = filter_nodes.filtered
+    filtered = node_verdicts.filtered
 
     def count(*arguments: Any) -> Any:
         looked.append(1)
         return filtered(*arguments)
 
-    monkeypatch.setattr(filter_nodes, "filtered", count)
+    monkeypatch.setattr(node_verdicts, "filtered", count)
     late = pod("b", gpu=1, gpumem=8_000)
     async with replica() as service:
         await service.register("n1", cards("GPU-0", memory=1_000))
