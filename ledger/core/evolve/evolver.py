@@ -29,6 +29,7 @@ from ledger.core.evolve.envelope_charges import (
     replace,
 )
 from ledger.core.model import events
+from ledger.core.model.interning import interned_amounts, interned_text, interned_traits
 from ledger.core.model.state import (
     NOT_THERE,
     Account,
@@ -71,24 +72,24 @@ def _reserved(state: State, event: events.Reserved, time: int) -> Postings:
     hold = Hold(
         event.uid,
         event.base,
-        event.demand,
+        interned_amounts(event.demand),
         time,
         event.stamp,
-        event.owner,
-        event.actor,
+        interned_text(event.owner),
+        interned_text(event.actor),
         0,
-        event.root,
-        event.traits,
+        interned_text(event.root),
+        interned_traits(event.traits),
     )
     entry = space.entries.get(event.key)
     if entry is None:
-        entry, after = EMPTY, Entry(None, (hold,), event.demand, event.root, event.traits)
+        entry, after = EMPTY, Entry(None, (hold,), hold.demand, hold.root, hold.traits)
     else:
         after = entry_of(entry.committed, (*entry.holds, hold))
     rule = TRUTH if event.forced else WITHIN_LIMITS
     postings = replace(state, space, event.key, entry, after, rule)
     if event.base == 0 and event.owner:
-        put(state, space.owners, event.owner, space.owners.get(event.owner, 0) + 1)
+        put(state, space.owners, hold.owner, space.owners.get(hold.owner, 0) + 1)
     if after.committed is not None and after.committed.admitted is not None:
         envelope_admission.admit_requested(state, space, event)
     return postings
@@ -100,14 +101,14 @@ def _raised(state: State, event: events.Raised, time: int) -> Postings:
     raised = Hold(
         hold.uid,
         hold.base,
-        event.demand,
+        interned_amounts(event.demand),
         time,
         hold.stamp,
         hold.owner,
         hold.actor,
         hold.raises + 1,
         hold.root,
-        event.traits,
+        interned_traits(event.traits),
     )
     holds = tuple(raised if current is hold else current for current in entry.holds)
     rule = TRUTH if event.forced else WITHIN_LIMITS
@@ -132,7 +133,7 @@ def _committed(state: State, event: events.Committed, time: int) -> Postings:
     committed = Object(
         event.uid,
         event.version,
-        demand,
+        demand if demand is held else interned_amounts(demand),
         time,
         root,
         traits,
@@ -154,10 +155,10 @@ def _observed(state: State, event: events.Observed, time: int) -> Postings:
     committed = Object(
         event.uid,
         event.version,
-        event.demand,
+        interned_amounts(event.demand),
         time,
-        event.root,
-        event.traits,
+        interned_text(event.root),
+        interned_traits(event.traits),
         event.generation,
         envelope_admission.admitted_part(entry, event, held, event.demand),
     )
@@ -199,7 +200,7 @@ def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
     before = state.accounts.get(event.account)
     for line in event.lines:
         quota_coverage.set_line(state, event.account, line)
-    lines = {line.key: line.number for line in event.lines}
+    lines = {interned_text(line.key): line.number for line in event.lines}
     covers = event.covers
     if event.reach is not None:
         covers = quota_coverage.reached(state, event.reach)

@@ -12,6 +12,7 @@ from msgspec import structs
 from ledger.core.evolve.envelope_charges import InvariantError, Postings, by_line, terms, units
 from ledger.core.model import accounts
 from ledger.core.model.accounts import Line
+from ledger.core.model.interning import interned_text
 from ledger.core.model.qualified_names import split_qualified
 from ledger.core.model.state import (
     NOT_THERE,
@@ -182,7 +183,7 @@ def set_line(state: State, account: str, line: Line) -> None:
         if state.journal is not None:
             for column in (state.names, state.used, state.limit):
                 state.journal.append((column, line.number, NOT_THERE))
-        state.names.append((account, line.key))
+        state.names.append((account, interned_text(line.key)))
         state.used.append(0)
         state.limit.append(line.limit)
         return

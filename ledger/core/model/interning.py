@@ -1,0 +1,79 @@
+"""Interning: equal values in the state share one object, because the pods of a fleet repeat a few
+texts and demands.
+
+Only values that are never changed are shared. A shared value is equal to the given one, also in the
+order of its resources, so decisions and stored bytes are the same with and without it. The caches
+are bounded. A value that was dropped from a cache is shared again from its next use on.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.traits import Traits
+
+TEXTS_MAX: Final = 16_384
+"""Cached texts: owners, actors, roots and keys of quotas."""
+
+TEXT_CHARACTERS_MAX: Final = 512
+"""Longest cached text and longest cached name of a resource."""
+
+AMOUNTS_MAX: Final = 4_096
+"""Cached demands."""
+
+RESOURCES_MAX: Final = 16
+"""Most resources of a cached demand."""
+
+TRAITS_MAX: Final = 4_096
+"""Cached traits."""
+
+TRAITS_CHARACTERS_MAX: Final = 4_096
+"""Longest cached traits, all texts together."""
+
+_NOTHING: Final[Amounts] = {}
+_amounts: Final[dict[tuple[object, ...], Amounts]] = {}
+
+
+@lru_cache(maxsize=TEXTS_MAX)
+def _text(text: str) -> str:
+    return text
+
+
+@lru_cache(maxsize=TRAITS_MAX)
+def _traits(traits: Traits) -> Traits:
+    return tuple(map(interned_text, traits))
+
+
+def interned_text(text: str) -> str:
+    """Return the shared object of an equal text."""
+    return _text(text) if len(text) <= TEXT_CHARACTERS_MAX else text
+
+
+def interned_traits(traits: Traits) -> Traits:
+    """Return the shared object of equal traits."""
+    if not traits or sum(map(len, traits)) > TRAITS_CHARACTERS_MAX:
+        return traits
+    return _traits(traits)
+
+
+def interned_amounts(amounts: Amounts) -> Amounts:
+    """Return the shared object of amounts that are equal and in the same order."""
+    key = (*amounts, *amounts.values())
+    shared = _amounts.get(key)
+    return _remember(key, amounts) if shared is None else shared
+
+
+def _remember(key: tuple[object, ...], amounts: Amounts) -> Amounts:
+    """Share a copy of amounts from now on, if they are short. A full cache begins again.
+
+    A copy, because the search for a remedy changes amounts between two trials of them.
+    """
+    if not amounts:
+        return _NOTHING
+    if len(amounts) > RESOURCES_MAX or max(map(len, amounts)) > TEXT_CHARACTERS_MAX:
+        return amounts
+    if len(_amounts) >= AMOUNTS_MAX:
+        _amounts.clear()
+    shared = {interned_text(resource): amount for resource, amount in amounts.items()}
+    _amounts[key] = shared
+    return shared
