@@ -37,7 +37,7 @@ from ledger.log.jetstream.jetstream_domain import Captured
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.missing_records import MissingStream
 from ledger.log.jetstream.stream_configuration import ConfigurationDrift
-from ledger.log.ledger_port import Accepted, Ledger
+from ledger.log.ledger_port import Accepted, Ledger, answered
 from ledger.log.log_port import Durability, LogError, Lost
 from ledger.log.peers.append_notices import AppendNotifier
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
@@ -127,13 +127,13 @@ class LedgerReplica:
             return self.problem
         return writer.stopped or writer.unavailable
 
-    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
+    def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Awaitable[Accepted | Denial]:
         """Decide a command; see `Ledger.submit`."""
         if self.stopped is not None:
-            return system_denials.stopped(self.stopped)
+            return answered(system_denials.stopped(self.stopped))
         if self._ledger is None:
-            return system_denials.unavailable(self.problem or "it is starting")
-        return await self._ledger.submit(command, dry_run=dry_run)
+            return answered(system_denials.unavailable(self.problem or "it is starting"))
+        return self._ledger.submit(command, dry_run=dry_run)
 
     async def run(self) -> None:
         """Keep the ledger open until cancelled."""

@@ -5,12 +5,12 @@ service with the name of another cluster would charge the namespaces of that clu
 needs no such check, because settlement registers the cluster.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.log import system_denials
-from ledger.log.ledger_port import Accepted, Ledger
+from ledger.log.ledger_port import Accepted, Ledger, answered
 
 
 class RegisteredClusterLedger:
@@ -22,10 +22,12 @@ class RegisteredClusterLedger:
         self._cluster = cluster
         self._is_registered = is_registered
 
-    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
+    def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Awaitable[Accepted | Denial]:
         """Decide a command; see `Ledger.submit`."""
         if not self._is_registered():
-            return system_denials.unavailable(
-                f"it is not confirmed yet that {self._cluster} is the name of this cluster"
+            return answered(
+                system_denials.unavailable(
+                    f"it is not confirmed yet that {self._cluster} is the name of this cluster"
+                )
             )
-        return await self._ledger.submit(command, dry_run=dry_run)
+        return self._ledger.submit(command, dry_run=dry_run)

@@ -1,6 +1,7 @@
 """Ledger port: the ledger as clients see it, with durable answers to commands, and its state."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import msgspec
@@ -11,7 +12,7 @@ from ledger.core.model.state import State
 from ledger.log.records import Record
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """The command holds at `position`, durably. `changed` is False when nothing had to be done.
 
     `decision` is the id of this decision in logs, denials and answers.
@@ -25,13 +26,21 @@ class Accepted(msgspec.Struct, frozen=True):
 class Ledger(Protocol):
     """Anything that decides commands: the writer, or a forwarder to the preferred writer."""
 
-    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
-        """Decide a command; an acceptance is returned only after its record is acknowledged.
+    def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Awaitable[Accepted | Denial]:
+        """Decide a command; it is accepted only after its record is acknowledged.
 
-        A dry run is decided by the same rules and writes nothing. Never raises for operating
-        errors: an overloaded, unreachable or stopped ledger is a Denial with that reason.
+        A plain function returns a future, which costs less than a coroutine. A dry run is decided
+        by the same rules and writes nothing. Never raises for operating errors: an overloaded,
+        unreachable or stopped ledger is a Denial with that reason.
         """
         ...
+
+
+def answered(answer: Accepted | Denial) -> asyncio.Future[Accepted | Denial]:
+    """Return a future that has this answer already. Needs a running event loop."""
+    future: asyncio.Future[Accepted | Denial] = asyncio.get_running_loop().create_future()
+    future.set_result(answer)
+    return future
 
 
 class StateView(Protocol):

@@ -8,7 +8,7 @@ position 1. Each item is `[event, postings]`. See docs/reference/log-format.md.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -85,21 +85,45 @@ def next_record(
     *,
     group: int,
     items: list[Item],
+    encoded: Sequence[bytes] | None = None,
     schema: int = 0,
 ) -> tuple[Record, bytes, bytes]:
     """Make the record that follows on a state, at a time in µs of Unix time, and seal it.
 
-    Without a schema it is sealed as `record_schema` describes. Returns `(record, payload, hash)`.
+    `encoded` are the bytes of the items, None when they are not encoded yet. Without a schema it
+    is sealed as `record_schema` describes. Returns `(record, payload, hash)`.
     """
     record = Record(state.position + 1, time, writer, nonce, state.hash, group, items)
-    return record, *encode(record, schema or record_schema.to_seal(state.schema))
+    return record, *encode(record, schema or record_schema.to_seal(state.schema), encoded)
 
 
-def encode(record: Record, schema: int = record_schema.SCHEMA) -> tuple[bytes, bytes]:
-    """Seal a record with a schema. Returns `(payload, hash)`."""
-    body = _encoder.encode(record)
+def encode(
+    record: Record, schema: int = record_schema.SCHEMA, encoded: Sequence[bytes] | None = None
+) -> tuple[bytes, bytes]:
+    """Seal a record with a schema; see `next_record`. Returns `(payload, hash)`."""
+    if encoded is None:
+        body = _encoder.encode(record)
+    else:
+        head = (
+            record.position,
+            record.time,
+            record.writer,
+            record.nonce,
+            record.previous,
+            record.group,
+        )
+        body = _encoder.encode((*head, msgspec.Raw(_array_head(len(encoded)) + b"".join(encoded))))
     digest = _digest(schema, body)
     return _encoder.encode((schema, digest, body)), digest
+
+
+def _array_head(length: int) -> bytes:
+    """Return the bytes before the elements of a MessagePack array."""
+    if length < 16:
+        return bytes((0x90 | length,))
+    if length < 1 << 16:
+        return b"\xdc" + length.to_bytes(2, "big")
+    return b"\xdd" + length.to_bytes(4, "big")
 
 
 def schema_of(payload: bytes) -> int:

@@ -11,7 +11,7 @@ form the next batch, so that a message costs little per command.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -130,16 +130,23 @@ class ForwardingLedger:
         self._avoided = ""
         self._avoided_until = 0.0
 
-    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
+    def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Awaitable[Accepted | Denial]:
         """Decide a command at the preferred writer or here; see `Ledger.submit`."""
         owner = self._preference.owner
         if owner is not None and self._worth_asking(owner) and not isinstance(command, _REPLACING):
             encoded = _encoder.encode(_Forwarded(command, dry_run))
             # A server takes no larger message. The local writer refuses what no record can hold.
             if len(encoded) <= self._settings.batch_bytes_max:
-                answer = await self._ask(encoded)
-                if answer is not None:
-                    return answer
+                return self._forward(command, encoded, dry_run=dry_run)
+        return self._local.submit(command, dry_run=dry_run)
+
+    async def _forward(
+        self, command: AnyCommand, encoded: bytes, *, dry_run: bool
+    ) -> Accepted | Denial:
+        """Ask the owner, and decide here when it cannot decide or does not answer."""
+        answer = await self._ask(encoded)
+        if answer is not None:
+            return answer
         return await self._local.submit(command, dry_run=dry_run)
 
     def _worth_asking(self, owner: str) -> bool:

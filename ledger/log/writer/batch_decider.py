@@ -18,7 +18,7 @@ import structlog
 from ledger.core.decide import decider
 from ledger.core.evolve import evolver
 from ledger.core.model.commands import AnyCommand
-from ledger.core.model.denials import Decision, Denial
+from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.log import record_schema, records, system_denials
 from ledger.log.ledger_port import Accepted
@@ -46,11 +46,12 @@ class FairQueue:
     """Waiting tickets: first in, first out within a namespace; round robin between namespaces.
 
     The commands of a busy namespace wait behind each other, and not in front of other namespaces.
-    The queue is bounded; `size` counts the tickets.
+    The queue is bounded; `size` counts the tickets. A ticket that waits alone in its namespace
+    needs no queue of its own.
     """
 
     def __init__(self, *, total_max: int, namespace_max: int) -> None:
-        self._waiting: dict[str, deque[Ticket]] = {}
+        self._waiting: dict[str, Ticket | deque[Ticket]] = {}
         self._turns: deque[str] = deque()
         self._total_max = total_max
         self._namespace_max = namespace_max
@@ -62,8 +63,12 @@ class FairQueue:
             return False
         waiting = self._waiting.get(namespace)
         if waiting is None:
-            self._waiting[namespace] = deque((ticket,))
+            self._waiting[namespace] = ticket
             self._turns.append(namespace)
+        elif isinstance(waiting, Ticket):
+            if self._namespace_max < 2:
+                return False
+            self._waiting[namespace] = deque((waiting, ticket))
         elif len(waiting) < self._namespace_max:
             waiting.append(ticket)
         else:
@@ -74,13 +79,14 @@ class FairQueue:
     def take(self) -> Ticket:
         """Take a ticket of the next namespace. Raises IndexError when empty."""
         namespace = self._turns.popleft()
-        waiting = self._waiting[namespace]
+        waiting = self._waiting.pop(namespace)
+        self.size -= 1
+        if isinstance(waiting, Ticket):
+            return waiting
         ticket = waiting.popleft()
         if waiting:
             self._turns.append(namespace)
-        else:
-            del self._waiting[namespace]
-        self.size -= 1
+            self._waiting[namespace] = waiting
         return ticket
 
 
@@ -88,13 +94,15 @@ class Batch:
     """Commands that are decided together, and the one record that makes their answers true.
 
     `answers` has a denial for each ticket, or whether the command changed anything. `size` is that
-    of the record, in bytes, and `head` that of a record without items. `namespace_bytes` has the
-    bytes of the items about each namespace. `record` is None until all commands are decided, and
-    when they have no events; `payload` and `hash` are those of the record.
+    of the record, in bytes, and `head` that of a record without items. `encoded` are the bytes of
+    the items. `namespace_bytes` has the number of those about each namespace. `record` is None
+    until all commands are decided, and when they have no events; `payload` and `hash` are those of
+    the record.
     """
 
     __slots__ = (
         "answers",
+        "encoded",
         "hash",
         "head",
         "items",
@@ -112,6 +120,7 @@ class Batch:
         self.size = self.head
         self.answers: list[tuple[Ticket, Denial | bool]] = []
         self.items: list[records.Item] = []
+        self.encoded: list[bytes] = []
         self.namespace_bytes: dict[str, int] = {}
         self.record: records.Record | None = None
         self.payload = b""
@@ -120,6 +129,11 @@ class Batch:
     def tickets(self) -> list[Ticket]:
         """Return the tickets in the order in which they were decided."""
         return [ticket for ticket, _ in self.answers]
+
+    def cut(self, count: int) -> None:
+        """Drop the items after the first `count`."""
+        del self.items[count:]
+        del self.encoded[count:]
 
 
 class BatchDecider:
@@ -162,34 +176,50 @@ class BatchDecider:
                 batch.nonce,
                 group=len(batch.answers),
                 items=batch.items,
+                encoded=batch.encoded,
             )
 
     def _decide_slice(self, state: State, batch: Batch, time_us: int) -> bool:
         """Decide for as long as the event loop may be held; return whether there is more to do."""
         started, clock = self._stopwatch(), asyncio.get_running_loop().time()
         most, slice_seconds = self._settings.group_commands_max, self._settings.slice_seconds_max
+        answers, undecided, queue = batch.answers, self.undecided, self._queue
         more = True
-        while more and len(batch.answers) < most:
-            if not self.undecided and not self._queue.size:
+        while more and len(answers) < most:
+            if undecided:
+                ticket = undecided.popleft()
+            elif queue.size:
+                ticket = queue.take()
+            else:
                 more = False
                 break
-            more = self._decide_next(state, batch, time_us, clock)
-            if not len(batch.answers) & 15 and self._stopwatch() - started > slice_seconds:
+            # The caller of a command with an answer waits no longer.
+            if not ticket.answer.done():
+                more = self._decide_ticket(state, batch, ticket, time_us=time_us, clock=clock)
+            if not len(answers) & 15 and self._stopwatch() - started > slice_seconds:
                 break
         self._observer.blocked(self._stopwatch() - started)
-        return more and len(batch.answers) < most
+        return more and len(answers) < most
 
-    def _decide_next(self, state: State, batch: Batch, time_us: int, clock: float) -> bool:
-        """Decide the next command, unless its caller waits no longer; False: the batch is full."""
-        ticket = self.undecided.popleft() if self.undecided else self._queue.take()
-        if ticket.answer.done():
-            return True
+    def _decide_ticket(
+        self, state: State, batch: Batch, ticket: Ticket, *, time_us: int, clock: float
+    ) -> bool:
+        """Decide a command, unless its deadline has passed; False: the batch is full."""
         if clock > ticket.deadline:
             late = system_denials.unavailable(self._outage.reason or "it did not answer in time")
             self._observer.decided(late)
             ticket.answer.set_result(late)
             return True
-        verdict = self._verdict(state, ticket, batch, time_us=time_us, clock=clock)
+        journal = state.journal
+        assert journal is not None, "the writer decides ahead only on a journaled state"
+        mark, count = len(journal), len(batch.items)
+        try:
+            verdict = self._verdict(state, batch, ticket, time_us, clock)
+        except Exception as error:  # noqa: BLE001 - a defect may cost one command, not the service
+            verdict = self._refuse_defect(error)
+        if verdict is not True:
+            state.undo(mark)
+            batch.cut(count)
         if verdict is None:
             self.undecided.appendleft(ticket)
             return False
@@ -197,52 +227,45 @@ class BatchDecider:
         return True
 
     def _verdict(
-        self, state: State, ticket: Ticket, batch: Batch, *, time_us: int, clock: float
+        self, state: State, batch: Batch, ticket: Ticket, time_us: int, clock: float
     ) -> Denial | bool | None:
         """Return a denial, or whether the command changed anything; None: the batch is full.
 
-        Events that are accepted are applied to `state` and added to `batch`.
+        Events are applied to `state` and added to `batch`. If True is not returned, the caller
+        takes them back.
         """
-        journal = state.journal
-        assert journal is not None, "the writer decides ahead only on a journaled state"
-        mark = len(journal)
-        try:
-            decision = self._decision(state, ticket, batch.size, clock)
-            if isinstance(decision, Denial):
-                return decision
-            if not decision:
-                return False
-            items = [
-                records.Item(event, evolver.evolve(state, event, time_us)) for event in decision
-            ]
-            if any(max(item.postings, default=0) > BALANCE_MAX for item in items):
-                raise OverflowError("a balance would need more than 64 bits")
-            sizes = [len(records.encode_item(item)) for item in items]
-        except Exception as error:  # noqa: BLE001 - a defect may cost one command, not the service
-            state.undo(mark)
-            return self._refuse_defect(error)
-        alone, room = batch.head + sum(sizes), self._capacity.room
-        largest = self.record_bytes_max if room is None else min(self.record_bytes_max, room)
-        if batch.size - batch.head + alone <= largest:
-            batch.items += items
-            batch.size += sum(sizes)
-            for item, size in zip(items, sizes, strict=True):
-                namespace = getattr(item.event, "namespace", "")
-                batch.namespace_bytes[namespace] = batch.namespace_bytes.get(namespace, 0) + size
-            return True
-        state.undo(mark)
-        return self._too_large(alone) if alone > largest else None
-
-    def _decision(self, state: State, ticket: Ticket, size: int, clock: float) -> Decision:
-        """Return the events to append, none for a dry run, or a denial of the core or the log."""
-        decision = decider.HANDLERS[type(ticket.command)](state, ticket.command)
-        if isinstance(decision, Denial) or not decision:
+        command = ticket.command
+        decision = decider.HANDLERS[type(command)](state, command)
+        if isinstance(decision, Denial):
             return decision
-        refusal = self._capacity.refusal(ticket.command, size, clock)
+        if not decision:
+            return False
+        refusal = self._capacity.refusal(command, batch.size, clock)
         if refusal is not None:
             return refusal
         record_schema.must_fit(decision, record_schema.to_seal(state.schema))
-        return [] if ticket.dry_run else decision
+        if ticket.dry_run:
+            return False
+        items, encoded, count = batch.items, batch.encoded, len(batch.items)
+        size = 0
+        for event in decision:
+            item = records.Item(event, evolver.evolve(state, event, time_us))
+            if item.postings and max(item.postings) > BALANCE_MAX:
+                raise OverflowError("a balance would need more than 64 bits")
+            items.append(item)
+            encoded.append(records.encode_item(item))
+            size += len(encoded[-1])
+        room = self._capacity.room
+        largest = self.record_bytes_max if room is None else min(self.record_bytes_max, room)
+        if batch.size + size > largest:
+            alone = batch.head + size
+            return self._too_large(alone) if alone > largest else None
+        batch.size += size
+        taken = batch.namespace_bytes
+        for index in range(count, len(items)):
+            namespace = getattr(items[index].event, "namespace", "")
+            taken[namespace] = taken.get(namespace, 0) + len(encoded[index])
+        return True
 
     def _too_large(self, size: int) -> Denial:
         """Refuse a command whose events need a record of so many bytes."""

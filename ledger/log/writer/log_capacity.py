@@ -26,6 +26,8 @@ RESERVE_SHARE: Final = 10
 FULL_BYTES: Final = 64 * 1024
 """A log with less room than this, or than a hundredth of its maximum, counts as full."""
 
+_PROMISES: Final = (Reserve, Resize, MakeRoom)
+
 NAMESPACES_MAX: Final = 10_000
 """Buckets that are kept; with more, the fullest buckets are forgotten and count as full."""
 
@@ -51,13 +53,20 @@ class TokenBuckets:
 
     def take(self, key: str, size: int, now: float) -> None:
         """Take bytes out of the bucket of a key."""
-        self._missing[key] = self._lacking(key, now) + size, now
-        if len(self._missing) > self._keys_max:
+        missing = self._missing
+        before = missing.get(key)
+        lacking = 0.0 if before is None else before[0] - (now - before[1]) * self._rate
+        missing[key] = (lacking + size if lacking > 0 else size), now
+        if len(missing) > self._keys_max:
             self._prune(now)
 
     def wait(self, key: str, now: float) -> float:
         """Return after how many seconds a key may add bytes again; 0 when it may now."""
-        return max(0.0, (self._lacking(key, now) - self._burst) / self._rate)
+        before = self._missing.get(key)
+        if before is None:
+            return 0.0
+        over = before[0] - (now - before[1]) * self._rate - self._burst
+        return over / self._rate if over > 0 else 0.0
 
     def _lacking(self, key: str, now: float) -> float:
         missing, since = self._missing.get(key, (0.0, now))
@@ -87,7 +96,9 @@ class LogCapacity:
 
         `size` is that of the record before the command, in bytes; `now` is the loop's time.
         """
-        in_reserve = is_new_promise(command) and self.reaches_reserve(size)
+        if not is_new_promise(command):
+            return None
+        in_reserve = self.reaches_reserve(size)
         if isinstance(command, Reserve):
             seconds = self.wait(command.namespace, now)
             if seconds > 0:
@@ -161,4 +172,5 @@ def is_new_promise(command: AnyCommand) -> bool:
     """Return whether a command promises something new; other commands record existing facts."""
     if isinstance(command, Place):
         return not command.seen
-    return isinstance(command, Reserve | Resize | MakeRoom)
+    # A tuple, because a union would be made again for each command.
+    return isinstance(command, _PROMISES)

@@ -20,7 +20,7 @@ from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.state import State
 from ledger.log import record_schema, records, system_denials
-from ledger.log.ledger_port import Accepted
+from ledger.log.ledger_port import Accepted, answered
 from ledger.log.log_port import (
     Full,
     Log,
@@ -48,6 +48,8 @@ RAISE_ATTEMPTS_MAX: Final = 1_000
 
 class Writer:
     """One replica's writer of a shard. `state` and `capacity` are for reading only."""
+
+    _loop: asyncio.AbstractEventLoop | None = None
 
     def __init__(
         self,
@@ -137,22 +139,32 @@ class Writer:
         self.capacity.note(await self._log.extent())
         self._outage.opened()
 
-    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Answer:
-        """Queue a command and wait for its durable answer; see `Ledger.submit`."""
+    def submit(
+        self, command: AnyCommand, *, dry_run: bool = False
+    ) -> asyncio.Future[Accepted | Denial]:
+        """Queue a command and return the future of its durable answer; see `Ledger.submit`.
+
+        A cancelled future takes its command back as long as no batch contains it.
+        """
         if self.stopped is not None:
             return self._answered(system_denials.stopped(self.stopped))
-        outage, loop = self._outage, asyncio.get_running_loop()
+        outage, loop = self._outage, self._loop or self._running_loop()
         if (outage.unreachable or outage.unwritable) and (refusal := outage.refusal()) is not None:
             # The writer goes on trying by itself, so this command need not wait for it.
             return self._answered(refusal)
-        deadline = loop.time() + self.settings.command_seconds_max
-        ticket = Ticket(command, dry_run, loop.create_future(), deadline)
+        answer: asyncio.Future[Accepted | Denial] = loop.create_future()
+        ticket = Ticket(command, dry_run, answer, loop.time() + self.settings.command_seconds_max)
         if not self._queue.put(getattr(command, "namespace", ""), ticket):
             return self._answered(
                 system_denials.overloaded(f"{self._queue.size} requests are waiting already")
             )
         self._queued.set()
-        return await ticket.answer
+        return answer
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop and keep it, because CPython 3.11 asks the kernel each time."""
+        self._loop = asyncio.get_running_loop()
+        return self._loop
 
     def request_refresh(self) -> None:
         """Read the end of the log soon, because another writer may have appended."""
@@ -339,10 +351,14 @@ class Writer:
 
     def _answer_batch(self, batch: Batch, position: int) -> None:
         prefix = batch.nonce[:8]
+        observed = self._observer.decided
         for index, (ticket, verdict) in enumerate(batch.answers):
-            decision = f"{prefix}-{index}"
+            decision, future = f"{prefix}-{index}", ticket.answer
             if verdict is True or verdict is False:
-                self._resolve(ticket, Accepted(position, decision, verdict))
+                if not future.done():
+                    accepted = Accepted(position, decision, verdict)
+                    observed(accepted)
+                    future.set_result(accepted)
                 continue
             denial = msgspec.structs.replace(verdict, decision=decision)
             if not ticket.dry_run:
@@ -354,9 +370,9 @@ class Writer:
             self._observer.decided(answer)
             ticket.answer.set_result(answer)
 
-    def _answered(self, answer: Answer) -> Answer:
-        self._observer.decided(answer)
-        return answer
+    def _answered(self, denial: Denial) -> asyncio.Future[Accepted | Denial]:
+        self._observer.decided(denial)
+        return answered(denial)
 
     def _answer_all(self, denial: Denial) -> None:
         decided = self._batch.tickets() if self._batch is not None else []

@@ -306,7 +306,7 @@ async def test_commands_on_their_way_are_bounded(dial: Dial, names: StreamNames)
     settings = ForwardingSettings(answer_seconds=30, in_flight_max=2)
     remote = Recorder(None)
     forwarder, local, server = await forwarding(dial, names, remote, settings)
-    waiting = [asyncio.create_task(forwarder.submit(COMMAND)) for _ in range(2)]
+    waiting = [asyncio.ensure_future(forwarder.submit(COMMAND)) for _ in range(2)]
     await settled(lambda: len(remote.asked) == 2)
     assert await forwarder.submit(COMMAND) == LOCAL
     assert len(local.asked) == 1
@@ -333,7 +333,7 @@ async def test_an_overloaded_owner_refuses_at_once(dial: Dial, names: StreamName
         local=Recorder(LOCAL),
         settings=ForwardingSettings(answer_seconds=10),
     )
-    waiting = asyncio.create_task(forwarder.submit(COMMAND))
+    waiting = asyncio.ensure_future(forwarder.submit(COMMAND))
     await settled(lambda: len(remote.asked) == 1)
     answer = await forwarder.submit(COMMAND)
     assert isinstance(answer, Denial)

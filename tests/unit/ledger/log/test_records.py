@@ -122,3 +122,12 @@ def sealed(body: bytes) -> bytes:
 def test_invalid_record_is_refused(junk: bytes) -> None:
     with pytest.raises(Lost, match="not an intact record"):
         records.decode(junk)
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 300, 70_000])
+def test_a_record_of_encoded_items_has_the_same_bytes(count: int) -> None:
+    made, _ = records.decode(max(history(), key=len))
+    items = (made.items * count)[:count]
+    repeated = msgspec.structs.replace(made, items=items)
+    encoded = [records.encode_item(item) for item in items]
+    assert records.encode(repeated, encoded=encoded) == records.encode(repeated)

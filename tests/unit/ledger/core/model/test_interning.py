@@ -76,11 +76,11 @@ def test_equal_traits_share_one_object() -> None:
 def test_a_folded_state_shares_what_pods_repeat() -> None:
     state, folded = State(), State()
     limits = {f"limits.{GPU}": 100}
-    made = [
+    made: list[commands.AnyCommand] = [
         commands.SetLimits(accounts.quota("c1", f"ns{number}", "q"), (f"c1/ns{number}",), limits)
         for number in range(2)
     ]
-    pods = [
+    pods: list[commands.AnyCommand] = [
         commands.Reserve(
             f"c1/ns{number}",
             "pods/p",

@@ -64,7 +64,7 @@ async def test_an_unclear_record_is_not_sent_again_to_another_log() -> None:
         await writer.submit(reserve(2))
         other = await foreign(2)
         outage.appends_only, outage.fate = True, CallFate.REQUEST_LOST
-        asking = asyncio.create_task(writer.submit(reserve(3)))
+        asking = asyncio.ensure_future(writer.submit(reserve(3)))
         await asyncio.wait_for(outage.struck.wait(), 10)
         store.records[:] = other
         outage.fate = CallFate.DELIVERED
@@ -79,7 +79,7 @@ async def test_a_log_that_comes_back_as_it_was_is_written_on() -> None:
     async with running(store, faults=outage) as writer:
         await writer.submit(reserve(1))
         outage.fate = CallFate.UNREACHABLE
-        asking = asyncio.create_task(writer.submit(reserve(2)))
+        asking = asyncio.ensure_future(writer.submit(reserve(2)))
         await asyncio.wait_for(outage.struck.wait(), 10)
         outage.fate = CallFate.DELIVERED
         assert isinstance(await asking, Accepted)
@@ -91,7 +91,7 @@ async def test_a_writer_that_is_stopped_while_the_log_is_away_appends_nothing() 
     async with running(store, faults=outage) as writer:
         await writer.submit(reserve(1))
         outage.fate = CallFate.UNREACHABLE
-        asking = asyncio.create_task(writer.submit(reserve(2)))
+        asking = asyncio.ensure_future(writer.submit(reserve(2)))
         await asyncio.wait_for(outage.struck.wait(), 10)
         writer.stop("position 1: it was changed")
         outage.fate = CallFate.DELIVERED

@@ -202,7 +202,7 @@ async def test_a_log_that_is_behind_for_a_moment_is_waited_for() -> None:
         await writer.submit(limits(5))
         await writer.submit(reserve(1))
         missing = store.records.pop()
-        waiting = asyncio.create_task(writer.submit(reserve(2)))
+        waiting = asyncio.ensure_future(writer.submit(reserve(2)))
         while writer.unavailable is None:  # noqa: ASYNC110 - the writer finds out by itself
             await asyncio.sleep(0)
         assert "may be behind" in writer.unavailable
@@ -382,7 +382,7 @@ async def test_a_stopped_writer_leaves_the_state_as_the_log_has_it() -> None:
     async with running(store) as first:
         await first.submit(limits(5))
     async with running(store, faults=Hanging()) as second:
-        task = asyncio.create_task(second.submit(reserve(1)))
+        task = asyncio.ensure_future(second.submit(reserve(1)))
         await asyncio.sleep(0.01)
     assert isinstance(await task, Denial)
     assert snapshot_format.encode(second.state) == snapshot_format.encode(folded(store))
