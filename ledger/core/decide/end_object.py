@@ -35,20 +35,15 @@ def end(state: State, command: commands.End) -> Decision:
 
 def refute(state: State, command: commands.Refute) -> Decision:
     """Decide the end of an attempt that was not written and no longer can be."""
-    entry = state.entry(command.namespace, command.key)
-    if entry is None or not any(_is_refuted(hold, command) for hold in entry.holds):
-        return []
-    return [
-        events.Released(
-            command.namespace,
-            command.key,
-            command.uid,
-            command.base,
-            command.cause,
-            0,
-            command.actor,
-        )
-    ]
+    space = state.namespaces.get(command.namespace)
+    entry = space.entries.get(command.key) if space is not None else None
+    for hold in entry.holds if entry is not None else ():
+        if _is_refuted(hold, command):
+            where = (command.namespace, command.key, command.uid)
+            return [
+                events.Released(*where, command.base, command.cause, 0, command.actor),
+            ]
+    return []
 
 
 def _is_refuted(hold: Hold, command: commands.Refute) -> bool:

@@ -50,8 +50,8 @@ def _decided(state: State, space: Namespace, command: commands.Reserve) -> Decis
     reserved = _reserved(command)
     if command.forced:
         return [reserved]
-    denial = _unknown_amount(state, space, command)
-    if denial is None:
+    denial = _unknown_amount(state, space, command) if command.unknown else None
+    if denial is None and command.owner_holds_max:
         denial = _too_many_unsettled(space, command)
     if denial is None:
         denial = _no_room(state, space, command)
@@ -136,16 +136,20 @@ def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Sh
     if entry is not None and _already_settled(entry, command) is not None:
         return []
     hold = None if entry is None else _hold_of(entry, command)
+    # A hold is raised also without a demand, because quotas may select its new traits.
     if hold is None and not command.demand:
         return []
-    if entry is None and envelope_charges.is_within_envelope(space, command.root, command.demand):
+    root, demand = command.root, command.demand
+    if entry is None and root and envelope_charges.is_within_envelope(space, root, demand):
         return []
-    # A hold is raised also without a demand, because quotas may select its new traits.
-    event = _reserved(command) if hold is None else _raised(hold, command)
     if not _is_simple(space, entry, command):
+        event = _reserved(command) if hold is None else _raised(hold, command)
         return room_check.attempted(state, event, command)
-    before = _NOTHING if entry is None else entry.charge
-    return room_check.beyond_limits(state, space, before, amounts.largest(before, event.demand))
+    if entry is None:
+        return room_check.beyond_limits(state, space, _NOTHING, demand)
+    wanted = demand if hold is None else amounts.largest(hold.demand, demand)
+    largest = amounts.largest(entry.charge, wanted)
+    return room_check.beyond_limits(state, space, entry.charge, largest)
 
 
 def _standing(space: Namespace, command: commands.Reserve) -> commands.Reserve:
@@ -196,8 +200,6 @@ def _reserved(command: commands.Reserve) -> events.Reserved:
 
 def _unknown_amount(state: State, space: Namespace, command: commands.Reserve) -> Denial | None:
     """Refuse a demand of an unknown amount of a resource that an account limits."""
-    if not command.unknown:
-        return None
     counting = itertools.chain(
         space.plan,
         (
@@ -236,7 +238,7 @@ def _is_unknown(resource: str, command: commands.Reserve) -> bool:
 
 def _too_many_unsettled(space: Namespace, command: commands.Reserve) -> Denial | None:
     bound = command.owner_holds_max
-    if not bound or not command.owner or command.base != commands.CREATE:
+    if not command.owner or command.base != commands.CREATE:
         return None
     unsettled = space.owners.get(command.owner, 0)
     if unsettled < bound:

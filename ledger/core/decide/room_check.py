@@ -27,17 +27,14 @@ class Short(NamedTuple):
 
 def beyond_limits(state: State, space: Namespace, before: Amounts, after: Amounts) -> list[Short]:
     """Return the lines that have no room for the increase from `before` to `after`."""
-    limit = state.limit
+    used, limit = state.used, state.limit
     short: list[Short] = []
     for resource, line in space.plan:
-        need = after.get(resource, 0)
-        if before:
-            need -= before.get(resource, 0)
-        if need > 0:
-            used = state.used[line]
-            if used + need > limit[line]:
-                total = after.get(resource, 0)
-                short.append(Short(line, need, used, total, total - need))
+        total = after.get(resource)
+        if total:
+            need = total - before.get(resource, 0) if before else total
+            if need > 0 and used[line] + need > limit[line]:
+                short.append(Short(line, need, used[line], total, total - need))
     return short
 
 

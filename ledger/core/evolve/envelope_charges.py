@@ -18,6 +18,7 @@ from ledger.core.model.state import (
     Hold,
     Namespace,
     Object,
+    Plan,
     State,
     drop,
     put,
@@ -72,6 +73,9 @@ def entry_of(committed: Object | None, holds: tuple[Hold, ...]) -> Entry:
     """
     if committed is not None:
         charge, root, traits = committed.demand, committed.root, committed.traits
+    elif len(holds) == 1:
+        hold = holds[0]
+        return Entry(None, holds, hold.demand, hold.root, hold.traits)
     elif holds:
         charge, root, traits = NOTHING, holds[0].root, holds[0].traits
     else:
@@ -225,8 +229,8 @@ def replace(
     left, joined, is_pod = drawn_from(before), drawn_from(after), key.startswith(PODS)
     if is_pod and not left and not joined and not space.selected:
         # The change concerns nothing but this key.
-        postings = _post(state, space, before.charge, after.charge, rule)
-        if after.committed is None and not after.holds:
+        postings = _post(state, space.plan, before.charge, after.charge, rule)
+        if after is EMPTY:
             drop(state, space.entries, key)
         else:
             put(state, space.entries, key, after)
@@ -311,7 +315,7 @@ def _move(state: State, space: Namespace, key: str, before: Entry, after: Entry)
         put(state, space.draws, joined, raised)
 
 
-def _post(state: State, space: Namespace, before: Amounts, after: Amounts, rule: int) -> Postings:
+def _post(state: State, plan: Plan, before: Amounts, after: Amounts, rule: int) -> Postings:
     """Charge the difference to every line of a namespace without selecting lines.
 
     Raises InvariantError, with nothing charged, when a line would break the rule.
@@ -320,18 +324,18 @@ def _post(state: State, space: Namespace, before: Amounts, after: Amounts, rule:
     if before is after:
         return postings
     used, limit = state.used, state.limit
-    for resource, line in space.plan:
-        delta = after.get(resource, 0)
-        if resource in before:
-            delta -= before[resource]
+    gain, loss = after.get, before.get
+    for resource, line in plan:
+        # Most changes begin or end at nothing.
+        delta = gain(resource, 0) - loss(resource, 0) if before else gain(resource, 0)
         if delta:
             new = used[line] + delta
-            if new < 0 or (delta > 0 and rule and (rule == FALLING or new > limit[line])):
+            if new < 0 if delta < 0 else rule and (rule == FALLING or new > limit[line]):
                 take_back(used, postings)
                 raise _broken(state, line, new)
             used[line] = new
             postings += (line, delta, new)
-    if state.journal is not None and postings:
+    if postings and state.journal is not None:
         state.journal.append((used, POSTINGS, postings))
     return postings
 

@@ -29,7 +29,12 @@ from ledger.core.evolve.envelope_charges import (
     replace,
 )
 from ledger.core.model import events
-from ledger.core.model.interning import interned_amounts, interned_text, interned_traits
+from ledger.core.model.interning import (
+    interned_amounts,
+    interned_source,
+    interned_text,
+    interned_traits,
+)
 from ledger.core.model.state import (
     NOT_THERE,
     Account,
@@ -69,27 +74,18 @@ def _reserved(state: State, event: events.Reserved, time: int) -> Postings:
     space = state.namespaces.get(event.namespace)
     if space is None:
         space = quota_coverage.open_namespace(state, event.namespace)
-    hold = Hold(
-        event.uid,
-        event.base,
-        interned_amounts(event.demand),
-        time,
-        event.stamp,
-        interned_text(event.owner),
-        interned_text(event.actor),
-        0,
-        interned_text(event.root),
-        interned_traits(event.traits),
-    )
-    entry = space.entries.get(event.key)
+    key, demand, base = event.key, interned_amounts(event.demand), event.base
+    source = interned_source(event.owner, event.actor, event.root, event.traits)
+    owner, actor, root, traits = source
+    hold = Hold(event.uid, base, demand, time, event.stamp, owner, actor, 0, root, traits)
+    entry = space.entries.get(key)
     if entry is None:
-        entry, after = EMPTY, Entry(None, (hold,), hold.demand, hold.root, hold.traits)
+        entry, after = EMPTY, Entry(None, (hold,), demand, root, traits)
     else:
         after = entry_of(entry.committed, (*entry.holds, hold))
-    rule = TRUTH if event.forced else WITHIN_LIMITS
-    postings = replace(state, space, event.key, entry, after, rule)
-    if event.base == 0 and event.owner:
-        put(state, space.owners, hold.owner, space.owners.get(hold.owner, 0) + 1)
+    postings = replace(state, space, key, entry, after, TRUTH if event.forced else WITHIN_LIMITS)
+    if owner and base == 0:
+        put(state, space.owners, owner, space.owners.get(owner, 0) + 1)
     if after.committed is not None and after.committed.admitted is not None:
         envelope_admission.admit_requested(state, space, event)
     return postings
@@ -286,10 +282,11 @@ _APPLY: Final[dict[type, Callable[[State, Any, int], Postings]]] = {
 
 
 def _entry(state: State, namespace: str, key: str) -> tuple[Namespace, Entry]:
-    entry = state.entry(namespace, key)
-    if entry is None:
+    space = state.namespaces.get(namespace)
+    entry = space.entries.get(key) if space is not None else None
+    if space is None or entry is None:
         raise InvariantError(f"{namespace}/{key} holds nothing")
-    return state.namespaces[namespace], entry
+    return space, entry
 
 
 def _hold(entry: Entry, uid: str, base: int) -> Hold:

@@ -30,7 +30,7 @@ def most_of(resource: str) -> int:
 
 def largest(left: Amounts, right: Amounts) -> Amounts:
     """Return the larger amount of each resource."""
-    if not left or left == right:
+    if left is right or not left or left == right:
         return right
     if not right:
         return left
@@ -71,7 +71,7 @@ def rise(before: Amounts, after: Amounts) -> Amounts:
 
 def covers(large: Amounts, small: Amounts) -> bool:
     """Return whether `large` is at least `small` in every resource."""
-    if large == small:
+    if large is small or large == small:
         return True
     return all(large.get(resource, 0) >= amount for resource, amount in small.items())
 

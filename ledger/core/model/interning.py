@@ -24,6 +24,9 @@ AMOUNTS_MAX: Final = 4_096
 RESOURCES_MAX: Final = 16
 """Most resources of a cached demand."""
 
+SOURCES_MAX: Final = 8_192
+"""Cached sources of holds."""
+
 TRAITS_MAX: Final = 4_096
 """Cached traits."""
 
@@ -32,6 +35,11 @@ TRAITS_CHARACTERS_MAX: Final = 4_096
 
 _NOTHING: Final[Amounts] = {}
 _amounts: Final[dict[tuple[object, ...], Amounts]] = {}
+
+Source = tuple[str, str, str, Traits]
+"""The owner, actor, root and traits of a hold."""
+
+_sources: Final[dict[Source, Source]] = {}
 
 
 @lru_cache(maxsize=TEXTS_MAX)
@@ -61,6 +69,32 @@ def interned_amounts(amounts: Amounts) -> Amounts:
     key = (*amounts, *amounts.values())
     shared = _amounts.get(key)
     return _remember(key, amounts) if shared is None else shared
+
+
+def interned_source(owner: str, actor: str, root: str, traits: Traits) -> Source:
+    """Return a hold's owner, actor, root and traits as shared objects.
+
+    One look-up takes the place of four, because the holds of a controller repeat all of them.
+    """
+    source = (owner, actor, root, traits)
+    return _sources.get(source) or _remember_source(source)
+
+
+def _remember_source(source: Source) -> Source:
+    """Share the parts of a source, and the source if all are short. A full cache begins again."""
+    owner, actor, root, traits = source
+    shared = (
+        interned_text(owner),
+        interned_text(actor),
+        interned_text(root),
+        interned_traits(traits),
+    )
+    characters = len(owner) + len(actor) + len(root) + sum(map(len, traits))
+    if characters <= TEXT_CHARACTERS_MAX:
+        if len(_sources) >= SOURCES_MAX:
+            _sources.clear()
+        _sources[shared] = shared
+    return shared
 
 
 def _remember(key: tuple[object, ...], amounts: Amounts) -> Amounts:

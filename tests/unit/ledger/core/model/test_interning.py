@@ -102,3 +102,24 @@ def test_a_folded_state_shares_what_pods_repeat() -> None:
         assert getattr(holds[0], field) is getattr(holds[1], field), field
     assert folded.names[0][1] is folded.names[1][1]
     assert snapshot_format.encode(folded) == snapshot_format.encode(state)
+
+
+def test_equal_sources_share_all_of_their_parts() -> None:
+    first = interning.interned_source("owner-a", "actor-b", "root-c", ("app=d",))
+    parts = (copied("owner-a"), copied("actor-b"), copied("root-c"), (copied("app=d"),))
+    again = interning.interned_source(*parts)
+    assert all(one_part is other for one_part, other in zip(first, again, strict=True))
+    swapped = interning.interned_source("actor-b", "owner-a", "root-c", ("app=d",))
+    assert swapped == ("actor-b", "owner-a", "root-c", ("app=d",))
+
+
+def test_the_cache_of_sources_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interning, "SOURCES_MAX", 8)
+    interning._sources.clear()
+    for number in range(100):
+        assert interning.interned_source(f"o{number}", "", "", ())[0] == f"o{number}"
+        assert len(interning._sources) <= 8
+    long = "x" * (interning.TEXT_CHARACTERS_MAX + 1)
+    before = len(interning._sources)
+    assert interning.interned_source(long, "", "", ()) == (long, "", "", ())
+    assert len(interning._sources) == before
