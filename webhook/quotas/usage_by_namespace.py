@@ -4,7 +4,7 @@ It is summed up once from all charges, and then kept up to date from the posting
 because summing up all charges for every change takes too long.
 """
 
-from ledger.core.evolve import envelope_charges
+from ledger.core.evolve import envelope_charges, line_charges
 from ledger.core.model import events
 from ledger.core.model.state import State
 from ledger.log.ledger_port import StateView
@@ -42,7 +42,7 @@ class UsageByNamespace:
             elif item.postings and self._accounts:
                 self._post(getattr(event, "namespace", ""), item.postings)
 
-    def _post(self, namespace: str, postings: envelope_charges.Postings) -> None:
+    def _post(self, namespace: str, postings: line_charges.Postings) -> None:
         for index in range(0, len(postings), 3):
             account = self._accounts.get(postings[index])
             shares = self._shares.get(account) if account is not None else None

@@ -8,7 +8,7 @@ loses all its cards.
 from msgspec import structs
 
 from ledger.core.evolve import quota_coverage
-from ledger.core.evolve.envelope_charges import InvariantError, Postings
+from ledger.core.evolve.line_charges import InvariantError, Postings
 from ledger.core.model import accounts, events
 from ledger.core.model.accounts import Line
 from ledger.core.model.cards import LINES, Card, NodeCards

@@ -6,16 +6,8 @@ takes its charge out of the admitted part of the root.
 
 from msgspec import structs
 
-from ledger.core.evolve.envelope_charges import (
-    FALLING,
-    NOTHING,
-    PODS,
-    Postings,
-    asked_for,
-    by_line,
-    post_lines,
-    terms,
-)
+from ledger.core.evolve.envelope_charges import NOTHING, PODS, asked_for, by_line, terms
+from ledger.core.evolve.line_charges import FALLING, Postings, post_lines
 from ledger.core.model import events
 from ledger.core.model.amounts import Amounts, covers, largest, minus, smallest
 from ledger.core.model.state import Entry, Namespace, State, put

@@ -6,28 +6,24 @@ pods' sum, so a pod within the envelope adds no charge. The pods of an unknown r
 one. A line that selects counts a unit by the traits of its root, or of the pod without a root.
 """
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from ledger.core.evolve.line_charges import InvariantError, Postings, post_change, post_lines
 from ledger.core.model.amounts import Amounts, covers, largest, minus, plus, rise
 from ledger.core.model.commands import BARRED
 from ledger.core.model.state import (
-    POSTINGS,
+    NOT_THERE,
     Draw,
     Entry,
     Hold,
     Namespace,
     Object,
-    Plan,
     State,
     drop,
     put,
-    put_line,
-    take_back,
 )
 from ledger.core.model.traits import Traits, matches, united
-
-Postings = list[int]
 
 
 class ChargeTerm(NamedTuple):
@@ -48,21 +44,10 @@ class ChargeTerm(NamedTuple):
 NOTHING: Final[Amounts] = {}
 EMPTY: Final = Entry(None, (), NOTHING)
 
-TRUTH: Final = 0
-"""A charge that may go over a limit: what exists is charged."""
-WITHIN_LIMITS: Final = 1
-"""A charge that may rise up to the limit."""
-FALLING: Final = 2
-"""A charge that may not rise."""
-
 PODS: Final = "pods/"
 """How the keys of pods begin; every other key is that of a root."""
 
 _NO_DRAW: Final = Draw(NOTHING, NOTHING)
-
-
-class InvariantError(Exception):
-    """An event contradicts the state it is applied to: the log or the code is wrong."""
 
 
 def entry_of(committed: Object | None, holds: tuple[Hold, ...]) -> Entry:
@@ -226,14 +211,19 @@ def replace(
     state: State, space: Namespace, key: str, before: Entry, after: Entry, rule: int
 ) -> Postings:
     """Replace the entry of a key, and post the difference of the charges."""
-    left, joined, is_pod = drawn_from(before), drawn_from(after), key.startswith(PODS)
+    is_pod = key.startswith(PODS)
+    left = "" if before.root == BARRED else before.root
+    joined = "" if after.root == BARRED else after.root
     if is_pod and not left and not joined and not space.selected:
         # The change concerns nothing but this key.
-        postings = _post(state, space.plan, before.charge, after.charge, rule)
+        postings = post_change(state, space.plan, before.charge, after.charge, rule)
         if after is EMPTY:
             drop(state, space.entries, key)
-        else:
-            put(state, space.entries, key, after)
+            return postings
+        if state.journal is not None:
+            old = NOT_THERE if before is EMPTY else before
+            state.journal.append((space.entries, key, old))
+        space.entries[key] = after
         return postings
     if joined and not is_pod:
         raise InvariantError(f"{key} is a root and draws from {after.root}: no unit would count it")
@@ -313,80 +303,3 @@ def _move(state: State, space: Namespace, key: str, before: Entry, after: Entry)
             put(state, space.members, joined, {})
         put(state, space.members[joined], key, None)
         put(state, space.draws, joined, raised)
-
-
-def _post(state: State, plan: Plan, before: Amounts, after: Amounts, rule: int) -> Postings:
-    """Charge the difference to every line of a namespace without selecting lines.
-
-    Raises InvariantError, with nothing charged, when a line would break the rule.
-    """
-    postings: Postings = []
-    if before is after:
-        return postings
-    used, limit = state.used, state.limit
-    gain, loss = after.get, before.get
-    for resource, line in plan:
-        # Most changes begin or end at nothing.
-        delta = gain(resource, 0) - loss(resource, 0) if before else gain(resource, 0)
-        if delta:
-            new = used[line] + delta
-            if new < 0 if delta < 0 else rule and (rule == FALLING or new > limit[line]):
-                take_back(used, postings)
-                raise _broken(state, line, new)
-            used[line] = new
-            postings += (line, delta, new)
-    if postings and state.journal is not None:
-        state.journal.append((used, POSTINGS, postings))
-    return postings
-
-
-def post_lines(
-    state: State,
-    old: dict[int, int],
-    new: dict[int, int],
-    rule: int,
-    selecting: Set[int],
-) -> Postings:
-    """Charge the difference of two sums by line; see `_post`.
-
-    A line that selects may rise though the charge falls: pods count by their own traits when their
-    root goes.
-    """
-    postings: Postings = []
-    for line in sorted(old.keys() | new.keys()):
-        delta = new.get(line, 0) - old.get(line, 0)
-        if not delta:
-            continue
-        after = state.used[line] + delta
-        if rule == FALLING:
-            forbidden = line not in selecting
-        else:
-            forbidden = rule == WITHIN_LIMITS and after > state.limit[line]
-        if after < 0 or (delta > 0 and forbidden):
-            raise _broken(state, line, after)
-        postings += (line, delta, after)
-    for index in range(0, len(postings), 3):
-        put_line(state, state.used, postings[index], postings[index + 2])
-    return postings
-
-
-def merged(earlier: Postings, other: Postings) -> Postings:
-    """Return the postings of two changes, of which `other` came later, as those of one."""
-    if not other:
-        return earlier
-    changes: dict[int, tuple[int, int]] = {}
-    for postings in (earlier, other):
-        for index in range(0, len(postings), 3):
-            line, delta, after = postings[index : index + 3]
-            changes[line] = changes.get(line, (0, 0))[0] + delta, after
-    return [
-        value for line in sorted(changes) if changes[line][0] for value in (line, *changes[line])
-    ]
-
-
-def _broken(state: State, line: int, new: int) -> InvariantError:
-    account, key = state.names[line]
-    return InvariantError(
-        f"{key} of {account} would go from {state.used[line]} to {new}"
-        f" with a limit of {state.limit[line]}"
-    )

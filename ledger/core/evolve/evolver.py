@@ -15,18 +15,14 @@ from ledger.core.evolve import (
     preemption_claims,
     quota_coverage,
 )
-from ledger.core.evolve.envelope_charges import (
-    EMPTY,
+from ledger.core.evolve.envelope_charges import EMPTY, NOTHING, drawn_from, entry_of, replace
+from ledger.core.evolve.line_charges import (
     FALLING,
-    NOTHING,
     TRUTH,
     WITHIN_LIMITS,
     InvariantError,
     Postings,
-    drawn_from,
-    entry_of,
     merged,
-    replace,
 )
 from ledger.core.model import events
 from ledger.core.model.interning import (

@@ -10,17 +10,14 @@ from typing import Final
 from msgspec import structs
 
 from ledger.core.evolve import announced_and_lost_cards, preemption_claims, quota_coverage
-from ledger.core.evolve.envelope_charges import (
+from ledger.core.evolve.envelope_charges import NOTHING, drawn_from, entry_of, replace_all
+from ledger.core.evolve.line_charges import (
     FALLING,
-    NOTHING,
     TRUTH,
     WITHIN_LIMITS,
     InvariantError,
     Postings,
-    drawn_from,
-    entry_of,
     post_lines,
-    replace_all,
 )
 from ledger.core.model import events
 from ledger.core.model.amounts import Amounts, covers, largest, minus, smallest, without_zeros

@@ -3,7 +3,7 @@
 `placement_charges` ends the claim of a pod that is placed, or that no longer counts.
 """
 
-from ledger.core.evolve.envelope_charges import InvariantError, Postings
+from ledger.core.evolve.line_charges import InvariantError, Postings
 from ledger.core.model import events
 from ledger.core.model.cards import PreemptionClaim
 from ledger.core.model.state import State, drop, put

@@ -9,10 +9,11 @@ from operator import itemgetter
 
 from msgspec import structs
 
-from ledger.core.evolve.envelope_charges import InvariantError, Postings, by_line, terms, units
+from ledger.core.evolve.envelope_charges import by_line, terms, units
+from ledger.core.evolve.line_charges import InvariantError, Postings
 from ledger.core.model import accounts
 from ledger.core.model.accounts import Line
-from ledger.core.model.interning import interned_text
+from ledger.core.model.interning import interned_number, interned_text
 from ledger.core.model.qualified_names import split_qualified
 from ledger.core.model.state import (
     NOT_THERE,
@@ -185,11 +186,11 @@ def set_line(state: State, account: str, line: Line) -> None:
                 state.journal.append((column, line.number, NOT_THERE))
         state.names.append((account, interned_text(line.key)))
         state.used.append(0)
-        state.limit.append(line.limit)
+        state.limit.append(interned_number(line.limit))
         return
     if line.number > len(state.names) or state.names[line.number] != (account, line.key):
         raise InvariantError(f"line {line.number} is not {line.key} of {account}")
-    put_line(state, state.limit, line.number, line.limit)
+    put_line(state, state.limit, line.number, interned_number(line.limit))
 
 
 def in_order(*several: Postings) -> Postings:

@@ -13,10 +13,13 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.traits import Traits
 
 TEXTS_MAX: Final = 16_384
-"""Cached texts: owners, actors, roots and keys of quotas."""
+"""Cached texts: owners, actors, roots and keys of quotas, and names of resources."""
 
 TEXT_CHARACTERS_MAX: Final = 512
 """Longest cached text and longest cached name of a resource."""
+
+NUMBERS_MAX: Final = 1_024
+"""Cached limits of lines."""
 
 AMOUNTS_MAX: Final = 4_096
 """Cached demands."""
@@ -55,6 +58,12 @@ def _traits(traits: Traits) -> Traits:
 def interned_text(text: str) -> str:
     """Return the shared object of an equal text."""
     return _text(text) if len(text) <= TEXT_CHARACTERS_MAX else text
+
+
+@lru_cache(maxsize=NUMBERS_MAX)
+def interned_number(number: int) -> int:
+    """Return the shared object of an equal number."""
+    return number
 
 
 def interned_traits(traits: Traits) -> Traits:

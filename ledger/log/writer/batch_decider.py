@@ -243,7 +243,8 @@ class BatchDecider:
         refusal = self._capacity.refusal(command, batch.size, clock)
         if refusal is not None:
             return refusal
-        record_schema.must_fit(decision, record_schema.to_seal(state.schema))
+        if record_schema.SINCE:
+            record_schema.must_fit(decision, record_schema.to_seal(state.schema))
         if ticket.dry_run:
             return False
         items, encoded, count = batch.items, batch.encoded, len(batch.items)

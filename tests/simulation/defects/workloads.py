@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from ledger.core import invariants
 from ledger.core.decide import decider, observe_object
-from ledger.core.evolve import envelope_charges, evolver, quota_coverage
+from ledger.core.evolve import envelope_charges, evolver, line_charges, quota_coverage
 from ledger.core.evolve.envelope_charges import ChargeTerm, drawn_from
 from ledger.core.model import commands, events
 from ledger.core.model import state as core_state
@@ -62,7 +62,7 @@ def _one_account_skipped(put: Put) -> None:
 
 
 def _labels_move_nothing(put: Put) -> None:
-    def described(state: State, event: events.Described, _: int) -> envelope_charges.Postings:
+    def described(state: State, event: events.Described, _: int) -> line_charges.Postings:
         core_state.put(state, state.described, event.subject, event.traits)
         if "/" in event.subject:
             quota_coverage.open_namespace(state, event.subject)

@@ -15,7 +15,7 @@ from ledger.core.decide.cards import card_checks, claim_for_preemptor
 from ledger.core.decide.denial_wording import DenialWording
 from ledger.core.decide.room_check import Short
 from ledger.core.evolve import placement_charges
-from ledger.core.evolve.envelope_charges import TRUTH, Postings
+from ledger.core.evolve.line_charges import TRUTH, Postings
 from ledger.core.model import card_bookings, cards, commands, events
 from ledger.core.model.accounts import AccountKind, kind
 from ledger.core.model.amounts import Amounts

@@ -6,7 +6,7 @@ The cards stay the same, and their lines and the quotas must have room for what 
 from ledger.core.decide.cards import card_checks
 from ledger.core.decide.cards.place_pod import event_if_room
 from ledger.core.evolve import placement_charges
-from ledger.core.evolve.envelope_charges import TRUTH
+from ledger.core.evolve.line_charges import TRUTH
 from ledger.core.model import card_bookings, commands, events
 from ledger.core.model.cards import Parts
 from ledger.core.model.denials import Decision, Reason

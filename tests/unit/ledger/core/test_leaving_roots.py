@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from support.builders.quota_commands import MEMORY, NAMESPACE, kinds, mib, tell, with_limit
 
-from ledger.core.evolve.envelope_charges import InvariantError
+from ledger.core.evolve.line_charges import InvariantError
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.state import State
