@@ -111,8 +111,9 @@ def _balance(state: State, event: AnyEvent) -> tuple[str, dict[str, int]]:
         name = event.account
     else:
         space = state.namespaces[event.namespace]
-        counting = [line for _, line in space.plan[:1]] + [
-            selected[1] for selected in space.selected[:1]
+        counting = [
+            *space.plan.lines[:1],
+            *(selected[1] for selected in space.selected[:1]),
         ]
         name = state.names[min(counting)][0] if counting else ""
     account = state.accounts.get(name)

@@ -155,7 +155,7 @@ def _emptied(state: State, space: Namespace, command: Reserve) -> Iterator[Names
     alone = _alone(space, command)
     with state.trying():
         put(state, state.namespaces, command.namespace, alone)
-        for line in {line for _, line in space.plan} | {line for _, line, _ in space.selected}:
+        for line in {*space.plan.lines} | {line for _, line, _ in space.selected}:
             put_line(state, state.used, line, 0)
         held = [
             term

@@ -35,7 +35,7 @@ def most(state: State, namespace: str, key: str, uid: str, resource: str) -> int
 
 def _counting(space: Namespace, traits: Traits, resource: str) -> Iterator[int]:
     """Yield the lines that count a resource of a unit with these traits."""
-    for name, line in space.plan:
+    for name, line in space.plan.pairs():
         if name == resource:
             yield line
     for name, line, selection in space.selected:

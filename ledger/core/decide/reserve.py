@@ -201,7 +201,7 @@ def _reserved(command: commands.Reserve) -> events.Reserved:
 def _unknown_amount(state: State, space: Namespace, command: commands.Reserve) -> Denial | None:
     """Refuse a demand of an unknown amount of a resource that an account limits."""
     counting = itertools.chain(
-        space.plan,
+        space.plan.pairs(),
         (
             (resource, line)
             for resource, line, selection in space.selected

@@ -29,7 +29,7 @@ def beyond_limits(state: State, space: Namespace, before: Amounts, after: Amount
     """Return the lines that have no room for the increase from `before` to `after`."""
     used, limit = state.used, state.limit
     short: list[Short] = []
-    for resource, line in space.plan:
+    for resource, line in zip(*space.plan, strict=False):
         total = after.get(resource)
         if total:
             need = total - before.get(resource, 0) if before else total

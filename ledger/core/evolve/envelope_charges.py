@@ -196,7 +196,7 @@ def by_line(space: Namespace, charge_terms: Iterable[ChargeTerm]) -> dict[int, i
     """Return the sum of terms on every line of the namespace that counts them."""
     totals: dict[int, int] = {}
     for term in charge_terms:
-        for resource, line in space.plan:
+        for resource, line in space.plan.pairs():
             amounts = term.on(asked_only=line in space.asked_only)
             if resource in amounts:
                 totals[line] = totals.get(line, 0) + amounts[resource]

@@ -46,7 +46,7 @@ def post_change(state: State, plan: Plan, before: Amounts, after: Amounts, rule:
 def _begin(state: State, plan: Plan, after: Amounts, rule: int, postings: Postings) -> None:
     """Charge amounts where nothing was charged. Most changes are this or `_end`."""
     used, limit, amount = state.used, state.limit, after.get
-    for resource, line in plan:
+    for resource, line in zip(*plan, strict=False):
         delta = amount(resource)
         if delta:
             new = used[line] + delta
@@ -59,7 +59,7 @@ def _begin(state: State, plan: Plan, after: Amounts, rule: int, postings: Postin
 def _end(state: State, plan: Plan, before: Amounts, postings: Postings) -> None:
     """Discharge all amounts."""
     used, amount = state.used, before.get
-    for resource, line in plan:
+    for resource, line in zip(*plan, strict=False):
         delta = amount(resource)
         if delta:
             new = used[line] - delta
@@ -74,7 +74,7 @@ def _change(
 ) -> None:
     """Charge the difference of two amounts."""
     used, limit = state.used, state.limit
-    for resource, line in plan:
+    for resource, line in zip(*plan, strict=False):
         delta = after.get(resource, 0) - before.get(resource, 0)
         if delta:
             new = used[line] + delta

@@ -13,7 +13,7 @@ from ledger.core.evolve.envelope_charges import by_line, terms, units
 from ledger.core.evolve.line_charges import InvariantError, Postings
 from ledger.core.model import accounts
 from ledger.core.model.accounts import Line
-from ledger.core.model.interning import interned_number, interned_text
+from ledger.core.model.interning import interned_number, interned_text, interned_traits
 from ledger.core.model.qualified_names import split_qualified
 from ledger.core.model.state import (
     NOT_THERE,
@@ -111,7 +111,11 @@ def plans(
                 plain.append((resource, line))
     plain.sort(key=itemgetter(1))
     selecting.sort(key=itemgetter(1))
-    return tuple(plain), tuple(selecting), frozenset(asked_only)
+    plan = Plan(
+        interned_traits(tuple(resource for resource, _ in plain)),
+        tuple(line for _, line in plain),
+    )
+    return plan, tuple(selecting), frozenset(asked_only)
 
 
 def unnumbered(state: State, selection: Selection) -> list[str]:
