@@ -93,6 +93,18 @@ def test_scratch_files_of_a_killed_command_go_and_those_in_use_stay(
         at_work.communicate(timeout=SECONDS)
 
 
+def test_a_killed_rebuild_leaves_the_projection_as_it_was(store: Path) -> None:
+    path = store / "projection.sqlite"
+    file, content = path.stat().st_ino, path.read_bytes()
+    killed = stopped_at_work("rebuild", store)
+    killed.kill()
+    killed.communicate(timeout=SECONDS)
+    assert (path.stat().st_ino, path.read_bytes()) == (file, content)
+    digest = gpuledger("projection", "digest", store=store)
+    assert digest.status == 0, digest
+    assert gpuledger("projection", "rebuild", store=store).out == digest.out
+
+
 async def test_a_rebuilt_projection_is_in_place_before_its_digest_is_known(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
