@@ -57,7 +57,7 @@ class CommittedTotals:
         if len(terms) == 1 and not space.selected and not space.asked_only:
             # Most namespaces have lines that count all objects in full.
             demand, amounts = terms[0].amounts, counted.amounts
-            for resource, line in space.plan:
+            for resource, line in space.plan.pairs():
                 if resource in demand:
                     change = sign * demand[resource]
                     amounts[line] = amounts.get(line, 0) + change
