@@ -22,6 +22,7 @@ from gpuledger.storage import scratch_folder
 from gpuledger.storage.projection_catch_up import projecting
 from gpuledger.wiring import log_from_settings, store_layout
 from ledger.core import snapshot_format
+from ledger.core.model.state import State
 from ledger.log.log_port import Log, Lost, Snapshot
 from ledger.log.records import NewerSchema
 from ledger.log.recovery.scrub import scrub
@@ -120,13 +121,24 @@ async def _project(log: Log, store: Store, snapshot_events: int) -> None:
         more = await projector.project(batch, known=last)
         events += more
         if events >= snapshot_events and loop.time() - saved_at >= SNAPSHOT_SECONDS:
-            payload = snapshot_format.encode(projector.state)
+            payload = await _encoded(projector.state)
             position = projector.state.position
             await log.save_snapshot(Snapshot(position, payload))
             _send(FollowerMessage(snapshot=position))
             events, saved_at = 0, loop.time()
         if more < GATHERED_EVENTS:
             await asyncio.sleep(GATHER_SECONDS)
+
+
+async def _encoded(state: State) -> bytes:
+    """Encode a state that only the caller changes, and let other tasks run in between."""
+    encoding = snapshot_format.encode_in_pieces(state)
+    while True:
+        try:
+            next(encoding)
+        except StopIteration as end:
+            return bytes(end.value)
+        await asyncio.sleep(0)
 
 
 async def _stay(path: Path) -> None:

@@ -7,7 +7,7 @@ conflict.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -158,7 +158,10 @@ class Namespace:
         "placed",
         "plan",
         "selected",
+        "unread",
     )
+
+    unread: "tuple[ReadNamespace, int]"
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
@@ -186,6 +189,33 @@ class Namespace:
         covered.accounts, covered.plan, covered.selected = accounts, plan, selected
         covered.asked_only = asked_only
         return covered
+
+
+ReadNamespace = Callable[[Namespace, int], None]
+"""Sets all mappings and indexes of a namespace from a row of a snapshot."""
+
+
+class UnreadNamespace(Namespace):
+    """A namespace of a snapshot that was not used yet; at its first use it becomes a `Namespace`.
+
+    Any access to its data or indexes reads all of them. So no code sees a part of a namespace, and
+    a namespace that was read costs no more than one that was folded. Only one thread may use it.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, read: ReadNamespace, row: int) -> None:
+        """`read` must give the same result at any later time."""
+        self.unread = read, row
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in Namespace.__slots__:
+            raise AttributeError(name)
+        read, row = self.unread
+        read(self, row)
+        del self.unread
+        self.__class__ = Namespace  # type: ignore[assignment]
+        return getattr(self, name)
 
 
 class State:

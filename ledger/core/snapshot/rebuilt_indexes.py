@@ -1,0 +1,39 @@
+"""Rebuilt indexes: what a snapshot leaves out because keys, nodes and placements decide it."""
+
+from ledger.core.evolve.announced_and_lost_cards import account_of
+from ledger.core.evolve.envelope_charges import NOTHING, drawn_from
+from ledger.core.model.amounts import plus
+from ledger.core.model.cards import CORES, MEMORY, SLOTS, NodeCards, Placement
+from ledger.core.model.state import Draw, Entry, State
+
+
+def add_draw(
+    draws: dict[str, Draw], members: dict[str, dict[str, None]], key: str, entry: Entry
+) -> None:
+    """Add a pod to the draw and the members of its root, if it draws from one."""
+    root = drawn_from(entry)
+    if not root:
+        return
+    before = draws.get(root, Draw(NOTHING, NOTHING))
+    committed = entry.committed.demand if entry.committed is not None else NOTHING
+    draws[root] = Draw(plus(before.charge, entry.charge), plus(before.committed, committed))
+    members.setdefault(root, {})[key] = None
+
+
+def index_cards(
+    state: State, nodes: dict[str, NodeCards], placed: dict[str, dict[str, Placement]]
+) -> None:
+    """Set the nodes of a state that has its accounts, and index their cards and pods.
+
+    Raises KeyError when a card has no account, or a pod is on an unknown node.
+    """
+    state.nodes = nodes
+    for name, node in nodes.items():
+        for card in (*node.cards, *node.lost):
+            numbers = state.accounts[account_of(name, card.uuid)].lines
+            state.card_lines[name, card.uuid] = numbers[MEMORY], numbers[CORES], numbers[SLOTS]
+    state.residents = {name: {} for name in nodes}
+    for name, placements in placed.items():
+        for key, placement in placements.items():
+            if placement.node:
+                state.residents[placement.node][name, key] = None

@@ -1,0 +1,40 @@
+"""Snapshots of schema 3, as versions before this one wrote them, are the same state today."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.builders.state_comparison import differences
+from support.recorded.golden_logs import GOLDEN, Expected, payloads_of
+
+from ledger.core import snapshot_format
+from ledger.core.model.state import State
+from ledger.core.snapshot_format import InvalidSnapshot
+from ledger.log import records
+
+OLDER = sorted(GOLDEN.glob("*.snapshot-3"))
+
+
+@pytest.mark.parametrize("path", OLDER, ids=lambda path: path.stem)
+def test_a_snapshot_of_schema_3_is_the_state_of_its_log(path: Path) -> None:
+    expected = msgspec.json.decode(path.with_suffix(".json").read_bytes(), type=Expected)
+    read = snapshot_format.decode(path.read_bytes())
+    assert hashlib.sha256(snapshot_format.encode(read)).hexdigest() == expected.state
+    state = State()
+    for position, payload in enumerate(payloads_of(path.with_suffix(".log")), start=1):
+        records.fold(state, position, payload)
+    assert differences(read, state) == []
+
+
+def test_there_is_an_older_snapshot_of_each_log() -> None:
+    assert [path.stem for path in OLDER] == [path.stem for path in sorted(GOLDEN.glob("*.log"))]
+
+
+def test_a_damaged_snapshot_of_schema_3_is_refused() -> None:
+    stored = OLDER[-1].read_bytes()
+    for at in range(0, len(stored), 7):
+        damaged = bytearray(stored)
+        damaged[at] ^= 1
+        with pytest.raises(InvalidSnapshot):
+            snapshot_format.decode(bytes(damaged))
