@@ -9,7 +9,7 @@ Beside the log, a store keeps snapshots and denials. Losing them loses
 no record: a start takes longer, and earlier denials cannot be explained.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -144,8 +144,8 @@ class Log(Protocol):
         """Store a snapshot, whole or not at all; only the newest two stay."""
         ...
 
-    async def load_snapshots(self) -> Sequence[Snapshot]:
-        """Return the stored snapshots that are complete, newest first."""
+    def load_snapshots(self) -> AsyncGenerator[Snapshot, None]:
+        """Yield the complete snapshots of readable schemas, newest first, each read when needed."""
         ...
 
     async def publish_denial(self, payload: bytes) -> None:

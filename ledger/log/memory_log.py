@@ -6,7 +6,7 @@ a clock or draws a random number: a `Faults` hook decides the fault of each call
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
@@ -207,10 +207,11 @@ class MemoryLog:
         self._store.snapshots.append(snapshot)
         del self._store.snapshots[:-SNAPSHOTS_KEPT]
 
-    async def load_snapshots(self) -> Sequence[Snapshot]:
-        """Return the snapshots, newest first."""
+    async def load_snapshots(self) -> AsyncGenerator[Snapshot, None]:
+        """Yield the snapshots, newest first."""
         await self._arrive("load_snapshots")
-        return sorted(self._store.snapshots, key=lambda snapshot: snapshot.position, reverse=True)
+        for snapshot in sorted(self._store.snapshots, key=lambda kept: kept.position, reverse=True):
+            yield snapshot
 
     async def publish_denial(self, payload: bytes) -> None:
         """Keep a denial."""

@@ -17,7 +17,7 @@ import structlog
 
 from ledger.core import snapshot_format
 from ledger.core.model.cards import Stage
-from ledger.log.log_port import Log, LogError, Lost, Unreachable
+from ledger.log.log_port import Log, LogError, Lost, StreamMissing, Unreachable
 from ledger.log.records import NewerSchema
 from ledger.log.recovery import log_end_check
 from ledger.log.recovery.log_end_check import LogHead
@@ -269,20 +269,25 @@ def _kept(file: Path, node: str) -> NodeImage:
 async def _snapshot(log: Log, tracker: NodePlacements) -> NodeImage | None:
     """Return the node's placements in the newest snapshot; None when there is no newer one."""
     try:
-        stored = await log.load_snapshots()
-    except LogError as error:
+        return await _newer_image(log, tracker)
+    except (StreamMissing, Unreachable) as error:
         _log.info("no_snapshot", reason=str(error))
         return None
-    for snapshot in stored:
-        if snapshot.position <= tracker.position:
-            return None
-        try:
-            state = await asyncio.to_thread(snapshot_format.decode, snapshot.payload)
-        except snapshot_format.InvalidSnapshot:
-            continue
-        head = LogHead(state.position, state.hash.hex(), "a stored snapshot")
-        if await log_end_check.holds_record(log, head):
-            return image_of(state, tracker.node)
+
+
+async def _newer_image(log: Log, tracker: NodePlacements) -> NodeImage | None:
+    async with contextlib.aclosing(log.load_snapshots()) as stored:
+        async for snapshot in stored:
+            if snapshot.position <= tracker.position:
+                return None
+            try:
+                state = await asyncio.to_thread(snapshot_format.decode, snapshot.payload)
+            except snapshot_format.InvalidSnapshot as error:
+                _log.info("no_snapshot", reason=str(error))
+                continue
+            head = LogHead(state.position, state.hash.hex(), "a stored snapshot")
+            if await log_end_check.holds_record(log, head):
+                return image_of(state, tracker.node)
     return None
 
 

@@ -5,7 +5,7 @@ there. Positions are the stream's own sequence numbers. Fresh data is read from 
 never from a replica that may be behind.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -92,7 +92,7 @@ class JetStreamLog:
         replicas = settings.replicas
         self._log = Stream(connection, self.names.log, contiguous=True, replicas=replicas)
         self._denials = Stream(connection, self.names.denials, contiguous=False)
-        self._snapshots = SnapshotStore(connection, self.names)
+        self._snapshots = SnapshotStore(connection, self.names, consumers=settings.consumers)
 
     @classmethod
     async def connect(cls, settings: JetStreamSettings) -> "JetStreamLog":
@@ -208,9 +208,9 @@ class JetStreamLog:
         """Store a snapshot; see `SnapshotStore.save`."""
         await self._snapshots.save(snapshot)
 
-    async def load_snapshots(self) -> Sequence[Snapshot]:
-        """Return the complete snapshots, newest first."""
-        return await self._snapshots.load()
+    def load_snapshots(self) -> AsyncGenerator[Snapshot, None]:
+        """Yield the complete snapshots, newest first."""
+        return self._snapshots.load()
 
     async def publish_denial(self, payload: bytes) -> None:
         """Send a denial without waiting for its acknowledgement."""

@@ -5,14 +5,19 @@ missing or changed, there is no snapshot. So a saver that dies half way leaves n
 could be mistaken for one, and two savers at the same time do not disturb each other.
 """
 
+import asyncio
 import hashlib
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
+import structlog
 
-from ledger.log.jetstream import jetstream_api
+from ledger.core import snapshot_format
+from ledger.log.jetstream import jetstream_api, push_consumer
+from ledger.log.jetstream.missing_records import Stream
 from ledger.log.jetstream.nats_connection import NatsConnection
 from ledger.log.jetstream.stream_configuration import StreamNames
 from ledger.log.log_port import Snapshot, Unreachable
@@ -22,6 +27,12 @@ CHUNK_BYTES: Final = 524_288
 
 SNAPSHOTS_KEPT: Final = 2
 """Snapshots that stay when a new one is complete."""
+
+REQUESTS_MAX: Final = 4
+"""Requests for pieces under way at once; an answer is a third larger than a piece."""
+
+OLDER_SCHEMA: Final = 3
+"""The schema of snapshots whose manifest does not name it."""
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):
@@ -33,10 +44,22 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, array_like=True):
-    """The proof that `upload` is whole: a snapshot at `position`, in `count` pieces.
+    """The proof that `upload` is whole: a snapshot of a schema at `position`, in `count` pieces.
 
-    Its pieces lie in the stream from sequence `first` up to the manifest itself.
+    Its pieces lie in the stream from sequence `first` up to the manifest itself. Versions that
+    write schema 3 pass this manifest over, because theirs begins with the upload.
     """
+
+    schema: int
+    upload: str
+    position: int
+    count: int
+    first: int
+    sha256: bytes
+
+
+class _OlderManifest(msgspec.Struct, frozen=True, array_like=True):
+    """The manifest of a snapshot of schema 3."""
 
     upload: str
     position: int
@@ -48,54 +71,72 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
 _encoder: Final = msgspec.msgpack.Encoder()
 _chunks: Final = msgspec.msgpack.Decoder(Chunk)
 _manifests: Final = msgspec.msgpack.Decoder(Manifest)
+_older_manifests: Final = msgspec.msgpack.Decoder(_OlderManifest)
+_log: Final = structlog.get_logger("ledger.log")
 
 
-def cut(snapshot: Snapshot, upload: str) -> list[bytes]:
-    """Cut a snapshot into encoded pieces, at least one."""
-    starts = range(0, max(len(snapshot.payload), 1), CHUNK_BYTES)
-    return [
-        _encoder.encode(Chunk(upload, index, snapshot.payload[start : start + CHUNK_BYTES]))
-        for index, start in enumerate(starts)
-    ]
+def cut(snapshot: Snapshot, upload: str) -> Iterator[bytes]:
+    """Yield the encoded pieces of a snapshot, at least one."""
+    payload = memoryview(snapshot.payload)
+    for index, start in enumerate(range(0, max(len(payload), 1), CHUNK_BYTES)):
+        yield _encoder.encode((upload, index, payload[start : start + CHUNK_BYTES]))
 
 
 def manifest(snapshot: Snapshot, upload: str, count: int, first: int) -> bytes:
     """Encode the manifest of a snapshot whose `count` pieces are stored from `first` on."""
     digest = hashlib.sha256(snapshot.payload).digest()
-    return _encoder.encode(Manifest(upload, snapshot.position, count, first, digest))
+    return _encoder.encode(
+        Manifest(snapshot_format.SCHEMA, upload, snapshot.position, count, first, digest)
+    )
 
 
 def decode_manifest(payload: bytes) -> Manifest | None:
-    """Decode a manifest; None when it is invalid."""
+    """Decode a manifest of this or an earlier version; None when it is invalid."""
     try:
         return _manifests.decode(payload)
     except msgspec.MsgspecError:
+        pass
+    try:
+        older = _older_manifests.decode(payload)
+    except msgspec.MsgspecError:
         return None
+    return Manifest(OLDER_SCHEMA, *msgspec.structs.astuple(older))
 
 
-def join(wanted: Manifest, payloads: Iterable[bytes]) -> Snapshot | None:
-    """Put a snapshot together from the messages that may hold its pieces; None if one is wrong."""
-    pieces: dict[int, bytes] = {}
-    for payload in payloads:
+class PieceCollector:
+    """The pieces of one upload, in any order and between other messages."""
+
+    def __init__(self, wanted: Manifest) -> None:
+        self._wanted = wanted
+        self._pieces: dict[int, bytes] = {}
+
+    def add(self, payload: bytes) -> None:
+        """Keep a message if it is a piece of the upload."""
         try:
             chunk = _chunks.decode(payload)
         except msgspec.MsgspecError:
-            continue
-        if chunk.upload == wanted.upload:
-            pieces[chunk.index] = chunk.data
-    if sorted(pieces) != list(range(wanted.count)):
-        return None
-    whole = b"".join(pieces[index] for index in range(wanted.count))
-    if hashlib.sha256(whole).digest() != wanted.sha256:
-        return None
-    return Snapshot(wanted.position, whole)
+            return
+        if chunk.upload == self._wanted.upload and 0 <= chunk.index < self._wanted.count:
+            self._pieces[chunk.index] = chunk.data
+
+    def snapshot(self) -> Snapshot | None:
+        """Return the snapshot, None when a piece is missing or changed."""
+        wanted = self._wanted
+        if len(self._pieces) != wanted.count:
+            return None
+        whole = b"".join(self._pieces[index] for index in range(wanted.count))
+        if hashlib.sha256(whole).digest() != wanted.sha256:
+            return None
+        return Snapshot(wanted.position, whole)
 
 
 class SnapshotStore:
     """The snapshots of one shard."""
 
-    def __init__(self, connection: NatsConnection, names: StreamNames) -> None:
+    def __init__(self, connection: NatsConnection, names: StreamNames, *, consumers: bool) -> None:
+        """Without `consumers`, read by single requests, for users that may make no consumer."""
         self._connection, self._names = connection, names
+        self._stream = Stream(connection, names.snapshots, contiguous=False) if consumers else None
 
     async def save(self, snapshot: Snapshot) -> None:
         """Store a snapshot in pieces, its manifest last, and drop all but the newest two.
@@ -103,23 +144,34 @@ class SnapshotStore:
         Raises Unreachable, and Lost when the stream of snapshots is gone.
         """
         upload = uuid.uuid4().hex
-        pieces = cut(snapshot, upload)
-        first = 0
-        for piece in pieces:
+        first, count = 0, 0
+        for piece in cut(snapshot, upload):
             stored = await self._keep(self._names.chunk_subject, piece)
-            first = first or stored
-        sealed = manifest(snapshot, upload, len(pieces), first)
+            first, count = first or stored, count + 1
+        sealed = manifest(snapshot, upload, count, first)
         await self._keep(self._names.manifest_subject, sealed)
         await self._drop_old_snapshots()
 
-    async def load(self) -> Sequence[Snapshot]:
-        """Return the complete snapshots, newest first."""
-        loaded = []
-        for sequence, manifest in await self._manifests():
-            snapshot = await self._load(manifest, sequence)
-            if snapshot is not None:
-                loaded.append(snapshot)
-        return sorted(loaded, key=lambda snapshot: snapshot.position, reverse=True)[:SNAPSHOTS_KEPT]
+    async def load(self) -> AsyncGenerator[Snapshot, None]:
+        """Yield the complete snapshots of readable schemas, newest first.
+
+        Raises Unreachable, and Lost when the stream of snapshots is gone.
+        """
+        stored = await self._manifests()
+        stored.sort(key=lambda pair: pair[1].position, reverse=True)
+        loaded = 0
+        for sequence, sealed in stored:
+            if sealed.schema not in snapshot_format.READABLE:
+                _log.warning("snapshot_of_other_schema", **_described(sealed))
+                continue
+            snapshot = await self._load(sealed, sequence)
+            if snapshot is None:
+                _log.warning("snapshot_incomplete", **_described(sealed))
+                continue
+            yield snapshot
+            loaded += 1
+            if loaded == SNAPSHOTS_KEPT:
+                return
 
     async def _keep(self, subject: str, payload: bytes) -> int:
         """Store a disposable message. Returns its sequence; raises Unreachable."""
@@ -154,13 +206,30 @@ class SnapshotStore:
         first = min(manifest.first for _, manifest in kept)
         await jetstream_api.purge_before(self._connection, self._names.snapshots, first)
 
-    async def _load(self, manifest: Manifest, sequence: int) -> Snapshot | None:
-        # One by one and not by a consumer, because agents may make none.
-        pieces: list[bytes] = []
-        for at in range(manifest.first, sequence):
-            stored = await jetstream_api.message(
-                self._connection, self._names.snapshots, {"seq": at}
+    async def _load(self, wanted: Manifest, sequence: int) -> Snapshot | None:
+        collector = PieceCollector(wanted)
+        if self._stream is None:
+            await self._request_pieces(collector, range(wanted.first, sequence))
+        elif wanted.first < sequence:
+            async with aclosing(
+                push_consumer.read(self._stream, wanted.first, sequence)
+            ) as batches:
+                async for batch in batches:
+                    for entry in batch:
+                        collector.add(entry.payload)
+        return collector.snapshot()
+
+    async def _request_pieces(self, collector: PieceCollector, sequences: range) -> None:
+        for first in range(0, len(sequences), REQUESTS_MAX):
+            answers = await asyncio.gather(
+                *(
+                    jetstream_api.message(self._connection, self._names.snapshots, {"seq": at})
+                    for at in sequences[first : first + REQUESTS_MAX]
+                )
             )
-            if stored is not None:
-                pieces.append(stored.data)
-        return join(manifest, pieces)
+            for stored in filter(None, answers):
+                collector.add(stored.data)
+
+
+def _described(sealed: Manifest) -> dict[str, int]:
+    return {"position": sealed.position, "schema": sealed.schema}

@@ -234,7 +234,7 @@ async def test_opening_again_keeps_what_is_there(connect: Connect) -> None:
 async def test_the_newest_two_snapshots_are_kept_newest_first(log: AnyLog) -> None:
     for position in (10, 20, 30, 40):
         await log.save_snapshot(Snapshot(position, f"state {position}".encode()))
-    assert list(await log.load_snapshots()) == [
+    assert [snapshot async for snapshot in log.load_snapshots()] == [
         Snapshot(40, b"state 40"),
         Snapshot(30, b"state 30"),
     ]
@@ -244,11 +244,14 @@ async def test_a_snapshot_of_many_pieces_comes_back_whole(log: AnyLog) -> None:
     payload = bytes(range(251)) * 13_000
     await log.save_snapshot(Snapshot(1, b""))
     await log.save_snapshot(Snapshot(2, payload))
-    assert list(await log.load_snapshots()) == [Snapshot(2, payload), Snapshot(1, b"")]
+    assert [snapshot async for snapshot in log.load_snapshots()] == [
+        Snapshot(2, payload),
+        Snapshot(1, b""),
+    ]
 
 
 async def test_without_snapshots_there_are_none(log: AnyLog) -> None:
-    assert list(await log.load_snapshots()) == []
+    assert [snapshot async for snapshot in log.load_snapshots()] == []
 
 
 async def test_snapshots_and_denials_are_not_in_the_log(log: AnyLog) -> None:

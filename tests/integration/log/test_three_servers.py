@@ -208,5 +208,5 @@ async def test_a_large_snapshot_is_replicated_whole(cluster: list[NatsServer]) -
     log = await connected(cluster)
     payload = bytes(range(256)) * 40_000
     await log.save_snapshot(Snapshot(5, payload))
-    assert list(await log.load_snapshots()) == [Snapshot(5, payload)]
+    assert [snapshot async for snapshot in log.load_snapshots()] == [Snapshot(5, payload)]
     await log.close()

@@ -207,7 +207,7 @@ async def test_an_agent_reads_the_log_and_writes_nothing(
     try:
         assert (await reader.extent()).last == end
         assert await reader.get(1) == payload
-        assert [snapshot.position for snapshot in await reader.load_snapshots()] == [1]
+        assert [snapshot.position async for snapshot in reader.load_snapshots()] == [1]
         async with asyncio.timeout(FORM_SECONDS), closing(reader.follow(1)) as batches:
             assert (await anext(batches))[0].payload == payload
         with pytest.raises((Ambiguous, Unreachable)):

@@ -1,15 +1,20 @@
 """Snapshots in JetStream's second stream: unfinished, damaged and concurrent ones."""
 
 import asyncio
+import hashlib
 import json
+import random
+from contextlib import aclosing
 
+import msgspec
 import pytest
+import structlog
+from msgspec import structs
 from support.servers.nats_servers import NatsServer, settings_for
 
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.log_port import (
-    Snapshot,
-)
+from ledger.log.jetstream.snapshot_store import CHUNK_BYTES, Manifest
+from ledger.log.log_port import Snapshot
 
 pytestmark = pytest.mark.integration
 
@@ -20,7 +25,7 @@ async def test_an_unfinished_snapshot_is_none(jetstream_log: JetStreamLog) -> No
     manifest = jetstream_log.names.manifest_subject
     await jetstream_log.connection.request(chunk, b"half of something")
     await jetstream_log.connection.request(manifest, b"not a manifest")
-    assert [snapshot.position for snapshot in await jetstream_log.load_snapshots()] == [1]
+    assert [snapshot.position async for snapshot in jetstream_log.load_snapshots()] == [1]
 
 
 async def test_a_snapshot_with_a_piece_missing_is_none(
@@ -29,7 +34,7 @@ async def test_a_snapshot_with_a_piece_missing_is_none(
     await jetstream_log.save_snapshot(Snapshot(1, b"older"))
     await jetstream_log.save_snapshot(Snapshot(2, b"newer" * 200_000))
     await jetstream_log.connection.api(f"STREAM.MSG.DELETE.LEDGER-{shard}-SNAP", {"seq": 3})
-    assert [snapshot.position for snapshot in await jetstream_log.load_snapshots()] == [1]
+    assert [snapshot.position async for snapshot in jetstream_log.load_snapshots()] == [1]
 
 
 async def test_savers_at_the_same_time_leave_whole_snapshots(
@@ -44,7 +49,7 @@ async def test_savers_at_the_same_time_leave_whole_snapshots(
     )
     await jetstream_log.save_snapshot(Snapshot(7, b"seventh"))
     await other.save_snapshot(Snapshot(8, b"eighth"))
-    assert [snapshot.position for snapshot in await other.load_snapshots()] == [8, 7]
+    assert [snapshot.position async for snapshot in other.load_snapshots()] == [8, 7]
     await other.close()
 
 
@@ -65,7 +70,7 @@ async def test_a_slow_saver_keeps_its_pieces_though_a_quick_one_overtook_it(
 
     monkeypatch.setattr(snapshots, "_keep", overtaken)
     await jetstream_log.save_snapshot(Snapshot(2, b"slow"))
-    assert [snapshot.payload for snapshot in await other.load_snapshots()] == [b"slow", b"quick"]
+    assert [snapshot.payload async for snapshot in other.load_snapshots()] == [b"slow", b"quick"]
     await other.close()
 
 
@@ -74,3 +79,67 @@ async def test_old_snapshots_take_no_room(jetstream_log: JetStreamLog, shard: st
         await jetstream_log.save_snapshot(Snapshot(position, b"state"))
     answer = json.loads(await jetstream_log.connection.api(f"STREAM.INFO.LEDGER-{shard}-SNAP"))
     assert answer["state"]["messages"] == 4
+
+
+async def store_older(log: JetStreamLog, position: int, payload: bytes) -> None:
+    """Store a snapshot as versions that write schema 3 do."""
+    chunk, manifest = log.names.chunk_subject, log.names.manifest_subject
+    ack = json.loads(await log.connection.request(chunk, msgspec.msgpack.encode(("u", 0, payload))))
+    sha256 = hashlib.sha256(payload).digest()
+    sealed = msgspec.msgpack.encode(("u", position, 1, ack["seq"], sha256))
+    await log.connection.request(manifest, sealed)
+
+
+async def test_a_snapshot_of_schema_3_is_read_until_two_newer_ones_exist(
+    jetstream_log: JetStreamLog,
+) -> None:
+    await store_older(jetstream_log, 5, b"older")
+    assert [kept async for kept in jetstream_log.load_snapshots()] == [Snapshot(5, b"older")]
+    for position in (6, 7):
+        await jetstream_log.save_snapshot(Snapshot(position, b"newer"))
+    assert [kept.position async for kept in jetstream_log.load_snapshots()] == [7, 6]
+
+
+async def test_a_snapshot_of_a_newer_schema_is_passed_over(jetstream_log: JetStreamLog) -> None:
+    await jetstream_log.save_snapshot(Snapshot(1, b"ours"))
+    sealed = msgspec.msgpack.encode((5, "u", 9, 1, 1, hashlib.sha256(b"").digest()))
+    await jetstream_log.connection.request(jetstream_log.names.manifest_subject, sealed)
+    with structlog.testing.capture_logs() as logs:
+        assert [kept.position async for kept in jetstream_log.load_snapshots()] == [1]
+    assert [
+        (entry["position"], entry["schema"])
+        for entry in logs
+        if entry["event"] == "snapshot_of_other_schema"
+    ] == [(9, 5)]
+
+
+@pytest.mark.parametrize("consumers", [True, False])
+async def test_a_snapshot_is_read_with_and_without_consumers(
+    nats_server: NatsServer, jetstream_log: JetStreamLog, shard: str, consumers: bool
+) -> None:
+    payload = random.Random(7).randbytes(6 * CHUNK_BYTES + 1)
+    await jetstream_log.save_snapshot(Snapshot(1, payload))
+    settings = structs.replace(settings_for(nats_server, shard), consumers=consumers)
+    reader = await JetStreamLog.connect(settings)
+    try:
+        assert [kept async for kept in reader.load_snapshots()] == [Snapshot(1, payload)]
+    finally:
+        await reader.close()
+
+
+async def test_the_older_snapshot_is_not_fetched_while_the_newest_is_usable(
+    jetstream_log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for position in (1, 2):
+        await jetstream_log.save_snapshot(Snapshot(position, b"state"))
+    fetched = list[int]()
+    load = jetstream_log._snapshots._load
+
+    async def noted(wanted: Manifest, sequence: int) -> Snapshot | None:
+        fetched.append(wanted.position)
+        return await load(wanted, sequence)
+
+    monkeypatch.setattr(jetstream_log._snapshots, "_load", noted)
+    async with aclosing(jetstream_log.load_snapshots()) as stored:
+        assert (await anext(stored)).position == 2
+    assert fetched == [2]

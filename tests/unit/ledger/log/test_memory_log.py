@@ -108,12 +108,18 @@ async def test_a_store_that_is_full_keeps_its_history() -> None:
     assert store.records == [b"12345"]
 
 
-@pytest.mark.parametrize("call", ["extent", "get", "save_snapshot", "load_snapshots"])
+@pytest.mark.parametrize("call", ["extent", "get", "save_snapshot"])
 async def test_every_other_call_can_be_unreachable(call: str) -> None:
     _, log = clients(Fault(CallFate.UNREACHABLE))
     arguments: dict[str, list[Any]] = {"get": [1], "save_snapshot": [None]}
     with pytest.raises(Unreachable, match=call):
         await getattr(log, call)(*arguments.get(call, ()))
+
+
+async def test_snapshots_can_be_unreachable() -> None:
+    _, log = clients(Fault(CallFate.UNREACHABLE))
+    with pytest.raises(Unreachable, match="load_snapshots"):
+        await anext(log.load_snapshots())
 
 
 async def test_a_follower_outlives_faults_and_misses_nothing() -> None:

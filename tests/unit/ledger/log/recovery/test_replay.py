@@ -1,6 +1,6 @@
 """Opening a log while others write to it."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator
 
 import pytest
 from support.builders.decide_and_fold import record
@@ -36,10 +36,10 @@ class Busy(MemoryLog):
         self._write()
         return extent
 
-    async def load_snapshots(self) -> Sequence[Snapshot]:
-        snapshots = await super().load_snapshots()
-        self._write()
-        return snapshots
+    async def load_snapshots(self) -> AsyncGenerator[Snapshot, None]:
+        async for snapshot in super().load_snapshots():
+            self._write()
+            yield snapshot
 
     def _write(self) -> None:
         number = self._state.position
