@@ -1,4 +1,4 @@
-"""Replica addresses: the pods behind the Service that the API server calls."""
+"""Replica addresses: the pods behind the Service that the API server calls, of any role."""
 
 from typing import Final
 
@@ -10,6 +10,7 @@ from gpuledger.check.registered_webhooks import CalledService
 from gpuledger.check.replica_reports import ReplicaAddress
 from ledger.kube.api.api_resources import PODS, Resource
 from ledger.kube.api.objects import ObjectMeta
+from ledger.kube.client import pod_role
 from ledger.runtime import addresses
 
 SERVICES: Final = Resource("", "v1", "services", "Service")
@@ -58,13 +59,15 @@ class _Pods(msgspec.Struct, frozen=True):
 async def addresses_of(
     questions: ApiQuestions, service: CalledService
 ) -> list[ReplicaAddress] | Unasked:
-    """Return the addresses of the pods that a Service selects."""
+    """Return the addresses of the pods that a Service selects, also of those without the role."""
     answer = await questions.read(SERVICES.object(service.namespace, service.name), _Service)
     if isinstance(answer, Unasked):
         return answer
     if answer is None or not answer.spec.selector:
         return []
-    selector = ",".join(f"{key}={value}" for key, value in answer.spec.selector.items())
+    selector = ",".join(
+        f"{key}={value}" for key, value in answer.spec.selector.items() if key != pod_role.LABEL
+    )
     path = PODS.collection(service.namespace)
     listed = await questions.read(path, _Pods, {"labelSelector": selector})
     if listed is None or isinstance(listed, Unasked):

@@ -15,6 +15,7 @@ import structlog
 from gpuledger.server.ledger_replica import LedgerReplica
 from gpuledger.server.read_your_writes_ledger import ReadYourWritesLedger
 from gpuledger.server.registered_cluster_ledger import RegisteredClusterLedger
+from gpuledger.server.role.role_label import RoleLabel
 from gpuledger.server.webhook_registration import WebhookRegistration
 from gpuledger.wiring import (
     admission_from_settings,
@@ -49,7 +50,7 @@ class ClusterTasks:
     ) -> None:
         """Use a client; `close` closes it."""
         self.reviewer = KubernetesReviewer(client)
-        self._client, self._replica = client, replica
+        self._settings, self._client, self._replica = settings, client, replica
         self.cluster = cluster = KubernetesCluster(client)
         may_allocate = functools.partial(hami_accounts.may_allocate, self.reviewer)
         self.context = admission_from_settings.cluster_context(settings, replica, cluster)
@@ -97,12 +98,18 @@ class ClusterTasks:
         compared = self._webhooks.warning
         return [f"webhook: {compared}"] if compared else []
 
-    async def run(self, authority: Callable[[], bytes], *, reviews: bool = True) -> None:
+    async def run(
+        self,
+        authority: Callable[[], bytes],
+        is_ready: Callable[[], bool],
+        *,
+        reviews: bool = True,
+    ) -> None:
         """Watch and settle the cluster and keep the registration until cancelled. Raises
         ClusterNameTaken.
 
-        `authority` returns the CA of the service now. Without `reviews` this replica answers no
-        reviews and does not change registrations.
+        `authority` returns the CA of the service now, and `is_ready` whether this replica is ready.
+        Without `reviews` this replica answers no reviews and does not change registrations.
         """
         async with asyncio.TaskGroup() as tasks:
             if self.context.informers is not None:
@@ -113,6 +120,8 @@ class ClusterTasks:
             tasks.create_task(self.settlement.run())
             if reviews:
                 tasks.create_task(self._register_webhooks(authority))
+                if self._settings.pod_name:
+                    tasks.create_task(self._role_label(is_ready).run())
 
     def _is_registered(self) -> bool:
         return self.settlement.registered.is_set()
@@ -121,6 +130,17 @@ class ClusterTasks:
         """Wait for the name of the cluster, because the service answers no review before."""
         await self.settlement.registered.wait()
         await self._webhooks.run(authority, self._identified)
+
+    def _role_label(self, is_ready: Callable[[], bool]) -> RoleLabel:
+        replica, settings = self._replica, self._settings
+        return RoleLabel(
+            self._client,
+            replica.beats,
+            namespace=settings.namespace,
+            pod=settings.pod_name,
+            is_owner=replica.is_owner,
+            is_ready=is_ready,
+        )
 
     async def close(self) -> None:
         """Close the connections to the API server."""

@@ -43,6 +43,7 @@ from ledger.log.peers.append_notices import AppendNotifier
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
 from ledger.log.peers.hint_broadcast import Hints
 from ledger.log.peers.lease import Lease
+from ledger.log.peers.owner_beats import OwnerBeats
 from ledger.log.peers.schema_survey import SchemaAnnouncer
 from ledger.log.records import NewerSchema, Record
 from ledger.log.recovery.log_end_check import NOTE_SECONDS, HeadFile
@@ -80,8 +81,8 @@ class LedgerReplica:
     ) -> None:
         """Prepare the replica; `run` opens the log.
 
-        With `settles` it may become the replica that settles its cluster and keeps the registration
-        of its webhooks. An extender does neither.
+        With `settles` it may become the preferred writer, and the replica that settles its cluster
+        and keeps the registration of its webhooks. An extender becomes neither.
         """
         self.problem: str | None = "the log has not been opened yet"
         self.stopped: str | None = None
@@ -92,6 +93,7 @@ class LedgerReplica:
         self.snapshot = SnapshotMark(0, 0.0)
         self.opened = asyncio.Event()
         self.hints = Hints()
+        self.beats = OwnerBeats(settings.cluster, settings.pod_name)
         self._settings, self._servers, self._observer = settings, servers, observer
         self._settles = settles
         self._writer: Writer | None = None
@@ -117,6 +119,10 @@ class LedgerReplica:
         return (
             self.settler is not None and self.settler.is_owner and self.unavailable_reason() is None
         )
+
+    def is_owner(self) -> bool:
+        """Return whether this replica is the preferred writer."""
+        return self.owner is not None and self.owner.is_owner
 
     def unavailable_reason(self) -> str | None:
         """Return the reason why the ledger cannot decide now, None if it can."""
@@ -167,6 +173,8 @@ class LedgerReplica:
         news = AppendNotifier(log.connection, log.names, writer=writer)
         await self._retry(news.start)
         await self._retry(lambda: self.hints.start(log.connection, log.names, writer.name))
+        if self._settings.pod_name:
+            await self._retry(lambda: self.beats.start(log.connection, log.names))
         await self._retry(SchemaAnnouncer(log.connection, log.names, replica=writer.name).start)
         async with self._preferred(log, writer):
             self._writer, self.problem = writer, None
@@ -176,6 +184,8 @@ class LedgerReplica:
                 tasks.create_task(writer.run())
                 tasks.create_task(news.run())
                 tasks.create_task(self.hints.run(log.connection, log.names))
+                if self._settings.pod_name:
+                    tasks.create_task(self.beats.run(log.connection, log.names))
                 tasks.create_task(self._note_heads(writer))
                 tasks.create_task(self._watch_durability(log))
                 tasks.create_task(self._follow())
@@ -200,7 +210,9 @@ class LedgerReplica:
         """Run for preferred writer, and exchange commands with the preferred writer."""
         connection, names = log.connection, log.names
         name, replicas = writer.name, self._settings.replicas
-        owner = Lease(connection, names, writer=name, replicas=replicas)
+        # A replica without reviews does not take the lease: the replica that has it may answer them
+        # alone.
+        owner = Lease(connection, names, writer=name, replicas=replicas, bids=self._settles)
         settler = Lease(
             connection, names, writer=name, cluster=self._settings.cluster, replicas=replicas
         )

@@ -140,7 +140,7 @@ async def _serve(
     background += _background(application, reached, partial(_is_trusted, settings, cluster_tasks))
     if cluster_tasks is not None:
         authority = partial(service_certificate.authority, settings)
-        background.append(cluster_tasks.run(authority, reviews=admission))
+        background.append(cluster_tasks.run(authority, health.is_ready, reviews=admission))
     http = http_server.serve(
         application.app,
         listener,

@@ -26,7 +26,7 @@ class ServiceMetrics:
     ) -> None:
         """Add the metrics of all parts that this replica has."""
         telemetry, replica = self._telemetry, self._replica
-        telemetry.read("ready", lambda: health.ready().ok)
+        telemetry.read("ready", health.is_ready)
         telemetry.set("build_info", 1, VERSION)
         telemetry.register(self._usage)
         telemetry.read("log_reachable", lambda: replica.unavailable_reason() is None)
@@ -35,7 +35,7 @@ class ServiceMetrics:
         telemetry.read("log_bytes", lambda: _extent(replica)[0])
         telemetry.read("log_bytes_max", lambda: _extent(replica)[1])
         telemetry.read("queue_commands", lambda: replica.writer.waiting if replica.writer else 0)
-        telemetry.read("owner", lambda: replica.owner is not None and replica.owner.is_owner)
+        telemetry.read("owner", replica.is_owner)
         telemetry.read("snapshot_position", lambda: replica.snapshot.position)
         telemetry.read("snapshot_timestamp_seconds", lambda: replica.snapshot.taken)
         telemetry.read("durability_degraded", self._degraded)

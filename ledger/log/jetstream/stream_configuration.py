@@ -101,6 +101,10 @@ class StreamNames(msgspec.Struct, frozen=True):
         """The subject of hints between replicas."""
         return f"ledger.{self.shard}.hints"
 
+    def beats_subject(self, cluster: str) -> str:
+        """The subject of the beats of the replica that answers the reviews of a cluster alone."""
+        return f"ledger.{self.shard}.beats.{cluster}"
+
     @property
     def survey_subject(self) -> str:
         """The subject of surveys of the schemas that replicas read."""

@@ -49,11 +49,13 @@ class Lease:
         writer: str,
         cluster: str = "",
         replicas: int = 1,
+        bids: bool = True,
         settings: LeaseSettings | None = None,
     ) -> None:
         """Bid under the name of a writer: letters, digits, `-` and `_`.
 
-        The lease is that to write the shard, or with a cluster that to settle the cluster.
+        The lease is that to write the shard, or with a cluster that to settle the cluster. Without
+        `bids` it is only read.
         """
         if not _WRITER.fullmatch(writer):
             raise ValueError(f"writer id {writer!r} may have letters, digits, '-' and '_' only")
@@ -61,6 +63,7 @@ class Lease:
         self._connection = connection
         self._stream = (settler_stream if cluster else owner_stream)(names, replicas)
         self._subject = names.settler_subject(cluster) if cluster else names.owner_subject
+        self._bids = bids
         self._settings = settings or LeaseSettings()
         self._owner: str | None = None
         self._until = 0.0
@@ -124,6 +127,9 @@ class Lease:
         asked = asyncio.get_running_loop().time()
         current = await self._current()
         holder = current.data.decode(errors="replace")
+        if not holder and not self._bids:
+            self._until = 0.0
+            return
         if holder in ("", self.writer):
             if not await self._put(self.writer.encode(), current.seq, self._settings.lease_seconds):
                 return

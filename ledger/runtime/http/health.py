@@ -73,6 +73,10 @@ class Health:
         """Return the results of all checks."""
         return _report(self._ready, frozenset())
 
+    def is_ready(self) -> bool:
+        """Return whether all checks pass."""
+        return self.ready().ok
+
     async def report_changes(
         self, changed: Callable[[CheckResult], None], every_seconds: float = COMPARE_SECONDS
     ) -> None:

@@ -92,6 +92,14 @@ class ClusterSection(LogSection, frozen=True, kw_only=True, forbid_unknown_field
             examples=["gpuledger"],
         ),
     ] = ""
+    pod_name: Annotated[
+        str,
+        Meta(
+            pattern=r"^([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?)?$",
+            description="Name of the own pod, on which this replica keeps the label"
+            " gpuledger.io/role=reviewer while it is to answer reviews; none: no label is written.",
+        ),
+    ] = ""
     webhook_name: Annotated[
         str,
         Meta(

@@ -53,6 +53,7 @@ from tests.e2e.objects.forged_writes import (
     quota,
     secret,
 )
+from tests.e2e.objects.replica_pods import ROLE_STATUSES, role_writes
 from webhook.configurations import webhook_configurations
 
 pytestmark = pytest.mark.e2e
@@ -337,6 +338,13 @@ async def test_the_service_writes_its_annotations_and_fence_label_on_pods(
     ):
         answer = await send(service, *patched(P, {"metadata": {field: {key: "y"}}}))
         assert answer.status == 200, answer.message
+
+
+async def test_a_replica_gives_itself_the_role_and_removes_that_of_others(
+    admin: Cluster, service: Cluster
+) -> None:
+    answers = await role_writes(admin, service, tenant=P)
+    assert {what: answer.status for what, answer in answers.items()} == ROLE_STATUSES
 
 
 async def uid_of(admin: Cluster, name: str) -> str:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ledger.kube.api.pod_gates import GATE
+from ledger.kube.client import pod_role
 from ledger.kube.hami import annotation_keys
 from ledger.kube.hami.fence_label import LABEL
 from tests.e2e.harness.cluster import Manifest
@@ -162,6 +163,7 @@ FORGED: Final[dict[str, tuple[str, str, Manifest]]] = {
     "label of its own that is no fence": patched(
         P, {"metadata": {"labels": {"gpuledger.io/other": "y"}}}
     ),
+    "role of a replica": patched(P, {"metadata": {"labels": {pod_role.LABEL: "reviewer"}}}),
     "fence that is taken away": patched(FENCED, {"metadata": {"labels": {LABEL: None}}}),
     "annotation of others": patched(
         P, {"metadata": {"annotations": {"cni.example.com/address": "1.1.1.1"}}}

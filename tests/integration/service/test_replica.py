@@ -55,13 +55,12 @@ async def test_of_two_clusters_on_one_shard_each_is_settled(
         ]
 
 
-async def test_an_extender_leaves_settlement_to_the_service(
+async def test_an_extender_leaves_both_leases_to_the_service(
     nats_server: NatsServer, shard: str, tmp_path: Path
 ) -> None:
     async with (
         kept(nats_server, shard, tmp_path / "extender", "east", settles=False) as extender,
         kept(nats_server, shard, tmp_path / "service", "east") as service,
     ):
-        assert extender.owner is not None
-        assert extender.owner.is_owner
+        assert [replica.is_owner() for replica in (extender, service)] == [False, True]
         assert [replica.is_active() for replica in (extender, service)] == [False, True]

@@ -73,7 +73,7 @@ def service(writer: Writer) -> ClusterTasks:
 async def test_webhooks_are_registered_for_a_cluster_that_has_its_name(registered):
     async with running(MemoryStore()) as writer:
         cluster_tasks = service(writer)
-        task = asyncio.create_task(cluster_tasks.run(bytes))
+        task = asyncio.create_task(cluster_tasks.run(bytes, lambda: True))
         async with asyncio.timeout(30):
             while not registered:  # noqa: ASYNC110 - a list has no event
                 await asyncio.sleep(0.01)
@@ -90,7 +90,7 @@ async def test_cluster_with_a_taken_name_registers_and_charges_nothing(
         await writer.submit(RegisterCluster(NAME, "uid-of-another-cluster"))
         cluster_tasks = service(writer)
         with pytest.RaisesGroup(pytest.RaisesExc(ClusterNameTaken, match="--cluster")):
-            await asyncio.wait_for(cluster_tasks.run(bytes), 5)
+            await asyncio.wait_for(cluster_tasks.run(bytes, lambda: True), 5)
         assert not registered
         assert isinstance(await cluster_tasks.ledger.submit(RESERVE), Denial)
         assert not writer.state.namespaces
