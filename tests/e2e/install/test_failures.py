@@ -1,7 +1,8 @@
 """Failures of an installed release under load: a log server killed, a node drained, a node lost.
 
 Three nodes have two replicas of the service and three log servers. The load comes from outside. As
-every request of it fits, each refusal is counted as an effect of the failure.
+every request of it fits, each refusal is counted as an effect of the failure. The Service of the
+webhooks has one of both replicas, which is the one that is drained, killed and lost.
 
 A log server whose pod is killed gets SIGTERM, and hands its streams over to another leader. A lost
 node's followers elect one, which takes 5 to 8 s.
@@ -14,6 +15,7 @@ from typing import Final
 
 import pytest
 
+from ledger.kube.client.pod_role import LABEL, REVIEWER
 from tests.e2e.install.rig.assets import RigAssets
 from tests.e2e.install.rig.real_cluster import RealCluster
 from tests.e2e.install.story.ledger_agreement import InstalledLedger, assert_agreement
@@ -34,9 +36,13 @@ VALUES: Final = (
 )
 RATE: Final = 10.0
 STEADY_SECONDS: Final = 1.0
-LOST_SECONDS_MAX: Final = 60.0
-"""The time after a node's power cut until every request is answered again."""
+REFUSED_SECONDS_MAX: Final = 5.0
+"""The time after a SIGKILL or a power cut in which requests are sent that are refused."""
 
+HANDED_OVER_SECONDS: Final = 60.0
+"""The time until one replica answers alone again."""
+
+SHOWN_CHARACTERS: Final = 120
 WITHIN: Final = "--timeout=100s"
 
 
@@ -86,6 +92,16 @@ class Failures:
             self._ready()
         self._steady()
 
+    def kill_owner(self) -> None:
+        """Kill the process of the replica that answers alone; the kubelet starts another one."""
+        node = self.node_of_owner()
+        at = self.load.elapsed
+        with self.timeline.step(f"the replica on node {node} gets SIGKILL, and another takes over"):
+            self.cluster.node(node).end("gpuledger", "serve")
+            time.sleep(2 * REFUSED_SECONDS_MAX)
+        self._steady()
+        self._refused_within(REFUSED_SECONDS_MAX, at)
+
     def lose(self, node: str) -> None:
         """Cut the power of a node until it is lost, and let it boot."""
         at = self.load.elapsed
@@ -99,16 +115,23 @@ class Failures:
             self.cluster.node(node).start()
             self._ready()
         self._steady()
-        self._refused_within(LOST_SECONDS_MAX, at)
+        self._refused_within(REFUSED_SECONDS_MAX, at)
 
-    def node_of_a_replica(self) -> str:
-        """Return the node of one replica of the service."""
-        replica = next(
-            pod
-            for pod in self.cluster.pods(SPACE)
-            if pod["metadata"]["labels"].get("app.kubernetes.io/component") == "service"
-        )
-        return str(replica["spec"]["nodeName"])
+    def node_of_owner(self) -> str:
+        """Return the node of the replica that answers alone, once there is one."""
+        deadline = time.monotonic() + HANDED_OVER_SECONDS
+        while len(nodes := self._nodes_of_reviewers()) != 1:
+            assert time.monotonic() < deadline, f"replicas on {nodes} answer reviews"
+            time.sleep(STEADY_SECONDS)
+        return nodes[0]
+
+    def _nodes_of_reviewers(self) -> list[str]:
+        listed = self.cluster.kubectl.get(SPACE, f"pods --selector={LABEL}={REVIEWER}")
+        return [
+            str(pod["spec"]["nodeName"])
+            for pod in listed["items"]
+            if "deletionTimestamp" not in pod["metadata"]
+        ]
 
     def report(self) -> None:
         """Print the counts until now."""
@@ -124,15 +147,17 @@ class Failures:
         self.report()
 
     def _refused_within(self, seconds: float, at: float) -> None:
-        """Print the refusals; each request was sent in these seconds after the power cut."""
-        refused = self.load.refusals
-        if not refused:
-            self.timeline.line("no request refused because of the power cut")
-            return
-        sent = [refusal.at - at for refusal in refused]
-        span = f"sent {min(sent):.1f} to {max(sent):.1f} s after the power cut"
-        self.timeline.line(f"{len(refused)} requests refused, {span}: {refused[0].message[:150]}")
-        assert all(0 <= when <= seconds for when in sent), refused
+        """Print and forget the refusals; the requests were sent in these seconds after the failure,
+        or waited for their answers then."""
+        refused = sorted(self.load.refusals, key=lambda refusal: refusal.at)
+        self.load.refusals.clear()
+        for refusal in refused:
+            self.timeline.line(
+                f"refused: sent {refusal.at - at:.1f} s after it, answered {refusal.took:.1f} s"
+                f" later, {refusal.message[-SHOWN_CHARACTERS:]}"
+            )
+        assert all(refusal.at + refusal.took >= at for refusal in refused), refused
+        assert all(refusal.at - at <= seconds for refusal in refused), refused
 
     def _type(self, command: str) -> None:
         self.cluster.kubectl.type(f"kubectl -n {SPACE} {command}", within=120)
@@ -143,9 +168,10 @@ async def test_failures_of_pods_and_nodes_lose_no_decision(three_nodes: RealClus
     failures.install()
     with failures.load.running():
         failures.kill_log_servers()
-        failures.drain(failures.node_of_a_replica())
+        failures.drain(failures.node_of_owner())
         assert failures.load.refusals == []
-        failures.lose(failures.node_of_a_replica())
+        failures.lose(failures.node_of_owner())
+        failures.kill_owner()
     with failures.timeline.step("ledger and cluster agree"):
         ledger = InstalledLedger(three_nodes, namespace=SPACE)
         await assert_agreement(three_nodes, ledger, failures.load.namespace, name="east-1")

@@ -40,9 +40,11 @@ _PLENTY: Final = {
 
 
 class Refusal(NamedTuple):
-    """A request that failed: seconds since the beginning, and the status, 0 without an answer."""
+    """A request that failed: when it was sent, in seconds since the beginning, and the seconds
+    until its answer; the status is 0 without an answer."""
 
     at: float
+    took: float
     request: str
     status: int
     message: str
@@ -190,10 +192,13 @@ class Load:
             answer = await _answer(admin, method, path, body)
         finally:
             del self._unanswered[number]
-        self.latencies.append(time.monotonic() - begun)
+        took = time.monotonic() - begun
+        self.latencies.append(took)
         if answer.status >= 300 or not answer.status:
             at = begun - self._begun
-            self.refusals.append(Refusal(at, f"{method} {path}", answer.status, answer.message))
+            self.refusals.append(
+                Refusal(at, took, f"{method} {path}", answer.status, answer.message)
+            )
             return False
         return True
 
