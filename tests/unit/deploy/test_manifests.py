@@ -15,6 +15,7 @@ from support.builders.manifests import DEPLOY, VERSIONS, Manifest, documents, na
 from extender.preemption import preemption_events
 from gpuledger.version import VERSION
 from ledger.kube.api.api_resources import POLICIES, UNIVERSE_QUOTAS, Resource
+from ledger.kube.client import pod_role
 from ledger.log.jetstream.power_cut_safety import SERVER_VERSION_MIN
 from ledger.runtime.http.health import Health
 from ledger.runtime.http.http_server import DRAIN_SECONDS
@@ -197,6 +198,10 @@ def test_a_change_of_the_leader_takes_no_replica_out() -> None:
     assert probe["periodSeconds"] * (probe["failureThreshold"] - 1) > 8
 
 
+ALL_REPLICAS = "Service/gpuledger-replicas"
+"""The second Service of a workload, for its readers."""
+
+
 def selectors() -> list[tuple[str, dict[str, str]]]:
     """Return every selector of pods, with whose it is."""
     selecting = []
@@ -226,8 +231,19 @@ def test_a_selector_selects_the_pods_of_one_workload(owner: str, labels: dict[st
         if labels.items() <= template_of(workload)["metadata"]["labels"].items()
     ]
     assert len(selected) == 1
-    if "/" in owner:
+    if "/" in owner and owner != ALL_REPLICAS:
         assert owner.partition("/")[2] == manifest_named(selected[0])["metadata"]["name"]
+
+
+def test_webhooks_reach_replicas_with_the_role_and_readers_all() -> None:
+    role = {pod_role.LABEL: pod_role.REVIEWER}
+    reviews, readers = (
+        manifest_named(name)["spec"]["selector"] for name in ("Service/gpuledger", ALL_REPLICAS)
+    )
+    assert reviews == readers | role
+    assert role.items() <= template_of(SERVICE)["metadata"]["labels"].items()
+    variables = {each["name"]: each.get("valueFrom") for each in container_of(SERVICE)["env"]}
+    assert variables["GPULEDGER_POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
 
 
 @pytest.mark.parametrize("kind", ["Service", "PodDisruptionBudget"])
@@ -251,7 +267,9 @@ def test_the_policy_in_front_of_the_service_is_about_its_pods_and_its_port(versi
     assert kustomization["resources"] == ["service.yaml"]
     template, container = template_of(SERVICE), container_of(SERVICE)
     assert policy["metadata"]["namespace"] == manifest_named(SERVICE)["metadata"]["namespace"]
-    assert policy["spec"]["podSelector"]["matchLabels"] == template["metadata"]["labels"]
+    selected, role = policy["spec"]["podSelector"]["matchLabels"], {pod_role.LABEL}
+    assert selected.items() <= template["metadata"]["labels"].items()
+    assert selected.keys() == template["metadata"]["labels"].keys() - role
     assert policy["spec"]["policyTypes"] == ["Ingress"]
     port = container["ports"][0]["name"]
     assert [rule["ports"] for rule in policy["spec"]["ingress"]] == [[{"port": port}]] * 2

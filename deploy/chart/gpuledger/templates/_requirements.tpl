@@ -57,7 +57,7 @@
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
 {{- fail (printf "\n\nfullnameOverride: the names of the Services would begin with %s. They have a-z, 0-9 and -, and begin with a letter. Set fullnameOverride, or give the release another name.\n" $name) -}}
 {{- end -}}
-{{- $ofPods := list "app.kubernetes.io/name" "app.kubernetes.io/component" "app.kubernetes.io/instance" "app.kubernetes.io/part-of" -}}
+{{- $ofPods := list "app.kubernetes.io/name" "app.kubernetes.io/component" "app.kubernetes.io/instance" "app.kubernetes.io/part-of" "gpuledger.io/role" -}}
 {{- $ofObjects := list "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" | concat $ofPods -}}
 {{- range $value, $own := dict "commonLabels" (list .Values.commonLabels $ofObjects) "podLabels" (list .Values.podLabels $ofPods) -}}
 {{- range $label, $_ := first $own -}}
