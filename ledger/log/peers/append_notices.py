@@ -19,6 +19,13 @@ from ledger.log.writer.writer import Writer
 REFRESH_SECONDS_MIN: Final = 0.02
 """Shortest time between two reads: records that arrive within it are fetched together."""
 
+REFRESH_SECONDS_MAX: Final = 0.25
+"""Longest time between two reads, also if a read takes long."""
+
+REFRESH_SHARE: Final = 5
+"""A read takes at most this part of the time, one divided by it. A read costs the log server more
+than its records do, and the preferred writer waits for the same cores."""
+
 _DIGITS_MAX: Final = 20
 
 
@@ -30,6 +37,7 @@ class AppendNotifier:
         self._connection, self._subject = connection, names.news_subject
         self._writer = writer
         self._stored, self._received = asyncio.Event(), asyncio.Event()
+        self._applied = asyncio.Event()
         self._newest = 0
 
     async def start(self) -> None:
@@ -57,10 +65,27 @@ class AppendNotifier:
             await self._received.wait()
             self._received.clear()
             if self._newest > self._writer.state.position:
-                self._writer.request_refresh()
-                await asyncio.sleep(REFRESH_SECONDS_MIN)
+                taken = await self._read(self._newest)
+                pause = (REFRESH_SHARE - 1) * taken
+                await asyncio.sleep(min(max(pause, REFRESH_SECONDS_MIN), REFRESH_SECONDS_MAX))
+
+    async def _read(self, position: int) -> float:
+        """Have the writer read up to a position; return the seconds until it has, if it has soon.
+
+        A log that cannot be read is read again by the writer, or after the next notice.
+        """
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        self._writer.request_refresh()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REFRESH_SECONDS_MAX):
+                while self._writer.state.position < position:
+                    self._applied.clear()
+                    await self._applied.wait()
+        return loop.time() - begun
 
     def _take(self, record: Record) -> None:
+        self._applied.set()
         if record.writer == self._writer.name:
             self._stored.set()
 

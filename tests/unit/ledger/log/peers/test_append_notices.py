@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from simulation.engine.loop import VirtualLoop
 
 from ledger.log.jetstream.stream_configuration import StreamNames
 from ledger.log.log_port import Unreachable
@@ -86,3 +88,45 @@ async def test_other_messages_than_notices_are_ignored(text: bytes) -> None:
 
 async def test_what_comes_in_a_moment_is_looked_for_together() -> None:
     assert await _refreshes_after(*(str(position).encode() for position in range(8, 18))) < 10
+
+
+class Slow(Idle):
+    """A writer whose refresh takes so many seconds. `newest` is the end of the log."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.state = SimpleNamespace(position=7)
+        self.newest = 7
+        self._seconds = seconds
+
+    def request_refresh(self) -> None:
+        super().request_refresh()
+        asyncio.get_running_loop().call_later(self._seconds, self._applied)
+
+    def _applied(self) -> None:
+        self.state.position = self.newest
+        for listener in self.listeners:
+            listener(SimpleNamespace(writer="there"))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "least", "most"),
+    [(0.001, 400, 500), (0.02, 95, 105), (0.2, 20, 25), (100.0, 19, 21)],
+    ids=["quick", "a fifth of the time", "longest pause", "no read ends"],
+)
+def test_reads_take_a_part_of_the_time(seconds: float, least: int, most: int) -> None:
+    async def reads_in_ten_seconds() -> int:
+        wire: Any = Wire()
+        writer: Any = Slow(seconds)
+        wire.is_there = True
+        news = AppendNotifier(wire, StreamNames("main"), writer=writer)
+        await news.start()
+        running = asyncio.get_running_loop().create_task(news.run())
+        for _ in range(1_000):
+            writer.newest += 1
+            await wire.publish(str(writer.newest).encode())
+        running.cancel()
+        return int(writer.looks)
+
+    loop = VirtualLoop(random.Random(1), steps_max=100_000)  # type: ignore[abstract]
+    assert least <= loop.run(reads_in_ten_seconds()) <= most
