@@ -47,8 +47,9 @@ CONNECT_SECONDS: Final = 2.0
 """Time for one server to accept a connection and to greet. The address of a pod that is gone does
 not refuse; the client tries the next server after this time."""
 
-PING_SECONDS: Final = 5
-"""A silent connection is found dead after about two of these."""
+PING_SECONDS: Final = 2
+"""A silent connection, such as that to a lost node, is found dead after two to three of these. A
+review must outlive that and the next connection."""
 
 ASK_AGAIN_SECONDS: Final = 1.0
 """Wait before a question is asked again: a new leader answers none from before its election."""
