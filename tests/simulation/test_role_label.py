@@ -155,7 +155,7 @@ def not_serving(memory: RoleMemory, facts: RoleFacts) -> bool:
     [
         ("_survived", lambda *_: False, owner_node_lost),
         ("_label", lambda _, facts, fresh: facts.owner, owner_killed),
-        ("_is_alone", not_serving, all_replaced),
+        ("_is_alone", not_serving, owner_apart),
         ("CONFIRMED_SECONDS", float("inf"), owner_apart),
         ("_connected", lambda *_: True, follower_cut),
     ],

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 MISSED_SECONDS: Final = 1.0
 """Age of the newest beat at which the replica that sent it no longer counts: four beats."""
 
-KEPT_SECONDS: Final = 3.0
-"""Time for which beats must have come without a gap before the label is dropped."""
+KEPT_SECONDS: Final = 10.0
+"""Time for which beats must have come without a gap before the label is dropped. It is longer than
+most steps of a rolling update, so that no label is dropped while the next owner is deleted."""
 
 SETTLED_SECONDS: Final = 3.0
 """Time for which the own pod must have been ready with its label before this replica answers
