@@ -16,7 +16,7 @@ FIRST = {
     "binding-of-any-version": 69,
     "claim-ignored": 9,
     "exclusivity-unchecked": 4,
-    "fence-without-proof": 95,
+    "fence-without-proof": 72,
     "ill-cards-given": 21,
     "no-undo": 55,
     "others-unseen": 5,
