@@ -1,12 +1,14 @@
 """Eager task: a coroutine that runs at once up to its first wait, for one call per request.
 
-`asyncio.Task` first waits for its turn in the event loop, copies the context, and waits for another
-turn to report its end. An eager task does neither; most requests end in their first step. It
-follows https://docs.python.org/3/library/asyncio-extending.html: `asyncio.current_task` returns it,
-and it can be cancelled, so `asyncio.timeout` works in its coroutine.
+`asyncio.Task` first waits for its turn in the event loop, and for another turn to report its end.
+An eager task does neither; most requests end in their first step. It follows
+https://docs.python.org/3/library/asyncio-extending.html: `asyncio.current_task` returns it, and it
+can be cancelled, so `asyncio.timeout` works in its coroutine. As in `asyncio.Task`, the coroutine
+has a copy of the context variables.
 """
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +21,7 @@ class EagerTask(Generic[T]):
     __slots__ = (
         "__weakref__",
         "_cancel_requests",
+        "_context",
         "_coroutine",
         "_done",
         "_loop",
@@ -34,6 +37,7 @@ class EagerTask(Generic[T]):
         """Prepare a coroutine in the running event loop; `start` runs it."""
         self._coroutine, self._done = coroutine, done
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
         self._waited: asyncio.Future[Any] | None = None
         self._must_cancel = False
         self._cancel_requests = 0
@@ -73,7 +77,10 @@ class EagerTask(Generic[T]):
                 error = asyncio.CancelledError()
         asyncio._enter_task(self._loop, self)  # type: ignore[arg-type]  # as documented
         try:
-            waited = self._coroutine.send(None) if error is None else self._coroutine.throw(error)
+            if error is None:
+                waited = self._context.run(self._coroutine.send, None)
+            else:
+                waited = self._context.run(self._coroutine.throw, error)
         except StopIteration as end:
             result, failure = end.value, None
         except (KeyboardInterrupt, SystemExit):

@@ -1,6 +1,7 @@
 """Eager tasks run at once, and otherwise behave like the tasks of asyncio."""
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 from ledger.tasks.eager_task import EagerTask
 
 DEADLINE_SECONDS = 10.0
+
+_named: contextvars.ContextVar[str] = contextvars.ContextVar("_named", default="nothing")
 
 Ended = tuple[Any, BaseException | None]
 
@@ -108,6 +111,30 @@ async def test_coroutine_may_use_what_needs_a_task() -> None:
 
 def task_of(started: Started) -> EagerTask[Any]:
     return started.task
+
+
+async def test_context_variables_stay_in_the_coroutine() -> None:
+    async def sets() -> str:
+        token = _named.set("mine")
+        await asyncio.sleep(0)
+        name = _named.get()
+        _named.reset(token)
+        _named.set("left behind")
+        return name
+
+    seen: list[str] = []
+    loop = asyncio.get_running_loop()
+
+    def start() -> None:
+        task: EagerTask[str] = EagerTask(sets(), lambda *_: seen.append(_named.get()))
+        task.start()
+        seen.append(_named.get())
+
+    started = Started(sets())
+    assert await started.end() == ("mine", None)
+    loop.call_soon(start)
+    await asyncio.sleep(0.01)
+    assert seen == ["nothing", "nothing"]
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3])
