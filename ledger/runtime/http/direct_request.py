@@ -35,10 +35,16 @@ def plain_length(headers: Sequence[Header], usable: DirectEndpoint) -> int:
     digits = fields.get(b"content-length", b"")
     if not digits.isdigit() or len(digits) > _LENGTH_DIGITS_MAX:
         return 0
-    if usable.by_loopback_host and not names_loopback(fields.get(b"host", b"").decode("latin-1")):
+    if usable.by_loopback_host and not _names_loopback(headers):
         return 0
     length = int(digits)
     return length if length <= usable.endpoint.limits.bytes_max else 0
+
+
+def _names_loopback(headers: Sequence[Header]) -> bool:
+    """Return whether the only Host header addresses this machine as loopback."""
+    hosts = [value for name, value in headers if name == b"host"]
+    return len(hosts) == 1 and names_loopback(hosts[0].decode("latin-1"))
 
 
 class _NoReader:

@@ -80,6 +80,15 @@ async def test_host_header_decides_without_certificates(way: str, host: bytes, s
     assert app.count == (0 if way == "direct" else 2) + (way == "direct" and status == 403)
 
 
+@pytest.mark.parametrize("way", WAYS)
+async def test_second_host_header_gives_no_access(way: str) -> None:
+    handler = Handler()
+    async with serving_way(way, handler, LOCAL) as (address, _), client_of(address) as client:
+        client.send(post(b"x", b"host: localhost").replace(b"localhost", b"rebound.example", 1))
+        assert (await client.answer())[0] == 403
+    assert handler.answered == []
+
+
 @pytest.mark.parametrize("peer", ["192.0.2.1", ""])
 def test_client_of_another_machine_is_refused_at_its_connection(peer: str) -> None:
     guard = LoopbackRequired(_no_application, "/admission/")
