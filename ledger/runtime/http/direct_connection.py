@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from ledger.runtime.http.connection_deadlines import HttpConnection
 from ledger.runtime.http.direct_endpoints import DirectEndpoint, DirectEndpoints
 from ledger.runtime.http.direct_request import INTERNAL_ERROR, DirectRequest, plain_length
-from ledger.runtime.http.json_endpoint import Reply, late_refusal
+from ledger.runtime.http.json_endpoint import BEGUN, Reply, late_refusal
 from ledger.tasks.eager_task import EagerTask
 
 _log: Final = structlog.get_logger("ledger.runtime")
@@ -106,10 +106,14 @@ class DirectConnection(HttpConnection):
         return DirectRequest(usable.endpoint, length, now=self.loop.time(), keep_alive=keep_alive)
 
     def _hand_over(self, request: DirectRequest) -> None:
-        """Let the application read a body that finds no room now, because it waits for room."""
+        """Let the application read a body that finds no room now, because it waits for room.
+
+        The room that the body has stays reserved, and its deadline stays.
+        """
         body, self._arriving = request.body, None
-        request.held.end()
+        request.held.end_reading = None
         self.cycle = cast("RequestResponseCycle", None)  # no request is in progress
+        self.scope[BEGUN] = request.begun  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
         self.cycle.keep_alive = request.keep_alive
         super().on_body(body)

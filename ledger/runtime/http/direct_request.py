@@ -9,7 +9,7 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from ledger.runtime.http.direct_endpoints import DirectEndpoint
-from ledger.runtime.http.json_endpoint import JsonEndpoint, Reply
+from ledger.runtime.http.json_endpoint import BegunRequest, JsonEndpoint, Reply
 from ledger.runtime.http.loopback_access import names_loopback
 
 Header = tuple[bytes, bytes]
@@ -90,6 +90,11 @@ class DirectRequest:
     def body(self) -> bytes:
         """The bytes that have arrived."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    @property
+    def begun(self) -> BegunRequest:
+        """The request for another reader; its `held` is then released by that."""
+        return BegunRequest(self.held, self._began)
 
     def takes(self, part: bytes) -> bool:
         """Add a part of the body; False if the budget has no room for it now."""

@@ -28,6 +28,10 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 """For zlib: expect the header of gzip."""
 
 
+BEGUN: Final = "gpuledger.begun"
+"""In the scope of a request that another reader began: the `BegunRequest`."""
+
+
 class ClientGone(Exception):
     """The client has closed the connection."""
 
@@ -97,6 +101,16 @@ class BudgetShare:
     def give_back(self, size: int) -> None:
         """Release some of the reserved bytes."""
         self._budget.give_back(self, size)
+
+
+class BegunRequest(NamedTuple):
+    """A request whose body is being read: its share of the budget, and the loop time of its head.
+
+    The share may have bytes already: of the beginning of the body, which is read first.
+    """
+
+    held: BudgetShare
+    began: float
 
 
 class BodyBudget:
@@ -216,9 +230,10 @@ class JsonEndpoint(Generic[Request, Answer]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         clock = asyncio.get_running_loop().time
-        began = clock()
+        begun = scope.get(BEGUN) or BegunRequest(self.limits.budget.holding(), clock())
+        began = begun.began
         try:
-            with self.limits.budget.holding() as held:
+            with begun.held as held:
                 until = began + self.limits.seconds
                 await respond(send, *await self._served(scope, receive, until, held))
         except ClientGone:
@@ -271,20 +286,23 @@ def check_head(scope: Scope, body_max: int) -> None:
 async def read_body(receive: Receive, body_max: int, until: float, held: BudgetShare) -> bytes:
     """Read a request's body of at most `body_max` bytes, until loop time `until`.
 
-    `held` is its share of the bytes of all bodies. Raises RequestRefused and ClientGone.
+    `held` is its share of the bytes of all bodies; bytes that it has are of the first part. Raises
+    RequestRefused and ClientGone.
     """
     parts: list[bytes] = []
     size, more = 0, True
     try:
         async with asyncio.timeout_at(until) as timeout:
             held.end_reading = timeout.reschedule
+            begun = held.bytes
             while more and size <= body_max:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGone
                 part = message.get("body", b"")
                 more = message.get("more_body", False)
-                await held.take(len(part), more=more)
+                await held.take(len(part) - begun, more=more)
+                begun = 0
                 parts.append(part)
                 size += len(part)
     except TimeoutError as error:

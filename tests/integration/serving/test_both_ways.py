@@ -211,6 +211,34 @@ async def test_body_without_room_waits_for_it(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+async def test_body_that_waits_for_room_keeps_what_it_has(way: str) -> None:
+    handler = Handler(budget=2_000)
+    loop = asyncio.get_running_loop()
+    async with (
+        serving_way(way, handler) as (address, _),
+        client_of(address) as first,
+        client_of(address) as second,
+    ):
+        request = post(b"x" * 1_500)
+        for number, client in enumerate((first, second), 1):
+            client.send(request[:-600])
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while handler.budget.bytes < number * 900:  # noqa: ASYNC110 (there is no signal)
+                    await asyncio.sleep(0.01)
+        arrived = loop.time()
+        await asyncio.sleep(0.1)
+        second.send(request[-600:-300])
+        await asyncio.sleep(0.1)
+        assert handler.budget.bytes == 1_800
+        first.writer.transport.abort()
+        second.send(request[-300:])
+        assert (await second.answer())[0] == 200
+    assert handler.budget.bytes == 0
+    assert handler.deadlines[-1] <= arrived + handler.endpoint.limits.seconds
+    assert max(handler.observed) > 0.1
+
+
+@pytest.mark.parametrize("way", WAYS)
 async def test_cut_body_releases_its_room(way: str) -> None:
     handler = Handler()
     async with serving_way(way, handler) as (address, _):

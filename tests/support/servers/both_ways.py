@@ -40,6 +40,7 @@ class Handler:
         self.entered, self.let, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.answered: list[bytes] = []
         self.tasks: list[object] = []
+        self.deadlines: list[float] = []
         self.observed: list[float] = []
         self.budget = BodyBudget(budget)
         self.endpoint: JsonEndpoint[bytes, str] = JsonEndpoint(
@@ -54,6 +55,7 @@ class Handler:
     async def answer(self, body: bytes, until: float) -> str:
         """Return the body as text."""
         self.tasks.append(asyncio.current_task())
+        self.deadlines.append(until)
         self.entered.set()
         if body.startswith(b"slow"):
             try:
