@@ -22,6 +22,9 @@ from projections.tables.interned_values import FIXED
 
 _ROWS_AT_ONCE: Final = 1_000
 
+INTERNED_MAX: Final = 16_384
+"""Interned values in memory beyond which the earlier ones are forgotten."""
+
 
 class ChargeRow(msgspec.Struct, frozen=True, gc=False):
     """One part of a key's charge: an open hold, or with base -1 the committed object.
@@ -44,9 +47,10 @@ class ChargeRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class InternedBodies:
-    """The values of the numbers that were asked for in one view, each read once.
+    """The values of the numbers that were asked for in one view; frequent ones are read once.
 
-    `texts` are by number, and so are the amounts and traits in MessagePack, `packed`.
+    `texts` are by number, and so are the amounts and traits in MessagePack, `packed`. Both have all
+    values of the last `read`.
     """
 
     def __init__(self, view: ProjectionView) -> None:
@@ -56,6 +60,8 @@ class InternedBodies:
 
     async def read(self, numbers: Iterable[int | None]) -> None:
         """Read the values of these numbers; None is skipped."""
+        if len(self.texts) + len(self.packed) > INTERNED_MAX:
+            self.texts, self.packed = dict(enumerate(FIXED)), {}
         wanted = {number for number in numbers if number is not None}
         wanted -= self.texts.keys() | self.packed.keys()
         if wanted:

@@ -9,6 +9,8 @@ import hashlib
 import zlib
 from typing import Final
 
+from ledger.log.records import RECORD_BYTES_MAX
+
 DICTIONARY: Final = (
     b"\x9b\xa8ResizedAdvancedUnplacedWithdrawnClaimedNodeRemovedCardsRegisteredDescribed"
     b"\xa6Placed\xa6Raised\xadAccountClosed\xb1ClusterRegistered"
@@ -41,10 +43,13 @@ def deflate(items: bytes) -> bytes:
 
 
 def inflate(body: bytes) -> bytes:
-    """Return the items of a record. Raises ValueError when the body is not intact."""
+    """Return the items of a record. Raises ValueError when the body is not intact.
+
+    A damaged body may inflate a thousandfold, so at most the bytes of a record are inflated.
+    """
     unpacker = zlib.decompressobj(_RAW, DICTIONARY)
     try:
-        items = unpacker.decompress(body)
+        items = unpacker.decompress(body, RECORD_BYTES_MAX + 1)
     except zlib.error as error:
         raise ValueError(f"the events of a record are damaged: {error}") from error
     if not unpacker.eof or unpacker.unused_data:
