@@ -19,7 +19,7 @@ import msgspec
 
 from ledger.runtime.http.connection_deadlines import HttpConnection, PoolMembership
 from ledger.runtime.http.connection_pools import Pool, address_of
-from ledger.runtime.tls.certificate_reload import Tls
+from ledger.runtime.tls.certificate_reload import Authorities, Tls
 
 HANDSHAKES_MAX: Final = 1024
 """Connections that have not ended their TLS handshake."""
@@ -191,11 +191,13 @@ class Acceptor:
 
     async def _open(self, accepted: socket.socket, handshake: _Handshake) -> None:
         how: dict[str, Any] = {}
+        authorities = None
         if self._tls is not None:
+            authorities = self._tls.authorities
             how = {"ssl": self._tls.context, **_OF_TLS}
         try:
             await self._loop.connect_accepted_socket(
-                lambda: self._made(handshake.address), accepted, **how
+                lambda: self._made(handshake.address, authorities), accepted, **how
             )
         except (OSError, asyncio.CancelledError):
             # The peer gave up, speaks no TLS (ssl.SSLError), or took too long (TimeoutError).
@@ -203,10 +205,19 @@ class Acceptor:
         finally:
             self._handshakes.remove(handshake.address, handshake)
 
-    def _made(self, address: str) -> HttpConnection:
-        """Return a protocol that joins a pool once it has its peer's certificate."""
+    def _made(self, address: str, authorities: Authorities | None) -> HttpConnection:
+        """Return a protocol that joins a pool once it has its peer's certificate.
+
+        `authorities` are the CAs of clients at the beginning of its handshake.
+        """
         connection = self._make()
-        connection.place = lambda name: self._placed(connection, address, name)
+
+        def place(name: str | None) -> PoolMembership | None:
+            if self._is_distrusted(connection, authorities):
+                return None
+            return self._placed(connection, address, name)
+
+        connection.place = place
         return connection
 
     def _placed(
@@ -238,6 +249,13 @@ class Acceptor:
                 connection.check(now)
         self._end_distrusted()
         self._turning = self._loop.call_later(TURN_SECONDS, self._turn)
+
+    def _is_distrusted(self, connection: HttpConnection, authorities: Authorities | None) -> bool:
+        """Return whether the CA of a client was removed from the file during the handshake."""
+        tls = self._tls
+        if tls is None or tls.authorities is authorities or not connection.certificate:
+            return False
+        return not tls.trusts(connection.certificate)
 
     def _end_distrusted(self) -> None:
         """End the connections of clients whose CA was removed from the file."""

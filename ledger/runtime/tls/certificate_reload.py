@@ -27,6 +27,9 @@ LOOK_SECONDS: Final = 5.0
 Report = Callable[[str], None]
 """Called with one sentence about an unusable certificate file."""
 
+Authorities = tuple[x509.Certificate, ...]
+"""The CAs of clients."""
+
 _Marks = tuple[tuple[int, int, int], ...]
 
 
@@ -42,7 +45,7 @@ class Tls:
         """
         self._find = find
         self._client_ca = client_ca
-        self._authorities: tuple[x509.Certificate, ...] = ()
+        self._authorities: Authorities = ()
         self._files = find()
         self._marks = self._load()
 
@@ -52,7 +55,7 @@ class Tls:
         return self._context
 
     @property
-    def authorities(self) -> tuple[x509.Certificate, ...]:
+    def authorities(self) -> Authorities:
         """The CAs of clients; a new object after a change of the file."""
         return self._authorities
 

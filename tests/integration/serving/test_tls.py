@@ -21,6 +21,7 @@ from support.servers.tls_server import (
 )
 
 from ledger.runtime.http import acceptor
+from ledger.runtime.http.acceptor import HANDSHAKES, Acceptor
 from ledger.runtime.tls import certificate_reload, server_certificate
 from ledger.runtime.tls.certificate_authority import CertificateError
 from ledger.runtime.tls.server_certificate import CertificateFiles
@@ -288,3 +289,41 @@ async def test_connections_of_a_removed_ca_end_and_those_of_others_do_not(
             reader, writer = streams[0]
             writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
             assert (await reader.readuntil(b"0\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("removed", [False, True])
+async def test_handshake_of_a_removed_ca_ends_without_a_connection(
+    own: Find,
+    clients: ClientAuthority,
+    strangers: ClientAuthority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    removed: bool,
+) -> None:
+    monkeypatch.setattr(acceptor, "TURN_SECONDS", 0.02)
+    kept = content(clients.file)
+    replace(clients.file, kept + content(strangers.file))
+    secured = certificate_reload.Tls(own, clients.file)
+    authority = strangers if removed else clients
+    context = visitor(tmp_path, authority.issue((NameOID.COMMON_NAME, "apiserver")))
+    accepted: list[Acceptor] = []
+    async with serving_at(answer_scope, secured, watched=accepted.append) as address:
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port))) as plain:
+            plain.setblocking(False)
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while not accepted[0].count(HANDSHAKES):  # noqa: ASYNC110 (there is no signal)
+                    await asyncio.sleep(0.01)
+            replace(clients.file, kept)
+            assert secured.refresh()
+            await asyncio.sleep(0.1)
+            answer = b""
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                with contextlib.suppress(ConnectionError, ssl.SSLError):
+                    reader, writer = await asyncio.open_connection(
+                        sock=plain, ssl=context, server_hostname=host
+                    )
+                    writer.write(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+                    answer = await reader.read()
+                    writer.transport.abort()
+    assert answer.startswith(b"HTTP/1.1 200") is not removed
