@@ -2,7 +2,8 @@
 
 The Service of the webhooks selects the ready pods that have the label. All replicas have it, until
 one of them answers alone; the others then drop it. So the rule fails safe: a replica that misses
-the beats of the other one takes reviews, and several replicas that take them do no harm.
+the beats of the other one, or reads that the Service does not have it, takes reviews, and several
+replicas that take them do no harm.
 
 The rule is a pure function of times, all in seconds of one monotonic clock.
 """
@@ -30,9 +31,9 @@ worked, before the label of the missed replica is removed. So the Service always
 and a replica without a connection removes nothing."""
 
 
-class OwnPod(NamedTuple):
-    """The own pod at the API server: when it was read, whether it has the label, and whether it is
-    ready and not being deleted."""
+class SeenPod(NamedTuple):
+    """A pod at the API server: when it was read, whether it has the label, and whether it is ready
+    and not being deleted."""
 
     read_at: float
     labelled: bool
@@ -45,7 +46,8 @@ class RoleFacts(NamedTuple):
     `owner` is whether it holds the lease to write, and `ready` whether it is able to answer.
     `beat_by` and `beat_at` are of the newest beat of another replica; empty and None without one,
     and after that replica has handed over. `echoed_at` is when a message of this replica last came
-    back to it, None before the first. `pod` is None before the first read.
+    back to it, None before the first. `pod` is the own pod, and `other` that of the newest beat,
+    both None before the first read.
     """
 
     now: float
@@ -54,7 +56,8 @@ class RoleFacts(NamedTuple):
     beat_by: str
     beat_at: float | None
     echoed_at: float | None
-    pod: OwnPod | None
+    pod: SeenPod | None
+    other: SeenPod | None
 
 
 class RoleMemory(NamedTuple):
@@ -84,7 +87,7 @@ def decide(memory: RoleMemory, facts: RoleFacts) -> tuple[RoleMemory, RoleDecisi
     """Return the next memory and the decision."""
     now, pod = facts.now, facts.pod
     fresh = is_recent(facts.beat_at, now)
-    serves = pod is not None and pod.labelled and pod.serving
+    serves = pod is not None and _is_selected(pod)
     memory = RoleMemory(
         fresh_since=_since(memory.fresh_since, now, holds=fresh),
         serving_since=_since(memory.serving_since, now, holds=serves),
@@ -126,12 +129,23 @@ def _is_alone(memory: RoleMemory, facts: RoleFacts) -> bool:
 
 
 def _label(memory: RoleMemory, facts: RoleFacts, *, fresh: bool) -> bool:
-    """Return whether the own pod is to have the label; between both bounds it stays as it is."""
+    """Return whether the own pod is to have the label.
+
+    Beats alone do not end it: the Service must have the pod that sends them.
+    """
+    other = facts.other
     if facts.owner or not fresh:
         return True
-    if _lasted(memory.fresh_since, facts.now, KEPT_SECONDS):
-        return False
-    return facts.pod is None or facts.pod.labelled
+    if facts.pod is not None and not facts.pod.labelled:
+        return other is not None and not _is_selected(other)
+    selected = (
+        other is not None and _is_selected(other) and facts.now - other.read_at <= CONFIRMED_SECONDS
+    )
+    return not (selected and _lasted(memory.fresh_since, facts.now, KEPT_SECONDS))
+
+
+def _is_selected(pod: SeenPod) -> bool:
+    return pod.labelled and pod.serving
 
 
 def is_recent(at: float | None, now: float) -> bool:

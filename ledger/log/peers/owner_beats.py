@@ -9,7 +9,7 @@ itself: while they come back, its own connection is not the reason.
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from nats.aio.msg import Msg
@@ -28,8 +28,12 @@ FAREWELLS: Final = 2
 """Messages of a replica that hands over."""
 
 
+POD_PATTERN: Final = r"^([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?)?\Z"
+"""The name of a pod, or none. It becomes part of a path, so a beat with another text is ignored."""
+
+
 class _BeatMessage(msgspec.Struct, frozen=True, array_like=True):
-    by: str
+    by: Annotated[str, msgspec.Meta(pattern=POD_PATTERN)]
     alone: bool
 
 

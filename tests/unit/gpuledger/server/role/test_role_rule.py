@@ -10,21 +10,23 @@ from gpuledger.server.role.role_rule import (
     MISSED_SECONDS,
     SETTLED_SECONDS,
     SURVIVED_SECONDS,
-    OwnPod,
     RoleDecision,
     RoleFacts,
     RoleMemory,
+    SeenPod,
     decide,
 )
 
 NOW = 100.0
-SERVING = OwnPod(NOW, labelled=True, serving=True)
-OTHER = {"beat_by": "other", "beat_at": NOW}
+SERVING = SeenPod(NOW, labelled=True, serving=True)
+OTHER = {"beat_by": "other", "beat_at": NOW, "other": SERVING}
+LONG = RoleMemory(fresh_since=NOW - KEPT_SECONDS)
+GONE = SeenPod(NOW, labelled=False, serving=False)
 
 
 def facts(**changes: Any) -> RoleFacts:
     """Return the facts of a ready follower that has the label and received nothing."""
-    return RoleFacts(NOW, False, True, "", None, NOW, SERVING)._replace(**changes)
+    return RoleFacts(NOW, False, True, "", None, NOW, SERVING, None)._replace(**changes)
 
 
 def decision(memory: RoleMemory, **changes: Any) -> RoleDecision:
@@ -36,13 +38,19 @@ def decision(memory: RoleMemory, **changes: Any) -> RoleDecision:
     [
         (RoleMemory(), {}, True),
         (RoleMemory(), {"pod": None}, True),
-        (RoleMemory(fresh_since=NOW - KEPT_SECONDS), OTHER, False),
+        (LONG, OTHER, False),
         (RoleMemory(fresh_since=NOW - KEPT_SECONDS + 0.1), OTHER, True),
         (RoleMemory(), {**OTHER, "pod": SERVING._replace(labelled=False)}, False),
-        (RoleMemory(fresh_since=NOW - KEPT_SECONDS), {**OTHER, "owner": True}, True),
+        (LONG, {**OTHER, "owner": True}, True),
         (RoleMemory(fresh_since=0.0), {**OTHER, "beat_at": NOW - MISSED_SECONDS}, False),
         (RoleMemory(fresh_since=0.0), {**OTHER, "beat_at": NOW - MISSED_SECONDS - 0.01}, True),
         (RoleMemory(fresh_since=0.0), {"beat_at": None}, True),
+        (LONG, {**OTHER, "other": None}, True),
+        (LONG, {**OTHER, "other": SERVING._replace(labelled=False)}, True),
+        (LONG, {**OTHER, "other": SERVING._replace(serving=False)}, True),
+        (LONG, {**OTHER, "other": SERVING._replace(read_at=NOW - CONFIRMED_SECONDS - 0.1)}, True),
+        (LONG, {**OTHER, "other": GONE, "pod": SERVING._replace(labelled=False)}, True),
+        (LONG, {**OTHER, "other": None, "pod": SERVING._replace(labelled=False)}, False),
     ],
     ids=[
         "no beat",
@@ -54,6 +62,12 @@ def decision(memory: RoleMemory, **changes: Any) -> RoleDecision:
         "newest beat just recent",
         "newest beat too old",
         "handed over",
+        "the other pod not read",
+        "the other pod without label",
+        "the other pod not ready",
+        "the other pod read long ago",
+        "the other pod gone after the label was dropped",
+        "the other pod not read after the label was dropped",
     ],
 )
 def test_label_follows_the_beats(memory: RoleMemory, changes: Any, label: bool) -> None:
