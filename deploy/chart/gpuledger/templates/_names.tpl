@@ -55,6 +55,23 @@ app.kubernetes.io/name: {{ include "gpuledger.fullname" (index . 0) }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
+{{/*
+Whether the Service of the webhooks selects replicas by their role: a text, empty for no. The pods of a release from
+before the role have no such label, so with it the Service would have no endpoint until a new replica is ready. Then it
+keeps its selector until all pods are of a template with the label.
+*/}}
+{{- define "gpuledger.selectsRole" -}}
+{{- $name := include "gpuledger.fullname" . -}}
+{{- $service := lookup "v1" "Service" .Release.Namespace $name -}}
+{{- $running := lookup "apps/v1" "Deployment" .Release.Namespace $name -}}
+{{- $selected := hasKey (dig "spec" "selector" dict $service) "gpuledger.io/role" -}}
+{{- $labelled := hasKey (dig "spec" "template" "metadata" "labels" dict $running) "gpuledger.io/role" -}}
+{{- $status := dig "status" dict $running -}}
+{{- $seen := eq (dig "metadata" "generation" 0 $running | int) (dig "observedGeneration" 0 $status | int) -}}
+{{- $replaced := and $seen (eq (dig "replicas" 0 $status | int) (dig "updatedReplicas" 0 $status | int)) -}}
+{{- if or (not $service) (not $running) $selected (and $labelled $replaced) -}}yes{{- end -}}
+{{- end }}
+
 {{/* Labels of objects. Argument: (list root) or (list root component). */}}
 {{- define "gpuledger.labels" -}}
 {{- $root := index . 0 -}}
