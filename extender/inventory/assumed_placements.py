@@ -1,9 +1,10 @@
 """Assumed placements: the cards that pods will probably get, and whether other extenders place.
 
-Until the ledger has placed a pod that has been scored, its cards look free. The extender that
-scored it assumes its placement and publishes the assumption to the other extenders, so that they do
-not send their pods to the same cards. Such a message shows that other extenders place pods now.
-Assumed placements only steer filter and prioritize: the ledger decides without them.
+Until the ledger has placed a pod whose node is chosen, its cards look free. The extender that
+ranked its nodes assumes its placement and publishes the assumption to the other extenders, so that
+they do not send their pods to the same cards. Such a message shows that other extenders place pods
+now.
+Assumed placements only steer filter, select and prioritize: the ledger decides without them.
 """
 
 import math

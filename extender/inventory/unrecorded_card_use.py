@@ -2,8 +2,8 @@
 
 kube-scheduler binds one pod while it already asks about the next. An **assumed** placement is the
 probable placement of a pod. It ends when the ledger has placed the pod, or at its deadline. Cards
-that are **kept** for a preemptor count as its use for all other pods. Both only steer filter and
-prioritize: the ledger decides without them.
+that are **kept** for a preemptor count as its use for all other pods. Both only steer filter,
+select and prioritize: the ledger decides without them.
 """
 
 from collections.abc import Iterator, KeysView, Mapping, Set

@@ -135,7 +135,7 @@ _nodes: Final = msgspec.json.Decoder(NodeObject)
 
 
 def read_args(body: bytes) -> ExtenderArgs:
-    """Read a request of filter or prioritize. Raises BadRequest."""
+    """Read a request of filter, select or prioritize. Raises BadRequest."""
     args = _read(_args, body)
     if _nameless(args.pod) or (args.nodes is None and args.node_names is None):
         args = _respelled(ExtenderArgs, body)

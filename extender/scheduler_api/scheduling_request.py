@@ -1,7 +1,8 @@
 """A scheduling request: a pod, its device request, and its names in the ledger.
 
-kube-scheduler sends one pod several times: filter, prioritize, bind. A request is kept for the next
-answers, in a bounded cache. Without it the answer is the same but takes longer.
+kube-scheduler sends one pod several times: select, or filter and prioritize, then bind. A request
+is kept for the next answers, in a bounded cache. Without it the answer is the same but takes
+longer.
 """
 
 from collections import OrderedDict

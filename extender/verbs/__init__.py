@@ -1,1 +1,1 @@
-"""The verbs filter, prioritize and preempt of kube-scheduler; `extender.bind` has the verb bind."""
+"""The verbs filter, select, prioritize and preempt; `extender.bind` has the verb bind."""

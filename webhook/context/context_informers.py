@@ -1,6 +1,6 @@
 """Context informers: watches of owners, namespaces and policies for the reviews of a replica.
 
-Every replica runs them, because every replica answers reviews. Discovery is repeated, because an
+Every replica runs them, because every replica may answer reviews. Discovery is repeated, because an
 operator and its definitions may be installed at any time.
 """
 
