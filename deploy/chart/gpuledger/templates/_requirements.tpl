@@ -189,6 +189,7 @@ namespace: the namespace of the release
 production: production
 kubernetes: nothing (the service is in a cluster)
 kubeconfig: serviceAccount
+pod_name: nothing (it is the name of the pod)
 nats: nats.servers
 nats_user: nats.auth.user
 nats_password: nats.auth.existingSecret

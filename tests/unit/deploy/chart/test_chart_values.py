@@ -44,6 +44,7 @@ def test_without_a_cluster_nothing_is_rendered(rendered) -> None:
         (["settings.settle_seconds=many"], "settings.settle_seconds: Invalid type"),
         (["settings.nats_user=x"], "the chart writes this setting; set nats.auth.user instead"),
         (["settings.tls_cert=x"], "set certificates.existingSecret instead"),
+        (["settings.pod_name=x"], "settings.pod_name: the chart writes this setting"),
         (["nats.mode=external"], "nats.servers is empty: name your servers"),
         (
             ["nats.mode=external", "nats.servers={nats://a:4222}"],
