@@ -81,7 +81,8 @@ class LaterNodes:
 def best_nodes(score: Floats, feasible: Booleans, later: Booleans) -> Booleans:
     """Return the feasible nodes with the highest score, later ones only if all are later.
 
-    `later` may be shorter than `score`: the nodes behind its end do not come later.
+    `later` may be shorter than `score`: the nodes behind its end do not come later. Without a
+    highest score, because an expression gave NaN, all nodes of the group are returned.
     """
     first = feasible.copy()
     first[: len(later)] &= ~later
@@ -89,7 +90,7 @@ def best_nodes(score: Floats, feasible: Booleans, later: Booleans) -> Booleans:
     if not group.any():
         return group
     best: Booleans = group & (score == score[group].max())
-    return best
+    return best if best.any() else group
 
 
 def _several(
