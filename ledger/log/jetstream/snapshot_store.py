@@ -8,7 +8,7 @@ could be mistaken for one, and two savers at the same time do not disturb each o
 import asyncio
 import hashlib
 import uuid
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Set
 from contextlib import aclosing
 from typing import Final
 
@@ -30,6 +30,9 @@ SNAPSHOTS_KEPT: Final = 2
 
 REQUESTS_MAX: Final = 4
 """Requests for pieces under way at once; an answer is a third larger than a piece."""
+
+LISTINGS_MAX: Final = 8
+"""Most listings of the snapshots in one load. Another follows where a snapshot was incomplete."""
 
 OLDER_SCHEMA: Final = 3
 """The schema of snapshots whose manifest does not name it."""
@@ -157,21 +160,31 @@ class SnapshotStore:
 
         Raises Unreachable, and Lost when the stream of snapshots is gone.
         """
-        stored = await self._manifests()
-        stored.sort(key=lambda pair: pair[1].position, reverse=True)
-        loaded = 0
-        for sequence, sealed in stored:
-            if sealed.schema not in snapshot_format.READABLE:
-                _log.warning("snapshot_of_other_schema", **_described(sealed))
-                continue
-            snapshot = await self._load(sealed, sequence)
-            if snapshot is None:
-                _log.warning("snapshot_incomplete", **_described(sealed))
-                continue
-            yield snapshot
-            loaded += 1
-            if loaded == SNAPSHOTS_KEPT:
+        seen, loaded = set[str](), 0
+        for _ in range(LISTINGS_MAX):
+            replaced = False
+            for sequence, sealed in await self._newest_first(seen):
+                seen.add(sealed.upload)
+                if sealed.schema not in snapshot_format.READABLE:
+                    _log.warning("snapshot_of_other_schema", **_described(sealed))
+                    continue
+                snapshot = await self._load(sealed, sequence)
+                if snapshot is None:
+                    _log.warning("snapshot_incomplete", **_described(sealed))
+                    # Newer ones may have taken its place while it was fetched.
+                    replaced = True
+                    break
+                yield snapshot
+                loaded += 1
+                if loaded == SNAPSHOTS_KEPT:
+                    return
+            if not replaced:
                 return
+
+    async def _newest_first(self, seen: Set[str]) -> list[tuple[int, Manifest]]:
+        """Return the manifests of other uploads than these with their sequences, newest first."""
+        stored = [pair for pair in await self._manifests() if pair[1].upload not in seen]
+        return sorted(stored, key=lambda pair: pair[1].position, reverse=True)
 
     async def _keep(self, subject: str, payload: bytes) -> int:
         """Store a disposable message. Returns its sequence; raises Unreachable."""

@@ -13,7 +13,7 @@ from msgspec import structs
 from support.servers.nats_servers import NatsServer, settings_for
 
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.jetstream.snapshot_store import CHUNK_BYTES, Manifest
+from ledger.log.jetstream.snapshot_store import CHUNK_BYTES, LISTINGS_MAX, Manifest
 from ledger.log.log_port import Snapshot
 
 pytestmark = pytest.mark.integration
@@ -143,3 +143,35 @@ async def test_the_older_snapshot_is_not_fetched_while_the_newest_is_usable(
     async with aclosing(jetstream_log.load_snapshots()) as stored:
         assert (await anext(stored)).position == 2
     assert fetched == [2]
+
+
+async def test_a_snapshot_is_loaded_though_newer_ones_replace_all_meanwhile(
+    jetstream_log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each replica saves, so two are soon saved while a large one is fetched."""
+    for position in (1, 2):
+        await jetstream_log.save_snapshot(Snapshot(position, b"state"))
+    load, replacing = jetstream_log._snapshots._load, [3, 4]
+
+    async def overtaken(wanted: Manifest, sequence: int) -> Snapshot | None:
+        while replacing:
+            await jetstream_log.save_snapshot(Snapshot(replacing.pop(0), b"newer"))
+        return await load(wanted, sequence)
+
+    monkeypatch.setattr(jetstream_log._snapshots, "_load", overtaken)
+    assert [kept.position async for kept in jetstream_log.load_snapshots()] == [4, 3]
+
+
+async def test_a_load_of_broken_snapshots_ends(
+    jetstream_log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched = list[int]()
+
+    async def broken(wanted: Manifest, sequence: int) -> None:
+        await jetstream_log.save_snapshot(Snapshot(wanted.position + 1, b"newer"))
+        fetched.append(wanted.position)
+
+    await jetstream_log.save_snapshot(Snapshot(1, b"state"))
+    monkeypatch.setattr(jetstream_log._snapshots, "_load", broken)
+    assert [kept async for kept in jetstream_log.load_snapshots()] == []
+    assert fetched == list(range(1, LISTINGS_MAX + 1))
