@@ -25,6 +25,7 @@ async def release_missing(
     """
     stride = CooperativeYield()
     for namespace in session.namespaces():
+        await stride.step()
         for key in session.keys(namespace):
             await stride.step()
             entry = session.entry(namespace, key) if key.startswith(prefix) else None

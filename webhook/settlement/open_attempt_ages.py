@@ -98,6 +98,7 @@ async def start_open_attempt_ages(
     """
     stride, clock = CooperativeYield(), asyncio.get_running_loop().time
     for namespace in session.namespaces():
+        await stride.step()
         for key in session.keys(namespace):
             await stride.step()
             if not key.startswith(prefix) or not session.settles(key):

@@ -162,6 +162,7 @@ class WorkloadInformers:
         """Return the kinds of which the ledger counts objects."""
         stride, kinds = CooperativeYield(), set[str]()
         for namespace in self._session.namespaces():
+            await stride.step()
             for key in self._session.keys(namespace):
                 await stride.step()
                 kinds.add(key.partition("/")[0])
