@@ -15,7 +15,7 @@ from support.servers.service_process import ServiceProcess, creation
 
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.nats_connection import Access
-from ledger.log.log_port import Unreachable
+from ledger.log.log_port import Snapshot, Unreachable
 from ledger.runtime.tls import server_certificate
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -138,3 +138,25 @@ async def test_the_leafs_user_may_not_delete_the_log(servers: Servers) -> None:
     assert (await near.extent()).last == 1
     await near.close()
     await far.close()
+
+
+async def test_the_leafs_user_saves_and_loads_snapshots(servers: Servers) -> None:
+    """A snapshot is delivered by a consumer, for which the user needs other subjects."""
+    payload = bytes(range(256)) * 16_384
+    access = Access((servers.edge.url,), user="gpuledger", password=PASSWORD)
+    hub = Access((servers.hub.url,), user="gpuledger", password=PASSWORD)
+    near = await JetStreamLog.connect(settings_for(servers.hub, access=hub))
+    await near.open(create=True)
+    far = await JetStreamLog.connect(
+        settings_for(servers.edge, access=access, domain=DOMAIN, deadline=5.0)
+    )
+    try:
+        for position in (1, 2, 3):
+            await far.save_snapshot(Snapshot(position, payload))
+        assert [kept async for kept in far.load_snapshots()] == [
+            Snapshot(3, payload),
+            Snapshot(2, payload),
+        ]
+    finally:
+        await near.close()
+        await far.close()
