@@ -5,7 +5,6 @@ missing or changed, there is no snapshot. So a saver that dies half way leaves n
 could be mistaken for one, and two savers at the same time do not disturb each other.
 """
 
-import asyncio
 import hashlib
 import uuid
 from collections.abc import AsyncGenerator, Iterator, Set
@@ -27,9 +26,6 @@ CHUNK_BYTES: Final = 524_288
 
 SNAPSHOTS_KEPT: Final = 2
 """Snapshots that stay when a new one is complete."""
-
-REQUESTS_MAX: Final = 4
-"""Requests for pieces under way at once; an answer is a third larger than a piece."""
 
 LISTINGS_MAX: Final = 8
 """Most listings of the snapshots in one load. Another follows where a snapshot was incomplete."""
@@ -233,14 +229,13 @@ class SnapshotStore:
         return collector.snapshot()
 
     async def _request_pieces(self, collector: PieceCollector, sequences: range) -> None:
-        for first in range(0, len(sequences), REQUESTS_MAX):
-            answers = await asyncio.gather(
-                *(
-                    jetstream_api.message(self._connection, self._names.snapshots, {"seq": at})
-                    for at in sequences[first : first + REQUESTS_MAX]
-                )
+        # One at a time, because a slow link fills with several: a request is repeated after a
+        # second without an answer, and each repeated one sends the piece again.
+        for at in sequences:
+            stored = await jetstream_api.message(
+                self._connection, self._names.snapshots, {"seq": at}
             )
-            for stored in filter(None, answers):
+            if stored is not None:
                 collector.add(stored.data)
 
 

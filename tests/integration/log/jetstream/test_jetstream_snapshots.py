@@ -5,6 +5,7 @@ import hashlib
 import json
 import random
 from contextlib import aclosing
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ import structlog
 from msgspec import structs
 from support.servers.nats_servers import NatsServer, settings_for
 
+from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.snapshot_store import CHUNK_BYTES, LISTINGS_MAX, Manifest
 from ledger.log.log_port import Snapshot
@@ -175,3 +177,33 @@ async def test_a_load_of_broken_snapshots_ends(
     monkeypatch.setattr(jetstream_log._snapshots, "_load", broken)
     assert [kept async for kept in jetstream_log.load_snapshots()] == []
     assert fetched == list(range(1, LISTINGS_MAX + 1))
+
+
+async def test_pieces_are_requested_one_at_a_time_without_consumers(
+    nats_server: NatsServer,
+    jetstream_log: JetStreamLog,
+    shard: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A slow link takes a piece a second; the answers to four requests, repeated, fill it."""
+    payload = random.Random(7).randbytes(6 * CHUNK_BYTES)
+    await jetstream_log.save_snapshot(Snapshot(1, payload))
+    under_way, most, message = 0, 0, jetstream_api.message
+
+    async def counted(*wanted: Any) -> Any:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await message(*wanted)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(jetstream_api, "message", counted)
+    settings = structs.replace(settings_for(nats_server, shard), consumers=False)
+    reader = await JetStreamLog.connect(settings)
+    try:
+        assert [kept async for kept in reader.load_snapshots()] == [Snapshot(1, payload)]
+    finally:
+        await reader.close()
+    assert most == 1
