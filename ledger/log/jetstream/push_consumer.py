@@ -14,9 +14,11 @@ from contextlib import aclosing
 from typing import Final
 
 import nats.errors
+import structlog
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.cancellation import reraise_cancelled
 from ledger.log.jetstream.missing_records import RETRY_SECONDS, Stream, confirmed_extent, must_exist
 from ledger.log.jetstream.nats_errors import ApiError
@@ -30,6 +32,15 @@ HEARTBEAT_SECONDS: Final = 1
 
 SILENCE_SECONDS_MAX: Final = 3.5
 """A consumer without a message for so long is made again."""
+
+COMPARE_SECONDS: Final = 5.0
+"""How often an idle consumer of a contiguous stream is compared with the end of the stream.
+
+A consumer is on one replica of the stream. A replica whose files cannot be written, or that does
+not catch up, sends heartbeats without end and no entries.
+"""
+
+_log: Final = structlog.get_logger("ledger.log")
 
 _NANOSECONDS: Final = 1_000_000_000
 _STALLED: Final = "Nats-Consumer-Stalled"
@@ -89,7 +100,7 @@ async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[lis
     if not stream.contiguous and first > extent.last + 1:
         # A younger stream of the same name: all its entries are new.
         first = 1
-    consumer = _Consumer(stream, first)
+    consumer = _Consumer(stream, first, end=seen)
     forget = stream.connection.on_change(consumer.distrust)
     try:
         await consumer.attach()
@@ -104,11 +115,16 @@ async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[lis
 
 
 class _Consumer:
-    """One ephemeral push consumer, its delivered entries, and whether they are consistent."""
+    """One ephemeral push consumer, its delivered entries, and whether they are consistent.
 
-    def __init__(self, stream: Stream, first: int) -> None:
+    The stream has had the position `end`.
+    """
+
+    def __init__(self, stream: Stream, first: int, *, end: int = 0) -> None:
         self._stream = stream
         self._position = max(first, 1)
+        self._end = end
+        self._compare_at = asyncio.get_running_loop().time() + COMPARE_SECONDS
         self._delivered = 1
         self._entries: list[LogEntry] = []
         self._lost: Lost | None = None
@@ -149,11 +165,34 @@ class _Consumer:
                 await reraise_cancelled(asyncio.wait_for(self._news.wait(), SILENCE_SECONDS_MAX))
             except TimeoutError:
                 return []
+            if not self._entries and await self._is_behind():
+                return []
         batch = self._entries[:BATCH_ENTRIES_MAX]
         del self._entries[:BATCH_ENTRIES_MAX]
         if self._window and not self._entries:
             await self._open_window()
         return batch
+
+    async def _is_behind(self) -> bool:
+        """Return whether an entry is missing that the stream had at the last comparison."""
+        now = asyncio.get_running_loop().time()
+        if not self._stream.contiguous or now < self._compare_at:
+            return False
+        if self._end >= self._position:
+            _log.warning(
+                "consumer_behind",
+                stream=self._stream.name,
+                position=self._position,
+                end=self._end,
+            )
+            return True
+        self._compare_at = now + COMPARE_SECONDS
+        try:
+            extent = await jetstream_api.extent(self._stream.connection, self._stream.name)
+        except Unreachable:
+            return False
+        self._end = extent.last
+        return False
 
     async def detach(self) -> None:
         """Unsubscribe; the server drops a consumer without a subscriber."""

@@ -1,17 +1,24 @@
 """The checks of a consumer on its delivered messages."""
 
+import asyncio
+import random
+
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from simulation.engine.loop import VirtualLoop
 
+from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.missing_records import Stream
 from ledger.log.jetstream.nats_connection import Access, NatsConnection
 from ledger.log.jetstream.push_consumer import _Consumer
-from ledger.log.log_port import LogEntry, Lost
+from ledger.log.log_port import Extent, LogEntry, Lost, Unreachable
+
+STEPS_MAX = 100_000
 
 
 def consumer(first: int, *, contiguous: bool = True) -> _Consumer:
-    """A consumer that nothing but this test delivers to."""
+    """A consumer that nothing but this test delivers to; needs a running event loop."""
     return _Consumer(Stream(NatsConnection(Access(()), 1.0), "S", contiguous), first)
 
 
@@ -53,3 +60,39 @@ async def test_a_stream_with_gaps_may_skip_positions() -> None:
     reading = consumer(5, contiguous=False)
     await reading._receive(message(9, 1))
     assert await reading.take() == [LogEntry(9, b"x")]
+
+
+async def beating(reading: _Consumer, seconds: int) -> list[LogEntry] | None:
+    """Return the entries of a consumer with a heartbeat in each second, None if it still waits."""
+    taking = asyncio.create_task(reading.take())
+    for _ in range(seconds):
+        await asyncio.sleep(1)
+        if taking.done():
+            return taking.result()
+        await reading._receive(Msg(Client(), "s", "", b"", {"Status": "100"}))
+    taking.cancel()
+    return None
+
+
+@pytest.mark.parametrize(
+    ("end", "seen", "yielded"),
+    [(4, 4, None), (7, 4, []), (7, 7, []), (None, 4, None)],
+    ids=["at the end", "entries are missing", "a known one is missing", "no answer"],
+)
+def test_a_consumer_with_heartbeats_only_is_given_up_if_it_is_behind(
+    monkeypatch: pytest.MonkeyPatch, end: int | None, seen: int, yielded: list[LogEntry] | None
+) -> None:
+    """A replica of a stream that cannot write its files sends heartbeats without end."""
+
+    async def extent(_: NatsConnection, stream: str) -> Extent:
+        if end is None:
+            raise Unreachable(f"stream {stream} has no leader")
+        return Extent(1, end, 0, 0)
+
+    async def run() -> list[LogEntry] | None:
+        stream = Stream(NatsConnection(Access(()), 1.0), "S", contiguous=True, replicas=3)
+        return await beating(_Consumer(stream, 5, end=seen), seconds=30)
+
+    monkeypatch.setattr(jetstream_api, "extent", extent)
+    loop = VirtualLoop(random.Random(1), steps_max=STEPS_MAX)  # type: ignore[abstract]
+    assert loop.run(run()) == yielded
