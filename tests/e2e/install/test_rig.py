@@ -60,6 +60,8 @@ def deployment(name: str, command: str, replicas: int) -> Manifest:
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": labels},
+        # Pods of the revision before would push all new ones to the other node.
+        "matchLabelKeys": ["pod-template-hash"],
     }
     spec = {
         "terminationGracePeriodSeconds": 0,
@@ -193,6 +195,7 @@ def test_a_node_is_drained_lost_and_comes_back(web: RealCluster) -> None:
     timeline, node = Timeline(), web.node("b")
     with timeline.step("node b is drained"):
         node.drain()
+        web.kubectl.type(f"kubectl rollout status deployment/web {WITHIN}")
     assert nodes_of(web, "web") == {"a"}
     with timeline.step("node b takes pods again"):
         node.uncordon()
