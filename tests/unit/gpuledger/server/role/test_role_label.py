@@ -98,6 +98,32 @@ def test_label_stays_unless_the_service_has_the_pod_that_beats(
     assert bool(in_virtual_time(labels())) is labelled
 
 
+@pytest.mark.parametrize("back", [False, True], ids=["still missed", "back"])
+def test_label_of_a_missed_replica_stays_if_it_is_back_before_the_write(back: bool) -> None:
+    async def labels() -> dict[str, str]:
+        api, beats = ApiServer(a=dict(ROLE), b=dict(ROLE)), OwnerBeats("east", "a")
+        seen = ("a", "b") if back else ("a",)
+        with running(api, beats, owner=False):
+            await beat(beats, "a", "b")
+            api.allows = False
+            await beat(beats, "a")
+            assert api.writes, "the label is not removed yet, because the write is refused"
+            await beat(beats, *seen, seconds=0.0)
+            api.allows = True
+            await beat(beats, *seen)
+        return api.pods["b"]
+
+    assert bool(in_virtual_time(labels())) is back
+
+
+async def beat(beats: OwnerBeats, *names: str, seconds: float = 3.0) -> None:
+    """Receive beats of these replicas for some seconds, at least once."""
+    for _ in range(1 + round(seconds / BEAT_SECONDS)):
+        for name in names:
+            await receive(beats, name)
+        await asyncio.sleep(BEAT_SECONDS)
+
+
 @pytest.mark.parametrize("name", ["../secrets/a", "..", "a/b", "A", "a" * 254, "a%2fb", "a\n"])
 async def test_beat_of_a_name_that_no_pod_has_does_not_count(name: str) -> None:
     beats = OwnerBeats("east", "a")
