@@ -5,6 +5,7 @@ processes, and prints a table. EVENTS, HOLDS and ACCOUNTS of the environment set
 Ten million events take about an hour.
 """
 
+import argparse
 import os
 import sys
 import tempfile
@@ -56,6 +57,7 @@ ROWS: Final = (
 
 def main() -> int:
     """Measure both sizes, print the table, and write it as JSON. Returns 0."""
+    argparse.ArgumentParser("python -m tests.bench.growth", description=__doc__).parse_args()
     whole = {name: int(os.environ.get(name, default)) for name, default in SIZES.items()}
     part = {name: size // DIVISOR for name, size in whole.items()}
     measured = [_measured(size) for size in (part, whole)]
