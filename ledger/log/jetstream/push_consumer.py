@@ -68,20 +68,23 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Log
     A stream that is not contiguous must have a message at `last`.
     """
     position = first
-    deadline = stream.connection.deadline + SILENCE_SECONDS_MAX
+    patience = stream.connection.deadline + SILENCE_SECONDS_MAX
+    clock = asyncio.get_running_loop().time
+    give_up = clock() + patience
     while position <= last:
         if stream.connection.closed:
             raise Unreachable("the connection to NATS was closed by this process")
         async with aclosing(_attached(stream, position, last)) as batches:
             while position <= last:
                 try:
+                    # Consumers that are made again and again must not prolong the wait.
                     batch = await reraise_cancelled(
-                        asyncio.wait_for(anext(batches, None), deadline)
+                        asyncio.wait_for(anext(batches, None), give_up - clock())
                     )
                 except TimeoutError as error:
                     await must_exist(stream, position)
                     raise Unreachable(
-                        f"stream {stream.name} sent nothing from {position} for {deadline:g} s"
+                        f"stream {stream.name} sent nothing from {position} for {patience:g} s"
                     ) from error
                 if batch is None:
                     break
@@ -89,6 +92,7 @@ async def read(stream: Stream, first: int, last: int) -> AsyncGenerator[list[Log
                 position = batch[-1].position + 1
                 if wanted:
                     yield wanted
+                give_up = clock() + patience
 
 
 async def _attached(stream: Stream, first: int, seen: int) -> AsyncGenerator[list[LogEntry], None]:
@@ -153,7 +157,7 @@ class _Consumer:
     async def take(self) -> list[LogEntry]:
         """Wait for entries; an empty list when the consumer has to be made again.
 
-        Raises Lost.
+        Raises Lost, Unreachable.
         """
         while not self._entries:
             if self._lost is not None:
@@ -174,7 +178,10 @@ class _Consumer:
         return batch
 
     async def _is_behind(self) -> bool:
-        """Return whether an entry is missing that the stream had at the last comparison."""
+        """Return whether an entry is missing that the stream had at the last comparison.
+
+        Raises Lost when the stream's only server lacks it, and Unreachable.
+        """
         now = asyncio.get_running_loop().time()
         if not self._stream.contiguous or now < self._compare_at:
             return False
@@ -185,6 +192,7 @@ class _Consumer:
                 position=self._position,
                 end=self._end,
             )
+            await must_exist(self._stream, self._position)
             return True
         self._compare_at = now + COMPARE_SECONDS
         try:

@@ -8,10 +8,10 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from simulation.engine.loop import VirtualLoop
 
-from ledger.log.jetstream import jetstream_api
+from ledger.log.jetstream import jetstream_api, push_consumer
 from ledger.log.jetstream.missing_records import Stream
 from ledger.log.jetstream.nats_connection import Access, NatsConnection
-from ledger.log.jetstream.push_consumer import _Consumer
+from ledger.log.jetstream.push_consumer import _Consumer, follow, read
 from ledger.log.log_port import Extent, LogEntry, Lost, Unreachable
 
 STEPS_MAX = 100_000
@@ -96,3 +96,57 @@ def test_a_consumer_with_heartbeats_only_is_given_up_if_it_is_behind(
     monkeypatch.setattr(jetstream_api, "extent", extent)
     loop = VirtualLoop(random.Random(1), steps_max=STEPS_MAX)  # type: ignore[abstract]
     assert loop.run(run()) == yielded
+
+
+class _SilentConsumer(_Consumer):
+    """A consumer that a server makes and then sends heartbeats to, without an entry."""
+
+    async def attach(self) -> None:
+        self._beats = asyncio.create_task(self._beat())
+
+    async def detach(self) -> None:
+        self._beats.cancel()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            await self._receive(Msg(Client(), "s", "", b"", {"Status": "100"}))
+
+
+_MISSING = "position 5: the record is missing, although stream S announces it"
+
+
+@pytest.mark.parametrize(
+    ("reads", "replicas", "error", "text"),
+    [
+        (lambda stream: read(stream, 5, 7), 1, Lost, _MISSING),
+        (lambda stream: read(stream, 5, 7), 3, Unreachable, "sent nothing from 5 for 8.5 s"),
+        (lambda stream: follow(stream, 5), 1, Lost, _MISSING),
+        # It goes on, because another replica may have the record.
+        (lambda stream: follow(stream, 5), 3, TimeoutError, "^$"),
+    ],
+    ids=["read", "read of replicas", "follow", "follow of replicas"],
+)
+def test_announced_records_that_never_come_are_not_awaited_for_ever(
+    monkeypatch: pytest.MonkeyPatch, reads, replicas: int, error: type[Exception], text: str
+) -> None:
+    """A server whose files were cut announces the old end; each new consumer is as silent."""
+
+    async def extent(*_: object) -> Extent:
+        return Extent(1, 7, 0, 0)
+
+    async def missing(*_: object) -> None:
+        return None
+
+    async def run() -> None:
+        stream = Stream(NatsConnection(Access(()), 5.0), "S", contiguous=True, replicas=replicas)
+        async with asyncio.timeout(60):
+            async for _ in reads(stream):
+                pytest.fail("an entry came")
+
+    monkeypatch.setattr(jetstream_api, "extent", extent)
+    monkeypatch.setattr(jetstream_api, "message", missing)
+    monkeypatch.setattr(push_consumer, "_Consumer", _SilentConsumer)
+    loop = VirtualLoop(random.Random(1), steps_max=STEPS_MAX)  # type: ignore[abstract]
+    with pytest.raises(error, match=text):
+        loop.run(run())
