@@ -104,26 +104,10 @@ def encode(
     if encoded is None:
         body = _encoder.encode(record)
     else:
-        head = (
-            record.position,
-            record.time,
-            record.writer,
-            record.nonce,
-            record.previous,
-            record.group,
-        )
-        body = _encoder.encode((*head, msgspec.Raw(_array_head(len(encoded)) + b"".join(encoded))))
+        *head, _ = msgspec.structs.astuple(record)
+        body = _encoder.encode((*head, [*map(msgspec.Raw, encoded)]))
     digest = _digest(schema, body)
     return _encoder.encode((schema, digest, body)), digest
-
-
-def _array_head(length: int) -> bytes:
-    """Return the bytes before the elements of a MessagePack array."""
-    if length < 16:
-        return bytes((0x90 | length,))
-    if length < 1 << 16:
-        return b"\xdc" + length.to_bytes(2, "big")
-    return b"\xdd" + length.to_bytes(4, "big")
 
 
 def schema_of(payload: bytes) -> int:
