@@ -134,6 +134,24 @@ async def test_a_clean_stop_hands_over_before_the_lease_runs_out(
     await second.stop()
 
 
+async def test_a_replica_without_bids_reads_the_lease_and_never_takes_it(
+    dial: Dial, names: StreamNames
+) -> None:
+    lasting = LeaseSettings(renew_seconds=0.05, lease_seconds=60)
+    reader = Lease(await dial(), names, writer="w1", bids=False, settings=lasting)
+    bidder = Lease(await dial(), names, writer="w2", settings=lasting)
+    await reader.start()
+    assert reader.owner is None
+    await bidder.start()
+    await settled(lambda: reader.owner == "w2")
+    await bidder.stop()
+    await settled(lambda: reader.owner is None)
+    await bidder.start()
+    assert bidder.is_owner
+    await bidder.stop()
+    await reader.stop()
+
+
 async def test_a_dead_owners_lease_runs_out(dial: Dial, names: StreamNames) -> None:
     dying = await dial()
     first = Lease(dying, names, writer="w1", settings=QUICK)

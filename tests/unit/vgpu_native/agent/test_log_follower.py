@@ -208,6 +208,19 @@ async def test_a_follower_starts_from_a_snapshot(ledger: Ledger, tmp_path: Path)
         assert len(follower.containers()) == 1
 
 
+async def test_a_follower_passes_a_damaged_snapshot_over(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.place()
+    log = await ledger.connect()
+    whole = snapshot_format.encode(ledger.state)
+    await log.save_snapshot(Snapshot(ledger.state.position, whole))
+    ledger.store.records[0] = b"must not be read"
+    ledger.place(200, "q")
+    await log.save_snapshot(Snapshot(ledger.state.position, whole[:-1]))
+    async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
+        await until(lambda: len(follower.containers()) == 2)
+        assert not follower.trouble
+
+
 async def test_another_log_is_not_followed(ledger: Ledger, tmp_path: Path) -> None:
     ledger.place()
     file = tmp_path / "placements"

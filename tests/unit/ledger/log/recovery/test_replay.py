@@ -1,5 +1,6 @@
 """Opening a log while others write to it."""
 
+import gc
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -60,3 +61,19 @@ async def test_a_snapshot_of_a_record_that_is_gone_is_a_lost_tail() -> None:
     del store.records[1:]
     with pytest.raises(Lost, match="a snapshot of position 2 exists"):
         await replay.open_state(MemoryLog(store))
+
+
+async def test_an_earlier_state_is_read_without_newer_snapshots() -> None:
+    store, state = MemoryStore(exists=True), State()
+    for number in range(3):
+        store.snapshots.append(written(store, state, number))
+    assert (await replay.state_at(MemoryLog(store), 2)).position == 2
+
+
+async def test_the_older_snapshot_is_read_when_the_newest_is_damaged() -> None:
+    store, state = MemoryStore(exists=True), State()
+    store.snapshots.append(written(store, state, 0))
+    store.snapshots.append(Snapshot(2, written(store, state, 1).payload[:-1]))
+    opened = await replay.open_state(MemoryLog(store))
+    assert (opened.position, opened.hash) == (state.position, state.hash)
+    assert gc.isenabled()
