@@ -145,11 +145,8 @@ def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Sh
     if not _is_simple(space, entry, command):
         event = _reserved(command) if hold is None else _raised(hold, command)
         return room_check.attempted(state, event, command)
-    if entry is None:
-        return room_check.beyond_limits(state, space, _NOTHING, demand)
-    wanted = demand if hold is None else amounts.largest(hold.demand, demand)
-    largest = amounts.largest(entry.charge, wanted)
-    return room_check.beyond_limits(state, space, entry.charge, largest)
+    before = _NOTHING if entry is None else entry.charge
+    return room_check.beyond_limits(state, space, before, amounts.largest(before, demand))
 
 
 def _standing(space: Namespace, command: commands.Reserve) -> commands.Reserve:
