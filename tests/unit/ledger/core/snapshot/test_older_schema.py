@@ -38,3 +38,17 @@ def test_a_damaged_snapshot_of_schema_3_is_refused() -> None:
         damaged[at] ^= 1
         with pytest.raises(InvalidSnapshot):
             snapshot_format.decode(bytes(damaged))
+
+
+def test_accounts_that_count_only_reviewed_demand_are_read() -> None:
+    """Schema 3 lists them at its end, and no golden log has one."""
+    _, _, body = msgspec.msgpack.decode(OLDER[-1].read_bytes())
+    image = msgspec.msgpack.decode(body)
+    state = snapshot_format.decode(OLDER[-1].read_bytes())
+    name = next(name for name, account in state.accounts.items() if account.covers)
+    body = msgspec.msgpack.encode([*image[:15], state.labels, [name]])
+    stored = msgspec.msgpack.encode((3, hashlib.sha256(body).digest(), body))
+    read = snapshot_format.decode(stored)
+    assert [each for each, account in read.accounts.items() if account.asked_only] == [name]
+    for covered in read.accounts[name].covers:
+        assert read.namespaces[covered].asked_only == {*read.accounts[name].lines.values()}

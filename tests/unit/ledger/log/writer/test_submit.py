@@ -1,15 +1,17 @@
 """Submit: a plain function queues the command and returns the future of its answer."""
 
 import asyncio
+from typing import Any
 
 import msgspec
+import pytest
 from support.harness.replicas import QUICK, running
 
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
 from ledger.log import records
 from ledger.log.ledger_port import Accepted
-from ledger.log.memory_log import MemoryStore
+from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.writer.batch_decider import FairQueue, Ticket
 from ledger.log.writer.writer import Writer
 
@@ -39,6 +41,24 @@ async def test_a_cancelled_future_takes_its_waiting_command_back() -> None:
         assert isinstance(await kept, Accepted)
     items = [item for payload in store.records for item in records.decode(payload)[0].items]
     assert [getattr(item.event, "uid", "") for item in items] == ["uid-2"]
+
+
+async def test_a_future_that_is_cancelled_during_the_append_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, append, futures = MemoryStore(), MemoryLog.append, list[asyncio.Future[Any]]()
+
+    async def cancelled(self: MemoryLog, payload: bytes, position: int) -> int:
+        futures[0].cancel()
+        return await append(self, payload, position)
+
+    monkeypatch.setattr(MemoryLog, "append", cancelled)
+    async with running(store) as writer:
+        futures += writer.submit(reserve(1)), writer.submit(reserve(2))
+        assert isinstance(await futures[1], Accepted)
+        assert writer.stopped is None
+        assert isinstance(await writer.submit(reserve(3)), Accepted)
+    assert [record.group for record, _ in map(records.decode, store.records)] == [2, 1]
 
 
 async def test_the_group_refuses_a_command_after_its_deadline() -> None:
