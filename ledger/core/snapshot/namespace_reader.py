@@ -13,7 +13,7 @@ from ledger.core.evolve.envelope_charges import entry_of
 from ledger.core.evolve.quota_coverage import plans
 from ledger.core.model.state import Draw, Entry, Hold, Namespace, Object
 from ledger.core.snapshot.number_columns import Column, unpack
-from ledger.core.snapshot.rebuilt_indexes import add_draw
+from ledger.core.snapshot.rebuilt_indexes import add_draw, open_creations
 from ledger.core.snapshot.snapshot_image import Holds, Objects, Pools, SnapshotImage
 
 _ONE_OBJECT: Final = 1
@@ -70,7 +70,7 @@ class NamespaceReader:
         first, end = self._covering[row : row + 2]
         names = tuple([self._account_names[at] for at in self._covered_by[first:end]])
         space.entries, space.draws, space.members = entries, draws, members
-        space.owners, space.accounts = _open_creations(holds), names
+        space.owners, space.accounts = open_creations(holds), names
         space.placed = self._placed.get(self._names[row], {})
         space.plan, space.selected, space.asked_only = plans(self._accounts, names, self._labels)
 
@@ -144,15 +144,6 @@ class _HoldRows:
             demand, stamp, owner, actor, root, traits = values[shape]
             made.append(Hold(uid, base, demand, time, stamp, owner, actor, raises, root, traits))
         return made
-
-
-def _open_creations(holds: Sequence[Hold]) -> dict[str, int]:
-    """Return how many open CREATE holds each owner has."""
-    owners = dict[str, int]()
-    for hold in holds:
-        if hold.base == 0 and hold.owner:
-            owners[hold.owner] = owners.get(hold.owner, 0) + 1
-    return owners
 
 
 def _starts(counts: Column, rows: int, total: int) -> list[int]:

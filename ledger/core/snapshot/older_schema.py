@@ -13,7 +13,7 @@ from ledger.core.evolve.envelope_charges import entry_of
 from ledger.core.evolve.quota_coverage import plans
 from ledger.core.model.cards import NodeCards, Placement, PreemptionClaim
 from ledger.core.model.state import Account, Ended, Hold, Namespace, Object, State
-from ledger.core.snapshot.rebuilt_indexes import add_draw, index_cards
+from ledger.core.snapshot.rebuilt_indexes import add_draw, index_cards, open_creations
 
 SCHEMA: Final = 3
 
@@ -93,11 +93,8 @@ def _covered_namespaces(
 
 def _fill(space: Namespace, keys: dict[str, _Kept]) -> None:
     """Put the kept keys into a namespace and index their open CREATE holds."""
-    entries, owners = space.entries, space.owners
+    space.owners = open_creations(hold for kept in keys.values() for hold in kept.holds)
     for key, kept in keys.items():
-        entry = entries[key] = entry_of(kept.committed, kept.holds)
+        entry = space.entries[key] = entry_of(kept.committed, kept.holds)
         if entry.root:
             add_draw(space.draws, space.members, key, entry)
-        for hold in kept.holds:
-            if hold.base == 0 and hold.owner:
-                owners[hold.owner] = owners.get(hold.owner, 0) + 1

@@ -1,10 +1,12 @@
 """Rebuilt indexes: what a snapshot leaves out because keys, nodes and placements decide it."""
 
+from collections.abc import Iterable
+
 from ledger.core.evolve.announced_and_lost_cards import account_of
 from ledger.core.evolve.envelope_charges import NOTHING, drawn_from
 from ledger.core.model.amounts import plus
 from ledger.core.model.cards import CORES, MEMORY, SLOTS, NodeCards, Placement
-from ledger.core.model.state import Draw, Entry, State
+from ledger.core.model.state import Draw, Entry, Hold, State
 
 
 def add_draw(
@@ -18,6 +20,15 @@ def add_draw(
     committed = entry.committed.demand if entry.committed is not None else NOTHING
     draws[root] = Draw(plus(before.charge, entry.charge), plus(before.committed, committed))
     members.setdefault(root, {})[key] = None
+
+
+def open_creations(holds: Iterable[Hold]) -> dict[str, int]:
+    """Return how many open CREATE holds each owner has."""
+    owners = dict[str, int]()
+    for hold in holds:
+        if hold.base == 0 and hold.owner:
+            owners[hold.owner] = owners.get(hold.owner, 0) + 1
+    return owners
 
 
 def index_cards(
