@@ -20,11 +20,12 @@ REFRESH_SECONDS_MIN: Final = 0.02
 """Shortest time between two reads: records that arrive within it are fetched together."""
 
 REFRESH_SECONDS_MAX: Final = 0.25
-"""Longest time between two reads, also if a read takes long."""
+"""Longest pause after a read, and longest wait for its end."""
 
 REFRESH_SHARE: Final = 5
-"""A read takes at most this part of the time, one divided by it. A read costs the log server more
-than its records do, and the preferred writer waits for the same cores."""
+"""A read takes at most this part of the time, one divided by it, unless the pause after it would be
+longer than `REFRESH_SECONDS_MAX`. A read costs the log server more than its records do, and the
+preferred writer waits for the same cores."""
 
 _DIGITS_MAX: Final = 20
 
