@@ -15,7 +15,13 @@ from support.servers.nats_servers import NatsServer, settings_for
 
 from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.jetstream_log import JetStreamLog
-from ledger.log.jetstream.snapshot_store import CHUNK_BYTES, LISTINGS_MAX, Manifest
+from ledger.log.jetstream.snapshot_store import (
+    CHUNK_BYTES,
+    LISTINGS_MAX,
+    Manifest,
+    PieceCollector,
+    SnapshotStore,
+)
 from ledger.log.log_port import Snapshot
 
 pytestmark = pytest.mark.integration
@@ -117,8 +123,19 @@ async def test_a_snapshot_of_a_newer_schema_is_passed_over(jetstream_log: JetStr
 
 @pytest.mark.parametrize("consumers", [True, False])
 async def test_a_snapshot_is_read_with_and_without_consumers(
-    nats_server: NatsServer, jetstream_log: JetStreamLog, shard: str, consumers: bool
+    nats_server: NatsServer,
+    jetstream_log: JetStreamLog,
+    shard: str,
+    monkeypatch: pytest.MonkeyPatch,
+    consumers: bool,
 ) -> None:
+    requested, request = list[range](), SnapshotStore._request_pieces
+
+    async def noted(self: SnapshotStore, collector: PieceCollector, sequences: range) -> None:
+        requested.append(sequences)
+        await request(self, collector, sequences)
+
+    monkeypatch.setattr(SnapshotStore, "_request_pieces", noted)
     payload = random.Random(7).randbytes(6 * CHUNK_BYTES + 1)
     await jetstream_log.save_snapshot(Snapshot(1, payload))
     settings = structs.replace(settings_for(nats_server, shard), consumers=consumers)
@@ -127,6 +144,7 @@ async def test_a_snapshot_is_read_with_and_without_consumers(
         assert [kept async for kept in reader.load_snapshots()] == [Snapshot(1, payload)]
     finally:
         await reader.close()
+    assert [*map(len, requested)] == ([] if consumers else [7])
 
 
 async def test_the_older_snapshot_is_not_fetched_while_the_newest_is_usable(
