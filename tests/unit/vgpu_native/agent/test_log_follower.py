@@ -221,6 +221,17 @@ async def test_a_follower_passes_a_damaged_snapshot_over(ledger: Ledger, tmp_pat
         assert not follower.trouble
 
 
+async def test_a_snapshot_of_another_log_is_not_taken(ledger: Ledger, tmp_path: Path) -> None:
+    other = Ledger()
+    other.place(300)
+    ledger.place()
+    log = await ledger.connect()
+    await log.save_snapshot(Snapshot(other.state.position, snapshot_format.encode(other.state)))
+    async with running(LogFollower(NODE, ledger.connect, file=tmp_path / "placements")) as follower:
+        await until(lambda: "this is not the same log" in follower.trouble)
+        assert not follower.containers()
+
+
 async def test_another_log_is_not_followed(ledger: Ledger, tmp_path: Path) -> None:
     ledger.place()
     file = tmp_path / "placements"
