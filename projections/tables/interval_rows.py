@@ -7,6 +7,7 @@ transactions.
 
 import sqlite3
 
+from projections.store.interval_index import fork
 from projections.tables.table_protocol import check_closed
 
 Cell = int | str | bytes | None
@@ -15,30 +16,46 @@ Identity = tuple[int | str, ...]
 
 
 class IntervalRows:
-    """The collected rows of one table whose last two columns are `opened` and `closed`."""
+    """The collected rows of one table whose last columns are `opened`, `closed`, perhaps `fork`."""
 
-    def __init__(self, table: str, *, identity: tuple[str, ...], columns: tuple[str, ...]) -> None:
-        """Collect rows of `columns`; `identity` are the columns by which an open row is found."""
-        names = (*columns, "opened", "closed")
+    def __init__(
+        self,
+        table: str,
+        *,
+        identity: tuple[str, ...],
+        columns: tuple[str, ...],
+        filed: bool = False,
+    ) -> None:
+        """Collect rows of `columns`; `identity` are the columns by which an open row is found.
+
+        With `filed`, closed rows are found by `fork`; see `interval_index`.
+        """
+        names = (*columns, "opened", "closed", *(("fork",) if filed else ()))
         places = ", ".join("?" * len(names))
-        condition = " AND ".join(f"{column} = ?" for column in identity)
-        self._table = table
+        condition = " AND ".join(f"{column} = ?{at}" for at, column in enumerate(identity, 2))
+        change = "closed = ?1" + (", fork = fork(opened, ?1)" if filed else "")
+        self._table, self._filed = table, filed
         self._insert = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})"
-        self._close = f"UPDATE {table} SET closed = ? WHERE {condition} AND closed IS NULL"
+        self._close = f"UPDATE {table} SET {change} WHERE {condition} AND closed IS NULL"
         self._rows: list[list[Cell]] = []
-        self._open: dict[Identity, list[Cell]] = {}
+        self._open: dict[Identity, tuple[int, list[Cell]]] = {}
         self._closings: list[tuple[Cell, ...]] = []
 
     def open(self, identity: Identity, values: tuple[Cell, ...], position: int) -> None:
         """Open a row at a position."""
-        row = self._open[identity] = [*values, position, None]
+        row = [*values, position, None, None] if self._filed else [*values, position, None]
+        self._open[identity] = position, row
         self._rows.append(row)
 
     def close(self, identity: Identity, position: int) -> None:
         """Close the open row with these values at a position."""
-        row = self._open.pop(identity, None)
-        if row is None:
+        known = self._open.pop(identity, None)
+        if known is None:
             self._closings.append((position, *identity))
+            return
+        opened, row = known
+        if self._filed:
+            row[-2:] = position, fork(opened, position)
         else:
             row[-1] = position
 
