@@ -4,11 +4,12 @@ The table keeps the denials of `denials_days` days, and of these the newest 100,
 """
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-import aiosqlite
 import msgspec
 import structlog
 
@@ -26,21 +27,18 @@ EXPIRY_SECONDS: Final = 3600.0
 _DAY: Final = 86_400 * 1_000_000
 """µs."""
 
+DenialRow = tuple[int, int, str, str, bytes]
+"""Position, time, cluster, namespace and body."""
+
 _log: Final = structlog.get_logger("projections")
 
 
 async def follow(log: Log, store: Store) -> None:
     """Store new denials, from the first one that the table does not have, until cancelled."""
-    async with (
-        store.transaction() as connection,
-        connection.execute("SELECT coalesce(max(position), 0) FROM denials") as rows,
-    ):
-        row = await rows.fetchone()
-    seen = row[0] if row is not None else 0
+    seen = await store.write(_seen)
     async for batch in log.follow_denials(seen + 1):
-        rows_of_batch = [denial_row for denial_row in map(_row, batch) if denial_row is not None]
-        async with store.transaction() as connection:
-            await _write(connection, rows_of_batch)
+        rows = [row for row in map(_row, batch) if row is not None]
+        await store.write(partial(_write, rows=rows))
 
 
 async def expire(store: Store, days: int, now: Callable[[], float] = time.time) -> None:
@@ -50,26 +48,33 @@ async def expire(store: Store, days: int, now: Callable[[], float] = time.time) 
     """
     while True:
         oldest = int(now() * 1_000_000) - days * _DAY
-        async with store.transaction() as connection:
-            await connection.execute("DELETE FROM denials WHERE time < ?", (oldest,))
+        await store.write(partial(_remove, oldest=oldest))
         await asyncio.sleep(EXPIRY_SECONDS)
 
 
-async def _write(
-    connection: aiosqlite.Connection, rows: list[tuple[int, int, str, str, bytes]]
-) -> None:
-    await connection.executemany(
+def _seen(connection: sqlite3.Connection) -> int:
+    """Return the position of the newest denial in the table, 0 without one."""
+    (seen,) = connection.execute("SELECT coalesce(max(position), 0) FROM denials").fetchone()
+    return int(seen)
+
+
+def _remove(connection: sqlite3.Connection, oldest: int) -> None:
+    connection.execute("DELETE FROM denials WHERE time < ?", (oldest,))
+
+
+def _write(connection: sqlite3.Connection, rows: list[DenialRow]) -> None:
+    connection.executemany(
         "INSERT OR REPLACE INTO denials (position, time, cluster, namespace, body)"
         " VALUES (?, ?, ?, ?, ?)",
         rows,
     )
-    await connection.execute(
+    connection.execute(
         "DELETE FROM denials WHERE position <= (SELECT max(position) FROM denials) - ?",
         (DENIALS_KEPT,),
     )
 
 
-def _row(entry: LogEntry) -> tuple[int, int, str, str, bytes] | None:
+def _row(entry: LogEntry) -> DenialRow | None:
     """Return the row of a denial, None when the payload cannot be decoded."""
     try:
         refusal = denial_log.decode(entry.payload)

@@ -7,8 +7,8 @@ kill at any byte. A file with another schema version is deleted and built again 
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Final, Self, TypeVar
@@ -69,7 +69,6 @@ class Store:
         self.path = path
         self._scratch = scratch
         self._connection = connection
-        self._writing = asyncio.Lock()
 
     @classmethod
     async def open(cls, path: Path, *, scratch: bool = False) -> "Store":
@@ -105,35 +104,19 @@ class Store:
         with self._failing():
             return await head_of(self._connection)
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
-        """Run the block in one write transaction: all of it is stored, or nothing.
-
-        Raises StoreError when SQLite fails in it: the file is damaged or the disk is full.
-        """
-        async with self._writing:
-            with self._failing():
-                await self._connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._connection
-                except BaseException:
-                    await self._connection.rollback()
-                    raise
-                await self._connection.commit()
-
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a function in one write transaction, on the thread of the connection.
+        """Run a function in one write transaction: all of it is stored, or nothing.
 
-        All statements of the function cost one hand-over between threads. The function runs to its
-        end also when the caller is cancelled. Raises StoreError as `transaction` does.
+        The function runs on the thread of the connection, so all of its statements cost one
+        hand-over between threads, and to its end also when the caller is cancelled. Raises
+        StoreError when SQLite fails in it: the file is damaged or the disk is full.
         """
-        async with self._writing:
-            with self._failing():
-                # aiosqlite has no public call that runs a function on its thread.
-                file = self._connection._conn
-                running = self._connection._execute(_in_transaction, file, work)  # type: ignore[no-untyped-call]
-                result: T = await running
-                return result
+        with self._failing():
+            # aiosqlite has no public call that runs a function on its thread.
+            file = self._connection._conn
+            running = self._connection._execute(_in_transaction, file, work)  # type: ignore[no-untyped-call]
+            result: T = await running
+            return result
 
     async def close(self) -> None:
         """Close the file. A scratch file is on the disk after that."""

@@ -176,10 +176,7 @@ async def _follow_until(path: Path, log: MemoryLog, count: int) -> None:
 
 
 async def _count(store: Store) -> int:
-    async with (
-        store.transaction() as connection,
-        connection.execute("SELECT count(*) FROM denials") as rows,
-    ):
-        row = await rows.fetchone()
-    assert row is not None
-    return int(row[0])
+    def count(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("SELECT count(*) FROM denials").fetchone()[0])
+
+    return await store.write(count)

@@ -66,8 +66,7 @@ async def test_a_file_that_is_damaged_further_in_is_named_with_a_remedy(tmp_path
         await digest_of(path)
     async with await Store.open(path) as store:
         with pytest.raises(StoreError, match=r"ledger\.sqlite.*delete the file"):
-            async with store.transaction() as transaction:
-                await transaction.execute("DELETE FROM records")
+            await store.write(lambda connection: connection.execute("DELETE FROM records"))
 
 
 async def test_reading_without_a_projection_has_a_remedy(tmp_path: Path) -> None:
