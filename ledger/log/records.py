@@ -61,6 +61,13 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
     previous: bytes
 
 
+class _Body(Link, frozen=True, array_like=True):
+    """The body of a record whose items stay encoded."""
+
+    group: int
+    items: msgspec.Raw
+
+
 class _Mark(msgspec.Struct, frozen=True, array_like=True):
     """The first element of a record of any schema."""
 
@@ -74,6 +81,7 @@ encode_item: Final[Callable[[Item], bytes]] = _encoder.encode
 _envelopes: Final = msgspec.msgpack.Decoder(tuple[int, bytes, bytes])
 _records: Final = msgspec.msgpack.Decoder(Record)
 _links: Final = msgspec.msgpack.Decoder(Link)
+_bodies: Final = msgspec.msgpack.Decoder(_Body)
 _marks: Final = msgspec.msgpack.Decoder(_Mark)
 
 
@@ -138,6 +146,11 @@ def decode_link(payload: bytes) -> tuple[Link, bytes]:
     """Open only the link of a record to the one before. Returns `(link, hash)`; see `decode`."""
     body, digest = _open(payload)
     return _decoded(_links, body), digest
+
+
+def encoded_items(payload: bytes) -> bytes:
+    """Return the bytes of the array of items in a record that `decode` has accepted."""
+    return bytes(_bodies.decode(_envelopes.decode(payload)[2]).items)
 
 
 def _open(payload: bytes) -> tuple[bytes, bytes]:

@@ -7,6 +7,7 @@ import msgspec
 
 from ledger.core.model import accounts, events
 from ledger.core.model.qualified_names import qualified
+from ledger.log import records
 from projections.record_changes import KEYED, PLACING, RecordChange
 from projections.store.item_bodies import deflate
 from projections.tables.name_numbers import NameNumbers
@@ -15,22 +16,6 @@ _OF_NAMESPACES: Final = KEYED + PLACING
 """The events that name their namespace."""
 
 _encoder: Final = msgspec.msgpack.Encoder()
-
-
-class _Body(msgspec.Struct, frozen=True, array_like=True):
-    """The body of a record, without its items decoded."""
-
-    position: int
-    time: int
-    writer: str
-    nonce: str
-    previous: bytes
-    group: int
-    items: msgspec.Raw
-
-
-_envelopes: Final = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw, bytes])
-_bodies: Final = msgspec.msgpack.Decoder(_Body)
 
 
 class HistoryTables:
@@ -44,7 +29,7 @@ class HistoryTables:
     def collect(self, change: RecordChange) -> None:
         """Collect the record, and the numbers of its events by namespace."""
         record, position = change.record, change.record.position
-        body = deflate(bytes(_bodies.decode(_envelopes.decode(change.payload)[2]).items))
+        body = deflate(records.encoded_items(change.payload))
         row = (position, record.time, change.hash, record.writer, record.group, body)
         self._records.append(row)
         by_namespace: dict[str, list[int]] = {}
