@@ -9,12 +9,10 @@ from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
-from starlette.routing import Route
 
 from extender.scheduler_api import extender_wire
 from extender.scheduler_api.extender_wire import BadRequest, ExtenderUnavailable
 from extender.scheduler_extender import Extender
-from ledger.runtime.http import direct_endpoints
 from ledger.runtime.http.direct_endpoints import Endpoints
 from ledger.runtime.http.json_endpoint import BodyBudget, BodyLimits, JsonEndpoint
 
@@ -63,10 +61,3 @@ def endpoints(
         PATH + "bind": endpoint("bind", extender_wire.read_binding, extender.bind),
         PATH + "preempt": endpoint("preempt", extender_wire.read_preemption, extender.preempt),
     }
-
-
-def routes(
-    extender: Extender, body_max: int, observe_seconds: ObserveSeconds = lambda *_: None
-) -> list[Route]:
-    """Return the routes of an extender that is served by an application alone."""
-    return direct_endpoints.routes(endpoints(extender, body_max, observe_seconds))

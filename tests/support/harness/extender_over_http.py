@@ -17,7 +17,7 @@ from support.harness.extender_harness import (
     replica,
 )
 
-from extender.extender_routes import routes
+from extender.extender_routes import endpoints
 from extender.scheduler_extender import ExtenderSettings
 from ledger.core.model import commands
 from ledger.core.model.accounts import quota
@@ -27,6 +27,7 @@ from ledger.kube.api.objects import Pod
 from ledger.kube.hami import annotation_keys
 from ledger.kube.hami.node_announcement import read_announcement
 from ledger.kube.requests.pod_demand import demand_of
+from ledger.runtime.http.direct_endpoints import routes
 
 BODY_MAX: Final = 2_000_000
 SPACE: Final = f"{CLUSTER}/{NAMESPACE}"
@@ -164,7 +165,7 @@ async def http_extender(settings: ExtenderSettings | None = None) -> AsyncIterat
     """Run an extender behind HTTP for the block."""
     server = ModelServer()
     async with replica(server=server, settings=settings) as extender_replica:
-        app = Starlette(routes=routes(extender_replica.extender, BODY_MAX))
+        app = Starlette(routes=routes(endpoints(extender_replica.extender, BODY_MAX)))
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://x") as client:
             yield HttpExtender(extender_replica, server, client)

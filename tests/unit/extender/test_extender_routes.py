@@ -10,7 +10,8 @@ import pytest
 from starlette.applications import Starlette
 from support.harness.extender_harness import FIXTURES, ExtenderReplica, cards, replica
 
-from extender.extender_routes import routes
+from extender.extender_routes import endpoints
+from ledger.runtime.http.direct_endpoints import routes
 
 JSON = {"content-type": "application/json"}
 BODY_MAX = 2_000_000
@@ -43,9 +44,8 @@ async def site() -> AsyncIterator[Site]:
     async with replica() as service:
         await service.register("gpu-0", cards("GPU-0"))
         await service.register("gpu-1", cards("GPU-1", memory=4000))
-        app = Starlette(
-            routes=routes(service.extender, BODY_MAX, lambda verb, _: took.append(verb))
-        )
+        served = endpoints(service.extender, BODY_MAX, lambda verb, _: took.append(verb))
+        app = Starlette(routes=routes(served))
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://x") as client:
             yield Site(service, client, took)
@@ -140,7 +140,7 @@ async def test_five_thousand_nodes_in_full_are_read(site: Site) -> None:
     ]
     body = json.dumps({**node, "Nodes": {"metadata": {}, "items": items}}).encode()
     assert len(body) > 5_000_000
-    app = Starlette(routes=routes(site.replica.extender, len(body)))
+    app = Starlette(routes=routes(endpoints(site.replica.extender, len(body))))
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://x") as client:
         answer = (await client.post("/extender/filter", content=body, headers=JSON)).json()
