@@ -1,6 +1,7 @@
 """Direct request: one request without ASGI, from its head to the bytes of its answer.
 
-The answer has the same bytes as that of the application.
+The answer has the same bytes as that of the application. Only the one to a request that met a
+defect also names the end of its connection.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +24,7 @@ _ELSEWHERE: Final = frozenset((b"expect", b"upgrade", b"transfer-encoding", b"co
 _LENGTH_DIGITS_MAX: Final = 19
 
 _JSON: Final = b"content-type: application/json\r\ncontent-length: %d\r\n"
-_TEXT: Final = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
+_TEXT: Final = b"content-length: %d\r\ncontent-type: text/plain; charset=utf-8\r\n"
 _CLOSE: Final = (b"connection", b"close")
 
 

@@ -285,6 +285,26 @@ async def test_request_in_flight_is_answered_before_the_end(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+async def test_body_that_arrives_at_the_end_closes_its_connection(way: str) -> None:
+    handler = Handler(budget=1_200)
+    loop, request = asyncio.get_running_loop(), post(b"y" * 1_000)
+    async with serving_way(way, handler) as (address, _):
+        host, _, port = address.rpartition(":")
+        _, first = await asyncio.open_connection(host, int(port))
+        reader, second = await asyncio.open_connection(host, int(port))
+        first.write(post(b"slow" * 250))
+        second.write(request[:-900])
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while handler.budget.bytes < 1_100:  # noqa: ASYNC110 (there is no signal)
+                await asyncio.sleep(0.01)
+        loop.call_later(0.2, second.write, request[-900:])
+        loop.call_later(0.4, handler.let.set)
+    assert b"connection: close" in await reader.read()
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
 async def test_request_that_never_ends_is_cancelled_at_the_end(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,7 +329,9 @@ async def test_defect_is_logged_and_answered_500(
     with structlog.testing.capture_logs() as logged:
         async with serving_way(way, handler) as (address, _), client_of(address) as client:
             client.send(post(b"defect"))
-            assert (await client.answer())[::2] == (500, b"Internal Server Error")
+            status, head, body = await client.answer()
+            assert (status, body) == (500, b"Internal Server Error")
+            assert (b"connection: close" in head) == (way == "direct")
             assert await client.rest() == b""
     errors = [record.exc_info[1] for record in caplog.records if record.exc_info]
     errors += [entry["exc_info"] for entry in logged if entry["event"] == "request_met_a_defect"]
