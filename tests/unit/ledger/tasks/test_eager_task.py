@@ -156,6 +156,19 @@ async def test_cancelled_coroutine_ends_with_cancelled_error(steps: int) -> None
     assert cleaned == ([True] if steps else [])
 
 
+async def test_coroutine_that_cancels_itself_ends_at_its_next_wait() -> None:
+    async def waits() -> None:
+        task_of(started).cancel()
+        await asyncio.Event().wait()
+
+    async def late() -> None:
+        await asyncio.sleep(0)
+        await waits()
+
+    started = Started(late())
+    assert isinstance((await started.end())[1], asyncio.CancelledError)
+
+
 async def test_start_inside_a_task_runs_in_the_next_turn() -> None:
     ended: list[object] = []
     task: EagerTask[int] = EagerTask(returned(), lambda _, result, error: ended.append(result))

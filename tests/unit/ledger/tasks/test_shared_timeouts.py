@@ -78,20 +78,48 @@ async def test_cancellation_beside_the_deadline_stays_one() -> None:
         await task
 
 
-async def test_one_timer_serves_all_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    timeouts, loop = SharedTimeouts(), asyncio.get_running_loop()
+def timers_of(timeouts: SharedTimeouts, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the times of the timers that these timeouts will start."""
+    loop = asyncio.get_running_loop()
     started: list[float] = []
     call_at = loop.call_at
 
-    def counted(when: float, *of: Any) -> asyncio.TimerHandle:
-        started.append(when)
-        return call_at(when, *of)
+    def counted(when: float, callback: Any, *of: Any, **how: Any) -> asyncio.TimerHandle:
+        if getattr(callback, "__self__", None) is timeouts:
+            started.append(when)
+        return call_at(when, callback, *of, **how)
 
     monkeypatch.setattr(loop, "call_at", counted)
+    return started
+
+
+async def test_one_timer_serves_all_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeouts = SharedTimeouts()
+    started = timers_of(timeouts, monkeypatch)
     for _ in range(1_000):
         with timeouts.at(now() + 60):
             await asyncio.sleep(0)
     assert len(started) == 1
+
+
+async def test_no_timer_runs_for_waits_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeouts = SharedTimeouts()
+    started = timers_of(timeouts, monkeypatch)
+    for _ in range(10):
+        with timeouts.at(now() + 0.01):
+            await asyncio.sleep(0)
+    await asyncio.sleep(4 * COALESCED_SECONDS)
+    assert len(started) == 1
+
+
+async def test_waits_with_close_deadlines_end_by_few_timers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timeouts = SharedTimeouts()
+    started = timers_of(timeouts, monkeypatch)
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        await asyncio.gather(*(late(timeouts, number / 1_000) for number in range(10, 30)))
+    assert len(started) <= 3
 
 
 async def test_nested_waits_end_by_their_own_deadlines() -> None:
