@@ -1,7 +1,8 @@
 """Eager task: a coroutine that runs at once up to its first wait, for one call per request.
 
 `asyncio.Task` first waits for its turn in the event loop, and for another turn to report its end.
-An eager task does neither; most requests end in their first step. It follows
+An eager task does neither; a request that waits for nothing ends in its first step. Python 3.12 has
+eager tasks of its own, which can replace this one when 3.11 is no longer supported. It follows
 https://docs.python.org/3/library/asyncio-extending.html: `asyncio.current_task` returns it, and it
 can be cancelled, so `asyncio.timeout` works in its coroutine. As in `asyncio.Task`, the coroutine
 has a copy of the context variables.
