@@ -1,5 +1,6 @@
 """The projection file: whose it is, which schema it has, and what readers see of it."""
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -127,15 +128,41 @@ async def test_a_view_that_takes_too_long_ends_and_leaves_room_for_the_next(
             assert view.head.position > 0
 
 
-async def test_a_scratch_file_is_complete_once_closed_and_continues(tmp_path: Path) -> None:
+async def test_a_write_that_fails_stores_nothing(tmp_path: Path) -> None:
+    def fails(connection: sqlite3.Connection) -> None:
+        connection.execute(_DENIAL)
+        raise ValueError("in the middle")
+
+    def counted(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("SELECT count(*) FROM denials").fetchone()[0])
+
+    async with await Store.open(tmp_path / "ledger.sqlite") as store:
+        with pytest.raises(ValueError, match="in the middle"):
+            await store.write(fails)
+        assert await store.write(counted) == 0
+        await store.write(lambda connection: connection.execute(_DENIAL))
+        assert await store.write(counted) == 1
+
+
+async def test_a_scratch_file_is_complete_once_closed_and_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log, built, other = log_of(random_payloads(1, 60)), tmp_path / "built", tmp_path / "other"
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
     async with await Store.open(built, scratch=True) as store:
         await projector.replay(log, store, 9)
+    assert synced == [built.stat().st_ino]
     assert _names(tmp_path) == ["built"], "a scratch file has no journal"
     await project(other, log)
     assert await digest_of(built) == await digest_of(other, 9)
     await project(built, log)
     assert await digest_of(built) == await digest_of(other)
+
+
+_DENIAL = """
+INSERT INTO denials (position, time, cluster, namespace, body) VALUES (1, 1, 'c1', 'red', x'80')
+"""
 
 
 def _names(folder: Path) -> list[str]:
