@@ -11,7 +11,7 @@ from support.harness.projection_harness import digest_of, log_of, project, rando
 from ledger.core import snapshot_format
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.state import State
-from ledger.log import records
+from ledger.log import memory_log, records
 from ledger.log.log_port import Lost, Snapshot
 from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.writer import denial_log
@@ -161,6 +161,22 @@ def _refusal(number: int, namespace: str) -> bytes:
         number, 1, namespace, "pods/a", f"u{number}", "alice", {}, denial
     )
     return denial_log.encode(refusal)
+
+
+async def test_projector_behind_the_log_stores_several_batches_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_log, "BATCH_ENTRIES_MAX", 5)
+    log = log_of(random_payloads(1, 60))
+    last = (await log.extent()).last
+    positions = []
+    async with await Store.open(tmp_path / "ledger.sqlite") as store:
+        behind = await projector.Projector.resume(log, store)
+        async for batch in log.read(1, last):
+            await behind.project(batch, known=last)
+            positions.append((behind.position, (await store.head()).position))
+    assert len(positions) > 2
+    assert positions == [(0, 0)] * (len(positions) - 1) + [(last, last)]
 
 
 async def _follow_until(path: Path, log: MemoryLog, count: int) -> None:
