@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from support.harness.projection_harness import SECOND, START, log_of, random_payloads
+from support.recorded.golden_logs import GOLDEN, payloads_of
 
 from ledger.core import snapshot_format
 from ledger.core.model.state import State
@@ -152,6 +153,17 @@ async def test_a_snapshot_that_a_replay_does_not_give_is_named() -> None:
     assert not report.ok
     assert "position 12: the stored snapshot differs" in str(report.problem)
     assert (await verify(log, check_snapshots=False)).ok
+
+
+async def test_snapshot_of_an_older_schema_is_compared_by_its_state() -> None:
+    newest = max(GOLDEN.glob("*.snapshot-3"))
+    payloads = payloads_of(newest.with_suffix(".log"))
+    log = log_of(payloads)
+    await log.save_snapshot(Snapshot(len(payloads), newest.read_bytes()))
+    assert (await verify(log)).ok
+    shorter = log_of(payloads)
+    await shorter.save_snapshot(Snapshot(len(payloads) - 1, newest.read_bytes()))
+    assert "the stored snapshot differs" in str((await verify(shorter)).problem)
 
 
 @pytest.mark.parametrize("text", ["", "9", "9:", "x:" + "0" * 64, "9:" + "0" * 63])
