@@ -63,6 +63,16 @@ async def test_a_card_that_another_extender_is_about_to_give_away_is_taken() -> 
         assert await other.places(OURS, "n1") == []
 
 
+async def test_cards_of_a_selected_pod_are_assumed_taken_for_the_next_pod() -> None:
+    async with replica() as service:
+        for node in ("n1", "n2"):
+            await service.register(node, cards(f"GPU-{node}"))
+        for asked, node in ((THEIRS, "n1"), (OURS, "n2"), (THEIRS, "n1")):
+            answer = await service.extender.select(ExtenderArgs(asked, None, ["n1", "n2"]))
+            assert answer.node_names is not None
+            assert answer.node_names[0] == node
+
+
 async def test_pod_is_not_blocked_by_its_own_assumed_placement() -> None:
     async with both() as (first, other, told):
         await scored(first, THEIRS, "n1")
