@@ -13,7 +13,7 @@ from typing import Any, Final
 from starlette.applications import Starlette
 from support.builders.cluster_contexts import cluster_context
 
-from extender import extender_routes as extender_app
+from extender.extender_routes import endpoints
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.unrecorded_card_use import UsageOverlay
 from extender.scheduler_api.extender_ports import ExtenderPorts
@@ -28,6 +28,7 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.log.memory_log import MemoryLog, MemoryStore
 from ledger.log.writer.writer import Writer
 from ledger.runtime.counter_protocol import uncounted
+from ledger.runtime.http.direct_endpoints import routes
 from projections.projector.projector import Projector
 from projections.store.store_writer import Store
 from tests.bench.trips.api_server_stub import ApiServerStub
@@ -128,7 +129,7 @@ async def scheduling(server: ApiServerStub, *pods: str) -> AsyncIterator[Starlet
         time = asyncio.get_running_loop().time
         extender = Extender(inventory, service, now=time, clock=time)
         async with _running(extender.run()):
-            yield Starlette(routes=extender_app.routes(extender, BODY_MAX))
+            yield Starlette(routes=routes(endpoints(extender, BODY_MAX)))
 
 
 def is_charged(writer: Writer, pod: str) -> bool:
