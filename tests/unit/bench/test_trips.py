@@ -14,7 +14,7 @@ BOUNDS = {
     "prioritize": 17,
     "bind": 81,
     "release": 46,
-    "project": 32,
+    "project": 33,
 }
 """The most moves between files that a trip may take; lower a bound when its trip is shorter."""
 
