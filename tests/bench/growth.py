@@ -40,7 +40,7 @@ class Row(NamedTuple):
 ROWS: Final = (
     Row("log, as log_bytes_max counts it", "MB", lambda of: of["log_bytes"] / 1e6),
     Row("log, each event", "bytes", lambda of: of["log_bytes"] / of["events"]),
-    Row("log on the disk, compressed", "MB", lambda of: of["disk_bytes"] / 1e6),
+    Row("log on the disk", "MB", lambda of: of["disk_bytes"] / 1e6),
     Row("snapshot", "MB", lambda of: of["snapshot_bytes"] / 1e6),
     Row("snapshot, encoding", "s", lambda of: of["snapshot_seconds"]),
     Row("full replay, processor time", "s", lambda of: of["replay_computed"] * of["events"] / 1e6),

@@ -151,8 +151,8 @@ async def _create(connection: NatsConnection, wanted: StreamConfig) -> StreamCon
     return _infos.decode(answer).config
 
 
-async def adjust(connection: NatsConnection, wanted: StreamConfig) -> dict[str, int]:
-    """Change the size and the age of a stream to the wanted ones; returns the changed fields.
+async def adjust(connection: NatsConnection, wanted: StreamConfig) -> dict[str, int | str]:
+    """Change size, age and compression of a stream to the wanted ones; returns the changed fields.
 
     Raises Lost when it is missing, ApiError when the server refuses, Unreachable.
     """

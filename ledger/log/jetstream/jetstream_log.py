@@ -116,7 +116,7 @@ class JetStreamLog:
             await jetstream_api.ensure(self.connection, stream, create=True)
 
     async def adjust(self) -> None:
-        """Set the streams' sizes and the retention of denials to the current settings.
+        """Set the streams' sizes and the retention of denials to the settings; compress nothing.
 
         For the service only, because a command may run without its settings. A server that refuses,
         for want of disk space, changes nothing. Raises Lost, Unreachable.

@@ -1,7 +1,9 @@
 """Three servers, three replicas: what happens to acknowledged records when the leader goes."""
 
 import asyncio
+import contextlib
 import json
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -14,11 +16,14 @@ from support.servers.ports import free_port
 from ledger.log.jetstream import jetstream_api, push_consumer
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.nats_connection import Access
+from ledger.log.jetstream.nats_errors import ApiError
 from ledger.log.jetstream.stream_configuration import ConfigurationDrift, log_stream
 from ledger.log.log_port import Ambiguous, LogError, PositionTaken, Snapshot, Unreachable
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
+
+KILLS: Final = 30
 
 LONG_SECONDS: Final = 60.0
 """A deadline that is far longer than the election of a leader, also than one that is repeated."""
@@ -70,11 +75,24 @@ async def leader_of(log: JetStreamLog, servers: list[NatsServer]) -> NatsServer:
     return next(server for server in servers if server.directory.name == info["cluster"]["leader"])
 
 
+async def caught_up(log: JetStreamLog, server: NatsServer) -> None:
+    """Wait until a server has all records of the log, or leads its stream."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(LogError, ApiError):
+                answer = await log.connection.api(f"STREAM.INFO.{log.names.log}")
+                info = json.loads(answer)["cluster"]
+                current = {peer["name"] for peer in info["replicas"] if peer["current"]}
+                if server.directory.name in {info.get("leader"), *current}:
+                    return
+            await asyncio.sleep(0.1)
+
+
 class Appender:
     """Appends as the writer does: the record at its position settles an unclear append."""
 
-    def __init__(self, log: JetStreamLog) -> None:
-        self.log = log
+    def __init__(self, log: JetStreamLog, padding: Callable[[], bytes] = bytes) -> None:
+        self.log, self.padding = log, padding
         self.acknowledged: dict[int, bytes] = {}
         self.number = 0
 
@@ -87,10 +105,15 @@ class Appender:
                 except Unreachable:
                     await asyncio.sleep(0.1)
 
+    async def without_end(self) -> None:
+        """Append until this task is cancelled."""
+        while True:
+            await self.until(len(self.acknowledged) + 1)
+
     async def _one(self) -> None:
         last = (await self.log.extent()).last
         self.number += 1
-        payload = f"payload {self.number}".encode()
+        payload = f"payload {self.number}".encode() + self.padding()
         try:
             position = await self.log.append(payload, last)
         except PositionTaken:
@@ -209,4 +232,26 @@ async def test_a_large_snapshot_is_replicated_whole(cluster: list[NatsServer]) -
     payload = bytes(range(256)) * 40_000
     await log.save_snapshot(Snapshot(5, payload))
     assert [snapshot async for snapshot in log.load_snapshots()] == [Snapshot(5, payload)]
+    await log.close()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_no_server_loses_its_copy_of_the_log_by_a_kill(cluster: list[NatsServer]) -> None:
+    """With s2 compression, a server finds its own files corrupt within 20 kills."""
+    log, chance = await connected(cluster), random.Random(1)
+    appender = Appender(log, lambda: chance.randbytes(chance.choice([200, 400, 3_000])))
+    appending = asyncio.create_task(appender.without_end())
+    for _ in range(KILLS):
+        victim = chance.choice(cluster)
+        await asyncio.sleep(1.5 * chance.random())
+        await asyncio.to_thread(victim.kill)
+        await asyncio.sleep(chance.choice([0.1, 0.5, 2.0]))
+        await victim.start()
+        await caught_up(log, victim)
+        printed = (victim.directory / "log").read_text()
+        assert "corrupt" not in printed, printed[-4_000:]
+    appending.cancel()
+    payloads = await contents(log)
+    assert {at: payloads[at] for at in appender.acknowledged} == appender.acknowledged
     await log.close()

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.servers.nats_servers import NatsServer, settings_for
 
-from ledger.log.jetstream import stream_configuration
+from ledger.log.jetstream import jetstream_api, stream_configuration
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.nats_connection import Access
 from ledger.log.jetstream.nats_errors import ApiError
@@ -63,7 +63,6 @@ async def test_a_changed_configuration_is_refused_by_name_and_values(
         {"allow_atomic": True},
         {"persist_mode": "async"},
         {"first_seq": 1_000},
-        {"compression": "none"},
         {"retention": "workqueue"},
     ],
     ids=lambda change: next(iter(change)),
@@ -77,6 +76,22 @@ async def test_a_stream_with_another_configuration_is_refused(
     await log.connection.api(f"STREAM.CREATE.{wanted.name}", made)
     with pytest.raises(ConfigurationDrift, match=f"{next(iter(change))} is "):
         await log.open(create=False)
+    await log.close()
+
+
+async def test_the_service_ends_the_compression_of_an_older_log(
+    nats_server: NatsServer, shard: str
+) -> None:
+    log = await JetStreamLog.connect(settings_for(nats_server, shard))
+    wanted = stream_configuration.log_stream(log.names, 1, log.settings.max_bytes)
+    made = msgspec.to_builtins(wanted) | {"compression": "s2"}
+    await log.connection.api(f"STREAM.CREATE.{wanted.name}", made)
+    await log.open(create=False)
+    await log.append(b"before", 0)
+    await log.adjust()
+    await log.append(b"after", 1)
+    assert await jetstream_api.configuration(log.connection, wanted.name) == wanted
+    assert [await log.get(position) for position in (1, 2)] == [b"before", b"after"]
     await log.close()
 
 

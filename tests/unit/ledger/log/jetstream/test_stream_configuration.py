@@ -14,7 +14,7 @@ def test_log_stream_has_the_designed_configuration() -> None:
     assert (LOG.discard, LOG.storage, LOG.retention) == ("new", "file", "limits")
     assert (LOG.deny_delete, LOG.deny_purge, LOG.allow_direct) == (True, True, True)
     assert (LOG.max_age, LOG.max_msgs, LOG.max_msgs_per_subject) == (0, -1, -1)
-    assert (LOG.max_msg_size, LOG.compression, LOG.num_replicas) == (1_048_576, "s2", 3)
+    assert (LOG.max_msg_size, LOG.compression, LOG.num_replicas) == (1_048_576, "none", 3)
 
 
 def test_the_wanted_configuration_agrees_with_itself() -> None:
@@ -63,6 +63,12 @@ def test_a_size_is_raised_and_never_lowered_and_an_age_follows_the_setting() -> 
     )
     stream_configuration.compare(week, month)
     assert stream_configuration.adjustments(week, month) == {"max_age": 7 * 24 * 3600 * 10**9}
+
+
+def test_a_compressed_stream_is_accepted_until_it_is_adjusted() -> None:
+    compressed = msgspec.structs.replace(LOG, compression="s2")
+    stream_configuration.compare(LOG, compressed)
+    assert stream_configuration.adjustments(LOG, compressed) == {"compression": "none"}
 
 
 def test_every_stream_is_bounded_in_bytes_and_in_consumers() -> None:
