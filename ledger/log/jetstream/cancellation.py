@@ -28,6 +28,23 @@ async def reraise_cancelled(waiting: Awaitable[T]) -> T:
             raise asyncio.CancelledError
 
 
+async def run_apart(work: Coroutine[None, None, None], deadline: float) -> None:
+    """Run `work` for at most so many seconds, and take a CancelledError in it for its end.
+
+    An await of a future that another task had cancelled raises CancelledError, too, and this would
+    end the caller. Raises what `work` raises, and TimeoutError.
+    """
+    task = asyncio.create_task(work)
+    try:
+        ended, _ = await asyncio.wait({task}, timeout=deadline)
+    finally:
+        task.cancel()
+    if not ended:
+        raise TimeoutError
+    if not task.cancelled():
+        task.result()
+
+
 async def first_answer(ask: Callable[[], Coroutine[None, None, T]], pause: float | None) -> T:
     """Ask, and again after each pause in seconds; return or raise as the first that ends."""
     asked: set[asyncio.Task[T]] = set()

@@ -26,6 +26,7 @@ from ledger.log.jetstream.cancellation import (
     UnansweredRequests,
     first_answer,
     reraise_cancelled,
+    run_apart,
 )
 from ledger.log.jetstream.nats_credentials import Access as Access
 from ledger.log.jetstream.nats_credentials import CredentialsError, SecureClient
@@ -394,5 +395,4 @@ async def _drain(subscription: Subscription, deadline: float) -> None:
 
 async def _close(client: Client, deadline: float) -> None:
     with contextlib.suppress(TimeoutError, OSError, nats.errors.Error, AssertionError):
-        async with asyncio.timeout(deadline):
-            await client.close()
+        await run_apart(client.close(), deadline)

@@ -13,6 +13,7 @@ from ledger.log.jetstream.cancellation import (
     UnansweredRequests,
     first_answer,
     reraise_cancelled,
+    run_apart,
 )
 
 
@@ -150,3 +151,43 @@ async def test_a_deadline_of_the_request_is_not_a_lost_connection() -> None:
         async with unanswered.sent_by("client"), asyncio.timeout(0):
             await asyncio.sleep(3600)
     assert not isinstance(raised.value, ConnectionLost)
+
+
+async def test_a_cancelled_future_in_work_ends_the_work_only() -> None:
+    """A connection whose loss was waited for by a cancelled task raises so when it is closed."""
+
+    async def work() -> None:
+        lost = asyncio.get_running_loop().create_future()
+        lost.cancel()
+        await lost
+
+    await run_apart(work(), deadline=60)
+
+
+async def test_work_that_runs_apart_raises_and_has_a_deadline() -> None:
+    async def fails() -> None:
+        raise OSError("broken pipe")
+
+    with pytest.raises(OSError, match="broken pipe"):
+        await run_apart(fails(), deadline=60)
+    with pytest.raises(TimeoutError):
+        await run_apart(asyncio.sleep(3600), deadline=0)
+
+
+async def test_a_cancelled_caller_ends_the_work_that_runs_apart() -> None:
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.set()
+
+    caller = asyncio.create_task(run_apart(work(), deadline=3600))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    async with asyncio.timeout(60):
+        await ended.wait()
