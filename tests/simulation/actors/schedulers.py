@@ -1,20 +1,21 @@
 """Schedulers: one or two kube-schedulers of one cluster.
 
-Each reads the pending pods of a moment ago and asks the extender of some replica for feasible nodes
-and scores. It then binds the pod while it continues with the next one. Two schedulers do not
-coordinate.
+Each reads the pending pods of a moment ago and asks the extender of some replica for the best nodes
+of a pod: by `select`, as the shipped scheduler is configured, or by `filter` and `prioritize`. It
+then binds the pod while it continues with the next one. Two schedulers do not coordinate.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from extender.scheduler_api.extender_wire import BindingArgs, ExtenderArgs
+from extender.scheduler_api.extender_wire import BindingArgs, ExtenderArgs, FilterResult
 from extender.scheduler_api.extender_wire import ExtenderUnavailable as NotReady
-from extender.scheduler_extender import Extender
+from extender.verbs.filter_nodes import SELECT
 from ledger.kube.api.objects import Pod
 from simulation.actors.admitted_writes import AdmittedWrites, now
 from simulation.model.apiserver import counts
+from simulation.oracle.checked_extender import CheckedExtender
 
 PASS_SECONDS_MAX: Final = 2.0
 """Longest pause between two looks at the pods that wait."""
@@ -27,7 +28,7 @@ BACK_OFF_SECONDS_MAX: Final = 4.0
 
 T = TypeVar("T")
 
-Question = Callable[[Extender], Coroutine[Any, Any, T]]
+Question = Callable[[CheckedExtender], Coroutine[Any, Any, T]]
 
 
 class ExtenderReplica(Protocol):
@@ -50,12 +51,14 @@ class Scheduler:
     def __init__(
         self,
         name: str,
+        verb: str,
         writing: AdmittedWrites,
         replicas: Sequence[ExtenderReplica],
         note: Callable[[str], None],
     ) -> None:
+        """Find nodes by `select`, or by `filter` and then `prioritize`."""
         self.working = True
-        self._name, self._note = name, note
+        self._name, self._verb, self._note = name, verb, note
         self._server, self._source = writing.server, writing.source
         self._replicas = replicas
         self._not_before: dict[str, float] = {}
@@ -89,27 +92,35 @@ class Scheduler:
 
     async def _schedule(self, pod: Pod, nodes: list[str]) -> None:
         """Find the best node for a pod, and begin to bind it there."""
-        filtered = await self._ask(
-            lambda extender: extender.filter(ExtenderArgs(pod, node_names=nodes))
+        args = ExtenderArgs(pod, node_names=nodes)
+        answer = await (
+            self._ask(lambda extender: extender.select(args))
+            if self._verb == SELECT
+            else self._ask(lambda extender: extender.filter(args))
         )
-        if filtered is None or filtered.error or not filtered.node_names:
-            return
-        names = filtered.node_names
+        best = _names_in(answer)
+        if best and self._verb != SELECT:
+            best = await self._best_scored(pod, best)
+        if best:
+            binding = asyncio.create_task(self._bind(pod, self._source.choice(best)))
+            self._binding.add(binding)
+            binding.add_done_callback(self._binding.discard)
+
+    async def _best_scored(self, pod: Pod, names: list[str]) -> list[str]:
+        """Return the nodes with the best score of `prioritize`, all without an answer."""
         scored = await self._ask(
             lambda extender: extender.prioritize(ExtenderArgs(pod, node_names=names))
         )
         best = max((node.score for node in scored or ()), default=0)
-        chosen = [node.host for node in scored or () if node.score == best] or names
-        binding = asyncio.create_task(self._bind(pod, self._source.choice(chosen)))
-        self._binding.add(binding)
-        binding.add_done_callback(self._binding.discard)
+        return [node.host for node in scored or () if node.score == best] or names
 
     async def _bind(self, pod: Pod, node: str) -> None:
         meta = pod.metadata
         asked = BindingArgs(meta.name, meta.namespace, meta.uid, node)
         answer = await self._ask(lambda extender: extender.bind(asked))
         outcome = "no answer" if answer is None else answer.error or "bound"
-        self._note(f"{self._name} binds {meta.namespace}/{meta.name} to {node}: {outcome}")
+        where = f"{meta.namespace}/{meta.name} to {node}, found by {self._verb}"
+        self._note(f"{self._name} binds {where}: {outcome}")
 
     async def _ask(self, question: Question[T]) -> T | None:
         """Return the answer of some replica, None when there is none."""
@@ -129,3 +140,10 @@ class Scheduler:
             return answer.result()
         except NotReady:
             return None
+
+
+def _names_in(answer: FilterResult | None) -> list[str]:
+    """Return the nodes of an answer, none without one."""
+    if answer is None or answer.error:
+        return []
+    return answer.node_names or []

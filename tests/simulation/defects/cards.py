@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from extender.bind import bind_or_give_back, binding_writer
 from extender.bind.bind_or_give_back import Binder
@@ -14,6 +15,7 @@ from extender.settlement import placement_drift
 from extender.settlement.card_reconciler_context import SETTLED
 from extender.settlement.placement_reconciler import PlacementReconciler
 from extender.settlement.unbound_placements import UnboundPlacements
+from extender.verbs.filter_nodes import SELECT, NodeFilter
 from ledger.core.decide import decider
 from ledger.core.decide.cards import card_checks, claim_for_preemptor
 from ledger.core.evolve import placement_charges
@@ -25,11 +27,19 @@ from ledger.kube.api import cluster_ports
 from ledger.kube.requests.device_requests import DeviceRequest
 from simulation.defects.planting import Defect, Put
 from simulation.model.settings import SETTLE_SECONDS
+from simulation.oracle import checked_extender
 from simulation.world import simulated_extender
+
+_USED_OF_CARDS: Final = ("used_memory", "used_cores", "used_slots", "alone")
 
 
 async def _nothing(*_: Any) -> None:
     """Do nothing."""
+
+
+def _no_problem(*_: Any) -> tuple[str, ...]:
+    """Find nothing wrong with a node, so that the rule of the ledger alone is missed."""
+    return ()
 
 
 def _no_undo(put: Put) -> None:
@@ -93,6 +103,7 @@ def _exclusivity_unchecked(put: Put) -> None:
 
     put(card_checks, "in_the_way", lambda *_: None)
     put(card_filters, "criteria_of", ask)
+    put(checked_extender, "unfit", _no_problem)
 
 
 def _node_never_busy(put: Put) -> None:
@@ -103,6 +114,7 @@ def _claim_ignored(put: Put) -> None:
     put(claim_for_preemptor, "kept", lambda *_: {})
     put(card_checks, "kept_alone", lambda *_: None)
     put(UsageOverlay, "keep", lambda *_: None)
+    put(checked_extender, "unfit", _no_problem)
 
 
 def _ill_cards_given(put: Put) -> None:
@@ -137,6 +149,23 @@ def _end_keeps_cards(put: Put) -> None:
     put(placement_charges, "vacate", lambda *_: [])
 
 
+def _select_ignores_placements(put: Put) -> None:
+    honest = NodeFilter._verdicts
+
+    def verdicts(self: NodeFilter, pod: Any, nodes: Any, verb: str) -> Any:
+        arrays = self._fit.inventory.arrays
+        used = {name: getattr(arrays, name) for name in _USED_OF_CARDS if verb == SELECT}
+        for name, amounts in used.items():
+            setattr(arrays, name, np.zeros_like(amounts))
+        try:
+            return honest(self, pod, nodes, verb)
+        finally:
+            for name, amounts in used.items():
+                setattr(arrays, name, amounts)
+
+    put(NodeFilter, "_verdicts", verdicts)
+
+
 def _fence_without_proof(put: Put) -> None:
     put(bind_or_give_back, "version_of", lambda _: 2**62)
 
@@ -161,6 +190,7 @@ DEFECTS_OF_CARDS: Final = (
     Defect("ill-cards-given", "cards are given that are ill or closed", _ill_cards_given),
     Defect("vanished-cards-freed", "a card that is gone leaves its pods", _vanished_cards_freed),
     Defect("end-keeps-cards", "a pod that has ended keeps its cards", _end_keeps_cards),
+    Defect("select-ignores-placements", "cards look free to select", _select_ignores_placements),
     Defect("fence-without-proof", "a fence is believed that changed nothing", _fence_without_proof),
     Defect("binding-of-any-version", "Bindings outlive the fence", _binding_of_any_version),
 )

@@ -78,6 +78,22 @@ class CardEventOracle:
         self.kept: dict[Place, ClaimedCards] = {}
         self._keepers: dict[str, str] = {}
 
+    def copy(self) -> "CardEventOracle":
+        """Return the cards and pods of now, which later events leave alone."""
+        copied = CardEventOracle()
+        copied.cards, copied.kept = dict(self.cards), dict(self.kept)
+        copied.placed = {at: msgspec.structs.replace(held) for at, held in self.placed.items()}
+        copied._keepers = dict(self._keepers)
+        return copied
+
+    def room_for(self, place: Place, wanted: PlacedCards) -> Iterator[str]:
+        """Yield why the cards of a pod that would be placed so cannot be its."""
+        after = self.copy()
+        after.placed.pop(place, None)
+        yield from after._not_to_be_given(place, wanted)
+        after.placed[place] = wanted
+        yield from after._is_too_much(place, wanted)
+
     def enter(self, event: OfCards) -> Iterator[str]:
         """Enter an event; yield a sentence for everything that is wrong with it."""
         if isinstance(event, events.CardsRegistered):
@@ -158,15 +174,19 @@ class CardEventOracle:
             yield from self._is_too_much(place, held)
 
     def _breaks_a_rule(self, place: Place, held: PlacedCards) -> Iterator[str]:
-        beside = [
-            neighbour
-            for at, neighbour in self.placed.items()
-            if neighbour.node == held.node and at != place
-        ]
         if self._keepers.get(held.node) == "hami" and any(
-            neighbour.stage < _HANDED_OUT for neighbour in beside
+            neighbour.stage < _HANDED_OUT for neighbour in self._beside(place, held.node)
         ):
             yield f"{place[1]} is placed on {held.node}, which is handing out cards to another pod"
+        yield from self._not_to_be_given(place, held)
+
+    def _beside(self, place: Place, node: str) -> list[PlacedCards]:
+        """Return the other pods on a node."""
+        return [held for at, held in self.placed.items() if held.node == node and at != place]
+
+    def _not_to_be_given(self, place: Place, held: PlacedCards) -> Iterator[str]:
+        """Yield the cards of a pod that cannot be given, or that another pod has alone."""
+        beside = self._beside(place, held.node)
         for uuid in held.uuids():
             card = self.cards.get(held.node, {}).get(uuid)
             if card is None or not card.healthy or card.cordoned:

@@ -49,7 +49,10 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Checker:
-    """Follows the log, the cluster and the answers. `violation` is the first one found."""
+    """Follows the log, the cluster and the answers. `violation` is the first one found.
+
+    `cards` has the pods on all cards at each position of the log.
+    """
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.state = State()
@@ -62,6 +65,7 @@ class Checker:
         self._placed_before: dict[Place, PlacedCards] = {}
         self._images = [snapshot_format.encode(self.state)]
         self._payloads: list[bytes] = []
+        self.cards = [self._books.cards.copy()]
 
     def attend(self, server: SimulatedApiServer) -> None:
         """Compare with this API server, too, from now on; the first one has authority."""
@@ -88,6 +92,7 @@ class Checker:
             return
         self.state.seal(position, digest, record.time)
         self._images.append(snapshot_format.encode(self.state))
+        self.cards.append(self._books.cards.copy())
         self._note(f"record {position} by {record.writer}: {_summary(record)}")
         for problem in invariants.violations(self.state):
             self.fail("the state is consistent", problem)

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from extender.verbs.filter_nodes import FILTER, SELECT
 from simulation.model import operations
 from simulation.model.operations import Operation
 from simulation.model.settings import CLUSTERS
@@ -34,12 +35,17 @@ REPLICAS_LEAST: Final = 2
 """Fewer replicas than these do not meet on one card."""
 
 
+_VERBS_OF_RUNS: Final = ((SELECT, SELECT), (SELECT, SELECT), (FILTER, FILTER), (SELECT, FILTER))
+"""The verbs of two schedulers in a run; the shipped scheduler is configured with `select`."""
+
+
 class Script(msgspec.Struct, frozen=True):
     """One run: how many clusters and replicas, what happens, and whether the log loses its tail.
 
     Replicas take turns in serving the clusters. Settlement lists everything again after `recount`
-    seconds. Without `schedulers` nothing is placed; `binding_trouble` and
-    `label_trouble` are the shares of Bindings and of labels on pods that something happens to.
+    seconds. `schedulers` has the verb by which each finds nodes; without any, nothing is placed.
+    `binding_trouble` and `label_trouble` are the shares of Bindings and of labels on pods that
+    something happens to.
     """
 
     seed: int
@@ -48,7 +54,7 @@ class Script(msgspec.Struct, frozen=True):
     operations: tuple[Operation, ...]
     recount: float
     cut_tail: bool = False
-    schedulers: int = 0
+    schedulers: tuple[str, ...] = ()
     binding_trouble: float = 0.0
     label_trouble: float = 0.0
 
@@ -72,10 +78,16 @@ def _with_cards(plan: Script) -> Script:
         plan,
         operations=tuple(made),
         replicas=replicas,
-        schedulers=source.choice((1, 2, 2)),
+        schedulers=_verbs(plan.seed, source.choice((1, 2, 2))),
         binding_trouble=source.choice((0.0, 0.1, 0.4, 0.7)),
         label_trouble=source.choice((0.0, 0.3, 0.9)),
     )
+
+
+def _verbs(seed: int, schedulers: int) -> tuple[str, ...]:
+    """Return the verb of each scheduler, from a source that no other choice depends on."""
+    source = random.Random(f"verbs {seed}")
+    return tuple(source.choice(_VERBS_OF_RUNS)[:schedulers])
 
 
 class _Theme(Enum):

@@ -36,6 +36,7 @@ from simulation.engine.processes import Process
 from simulation.model.apiserver import EPOCH
 from simulation.model.kinds import catalog
 from simulation.model.settings import CLUSTERS, OWNER_HOLDS_MAX, RULES, SETTLE_SECONDS
+from simulation.oracle.checked_extender import CheckedExtender
 from simulation.oracle.checker import CheckedLedger, Checker
 from simulation.script.script import Script
 from simulation.world.card_cluster_client import CardClusterClient
@@ -137,7 +138,8 @@ class Replica:
     def asked(self, question: Question[T]) -> "asyncio.Task[T]":
         """Answer a scheduler in this replica's process."""
         assert self._placing is not None, "only where pods are placed are there schedulers"
-        return self._process.start(question(self._placing.extender))
+        extender = CheckedExtender(self._placing.extender, self.writer, self._checker)
+        return self._process.start(question(extender))
 
     def submitted(self, command: AnyCommand) -> "asyncio.Task[Accepted | Denial]":
         """Decide a command of another process in this replica's process."""

@@ -1,7 +1,7 @@
 """Simulated cluster: its API server, its controllers and its other writers."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from ledger.kube.api.api_resources import POLICIES, UNIVERSE_QUOTAS
@@ -54,11 +54,11 @@ class SimulatedCluster:
         for namespace in NAMESPACES:
             self.server.label_namespace(namespace, {})
 
-    def schedule(self, many: int) -> None:
-        """Have so many schedulers."""
+    def schedule(self, verbs: Iterable[str]) -> None:
+        """Have a scheduler for each of these verbs, by which it finds nodes."""
         self.schedulers = [
-            Scheduler(f"s{number}", self._writing, self.replicas, self._note)
-            for number in range(many)
+            Scheduler(f"s{number}", verb, self._writing, self.replicas, self._note)
+            for number, verb in enumerate(verbs)
         ]
 
     def stop(self) -> None:
