@@ -5,7 +5,6 @@ client. It joins requests from prepared pieces and counts only the denials among
 """
 
 import asyncio
-import itertools
 import ssl
 import time
 from collections import deque
@@ -17,6 +16,7 @@ import msgspec
 
 from ledger.runtime import gc_tuning
 from tests.bench.harness.fresh_process import percentile
+from tests.bench.load.send_moments import Outcome, SendMoments
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "admission" / "pod-create.json"
 CONNECTIONS: Final = 256
@@ -93,13 +93,18 @@ class ReviewConnection(asyncio.Protocol):
 
 
 class ConnectionPool:
-    """Connections that are kept busy, or are used when it is time for the next request."""
+    """Connections that are kept busy, or are used when it is time for the next request.
+
+    `seconds` are the times to the answers. At fixed moments they begin with these, and `late` is
+    how much later each request was sent.
+    """
 
     def __init__(self, requests: Iterator[bytes]) -> None:
         self._requests = requests
         self._idle: deque[ReviewConnection] = deque()
         self._sent: dict[ReviewConnection, float] = {}
         self.seconds: list[float] = []
+        self.late: list[float] = []
         self.allowed = self.lost = 0
         self.closed_loop = False
         self.finished = asyncio.Event()
@@ -134,16 +139,20 @@ class ConnectionPool:
         return time.perf_counter() - started
 
     async def paced(self, per_second: float) -> None:
-        """Send at fixed moments, without waiting for answers; the sender's lateness counts, too."""
-        started = time.perf_counter()
-        for number in itertools.count():
-            due = started + number / per_second
-            while (wait := due - time.perf_counter()) > 0 or not self._idle:  # noqa: ASYNC110 (a clock)
-                await asyncio.sleep(max(wait, 0))
-            if not self._send(self._idle.popleft(), due):
-                break
+        """Send at fixed moments, without waiting for answers; the sender's lateness counts, too.
+
+        A moment without an idle connection is late, until there is one.
+        """
+        await SendMoments(per_second, self._send_due).run()
         async with asyncio.timeout(LATE_SECONDS):
             await self.finished.wait()
+
+    def _send_due(self, moment: float) -> Outcome:
+        """Send the request of a moment, if there is a connection for it."""
+        if not self._idle:
+            return Outcome.LATER
+        self.late.append(time.perf_counter() - moment)
+        return Outcome.SENT if self._send(self._idle.popleft(), moment) else Outcome.LAST
 
     def _send(self, visitor: ReviewConnection, at: float) -> bool:
         request = next(self._requests, None)
@@ -162,7 +171,10 @@ async def post_reviews(
     first: int,
     per_second: float = 0.0,
 ) -> dict[str, float]:
-    """Post so many reviews, as fast as they are answered or so many per second."""
+    """Post so many reviews, as fast as they are answered or so many per second.
+
+    `late_p99` is by how much the load generator itself is late, at so many per second.
+    """
     host, _, port = address.rpartition(":")
     requests = list(Review(namespaces=1_000).requests(count, first))
     gc_tuning.freeze_existing()
@@ -180,6 +192,7 @@ async def post_reviews(
         "per_second": count / seconds,
         "p50": percentile(pool.seconds, 0.50),
         "p99": percentile(pool.seconds, 0.99),
+        "late_p99": percentile(pool.late or [0.0], 0.99),
         "computed": (time.process_time() - computed) / count,
     }
 
