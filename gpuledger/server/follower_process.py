@@ -12,6 +12,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,7 @@ from gpuledger.storage.projection_catch_up import projecting
 from gpuledger.wiring import log_from_settings, store_layout
 from ledger.core import snapshot_format
 from ledger.core.model.state import State
-from ledger.log.log_port import Log, Lost, Snapshot
+from ledger.log.log_port import Log, LogEntry, Lost, Snapshot
 from ledger.log.records import NewerSchema
 from ledger.log.recovery.scrub import scrub
 from ledger.runtime import gc_tuning, log_setup
@@ -49,6 +50,19 @@ SCRUB_SECONDS: Final = 24 * 3600.0
 
 GATHER_SECONDS: Final = 0.05
 """Wait for further events after few, because a transaction of many costs little more."""
+
+PIECE_BYTES: Final = 4_096
+"""Bytes of records that are folded at a stretch while the projection keeps up with the log: about
+a millisecond."""
+
+PIECES_MAX: Final = 25
+"""Bound of the pieces of a batch, so that the pauses between them end within `GATHER_SECONDS`."""
+
+PAUSE_SECONDS: Final = 0.002
+"""Pause between two pieces."""
+
+BEHIND_ENTRIES: Final = 256
+"""A batch of so many records is projected without pauses."""
 
 GATHERED_EVENTS: Final = 500
 """Number of events after which the follower does not wait."""
@@ -118,7 +132,7 @@ async def _project(log: Log, store: Store, snapshot_events: int) -> None:
     gc_tuning.freeze_existing()
     events, saved_at, last = 0, loop.time(), (await log.extent()).last
     async for batch in log.follow(projector.position + 1):
-        more = await projector.project(batch, known=last)
+        more = await _project_in_pieces(projector, batch, last)
         events += more
         if events >= snapshot_events and loop.time() - saved_at >= SNAPSHOT_SECONDS:
             payload = await _encoded(projector.state)
@@ -128,6 +142,33 @@ async def _project(log: Log, store: Store, snapshot_events: int) -> None:
             events, saved_at = 0, loop.time()
         if more < GATHERED_EVENTS:
             await asyncio.sleep(GATHER_SECONDS)
+
+
+async def _project_in_pieces(projector: Projector, batch: Sequence[LogEntry], last: int) -> int:
+    """Project a batch and return the number of its events; pause between pieces of a small one.
+
+    A process that computes for long keeps the log server waiting for a core, up to three ticks of
+    the kernel, however low its priority is. The changes are stored with the last piece.
+    """
+    if len(batch) >= BEHIND_ENTRIES:
+        return await projector.project(batch, known=last)
+    known, events = max(last, batch[-1].position), 0
+    for piece in _pieces(batch):
+        if piece[0] is not batch[0]:
+            await asyncio.sleep(PAUSE_SECONDS)
+        events += await projector.project(piece, known=known)
+    return events
+
+
+def _pieces(batch: Sequence[LogEntry]) -> Iterator[Sequence[LogEntry]]:
+    """Cut a batch into at most `PIECES_MAX` and one pieces of `PIECE_BYTES` or little more."""
+    most = max(PIECE_BYTES, sum(len(entry.payload) for entry in batch) // PIECES_MAX)
+    first = size = 0
+    for index, entry in enumerate(batch, 1):
+        size += len(entry.payload)
+        if size >= most or index == len(batch):
+            yield batch[first:index]
+            first, size = index, 0
 
 
 async def _encoded(state: State) -> bytes:
