@@ -162,12 +162,14 @@ class BatchDecider:
     async def decide(self, state: State, batch: Batch, time_us: int) -> None:
         """Decide undecided, then queued commands until the batch is full, and make its record.
 
-        Events are applied to `state`. The event loop is released after each slice.
+        Events are applied to `state`. The event loop is released after each slice; the observer
+        gets the time of each, the last one with that of making the record.
         """
-        more = self._decide_slice(state, batch, time_us)
-        while more:
+        started = self._stopwatch()
+        while self._decide_slice(state, batch, time_us, started):
+            self._observer.blocked(self._stopwatch() - started)
             await asyncio.sleep(0)
-            more = self._decide_slice(state, batch, time_us)
+            started = self._stopwatch()
         if batch.items:
             batch.record, batch.payload, batch.hash = records.next_record(
                 state,
@@ -178,10 +180,14 @@ class BatchDecider:
                 items=batch.items,
                 encoded=batch.encoded,
             )
+        self._observer.blocked(self._stopwatch() - started)
 
-    def _decide_slice(self, state: State, batch: Batch, time_us: int) -> bool:
-        """Decide for as long as the event loop may be held; return whether there is more to do."""
-        started, clock = self._stopwatch(), asyncio.get_running_loop().time()
+    def _decide_slice(self, state: State, batch: Batch, time_us: int, started: float) -> bool:
+        """Decide for as long as the event loop may be held, since the stopwatch showed `started`.
+
+        Return whether there is more to do.
+        """
+        clock = asyncio.get_running_loop().time()
         most, slice_seconds = self._settings.group_commands_max, self._settings.slice_seconds_max
         answers, undecided, queue = batch.answers, self.undecided, self._queue
         more = True
@@ -198,7 +204,6 @@ class BatchDecider:
                 more = self._decide_ticket(state, batch, ticket, time_us=time_us, clock=clock)
             if not len(answers) & 15 and self._stopwatch() - started > slice_seconds:
                 break
-        self._observer.blocked(self._stopwatch() - started)
         return more and len(answers) < most
 
     def _decide_ticket(

@@ -8,7 +8,7 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     group_commands_max: int = 1_000
     """Most commands in one record."""
-    slice_seconds_max: float = 0.003
+    slice_seconds_max: float = 0.001
     """Longest time to decide at a stretch: the event loop has others to serve in between."""
     record_bytes_max: int = 1_000_000
     """Largest record: a batch ends before the command that would make it larger."""

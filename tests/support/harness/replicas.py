@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import time
 from collections.abc import AsyncIterator
 
 from ledger.log.memory_log import Faults, MemoryLog, MemoryStore
@@ -25,6 +26,7 @@ async def running(
     settings: WriterSettings = QUICK,
     observer: WriterObserver | None = None,
     now=lambda: 1_000_000,
+    stopwatch=time.perf_counter,
 ) -> AsyncIterator[Writer]:
     """Run a writer on a store until the block ends."""
     log = MemoryLog(store, faults)
@@ -38,6 +40,7 @@ async def running(
         nonces=lambda: next(nonces),
         settings=settings,
         observer=observer,
+        stopwatch=stopwatch,
     )
     await writer.open()
     task = asyncio.create_task(writer.run())
