@@ -217,8 +217,10 @@ class EmbeddedServer:
                 stdout=errors,
                 stderr=errors,
                 pass_fds=(self._lock.descriptor,),
-                # A Ctrl-C at the terminal is for the service, which then stops the server.
-                start_new_session=True,
+                # A Ctrl-C at the terminal is for the service, which then stops the server. Not a
+                # session of its own: Linux schedules sessions as groups, and a process that shares
+                # a core with another group may wait for it for tens of milliseconds.
+                preexec_fn=os.setpgrp,
             )
 
     def _read_ports(self) -> _Ports | None:
@@ -253,7 +255,7 @@ class EmbeddedServer:
             await asyncio.wait_for(process.wait(), self._settings.stop_seconds)
         except TimeoutError:
             _log.warning("nats_server_killed", seconds=self._settings.stop_seconds)
-            # Its own session, so that the server below a watching helper goes, too.
+            # Its own process group, so that the server below a watching helper goes, too.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()

@@ -1,6 +1,8 @@
 """The server that comes with the command: its life, its lock and its password."""
 
 import asyncio
+import contextlib
+import ctypes
 import json
 import os
 import resource
@@ -59,6 +61,21 @@ def children() -> Iterator[list[int]]:
     for pid in pids:
         if alive(pid):
             os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def adopting(children: list[int]) -> Iterator[None]:
+    """Become the parent of processes whose parent below this one ends, and reap them.
+
+    The kernel continues stopped processes of a group without a parent in its session.
+    """
+    prctl, subreaper = ctypes.CDLL(None, use_errno=True).prctl, 36
+    assert prctl(subreaper, 1) == 0
+    yield
+    assert prctl(subreaper, 0) == 0
+    for pid in children:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def alive(pid: int) -> bool:
@@ -146,6 +163,7 @@ async def test_a_killed_parent_takes_its_server_along_and_the_store_stays_usable
         await log.close()
 
 
+@pytest.mark.usefixtures("adopting")
 async def test_a_server_that_outlives_its_parent_keeps_the_store(
     tmp_path: Path, children: list[int]
 ) -> None:
@@ -160,6 +178,12 @@ async def test_a_server_that_outlives_its_parent_keeps_the_store(
     await asyncio.wait_for(waiting, 30)
     await second.stop()
     assert not alive(address.pid)
+
+
+async def test_a_server_shares_the_session_and_not_the_group(settings: EmbeddedSettings) -> None:
+    async with EmbeddedServer(settings) as server:
+        assert os.getsid(server.address.pid) == os.getsid(0)
+        assert os.getpgid(server.address.pid) == server.address.pid
 
 
 def _quick(store: Path) -> EmbeddedSettings:
