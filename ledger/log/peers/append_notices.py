@@ -1,5 +1,8 @@
 """Append notices: a replica notifies all other replicas of a new record, which they read at once.
 
+Under load a notice covers all records of the last `NOTICE_SECONDS`. The first one after a pause is
+sent at once.
+
 A notice is a hint. A lost notice costs a short delay, because every idle writer reads the log from
 time to time; a wrong notice costs one read.
 """
@@ -15,6 +18,10 @@ from ledger.log.jetstream.stream_configuration import StreamNames
 from ledger.log.log_port import LogError
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
+
+NOTICE_SECONDS: Final = 0.01
+"""Shortest time between two notices of a replica: a notice costs about a third of a record's
+processor time, and a reader of notices reads less often than this."""
 
 REFRESH_SECONDS_MIN: Final = 0.02
 """Shortest time between two reads: records that arrive within it are fetched together."""
@@ -60,6 +67,7 @@ class AppendNotifier:
             position = str(self._writer.state.position).encode()
             with contextlib.suppress(LogError):
                 await self._connection.publish(self._subject, position)
+            await asyncio.sleep(NOTICE_SECONDS)
 
     async def _refresh(self) -> None:
         while True:

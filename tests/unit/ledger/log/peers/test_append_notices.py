@@ -11,7 +11,7 @@ from simulation.engine.loop import VirtualLoop
 
 from ledger.log.jetstream.stream_configuration import StreamNames
 from ledger.log.log_port import Unreachable
-from ledger.log.peers.append_notices import AppendNotifier
+from ledger.log.peers.append_notices import NOTICE_SECONDS, AppendNotifier
 
 
 class Wire:
@@ -130,3 +130,48 @@ def test_reads_take_a_part_of_the_time(seconds: float, least: int, most: int) ->
 
     loop = VirtualLoop(random.Random(1), steps_max=100_000)  # type: ignore[abstract]
     assert least <= loop.run(reads_in_ten_seconds()) <= most
+
+
+class Sent(Wire):
+    """A connection that keeps the loop time and the text of each notice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_there = True
+        self.notices: list[tuple[float, bytes]] = []
+
+    async def publish(self, subject: str, text: bytes) -> None:  # type: ignore[override]  # as NATS
+        self.notices.append((asyncio.get_running_loop().time(), text))
+
+
+def _notices_of(*pauses: float) -> list[tuple[float, bytes]]:
+    """Store a record after each pause, and return the notices of all with their loop times."""
+
+    async def store_all() -> list[tuple[float, bytes]]:
+        wire: Any = Sent()
+        writer: Any = Slow(0.0)
+        news = AppendNotifier(wire, StreamNames("main"), writer=writer)
+        await news.start()
+        loop = asyncio.get_running_loop()
+        running, begun = loop.create_task(news.run()), loop.time()
+        for pause in pauses:
+            await asyncio.sleep(pause)
+            writer.state.position += 1
+            for listener in writer.listeners:
+                listener(SimpleNamespace(writer="here"))
+        await asyncio.sleep(1.0)
+        running.cancel()
+        return [(sent - begun, text) for sent, text in wire.notices]
+
+    return VirtualLoop(random.Random(1), steps_max=100_000).run(store_all())  # type: ignore[abstract]
+
+
+def test_records_in_quick_succession_share_notices_until_the_last() -> None:
+    notices = _notices_of(*[0.0005] * 1_000)
+    assert len(notices) <= 0.5 / NOTICE_SECONDS + 2
+    assert notices[-1][1] == b"1007"
+
+
+def test_a_record_after_a_pause_is_announced_at_once() -> None:
+    for sent, stored in zip(_notices_of(0.1, 0.1, 0.1), (0.1, 0.2, 0.3), strict=True):
+        assert sent[0] == pytest.approx(stored, abs=0.001)
