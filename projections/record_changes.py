@@ -4,7 +4,8 @@ Tables have positions of records and no places inside a record. So a change has 
 touched key, unit and account before the whole record and after it.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
@@ -77,9 +78,10 @@ class RecordChange(msgspec.Struct, frozen=True, gc=False):
     """The changes of one record. `state` is the state after it, until the next one is folded.
 
     `keys`, `units`, `draws`, `accounts`, `nodes` and `placed` have the values before it: the entry
-    of a key, the committed demand of its unit, the draws of the pods that name it as their root,
-    and the placement of the pod at a key. `causes` has the causes of releases by the part that they
-    end, `(namespace, key, uid, base)`; `lines` is the number of lines that were known before.
+    of a key, the committed demand of the unit of a root that pods draw from, the draws of the pods
+    that name it, and the placement of the pod at a key. `causes` has the causes of releases by the
+    part that they end, `(namespace, key, uid, base)`; `lines` is the number of lines that were
+    known before.
     """
 
     record: Record
@@ -117,15 +119,16 @@ def fold_record(state: State, position: int, payload: bytes) -> RecordChange:
 def committed_at(space: Namespace, key: str) -> Terms:
     """Return the committed demand that the unit at a key is charged for now."""
     entry = space.entries.get(key)
-    if entry is None and key not in space.draws:
-        return ()
-    if entry is None or entry.root or key in space.draws:
+    if key in space.draws:
         return tuple(envelope_charges.committed_terms(space, key))
-    # Most units are pods that have no root.
-    if entry.committed is None:
+    return own_committed(entry)
+
+
+def own_committed(entry: Entry | None) -> Terms:
+    """Return the committed demand that a unit is charged for which is this entry alone."""
+    if entry is None or entry.committed is None or entry.root not in _OWN:
         return ()
-    demand, asked = entry.committed.demand, entry.committed.admitted
-    return (envelope_charges.ChargeTerm(entry.traits, demand, asked),)
+    return (ChargeTerm(entry.traits, entry.committed.demand, entry.committed.admitted),)
 
 
 def draw_at(space: Namespace, root: str) -> RootDraw | None:
@@ -142,51 +145,65 @@ def _before(change: RecordChange) -> dict[str, Account]:
     Returns the accounts whose covered namespaces may change although no event names them.
     """
     reaching: dict[str, Account] = {}
+    selecting = change.state.reaching
     for item in change.record.items:
         event = item.event
-        if isinstance(event, KEYED):
-            _note_key(change, event)
-        elif isinstance(event, PLACING):
-            _note_placing(change, event)
-        elif isinstance(event, events.CardsRegistered | events.NodeRemoved):
-            _note_announcement(change, event)
-        elif isinstance(event, events.LimitSet | events.AccountClosed):
-            account = change.state.accounts.get(event.account)
-            change.accounts.setdefault(event.account, account)
-            if isinstance(event, events.LimitSet) and event.labels:
-                _note_selecting(change, event)
-        if change.state.reaching and not reaching and _moves_coverage(change.state, event):
+        note = _NOTES.get(type(event))
+        if note is not None:
+            note(change, event)
+        if selecting and not reaching and _moves_coverage(change.state, event):
             known = change.state.accounts
-            reaching = {name: known[name] for name in change.state.reaching}
-    _note_envelopes(change)
+            reaching = {name: known[name] for name in selecting}
+    if change.draws:
+        _note_envelopes(change)
     return reaching
 
 
-def _note_selecting(change: RecordChange, event: events.LimitSet) -> None:
-    """Collect the accounts that select by labels that the record numbers."""
+def _note_limits(change: RecordChange, event: events.LimitSet) -> None:
+    """Collect an account, and the accounts that select by labels that the record numbers."""
+    _note_account(change, event)
     new = dict(event.labels)
-    for name, account in change.state.accounts.items():
+    for name, account in change.state.accounts.items() if new else ():
         if any(condition.key in new for condition in account.selects):
             change.accounts.setdefault(name, account)
 
 
+def _note_account(change: RecordChange, event: events.LimitSet | events.AccountClosed) -> None:
+    change.accounts.setdefault(event.account, change.state.accounts.get(event.account))
+
+
 def _note_key(change: RecordChange, event: KeyedEvent) -> None:
-    """Collect the key, and every unit that it belongs to before or after the event."""
+    """Collect the key, and every root that it draws from before the event."""
     namespace, key = place = (event.namespace, event.key)
+    if place in change.keys:
+        return
     space = change.state.namespaces.get(namespace)
-    if place not in change.keys:
-        entry = change.keys[place] = space.entries.get(key) if space is not None else None
-        change.units.setdefault(place, () if space is None else committed_at(space, key))
-        if space is not None and key in space.draws:
-            _note_root(change, space, place)
-        if entry is not None and space is not None:
-            for root in _roots(entry):
-                _note_root(change, space, (namespace, root))
-    if isinstance(event, events.Released):
-        change.causes[(*place, event.uid, event.base)] = event.cause
-        _note_placement(change, namespace, key)
-    elif isinstance(event, events.Reserved | events.Observed) and event.root not in _OWN:
-        _note_root(change, space, (namespace, event.root))
+    if space is None:
+        change.keys[place] = None
+        return
+    entry = change.keys[place] = space.entries.get(key)
+    if key in space.draws:
+        _note_root(change, space, place)
+    if entry is not None:
+        for body in entry.bodies():
+            # Each may become the root of the entry when others end.
+            if body.root not in _OWN:
+                _note_root(change, space, (namespace, body.root))
+
+
+def _note_drawing(change: RecordChange, event: events.Reserved | events.Observed) -> None:
+    """Collect the key, and every root that it draws from before or after the event."""
+    _note_key(change, event)
+    if event.root not in _OWN:
+        space = change.state.namespaces.get(event.namespace)
+        _note_root(change, space, (event.namespace, event.root))
+
+
+def _note_release(change: RecordChange, event: events.Released) -> None:
+    """Collect the key, the cause, and the placement that ends with the pod."""
+    _note_key(change, event)
+    change.causes[(event.namespace, event.key, event.uid, event.base)] = event.cause
+    _note_placement(change, event.namespace, event.key)
 
 
 def _note_placing(change: RecordChange, event: events.AnyEvent) -> None:
@@ -204,8 +221,8 @@ def _note_placement(change: RecordChange, namespace: str, key: str, node: str = 
     known = change.state.placement(namespace, key)
     if known is not None or node:
         change.placed.setdefault((namespace, key), known)
-    for name in (known.node if known is not None else "", node):
-        _note_node(change, name)
+        for name in (known.node if known is not None else "", node):
+            _note_node(change, name)
 
 
 def _note_node(change: RecordChange, name: str) -> None:
@@ -252,16 +269,6 @@ def _note_root(change: RecordChange, space: Namespace | None, place: QualifiedKe
         change.units.setdefault(place, () if space is None else committed_at(space, place[1]))
 
 
-def _roots(entry: Entry) -> set[str]:
-    """Return the roots that the parts of an entry name: each may become the root of the entry when
-    others end.
-    """
-    roots = {hold.root for hold in entry.holds if hold.root not in _OWN}
-    if entry.committed is not None and entry.committed.root not in _OWN:
-        roots.add(entry.committed.root)
-    return roots
-
-
 def _moves_coverage(state: State, event: events.AnyEvent) -> bool:
     """Return whether accounts that select namespaces may cover others after an event."""
     if isinstance(event, KEYED):
@@ -269,3 +276,17 @@ def _moves_coverage(state: State, event: events.AnyEvent) -> bool:
     if isinstance(event, events.LimitSet):
         return any(name not in state.namespaces for name in event.covers)
     return isinstance(event, events.Described)
+
+
+_NOTES: Final[dict[type[events.AnyEvent], Callable[[RecordChange, Any], None]]] = {
+    events.Reserved: _note_drawing,
+    events.Committed: _note_key,
+    events.Released: _note_release,
+    events.Observed: _note_drawing,
+    events.Raised: _note_key,
+    **dict.fromkeys(PLACING, _note_placing),
+    events.CardsRegistered: _note_announcement,
+    events.NodeRemoved: _note_announcement,
+    events.LimitSet: _note_limits,
+    events.AccountClosed: _note_account,
+}

@@ -7,8 +7,16 @@ of units. A namespace is recounted only if a record changed the lines that count
 from typing import Final
 
 from ledger.core.evolve import envelope_charges
-from ledger.core.model.state import Namespace, Plan, SelectingPlan, State
-from projections.record_changes import RecordChange, Terms, committed_at
+from ledger.core.evolve.envelope_charges import NOTHING, drawn_from
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.state import Entry, Namespace, Plan, SelectingPlan, State
+from projections.record_changes import (
+    QualifiedKey,
+    RecordChange,
+    Terms,
+    committed_at,
+    own_committed,
+)
 
 
 class CommittedTotals:
@@ -27,15 +35,46 @@ class CommittedTotals:
         recounted = set[str]()
         for name in _covered_namespaces(change) if change.accounts else ():
             self._recount_outdated(name, state.namespaces[name], recounted)
-        for (namespace, key), before in change.units.items():
-            space = state.namespaces[namespace]
-            counted = self._recount_outdated(namespace, space, recounted)
-            if namespace in recounted:
+        namespaces, units = state.namespaces, change.units
+        for place, entry in change.keys.items():
+            space = namespaces[place[0]]
+            if place in units:
                 continue
-            after = committed_at(space, key)
-            if before != after:
-                self._add(counted, space, before, -1)
-                self._add(counted, space, after, 1)
+            if space.selected or space.asked_only:
+                self._replace(space, place, own_committed(entry), recounted)
+                continue
+            before, after = _demand(entry), _demand(space.entries.get(place[1]))
+            # Most changes are those of holds alone.
+            if before is not after:
+                counted = self._recount_outdated(place[0], space, recounted)
+                if place[0] not in recounted:
+                    self._add_difference(counted, space.plan, before, after)
+        for place, terms in units.items():
+            self._replace(namespaces[place[0]], place, terms, recounted)
+
+    def _add_difference(
+        self, counted: "_Counted", plan: Plan, before: Amounts, after: Amounts
+    ) -> None:
+        """Add the difference of two demands to the lines of a plan, which count them in full."""
+        totals, amounts = self.totals, counted.amounts
+        for resource, line in zip(*plan, strict=True):
+            change = after.get(resource, 0) - before.get(resource, 0)
+            if change:
+                totals[line] += change
+                amounts[line] = amounts.get(line, 0) + change
+
+    def _replace(
+        self, space: Namespace, place: QualifiedKey, before: Terms, recounted: set[str]
+    ) -> None:
+        """Replace what a unit was charged for by what it is charged for now."""
+        namespace, key = place
+        counted = self._recount_outdated(namespace, space, recounted)
+        if namespace in recounted:
+            return
+        after = committed_at(space, key)
+        if before != after:
+            self._add(counted, space, before, -1)
+            self._add(counted, space, after, 1)
 
     def _recount_outdated(self, name: str, space: Namespace, recounted: set[str]) -> "_Counted":
         """Recount a namespace whose lines have changed, and note its name."""
@@ -54,18 +93,16 @@ class CommittedTotals:
         return counted
 
     def _add(self, counted: "_Counted", space: Namespace, terms: Terms, sign: int) -> None:
-        if len(terms) == 1 and not space.selected and not space.asked_only:
-            # Most namespaces have lines that count all objects in full.
-            demand, amounts = terms[0].amounts, counted.amounts
-            for resource, line in space.plan.pairs():
-                if resource in demand:
-                    change = sign * demand[resource]
-                    amounts[line] = amounts.get(line, 0) + change
-                    self.totals[line] += change
-            return
         for line, amount in envelope_charges.by_line(space, terms).items() if terms else ():
             counted.amounts[line] = counted.amounts.get(line, 0) + sign * amount
             self.totals[line] += sign * amount
+
+
+def _demand(entry: Entry | None) -> Amounts:
+    """Return the committed demand of a unit that is this entry alone."""
+    if entry is None or entry.committed is None or drawn_from(entry):
+        return NOTHING
+    return entry.committed.demand
 
 
 class _Counted:
