@@ -19,6 +19,7 @@ from projections.store.store_writer import ProjectionHead, Store
 from projections.tables.account_tables import AccountTables
 from projections.tables.balance_table import BalanceTable
 from projections.tables.card_table import CardTable
+from projections.tables.charge_rows import last_charge
 from projections.tables.charge_table import ChargeTable
 from projections.tables.drift_table import DriftTable
 from projections.tables.envelope_draw_table import DrawTable
@@ -67,6 +68,7 @@ async def replay(
             await projector.project(batch, known=last)
             if on_progress is not None:
                 on_progress(projector.position, last)
+    await projector.finish()
     return await store.head()
 
 
@@ -74,17 +76,31 @@ class Projector:
     """Folds records on the state at a position and writes their changes."""
 
     def __init__(
-        self, store: Store, *, state: State, names: NameNumbers, values: InternedValues
+        self,
+        store: Store,
+        *,
+        state: State,
+        names: NameNumbers,
+        values: InternedValues,
+        charges: int,
     ) -> None:
+        """Continue after the file's last charge row, numbered `charges`."""
         self._store = store
         self._state = state
         self._stored = state.position
         self._waiting = 0
         self._names, self._values = names, values
+        self._charges = ChargeTable(
+            names,
+            values=values,
+            state=state,
+            last=charges,
+            keeps_open=store.scratch and not state.position,
+        )
         self._tables: tuple[Table, ...] = (
             HistoryTables(names),
             AccountTables(names),
-            ChargeTable(names, values=values, state=state),
+            self._charges,
             DrawTable(names),
             CardTable(names),
             PlacementTable(names),
@@ -104,7 +120,8 @@ class Projector:
         state = await state_at(log, head.position)
         names = await store.write(NameNumbers.load)
         values = await store.write(InternedValues.load)
-        return cls(store, state=state, names=names, values=values)
+        charges = await store.write(last_charge)
+        return cls(store, state=state, names=names, values=values, charges=charges)
 
     @property
     def position(self) -> int:
@@ -134,6 +151,12 @@ class Projector:
         if self._waiting and self._state.position >= known:
             await self._write()
         return events
+
+    async def finish(self) -> None:
+        """Write the rows that a scratch file has only in memory until it is complete."""
+        if self._charges.keeps_open:
+            self._charges.keeps_open = False
+            await self._write()
 
     async def _write(self) -> None:
         await self._store.write(self._write_tables)

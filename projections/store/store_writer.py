@@ -38,6 +38,16 @@ _PRAGMAS: Final = (
     "PRAGMA journal_size_limit = 67108864",  # bytes
 )
 
+_ENDED: Final = """
+CREATE TEMP VIEW charges_ended AS SELECT namespace, key, base, uid FROM charges_open;
+CREATE TEMP TRIGGER charge_ended INSTEAD OF INSERT ON charges_ended BEGIN
+  DELETE FROM charges_open
+  WHERE namespace = NEW.namespace AND key = NEW.key AND base = NEW.base AND uid = NEW.uid;
+END;
+"""
+"""A row inserted into `charges_ended` is deleted from `charges_open`, because SQLite has no
+statement that deletes rows by a list of four values. Many rows are one statement."""
+
 _SCRATCH_PRAGMAS: Final = (
     "PRAGMA journal_mode = OFF",
     "PRAGMA synchronous = OFF",
@@ -67,7 +77,7 @@ class Store:
         self, path: Path, connection: aiosqlite.Connection, *, scratch: bool = False
     ) -> None:
         self.path = path
-        self._scratch = scratch
+        self.scratch = scratch
         self._connection = connection
 
     @classmethod
@@ -121,7 +131,7 @@ class Store:
     async def close(self) -> None:
         """Close the file. A scratch file is on the disk after that."""
         await self._connection.close()
-        if self._scratch:
+        if self.scratch:
             await asyncio.to_thread(_sync, self.path)
 
     @contextmanager
@@ -184,6 +194,7 @@ async def _connect(path: Path, *, scratch: bool) -> aiosqlite.Connection:
             await connection.execute(statement)
         await connection.create_function("fork", 2, fork, deterministic=True)
         await _create(connection)
+        await connection.executescript(_ENDED)
     except BaseException:
         await connection.close()
         raise

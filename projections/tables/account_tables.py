@@ -9,6 +9,7 @@ from ledger.core.model import events
 from ledger.core.model.state import Account
 from ledger.core.model.traits import Reach, Selection, numbered
 from projections.record_changes import RecordChange
+from projections.store.row_inserts import RowInsert
 from projections.tables.interval_rows import IntervalRows
 from projections.tables.name_numbers import NameNumbers
 
@@ -95,7 +96,7 @@ class AccountTables:
     def write(self, connection: sqlite3.Connection) -> None:
         """Write the collected rows. Raises DamagedProjection when a row to close is not open."""
         if self._clusters:
-            connection.executemany(_CLUSTER, self._clusters)
+            _CLUSTER.write(connection, self._clusters)
             self._clusters.clear()
         for rows in (self._lines, self._selections, self._coverages):
             rows.write(connection)
@@ -114,4 +115,4 @@ def _is_numbered(change: RecordChange, account: Account) -> bool:
     return any(condition.key in new for condition in account.selects)
 
 
-_CLUSTER = "INSERT INTO clusters (name, uid, opened) VALUES (?, ?, ?)"
+_CLUSTER: Final = RowInsert("clusters", "name", "uid", "opened")

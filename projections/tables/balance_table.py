@@ -6,12 +6,13 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.accounts import AccountKind, kind
-from ledger.core.model.state import State
+from ledger.core.model.state import Account, State
 from projections.record_changes import RecordChange
+from projections.store.row_inserts import RowInsert
 from projections.tables.committed_totals import CommittedTotals
 from projections.tables.name_numbers import NameNumbers
 
-_encoder: Final = msgspec.msgpack.Encoder()
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 BalanceRow = tuple[int, int, bytes]
 """Account, position and body."""
@@ -25,34 +26,54 @@ class BalanceTable:
         self._limits: list[BalanceRow] = []
         self._balances: list[BalanceRow] = []
         self._committed = CommittedTotals(state)
+        self._columns: dict[str, _AccountColumns] = {}
 
     def collect(self, change: RecordChange) -> None:
         """Collect the balances of every account that the record touched, and changed limits."""
         state, position = change.state, change.record.position
         self._committed.add(change)
         touched = set(change.accounts)
+        namespaces = state.namespaces
         for namespace in {namespace for namespace, _ in change.keys}:
-            touched.update(state.namespaces[namespace].accounts)
+            touched.update(namespaces[namespace].accounts)
         if state.card_lines:
             touched.update(_touched_cards(change))
         used, committed = state.used, self._committed.totals
-        for name in sorted(touched):
-            number, account = self._names.account(name, position), state.accounts.get(name)
-            lines = () if account is None else sorted(account.lines.values())
+        opened, columns, rows = state.accounts, self._columns, self._balances
+        for name in touched:
+            known = columns.get(name)
+            account = opened.get(name)
+            if known is None or known.account is not account:
+                known = columns[name] = _AccountColumns(self._names.accounts[name], account)
             body: list[int] = []
-            for line in lines:
-                body += (used[line], used[line] - committed[line])
-            self._balances.append((number, position, _encoder.encode(body)))
-            if name in change.accounts:
-                limits = [value for line in lines for value in (line, state.limit[line])]
-                self._limits.append((number, position, _encoder.encode(limits)))
+            for line in known.lines:
+                amount = used[line]
+                body += (amount, amount - committed[line])
+            rows.append((known.number, position, _encode(body)))
+        for name in change.accounts:
+            known = columns[name]
+            limits = [value for line in known.lines for value in (line, state.limit[line])]
+            self._limits.append((known.number, position, _encode(limits)))
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write the collected rows."""
-        connection.executemany(_LIMITS, sorted(self._limits))
-        connection.executemany(_BALANCES, sorted(self._balances))
+        _LIMITS.write(connection, sorted(self._limits))
+        _BALANCES.write(connection, sorted(self._balances))
         self._limits.clear()
         self._balances.clear()
+
+
+class _AccountColumns:
+    """The number of an account and its open lines in the order of their numbers.
+
+    They change only with the account, and most records change no account.
+    """
+
+    __slots__ = ("account", "lines", "number")
+
+    def __init__(self, number: int, account: Account | None) -> None:
+        self.number, self.account = number, account
+        self.lines = () if account is None else tuple(sorted(account.lines.values()))
 
 
 def _touched_cards(change: RecordChange) -> set[str]:
@@ -62,5 +83,5 @@ def _touched_cards(change: RecordChange) -> set[str]:
     return {name for name in touched if kind(name) is AccountKind.CARD}
 
 
-_LIMITS: Final = "INSERT INTO limits (account, position, body) VALUES (?, ?, ?)"
-_BALANCES: Final = "INSERT INTO balances (account, position, body) VALUES (?, ?, ?)"
+_LIMITS: Final = RowInsert("limits", "account", "position", "body")
+_BALANCES: Final = RowInsert("balances", "account", "position", "body")

@@ -8,12 +8,18 @@ import msgspec
 from ledger.core.model.events import OBJECT
 from ledger.core.model.state import Entry, Hold, Object, State
 from ledger.core.model.traits import READ, recorded_up_to
-from ledger.log.records import Record
 from projections.record_changes import RecordChange
-from projections.store.interval_index import fork
+from projections.store.row_inserts import Cell
+from projections.tables.charge_rows import (
+    ChargeRows,
+    ClosedRow,
+    Closing,
+    OpenRow,
+    RowKey,
+    closed_row,
+)
 from projections.tables.interned_values import InternedValues
 from projections.tables.name_numbers import NameNumbers
-from projections.tables.table_protocol import check_closed
 
 COMMITTED: Final = "committed"
 """The hold ended because its object was observed."""
@@ -22,15 +28,9 @@ RAISED: Final = "raised"
 UPDATED: Final = "updated"
 """The object continues in the next row, at a newer version or with the demand of its cards."""
 
-_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
+_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
-ChargePart = Hold | Object
-Cell = int | str | None
-RowKey = tuple[int, str, int, str]
-"""`(namespace, key, base, uid)`: what an open row is found by."""
-
-ClosedRow = tuple[int, int, int, int, int]
-"""Fork, namespace, position of closing, number and cause."""
+_UNKNOWN: Final[tuple[tuple[int, ...], object]] = ((), None)
 
 NumberedKey = tuple[int, str, str]
 """Number and name of a namespace, and a key in it."""
@@ -45,12 +45,28 @@ class ChargeTable:
     closes before it is written is never in `charges_open`.
     """
 
-    def __init__(self, names: NameNumbers, *, values: InternedValues, state: State) -> None:
+    def __init__(
+        self,
+        names: NameNumbers,
+        *,
+        values: InternedValues,
+        state: State,
+        last: int,
+        keeps_open: bool = False,
+    ) -> None:
+        """Continue after the row numbered `last`.
+
+        With `keeps_open` open rows stay in memory until `keeps_open` is cleared. So `charges_open`
+        is written once, and has no rows that close before.
+        """
+        self.keeps_open = keeps_open
         self._names = names
         self._values = values
-        self._rows: list[_Row] = []
-        self._open: dict[RowKey, _Row] = {}
-        self._closings: list[tuple[RowKey, int, int]] = []
+        self._last = last
+        self._rows: list[tuple[Cell, ...]] = []
+        self._open: dict[RowKey, OpenRow] = {}
+        self._closed: list[ClosedRow] = []
+        self._closings: list[Closing] = []
         self._read = self._marked = state.labels.get(READ, 0)
 
     def collect(self, change: RecordChange) -> None:
@@ -88,7 +104,7 @@ class ChargeTable:
                 self._end((number, key, hold.base, hold.uid), position, cause)
         for hold in after:
             if hold not in before:
-                self._begin((number, key, hold.base, hold.uid), hold, change.record)
+                self._begin_hold((number, key, hold.base, hold.uid), hold, change)
 
     def _collect_object(
         self, change: RecordChange, where: NumberedKey, before: Object | None, after: Object | None
@@ -99,121 +115,78 @@ class ChargeTable:
             cause = change.causes.get((namespace, key, before.uid, OBJECT), UPDATED)
             self._end((number, key, OBJECT, before.uid), position, cause)
         if after is not None:
-            self._begin((number, key, OBJECT, after.uid), after, change.record)
+            self._begin_object((number, key, OBJECT, after.uid), after, change)
 
-    def _begin(self, identity: RowKey, part: ChargePart, record: Record) -> None:
-        position, number = record.position, self._values.number
-        owner = actor = version = 0
-        admitted = None
-        if isinstance(part, Hold):
-            owner, actor = number(part.owner, position), number(part.actor, position)
-        else:
-            version = part.version
-            if part.admitted is not None:
-                admitted = number(_encoder.encode(part.admitted), position)
-        row = _Row(
-            identity,
-            (
-                version,
-                number(_encoder.encode(part.demand), position),
-                admitted,
-                None if part.time == record.time else part.time,
+    def _begin_hold(self, identity: RowKey, hold: Hold, change: RecordChange) -> None:
+        position, demand, known = change.record.position, hold.demand, self._values.remembered
+        source = (id(demand), hold.owner, hold.actor, hold.root, hold.traits)
+        numbers, _ = known.get(source, _UNKNOWN)
+        if not numbers:
+            number = self._values.number
+            owner, actor = number(hold.owner, position), number(hold.actor, position)
+            numbers = (
+                number(_encode(demand), position),
                 owner,
                 actor,
-                number(part.root, position) if part.root else 0,
-                number(_encoder.encode(part.traits), position),
-            ),
-            read=recorded_up_to(part.traits) if part.traits else 0,
-            opened=position,
+                number(hold.root, position),
+                number(_encode(hold.traits), position),
+            )
+            self._values.remember(known, source, numbers, demand)
+        self._begin(identity, hold, change, (0, numbers[0], None), numbers[1:])
+
+    def _begin_object(self, identity: RowKey, stored: Object, change: RecordChange) -> None:
+        position, demand = change.record.position, stored.demand
+        number, admitted = self._values.number, None
+        if stored.admitted is not None:
+            admitted = number(_encode(stored.admitted), position)
+        known = self._values.remembered
+        source = (id(demand), stored.root, stored.traits)
+        numbers, _ = known.get(source, _UNKNOWN)
+        if not numbers:
+            numbers = (
+                number(_encode(demand), position),
+                number(stored.root, position),
+                number(_encode(stored.traits), position),
+            )
+            self._values.remember(known, source, numbers, demand)
+        self._begin(
+            identity, stored, change, (stored.version, numbers[0], admitted), (0, 0, *numbers[1:])
         )
-        self._rows.append(row)
-        self._open[identity] = row
+
+    def _begin(
+        self,
+        identity: RowKey,
+        part: Hold | Object,
+        change: RecordChange,
+        amounts: tuple[Cell, ...],
+        source: tuple[Cell, ...],
+    ) -> None:
+        """Collect a row. `amounts` and `source` are its columns before and after `since`."""
+        position = change.record.position
+        number = self._last = self._last + 1
+        since = None if part.time == change.record.time else part.time
+        read = recorded_up_to(part.traits) if part.traits else 0
+        self._rows.append((number, *identity, *amounts, since, *source, read, position))
+        self._open[identity] = number, position, read
 
     def _end(self, identity: RowKey, position: int, cause: str) -> None:
         number = self._values.number(cause, position)
-        row = self._open.pop(identity, None)
-        if row is None:
-            self._closings.append((identity, position, number))
+        known = self._open.pop(identity, None)
+        if known is None:
+            self._closings.append((*identity, position, number))
         else:
-            row.closed, row.cause = position, number
+            row, opened, _ = known
+            self._closed.append(closed_row(opened, identity[0], position, row, number))
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Write the collected closings and rows. Raises DamagedProjection when a row to close is
-        not open.
-        """
-        if self._read > self._marked:
-            connection.execute(_MARK)
-            self._marked = self._read
-        closed = self._written_closings(connection)
-        (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM charges").fetchone()
-        opened = []
-        for number, row in enumerate(self._rows, last + 1):
-            row.number = number
-            if row.closed is None:
-                unread = row.read if row.read < self._read else None
-                opened.append((*row.identity, number, row.opened, unread))
-            else:
-                closed.append(_closed(row.opened, row.identity[0], row.closed, number, row.cause))
-        connection.executemany(_INSERT, [row.columns() for row in self._rows])
-        connection.executemany(_OPEN, sorted(opened))
-        connection.executemany(_CLOSED, sorted(closed))
-        self._closings.clear()
-        self._rows.clear()
-        self._open.clear()
-
-    def _written_closings(self, connection: sqlite3.Connection) -> list[ClosedRow]:
-        """Take the rows that earlier transactions opened from `charges_open`."""
-        rows: list[ClosedRow] = []
-        for identity, position, cause in sorted(self._closings):
-            known = connection.execute(_TAKE, identity).fetchone()
-            if known is not None:
-                number, opened = known
-                rows.append(_closed(opened, identity[0], position, number, cause))
-        check_closed("charges_open", len(rows), len(self._closings))
-        return rows
-
-
-class _Row:
-    """A collected row."""
-
-    __slots__ = ("cause", "cells", "closed", "identity", "number", "opened", "read")
-
-    def __init__(
-        self, identity: RowKey, cells: tuple[Cell, ...], *, read: int, opened: int
-    ) -> None:
-        self.identity, self.cells, self.read, self.opened = identity, cells, read, opened
-        self.closed: int | None = None
-        self.number = self.cause = 0
-
-    def columns(self) -> tuple[Cell, ...]:
-        """Return the columns in the order of the insert."""
-        return (self.number, *self.identity, *self.cells, self.read, self.opened)
-
-
-def _closed(opened: int, namespace: int, closed: int, number: int, cause: int) -> ClosedRow:
-    return fork(opened, closed), namespace, closed, number, cause
-
-
-_MARK: Final = """
-UPDATE charges_open SET unread = (
-  SELECT read FROM charges WHERE charges.number = charges_open.number
-)
-WHERE unread IS NULL
-"""
-_TAKE: Final = """
-DELETE FROM charges_open WHERE namespace = ? AND key = ? AND base = ? AND uid = ?
-RETURNING number, opened
-"""
-_INSERT: Final = """
-INSERT INTO charges
-  (number, namespace, key, base, uid, version, demand, admitted, since, owner, actor, root,
-   traits, read, opened)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-_OPEN: Final = """
-INSERT INTO charges_open (namespace, key, base, uid, number, opened, unread)
-VALUES (?, ?, ?, ?, ?, ?, ?)
-"""
-_CLOSED: Final = """
-INSERT INTO charges_closed (fork, namespace, closed, number, cause) VALUES (?, ?, ?, ?, ?)
-"""
+        """Write the collected rows, see `ChargeRows.write`."""
+        opened: list[tuple[Cell, ...]] = []
+        if not self.keeps_open:
+            newest = self._read
+            for identity, (number, position, read) in self._open.items():
+                opened.append((*identity, number, position, read if read < newest else None))
+            self._open.clear()
+        read = self._read if self._read > self._marked else 0
+        ChargeRows(read, self._rows, opened, self._closed, self._closings).write(connection)
+        self._marked = self._read
+        self._rows, self._closed, self._closings = [], [], []

@@ -15,6 +15,7 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.events import OBJECT, AnyEvent, Cause, Observed, Released
 from ledger.core.model.state import Hold, Object, State
 from projections.record_changes import RecordChange
+from projections.store.row_inserts import RowInsert
 from projections.tables.name_numbers import NameNumbers
 
 RECOUNT: Final = "recount"
@@ -60,7 +61,7 @@ class DriftTable:
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write the collected rows."""
-        connection.executemany(_INSERT, self._rows)
+        _INSERT.write(connection, self._rows)
         self._rows.clear()
 
 
@@ -96,7 +97,7 @@ def _over(state: State, postings: Postings) -> list[tuple[int, int, int]]:
     ]
 
 
-_INSERT: Final = """
-INSERT INTO drift (position, number, namespace, key, uid, type, cause, amounts, over)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
+_INSERT: Final = RowInsert(
+    "drift",
+    *("position", "number", "namespace", "key", "uid", "type", "cause", "amounts", "over"),
+)

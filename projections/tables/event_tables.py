@@ -10,6 +10,7 @@ from ledger.core.model.qualified_names import qualified
 from ledger.log import records
 from projections.record_changes import KEYED, PLACING, RecordChange
 from projections.store.item_bodies import deflate
+from projections.store.row_inserts import RowInsert
 from projections.tables.name_numbers import NameNumbers
 
 _OF_NAMESPACES: Final = KEYED + PLACING
@@ -43,8 +44,8 @@ class HistoryTables:
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write the collected records and events."""
-        connection.executemany(_RECORD, self._records)
-        connection.executemany(_EVENT, sorted(self._events))
+        _RECORD.write(connection, self._records)
+        _EVENT.write(connection, sorted(self._events))
         self._records.clear()
         self._events.clear()
 
@@ -63,7 +64,5 @@ def namespace_of(event: events.AnyEvent) -> str:
     return qualified(cluster, namespace)
 
 
-_RECORD: Final = """
-INSERT INTO records (position, time, hash, writer, commands, body) VALUES (?, ?, ?, ?, ?, ?)
-"""
-_EVENT: Final = "INSERT INTO events (namespace, position, numbers) VALUES (?, ?, ?)"
+_RECORD: Final = RowInsert("records", "position", "time", "hash", "writer", "commands", "body")
+_EVENT: Final = RowInsert("events", "namespace", "position", "numbers")

@@ -8,9 +8,9 @@ transactions.
 import sqlite3
 
 from projections.store.interval_index import fork
+from projections.store.row_inserts import Cell, RowInsert
 from projections.tables.table_protocol import check_closed
 
-Cell = int | str | bytes | None
 Identity = tuple[int | str, ...]
 """Values that find an open row: at most one row with them is open."""
 
@@ -31,11 +31,10 @@ class IntervalRows:
         With `filed`, closed rows are found by `fork`; see `interval_index`.
         """
         names = (*columns, "opened", "closed", *(("fork",) if filed else ()))
-        places = ", ".join("?" * len(names))
         condition = " AND ".join(f"{column} = ?{at}" for at, column in enumerate(identity, 2))
         change = "closed = ?1" + (", fork = fork(opened, ?1)" if filed else "")
         self._table, self._filed = table, filed
-        self._insert = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})"
+        self._insert = RowInsert(table, *names)
         self._close = f"UPDATE {table} SET {change} WHERE {condition} AND closed IS NULL"
         self._rows: list[list[Cell]] = []
         self._open: dict[Identity, tuple[int, list[Cell]]] = {}
@@ -66,6 +65,6 @@ class IntervalRows:
             check_closed(self._table, closed, len(self._closings))
             self._closings.clear()
         if self._rows:
-            connection.executemany(self._insert, self._rows)
+            self._insert.write(connection, self._rows)
             self._rows.clear()
         self._open.clear()

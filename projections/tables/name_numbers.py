@@ -5,8 +5,10 @@ have the same numbers.
 """
 
 import sqlite3
+from typing import Final
 
 from ledger.core.model.qualified_names import split_qualified
+from projections.store.row_inserts import RowInsert
 
 
 class NameNumbers:
@@ -46,15 +48,12 @@ class NameNumbers:
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write the new numbers."""
-        connection.executemany(
-            "INSERT INTO namespaces (number, cluster, name, opened) VALUES (?, ?, ?, ?)",
-            self._new_namespaces,
-        )
-        connection.executemany(
-            "INSERT INTO accounts (number, name, opened) VALUES (?, ?, ?)", self._new_accounts
-        )
+        _NAMESPACE.write(connection, self._new_namespaces)
+        _ACCOUNT.write(connection, self._new_accounts)
         self._new_namespaces.clear()
         self._new_accounts.clear()
 
 
-_NAMESPACES = "SELECT cluster, name, number FROM namespaces"
+_NAMESPACE: Final = RowInsert("namespaces", "number", "cluster", "name", "opened")
+_ACCOUNT: Final = RowInsert("accounts", "number", "name", "opened")
+_NAMESPACES: Final = "SELECT cluster, name, number FROM namespaces"

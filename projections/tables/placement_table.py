@@ -7,7 +7,8 @@ import msgspec
 
 from ledger.core.model.cards import Placement
 from projections.record_changes import RecordChange
-from projections.tables.interval_rows import Cell, IntervalRows
+from projections.store.row_inserts import Cell
+from projections.tables.interval_rows import IntervalRows
 from projections.tables.name_numbers import NameNumbers
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")

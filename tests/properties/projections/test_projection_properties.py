@@ -188,14 +188,17 @@ def holds_of(state: State) -> set[tuple[str, str, int]]:
     }
 
 
-@given(SEEDS, SOURCES, AT_ONCE)
-@example(163, random_payloads, 7)  # A pod leaves its root, whose envelope is asked for no more.
+@given(SEEDS, SOURCES, AT_ONCE, st.booleans())
+# A pod leaves its root, whose envelope is asked for no more.
+@example(163, random_payloads, 7, False)
 @settings(max_examples=25)
-async def test_every_position_reads_as_the_state_was(seed: int, make: Source, at_once: int) -> None:
+async def test_every_position_reads_as_the_state_was(
+    seed: int, make: Source, at_once: int, is_rebuilt: bool
+) -> None:
     payloads = make(seed, COMMANDS)
     with scratch() as directory:
         path = directory / "ledger.sqlite"
-        await project(path, log_of(payloads), at_once=at_once)
+        await project(path, log_of(payloads), at_once=at_once, scratch=is_rebuilt)
         state = State()
         async with viewing(path) as view:
             assert view.head.position == len(payloads)
@@ -243,7 +246,7 @@ async def test_interrupted_and_rebuilt_projections_have_equal_digests(
     log = log_of(payloads)
     with scratch() as directory:
         rebuilt, interrupted = directory / "rebuilt.sqlite", directory / "interrupted.sqlite"
-        await project(rebuilt, log)
+        await project(rebuilt, log, at_once=source.choice((7, 60)), scratch=True)
         stops = sorted(source.sample(range(1, len(payloads)), 5))
         for stop in stops:
             await project(interrupted, log, stop, at_once=at_once)

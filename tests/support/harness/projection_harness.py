@@ -45,13 +45,14 @@ async def project(
     last: int | None = None,
     *,
     at_once: int = projector.EVENTS_PER_TRANSACTION,
+    scratch: bool = False,
 ) -> None:
     """Bring a file up to a position of the log, as a process that starts and ends would.
 
-    A transaction has at least `at_once` events.
+    A transaction has at least `at_once` events. A rebuild writes a `scratch` file.
     """
     with patch.object(projector, "EVENTS_PER_TRANSACTION", at_once):
-        async with await Store.open(path) as store:
+        async with await Store.open(path, scratch=scratch) as store:
             await projector.replay(log, store, last)
 
 

@@ -2,13 +2,23 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.builders.decide_and_fold import record
 from support.generators.placement_records import placement_payloads
-from support.harness.projection_harness import digest_of, log_of, project, random_payloads, viewing
+from support.harness.projection_harness import (
+    START,
+    digest_of,
+    log_of,
+    project,
+    random_payloads,
+    viewing,
+)
 
 from ledger.core import snapshot_format
+from ledger.core.model import commands
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.state import State
 from ledger.log import memory_log, records
@@ -65,6 +75,24 @@ async def test_a_row_that_vanished_is_noticed_when_the_log_closes_it(
     assert gone
     with pytest.raises(DamagedProjection, match=f"table {table} .*delete the file"):
         await project(path, log_of(payloads))
+
+
+async def test_many_rows_close_in_one_transaction(tmp_path: Path) -> None:
+    state, payloads = State(), list[bytes]()
+    pods = [commands.Reserve("c1/red", f"pods/{n}", f"u{n}", {"cpu": 1}) for n in range(700)]
+    ends = [commands.Refute(pod.namespace, pod.key, pod.uid, pod.base) for pod in pods]
+    groups: list[Sequence[commands.AnyCommand]] = [pods[:400], pods[400:], ends]
+    for number, group in enumerate(groups):
+        payload = record(state, group, time=START + number)
+        assert payload is not None
+        payloads.append(payload)
+    pieces, whole = tmp_path / "pieces.sqlite", tmp_path / "whole.sqlite"
+    for position in (1, 2, 3):
+        await project(pieces, log_of(payloads), position)
+    await project(whole, log_of(payloads), scratch=True)
+    assert await digest_of(pieces) == await digest_of(whole)
+    async with viewing(pieces) as view:
+        assert await view.connection.execute_fetchall("SELECT * FROM charges_open") == []
 
 
 async def test_snapshots_newer_than_the_file_are_left_for_later(tmp_path: Path) -> None:
