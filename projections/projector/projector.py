@@ -29,7 +29,7 @@ from projections.tables.name_numbers import NameNumbers
 from projections.tables.placement_table import PlacementTable
 from projections.tables.table_protocol import Table
 
-EVENTS_PER_TRANSACTION: Final = 32_768
+EVENTS_PER_TRANSACTION: Final = 65_536
 """A transaction ends with the record that reaches this number of events, or with its batch.
 
 While the projection is behind the log, a transaction goes on over several batches.
