@@ -16,15 +16,14 @@ from ledger.log.jetstream import (
     jetstream_api,
     jetstream_domain,
     power_cut_safety,
-    push_consumer,
     server_monitoring,
-    single_message_reader,
     stream_configuration,
 )
 from ledger.log.jetstream.cancellation import ConnectionLost
 from ledger.log.jetstream.missing_records import Stream
 from ledger.log.jetstream.nats_connection import Access, NatsConnection
 from ledger.log.jetstream.nats_errors import ApiError, ApiProblem
+from ledger.log.jetstream.readers import pull_consumer, push_consumer, single_message_reader
 from ledger.log.jetstream.snapshot_store import SnapshotStore
 from ledger.log.jetstream.stream_configuration import (
     HEADERS_BYTES_MAX,
@@ -91,6 +90,7 @@ class JetStreamLog:
         self.names = StreamNames(settings.shard)
         replicas = settings.replicas
         self._log = Stream(connection, self.names.log, contiguous=True, replicas=replicas)
+        self._tail = pull_consumer.PullReader(self._log)
         self._denials = Stream(connection, self.names.denials, contiguous=False)
         self._snapshots = SnapshotStore(connection, self.names, consumers=settings.consumers)
 
@@ -196,13 +196,23 @@ class JetStreamLog:
         """Yield records `first` … `last`."""
         if not self.settings.consumers:
             return single_message_reader.read(self._log, first, last)
-        return push_consumer.read(self._log, first, last)
+        return self._read(first, last)
+
+    async def _read(self, first: int, last: int) -> AsyncGenerator[Sequence[LogEntry], None]:
+        """Yield records by the kept consumer if they are few, and otherwise by one of their own."""
+        if last - first < pull_consumer.ENTRIES_MAX:
+            while first <= last and (entries := await self._tail.read(first, last)):
+                first = entries[-1].position + 1
+                yield entries
+        async with aclosing(push_consumer.read(self._log, first, last)) as batches:
+            async for batch in batches:
+                yield batch
 
     def follow(self, first: int) -> AsyncIterator[Sequence[LogEntry]]:
         """Yield records from `first` on, without end."""
         if not self.settings.consumers:
             return single_message_reader.follow(self._log, first, self.names.news_subject)
-        return push_consumer.follow(self._log, first)
+        return pull_consumer.follow(self._log, first)
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
         """Store a snapshot; see `SnapshotStore.save`."""

@@ -87,7 +87,7 @@ class NatsConnection:
         self.access = access
         self.deadline = deadline
         self.domain = domain
-        self._prefix = f"$JS.{domain}.API" if domain else _OWN_API
+        self.api_prefix = f"$JS.{domain}.API" if domain else _OWN_API
         self._client = Client()
         self._reviving = asyncio.Lock()
         self._closing = False
@@ -154,11 +154,11 @@ class NatsConnection:
             raise Unreachable(self._unreachable(f"{subject}: {plainly(error)}")) from error
         return answer.data
 
-    async def publish(self, subject: str, payload: bytes) -> None:
-        """Send a message without acknowledgement. Raises Unreachable."""
+    async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
+        """Send a message without acknowledgement; answers go to `reply`. Raises Unreachable."""
         client = await self.client()
         try:
-            await client.publish(subject, payload)
+            await client.publish(subject, payload, reply)
         except _UNSENT as error:
             raise Unreachable(self._unreachable(f"{subject}: {plainly(error)}")) from error
 
@@ -193,7 +193,7 @@ class NatsConnection:
         call is answered: for questions only, because each call may take effect. Raises ApiError,
         NoResponders, Unreachable.
         """
-        subject = f"{_OWN_API if near else self._prefix}.{verb}"
+        subject = f"{_OWN_API if near else self.api_prefix}.{verb}"
         payload = b"" if body is None else _json.encode(body)
         try:
             async with asyncio.timeout(self.deadline):

@@ -15,9 +15,10 @@ import msgspec
 import structlog
 
 from ledger.core import snapshot_format
-from ledger.log.jetstream import jetstream_api, push_consumer
+from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.missing_records import Stream
 from ledger.log.jetstream.nats_connection import NatsConnection
+from ledger.log.jetstream.readers import push_consumer
 from ledger.log.jetstream.stream_configuration import StreamNames
 from ledger.log.log_port import Snapshot, Unreachable
 

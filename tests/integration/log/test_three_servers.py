@@ -7,16 +7,18 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import pytest
 from support.servers.nats_servers import NatsServer, settings_for
 from support.servers.ports import free_port
 
-from ledger.log.jetstream import jetstream_api, push_consumer
+from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.nats_connection import Access
 from ledger.log.jetstream.nats_errors import ApiError
+from ledger.log.jetstream.readers import pull_consumer, push_consumer
 from ledger.log.jetstream.stream_configuration import ConfigurationDrift, log_stream
 from ledger.log.log_port import Ambiguous, LogError, PositionTaken, Snapshot, Unreachable
 
@@ -178,13 +180,16 @@ async def test_appends_wait_for_another_leader_and_not_for_their_deadline(
     await log.close()
 
 
-async def test_a_follower_lives_through_the_loss_of_a_leader(cluster: list[NatsServer]) -> None:
+@pytest.mark.parametrize("reader", [push_consumer, pull_consumer], ids=["push", "pull"])
+async def test_a_follower_lives_through_the_loss_of_a_leader(
+    cluster: list[NatsServer], reader: ModuleType
+) -> None:
     log = await connected(cluster)
     appender = Appender(log)
     seen: list[int] = []
 
     async def follow(count: int) -> None:
-        async with aclosing(push_consumer.follow(log._log, 1)) as batches:
+        async with aclosing(reader.follow(log._log, 1)) as batches:
             async for batch in batches:
                 seen.extend(entry.position for entry in batch)
                 if seen[-1] >= count:

@@ -4,18 +4,23 @@ import asyncio
 import contextlib
 import json
 import signal
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
 
 import msgspec
 import pytest
 from nats.aio.msg import Msg
 from support.servers.nats_servers import NatsServer, settings_for
 
-from ledger.log.jetstream import push_consumer, stream_configuration
+from ledger.log.jetstream import stream_configuration
 from ledger.log.jetstream.jetstream_log import JetStreamLog, _refusal
+from ledger.log.jetstream.missing_records import Stream
 from ledger.log.jetstream.nats_errors import ApiProblem
+from ledger.log.jetstream.readers import pull_consumer, push_consumer
 from ledger.log.log_port import (
     Ambiguous,
     Full,
+    LogEntry,
     LogError,
     Lost,
     PositionTaken,
@@ -24,6 +29,11 @@ from ledger.log.log_port import (
 )
 
 pytestmark = pytest.mark.integration
+
+Follow = Callable[[Stream, int], AsyncGenerator[list[LogEntry], None]]
+both_ways = pytest.mark.parametrize(
+    "follow", [push_consumer.follow, pull_consumer.follow], ids=["push", "pull"]
+)
 
 
 @pytest.mark.parametrize(
@@ -87,25 +97,27 @@ async def unprotected(server: NatsServer, shard: str) -> JetStreamLog:
     return log
 
 
+@pytest.mark.parametrize("read", [push_consumer.read, None], ids=["push", "pull first"])
 async def test_a_record_missing_in_the_middle_is_noticed(
-    nats_server: NatsServer, shard: str
+    nats_server: NatsServer, shard: str, read: Any
 ) -> None:
     log = await unprotected(nats_server, shard)
     await log.connection.api(f"STREAM.MSG.DELETE.LEDGER-{shard}", {"seq": 2})
-    async with contextlib.aclosing(push_consumer.read(log._log, 1, 3)) as batches:
-        with pytest.raises(Lost, match="position 2: the record is missing"):
-            [batch async for batch in batches]
+    reading = log.read(1, 3) if read is None else read(log._log, 1, 3)
+    with pytest.raises(Lost, match="position 2: the record is missing"):
+        [batch async for batch in reading]
     await log.close()
 
 
+@both_ways
 async def test_records_missing_at_the_beginning_are_noticed(
-    nats_server: NatsServer, shard: str
+    nats_server: NatsServer, shard: str, follow: Follow
 ) -> None:
     log = await unprotected(nats_server, shard)
     await log.connection.api(f"STREAM.PURGE.LEDGER-{shard}", {"seq": 4})
     async with (
         asyncio.timeout(10),
-        contextlib.aclosing(push_consumer.follow(log._log, 1)) as batches,
+        contextlib.aclosing(follow(log._log, 1)) as batches,
     ):
         with pytest.raises(Lost, match="begins at 4, position 1 is missing"):
             await anext(batches)
@@ -165,13 +177,16 @@ async def reached(log: JetStreamLog, last: int) -> None:
                 await asyncio.sleep(0.05)
 
 
-async def test_a_follower_goes_on_where_it_was_after_a_restart(own_server: NatsServer) -> None:
+@both_ways
+async def test_a_follower_goes_on_where_it_was_after_a_restart(
+    own_server: NatsServer, follow: Follow
+) -> None:
     log = await JetStreamLog.connect(settings_for(own_server, deadline=2.0))
     await log.open(create=True)
     await log.append(b"1", 0)
     async with (
         asyncio.timeout(30),
-        contextlib.aclosing(push_consumer.follow(log._log, 1)) as batches,
+        contextlib.aclosing(follow(log._log, 1)) as batches,
     ):
         assert [entry.payload for entry in await anext(batches)] == [b"1"]
         own_server.kill()
@@ -182,14 +197,17 @@ async def test_a_follower_goes_on_where_it_was_after_a_restart(own_server: NatsS
     await log.close()
 
 
-async def test_a_follower_stops_when_the_store_was_lost_below_it(own_server: NatsServer) -> None:
+@both_ways
+async def test_a_follower_stops_when_the_store_was_lost_below_it(
+    own_server: NatsServer, follow: Follow
+) -> None:
     log = await JetStreamLog.connect(settings_for(own_server, deadline=2.0))
     await log.open(create=True)
     for expected in range(5):
         await log.append(b"x", expected)
     async with (
         asyncio.timeout(30),
-        contextlib.aclosing(push_consumer.follow(log._log, 1)) as batches,
+        contextlib.aclosing(follow(log._log, 1)) as batches,
     ):
         await anext(batches)
         own_server.kill()
@@ -242,6 +260,17 @@ async def test_a_slow_reader_holds_the_server_back_and_misses_nothing(
         async for batch in batches:
             count += len(batch)
     assert count == 120
+
+
+async def test_many_short_reads_share_a_consumer(jetstream_log: JetStreamLog, shard: str) -> None:
+    """A consumer of a read lives for seconds after it, and a stream has at most 256."""
+    last = await jetstream_log.append(b"x", 0)
+    for _ in range(stream_configuration.CONSUMERS_MAX + 1):
+        read = [entry async for batch in jetstream_log.read(last, last) for entry in batch]
+        assert [entry.position for entry in read] == [last]
+        last = await jetstream_log.append(b"x", last)
+    answer = json.loads(await jetstream_log.connection.api(f"CONSUMER.LIST.LEDGER-{shard}"))
+    assert answer["total"] == 1
 
 
 async def settled_backlog(log: JetStreamLog, shard: str) -> int:

@@ -8,10 +8,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from simulation.engine.loop import VirtualLoop
 
-from ledger.log.jetstream import jetstream_api, push_consumer
+from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.missing_records import Stream
 from ledger.log.jetstream.nats_connection import Access, NatsConnection
-from ledger.log.jetstream.push_consumer import _Consumer, follow, read
+from ledger.log.jetstream.readers import push_consumer
+from ledger.log.jetstream.readers.push_consumer import _Consumer, follow, read
 from ledger.log.log_port import Extent, LogEntry, Lost, Unreachable
 
 STEPS_MAX = 100_000

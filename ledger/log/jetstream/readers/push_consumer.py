@@ -240,7 +240,7 @@ class _Consumer:
         if headers and headers.get("Status") == "100":
             await self._control(message.reply or headers.get(_STALLED, ""))
         elif not self._broken:
-            position, delivered = _sequences(message.reply)
+            position, delivered = sequences(message.reply)
             if self._believable(position, delivered):
                 self._entries.append(LogEntry(position, message.data))
 
@@ -275,8 +275,8 @@ class _Consumer:
         return True
 
 
-def _sequences(reply: str) -> tuple[int, int]:
-    """Read stream and consumer sequence from `$JS.ACK.[domain.account.]stream.consumer.n.s.c…`."""
+def sequences(reply: str) -> tuple[int, int]:
+    """Return stream and consumer sequence of `$JS.ACK.[domain.account.]stream.consumer.n.s.c…`."""
     tokens = reply.split(".")
     offset = 5 if len(tokens) == 9 else 7
     return int(tokens[offset]), int(tokens[offset + 1])

@@ -4,8 +4,8 @@ A consumer delivers to a subject that its maker chooses, and goes on after its m
 the agents of nodes may make no consumers, and request each record instead. They receive append
 notices, and request the extent from time to time because notices can be lost.
 
-Promises: as those of `ledger.log.jetstream.push_consumer`. At most `WINDOW` requests are under
-way at once.
+Promises: as those of `ledger.log.jetstream.readers.push_consumer`. At most `WINDOW` requests are
+under way at once.
 """
 
 import asyncio
