@@ -19,12 +19,14 @@ from ledger.log.log_port import LogError
 from ledger.log.records import Record
 from ledger.log.writer.writer import Writer
 
-NOTICE_SECONDS: Final = 0.01
+NOTICE_SECONDS: Final = 0.02
 """Shortest time between two notices of a replica: a notice costs about a third of a record's
 processor time, and a reader of notices reads less often than this."""
 
-REFRESH_SECONDS_MIN: Final = 0.02
-"""Shortest time between two reads: records that arrive within it are fetched together."""
+REFRESH_SECONDS_MIN: Final = 0.05
+"""Shortest pause after a read: records that arrive within it are read together. Settlement waits
+for it where another replica is the preferred writer, and so does an extender for the placements of
+other extenders."""
 
 REFRESH_SECONDS_MAX: Final = 0.25
 """Longest pause after a read, and longest wait for its end."""
@@ -38,7 +40,7 @@ _DIGITS_MAX: Final = 20
 
 
 class AppendNotifier:
-    """Publishes the records that a writer stores, and refreshes it when others store some."""
+    """Publishes the end of what a writer stores, and refreshes it when others store some."""
 
     def __init__(self, connection: NatsConnection, names: StreamNames, *, writer: Writer) -> None:
         """Prepare; `start` it, and `run` it while the writer runs."""
