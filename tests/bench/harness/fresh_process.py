@@ -64,6 +64,11 @@ class MeasuringProcess:
         self._process.stdin.write(b"go\n")
         self._process.stdin.flush()
 
+    def end(self) -> None:
+        """End a measurement that a failure of another one left behind."""
+        self._process.kill()
+        self._process.wait()
+
 
 def start(function: Measure, **arguments: Any) -> MeasuringProcess:
     """Start a measurement in a fresh process."""

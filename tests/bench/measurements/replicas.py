@@ -1,119 +1,173 @@
-"""Three replicas on one log against one, at the same load: what the others cost in time.
+"""Three replicas on one log against one, at the same load: what the others cost.
 
-Every replica has a writer, bids to be preferred, and forwards its commands to the preferred one.
+Each replica is that of the service without HTTP, and projects the log. Either each replica gets a
+third of the commands and forwards them to the preferred one, or the preferred one gets all, as in a
+cluster.
 """
 
 import asyncio
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from ledger.log.embedded.nats_server import EmbeddedServer, EmbeddedSettings
 from ledger.log.embedded.server_files import ServerAddress
-from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
-from ledger.log.peers.lease import Lease
-from ledger.runtime import gc_tuning
 from tests.bench.harness import ledgers
-from tests.bench.harness.fresh_process import fresh, median, percentile, start, wait_for_go
+from tests.bench.harness.bench_service import MeasuredProcess
+from tests.bench.harness.fresh_process import MeasuringProcess, fresh, median, start
 from tests.bench.harness.results import Goal, Result, result
-from tests.bench.load.fixed_rate_load import NAMESPACES, FixedRateLoad
-from tests.bench.measurements import core
+from tests.bench.load.fixed_rate_load import NAMESPACES
+from tests.bench.load.loaded_replica import Rates, loaded_replica
 
-SHARE = 0.25
+REPLICAS: Final = 3
+PER_SECOND: Final = 2_300
+"""Commands of all replicas together, as many as the reviews of `review_tail`."""
+
+MEMORY: Final = Path("/dev/shm")
+"""A file system in memory, because the disk's own tail would be most of what is measured."""
+
+PARTS: Final = ("owner", "followers", "projections", "nats")
+
+_TO_OWNER: Final[Rates] = (PER_SECOND, 0.0)
+_SPREAD: Final[Rates] = (PER_SECOND / REPLICAS, PER_SECOND / REPLICAS)
+
+Numbers = dict[str, float]
 
 
 def run(quick: bool) -> list[Result]:
-    """Measure one replica's maximum; then one and three at a quarter of it, in turn."""
-    rounds, seconds = (1, 3.0) if quick else (3, 10.0)
-    most = fresh(core.measure, clients=2_000, pairs=15)["commands_per_second"]
-    load = {"per_second": SHARE * most, "seconds": seconds}
-    alone, spread, owned = [], [], []
+    """Measure one and three replicas in turn."""
+    rounds, seconds = (1, 2.0) if quick else (5, 4.0)
+    alone, three = [], []
     for _ in range(rounds):
-        alone.append(fresh(measure, replicas=1, **load))
-        spread.append(fresh(measure, replicas=3, **load))
-        owned.append(fresh(measure, replicas=3, to_owner=True, **load))
-    single, shared, owner = median(alone), median(spread), median(owned)
-    goal = Goal(2, "most", "ratio")
+        alone.append(fresh(measure, replicas=1, seconds=seconds, phases=[_TO_OWNER]))
+        three.append(
+            fresh(measure, replicas=REPLICAS, seconds=seconds, phases=[_TO_OWNER, _SPREAD])
+        )
+    single = _of_phase(median(alone), 0)
+    owned, spread = (_of_phase(median(three), phase) for phase in range(2))
     return [
-        result(
-            "p99 of three replicas on one log",
-            shared["p99"] * 1e3,
-            "ms",
-            baseline=single["p99"] * 1e3,
-            goal=goal,
-            note=f"{load['per_second']:,.0f} commands/s in all, a quarter of one replica's"
-            f" maximum, to all replicas, which forward them;"
-            f" {shared['refused']:.0f} of {shared['answered']:.0f} were refused;"
-            " baseline: one replica at the same load",
-        ),
-        result(
-            "the same, all commands to the owner",
-            owner["p99"] * 1e3,
-            "ms",
-            baseline=single["p99"] * 1e3,
-            goal=goal,
-            note=f"{owner['refused']:.0f} of {owner['answered']:.0f} were refused",
-        ),
+        _tail("p99 of three replicas on one log", spread, single),
+        _tail("the same, all commands to the owner", owned, single),
+        _cost("processor time of a command, three replicas that forward", spread, single),
+        _cost("processor time of a command, three replicas, to the owner", owned, single),
     ]
 
 
-async def measure(
-    replicas: int, per_second: float, seconds: float, to_owner: bool = False
-) -> dict[str, float]:
-    """Load replicas at the same time, or only the preferred one; return the slowest's times."""
-    with tempfile.TemporaryDirectory() as directory:
-        async with EmbeddedServer(EmbeddedSettings(store=Path(directory))) as server:
-            async with (
-                ledgers.log_at(server.address) as log,
-                ledgers.writer_on(log) as writer,
-            ):
-                await ledgers.set_limits(writer, NAMESPACES)
-            address = msgspec.to_builtins(server.address)
-            load = {
-                "per_second": per_second if to_owner else per_second / replicas,
-                "seconds": seconds,
-                "to_owner": to_owner,
-            }
-            running = [
-                start(replica, address=address, number=number, **load) for number in range(replicas)
-            ]
-            for process in running:
-                await asyncio.to_thread(process.wait_ready)
-            for process in running:
-                process.go()
-            reports = [await asyncio.to_thread(process.result) for process in running]
+def _tail(name: str, measured: Numbers, single: Numbers) -> Result:
+    return result(
+        name,
+        measured["p99"] * 1e3,
+        "ms",
+        baseline=single["p99"] * 1e3,
+        goal=Goal(2, "most", "ratio"),
+        note=f"{PER_SECOND:,} commands/s in all, the store in memory; p50"
+        f" {measured['p50'] * 1e3:.2f} ms, of one replica {single['p50'] * 1e3:.2f} ms;"
+        f" {measured['refused']:.0f} of {measured['answered']:.0f} were refused",
+    )
+
+
+def _cost(name: str, measured: Numbers, single: Numbers) -> Result:
+    """Return the processor time of all processes together, and of each in the note."""
+    parts = "; ".join(f"{part} {measured[part]:.0f} ({single[part]:.0f})" for part in PARTS)
+    return result(
+        name,
+        sum(measured[part] for part in PARTS),
+        "µs",
+        baseline=sum(single[part] for part in PARTS),
+        note=f"{parts}; in parentheses of one replica; with the load generator",
+    )
+
+
+def _of_phase(numbers: Numbers, phase: int) -> Numbers:
+    prefix = f"{phase}."
     return {
-        "p99": max(report["p99"] for report in reports),
-        "refused": sum(report["refused"] for report in reports),
-        "answered": sum(report["answered"] for report in reports),
+        name.removeprefix(prefix): number
+        for name, number in numbers.items()
+        if name.startswith(prefix)
     }
 
 
-async def replica(
-    address: dict[str, str], number: int, per_second: float, seconds: float, to_owner: bool
-) -> dict[str, float]:
-    """Run one replica after `wait_for_go`, under load unless another replica has the load."""
-    async with (
-        ledgers.log_at(msgspec.convert(address, ServerAddress)) as log,
-        ledgers.writer_on(log) as writer,
-    ):
-        owner = Lease(log.connection, log.names, writer=writer.name)
-        served = CommandServer(log.connection, log.names, writer=writer.name, local=writer)
-        await owner.start()
-        await served.start()
-        forwarder = ForwardingLedger(log.connection, log.names, preference=owner, local=writer)
-        gc_tuning.freeze_existing()
-        await wait_for_go()
-        pace = FixedRateLoad(forwarder, per_second, client=number)
-        if owner.is_owner or not to_owner:
-            await pace.run(seconds)
-        else:
-            await asyncio.sleep(seconds)
-        await served.stop()
-        await owner.stop()
+async def measure(replicas: int, seconds: float, phases: list[Rates]) -> Numbers:
+    """Load replicas phase by phase; return the slowest's times and the processor times."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+        store = Path(directory)
+        async with EmbeddedServer(EmbeddedSettings(store=store / "log")) as server:
+            async with ledgers.log_at(server.address) as log, ledgers.writer_on(log) as writer:
+                await ledgers.set_limits(writer, NAMESPACES)
+            with _running(server.address, store, replicas, seconds, phases) as running:
+                nats = MeasuredProcess(server.address.pid, "")
+                await _ready(running)
+                served = [await _served(nats, running) for _ in phases]
+                for process in running:
+                    process.go()
+                reports = [await asyncio.to_thread(process.result) for process in running]
     return {
-        "p99": percentile(pace.seconds, 0.99) if pace.seconds else 0.0,
-        "refused": pace.refused,
-        "answered": len(pace.seconds),
+        f"{phase}.{name}": number
+        for phase in range(len(phases))
+        for name, number in _summary(
+            [_of_phase(report, phase) for report in reports], served[phase]
+        ).items()
+    }
+
+
+@contextmanager
+def _running(
+    address: ServerAddress, store: Path, replicas: int, seconds: float, phases: list[Rates]
+) -> Iterator[list[MeasuringProcess]]:
+    """Run replicas with a store of their own each, which end with the block."""
+    folders = [store / f"replica-{number}" for number in range(replicas)]
+    for folder in folders:
+        folder.mkdir()
+    running = [
+        start(
+            loaded_replica,
+            address=msgspec.to_builtins(address),
+            store=str(folder),
+            number=number,
+            seconds=seconds,
+            phases=phases,
+        )
+        for number, folder in enumerate(folders)
+    ]
+    try:
+        yield running
+    finally:
+        for process in running:
+            process.end()
+
+
+async def _ready(running: list[MeasuringProcess]) -> None:
+    for process in running:
+        await asyncio.to_thread(process.wait_ready)
+
+
+async def _served(nats: MeasuredProcess, running: list[MeasuringProcess]) -> float:
+    """Let all replicas go through a phase; return the processor seconds of the log server."""
+    before = nats.computed()
+    for process in running:
+        process.go()
+    await _ready(running)
+    return nats.computed() - before
+
+
+def _summary(reports: list[Numbers], served: float) -> Numbers:
+    """Return the numbers of a phase, processor times in µs of a command."""
+    commands = sum(report["answered"] for report in reports)
+
+    def each(seconds: float) -> float:
+        return 1e6 * seconds / commands
+
+    return {
+        "p50": max(report["p50"] for report in reports),
+        "p99": max(report["p99"] for report in reports),
+        "refused": sum(report["refused"] for report in reports),
+        "answered": commands,
+        "owner": each(sum(report["computed"] for report in reports if report["owner"])),
+        "followers": each(sum(report["computed"] for report in reports if not report["owner"])),
+        "projections": each(sum(report["projection"] for report in reports)),
+        "nats": each(served),
     }
