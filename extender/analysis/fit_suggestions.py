@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from extender.fit.fit_after_eviction import fits_after
+from extender.analysis.fit_after_eviction import fits_after
 from extender.fit.inventory_fit import InventoryFit
 from extender.inventory.card_arrays import Booleans
 from extender.scheduler_api.scheduling_request import SchedulingRequest

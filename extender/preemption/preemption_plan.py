@@ -7,7 +7,7 @@ victims, then that whose oldest victim is the youngest (`victim_choice.eviction_
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from extender.fit import fit_after_eviction
+from extender.analysis import fit_after_eviction
 from extender.fit.inventory_fit import InventoryFit
 from extender.preemption import victim_choice
 from extender.preemption.eviction_candidates import (

@@ -7,7 +7,7 @@ also gets cards on such a node once the victims have freed theirs.
 
 from collections.abc import Callable
 
-from extender.fit.fit_after_eviction import fits_after
+from extender.analysis.fit_after_eviction import fits_after
 from extender.fit.inventory_fit import InventoryFit
 from extender.inventory.inventory_loading import until_loaded
 from extender.scheduler_api.extender_ports import ExtenderPorts
