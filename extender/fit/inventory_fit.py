@@ -16,6 +16,7 @@ from extender.fit.fit_question import NO_BOUND, UNUSED_ONLY, FitQuestion
 from extender.fit.node_failure_reasons import reason_of
 from extender.fit.node_score_expression import NodeScore
 from extender.fit.quota_headroom import QuotaHeadroom
+from extender.fit.repeated_fits import ROWS_LEAST, RepeatedFits
 from extender.inventory.card_arrays import Integers
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.simulated_nodes import simulated_inventory
@@ -68,6 +69,7 @@ class InventoryFit:
         self._preferences = preferences
         self._clock = clock
         self._headroom = headroom
+        self._repeated = RepeatedFits()
 
     def rows_of(self, names: Sequence[str]) -> Integers:
         """Return the row of each node, `UNKNOWN` for a node without announced cards."""
@@ -95,7 +97,9 @@ class InventoryFit:
         """Answer a question about a pod, whose own assumed placement does not count."""
         over = self.inventory.overlay
         with over.without(request.uid, self._clock()):
-            return fit(self.inventory.arrays, over, question)
+            if len(question.rows) < ROWS_LEAST:
+                return fit(self.inventory.arrays, over, question)
+            return self._repeated.fit(self.inventory.arrays, over, question)
 
     def choose_cards(self, request: SchedulingRequest, node: str) -> ChosenCards | str:
         """Return the best cards of one node for a pod, or why it does not fit there.

@@ -39,22 +39,15 @@ def reason_of(fits: "FitResult", place: int) -> str:
 def reasons_of(fits: "FitResult") -> list[str]:
     """Return for every row of the question why it does not fit; empty where it does."""
     reasons = [""] * len(fits.feasible)
-    ordered, width = np.sort(fits.codes, axis=1).tobytes(), fits.codes.shape[1]
-    short = (fits.insufficient | ~fits.registered).tolist()
-    for place in np.nonzero(~fits.feasible)[0].tolist():
-        if short[place]:
-            reasons[place] = reason_of(fits, place)
-        else:
-            reasons[place] = _wording(ordered[place * width : (place + 1) * width])
+    short = fits.insufficient | ~fits.registered
+    by_cards = np.nonzero(~fits.feasible & ~short)[0]
+    codes, width = np.sort(fits.codes[by_cards], axis=1).tobytes(), fits.codes.shape[1]
+    rows = [codes[start : start + width] for start in range(0, len(codes), width)]
+    for place, reason in zip(by_cards.tolist(), map(_wording, rows), strict=True):
+        reasons[place] = reason
+    for place in np.nonzero(~fits.feasible & short)[0].tolist():
+        reasons[place] = reason_of(fits, place)
     return reasons
-
-
-def resolvable(fits: "FitResult", place: int) -> bool:
-    """Return whether the pod would fit there if others were evicted.
-
-    It never would if cards are missing, unhealthy, cordoned, of another kind, or too small.
-    """
-    return bool(fits.hopeful[place])
 
 
 def fits_if_all_evicted(
@@ -62,7 +55,8 @@ def fits_if_all_evicted(
 ) -> Booleans:
     """Return on which nodes of these blocks the pod would fit if it were alone there.
 
-    The cards that it would get do not matter, so no card is preferred.
+    It never would if cards are missing, unhealthy, cordoned, of another kind, or too small. The
+    cards that it would get do not matter, so no card is preferred.
     """
     rules = tuple(policy for policy in question.card_policies if policy == UNUSED_ONLY)
     question = structs.replace(question, card_policies=rules)

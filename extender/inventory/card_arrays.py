@@ -44,7 +44,7 @@ class CardArrays:
     `slices` has a bit for each slice of such a card that is taken. Names of cards are in `uuids`,
     by row and column. `scores[row]` has how well two cards of a node are linked, by column, where
     that is known. `keepers[row]` hands the cards out; `waiting[row]` counts the placements on it
-    that are not handed out yet.
+    that are not handed out yet. `layout` is another number after each change of the cards of a row.
     """
 
     def __init__(self, rows: int = ROWS_FIRST, columns: int = COLUMNS_FIRST) -> None:
@@ -75,6 +75,7 @@ class CardArrays:
         self.vendors: list[str] = []
         self.modes: list[str] = []
         self.tables: list[tuple[object, ...]] = [()]
+        self.layout = 0
 
     @property
     def rows(self) -> int:
@@ -91,6 +92,7 @@ class CardArrays:
         more = max(rows, self.rows), max(columns, self.columns)
         if more == (self.rows, self.columns):
             return
+        self.layout += 1
         padding = ((0, more[0] - self.rows), (0, more[1] - self.columns))
         self.scores = {
             row: np.pad(scores, ((0, padding[1][1]), (0, padding[1][1])))

@@ -44,6 +44,7 @@ def write(
     arrays: CardArrays, row: int, columns: list[CardColumn], used: Mapping[str, tuple[int, ...]]
 ) -> None:
     """Write the cards of an empty row, and the use of each by uuid."""
+    arrays.layout += 1
     arrays.uuids[row][: len(columns)] = [column.uuid for column in columns]
     for at, column in enumerate(columns):
         if any(used.get(column.uuid, ())):
@@ -56,6 +57,7 @@ def write(
 
 def clear(arrays: CardArrays, row: int) -> None:
     """Empty a row."""
+    arrays.layout += 1
     for name in (*INTEGERS, *BOOLEANS, "slices"):
         getattr(arrays, name)[row] = 0
     arrays.uuids[row] = [""] * arrays.columns
@@ -66,6 +68,7 @@ def clear(arrays: CardArrays, row: int) -> None:
 
 def write_scores(arrays: CardArrays, row: int, pairs: PairScores) -> None:
     """Write the link scores of a row, none if they are unknown."""
+    arrays.layout += 1
     arrays.scores.pop(row, None)
     if not pairs:
         return

@@ -13,7 +13,7 @@ import numpy as np
 
 from extender.fit.feasible_nodes import FitResult
 from extender.fit.inventory_fit import UNKNOWN, InventoryFit
-from extender.fit.node_failure_reasons import reasons_of, resolvable
+from extender.fit.node_failure_reasons import reasons_of
 from extender.fit.node_score_expression import Floats
 from extender.inventory.card_arrays import Booleans, Integers
 from extender.scheduler_api.extender_wire import (
@@ -158,7 +158,10 @@ def _with_simulated(
 
 def _enter_reasons(verdicts: Verdicts, names: Sequence[str], fits: FitResult) -> None:
     """Enter the reasons why the pod does not fit on some of these nodes."""
-    reasons = reasons_of(fits)
-    for at in np.nonzero(~fits.feasible)[0].tolist():
-        where = verdicts.failed if resolvable(fits, at) else verdicts.unresolvable
-        where[names[at]] = reasons[at]
+    reasons, refused = reasons_of(fits), ~fits.feasible
+    for where, rows in (
+        (verdicts.failed, refused & fits.hopeful),
+        (verdicts.unresolvable, refused & ~fits.hopeful),
+    ):
+        chosen = rows.tolist()
+        where.update(zip(compress(names, chosen), compress(reasons, chosen), strict=True))

@@ -4,7 +4,7 @@ import numpy as np
 from support.oracles.card_offers import Answer, OneCard, OneNode, Terms
 
 from extender.fit.feasible_nodes import FitQuestion, FitResult, chosen_parts, fit
-from extender.fit.node_failure_reasons import reason_of, resolvable
+from extender.fit.node_failure_reasons import reason_of
 from extender.fit.node_score_expression import NodeScore
 from extender.inventory import card_rows
 from extender.inventory.card_arrays import CardArrays
@@ -55,13 +55,18 @@ def answers(
 ) -> list[Answer]:
     """Return the extender's answers about nodes."""
     fits, arrays = asked(nodes, request, terms, order)
+    return answers_in(fits, arrays, request)
+
+
+def answers_in(fits: FitResult, arrays: CardArrays, request: PodDeviceRequest) -> list[Answer]:
+    """Return the answers of a result about these arrays."""
     return [_answer(fits, place, arrays, request) for place in range(len(fits.rows))]
 
 
 def _answer(fits: FitResult, place: int, arrays: CardArrays, request: PodDeviceRequest) -> Answer:
     if fits.feasible[place]:
         return Answer(chosen_parts(fits, place, arrays, request), float(fits.score[place]))
-    return Answer(None, 0.0, reason_of(fits, place), resolvable(fits, place))
+    return Answer(None, 0.0, reason_of(fits, place), bool(fits.hopeful[place]))
 
 
 def _card(card: OneCard) -> Card:
