@@ -132,7 +132,7 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile $(LOCKING) --extra dev --extra node --output-file requirements.lock pyproject.toml
 	$(BIN)/uv pip compile $(LOCKING) --constraints requirements.lock --output-file deploy/locks/service.lock pyproject.toml
-	printf '%s\n' grpcio nvidia-ml-py protobuf | \
+	printf '%s\n' grpcio nvidia-ml-py | \
 		$(BIN)/uv pip compile $(LOCKING) --constraints requirements.lock --output-file deploy/locks/node.lock -
 	printf '%s\n' cyclonedx-bom msgspec setuptools | \
 		$(BIN)/uv pip compile $(LOCKING) --constraints requirements.lock --output-file deploy/locks/build.lock -

@@ -17,6 +17,7 @@ from ledger.kube.api.cluster_errors import (
     VersionConflict,
 )
 from ledger.kube.api.objects import ApiStatus
+from ledger.kube.api.protobuf_envelope import PREFIX, ObjectDecoder
 
 _CLASSES: Final[dict[int, type[ClusterError]]] = {
     401: Forbidden,
@@ -32,6 +33,7 @@ _BUDGET: Final = "DisruptionBudget"
 """The cause that distinguishes a rejected eviction from an overloaded server (both are 429)."""
 
 _statuses: Final = msgspec.json.Decoder(ApiStatus)
+_protobuf_statuses: Final = ObjectDecoder(ApiStatus, "Status")
 
 
 def error_of(what: str, status: int, reason: str | None, body: bytes) -> ClusterError:
@@ -53,7 +55,9 @@ def error_of(what: str, status: int, reason: str | None, body: bytes) -> Cluster
 
 
 def _status(body: bytes) -> ApiStatus:
+    """Decode the body, in protobuf where the request accepts it."""
+    decoder = _protobuf_statuses if body.startswith(PREFIX) else _statuses
     try:
-        return _statuses.decode(body)
+        return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ApiStatus()

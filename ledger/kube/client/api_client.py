@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final
@@ -115,21 +115,19 @@ class ApiClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ClusterUnavailable(self._broken(method, path, error)) from error
 
-    async def watch(self, path: str, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
-        """Stream a watch in chunks as they arrive, until the server ends it.
-
-        Raises like `request`; a broken or silent connection raises ClusterUnavailable.
-        """
+    async def watch(
+        self, path: str, params: Mapping[str, str], accept: str = JSON
+    ) -> "WatchAnswer":
+        """Begin a watch, and return its answer, which the caller closes. Raises like `request`."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS + REQUEST_SECONDS):
-                response = await self._send(self._watches, "GET", path, params, {}, None)
+                headers = {"Accept": accept}
+                response = await self._send(self._watches, "GET", path, params, headers, None)
                 async with asyncio.timeout(REQUEST_SECONDS):
                     await self._raise_for_status(response)
-            async with response:
-                async for chunk in response.content.iter_any():
-                    yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ClusterUnavailable(self._broken("watch", path, error)) from error
+        return WatchAnswer(response, lambda error: self._broken("watch", path, error))
 
     async def close(self) -> None:
         """Close every connection."""
@@ -186,6 +184,33 @@ class ApiClient:
     def _broken(self, method: str, path: str, error: Exception) -> str:
         reason = str(error) or type(error).__name__
         return f"{method} {self.address}{path}: {reason}; is the API server reachable?"
+
+
+class WatchAnswer:
+    """The answer to a watch, until the server or the caller ends it."""
+
+    def __init__(
+        self, response: aiohttp.ClientResponse, broken: Callable[[Exception], str]
+    ) -> None:
+        """`broken` returns the message for an error of the connection."""
+        self._response, self._broken = response, broken
+        self.content_type = response.content_type
+        """The media type without parameters."""
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield the watch in chunks as they arrive.
+
+        Raises ClusterUnavailable for a broken or silent connection.
+        """
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ClusterUnavailable(self._broken(error)) from error
+
+    async def aclose(self) -> None:
+        """End the watch."""
+        self._response.release()
 
 
 def _session(connections: int, tls: ssl.SSLContext) -> aiohttp.ClientSession:

@@ -27,11 +27,18 @@ from ledger.kube.client.api_client import ApiClient
 from ledger.kube.watch import discovery, list_watch, optional_resources
 from ledger.kube.watch.list_watch import CollectionSource, watch_backoff, whole
 from ledger.kube.watch.optional_resources import Sleep
+from ledger.kube.watch.watch_encodings import protobuf_events
 
 K = TypeVar("K")
 T = TypeVar("T")
 
-_PODS: Final = CollectionSource(api_resources.PODS.collection(), Pod, page_type=PodList, keep=whole)
+_PODS: Final = CollectionSource(
+    api_resources.PODS.collection(),
+    Pod,
+    page_type=PodList,
+    keep=whole,
+    protobuf=protobuf_events(Pod, api_resources.PODS.kind),
+)
 _QUOTAS: Final = CollectionSource(
     api_resources.QUOTAS.collection(), ResourceQuota, page_type=ResourceQuotaList, keep=whole
 )

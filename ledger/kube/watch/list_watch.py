@@ -1,15 +1,15 @@
 """List-watch: a list, then every change after it, until the consumer stops.
 
 After a cut connection the stream resumes from the last version that it yielded. If the server no
-longer has that version, or sends an invalid line, the stream lists again; it reports invalid
-lines. It raises no error of the API server.
+longer has that version, or sends an invalid event, the stream lists again; it reports invalid
+events. It raises no error of the API server.
 """
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -22,8 +22,10 @@ from ledger.kube.api.cluster_errors import (
     NotServed,
 )
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed, Reached
-from ledger.kube.api.objects import ApiStatus, Bookmark, ListMeta, ObjectMeta, WatchEvent
-from ledger.kube.client.api_client import ApiClient
+from ledger.kube.api.objects import ListMeta, ObjectMeta
+from ledger.kube.api.protobuf_envelope import PROTOBUF
+from ledger.kube.client.api_client import JSON, ApiClient
+from ledger.kube.watch.watch_encodings import ACCEPT_PROTOBUF, WatchEncoding, json_events
 from ledger.tasks.backoff import Backoff
 
 PAGE_OBJECTS: Final = 200
@@ -35,9 +37,6 @@ KEEP_STRIDE: Final = 16
 WATCH_SECONDS: Final = 300
 """Seconds after which the server ends a watch, which spreads clients over servers again."""
 
-LINE_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Longest line of a watch. etcd stores objects of 1.5 MiB; JSON makes them larger."""
-
 EXPIRED_PAGES_MAX: Final = 3
 """Maximum number of restarts of a list whose pages expired."""
 
@@ -45,9 +44,6 @@ BACKOFF_SECONDS: Final = 0.5
 BACKOFF_SECONDS_MAX: Final = 30.0
 
 _log: Final = structlog.get_logger("ledger.kube")
-_events: Final = msgspec.json.Decoder(WatchEvent)
-_bookmarks: Final = msgspec.json.Decoder(Bookmark)
-_errors: Final = msgspec.json.Decoder(ApiStatus)
 
 
 class Watchable(Protocol):
@@ -87,11 +83,22 @@ class CollectionSource(Generic[T, K]):
         *,
         page_type: type[ListPage[T]],
         keep: Callable[[T], K],
+        protobuf: WatchEncoding[T] | None = None,
     ) -> None:
+        """With `protobuf` a watch accepts that encoding too; lists are JSON in any case."""
         self.path = path
         self.objects = msgspec.json.Decoder(object_type)
         self.pages = msgspec.json.Decoder(page_type)
         self.keep = keep
+        self.accept = JSON if protobuf is None else ACCEPT_PROTOBUF
+        self._json = json_events(object_type)
+        self._protobuf = protobuf
+
+    def encoding(self, content_type: str) -> WatchEncoding[T]:
+        """Return the encoding of an answered watch; one without a known content type is JSON."""
+        if self._protobuf is not None and content_type == PROTOBUF:
+            return self._protobuf
+        return self._json
 
 
 def whole(item: W) -> W:
@@ -104,28 +111,6 @@ def watch_backoff(
 ) -> Backoff:
     """Return the backoff between two attempts to list or watch a collection."""
     return Backoff(BACKOFF_SECONDS, BACKOFF_SECONDS_MAX, jitter=jitter, sleep=sleep)
-
-
-class LineSplitter:
-    """Splits chunks into lines, up to a maximum length."""
-
-    def __init__(self, bytes_max: int = LINE_BYTES_MAX) -> None:
-        self._rest = bytearray()
-        self._bytes_max = bytes_max
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the lines that this chunk completes. Raises Malformed if one is too long."""
-        searched = len(self._rest)
-        self._rest += chunk
-        start = 0
-        while (end := self._rest.find(b"\n", max(start, searched))) >= 0:
-            line = bytes(self._rest[start:end])
-            start = end + 1
-            if line.strip():
-                yield line
-        del self._rest[:start]
-        if len(self._rest) > self._bytes_max:
-            raise Malformed(f"a line of a watch is longer than {self._bytes_max} bytes")
 
 
 async def list_all(
@@ -190,7 +175,7 @@ async def _pages(
         params["fieldSelector"] = fields
     objects: list[K] = []
     while True:
-        page = _decode(source.pages, await client.get(path, params), path)
+        page = _decode(source.pages.decode, await client.get(path, params), path)
         await _keep(source, page.items or (), objects)
         if not page.metadata.continue_:
             return Listed(_number(page.metadata.resource_version, path), objects)
@@ -215,36 +200,39 @@ async def _changes(
         "resourceVersion": str(version),
         "timeoutSeconds": str(WATCH_SECONDS),
     }
-    lines = LineSplitter()
-    async with aclosing(client.watch(source.path, params)) as chunks:
-        async for chunk in chunks:
-            for line in lines.feed(chunk):
-                yield _change(source, line)
+    async with aclosing(await client.watch(source.path, params, source.accept)) as answer:
+        encoding = source.encoding(answer.content_type)
+        splitter = encoding.splitter()
+        async for chunk in answer.chunks():
+            for event in splitter.feed(chunk):
+                yield _change(source, encoding, event)
 
 
-def _change(source: CollectionSource[T, K], line: bytes) -> Changed[K] | Reached:
-    """Decode one line. Raises Gone, ClusterUnavailable, Malformed."""
-    event = _decode(_events, line, source.path)
-    if event.type == "BOOKMARK":
-        mark = _decode(_bookmarks, event.object, source.path)
+def _change(
+    source: CollectionSource[T, K], encoding: WatchEncoding[T], data: bytes
+) -> Changed[K] | Reached:
+    """Decode one event. Raises Gone, ClusterUnavailable, Malformed."""
+    kind, encoded = _decode(encoding.event, data, source.path)
+    if kind == "BOOKMARK":
+        mark = _decode(encoding.mark, encoded, source.path)
         return Reached(_number(mark.metadata.resource_version, source.path))
-    if event.type == "ERROR":
-        status = _decode(_errors, event.object, source.path)
-        kind = Gone if status.code == 410 else ClusterUnavailable
-        raise kind(f"watch of {source.path}: {status.code} {status.message}")
-    if event.type not in ("ADDED", "MODIFIED", "DELETED"):
-        raise Malformed(f"watch of {source.path}: a line of unknown type {event.type[:32]!r}")
-    item = _decode(source.objects, event.object, source.path)
+    if kind == "ERROR":
+        status = _decode(encoding.error, encoded, source.path)
+        error = Gone if status.code == 410 else ClusterUnavailable
+        raise error(f"watch of {source.path}: {status.code} {status.message}")
+    if kind not in ("ADDED", "MODIFIED", "DELETED"):
+        raise Malformed(f"watch of {source.path}: an event of unknown type {kind[:32]!r}")
+    item = _decode(encoding.object, encoded, source.path)
     version = _number(item.metadata.resource_version, source.path)
-    return Changed(version, source.keep(item), deleted=event.type == "DELETED")
+    return Changed(version, source.keep(item), deleted=kind == "DELETED")
 
 
 D = TypeVar("D")
 
 
-def _decode(decoder: msgspec.json.Decoder[D], data: bytes | msgspec.Raw, path: str) -> D:
+def _decode(decode: Callable[[Any], D], data: Any, path: str) -> D:
     try:
-        return decoder.decode(data)
+        return decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Malformed(f"{path}: not what the Kubernetes API promises: {error}") from error
 

@@ -57,14 +57,29 @@ class ApiServerStub:
         listed = {"metadata": {"resourceVersion": str(VERSION)}}
         return msgspec.json.encode({**listed, "items": self._objects.get(path, [])})
 
-    async def watch(self, path: str, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
-        """Stream the events of a collection, without end."""
-        lines = self._queue(path)
-        while True:
-            yield await lines.get()
+    async def watch(self, path: str, params: Mapping[str, str], accept: str) -> "WatchStub":
+        """Begin a watch of a collection."""
+        return WatchStub(self._queue(path))
 
     def _queue(self, collection: str) -> asyncio.Queue[bytes]:
         return self._lines.setdefault(collection, asyncio.Queue())
+
+
+class WatchStub:
+    """The answer to a watch, without end."""
+
+    content_type = "application/json"
+
+    def __init__(self, lines: asyncio.Queue[bytes]) -> None:
+        self._lines = lines
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield the events."""
+        while True:
+            yield await self._lines.get()
+
+    async def aclose(self) -> None:
+        """Do nothing: there is no connection."""
 
 
 def _groups(path: str) -> list[Object]:

@@ -13,7 +13,7 @@ BOUNDS = {
     "filter": 42,
     "prioritize": 17,
     "bind": 81,
-    "release": 46,
+    "release": 49,
     "project": 33,
 }
 """The most moves between files that a trip may take; lower a bound when its trip is shorter."""

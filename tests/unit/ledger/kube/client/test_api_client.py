@@ -28,9 +28,9 @@ async def test_watches_take_no_connection_from_reads_and_writes(answers, tmp_pat
         client = await stack.enter_async_context(await ApiClient.connect(kubeconfig))
         for _ in range(3):
             watch = await stack.enter_async_context(
-                contextlib.aclosing(client.watch("/watched", {"watch": "1"}))
+                contextlib.aclosing(await client.watch("/watched", {"watch": "1"}))
             )
-            assert await asyncio.wait_for(anext(watch), 10) == b"{}\n"
+            assert await asyncio.wait_for(anext(watch.chunks()), 10) == b"{}\n"
         assert await asyncio.wait_for(client.get("/read"), 10) == b'{"a": 1}'
 
 

@@ -20,7 +20,8 @@ from ledger.kube.api.objects import Pod, PodList
 from ledger.kube.client import api_client as clients
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.watch import list_watch
-from ledger.kube.watch.list_watch import CollectionSource, LineSplitter, watch_backoff, whole
+from ledger.kube.watch.list_watch import CollectionSource, watch_backoff, whole
+from ledger.kube.watch.watch_encodings import LineSplitter
 
 PODS = CollectionSource("/api/v1/pods", Pod, page_type=PodList, keep=whole)
 
