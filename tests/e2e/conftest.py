@@ -139,8 +139,10 @@ async def team(
 
 
 @asynccontextmanager
-async def _connected(control_plane: ControlPlane, user: str = ADMIN) -> AsyncIterator[Cluster]:
+async def _connected(
+    control_plane: ControlPlane, user: str = ADMIN, connections: int = CONNECTIONS_MAX
+) -> AsyncIterator[Cluster]:
     context = ssl.create_default_context(cafile=str(control_plane.ca))
-    connector = aiohttp.TCPConnector(ssl=context, limit=CONNECTIONS_MAX)
+    connector = aiohttp.TCPConnector(ssl=context, limit=connections)
     async with aiohttp.ClientSession(connector=connector) as session:
         yield Cluster(session, control_plane.url, control_plane.token(user))

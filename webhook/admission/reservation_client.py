@@ -15,6 +15,7 @@ from ledger.core.model.denials import Denial, Reason, brief
 from ledger.core.model.qualified_names import local_name
 from ledger.log.ledger_port import Accepted, Ledger
 from ledger.tasks.shared_timeouts import SharedTimeouts
+from webhook.admission.creation_turns import CreationTurns
 from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.api.admission_review import AdmissionRequest
 from webhook.context.admission_settings import AdmissionSettings
@@ -75,6 +76,7 @@ class ReservationClient:
         self._ledger = ledger
         self._settings = settings
         self._context = context
+        self._turns = CreationTurns(ledger, context.view, owner_holds_max=settings.owner_holds_max)
         self._timeouts = SharedTimeouts()
 
     async def ask(self, question: ReservationRequest) -> Verdict:
@@ -132,15 +134,16 @@ class ReservationClient:
 
     async def _submitted(self, question: ReservationRequest) -> Accepted | Denial:
         """Submit descriptions and observations, then the reservation; return its answer."""
-        reserve, dry_run = question.reserve, bool(question.request.dry_run)
-        if not dry_run:
+        reserve = question.reserve
+        if not question.request.dry_run:
             described = await self._described(reserve.namespace, question.until)
             first: list[AnyCommand] = [*described, *question.shown]
             for command in first:
                 answer = await self._ledger.submit(command)
                 if isinstance(answer, Denial):
                     return answer
-        return await self._ledger.submit(reserve, dry_run=dry_run)
+            return await self._turns.submit(reserve, question.until)
+        return await self._ledger.submit(reserve, dry_run=True)
 
     async def _forced(self, question: ReservationRequest, denial: Denial) -> Verdict:
         """Charge beyond the limits, with a warning."""

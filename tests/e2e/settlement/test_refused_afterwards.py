@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 
+from tests.e2e.conftest import _connected
 from tests.e2e.harness.cluster import Cluster, Manifest
 from tests.e2e.harness.controlplane import ControlPlane
 from tests.e2e.harness.polling import eventually
@@ -15,6 +16,7 @@ from tests.e2e.objects.team import PLENTY, SEEN_SECONDS, Team
 
 pytestmark = pytest.mark.e2e
 
+BURST_PODS = 200
 STORM_PODS = 1_000
 STORM_AT_ONCE = 16
 STORM_CARDS = 100
@@ -72,6 +74,18 @@ async def test_a_controller_whose_pods_are_refused_does_not_fill_the_namespace(
     assert len(await team.holds()) <= HOLDS_OF_ONE_OWNER_MAX + 1
     assert set(await storm) == {403}
     await team.agrees(cards=1)
+
+
+async def test_burst_of_one_user_beyond_the_bound_is_admitted(
+    team: Team, control_plane: ControlPlane
+) -> None:
+    await team.limit({f"limits.{CARDS}": str(BURST_PODS)})
+    async with _connected(control_plane, connections=BURST_PODS) as user:
+        path, numbers = f"{team.path}/pods", range(BURST_PODS)
+        burst = (user.ask("POST", path, pod(f"burst-{number}")) for number in numbers)
+        refused = [answer for answer in await asyncio.gather(*burst) if answer.status != 201]
+    assert not refused, (len(refused), refused[0])
+    await team.agrees(cards=BURST_PODS)
 
 
 async def test_a_client_that_goes_away_in_mid_request_leaves_no_hold(team: Team) -> None:

@@ -7,7 +7,7 @@ from tests.bench.trips.call_profile import Entry, Figures, Profile, figures, pai
 from tests.bench.trips.trip_report import TITLES
 
 BOUNDS = {
-    "review": 61,
+    "review": 62,
     "mutate": 12,
     "select": 50,
     "filter": 42,
