@@ -28,11 +28,9 @@ def cards_registered(state: State, event: events.CardsRegistered, time: int) -> 
     _index_node(state, event.node)
     for card, numbers in zip(event.cards, event.lines, strict=True):
         name = account_of(event.node, card.uuid)
-        for key, number, limit in zip(LINES, numbers, card.limits(), strict=True):
-            quota_coverage.set_line(state, name, Line(number, key, limit))
-        quota_coverage.put_account(
-            state, name, Account((), dict(zip(LINES, numbers, strict=True)), event.version)
-        )
+        opened = map(Line, numbers, LINES, card.limits())
+        lines = quota_coverage.set_lines(state, name, opened)
+        quota_coverage.put_account(state, name, Account((), lines, event.version))
         put(state, state.card_lines, (event.node, card.uuid), numbers)
     kept = {card.uuid for card in event.cards}
     lost = _lose(state, event.node, [card for card in _known(before) if card.uuid not in kept])

@@ -75,15 +75,22 @@ def _reserved(state: State, event: events.Reserved, time: int) -> Postings:
     owner, actor, root, traits = source
     hold = Hold(event.uid, base, demand, time, event.stamp, owner, actor, 0, root, traits)
     entry = space.entries.get(key)
+    rule = TRUTH if event.forced else WITHIN_LIMITS
     if entry is None:
-        entry, after = EMPTY, Entry(None, (hold,), demand, root, traits)
+        after = Entry(None, (hold,), demand, root, traits)
+        postings = replace(state, space, key, EMPTY, after, rule)
     else:
         after = entry_of(entry.committed, (*entry.holds, hold))
-    postings = replace(state, space, key, entry, after, TRUTH if event.forced else WITHIN_LIMITS)
+        postings = replace(state, space, key, entry, after, rule)
+        if after.committed is not None and after.committed.admitted is not None:
+            envelope_admission.admit_requested(state, space, event)
     if owner and base == 0:
-        put(state, space.owners, owner, space.owners.get(owner, 0) + 1)
-    if after.committed is not None and after.committed.admitted is not None:
-        envelope_admission.admit_requested(state, space, event)
+        owners = space.owners
+        open_holds = owners.get(owner)
+        if state.journal is not None:
+            old = NOT_THERE if open_holds is None else open_holds
+            state.journal.append((owners, owner, old))
+        owners[owner] = 1 if open_holds is None else open_holds + 1
     return postings
 
 
@@ -114,10 +121,10 @@ def _committed(state: State, event: events.Committed, time: int) -> Postings:
     holds, demand, held = entry.holds, event.demand, NOTHING
     known: Hold | Object | None = entry.committed
     if event.base != events.NO_HOLD:
-        known = hold = _hold(entry, event.uid, event.base)
-        holds, held = _end_hold(state, space, entry, hold), hold.demand
+        known, holds = _end_hold(state, space, entry, event.uid, event.base)
+        held = known.demand
         if demand is None:
-            demand = hold.demand
+            demand = held
     if demand is None:
         raise InvariantError(f"a commit of {event.key} names neither a hold nor a demand")
     # Records of schema 1 also commit demand that only another object's hold had room for.
@@ -142,8 +149,8 @@ def _observed(state: State, event: events.Observed, time: int) -> Postings:
     entry = space.entries.get(event.key, EMPTY)
     holds, held = entry.holds, NOTHING
     if event.base != events.NO_HOLD:
-        hold = _hold(entry, event.uid, event.base)
-        holds, held = _end_hold(state, space, entry, hold), hold.demand
+        hold, holds = _end_hold(state, space, entry, event.uid, event.base)
+        held = hold.demand
     committed = Object(
         event.uid,
         event.version,
@@ -173,7 +180,7 @@ def _released(state: State, event: events.Released, time: int) -> Postings:
             raise InvariantError(f"{event.key} has no object {event.uid} to release")
         committed = None
     else:
-        holds = _end_hold(state, space, entry, _hold(entry, event.uid, event.base))
+        _, holds = _end_hold(state, space, entry, event.uid, event.base)
     if event.base <= 0 and event.cause in REMEMBERED:
         if event.uid not in state.ended:
             if state.journal is not None:
@@ -190,9 +197,7 @@ def _released(state: State, event: events.Released, time: int) -> Postings:
 
 def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
     before = state.accounts.get(event.account)
-    for line in event.lines:
-        quota_coverage.set_line(state, event.account, line)
-    lines = {interned_text(line.key): line.number for line in event.lines}
+    lines = quota_coverage.set_lines(state, event.account, event.lines)
     covers = event.covers
     if event.reach is not None:
         covers = quota_coverage.reached(state, event.reach)
@@ -203,24 +208,34 @@ def _limit_set(state: State, event: events.LimitSet, time: int) -> Postings:
         for account in quota_coverage.number(state, event.labels)
         if account != event.account
     ]
-    if before is not None and before.selects:
-        quota_coverage.forget_labels(state)
-    old_lines = set(before.lines.values()) if before else set()
-    is_elsewhere = (
-        before is None
-        or bool(event.labels)
-        or (before.covers, before.selects) != (covers, event.selects)
-        or before.asked_only != event.asked_only
-    )
-    new_lines = set(lines.values()) - (set() if is_elsewhere else old_lines)
-    closed = old_lines - set(lines.values())
-    if new_lines or closed or is_elsewhere:
-        quota_coverage.cover(state, event.account, {*covers, *(before.covers if before else ())})
-    ended = quota_coverage.close(state, sorted(closed))
+    if before is None:
+        quota_coverage.cover(state, event.account, covers)
+        new_lines, closed = set(lines.values()), set[int]()
+    else:
+        new_lines, closed = _cover_again(state, event, before, after)
+    ended = quota_coverage.close(state, sorted(closed)) if closed else []
     counted = [quota_coverage.count_again(state, account) for account in others]
-    return quota_coverage.in_order(
-        ended, quota_coverage.recount(state, covers, sorted(new_lines)), *counted
+    opened = quota_coverage.recount(state, covers, new_lines)
+    return quota_coverage.in_order(ended, opened, *counted) if ended or counted else opened
+
+
+def _cover_again(
+    state: State, event: events.LimitSet, before: Account, after: Account
+) -> tuple[set[int], set[int]]:
+    """Cover the namespaces of a changed account; return the lines to recount and to close."""
+    if before.selects:
+        quota_coverage.forget_labels(state)
+    old_lines, lines = set(before.lines.values()), set(after.lines.values())
+    is_elsewhere = (
+        bool(event.labels)
+        or (before.covers, before.selects) != (after.covers, after.selects)
+        or before.asked_only != after.asked_only
     )
+    new_lines = lines if is_elsewhere else lines - old_lines
+    closed = old_lines - lines
+    if new_lines or closed or is_elsewhere:
+        quota_coverage.cover(state, event.account, {*after.covers, *before.covers})
+    return new_lines, closed
 
 
 def _account_closed(state: State, event: events.AccountClosed, time: int) -> Postings:
@@ -289,17 +304,31 @@ def _hold(entry: Entry, uid: str, base: int) -> Hold:
     for hold in entry.holds:
         if hold.uid == uid and hold.base == base:
             return hold
-    raise InvariantError(f"there is no hold ({uid}, {base})")
+    raise _no_hold(uid, base)
 
 
-def _end_hold(state: State, space: Namespace, entry: Entry, hold: Hold) -> tuple[Hold, ...]:
-    """Return the entry's holds without this one, and count one open hold less of its owner."""
-    if hold.base == 0 and hold.owner:
-        remaining = space.owners[hold.owner] - 1
-        if remaining:
-            put(state, space.owners, hold.owner, remaining)
+def _end_hold(
+    state: State, space: Namespace, entry: Entry, uid: str, base: int
+) -> tuple[Hold, tuple[Hold, ...]]:
+    """Return the hold `(uid, base)` and the others; count one open hold less of its owner."""
+    holds = entry.holds
+    hold = holds[0] if len(holds) == 1 else _hold(entry, uid, base)
+    if hold.uid != uid or hold.base != base:
+        raise _no_hold(uid, base)
+    owner = hold.owner
+    if base == 0 and owner:
+        owners = space.owners
+        open_holds = owners[owner]
+        if state.journal is not None:
+            state.journal.append((owners, owner, open_holds))
+        if open_holds == 1:
+            del owners[owner]
         else:
-            drop(state, space.owners, hold.owner)
-    if len(entry.holds) == 1:
-        return ()
-    return tuple(other for other in entry.holds if other is not hold)
+            owners[owner] = open_holds - 1
+    if len(holds) == 1:
+        return hold, ()
+    return hold, tuple(other for other in holds if other is not hold)
+
+
+def _no_hold(uid: str, base: int) -> InvariantError:
+    return InvariantError(f"there is no hold ({uid}, {base})")

@@ -29,59 +29,69 @@ def post_change(state: State, plan: Plan, before: Amounts, after: Amounts, rule:
 
     Raises InvariantError, with nothing charged, when a line would break the rule.
     """
-    postings: Postings = []
     if before is after:
-        return postings
+        return []
     if not before and rule != FALLING:
-        _begin(state, plan, after, rule, postings)
-    elif not after:
-        _end(state, plan, before, postings)
-    else:
-        _change(state, plan, before, after, rule, postings)
-    if postings and state.journal is not None:
-        state.journal.append((state.used, POSTINGS, postings))
-    return postings
-
-
-def _begin(state: State, plan: Plan, after: Amounts, rule: int, postings: Postings) -> None:
-    """Charge amounts where nothing was charged. Most changes are this or `_end`."""
-    used, limit, amount = state.used, state.limit, after.get
-    for resource, line in zip(*plan, strict=False):
-        delta = amount(resource)
-        if delta:
-            new = used[line] + delta
-            if rule and new > limit[line]:
-                raise _refused(state, postings, line, new)
-            used[line] = new
-            postings += (line, delta, new)
-
-
-def _end(state: State, plan: Plan, before: Amounts, postings: Postings) -> None:
-    """Discharge all amounts."""
-    used, amount = state.used, before.get
-    for resource, line in zip(*plan, strict=False):
-        delta = amount(resource)
-        if delta:
-            new = used[line] - delta
-            if new < 0:
-                raise _refused(state, postings, line, new)
-            used[line] = new
-            postings += (line, -delta, new)
-
-
-def _change(
-    state: State, plan: Plan, before: Amounts, after: Amounts, rule: int, postings: Postings
-) -> None:
-    """Charge the difference of two amounts."""
+        return post_begin(state, plan, after, rule)
+    if not after:
+        return post_end(state, plan, before)
+    postings: Postings = []
     used, limit = state.used, state.limit
-    for resource, line in zip(*plan, strict=False):
+    resources, lines = plan
+    for at, resource in enumerate(resources):
         delta = after.get(resource, 0) - before.get(resource, 0)
         if delta:
+            line = lines[at]
             new = used[line] + delta
             if new < 0 or (delta > 0 and rule and (rule == FALLING or new > limit[line])):
                 raise _refused(state, postings, line, new)
             used[line] = new
             postings += (line, delta, new)
+    if postings and state.journal is not None:
+        state.journal.append((used, POSTINGS, postings))
+    return postings
+
+
+def post_begin(state: State, plan: Plan, after: Amounts, rule: int) -> Postings:
+    """Charge amounts where nothing was charged, by a rule other than `FALLING`.
+
+    Most changes are this or `post_end`; see `post_change`.
+    """
+    postings: Postings = []
+    used, limit = state.used, state.limit
+    resources, lines = plan
+    # `zip` with its keyword takes a third longer.
+    for at, resource in enumerate(resources):
+        delta = after.get(resource)
+        if delta:
+            line = lines[at]
+            new = used[line] + delta
+            if rule and new > limit[line]:
+                raise _refused(state, postings, line, new)
+            used[line] = new
+            postings += (line, delta, new)
+    if postings and state.journal is not None:
+        state.journal.append((used, POSTINGS, postings))
+    return postings
+
+
+def post_end(state: State, plan: Plan, before: Amounts) -> Postings:
+    """Discharge all amounts; see `post_change`."""
+    postings: Postings = []
+    used = state.used
+    resources, lines = plan
+    for at, resource in enumerate(resources):
+        delta = before.get(resource)
+        if delta:
+            line = lines[at]
+            new = used[line] - delta
+            if new < 0:
+                raise _refused(state, postings, line, new)
+            used[line] = new
+            postings += (line, -delta, new)
+    if postings and state.journal is not None:
+        state.journal.append((used, POSTINGS, postings))
+    return postings
 
 
 def post_lines(

@@ -5,6 +5,7 @@ by those of their clusters. A namespace without a description has its name and n
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from operator import itemgetter
 
 from msgspec import structs
@@ -13,7 +14,13 @@ from ledger.core.evolve.envelope_charges import by_line, terms, units
 from ledger.core.evolve.line_charges import InvariantError, Postings
 from ledger.core.model import accounts
 from ledger.core.model.accounts import Line
-from ledger.core.model.interning import interned_number, interned_text, interned_traits
+from ledger.core.model.interning import (
+    TRAITS_CHARACTERS_MAX,
+    TRAITS_MAX,
+    interned_number,
+    interned_text,
+    interned_traits,
+)
 from ledger.core.model.qualified_names import split_qualified
 from ledger.core.model.state import (
     NOT_THERE,
@@ -33,9 +40,11 @@ def open_namespace(state: State, name: str) -> Namespace:
     """Return a namespace, and add an unknown one to all accounts that reach it."""
     space = state.namespaces.get(name)
     if space is None:
-        put(state, state.namespaces, name, Namespace())
-        reassign(state, [name])
-        space = state.namespaces[name]
+        space = Namespace()
+        put(state, state.namespaces, name, space)
+        if state.reaching:
+            reassign(state, [name])
+            space = state.namespaces[name]
     return space
 
 
@@ -43,7 +52,8 @@ def put_account(state: State, name: str, account: Account) -> None:
     """Open or change an account."""
     put(state, state.accounts, name, account)
     if account.reach is None:
-        drop(state, state.reaching, name)
+        if state.reaching:
+            drop(state, state.reaching, name)
     else:
         put(state, state.reaching, name, None)
 
@@ -80,12 +90,14 @@ def reassign(state: State, names: Iterable[str]) -> Postings:
 def cover(state: State, account: str, names: Iterable[str]) -> None:
     """Update which lines count in these namespaces, after this account changed."""
     changed = state.accounts.get(account)
+    covers = frozenset(changed.covers) if changed is not None else frozenset()
     for name in sorted(set(names)):
-        space = state.namespaces.get(name) or open_namespace(state, name)
-        covering = {other for other in space.accounts if other != account}
-        if changed is not None and name in changed.covers:
-            covering.add(account)
-        ordered = tuple(sorted(covering))
+        space = state.namespaces.get(name)
+        if space is None:
+            space = open_namespace(state, name) if state.reaching else Namespace()
+        ordered = space.accounts
+        if (account in ordered) != (name in covers):
+            ordered = tuple(sorted({*ordered} ^ {account}))
         covered = space.covered_by(ordered, *plans(state.accounts, ordered, state.labels))
         put(state, state.namespaces, name, covered)
 
@@ -97,25 +109,37 @@ def plans(
 
     The third value is the set of line numbers, of either kind, that count only reviewed demand.
     """
-    plain, selecting, asked_only = [], [], set[int]()
+    keys, numbers = list[str](), list[int]()
+    selecting, asked_only = list[tuple[str, int, Selection]](), set[int]()
     for name in covering:
         account = known[name]
         if account.asked_only:
             asked_only.update(account.lines.values())
-        selects = numbered(account.selects, labels)
-        for key, line in account.lines.items():
-            resource = accounts.resource_of(key)
-            if selects:
-                selecting.append((resource, line, selects))
-            else:
-                plain.append((resource, line))
-    plain.sort(key=itemgetter(1))
+        if account.selects:
+            selects = numbered(account.selects, labels)
+            for key, line in account.lines.items():
+                selecting.append((accounts.resource_of(key), line, selects))
+        else:
+            keys += account.lines
+            numbers += account.lines.values()
+    ordered = sorted(numbers)
+    if ordered != numbers:
+        key_of = dict(zip(numbers, keys, strict=True))
+        keys = [key_of[line] for line in ordered]
     selecting.sort(key=itemgetter(1))
-    plan = Plan(
-        interned_traits(tuple(resource for resource, _ in plain)),
-        tuple(line for _, line in plain),
-    )
-    return plan, tuple(selecting), frozenset(asked_only)
+    return Plan(_resources(tuple(keys)), tuple(ordered)), tuple(selecting), frozenset(asked_only)
+
+
+def _resources(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the resources of keys of quotas as a shared tuple."""
+    if sum(map(len, keys)) > TRAITS_CHARACTERS_MAX:
+        return tuple(map(accounts.resource_of, keys))
+    return _shared_resources(keys)
+
+
+@lru_cache(maxsize=TRAITS_MAX)
+def _shared_resources(keys: tuple[str, ...]) -> tuple[str, ...]:
+    return interned_traits(tuple(map(accounts.resource_of, keys)))
 
 
 def unnumbered(state: State, selection: Selection) -> list[str]:
@@ -155,10 +179,17 @@ def recount(state: State, covers: Iterable[str], lines: Iterable[int]) -> Postin
     """Set the used amounts of open lines from the charges that they count in these namespaces."""
     totals = dict.fromkeys(lines, 0)
     for name in covers if totals else ():
-        charged = _in_namespace(state.namespaces[name])
+        space = state.namespaces[name]
+        if not space.entries and not space.draws:
+            # Most accounts open before their namespaces hold anything.
+            continue
+        charged = _in_namespace(space)
         for line in totals.keys() & charged.keys():
             totals[line] += charged[line]
-    return _move(state, {line: total - state.used[line] for line, total in totals.items()})
+    used = state.used
+    return _move(
+        state, {line: total - used[line] for line, total in totals.items() if total != used[line]}
+    )
 
 
 def count_again(state: State, account: str) -> Postings:
@@ -182,23 +213,33 @@ def close(state: State, lines: Iterable[int]) -> Postings:
     return _move(state, {line: -state.used[line] for line in closed})
 
 
-def set_line(state: State, account: str, line: Line) -> None:
-    """Open a line or set its limit. Raises InvariantError when the number is another line's."""
-    if line.number == len(state.names):
-        if state.journal is not None:
-            for column in (state.names, state.used, state.limit):
-                state.journal.append((column, line.number, NOT_THERE))
-        state.names.append((account, interned_text(line.key)))
-        state.used.append(0)
-        state.limit.append(interned_number(line.limit))
-        return
-    if line.number > len(state.names) or state.names[line.number] != (account, line.key):
-        raise InvariantError(f"line {line.number} is not {line.key} of {account}")
-    put_line(state, state.limit, line.number, interned_number(line.limit))
+def set_lines(state: State, account: str, lines: Iterable[Line]) -> dict[str, int]:
+    """Open lines of an account or set their limits; return their numbers by key.
+
+    Raises InvariantError when a number is another line's.
+    """
+    names, numbers = state.names, dict[str, int]()
+    for line in lines:
+        number, key, limit = line.number, interned_text(line.key), interned_number(line.limit)
+        if number == len(names):
+            if state.journal is not None:
+                for column in (names, state.used, state.limit):
+                    state.journal.append((column, number, NOT_THERE))
+            names.append((account, key))
+            state.used.append(0)
+            state.limit.append(limit)
+        elif number > len(names) or names[number] != (account, key):
+            raise InvariantError(f"line {number} is not {key} of {account}")
+        else:
+            put_line(state, state.limit, number, limit)
+        numbers[key] = number
+    return numbers
 
 
 def in_order(*several: Postings) -> Postings:
     """Return postings of different lines as one, in order of line numbers."""
+    if not any(several):
+        return []
     postings = [
         tuple(numbers[at : at + 3]) for numbers in several for at in range(0, len(numbers), 3)
     ]

@@ -182,7 +182,7 @@ class Namespace:
         asked_only: frozenset[int],
     ) -> "Namespace":
         """Return this namespace as other accounts cover it."""
-        covered = Namespace()
+        covered = Namespace.__new__(Namespace)
         covered.entries, covered.owners = self.entries, self.owners
         covered.draws, covered.members = self.draws, self.members
         covered.placed = self.placed
