@@ -128,8 +128,8 @@ async def _follow(instructions: FollowerInstructions) -> None:
 
 async def _project(log: Log, store: Store, snapshot_events: int) -> None:
     loop = asyncio.get_running_loop()
-    projector = await Projector.resume(log, store)
-    gc_tuning.freeze_existing()
+    with gc_tuning.freeze_afterwards():
+        projector = await Projector.resume(log, store)
     events, saved_at, last = 0, loop.time(), (await log.extent()).last
     async for batch in log.follow(projector.position + 1):
         more = await _project_in_pieces(projector, batch, last)

@@ -199,11 +199,10 @@ class LedgerReplica:
             with missing.retried():
                 await log.open(create=not known)
                 await log.adjust()
-                await writer.open(known)
+                with gc_tuning.freeze_afterwards():
+                    await writer.open(known)
 
         await self._retry(attempt)
-        # The state lives as long as this process, so later collections need not examine it.
-        gc_tuning.freeze_existing()
 
     @contextlib.asynccontextmanager
     async def _preferred(self, log: JetStreamLog, writer: Writer) -> AsyncIterator[None]:

@@ -9,6 +9,8 @@ busy cores. Many collections of few objects compute about as long as one of many
 """
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 YOUNG_MAX: Final = 6_000
@@ -29,3 +31,20 @@ def freeze_existing() -> None:
     """Exclude all present objects from later collections."""
     gc.collect()
     gc.freeze()
+
+
+@contextmanager
+def freeze_afterwards() -> Iterator[None]:
+    """Collect no garbage in the block, and exclude all objects at its end from later collections.
+
+    For the reading of a state that lives as long as the process: any collection would visit all of
+    it and free nothing. A block that raises freezes nothing. Garbage is collected before the block,
+    because frozen garbage stays in memory.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()

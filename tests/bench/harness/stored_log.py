@@ -72,8 +72,8 @@ async def reopen(store: str) -> dict[str, float]:
         started, computed = time.perf_counter(), process_tree.computed() + time.process_time()
         async with ledgers.log_at(server.address) as log:
             writer = Writer(log, name="bench", now=lambda: 0, nonces=lambda: "")
-            await writer.open()
-            gc_tuning.freeze_existing()
+            with gc_tuning.freeze_afterwards():
+                await writer.open()
             seconds = time.perf_counter() - started
             computed = process_tree.computed() + time.process_time() - computed
             return {

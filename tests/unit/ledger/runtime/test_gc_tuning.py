@@ -1,6 +1,7 @@
-"""The tuned garbage collector: how many objects it examines at a stretch."""
+"""The tuned garbage collector: how many objects it examines at a stretch, and what is left out."""
 
 import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,3 +44,45 @@ def test_young_collections_stay_short_when_the_state_grows() -> None:
     assert max(examined[0]) <= EXAMINED_MAX
     assert len(examined[1]) >= 4
     assert max(examined[1]) <= OLDER_MAX
+
+
+class Cycle:
+    """An object that only the collector can free."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """Leave no object frozen for other tests."""
+    yield
+    gc.enable()
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("thawed")
+def test_a_read_state_is_frozen_without_a_collection() -> None:
+    frozen = gc.get_freeze_count()
+    with gc_tuning.freeze_afterwards():
+        assert not gc.isenabled()
+        state = [[number] for number in range(1_000)]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() >= frozen + len(state)
+
+
+@pytest.mark.usefixtures("thawed")
+def test_nothing_is_frozen_when_the_reading_fails() -> None:
+    frozen = gc.get_freeze_count()
+    with pytest.raises(OSError, match="unreachable"), gc_tuning.freeze_afterwards():
+        raise OSError("unreachable")
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == frozen
+
+
+@pytest.mark.usefixtures("thawed")
+def test_garbage_from_before_the_reading_is_not_frozen() -> None:
+    gone = weakref.ref(Cycle())
+    with gc_tuning.freeze_afterwards():
+        pass
+    assert gone() is None
