@@ -14,7 +14,7 @@ BOUNDS = {
     "prioritize": 17,
     "bind": 81,
     "release": 49,
-    "project": 33,
+    "project": 29,
 }
 """The most moves between files that a trip may take; lower a bound when its trip is shorter."""
 
