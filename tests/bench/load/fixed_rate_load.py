@@ -1,14 +1,13 @@
 """Fixed-rate load: commands are submitted when they are due, without waiting for answers."""
 
 import asyncio
-import itertools
 import time
 from typing import Final
 
 from ledger.log.ledger_port import Accepted, Ledger
 from tests.bench.harness import ledgers
+from tests.bench.load.send_moments import Outcome, SendMoments
 
-TICK_SECONDS: Final = 0.002
 NAMESPACES: Final = 1_000
 
 
@@ -20,23 +19,25 @@ class FixedRateLoad:
         self._ledger = ledger
         self._per_second = per_second
         self._client = client
+        self._submitted = self._last = 0
         self._pairs: set[asyncio.Task[None]] = set()
         self.seconds: list[float] = []
         self.refused = 0
 
     async def run(self, seconds: float) -> None:
         """Load for so many seconds, then wait for the last answers."""
-        started = time.perf_counter()
-        for number in itertools.count():
-            due = started + 2 * number / self._per_second
-            if due > started + seconds:
-                break
-            if due - time.perf_counter() > TICK_SECONDS:
-                await asyncio.sleep(TICK_SECONDS)
-            pair = asyncio.create_task(self._pair(number, due))
-            self._pairs.add(pair)
-            pair.add_done_callback(self._pairs.discard)
+        self._last += int(seconds * self._per_second / 2)
+        await SendMoments(self._per_second / 2, self._submit_pair).run()
         await asyncio.gather(*self._pairs)
+
+    def _submit_pair(self, due: float) -> Outcome:
+        if self._submitted == self._last:
+            return Outcome.LAST
+        pair = asyncio.create_task(self._pair(self._submitted, due))
+        self._submitted += 1
+        self._pairs.add(pair)
+        pair.add_done_callback(self._pairs.discard)
+        return Outcome.SENT
 
     async def _pair(self, number: int, due: float) -> None:
         hold = ledgers.reserve(ledgers.namespace(number % NAMESPACES), self._client, number)
