@@ -90,7 +90,8 @@ async def _stored(
         return
     entries = await reader.read(position, last)
     if not entries:
-        _log.warning("consumer_behind", stream=stream.name, position=position, end=last)
+        if not reader.is_avoided:
+            _log.warning("consumer_behind", stream=stream.name, position=position, end=last)
         async for batch in push_consumer.read(stream, position, last):
             yield batch
         return
@@ -106,6 +107,11 @@ class PullReader:
         self._consumer: _KeptConsumer | None = None
         self._is_reading = False
         self._avoided_until = 0.0
+
+    @property
+    def is_avoided(self) -> bool:
+        """Return whether no consumer is tried, because one did not answer a moment ago."""
+        return _now() < self._avoided_until
 
     async def read(self, first: int, last: int) -> list[LogEntry]:
         """Return stored entries from `first` on, up to `last` at most, or none."""
@@ -129,7 +135,7 @@ class PullReader:
             await consumer.detach()
 
     async def _fetch(self, first: int, request: dict[str, int], seconds: float) -> list[LogEntry]:
-        if self._is_reading or _now() < self._avoided_until:
+        if self._is_reading or self.is_avoided:
             return []
         self._is_reading, is_useful = True, False
         try:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from simulation.engine.loop import VirtualLoop
+from structlog.testing import capture_logs
 
 from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.missing_records import RETRY_SECONDS, Stream
@@ -265,10 +266,12 @@ def test_a_follower_without_an_answer_reads_by_push(monkeypatch: pytest.MonkeyPa
         server = PullServer(0, ["silent"] * 100)
         _real_reads(monkeypatch)
         batches = follow(on(server), 1)
-        for position in range(1, 10):
-            server.last = position
-            assert await anext(batches) == entries(position, position)
+        with capture_logs() as logged:
+            for position in range(1, 10):
+                server.last = position
+                assert await anext(batches) == entries(position, position)
         assert server.requests == 1
+        assert [line["event"] for line in logged] == ["pull_unanswered"]
         waiting = asyncio.ensure_future(anext(batches))
         asked = server.extents
         await asyncio.sleep(10)
