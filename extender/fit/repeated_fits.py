@@ -45,9 +45,7 @@ class RepeatedFits:
         first, last = int(rows.min()), int(rows.max()) + 1
         if 2 * len(rows) < last - first:
             return fit(arrays, overlay, question)
-        key = tuple(
-            getattr(question, name) for name in question.__struct_fields__ if name != "rows"
-        )
+        key = _key(question)
         if key not in self._kept:
             self._keep(key, None)
             return fit(arrays, overlay, question)

@@ -54,6 +54,8 @@ class BalanceTable:
             known = columns[name]
             limits = [value for line in known.lines for value in (line, state.limit[line])]
             self._limits.append((known.number, position, _encode(limits)))
+            if known.account is None:
+                del columns[name]
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write the collected rows."""

@@ -37,9 +37,9 @@ class CommittedTotals:
             self._recount_outdated(name, state.namespaces[name], recounted)
         namespaces, units = state.namespaces, change.units
         for place, entry in change.keys.items():
-            space = namespaces[place[0]]
             if place in units:
                 continue
+            space = namespaces[place[0]]
             if space.selected or space.asked_only:
                 self._replace(space, place, own_committed(entry), recounted)
                 continue
