@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+from ledger.core.model.denials import Denial
 from ledger.log.ledger_port import Accepted, answered
 from tests.bench.load.fixed_rate_load import FixedRateLoad
 
@@ -10,7 +11,7 @@ from tests.bench.load.fixed_rate_load import FixedRateLoad
 class AnsweringLedger:
     """A ledger that accepts each command at once."""
 
-    def submit(self, _: object) -> asyncio.Future[Accepted]:
+    def submit(self, _: object) -> asyncio.Future[Accepted | Denial]:
         return answered(Accepted(1, "1.1", changed=True))
 
 

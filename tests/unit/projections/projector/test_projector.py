@@ -18,7 +18,7 @@ from support.harness.projection_harness import (
 )
 
 from ledger.core import snapshot_format
-from ledger.core.model import commands
+from ledger.core.model import accounts, commands
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.state import State
 from ledger.log import memory_log, records
@@ -29,6 +29,7 @@ from projections.projector import denial_projector, projector
 from projections.queries.denial_history import denials
 from projections.queries.query_scope import EVERYTHING, QueryScope
 from projections.store.store_writer import Store
+from projections.tables.balance_table import BalanceTable
 from projections.tables.table_protocol import DamagedProjection
 
 
@@ -93,6 +94,24 @@ async def test_many_rows_close_in_one_transaction(tmp_path: Path) -> None:
     assert await digest_of(pieces) == await digest_of(whole)
     async with viewing(pieces) as view:
         assert await view.connection.execute_fetchall("SELECT * FROM charges_open") == []
+
+
+async def test_closed_accounts_stay_in_no_memory(tmp_path: Path) -> None:
+    state, payloads = State(), list[bytes]()
+    for number in range(20):
+        name = accounts.quota("c1", "red", f"q{number}")
+        opened = commands.SetLimits(name, ("c1/red",), {"cpu": 1})
+        for command in (opened, commands.CloseAccount(name)):
+            payload = record(state, [command], time=START + number)
+            assert payload is not None
+            payloads.append(payload)
+    log = log_of(payloads)
+    async with await Store.open(tmp_path / "ledger.sqlite") as store:
+        projecting = await projector.Projector.resume(log, store)
+        async for batch in log.read(1, len(payloads)):
+            await projecting.project(batch, known=len(payloads))
+        (balances,) = (t for t in projecting._tables if isinstance(t, BalanceTable))
+        assert balances._columns == {}
 
 
 async def test_snapshots_newer_than_the_file_are_left_for_later(tmp_path: Path) -> None:
